@@ -1,0 +1,69 @@
+// Package tool is the contract between the agent loop and the tools a model can
+// call, and the tools themselves: one file a tool, what the model is told about
+// it in a Markdown file beside it.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Tool is something a model can call. A tool is shared by all attempts of a
+// worker, so Call is called from many goroutines at once; what differs from run
+// to run comes in with the Call.
+type Tool interface {
+	// Spec is what the model is told.
+	Spec() model.ToolSpec
+	// Idempotent reports whether a call may be repeated after a crash without
+	// anyone noticing. The start of a call that may not is recorded first.
+	Idempotent() bool
+	// Call does the work, or says what has to happen elsewhere. Whatever goes
+	// wrong with the input or the work is an error result for the model, never a
+	// failure of the run. When ctx ends Call returns soon with any outcome; it
+	// is dropped.
+	Call(ctx context.Context, call Call) Outcome
+}
+
+// Call is one call of a tool.
+type Call struct {
+	// Input is what the model wrote: untrusted, and not yet checked.
+	Input json.RawMessage
+	// Workspace is the directory that the file tools work in; nil if the run has none.
+	Workspace *Workspace
+}
+
+// Outcome is what came of a call: [Done], [Spawn] or [Wait]. The loop acts on
+// the outcome; it knows no tool by name.
+type Outcome interface{ isOutcome() }
+
+// Done closes the call with a result.
+type Done struct {
+	Text    string
+	IsError bool
+}
+
+// Spawn asks for a child. The call is closed by the orchestrator: at once if
+// the child runs in the background, otherwise with the child's result.
+type Spawn struct {
+	Agent       string
+	Description string
+	Prompt      string
+	Model       string      // empty: the agent's own, then the parent's
+	Resume      tree.TaskID // zero: a new child; otherwise the task that gets another run
+	Background  bool
+}
+
+// Wait asks for the output of a task below the caller: once it ends, or as it
+// is when Timeout has passed. A zero Timeout looks and does not wait.
+type Wait struct {
+	Task    tree.TaskID
+	Timeout time.Duration
+}
+
+func (Done) isOutcome()  {}
+func (Spawn) isOutcome() {}
+func (Wait) isOutcome()  {}

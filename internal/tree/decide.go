@@ -1,0 +1,89 @@
+package tree
+
+import (
+	"fmt"
+	"time"
+)
+
+// Command is something asked of a session; its types are in the files named
+// after what they are about.
+type Command interface {
+	// needs asks for all rows that decide reads.
+	needs(n *needs)
+	// decide checks everything, then changes the view. It returns an error only
+	// before the first change.
+	decide(d *decision) (Answer, error)
+}
+
+// Answer is what a command gives back; each command says which type.
+type Answer interface{ isAnswer() }
+
+// Env is all that a decision takes from outside.
+type Env struct {
+	Now     time.Time
+	NewID   func() [16]byte // a fresh UUIDv7
+	Replica string          // who decides
+}
+
+// Decide applies one command to a view that misses nothing for it. An error
+// leaves the view unchanged; it wraps one of the named errors.
+func Decide(v *View, env Env, cmd Command) (Answer, error) {
+	if missing := v.Missing(cmd); !missing.Empty() {
+		return nil, fmt.Errorf("deciding %T: the view misses %+v", cmd, missing)
+	}
+	d := &decision{view: v, env: env}
+	if _, creates := cmd.(CreateSession); !creates && v.session == nil {
+		return nil, ErrNoSession
+	}
+	return cmd.decide(d)
+}
+
+// decision is one command being decided.
+type decision struct {
+	view *View
+	env  Env
+}
+
+func (d *decision) session() *Session { return d.view.session }
+
+// task gives a task, or the refusal if there is none.
+func (d *decision) task(id TaskID) (*Task, error) {
+	if t := d.view.task(id); t != nil {
+		return t, nil
+	}
+	return nil, ErrNoTask
+}
+
+// emit appends an event about a task to the session's log.
+func (d *decision) emit(t *Task, kind EventKind) {
+	s := d.session()
+	e := &Event{Seq: s.NextSeq, Time: d.env.Now, Task: t.ID, Run: t.Run, Kind: kind}
+	s.NextSeq++
+	s.UpdatedAt = d.env.Now
+	d.view.changes.Session = s
+	d.view.changes.Events = append(d.view.changes.Events, e)
+}
+
+// append adds a message to a task's transcript; the caller has set what is said.
+func (d *decision) append(t *Task, m *Message) *Message {
+	if m.ID.IsZero() {
+		m.ID = MessageID(d.env.NewID())
+	}
+	m.Task, m.Parent, m.Ordinal, m.Run, m.CreatedAt = t.ID, t.Head, t.NextOrdinal, t.Run, d.env.Now
+	t.Head = m.ID
+	t.NextOrdinal++
+	t.Usage = t.Usage.Add(m.Usage)
+	t.RunUsage = t.RunUsage.Add(m.Usage)
+	s := d.session()
+	s.Usage = s.Usage.Add(m.Usage)
+	d.view.touchTask(t)
+	d.view.changes.Messages = append(d.view.changes.Messages, m)
+	event := MessageAppended{Message: m.ID, Ordinal: m.Ordinal, Role: m.Role, Usage: m.Usage, News: m.News}
+	for i, b := range m.Blocks {
+		if use, ok := b.(ToolUse); ok {
+			event.Calls = append(event.Calls, OpenedCall{Block: i, Tool: use.Name})
+		}
+	}
+	d.emit(t, event)
+	return m
+}

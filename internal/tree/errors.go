@@ -1,0 +1,91 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code is what a caller can act on. wire/status.go maps codes to gRPC.
+type Code uint8
+
+// The codes.
+const (
+	CodeInternal     Code = iota // a defect; never returned for a caller's mistake
+	CodeNotFound                 // what was named does not exist
+	CodeInvalid                  // the request can never succeed
+	CodePrecondition             // not in this state
+	CodeExhausted                // over a bound
+	CodeConflict                 // the key was used for something else
+	CodeStale                    // the token is not the current one
+	CodeOutOfRange               // beyond the end
+	CodeUnavailable              // try again later
+)
+
+// Error is a refusal: nothing was changed. Compare with errors.Is against the
+// named errors below; With adds detail and stays equal.
+type Error struct {
+	Code   Code
+	name   string
+	detail string
+}
+
+func (e *Error) Error() string {
+	if e.detail == "" {
+		return e.name
+	}
+	return e.name + ": " + e.detail
+}
+
+// Is makes a detailed error equal to its named one.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error) //nolint:errorlint // Is compares one link of a chain; errors.Is walks it.
+	return ok && t.name == e.name
+}
+
+// With gives the same error with detail.
+func (e *Error) With(format string, args ...any) *Error {
+	return &Error{Code: e.Code, name: e.name, detail: fmt.Sprintf(format, args...)}
+}
+
+// CodeOf gives the code of the named error in err's chain, or CodeInternal.
+func CodeOf(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return CodeInternal
+}
+
+// The named refusals.
+var (
+	ErrNoSession     = &Error{Code: CodeNotFound, name: "no such session"}
+	ErrNoTask        = &Error{Code: CodeNotFound, name: "no such task"}
+	ErrNoAgent       = &Error{Code: CodeNotFound, name: "no such agent"}
+	ErrNoCall        = &Error{Code: CodeNotFound, name: "no such call"}
+	ErrSessionExists = &Error{Code: CodeConflict, name: "the session exists already"}
+	ErrKeyReused     = &Error{Code: CodeConflict, name: "the idempotency key was used for another request"}
+
+	ErrNotARoot    = &Error{Code: CodeInvalid, name: "the agent may not be a root"}
+	ErrNotSubagent = &Error{Code: CodeInvalid, name: "the agent may not be a sub-agent"}
+	ErrEmpty       = &Error{Code: CodeInvalid, name: "the text is empty"}
+	ErrBadInput    = &Error{Code: CodeInvalid, name: "the request is not valid"}
+	ErrNotBelow    = &Error{Code: CodeInvalid, name: "the task is not below the caller"}
+
+	ErrTooDeep  = &Error{Code: CodePrecondition, name: "the depth cap is reached"}
+	ErrTooWide  = &Error{Code: CodePrecondition, name: "the width cap is reached"}
+	ErrTooMany  = &Error{Code: CodePrecondition, name: "the total cap is reached"}
+	ErrTooLarge = &Error{Code: CodeExhausted, name: "too large"}
+	ErrInbox    = &Error{Code: CodeExhausted, name: "too many messages wait for the task"}
+
+	ErrStale      = &Error{Code: CodeStale, name: "the attempt is not the current one"}
+	ErrNotReady   = &Error{Code: CodeStale, name: "the run does not wait for a worker under this epoch"}
+	ErrCapped     = &Error{Code: CodeExhausted, name: "the session runs as many tasks as it may"}
+	ErrOutOfOrder = &Error{Code: CodeStale, name: "the request is out of order"}
+
+	ErrCallsOpen  = &Error{Code: CodePrecondition, name: "calls are still open"}
+	ErrCallClosed = &Error{Code: CodePrecondition, name: "the call is closed already"}
+	ErrNoCalls    = &Error{Code: CodeInvalid, name: "the message opens no calls"}
+	ErrHasCalls   = &Error{Code: CodeInvalid, name: "an answer that ends a run opens no calls"}
+	ErrNotWaiting = &Error{Code: CodePrecondition, name: "an open call waits for nothing"}
+	ErrBeyondEnd  = &Error{Code: CodeOutOfRange, name: "beyond the last event"}
+)

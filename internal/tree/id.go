@@ -1,0 +1,45 @@
+package tree
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// ID is a UUID that remembers what it names: the ids of sessions, tasks and
+// messages are different types, so one can't be passed for another.
+type ID[Of any] uuid.UUID
+
+// The ids of the tree. New ones are UUIDv7, so they sort by age.
+type (
+	SessionID = ID[Session]
+	TaskID    = ID[Task]
+	MessageID = ID[Message]
+)
+
+// ParseID reads the canonical text form of an id.
+func ParseID[Of any](s string) (ID[Of], error) {
+	if len(s) != 36 {
+		return ID[Of]{}, fmt.Errorf("%q is not a UUID", s)
+	}
+	u, err := uuid.Parse(s)
+	if err != nil {
+		return ID[Of]{}, fmt.Errorf("%q is not a UUID", s)
+	}
+	return ID[Of](u), nil
+}
+
+// IsZero reports whether the id names nothing.
+func (id ID[Of]) IsZero() bool { return id == ID[Of]{} }
+
+func (id ID[Of]) String() string { return uuid.UUID(id).String() }
+
+// MarshalText gives the canonical text form.
+func (id ID[Of]) MarshalText() ([]byte, error) { return uuid.UUID(id).MarshalText() }
+
+// UnmarshalText reads the canonical text form.
+func (id *ID[Of]) UnmarshalText(text []byte) error {
+	parsed, err := ParseID[Of](string(text))
+	*id = parsed
+	return err
+}

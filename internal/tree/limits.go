@@ -1,0 +1,87 @@
+package tree
+
+import "fmt"
+
+// Limits are the caps of a session, fixed when it is opened. Depth, width, total
+// and part caps refuse; the running cap queues.
+type Limits struct {
+	Depth          int // how far below the root a task may be
+	Width          int // children a task may ever have
+	Total          int // tasks of a session
+	Running        int // tasks of a session that are with workers at once
+	RootIterations int // model calls of a root's run
+	SubIterations  int // model calls of a sub-agent's run
+	PartBytes      int // the text of one message part
+	Inbox          int // messages that may wait for one task
+}
+
+// DefaultLimits are the caps of a session when nothing else is configured.
+func DefaultLimits() Limits {
+	return Limits{
+		Depth:          4,
+		Width:          1000,
+		Total:          100_000,
+		Running:        64,
+		RootIterations: 100,
+		SubIterations:  10,
+		PartBytes:      1 << 20,
+		Inbox:          1000,
+	}
+}
+
+// Validate reports a cap that makes no sense.
+func (l Limits) Validate() error {
+	for _, c := range []struct {
+		name string
+		cap  int
+	}{
+		{"depth", l.Depth + 1}, {"width", l.Width}, {"total", l.Total}, {"running", l.Running},
+		{"root iterations", l.RootIterations}, {"sub-agent iterations", l.SubIterations},
+		{"part bytes", l.PartBytes}, {"inbox", l.Inbox},
+	} {
+		if c.cap < 1 {
+			return fmt.Errorf("the cap on %s must be positive", c.name)
+		}
+	}
+	return nil
+}
+
+// iterations is the allowance of a run of such an agent at this depth.
+func (l Limits) iterations(a Agent, depth int) int {
+	switch {
+	case a.MaxIterations > 0:
+		return a.MaxIterations
+	case depth == 0:
+		return l.RootIterations
+	default:
+		return l.SubIterations
+	}
+}
+
+// checkPart refuses text that is over the bound of a message part.
+func (l Limits) checkPart(what, text string) error {
+	if len(text) > l.PartBytes {
+		return ErrTooLarge.With("%s has %d bytes, the bound of a message part is %d", what, len(text), l.PartBytes)
+	}
+	return nil
+}
+
+func (l Limits) checkBlocks(blocks []Block) error {
+	for i, b := range blocks {
+		var text string
+		switch b := b.(type) {
+		case Text:
+			text = b.Text
+		case Thinking:
+			text = b.Text
+		case ToolUse:
+			text = string(b.Input)
+		case ToolResult:
+			text = b.Text
+		}
+		if err := l.checkPart(fmt.Sprintf("block %d", i), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package tree
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Role says who speaks in a message.
+type Role uint8
+
+// The roles of a message.
+const (
+	RoleUnspecified Role = iota
+	// RoleUser is a person, or the parent that gave the task, or news of a
+	// background child.
+	RoleUser
+	// RoleAssistant is the model.
+	RoleAssistant
+	// RoleTool carries the results of the calls of the assistant message before
+	// it, one block a call, in the order of the calls.
+	RoleTool
+)
+
+// Message is one link of a task's append-only transcript. It is immutable.
+type Message struct {
+	ID      MessageID
+	Task    TaskID
+	Parent  MessageID // the message before it; zero for the first
+	Ordinal int       // its place in the transcript, counted from 1
+	Run     int       // the run that added it
+	Role    Role
+	Blocks  []Block
+
+	// News is set on a user message that tells a parent of a background child's
+	// end; the text is made from the child's outcome when the message is read.
+	News ChildRun
+
+	// Of assistant messages only.
+	Model string
+	Usage Usage
+	Stop  StopReason
+
+	CreatedAt time.Time
+}
+
+// Block is a part of a message: [Text], [Thinking], [ToolUse] or [ToolResult].
+type Block interface{ isBlock() }
+
+// Text is plain text or Markdown.
+type Text struct{ Text string }
+
+// Thinking is a model's reasoning. Signature is the provider's seal on it; it
+// goes back to the provider unchanged and means nothing to anyone else.
+type Thinking struct {
+	Text      string
+	Signature string
+}
+
+// ToolUse opens a tool call. The call's identity is (task, message, index of
+// this block); ProviderID is what the provider called it, which may repeat.
+type ToolUse struct {
+	ProviderID string
+	Name       string
+	Input      json.RawMessage
+}
+
+// ToolResult closes the call that block number Block of the assistant message
+// before it has opened.
+type ToolResult struct {
+	Block      int
+	ProviderID string
+	Text       string
+	IsError    bool
+}
+
+func (Text) isBlock()       {}
+func (Thinking) isBlock()   {}
+func (ToolUse) isBlock()    {}
+func (ToolResult) isBlock() {}
+
+// Text gives the text blocks of the message, one after another.
+func (m *Message) Text() string {
+	var text string
+	for _, b := range m.Blocks {
+		if t, ok := b.(Text); ok {
+			if text != "" {
+				text += "\n"
+			}
+			text += t.Text
+		}
+	}
+	return text
+}
+
+// StopReason says why a model stopped.
+type StopReason uint8
+
+// Why a model stopped.
+const (
+	StopUnspecified StopReason = iota
+	StopEndTurn                // it had no more to say
+	StopToolUse                // it waits for the results of its calls
+	StopMaxTokens              // it was cut at the limit of its output
+	StopRefusal                // it declined
+)
+
+// Usage counts tokens as providers bill them. Input excludes what was read from
+// or written to the provider's cache.
+type Usage struct {
+	Input      int64
+	Output     int64
+	CacheRead  int64
+	CacheWrite int64
+}
+
+// Add gives the sum of two usages.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		Input:      u.Input + v.Input,
+		Output:     u.Output + v.Output,
+		CacheRead:  u.CacheRead + v.CacheRead,
+		CacheWrite: u.CacheWrite + v.CacheWrite,
+	}
+}
+
+// Total is the sum of all kinds of tokens.
+func (u Usage) Total() int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }

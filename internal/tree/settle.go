@@ -1,0 +1,155 @@
+package tree
+
+// settle tells everyone who waits for a run that it has ended: the caller's call
+// or inbox, and other calls that wait for its output.
+func (d *decision) settle(t *Task) {
+	run := ChildRun{t.ID, t.Run}
+	if !t.Background && !t.Caller.IsZero() {
+		d.resolve(t, t.Caller, t.Call)
+	}
+	if t.Watchers > 0 {
+		t.Watchers = 0
+		for _, row := range d.view.watchers[run] {
+			d.view.changes.Waits[row] = false
+			d.resolve(t, row.Task, row.Ref)
+		}
+		d.view.watchers[run] = nil
+	}
+	if t.Background && !t.Caller.IsZero() {
+		d.tell(t, run)
+	}
+}
+
+// resolve closes a call with the outcome of the run that has ended, unless it is
+// closed already or waits for something else by now.
+func (d *decision) resolve(ended *Task, caller TaskID, ref CallRef) {
+	c := d.view.call(caller, ref)
+	run := ChildRun{ended.ID, ended.Run}
+	if c == nil || c.State != CallWaiting || c.Child != run {
+		return
+	}
+	c.ByOutcome, c.IsError = true, ended.State != StateCompleted
+	d.closeCall(d.view.task(caller), c)
+}
+
+// closeCall closes a call whose result the caller has set; with the last one the
+// task has reached its boundary.
+func (d *decision) closeCall(t *Task, c *Call) {
+	if c.State == CallWaiting {
+		d.view.changes.Timers[CallKey{t.ID, c.Ref}] = nil
+	}
+	c.State = CallClosed
+	t.OpenCalls--
+	if t.State == StateWaiting && t.Wait.Kind == WaitCalls {
+		t.Wait.Met++
+		if c.IsError {
+			t.Wait.Failed++
+		}
+	}
+	d.view.touchCall(c)
+	d.view.touchTask(t)
+	event := CallResolved{Ref: c.Ref, IsError: c.IsError}
+	if c.ByOutcome {
+		event.Child = c.Child
+	}
+	d.emit(t, event)
+	if t.OpenCalls == 0 && t.State.Active() {
+		d.boundary(t)
+	}
+}
+
+// boundary is reached when no call is open any more: the results become a
+// message, the inbox is taken in, and a parked run wakes.
+func (d *decision) boundary(t *Task) {
+	d.append(t, &Message{Role: RoleTool})
+	t.OpenMessage = 0
+	d.takeInbox(t)
+	if t.State == StateWaiting {
+		d.wake(t)
+	}
+}
+
+// dropOpenCalls closes the calls of a run that ends, so that its transcript can
+// be gone on with later.
+func (d *decision) dropOpenCalls(t *Task) {
+	if t.OpenCalls == 0 {
+		return
+	}
+	for _, c := range d.view.openCalls(t) {
+		if c.State == CallWaiting {
+			d.stopWatching(c)
+		}
+		c.Text, c.IsError, c.State = "not finished: the run ended before the result came", true, CallClosed
+		d.view.changes.Timers[CallKey{t.ID, c.Ref}] = nil
+		d.view.touchCall(c)
+		d.emit(t, CallResolved{Ref: c.Ref, IsError: true})
+	}
+	t.OpenCalls = 0
+	d.append(t, &Message{Role: RoleTool})
+	t.OpenMessage = 0
+}
+
+// stopWatching drops the wait row of a call that does not wait any longer. The
+// target keeps its count, which is only a hint to look.
+func (d *decision) stopWatching(c *Call) {
+	d.view.changes.Waits[WaitRow{Target: c.Child, Task: c.Task, Ref: c.Ref}] = false
+}
+
+// takeInbox moves the task's inbox to its transcript: user messages first, then
+// news of children, each in the order in which they came.
+func (d *decision) takeInbox(t *Task) {
+	if t.Inbox == 0 {
+		return
+	}
+	entries := d.view.inbox[t.ID]
+	for _, news := range []bool{false, true} {
+		for _, e := range entries {
+			if (e.News != ChildRun{}) != news {
+				continue
+			}
+			d.append(t, &Message{ID: e.ID, Role: RoleUser, Blocks: e.Blocks, News: e.News})
+			d.view.changes.Inbox[e.ID] = nil
+		}
+	}
+	d.view.inbox[t.ID] = nil
+	t.Inbox = 0
+	d.view.touchTask(t)
+}
+
+// queue puts an entry into a task's inbox; the command has asked for the inbox.
+func (d *decision) queue(t *Task, e *InboxEntry) {
+	e.Task, e.ID, e.QueuedAt = t.ID, MessageID(d.env.NewID()), d.env.Now
+	d.view.inbox[t.ID] = append(d.view.inbox[t.ID], e)
+	t.Inbox++
+	d.view.changes.Inbox[e.ID] = e
+	d.view.touchTask(t)
+	if t.State.Active() {
+		d.emit(t, Queued{News: e.News})
+	}
+}
+
+// tell brings the news of a background run's end to its caller.
+func (d *decision) tell(t *Task, run ChildRun) {
+	caller := d.view.task(t.Caller)
+	caller.LiveBackground--
+	d.view.touchTask(caller)
+	if caller.Depth == 0 && !caller.State.Active() {
+		d.accept(caller, asked{})
+		d.takeInbox(caller)
+		d.append(caller, &Message{Role: RoleUser, News: run})
+		return
+	}
+	// A sub-agent that has ended hears of it when somebody resumes it.
+	d.queue(caller, &InboxEntry{News: run})
+	if caller.State != StateWaiting || caller.Wait.Kind != WaitBackground {
+		return
+	}
+	caller.Wait.Met++
+	if t.State != StateCompleted {
+		caller.Wait.Failed++
+	}
+	if caller.LiveBackground == 0 {
+		d.takeInbox(caller)
+		d.wake(caller)
+	}
+}

@@ -1,0 +1,311 @@
+package tree
+
+import "time"
+
+// Session is a parent conversation: one tree of tasks, one sequence of events.
+type Session struct {
+	ID       SessionID
+	Tenant   string
+	Title    string
+	Agent    string
+	Root     TaskID
+	Metadata map[string]string
+	Limits   Limits
+
+	NextSeq int64 // the number of the next event, from 1
+
+	// Tasks by the state of their current run; Total counts all of them.
+	Total, Pending, Running, Waiting int
+
+	Usage     Usage
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Idle reports whether nothing is pending or running.
+func (s *Session) Idle() bool { return s.Pending == 0 && s.Running == 0 }
+
+// count changes how many tasks are in a state.
+func (s *Session) count(state State, by int) {
+	switch state {
+	case StatePending:
+		s.Pending += by
+	case StateRunning:
+		s.Running += by
+	case StateWaiting:
+		s.Waiting += by
+	}
+}
+
+// Kind says what kind of thing a task runs.
+type Kind uint8
+
+// The kinds of tasks.
+const (
+	KindUnspecified Kind = iota
+	KindAgent            // an LLM loop
+)
+
+// Branch says how a task's conversation hangs off another's.
+type Branch uint8
+
+// The branches.
+const (
+	BranchUnspecified Branch = iota
+	BranchMain               // the root's
+	BranchSubagent           // a spawned child's
+)
+
+// Mode says where an agent may be used.
+type Mode uint8
+
+// The modes of agents.
+const (
+	ModeUnspecified Mode = iota
+	ModePrimary          // as a root
+	ModeSubagent         // as a spawned child
+	ModeBoth             // as either
+)
+
+// MayBeRoot reports whether a session can start with such an agent.
+func (m Mode) MayBeRoot() bool { return m == ModePrimary || m == ModeBoth }
+
+// MayBeSpawned reports whether such an agent can be a child.
+func (m Mode) MayBeSpawned() bool { return m == ModeSubagent || m == ModeBoth }
+
+// Agent is what the core needs to know of a definition: the version that a task
+// pins, and the limits that come with it.
+type Agent struct {
+	Name          string
+	Version       string
+	Mode          Mode
+	Model         string
+	MaxIterations int // 0: the default for the depth
+}
+
+// State is the state of a task's current run.
+type State uint8
+
+// The states of a run.
+const (
+	StateUnspecified State = iota
+	StateNew               // a root before its first turn
+	StatePending           // accepted, waits for a worker
+	StateRunning           // with a worker
+	StateWaiting           // parked: holds no worker
+	StateCompleted
+	StateFailed
+	StateCancelled
+)
+
+// Terminal reports whether a run in this state has ended.
+func (s State) Terminal() bool { return s >= StateCompleted }
+
+// Active reports whether there is a run and it has not ended.
+func (s State) Active() bool { return s >= StatePending && s <= StateWaiting }
+
+// Reason says why a run failed or was cancelled.
+type Reason uint8
+
+// The reasons. Their numbers are stored: only ever add.
+const (
+	ReasonUnspecified Reason = iota
+	ReasonToolError
+	ReasonApprovalDenied
+	ReasonRuntimeError
+	ReasonProviderError
+	ReasonInterrupted
+	ReasonMaxIterations
+	ReasonTimeout
+	ReasonDeadline
+	ReasonBudgetExhausted
+	ReasonRejected
+	ReasonPoisoned
+	ReasonCancelledByUser
+	ReasonCancelledByParent
+	ReasonAbandoned
+	ReasonUnknown
+)
+
+// Token fences an attempt: every write of a worker carries it, and only the
+// current one is taken. Epoch rises with every delivery, Nonce is the worker's
+// choice.
+type Token struct {
+	Epoch int64
+	Nonce uint64
+}
+
+// WaitKind says what a WAITING run waits for.
+type WaitKind uint8
+
+// What a run can wait for.
+const (
+	WaitNone       WaitKind = iota
+	WaitCalls               // its open calls
+	WaitBackground          // its background children; it has answered already
+)
+
+// ParkedOn is what a WAITING run waits for, and how far that has come.
+type ParkedOn struct {
+	Kind               WaitKind
+	Total, Met, Failed int
+}
+
+// CallRef names a call within its task: the ordinal of the assistant message
+// that opened it and the index of its block there.
+type CallRef struct {
+	Message int
+	Block   int
+}
+
+// ChildRun names one run of a child.
+type ChildRun struct {
+	Task TaskID
+	Run  int
+}
+
+// Task is a node of the tree with its current run.
+type Task struct {
+	Session SessionID
+	ID      TaskID
+	Parent  TaskID // zero for the root
+	Kind    Kind
+	Branch  Branch
+	Depth   int
+
+	Agent         string
+	AgentVersion  string
+	Model         string // as asked for; empty: the agent's
+	Description   string
+	MaxIterations int
+	CreatedAt     time.Time
+
+	// The current run.
+	Run        int // counted from 1; 0 for StateNew
+	State      State
+	Reason     Reason
+	Detail     string
+	Caller     TaskID  // the task that asked for the run: the parent, or one above it; zero: a client
+	Call       CallRef // the caller's call that asked for it
+	Background bool    // nobody's call waits for the run; its end goes to the caller's inbox
+	Iterations int     // model calls of the run
+	RunUsage   Usage
+	RunTools   int
+	Answer     int // ordinal of the message that answered; 0 until then
+	AcceptedAt time.Time
+	StartedAt  time.Time // first claim of the run; zero until then
+	EndedAt    time.Time
+	Wait       ParkedOn
+
+	// The attempt. Epoch stays when an attempt ends; the others are zero unless RUNNING.
+	Epoch   int64
+	Nonce   uint64
+	LastSeq int64
+	Replica string
+	Worker  string
+	Strikes int // deliveries in a row that were lost without progress
+
+	// The transcript.
+	NextOrdinal int // from 1
+	Head        MessageID
+	OpenMessage int // ordinal of the assistant message with open calls, or 0
+	OpenCalls   int
+	Inbox       int // entries that wait for the next boundary
+
+	// Children.
+	Children       int // ever spawned
+	LiveBackground int // background children whose run has not ended
+	Watchers       int // waits of other tasks' calls on the current run
+
+	// Over all runs.
+	Usage    Usage
+	ToolUses int
+	Activity string
+}
+
+// Token gives the token of the current attempt.
+func (t *Task) Token() Token { return Token{Epoch: t.Epoch, Nonce: t.Nonce} }
+
+// CallState is how far a call has come.
+type CallState uint8
+
+// The states of a call.
+const (
+	CallUnspecified CallState = iota
+	CallOpen                  // nothing has been done for it
+	CallStarted               // a tool that may not run twice was about to run
+	CallWaiting               // it waits for a child or for a task's output
+	CallClosed                // it has its result
+)
+
+// Call is a tool call. Exactly one of the ways to close it applies: by a tool's
+// Result, or by Child, whose outcome is then the result.
+type Call struct {
+	Task  TaskID
+	Ref   CallRef
+	Tool  string
+	State CallState
+
+	Child ChildRun // the child that the call spawned, resumed or waits for
+
+	Text      string // the result, unless Child's outcome is
+	IsError   bool
+	ByOutcome bool // closed by Child's outcome
+}
+
+// Run is how a run ended: immutable.
+type Run struct {
+	Task       TaskID
+	Run        int
+	State      State
+	Reason     Reason
+	Detail     string
+	Answer     int // ordinal of the message that answered, or 0
+	Usage      Usage
+	ToolUses   int
+	Iterations int
+	AcceptedAt time.Time
+	StartedAt  time.Time
+	EndedAt    time.Time
+}
+
+// InboxEntry waits for its task's next boundary. It is a user's message, or
+// news of the end of a background child.
+type InboxEntry struct {
+	Task     TaskID
+	ID       MessageID // the id that the message will have
+	Blocks   []Block   // a user's message
+	News     ChildRun  // or: the child run that ended
+	QueuedAt time.Time
+}
+
+// WaitRow links a call to the task whose output it waits for.
+type WaitRow struct {
+	Target ChildRun
+	Task   TaskID
+	Ref    CallRef
+}
+
+// Timer closes a waiting call when it is due.
+type Timer struct {
+	Task TaskID
+	Ref  CallRef
+	Due  time.Time
+}
+
+// Ready says that a run waits for a worker under an epoch.
+type Ready struct {
+	Task     TaskID
+	Epoch    int64
+	Priority int // lower goes first
+	At       time.Time
+}
+
+// Attempt says which replica holds the stream of a running run.
+type Attempt struct {
+	Task    TaskID
+	Epoch   int64
+	Replica string
+	Worker  string
+	At      time.Time
+}

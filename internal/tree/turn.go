@@ -1,0 +1,319 @@
+package tree
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// From says which attempt a worker's request comes from, and which of its
+// requests it is, counted from 1. Anything but the current attempt's next
+// request is refused.
+type From struct {
+	Task  TaskID
+	Token Token
+	Seq   int64
+}
+
+// Claim takes a pending run for a worker. Answer: [Claimed].
+type Claim struct {
+	Task   TaskID
+	Token  Token
+	Worker string
+}
+
+// Claimed is the task as it was claimed.
+type Claimed struct{ Task Task }
+
+// AppendAnswer stores an assistant message that calls tools and opens the calls.
+// Answer: [Stored].
+type AppendAnswer struct {
+	From    From
+	Message Message // blocks, model, usage and stop reason are read
+}
+
+// StartCall stores that a tool which may not run twice is about to run. Answer:
+// [Stored].
+type StartCall struct {
+	From  From
+	Block int
+}
+
+// CloseCall stores the result of a call. Answer: [Stored].
+type CloseCall struct {
+	From    From
+	Block   int
+	Text    string
+	IsError bool
+}
+
+// AwaitTask leaves a call open until the current run of a task below has ended,
+// or the timeout has passed; with no timeout it is closed with what there is
+// now. Answer: [Stored].
+type AwaitTask struct {
+	From    From
+	Block   int
+	Target  TaskID
+	Timeout time.Duration
+}
+
+// Report stores what the run is doing. Answer: [Stored].
+type Report struct {
+	From     From
+	Activity string
+}
+
+// Stored says that a worker's request was stored.
+type Stored struct {
+	// Ordinal is the place of an appended message.
+	Ordinal int
+	// Boundary is the ordinal of the transcript's last message if no call is open
+	// any more, else 0: the model has to see what has come up to there.
+	Boundary int
+}
+
+func (Claimed) isAnswer() {}
+func (Stored) isAnswer()  {}
+
+// attempt gives the task of a worker's request if the request is in order.
+func (d *decision) attempt(f From) (*Task, error) {
+	t, err := d.task(f.Task)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.State != StateRunning || t.Token() != f.Token:
+		return nil, ErrStale.With("epoch %d, the task is at %d", f.Token.Epoch, t.Epoch)
+	case f.Seq != t.LastSeq+1:
+		return nil, ErrOutOfOrder.With("request %d after %d", f.Seq, t.LastSeq)
+	}
+	return t, nil
+}
+
+// took marks a worker's request as taken: the attempt makes progress.
+func (d *decision) took(t *Task, f From) {
+	t.LastSeq, t.Strikes = f.Seq, 0
+	d.view.touchTask(t)
+}
+
+// stored answers a request that may have closed the last open call.
+func (d *decision) stored(t *Task) Stored {
+	if t.OpenCalls > 0 {
+		return Stored{}
+	}
+	return Stored{Boundary: t.NextOrdinal - 1}
+}
+
+func (c Claim) needs(n *needs) { n.boundary(n.task(c.Task)) }
+
+func (c Claim) decide(d *decision) (Answer, error) {
+	t, err := d.task(c.Task)
+	s := d.session()
+	switch {
+	case err != nil:
+		return nil, err
+	case t.State != StatePending || t.Epoch != c.Token.Epoch:
+		return nil, ErrNotReady.With("epoch %d, the task is at %d", c.Token.Epoch, t.Epoch)
+	case s.Running >= s.Limits.Running:
+		return nil, ErrCapped.With("%d", s.Limits.Running)
+	}
+	d.claim(t, c.Token.Nonce, c.Worker)
+	if t.OpenCalls == 0 {
+		d.takeInbox(t)
+	}
+	return Claimed{Task: *t}, nil
+}
+
+func (c AppendAnswer) needs(n *needs) { n.task(c.From.Task) }
+
+func (c AppendAnswer) decide(d *decision) (Answer, error) {
+	t, err := d.attempt(c.From)
+	if err != nil {
+		return nil, err
+	}
+	var opened []*Call
+	for i, b := range c.Message.Blocks {
+		if use, ok := b.(ToolUse); ok {
+			opened = append(opened, &Call{
+				Task: t.ID, Ref: CallRef{t.NextOrdinal, i}, Tool: use.Name, State: CallOpen,
+			})
+		}
+	}
+	switch {
+	case t.OpenCalls > 0:
+		return nil, ErrCallsOpen
+	case len(opened) == 0:
+		return nil, ErrNoCalls
+	case t.Iterations >= t.MaxIterations:
+		return nil, ErrBadInput.With("the run has used its %d model calls", t.MaxIterations)
+	}
+	if err := d.session().Limits.checkBlocks(c.Message.Blocks); err != nil {
+		return nil, err
+	}
+	d.took(t, c.From)
+	m := d.appendAnswer(t, c.Message)
+	for _, call := range opened {
+		d.view.touchCall(call)
+	}
+	t.OpenMessage, t.OpenCalls = m.Ordinal, len(opened)
+	t.RunTools += len(opened)
+	t.ToolUses += len(opened)
+	return Stored{Ordinal: m.Ordinal}, nil
+}
+
+// appendAnswer adds an assistant message and counts the model call.
+func (d *decision) appendAnswer(t *Task, said Message) *Message {
+	t.Iterations++
+	return d.append(t, &Message{
+		Role: RoleAssistant, Blocks: said.Blocks, Model: said.Model, Usage: said.Usage, Stop: said.Stop,
+	})
+}
+
+// openCall gives an open call of the attempt's message.
+func (d *decision) openCall(t *Task, block int) (*Call, error) {
+	c := d.view.call(t.ID, CallRef{t.OpenMessage, block})
+	switch {
+	case c == nil:
+		return nil, ErrNoCall.With("block %d", block)
+	case c.State == CallClosed:
+		return nil, ErrCallClosed.With("block %d", block)
+	}
+	return c, nil
+}
+
+// callNeeds asks for a call of the attempt's message.
+func (f From) callNeeds(n *needs, block int) {
+	if t := n.task(f.Task); t != nil {
+		n.boundary(t)
+		n.call(t.ID, CallRef{t.OpenMessage, block})
+	}
+}
+
+func (c StartCall) needs(n *needs) { c.From.callNeeds(n, c.Block) }
+
+func (c StartCall) decide(d *decision) (Answer, error) {
+	t, err := d.attempt(c.From)
+	if err != nil {
+		return nil, err
+	}
+	call, err := d.openCall(t, c.Block)
+	if err != nil {
+		return nil, err
+	}
+	d.took(t, c.From)
+	call.State = CallStarted
+	d.view.touchCall(call)
+	return Stored{}, nil
+}
+
+func (c CloseCall) needs(n *needs) { c.From.callNeeds(n, c.Block) }
+
+func (c CloseCall) decide(d *decision) (Answer, error) {
+	t, err := d.attempt(c.From)
+	if err != nil {
+		return nil, err
+	}
+	call, err := d.openCall(t, c.Block)
+	if err != nil {
+		return nil, err
+	}
+	if call.State == CallWaiting {
+		return nil, ErrBadInput.With("block %d waits for a task", c.Block)
+	}
+	if err := d.session().Limits.checkPart("the result", c.Text); err != nil {
+		return nil, err
+	}
+	d.took(t, c.From)
+	call.Text, call.IsError = c.Text, c.IsError
+	d.closeCall(t, call)
+	return d.stored(t), nil
+}
+
+func (c AwaitTask) needs(n *needs) {
+	c.From.callNeeds(n, c.Block)
+	n.ancestors(c.Target)
+	n.watchers(n.task(c.Target))
+}
+
+// watchers asks for the waits on a task's current run before one is added.
+func (n *needs) watchers(t *Task) {
+	if t == nil || t.Watchers == 0 {
+		return
+	}
+	run := ChildRun{t.ID, t.Run}
+	if _, held := n.view.watchers[run]; !held {
+		n.Watchers = append(n.Watchers, run)
+	}
+}
+
+func (c AwaitTask) decide(d *decision) (Answer, error) {
+	t, err := d.attempt(c.From)
+	if err != nil {
+		return nil, err
+	}
+	call, err := d.openCall(t, c.Block)
+	if err != nil {
+		return nil, err
+	}
+	d.took(t, c.From)
+	target, err := d.below(t, c.Target)
+	switch {
+	case err != nil:
+		call.Text, call.IsError = err.Error(), true
+		d.closeCall(t, call)
+	case target.State.Terminal():
+		call.Child, call.ByOutcome = ChildRun{target.ID, target.Run}, true
+		d.closeCall(t, call)
+	case c.Timeout <= 0:
+		call.Text = outputText(target)
+		d.closeCall(t, call)
+	default:
+		call.State, call.Child = CallWaiting, ChildRun{target.ID, target.Run}
+		d.watch(target, t, call)
+		d.view.touchCall(call)
+		d.view.changes.Timers[CallKey{t.ID, call.Ref}] = &Timer{
+			Task: t.ID, Ref: call.Ref, Due: d.env.Now.Add(c.Timeout),
+		}
+	}
+	return d.stored(t), nil
+}
+
+// watch links a call to the current run of the task it waits for.
+func (d *decision) watch(target, t *Task, call *Call) {
+	run := ChildRun{target.ID, target.Run}
+	row := WaitRow{Target: run, Task: t.ID, Ref: call.Ref}
+	d.view.watchers[run] = append(d.view.watchers[run], row)
+	d.view.changes.Waits[row] = true
+	target.Watchers++
+	d.view.touchTask(target)
+}
+
+// outputText is what task_output shows of a run that goes on.
+func outputText(t *Task) string {
+	text, err := json.Marshal(struct {
+		TaskID   TaskID `json:"task_id"`
+		Status   string `json:"status"`
+		Activity string `json:"activity,omitempty"`
+		ToolUses int    `json:"tool_uses"`
+		Tokens   int64  `json:"tokens"`
+	}{t.ID, queuedOrRunning(t), t.Activity, t.ToolUses, t.Usage.Total()})
+	if err != nil {
+		panic(fmt.Sprintf("tree: encoding an output: %v", err))
+	}
+	return string(text)
+}
+
+func (c Report) needs(n *needs) { n.task(c.From.Task) }
+
+func (c Report) decide(d *decision) (Answer, error) {
+	t, err := d.attempt(c.From)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.session().Limits.checkPart("the activity", c.Activity); err != nil {
+		return nil, err
+	}
+	t.LastSeq, t.Activity = c.From.Seq, c.Activity
+	d.view.touchTask(t)
+	d.emit(t, Progressed{Activity: c.Activity})
+	return Stored{}, nil
+}

@@ -1,0 +1,250 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+)
+
+// View is the part of one session that commands read and change. The store fills
+// it with what [View.Missing] asks for, lets commands be decided on it one after
+// another, and writes its [Changes]. Not safe for concurrent use.
+type View struct {
+	session  *Session
+	tasks    map[TaskID]*Task // nil: looked for and not there
+	calls    map[CallKey]*Call
+	open     map[TaskID]bool // all open calls of the task are in calls
+	inbox    map[TaskID][]*InboxEntry
+	watchers map[ChildRun][]WaitRow
+
+	changes Changes
+}
+
+// CallKey names a call within its session.
+type CallKey struct {
+	Task TaskID
+	Ref  CallRef
+}
+
+// Changes is what has to be written, all of it or nothing. In the maps a nil
+// value means that the row goes. Rows of the slices are new.
+type Changes struct {
+	Session  *Session // nil: unchanged
+	Tasks    map[TaskID]*Task
+	Calls    map[CallKey]*Call
+	Messages []*Message
+	Runs     []*Run
+	Events   []*Event
+	Inbox    map[MessageID]*InboxEntry
+	Waits    map[WaitRow]bool // false: the row goes
+	Timers   map[CallKey]*Timer
+	Ready    map[TaskID]*Ready
+	Attempts map[TaskID]*Attempt
+}
+
+// NewView gives a view of a session, nil if there is none.
+func NewView(session *Session) *View {
+	v := &View{
+		session:  session,
+		tasks:    map[TaskID]*Task{},
+		calls:    map[CallKey]*Call{},
+		open:     map[TaskID]bool{},
+		inbox:    map[TaskID][]*InboxEntry{},
+		watchers: map[ChildRun][]WaitRow{},
+	}
+	v.changes = newChanges()
+	return v
+}
+
+func newChanges() Changes {
+	return Changes{
+		Tasks:    map[TaskID]*Task{},
+		Calls:    map[CallKey]*Call{},
+		Inbox:    map[MessageID]*InboxEntry{},
+		Waits:    map[WaitRow]bool{},
+		Timers:   map[CallKey]*Timer{},
+		Ready:    map[TaskID]*Ready{},
+		Attempts: map[TaskID]*Attempt{},
+	}
+}
+
+// Changes gives what the commands decided so far have changed.
+func (v *View) Changes() *Changes { return &v.changes }
+
+// Session gives the session as it is now, or nil.
+func (v *View) Session() *Session { return v.session }
+
+// Needs names rows that a command reads and that the view does not hold yet.
+type Needs struct {
+	Tasks     []TaskID
+	Calls     []CallKey
+	OpenCalls []TaskID   // every call of the task that is not closed
+	Inbox     []TaskID   // the whole inbox, oldest first
+	Watchers  []ChildRun // every wait on that run
+}
+
+// Empty reports whether nothing is missing.
+func (n *Needs) Empty() bool {
+	return len(n.Tasks)+len(n.Calls)+len(n.OpenCalls)+len(n.Inbox)+len(n.Watchers) == 0
+}
+
+// Missing names what has to be put before cmd can be decided. Rows lead to rows,
+// so ask again after putting, until nothing is missing.
+func (v *View) Missing(cmd Command) Needs {
+	n := needs{view: v}
+	cmd.needs(&n)
+	return n.Needs
+}
+
+// PutTask hands the view a stored task; nil means that there is none.
+func (v *View) PutTask(id TaskID, t *Task) {
+	if _, held := v.tasks[id]; !held {
+		v.tasks[id] = t
+	}
+}
+
+// PutCall hands the view a stored call; nil means that there is none.
+func (v *View) PutCall(key CallKey, c *Call) {
+	if _, held := v.calls[key]; !held {
+		v.calls[key] = c
+	}
+}
+
+// PutOpenCalls hands the view every stored call of a task that is not closed.
+func (v *View) PutOpenCalls(id TaskID, calls []*Call) {
+	for _, c := range calls {
+		v.PutCall(CallKey{id, c.Ref}, c)
+	}
+	v.open[id] = true
+}
+
+// PutInbox hands the view the whole stored inbox of a task, oldest first.
+func (v *View) PutInbox(id TaskID, entries []*InboxEntry) {
+	if _, held := v.inbox[id]; !held {
+		v.inbox[id] = entries
+	}
+}
+
+// PutWatchers hands the view all stored waits on a run.
+func (v *View) PutWatchers(run ChildRun, rows []WaitRow) {
+	if _, held := v.watchers[run]; !held {
+		v.watchers[run] = rows
+	}
+}
+
+// needs collects what a command reads while it walks the view.
+type needs struct {
+	Needs
+	view *View
+}
+
+func (n *needs) task(id TaskID) *Task {
+	t, held := n.view.tasks[id]
+	if !held && !slices.Contains(n.Tasks, id) {
+		n.Tasks = append(n.Tasks, id)
+	}
+	return t
+}
+
+func (n *needs) call(id TaskID, ref CallRef) *Call {
+	key := CallKey{id, ref}
+	c, held := n.view.calls[key]
+	if !held {
+		n.Calls = append(n.Calls, key)
+	}
+	return c
+}
+
+func (n *needs) openCalls(t *Task) {
+	if t != nil && t.OpenCalls > 0 && !n.view.open[t.ID] {
+		n.OpenCalls = append(n.OpenCalls, t.ID)
+	}
+}
+
+// boundary asks for what is read when the task's last open call closes.
+func (n *needs) boundary(t *Task) {
+	if t == nil || t.Inbox == 0 {
+		return
+	}
+	if _, held := n.view.inbox[t.ID]; !held && !slices.Contains(n.Inbox, t.ID) {
+		n.Inbox = append(n.Inbox, t.ID)
+	}
+}
+
+// ancestors asks for everything between a task and the root.
+func (n *needs) ancestors(id TaskID) {
+	for t := n.task(id); t != nil && !t.Parent.IsZero(); {
+		t = n.task(t.Parent)
+	}
+}
+
+// finish asks for what is read when the task's current run ends.
+func (n *needs) finish(t *Task) {
+	if t == nil {
+		return
+	}
+	n.boundary(t)
+	n.openCalls(t)
+	if !t.Caller.IsZero() {
+		n.boundary(n.task(t.Caller))
+		if !t.Background {
+			n.call(t.Caller, t.Call)
+		}
+	}
+	if t.Watchers == 0 {
+		return
+	}
+	run := ChildRun{t.ID, t.Run}
+	rows, held := n.view.watchers[run]
+	if !held {
+		n.Watchers = append(n.Watchers, run)
+		return
+	}
+	for _, row := range rows {
+		n.boundary(n.task(row.Task))
+		n.call(row.Task, row.Ref)
+	}
+}
+
+// task gives a task that the command has asked for; nil if there is none.
+func (v *View) task(id TaskID) *Task {
+	t, held := v.tasks[id]
+	if !held {
+		panic(fmt.Sprintf("tree: task %s was not asked for", id))
+	}
+	return t
+}
+
+func (v *View) call(id TaskID, ref CallRef) *Call {
+	c, held := v.calls[CallKey{id, ref}]
+	if !held {
+		panic(fmt.Sprintf("tree: call %v of task %s was not asked for", ref, id))
+	}
+	return c
+}
+
+// openCalls gives the open calls of a task in block order.
+func (v *View) openCalls(t *Task) []*Call {
+	var open []*Call
+	for key, c := range v.calls {
+		if key.Task == t.ID && c != nil && c.State != CallClosed {
+			open = append(open, c)
+		}
+	}
+	if len(open) != t.OpenCalls {
+		panic(fmt.Sprintf("tree: task %s has %d open calls, the view holds %d", t.ID, t.OpenCalls, len(open)))
+	}
+	slices.SortFunc(open, func(a, b *Call) int { return a.Ref.Block - b.Ref.Block })
+	return open
+}
+
+// touchTask marks a task as changed, and with it its session.
+func (v *View) touchTask(t *Task) {
+	v.tasks[t.ID] = t
+	v.changes.Tasks[t.ID] = t
+}
+
+func (v *View) touchCall(c *Call) {
+	key := CallKey{c.Task, c.Ref}
+	v.calls[key] = c
+	v.changes.Calls[key] = c
+}

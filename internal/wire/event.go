@@ -1,0 +1,81 @@
+package wire
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Event gives an event as the contract shows it.
+func Event(e *tree.Event) *pb.Event {
+	out := &pb.Event{Seq: e.Seq, Time: timestamp(e.Time), TaskId: id(e.Task), Run: int32(e.Run)}
+	switch k := e.Kind.(type) {
+	case tree.SessionOpened:
+		out.Kind = &pb.Event_SessionOpened{SessionOpened: &pb.SessionOpened{Agent: k.Agent, Title: k.Title}}
+	case tree.Started:
+		out.Kind = &pb.Event_Started{Started: started(k)}
+	case tree.Dispatched:
+		out.Kind = &pb.Event_Dispatched{Dispatched: &pb.TaskDispatched{Epoch: k.Epoch, WorkerId: k.Worker}}
+	case tree.MessageAppended:
+		out.Kind = &pb.Event_Message{Message: messageAppended(k)}
+	case tree.CallResolved:
+		out.Kind = &pb.Event_CallClosed{CallClosed: &pb.CallClosed{
+			Call: callRef(k.Ref), IsError: k.IsError, Child: childRun(k.Child),
+		}}
+	case tree.Parked:
+		out.Kind = &pb.Event_Parked{Parked: &pb.TaskParked{Wait: wait(k.On)}}
+	case tree.Readied:
+		out.Kind = &pb.Event_Ready{Ready: &pb.TaskReady{Cause: pb.ReadyCause(k.Cause), Epoch: k.Epoch}}
+	case tree.Progressed:
+		out.Kind = &pb.Event_Progress{Progress: &pb.TaskProgress{Activity: k.Activity}}
+	case tree.Result:
+		out.Kind = &pb.Event_Result{Result: &pb.TaskResult{
+			State: pb.TaskState(k.State), Reason: pb.Reason(k.Reason), Detail: k.Detail,
+			MessageId: id(k.Message), Usage: Usage(k.Usage), ToolUses: int32(k.ToolUses),
+		}}
+	case tree.Queued:
+		out.Kind = &pb.Event_Queued{Queued: &pb.MessageQueued{News: childRun(k.News)}}
+	}
+	return out
+}
+
+func started(k tree.Started) *pb.TaskStarted {
+	out := &pb.TaskStarted{
+		ParentId: id(k.Parent), Branch: pb.TaskBranch(k.Branch), Kind: pb.TaskKind(k.Kind),
+		Depth: int32(k.Depth), Agent: k.Agent, Description: k.Description, Background: k.Background,
+	}
+	if k.Call != (tree.CallRef{}) {
+		out.Call = callRef(k.Call)
+	}
+	return out
+}
+
+func messageAppended(k tree.MessageAppended) *pb.MessageAppended {
+	out := &pb.MessageAppended{
+		MessageId: id(k.Message), Ordinal: int32(k.Ordinal), Role: pb.Role(k.Role),
+		Usage: Usage(k.Usage), News: childRun(k.News),
+	}
+	for _, c := range k.Calls {
+		out.Calls = append(out.Calls, &pb.OpenedCall{Block: int32(c.Block), Tool: c.Tool})
+	}
+	return out
+}
+
+func callRef(r tree.CallRef) *pb.CallRef {
+	return &pb.CallRef{Message: int32(r.Message), Block: int32(r.Block)}
+}
+
+// EncodeEvent gives the bytes that the store keeps of an event.
+func EncodeEvent(e *tree.Event) []byte { return encode(Event(e)) }
+
+// DecodeEvent reads what EncodeEvent gave.
+func DecodeEvent(data []byte) (*pb.Event, error) {
+	e := new(pb.Event)
+	if err := proto.Unmarshal(data, e); err != nil {
+		return nil, fmt.Errorf("decoding an event: %w", err)
+	}
+	return e, nil
+}

@@ -1,0 +1,103 @@
+package wire
+
+import (
+	"fmt"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// ClaimFrom reads a claim. The session is returned beside the command.
+func ClaimFrom(c *pb.Claim) (tree.SessionID, tree.Claim, error) {
+	session, err := tree.ParseID[tree.Session](c.GetSessionId())
+	if err != nil {
+		return session, tree.Claim{}, fmt.Errorf("claim: session: %w", err)
+	}
+	task, err := tree.ParseID[tree.Task](c.GetTaskId())
+	if err != nil {
+		return session, tree.Claim{}, fmt.Errorf("claim: task: %w", err)
+	}
+	return session, tree.Claim{
+		Task:   task,
+		Token:  tree.Token{Epoch: c.GetEpoch(), Nonce: c.GetNonce()},
+		Worker: c.GetWorkerId(),
+	}, nil
+}
+
+// AgentLookup finds an agent by name for a spawn; nil if there is none.
+type AgentLookup func(name string) *tree.Agent
+
+// CommandFrom reads a request of a running attempt as the command it asks for.
+// Claim and Delta are not commands of an attempt.
+func CommandFrom(req *pb.WorkRequest, from tree.From, agents AgentLookup) (tree.Command, error) {
+	switch k := req.GetKind().(type) {
+	case *pb.WorkRequest_Append:
+		m, err := MessageFrom(k.Append.GetMessage())
+		if err != nil {
+			return nil, fmt.Errorf("append: %w", err)
+		}
+		return tree.AppendAnswer{From: from, Message: m}, nil
+	case *pb.WorkRequest_CallStarted:
+		return tree.StartCall{From: from, Block: int(k.CallStarted.GetBlock())}, nil
+	case *pb.WorkRequest_CallClose:
+		r := k.CallClose.GetResult()
+		return tree.CloseCall{
+			From: from, Block: int(r.GetBlock()), Text: r.GetText(), IsError: r.GetIsError(),
+		}, nil
+	case *pb.WorkRequest_Spawn:
+		return spawnFrom(k.Spawn, from, agents)
+	case *pb.WorkRequest_WaitFor:
+		target, err := tree.ParseID[tree.Task](k.WaitFor.GetTaskId())
+		if err != nil {
+			return nil, fmt.Errorf("wait for: %w", err)
+		}
+		return tree.AwaitTask{
+			From: from, Block: int(k.WaitFor.GetBlock()), Target: target,
+			Timeout: min(k.WaitFor.GetTimeout().AsDuration(), maxAwait),
+		}, nil
+	case *pb.WorkRequest_Park:
+		return tree.Park{From: from}, nil
+	case *pb.WorkRequest_Progress:
+		return tree.Report{From: from, Activity: k.Progress.GetActivity()}, nil
+	case *pb.WorkRequest_End:
+		return endFrom(k.End, from)
+	}
+	return nil, fmt.Errorf("request %d has no kind that is known here", req.GetSeq())
+}
+
+// maxAwait bounds how long a call may wait for a task's output.
+const maxAwait = 10 * time.Minute
+
+func spawnFrom(s *pb.Spawn, from tree.From, agents AgentLookup) (tree.Command, error) {
+	cmd := tree.SpawnCalls{From: from, Children: make([]tree.CallChild, len(s.GetChildren()))}
+	for i, c := range s.GetChildren() {
+		resume, err := optionalID[tree.Task](c.GetResumeTaskId())
+		if err != nil {
+			return nil, fmt.Errorf("spawn: child %d: resume: %w", i, err)
+		}
+		cmd.Children[i] = tree.CallChild{
+			Block: int(c.GetBlock()),
+			Child: tree.Child{
+				Agent: agents(c.GetAgent()), AgentName: c.GetAgent(), Description: c.GetDescription(),
+				Prompt: c.GetPrompt(), Model: c.GetModel(),
+			},
+			Resume: resume, Background: c.GetBackground(),
+		}
+	}
+	return cmd, nil
+}
+
+func endFrom(e *pb.End, from tree.From) (tree.Command, error) {
+	switch k := e.GetOutcome().(type) {
+	case *pb.End_Answer:
+		m, err := MessageFrom(k.Answer)
+		if err != nil {
+			return nil, fmt.Errorf("end: %w", err)
+		}
+		return tree.End{From: from, Answer: &m}, nil
+	case *pb.End_Failure:
+		return tree.End{From: from, Reason: tree.Reason(k.Failure.GetReason()), Detail: k.Failure.GetDetail()}, nil
+	}
+	return nil, fmt.Errorf("end: neither an answer nor a failure")
+}
