@@ -18,15 +18,32 @@ import (
 type Tool interface {
 	// Spec is what the model is told.
 	Spec() model.ToolSpec
-	// Idempotent reports whether a call may be repeated after a crash without
-	// anyone noticing. The start of a call that may not is recorded first.
-	Idempotent() bool
+	// Effect says what a call leaves behind, and so how a crash is dealt with.
+	Effect() Effect
 	// Call does the work, or says what has to happen elsewhere. Whatever goes
 	// wrong with the input or the work is an error result for the model, never a
 	// failure of the run. When ctx ends Call returns soon with any outcome; it
 	// is dropped.
 	Call(ctx context.Context, call Call) Outcome
 }
+
+// Effect is what a call leaves behind.
+type Effect uint8
+
+// The effects.
+const (
+	// EffectUnspecified is treated as EffectLasting.
+	EffectUnspecified Effect = iota
+	// EffectNone is that of a tool that only looks: after a crash it runs again.
+	EffectNone
+	// EffectLasting is that of a tool whose call may not run twice unnoticed: its
+	// start is recorded first, and after a crash in between the model is told that
+	// the outcome is unknown.
+	EffectLasting
+	// EffectDelegated is that of a tool whose call returns at once with what the
+	// orchestrator has to do; the orchestrator does it once.
+	EffectDelegated
+)
 
 // Call is one call of a tool.
 type Call struct {

@@ -87,5 +87,6 @@ var (
 	ErrNoCalls    = &Error{Code: CodeInvalid, name: "the message opens no calls"}
 	ErrHasCalls   = &Error{Code: CodeInvalid, name: "an answer that ends a run opens no calls"}
 	ErrNotWaiting = &Error{Code: CodePrecondition, name: "an open call waits for nothing"}
+	ErrStopping   = &Error{Code: CodeUnavailable, name: "the replica is stopping; call again"}
 	ErrBeyondEnd  = &Error{Code: CodeOutOfRange, name: "beyond the last event"}
 )

@@ -1,0 +1,88 @@
+// Package agentdef holds the definitions of agents: who an agent is, which tools
+// it may use, which agents it may give tasks to, and its prompt. A definition is
+// a Markdown file whose front matter says what machines need and whose body is
+// the prompt:
+//
+//	---
+//	name: reviewer
+//	description: Reviews a change and reports what is wrong with it.
+//	mode: subagent
+//	tools: [grep, read]
+//	---
+//
+//	You review changes to a program. ...
+package agentdef
+
+import "slices"
+
+// Definition is an agent as [Parse] read it. It is shared: don't change it.
+type Definition struct {
+	// Name is what others call the agent: [a-z0-9][a-z0-9_-]{0,63}.
+	Name string
+	// Description says when to use the agent; a model chooses by it.
+	Description string
+	Mode        Mode
+	// Model is the name of the model; empty leaves the choice to who starts the agent.
+	Model string
+	// Tools are the names of the tools it may use; empty means all.
+	Tools []string
+	// Spawns are globs (as of path.Match) of the agents it may give tasks to;
+	// empty means all that may be spawned. Without the tool task it spawns none.
+	Spawns []string
+	// MaxIterations is how many model calls a run may take; 0 leaves it to the
+	// default for the depth of the task.
+	MaxIterations int
+	// Prompt is the system prompt: the body of the file.
+	Prompt string
+	// Source is where the definition comes from: a path, or built-in.
+	Source string
+	// Version is made from all of the above but Source: equal definitions have
+	// equal versions wherever they come from.
+	Version string
+}
+
+// Mode says where in a tree an agent may stand.
+type Mode uint8
+
+// The modes of an agent.
+const (
+	ModeUnspecified Mode = iota
+	Primary              // it may be a root
+	Subagent             // it may be spawned by another agent
+	Both                 // it may be either
+)
+
+func (m Mode) String() string {
+	switch m {
+	case Primary:
+		return "primary"
+	case Subagent:
+		return "subagent"
+	case Both:
+		return "both"
+	}
+	return "unspecified"
+}
+
+// Root reports whether the agent may be the root of a tree.
+func (m Mode) Root() bool { return m == Primary || m == Both }
+
+// Spawnable reports whether another agent may spawn the agent.
+func (m Mode) Spawnable() bool { return m == Subagent || m == Both }
+
+func parseMode(s string) (Mode, bool) {
+	for _, m := range []Mode{Primary, Subagent, Both} {
+		if s == m.String() {
+			return m, true
+		}
+	}
+	return ModeUnspecified, false
+}
+
+// taskTool is the tool that spawns agents.
+const taskTool = "task"
+
+// Allows reports whether the agent may use a tool.
+func (d *Definition) Allows(tool string) bool {
+	return len(d.Tools) == 0 || slices.Contains(d.Tools, tool)
+}

@@ -1,0 +1,179 @@
+package agentdef
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// frontMatter is the mapping at the head of a definition. It is read from the
+// syntax tree and not by decoding into a struct, for two reasons: every error
+// knows its line, and nothing is converted, so that 12 or null is no string.
+// The first thing wrong is kept in err.
+type frontMatter struct {
+	source string
+	values map[string]ast.Node
+	err    error
+}
+
+// keys gives what a definition may say.
+func keys() []string {
+	return []string{"name", "description", "mode", "model", "tools", "spawns", "max_iterations"}
+}
+
+func parseFront(source, text string) (*frontMatter, error) {
+	f := &frontMatter{source: source, values: map[string]ast.Node{}}
+	file, err := parser.ParseBytes([]byte(text), 0)
+	if err != nil {
+		return nil, syntaxProblem(source, err)
+	}
+	if len(file.Docs) != 1 {
+		return nil, problem(source, 2, "expected one YAML document, got %d", len(file.Docs))
+	}
+	body, ok := file.Docs[0].Body.(*ast.MappingNode)
+	if !ok {
+		return nil, problem(source, 2, "expected lines of the form key: value; the keys are %s", strings.Join(keys(), ", "))
+	}
+	for _, field := range body.Values {
+		key, ok := field.Key.(*ast.StringNode)
+		if !ok || !slices.Contains(keys(), key.Value) {
+			return nil, problem(source, lineAt(field.Key), "unknown key %s, expected one of %s", field.Key, strings.Join(keys(), ", "))
+		}
+		if _, twice := f.values[key.Value]; twice {
+			return nil, problem(source, lineAt(field.Key), "key %s is given twice", key.Value)
+		}
+		f.values[key.Value] = field.Value
+	}
+	return f, nil
+}
+
+func syntaxProblem(source string, err error) error {
+	syntax, ok := errors.AsType[yaml.Error](err)
+	if !ok || syntax.GetToken() == nil {
+		return problem(source, 2, "expected YAML: %v", err)
+	}
+	return problem(source, syntax.GetToken().Position.Line+1, "expected YAML: %s", syntax.GetMessage())
+}
+
+// lineAt is the line in the file: the front matter begins on its second.
+func lineAt(node ast.Node) int {
+	if token := node.GetToken(); token != nil {
+		return token.Position.Line + 1
+	}
+	return 2
+}
+
+// fail keeps the first problem, at the line of a key's value.
+func (f *frontMatter) fail(key, format string, args ...any) {
+	line := 1
+	if node, ok := f.values[key]; ok {
+		line = lineAt(node)
+	}
+	f.failAt(line, key, format, args...)
+}
+
+func (f *frontMatter) failAt(line int, key, format string, args ...any) {
+	if f.err == nil {
+		f.err = problem(f.source, line, "%s: %s", key, fmt.Sprintf(format, args...))
+	}
+}
+
+// require reports keys that are not there.
+func (f *frontMatter) require(keys ...string) {
+	for _, key := range keys {
+		if _, ok := f.values[key]; !ok {
+			f.fail(key, "missing, expected a string")
+		}
+	}
+}
+
+// text gives a string, or "" if the key is absent. What check says is a problem.
+func (f *frontMatter) text(key string, check func(string) string) string {
+	node, ok := f.values[key]
+	if !ok {
+		return ""
+	}
+	return f.scalar(key, node, check)
+}
+
+func (f *frontMatter) scalar(key string, node ast.Node, check func(string) string) string {
+	var value string
+	switch n := node.(type) {
+	case *ast.StringNode:
+		value = n.Value
+	case *ast.LiteralNode:
+		value = n.Value.Value
+	default:
+		f.failAt(lineAt(node), key, "expected a string, got %s; quote it if it is meant as one", kind(node))
+		return ""
+	}
+	if wrong := check(value); wrong != "" {
+		f.failAt(lineAt(node), key, "%s, got %.100q", wrong, value)
+	}
+	return value
+}
+
+// list gives a list of strings, or nil if the key is absent. It may not be empty
+// and may not name anything twice.
+func (f *frontMatter) list(key string, check func(string) string) []string {
+	node, ok := f.values[key]
+	if !ok {
+		return nil
+	}
+	list, ok := node.(*ast.SequenceNode)
+	if !ok {
+		f.fail(key, "expected a list of strings, got %s", kind(node))
+		return nil
+	}
+	var values []string
+	for _, item := range list.Values {
+		value := f.scalar(key, item, check)
+		if slices.Contains(values, value) {
+			f.failAt(lineAt(item), key, "%.100q is given twice", value)
+		}
+		values = append(values, value)
+	}
+	if len(values) == 0 {
+		f.fail(key, "expected at least one; leave the key out if you mean all")
+	}
+	return values
+}
+
+// number gives a whole number from 1 to high, or 0 if the key is absent.
+func (f *frontMatter) number(key string, high uint64) int {
+	node, ok := f.values[key]
+	if !ok {
+		return 0
+	}
+	if n, ok := node.(*ast.IntegerNode); ok {
+		if value, ok := n.Value.(uint64); ok && value >= 1 && value <= high {
+			return int(value)
+		}
+	}
+	f.fail(key, "expected a whole number from 1 to %d, got %.100s", high, node)
+	return 0
+}
+
+// kind names what a value is.
+func kind(node ast.Node) string {
+	switch node.(type) {
+	case *ast.StringNode, *ast.LiteralNode:
+		return "a string"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "a number"
+	case *ast.BoolNode:
+		return "true or false"
+	case *ast.NullNode:
+		return "nothing"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.MappingNode:
+		return "a mapping"
+	}
+	return "something else (anchors, aliases and tags are not allowed)"
+}

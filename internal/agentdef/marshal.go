@@ -1,0 +1,54 @@
+package agentdef
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// versionBytes is how much of the digest makes a version.
+const versionBytes = 8
+
+// Marshal gives the canonical text of the definition. Parsed again with the same
+// source it is an equal definition, so it is what a task keeps of its agent.
+func (d *Definition) Marshal() []byte {
+	var b strings.Builder
+	b.WriteString(fence + "\n")
+	putText(&b, "name", d.Name)
+	putText(&b, "description", d.Description)
+	putText(&b, "mode", d.Mode.String())
+	putText(&b, "model", d.Model)
+	putList(&b, "tools", d.Tools)
+	putList(&b, "spawns", d.Spawns)
+	if d.MaxIterations > 0 {
+		fmt.Fprintf(&b, "max_iterations: %d\n", d.MaxIterations)
+	}
+	b.WriteString(fence + "\n\n" + d.Prompt + "\n")
+	return []byte(b.String())
+}
+
+func (d *Definition) digest() string {
+	sum := sha256.Sum256(d.Marshal())
+	return hex.EncodeToString(sum[:versionBytes])
+}
+
+// Strings are always quoted: a bare 12, true or null would not be a string. Go's
+// escapes are all YAML's too.
+func putText(b *strings.Builder, key, value string) {
+	if value != "" {
+		fmt.Fprintf(b, "%s: %s\n", key, strconv.Quote(value))
+	}
+}
+
+func putList(b *strings.Builder, key string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = strconv.Quote(v)
+	}
+	fmt.Fprintf(b, "%s: [%s]\n", key, strings.Join(quoted, ", "))
+}

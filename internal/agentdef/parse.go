@@ -1,0 +1,166 @@
+package agentdef
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// fence is the line before and after the front matter.
+	fence = "---"
+	// maxSize bounds a definition, maxFront its front matter, in bytes.
+	maxSize  = 256 << 10
+	maxFront = 8 << 10
+	// maxIterations bounds what a definition may ask for.
+	maxIterations = 10_000
+)
+
+// Parse reads a definition. Line ends are made "\n", and blank lines around the
+// prompt are dropped. An error begins with "source:line: " and says what was
+// expected there.
+func Parse(source string, data []byte) (*Definition, error) {
+	front, body, err := split(source, data)
+	if err != nil {
+		return nil, err
+	}
+	f, err := parseFront(source, front)
+	if err != nil {
+		return nil, err
+	}
+	d := &Definition{
+		Name:          f.text("name", checkName),
+		Description:   strings.TrimSpace(f.text("description", checkDescription)),
+		Model:         f.text("model", checkModel),
+		Tools:         f.list("tools", checkTool),
+		Spawns:        f.list("spawns", checkGlob),
+		MaxIterations: f.number("max_iterations", maxIterations),
+		Prompt:        body,
+		Source:        source,
+	}
+	d.Mode, _ = parseMode(f.text("mode", checkMode))
+	f.require("name", "description", "mode")
+	if len(d.Spawns) > 0 && !d.Allows(taskTool) {
+		f.fail("spawns", "expected %q among the tools, without which no agent is spawned", taskTool)
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	d.Version = d.digest()
+	return d, nil
+}
+
+// split takes front matter and prompt apart.
+func split(source string, data []byte) (front, body string, err error) {
+	switch {
+	case len(data) > maxSize:
+		return "", "", problem(source, 1, "expected at most %d bytes, got %d", maxSize, len(data))
+	case !utf8.Valid(data):
+		return "", "", problem(source, lineOf(data, firstInvalid(data)), "expected text in UTF-8")
+	case bytes.IndexByte(data, 0) >= 0:
+		return "", "", problem(source, lineOf(data, bytes.IndexByte(data, 0)), "expected text without NUL characters")
+	}
+	text := strings.TrimPrefix(string(data), "\ufeff")
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	lines := strings.SplitAfter(text, "\n")
+	if !isFence(lines[0]) {
+		return "", "", problem(source, 1, "expected %q, which begins the front matter", fence)
+	}
+	end := 1
+	for end < len(lines) && !isFence(lines[end]) {
+		end++
+	}
+	if end == len(lines) {
+		return "", "", problem(source, end, "expected %q, which ends the front matter", fence)
+	}
+	front = strings.Join(lines[1:end], "")
+	if len(front) > maxFront {
+		return "", "", problem(source, 1, "expected at most %d bytes of front matter, got %d", maxFront, len(front))
+	}
+	body = strings.TrimRightFunc(strings.Join(lines[end+1:], ""), unicode.IsSpace)
+	body = strings.TrimLeft(body, "\n")
+	if body == "" {
+		return "", "", problem(source, len(lines), "expected the prompt after the front matter")
+	}
+	return front, body, nil
+}
+
+func isFence(line string) bool { return strings.TrimRight(line, " \t\n") == fence }
+
+func firstInvalid(data []byte) int {
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return len(data)
+}
+
+func lineOf(data []byte, offset int) int { return 1 + bytes.Count(data[:offset], []byte("\n")) }
+
+func problem(source string, line int, format string, args ...any) error {
+	return fmt.Errorf("%s:%d: %s", source, line, fmt.Sprintf(format, args...))
+}
+
+// The checks of single values: each says what was expected, or nothing.
+
+var (
+	nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+	toolForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+)
+
+func checkName(s string) string {
+	if nameForm.MatchString(s) {
+		return ""
+	}
+	return "expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit"
+}
+
+func checkDescription(s string) string {
+	const limit = 4000
+	control := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+	switch {
+	case strings.TrimSpace(s) == "":
+		return "expected a sentence on when to use the agent"
+	case len(s) > limit:
+		return fmt.Sprintf("expected at most %d bytes", limit)
+	case strings.ContainsFunc(s, control):
+		return "expected text without control characters"
+	}
+	return ""
+}
+
+func checkMode(s string) string {
+	if _, ok := parseMode(s); ok {
+		return ""
+	}
+	return fmt.Sprintf("expected %s, %s or %s", Primary, Subagent, Both)
+}
+
+func checkModel(s string) string {
+	const limit = 200
+	if s == "" || len(s) > limit || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
+		return fmt.Sprintf("expected the name of a model: 1 to %d bytes without spaces", limit)
+	}
+	return ""
+}
+
+func checkTool(s string) string {
+	if toolForm.MatchString(s) {
+		return ""
+	}
+	return "expected the name of a tool: 1 to 128 letters, digits, _ and -"
+}
+
+func checkGlob(s string) string {
+	if _, err := path.Match(s, ""); err != nil || s == "" || len(s) > 200 || strings.ContainsFunc(s, unicode.IsControl) {
+		return "expected a glob for the names of agents, such as explore or review-*"
+	}
+	return ""
+}

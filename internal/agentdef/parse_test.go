@@ -1,0 +1,163 @@
+package agentdef
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// small is a definition with these lines of front matter more.
+func small(lines ...string) string {
+	front := append([]string{"---", "name: a", "description: for all", "mode: both"}, lines...)
+	return strings.Join(front, "\n") + "\n---\nYou are a."
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	full := "\ufeff---  \r\n" +
+		"# who\r\nname: \"12\"\r\ndescription: >-\r\n  For\r\n  this.\r\nmode: subagent\r\nmodel: some/model-1\r\n" +
+		"tools: [task, 'read']\r\nspawns:\r\n  - explore # it\r\n  - review-*\r\nmax_iterations: 40\r\n" +
+		"---\r\n\r\n\n    You are.\n\n---\n\nMore.  \n\n"
+	got, err := Parse("x.md", []byte(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Definition{
+		Name: "12", Description: "For this.", Mode: Subagent, Model: "some/model-1",
+		Tools: []string{"task", "read"}, Spawns: []string{"explore", "review-*"}, MaxIterations: 40,
+		Prompt: "    You are.\n\n---\n\nMore.", Source: "x.md", Version: got.Version,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	const canonical = "---\nname: \"12\"\ndescription: \"For this.\"\nmode: \"subagent\"\nmodel: \"some/model-1\"\n" +
+		"tools: [\"task\", \"read\"]\nspawns: [\"explore\", \"review-*\"]\nmax_iterations: 40\n---\n\n    You are.\n\n---\n\nMore.\n"
+	if string(got.Marshal()) != canonical {
+		t.Errorf("got %q\nwant %q", got.Marshal(), canonical)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	version := func(source, text string) string {
+		d, err := Parse(source, []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Version
+	}
+	base := version("x", small())
+	if len(base) != 2*versionBytes || strings.Trim(base, "0123456789abcdef") != "" {
+		t.Errorf("version %q", base)
+	}
+	same := strings.Replace(small(), "name: a", "# a comment\nname: 'a'", 1)
+	if v := version("elsewhere", same+"\n\n"); v != base {
+		t.Errorf("another version for the same definition: %s, %s", v, base)
+	}
+	for _, other := range []string{
+		small("model: m"), small("tools: [a]"), small("spawns: [a]"), small("max_iterations: 1"), small() + "!",
+		strings.Replace(small(), "both", "primary", 1), strings.Replace(small(), "all", "none", 1), strings.Replace(small(), "name: a", "name: b", 1),
+	} {
+		if version("x", other) == base {
+			t.Errorf("the same version for\n%s", other)
+		}
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", maxSize)
+	for text, want := range map[string]string{
+		"":                                           `x:1: expected "---", which begins`,
+		"name: a":                                    `x:1: expected "---", which begins`,
+		"---\nname: a\n":                             `x:3: expected "---", which ends`,
+		"---":                                        `x:1: expected "---", which ends`,
+		"---\n---\nYou.":                             "x:2: expected lines of the form key: value",
+		"---\n- a\n---\nYou.":                        "x:2: expected lines of the form key: value",
+		"---\na: b\n...\n---\nYou.":                  "x:2: unknown key a, expected one of name, description",
+		small("tool: [a]"):                           "x:5: unknown key tool, expected one of name, description, mode, model, tools, spawns, max_iterations",
+		small("Name: b"):                             "x:5: unknown key Name",
+		small("<<: {model: m}"):                      "x:5: unknown key <<",
+		small("? model\n: b"):                        "x:5: unknown key",
+		small("5: b"):                                "x:5: unknown key 5",
+		small("name: b"):                             `x:5: expected YAML: mapping key "name" already defined`,
+		small("", "model: 'x"):                       "x:6: expected YAML: could not find end character",
+		small("...", "model: x"):                     "x:2: expected one YAML document, got 2",
+		small("tools: [a", "x: ["):                   "x:",
+		small("model: 5"):                            "x:5: model: expected a string, got a number",
+		small("model:"):                              "x:5: model: expected a string, got nothing",
+		small("model: true"):                         "x:5: model: expected a string, got true or false",
+		small("model: &a b"):                         "x:5: model: expected a string, got something else (anchors",
+		small("model: !!str b"):                      "x:5: model: expected a string, got something else (anchors",
+		small("model: [b]"):                          "x:5: model: expected a string, got a list",
+		small("model: ''"):                           "x:5: model: expected the name of a model",
+		small("model: a b"):                          "x:5: model: expected the name of a model",
+		small("tools: ls"):                           "x:5: tools: expected a list of strings, got a string",
+		small("tools: {a: b}"):                       "x:5: tools: expected a list of strings, got a mapping",
+		small("tools: []"):                           "x:5: tools: expected at least one; leave the key out",
+		small("tools:"):                              "x:5: tools: expected a list of strings, got nothing",
+		small("tools:", "- a", "- "):                 "x:7: tools: expected a string, got nothing",
+		small("tools: [a, b, a]"):                    `x:5: tools: "a" is given twice`,
+		small("tools:", "- a", "- b c"):              `x:7: tools: expected the name of a tool: 1 to 128 letters, digits, _ and -, got "b c"`,
+		small("spawns: ['[a']"):                      "x:5: spawns: expected a glob",
+		small("spawns: ['']"):                        "x:5: spawns: expected a glob",
+		small("tools: [ls]", "spawns: [a]"):          `x:6: spawns: expected "task" among the tools`,
+		small("max_iterations: 0"):                   "x:5: max_iterations: expected a whole number from 1 to 10000, got 0",
+		small("max_iterations: -1"):                  "x:5: max_iterations: expected a whole number from 1 to 10000, got -1",
+		small("max_iterations: 10001"):               "x:5: max_iterations: expected a whole number",
+		small("max_iterations: 1.5"):                 "x:5: max_iterations: expected a whole number",
+		small("max_iterations: '5'"):                 "x:5: max_iterations: expected a whole number",
+		small() + "\x00":                             "x:6: expected text without NUL",
+		small() + "\n\xff":                           "x:7: expected text in UTF-8",
+		small() + long:                               "x:1: expected at most 262144 bytes",
+		small("#" + long[:maxFront]):                 "x:1: expected at most 8192 bytes of front matter",
+		strings.TrimSuffix(small(), "You are a."):    "x:6: expected the prompt",
+		"---\nname: a\n---\n \n\t\n":                 "x:6: expected the prompt",
+		"---\nname: a\n---":                          "x:3: expected the prompt",
+		"---\nname: A\n---\nYou.":                    `x:2: name: expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit, got "A"`,
+		"---\nname: -a\n---\nYou.":                   "x:2: name: expected",
+		"---\nname: " + long[:65] + "\n---\nYou.":    "x:2: name: expected",
+		"---\nname: null\n---\nYou.":                 "x:2: name: expected a string, got nothing; quote it",
+		"---\nmode: both\n---\nYou.":                 "x:1: name: missing",
+		"---\nname: a\nmode: both\n---\nYou.":        "x:1: description: missing",
+		"---\nname: a\ndescription: d\n---\nYou.":    "x:1: mode: missing",
+		"---\nname: a\nmode: all\n---\nYou.":         `x:3: mode: expected primary, subagent or both, got "all"`,
+		"---\nname: a\ndescription: ' '\n---\nY":     "x:3: description: expected a sentence",
+		"---\nname: a\ndescription: \"\\e\"\n---\nY": "x:3: description: expected text without control",
+		"---\nname: a\ndescription: " + long[:4001] + "\n---\nY": "x:3: description: expected at most 4000 bytes",
+	} {
+		d, err := Parse("x", []byte(text))
+		if err == nil {
+			t.Errorf("%.200q: parsed to %+v", text, d)
+		} else if !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%.200q:\n got %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// What parses has a canonical text that parses to the same.
+func FuzzParse(f *testing.F) {
+	for _, d := range Builtin().List() {
+		f.Add(d.Marshal())
+	}
+	for _, lines := range []string{
+		"model: m", "tools: [a, 'b', \"c\"]", "tools:\n- a\n- b", "spawns: ['a*', \"[^\\u0062]\"]", "max_iterations: 0x10", "model: &a b",
+		"tools: [[[[", "model: \"\\ud83d\\ude00\\x41\"", "model: |\n  a\n", "...", "%YAML 1.2", "? a", "model: !!binary YQ==",
+	} {
+		f.Add([]byte(small(lines)))
+	}
+	f.Add([]byte("---\r\nname: a\r\ndescription: \"a\\\\\\\"\\t\\u2028\\u200d \U0001f600\\n b\"\rmode: both\n--- \n \r\n x\r\r\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d, err := Parse("fuzz", data)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "fuzz:") || d != nil {
+				t.Errorf("%+v, %v", d, err)
+			}
+			return
+		}
+		again, err := Parse("fuzz", d.Marshal())
+		if err != nil || !reflect.DeepEqual(again, d) {
+			t.Errorf("%q:\n got %+v, %v\nwant %+v", d.Marshal(), again, err, d)
+		}
+	})
+}

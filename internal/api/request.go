@@ -1,0 +1,92 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+var errPanicked = errors.New("a handler panicked")
+
+// maxKeyBytes bounds an idempotency key.
+const maxKeyBytes = 200
+
+func sessionID(s string) (tree.SessionID, error) {
+	id, err := tree.ParseID[tree.Session](s)
+	if err != nil {
+		return id, tree.ErrBadInput.With("session_id: %v", err)
+	}
+	return id, nil
+}
+
+// taskID reads the id of a task; empty text is the zero id where that is allowed.
+func taskID(field, s string, optional bool) (tree.TaskID, error) {
+	if s == "" && optional {
+		return tree.TaskID{}, nil
+	}
+	id, err := tree.ParseID[tree.Task](s)
+	if err != nil {
+		return id, tree.ErrBadInput.With("%s: %v", field, err)
+	}
+	return id, nil
+}
+
+// both reads the ids that most requests about a task carry.
+func both(session, task string, optional bool) (tree.SessionID, tree.TaskID, error) {
+	s, err := sessionID(session)
+	if err != nil {
+		return s, tree.TaskID{}, err
+	}
+	t, err := taskID("task_id", task, optional)
+	return s, t, err
+}
+
+// once reads the idempotency key of a request and hashes what is asked.
+func once(key string, req proto.Message) (orchestrator.Request, error) {
+	if len(key) > maxKeyBytes {
+		return orchestrator.Request{}, tree.ErrBadInput.With("idempotency_key has %d bytes, at most %d", len(key), maxKeyBytes)
+	}
+	if key == "" {
+		return orchestrator.Request{}, nil
+	}
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
+	if err != nil {
+		return orchestrator.Request{}, fmt.Errorf("hashing a request: %w", err)
+	}
+	return orchestrator.Request{Key: key, Hash: sha256.Sum256(data)}, nil
+}
+
+// pageSize gives the size of a page within its bounds.
+func pageSize(asked int32, standard, most int) (int, error) {
+	switch {
+	case asked < 0:
+		return 0, tree.ErrBadInput.With("page_size is negative")
+	case asked == 0:
+		return standard, nil
+	}
+	return min(int(asked), most), nil
+}
+
+// A page token is the id of the last row, made opaque.
+func pageToken[Of any](last tree.ID[Of]) string {
+	return base64.RawURLEncoding.EncodeToString(last[:])
+}
+
+func pageAfter[Of any](token string) (tree.ID[Of], error) {
+	var id tree.ID[Of]
+	if token == "" {
+		return id, nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(data) != len(id) {
+		return id, tree.ErrBadInput.With("page_token is not one of ours")
+	}
+	copy(id[:], data)
+	return id, nil
+}

@@ -1,0 +1,114 @@
+// Package api serves the contract over gRPC: it reads requests, asks the
+// orchestrator, and translates what comes back. Nothing is decided here.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// tenant is whose sessions a call sees. There is one tenant until calls carry
+// credentials.
+const tenant = "default"
+
+// Message sizes. A request carries at most a few parts of the size bound;
+// answers may hold a large tree.
+const (
+	maxRequestBytes  = 16 << 20
+	maxResponseBytes = 64 << 20
+)
+
+// Keepalive: a worker or watcher may ping this often; a link that is silent for
+// so long is pinged, and given up when nothing comes back.
+const (
+	pingsAtMostEvery = 5 * time.Second
+	pingSilent       = 10 * time.Second
+	pingPatience     = 5 * time.Second
+)
+
+// Server is the gRPC server of one replica.
+type Server struct {
+	*grpc.Server
+	health *health.Server
+}
+
+// New gives a server with all services, health and reflection.
+func New(svc *orchestrator.Service, log *slog.Logger) *Server {
+	caught := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
+		log.ErrorContext(ctx, "a handler panicked", "panic", p, "stack", string(debug.Stack()))
+		return errPanicked
+	})
+	s := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxRequestBytes),
+		grpc.MaxSendMsgSize(maxResponseBytes),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: pingsAtMostEvery, PermitWithoutStream: true,
+		}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingSilent, Timeout: pingPatience}),
+		grpc.ChainUnaryInterceptor(unaryStatus(log), recovery.UnaryServerInterceptor(caught)),
+		grpc.ChainStreamInterceptor(streamStatus(log), recovery.StreamServerInterceptor(caught)),
+	)
+	pb.RegisterSessionServiceServer(s, &sessionServer{svc: svc})
+	pb.RegisterTaskServiceServer(s, &taskServer{svc: svc})
+	pb.RegisterAgentServiceServer(s, &agentServer{svc: svc})
+	pb.RegisterWorkerServiceServer(s, &workerServer{svc: svc})
+	h := health.NewServer()
+	healthpb.RegisterHealthServer(s, h)
+	reflection.Register(s)
+	return &Server{Server: s, health: h}
+}
+
+// stopPatience is how long calls under way may take to end by themselves.
+const stopPatience = 3 * time.Second
+
+// Shutdown stops taking calls, says so through health, lets short calls end, and
+// then ends the streams. The caller ends what the streams wait for first.
+func (s *Server) Shutdown() {
+	s.health.Shutdown()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.GracefulStop()
+	}()
+	select {
+	case <-done:
+	case <-time.After(stopPatience):
+		s.Stop()
+		<-done
+	}
+}
+
+// unaryStatus turns errors into statuses and logs those that have no code.
+func unaryStatus(log *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		resp, err := handler(ctx, req)
+		return resp, public(ctx, log, info.FullMethod, err)
+	}
+}
+
+func streamStatus(log *slog.Logger) grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		return public(stream.Context(), log, info.FullMethod, handler(srv, stream))
+	}
+}
+
+func public(ctx context.Context, log *slog.Logger, method string, err error) error {
+	st, internal := wire.Status(err)
+	if internal {
+		log.ErrorContext(ctx, "a call failed", "method", method, "error", err)
+	}
+	return st
+}

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"context"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// Sizes of the pages of ListSessions.
+const (
+	sessionPage    = 50
+	sessionPageMax = 1000
+)
+
+// Bounds of what a client may attach to a session.
+const (
+	maxMetadata      = 32
+	maxMetadataBytes = 1024
+	maxTitleBytes    = 1024
+)
+
+type sessionServer struct {
+	pb.UnimplementedSessionServiceServer
+	svc *orchestrator.Service
+}
+
+func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
+	if req.GetMessage() != nil && req.GetMessage().GetText() == "" {
+		return nil, tree.ErrEmpty.With("message")
+	}
+	if err := checkAttached(req.GetTitle(), req.GetMetadata()); err != nil {
+		return nil, err
+	}
+	key, err := once(req.GetIdempotencyKey(), req)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.svc.CreateSession(ctx, tenant, orchestrator.NewSession{
+		Agent: req.GetAgent(), Text: req.GetMessage().GetText(), Title: req.GetTitle(),
+		Model: req.GetModel(), Metadata: req.GetMetadata(),
+	}, key)
+	if err != nil {
+		return nil, err
+	}
+	session, err := s.session(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CreateSessionResponse{Session: session}, nil
+}
+
+func checkAttached(title string, metadata map[string]string) error {
+	if len(title) > maxTitleBytes {
+		return tree.ErrTooLarge.With("the title has %d bytes, at most %d", len(title), maxTitleBytes)
+	}
+	if len(metadata) > maxMetadata {
+		return tree.ErrTooLarge.With("metadata has %d pairs, at most %d", len(metadata), maxMetadata)
+	}
+	for k, v := range metadata {
+		if len(k)+len(v) > maxMetadataBytes {
+			return tree.ErrTooLarge.With("a pair of metadata has %d bytes, at most %d", len(k)+len(v), maxMetadataBytes)
+		}
+	}
+	return nil
+}
+
+func (s *sessionServer) session(ctx context.Context, id tree.SessionID) (*pb.Session, error) {
+	session, root, err := s.svc.Session(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Session(session, root), nil
+}
+
+func (s *sessionServer) GetSession(ctx context.Context, req *pb.GetSessionRequest) (*pb.GetSessionResponse, error) {
+	id, err := sessionID(req.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	session, err := s.session(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetSessionResponse{Session: session}, nil
+}
+
+func (s *sessionServer) ListSessions(ctx context.Context, req *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {
+	size, err := pageSize(req.GetPageSize(), sessionPage, sessionPageMax)
+	if err != nil {
+		return nil, err
+	}
+	found, next, err := s.svc.Store.Sessions(ctx, tenant, req.GetPageToken(), size)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.ListSessionsResponse{NextPageToken: next}
+	for i := range found {
+		root, err := s.svc.Store.Task(ctx, found[i].ID, found[i].Root)
+		if err != nil {
+			return nil, err
+		}
+		resp.Sessions = append(resp.Sessions, wire.Session(&found[i], root))
+	}
+	return resp, nil
+}
+
+func (s *sessionServer) SendMessage(ctx context.Context, req *pb.SendMessageRequest) (*pb.SendMessageResponse, error) {
+	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	key, err := once(req.GetIdempotencyKey(), req)
+	if err != nil {
+		return nil, err
+	}
+	t, queued, err := s.svc.SendMessage(ctx, tenant, session, task, req.GetMessage().GetText(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SendMessageResponse{Task: wire.Task(t), Queued: queued}, nil
+}
+
+func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.SessionService_WatchSessionServer) error {
+	id, err := sessionID(req.GetSessionId())
+	if err != nil {
+		return err
+	}
+	root, last, err := s.svc.WatchSession(stream.Context(), tenant, id, orchestrator.Watch{
+		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(),
+	}, stream.Send)
+	if err != nil {
+		return err
+	}
+	return stream.Send(&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Idle{
+		Idle: &pb.Idle{Root: wire.Task(root), LastSeq: last},
+	}})
+}
+
+func (s *sessionServer) GetTree(ctx context.Context, req *pb.GetTreeRequest) (*pb.GetTreeResponse, error) {
+	id, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	if req.GetMaxDepth() < 0 {
+		return nil, tree.ErrBadInput.With("max_depth is negative")
+	}
+	session, root, err := s.svc.Session(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	if task.IsZero() {
+		task = session.Root
+	}
+	tasks, err := s.svc.Store.Tree(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	node := grow(tasks, task, int(req.GetMaxDepth()))
+	if node == nil {
+		return nil, tree.ErrNoTask
+	}
+	return &pb.GetTreeResponse{Session: wire.Session(session, root), Root: node}, nil
+}
+
+// grow puts the tree below a task together from tasks in the order of siblings;
+// nil if the task is not among them.
+func grow(tasks []tree.Task, top tree.TaskID, levels int) *pb.TreeNode {
+	var root *tree.Task
+	children := map[tree.TaskID][]*tree.Task{}
+	for i := range tasks {
+		t := &tasks[i]
+		if t.ID == top {
+			root = t
+		}
+		children[t.Parent] = append(children[t.Parent], t)
+	}
+	if root == nil {
+		return nil
+	}
+	var node func(t *tree.Task) *pb.TreeNode
+	node = func(t *tree.Task) *pb.TreeNode {
+		n := &pb.TreeNode{Task: wire.Task(t)}
+		if levels > 0 && t.Depth-root.Depth >= levels {
+			return n
+		}
+		for _, c := range children[t.ID] {
+			n.Children = append(n.Children, node(c))
+		}
+		return n
+	}
+	return node(root)
+}

@@ -1,0 +1,147 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// Sizes of the pages of ListTasks and GetTranscript.
+const (
+	taskPage       = 100
+	taskPageMax    = 1000
+	transcriptPage = 50
+)
+
+// How long WaitTask waits.
+const (
+	waitStandard = 30 * time.Second
+	waitMost     = 10 * time.Minute
+)
+
+type taskServer struct {
+	pb.UnimplementedTaskServiceServer
+	svc *orchestrator.Service
+}
+
+func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*pb.SpawnTaskResponse, error) {
+	session, err := sessionID(req.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	parent, err := taskID("parent_task_id", req.GetParentTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	key, err := once(req.GetIdempotencyKey(), req)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.svc.SpawnTask(ctx, tenant, session, orchestrator.NewTask{
+		Parent: parent, Agent: req.GetAgent(), Description: req.GetDescription(),
+		Prompt: req.GetPrompt(), Model: req.GetModel(), Notify: req.GetNotifyParent(),
+	}, key)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SpawnTaskResponse{Task: wire.Task(t)}, nil
+}
+
+func (s *taskServer) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.GetTaskResponse, error) {
+	session, id, err := both(req.GetSessionId(), req.GetTaskId(), false)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.svc.Task(ctx, tenant, session, id)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := s.withResult(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetTaskResponse{Task: shown}, nil
+}
+
+func (s *taskServer) withResult(ctx context.Context, t *tree.Task) (*pb.Task, error) {
+	shown := wire.Task(t)
+	var err error
+	shown.Result, err = s.svc.Result(ctx, t)
+	return shown, err
+}
+
+func (s *taskServer) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (*pb.ListTasksResponse, error) {
+	session, err := sessionID(req.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	parent, err := taskID("parent_task_id", req.GetParentTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	size, err := pageSize(req.GetPageSize(), taskPage, taskPageMax)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := s.svc.Session(ctx, tenant, session); err != nil {
+		return nil, err
+	}
+	found, next, err := s.svc.Store.Tasks(ctx, session, parent, req.GetPageToken(), size)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.ListTasksResponse{NextPageToken: next}
+	for i := range found {
+		resp.Tasks = append(resp.Tasks, wire.Task(&found[i]))
+	}
+	return resp, nil
+}
+
+func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb.WaitTaskResponse, error) {
+	session, id, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	timeout := waitStandard
+	if req.GetTimeout() != nil {
+		timeout = req.GetTimeout().AsDuration()
+	}
+	if timeout < 0 || timeout > waitMost {
+		return nil, tree.ErrBadInput.With("timeout is %s, must be from 0 to %s", timeout, waitMost)
+	}
+	t, err := s.svc.WaitTask(ctx, tenant, session, id, timeout)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := s.withResult(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal()}, nil
+}
+
+func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskService_GetTranscriptServer) error {
+	ctx := stream.Context()
+	session, id, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	if err != nil {
+		return err
+	}
+	t, err := s.svc.Task(ctx, tenant, session, id)
+	if err != nil {
+		return err
+	}
+	for after := int(req.GetAfterOrdinal()); ; {
+		messages, err := s.svc.Store.Transcript(ctx, session, t.ID, after, transcriptPage)
+		if err != nil || len(messages) == 0 {
+			return err
+		}
+		if err := stream.Send(&pb.GetTranscriptResponse{Messages: wire.Messages(messages)}); err != nil {
+			return err
+		}
+		after = messages[len(messages)-1].Ordinal
+	}
+}

@@ -1,0 +1,192 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// DefaultSlots is how many runs a worker carries at once.
+const DefaultSlots = 16
+
+// Dev is an orchestrator and a worker in one process.
+type Dev struct {
+	DataDir   string       // the database lives here
+	Listen    string       // host:port to serve on as well; empty: in-process only
+	RedisURL  string       // empty: a Redis in the process
+	Workspace string       // the directory of the file tools
+	Slots     int          // 0: DefaultSlots
+	Limits    *tree.Limits // nil: the defaults
+	Model     model.Model
+	Logger    *slog.Logger
+}
+
+// Running is a Dev that has been started.
+type Running struct {
+	conn    *grpc.ClientConn
+	address string
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error
+}
+
+// pipeBytes is the buffer of the connection inside the process.
+const pipeBytes = 1 << 20
+
+// StartDev starts everything and returns once calls are served.
+func StartDev(ctx context.Context, d Dev) (*Running, error) {
+	if d.Slots == 0 {
+		d.Slots = DefaultSlots
+	}
+	if d.Limits == nil {
+		limits := tree.DefaultLimits()
+		d.Limits = &limits
+	}
+	if err := os.MkdirAll(d.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the data directory: %w", err)
+	}
+	client, closeRedis, err := d.redis()
+	if err != nil {
+		return nil, err
+	}
+	pipe := bufconn.Listen(pipeBytes)
+	r := &Running{done: make(chan struct{})}
+	listeners := []net.Listener{pipe}
+	if d.Listen != "" {
+		l, err := net.Listen("tcp", d.Listen)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("listening: %w", err), closeRedis())
+		}
+		listeners, r.address = append(listeners, l), l.Addr().String()
+	}
+	r.conn, err = Connect("passthrough:///in-process", grpc.WithContextDialer(
+		func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) },
+	))
+	if err != nil {
+		return nil, errors.Join(err, closeRedis())
+	}
+	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan struct{})
+	go func() {
+		defer close(r.done)
+		err := d.run(ctx, listeners, client, r.conn, func() { close(served) })
+		r.err = errors.Join(err, r.conn.Close(), closeRedis())
+	}()
+	select {
+	case <-served:
+		return r, nil
+	case <-r.done:
+		return nil, r.err
+	}
+}
+
+func (d Dev) redis() (redis.UniversalClient, func() error, error) {
+	if d.RedisURL != "" {
+		client, err := OpenRedis(d.RedisURL)
+		if err != nil {
+			return nil, nil, err
+		}
+		return client, client.Close, nil
+	}
+	embedded, err := dispatch.OpenEmbedded()
+	if err != nil {
+		return nil, nil, err
+	}
+	return embedded.Client(), embedded.Close, nil
+}
+
+// run is the life of both parts: the worker ends first, so that the orchestrator
+// still takes what it has to say.
+func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.UniversalClient, conn *grpc.ClientConn, ready func()) error {
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	var g errgroup.Group
+	working, stopWorking := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer stopWorking()
+		return Orchestrator{
+			Database: filepath.Join(d.DataDir, "coppice.db"), Redis: client, Pool: DefaultPool,
+			Limits: *d.Limits, Listeners: listeners, Logger: d.Logger,
+		}.Run(serving, ready)
+	})
+	g.Go(func() error {
+		defer stopServing()
+		return Worker{
+			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
+			Workspace: d.Workspace, Model: d.Model, Logger: d.Logger,
+		}.Run(working)
+	})
+	return g.Wait()
+}
+
+// Conn is a client connection inside the process.
+func (r *Running) Conn() *grpc.ClientConn { return r.conn }
+
+// Addr is where it listens; empty if it does not.
+func (r *Running) Addr() string { return r.address }
+
+// Done is closed when everything has stopped, asked to or not.
+func (r *Running) Done() <-chan struct{} { return r.done }
+
+// Err says why it stopped; call it after Done.
+func (r *Running) Err() error { return r.err }
+
+// Stop stops everything and waits.
+func (r *Running) Stop() error {
+	r.cancel()
+	<-r.done
+	return r.err
+}
+
+// Times of a client's connection: how soon it tries again after a failure, and
+// how soon it notices a link that is dead but not closed.
+const (
+	reconnectFirst = 50 * time.Millisecond
+	reconnectMost  = 2 * time.Second
+	pingSilent     = 10 * time.Second
+	pingPatience   = 3 * time.Second
+)
+
+// maxAnswerBytes bounds one answer; a large tree is large.
+const maxAnswerBytes = 64 << 20
+
+// Connect makes a client connection to an orchestrator; calls spread over all
+// replicas that the name resolves to.
+func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	options := append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: pingSilent, Timeout: pingPatience, PermitWithoutStream: true,
+		}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMost,
+			},
+			MinConnectTimeout: reconnectMost,
+		}),
+	}, more...)
+	conn, err := grpc.NewClient(target, options...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", target, err)
+	}
+	return conn, nil
+}

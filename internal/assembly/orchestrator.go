@@ -1,0 +1,118 @@
+// Package assembly puts whole processes together: an orchestrator, a worker, or
+// both in one process. It is wiring: what is connected to what, in which order
+// it starts, and in which order it stops.
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-run/coppice/internal/agentdef"
+	"github.com/coppice-run/coppice/internal/api"
+	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// DefaultPool is the pool of runs that ask for no other.
+const DefaultPool = "default"
+
+// Orchestrator is an orchestrator process.
+type Orchestrator struct {
+	Database  string // path of the SQLite file
+	Redis     redis.UniversalClient
+	Pool      string
+	Limits    tree.Limits
+	Listeners []net.Listener
+	Logger    *slog.Logger
+}
+
+// Run serves until ctx ends, then stops: no new calls, streams are told to end,
+// short calls end by themselves. ready is called once calls are served.
+func (o Orchestrator) Run(ctx context.Context, ready func()) error {
+	replica := processName()
+	var svc *orchestrator.Service
+	db, err := store.Open(ctx, store.Config{
+		Path: o.Database, Logger: o.Logger, Replica: replica,
+		OnCommit: func(c store.Commit) { svc.Committed(c) },
+	})
+	if err != nil {
+		return err
+	}
+	bus, err := dispatch.New(dispatch.Config{Client: o.Redis, Installation: db.Installation(), Logger: o.Logger})
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	svc, err = orchestrator.New(orchestrator.Config{
+		Store: db, Bus: bus, Agents: agentdef.Builtin(), Replica: replica, Pool: o.Pool,
+		Limits: o.Limits, Logger: o.Logger,
+	})
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	return errors.Join(o.serve(ctx, db, svc, ready), db.Close())
+}
+
+// serve runs the parts. The store outlives the service, and the service the
+// server, since each stop still has something to record.
+func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestrator.Service, ready func()) error {
+	storing, stopStore := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopStore()
+	var below errgroup.Group
+	below.Go(func() error { return db.Run(storing) })
+
+	server := api.New(svc, o.Logger)
+	g, running := errgroup.WithContext(ctx)
+	g.Go(func() error { return svc.Run(running) })
+	for _, l := range o.Listeners {
+		g.Go(func() error { return server.Serve(l) })
+	}
+	g.Go(func() error {
+		<-running.Done()
+		svc.Stop()
+		server.Shutdown()
+		return nil
+	})
+	if ready != nil {
+		ready()
+	}
+	err := g.Wait()
+	stopStore()
+	return errors.Join(err, below.Wait())
+}
+
+// processName is unique to this process: where it runs and when it started.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
+}
+
+// redisTimeouts keep a dead Redis from holding anything up for long.
+const (
+	redisDial  = 2 * time.Second
+	redisWrite = 2 * time.Second
+)
+
+// OpenRedis connects to a Redis by URL. Nothing is sent yet.
+func OpenRedis(url string) (redis.UniversalClient, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("reading the Redis URL: %w", err)
+	}
+	options.DialTimeout, options.WriteTimeout = redisDial, redisWrite
+	options.ContextTimeoutEnabled = true
+	return redis.NewClient(options), nil
+}

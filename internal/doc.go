@@ -1,0 +1,69 @@
+// Package internal is the tour of Coppice: read this first, then the files it
+// names, from the bottom up.
+//
+// # What it is
+//
+// A session is a conversation with a root agent. Agents spawn agents, and so a
+// session is a tree of tasks. An orchestrator keeps the trees in a database;
+// workers, which own nothing, carry tasks forward; Redis tells workers that
+// there is something to do. What an orchestrator has acknowledged survives the
+// loss of any process, and of all of Redis.
+//
+// # The core
+//
+// [github.com/coppice-run/coppice/internal/tree] holds the words (task.go,
+// message.go) and decides every command in one place (decide.go and the files
+// named after what commands are about). It is pure: a command gets a view of its
+// session, checks everything, then changes the view; what it changed is what has
+// to be written. All moves of a run's state are in transition.go.
+//
+// The idea to take along: a run moves from boundary to boundary. An assistant
+// message opens calls; whoever closes the last of them (a worker with a tool's
+// result, a child with its end, a timer) writes the tool message, takes in the
+// inbox, and wakes the run if it was parked, all in the same transaction. So
+// nobody has to poll, no wake can be lost, and a run can go on from its
+// transcript alone.
+//
+// # The store
+//
+// internal/store/store.go: Update is the only way to write. Commands queue to a
+// committer, which makes one transaction of all that have queued meanwhile, for
+// many sessions, with one statement per table. A command that is refused does
+// not disturb the others.
+//
+// # Dispatch
+//
+// internal/dispatch: a hint on a Redis stream says "session S, task T is ready
+// under epoch E". It may be lost or doubled, since only the claim, decided like
+// every command, gives a run to a worker. The orchestrator's announcer keeps the
+// stream short, so what runs next is decided late and in SQL.
+//
+// # The orchestrator
+//
+// internal/orchestrator/service.go and work.go: a replica's side of clients and
+// of workers. work.go serves the stream of a worker's slot; the stream is the
+// attempt's lease. internal/api puts it behind gRPC; internal/wire translates,
+// and holds the one table of error codes.
+//
+// # The worker
+//
+// internal/worker/slot.go claims and prepares; internal/loop/loop.go is the turn
+// machine: model, message, tools, results, model. A fresh run, a wake and a run
+// whose last worker was killed take the same path: look at the transcript, look
+// at the open calls, go on. internal/tool and internal/model hold the contracts
+// of the two things a loop uses; each tool is a file with its prose beside it.
+//
+// # Whole processes
+//
+// internal/assembly wires the parts of a process and says in which order they
+// start and stop; internal/cli is what a person types.
+//
+// # Doubts
+//
+// The tool message of a boundary repeats nothing (it is assembled from the calls
+// when it is read), which keeps the database small, but a read joins three
+// tables. A child's result is rendered from its stored outcome on each read; a
+// change to that rendering would change what old transcripts look like to a
+// provider's prompt cache. Timers are found by a sweep each second, so a
+// task_output timeout may be late by that much.
+package internal

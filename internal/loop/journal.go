@@ -1,0 +1,78 @@
+package loop
+
+import (
+	"context"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Journal is where a run is recorded. Requests are recorded in the order in
+// which they are made, and making one never waits for the answer to another; a
+// request whose answer is not success makes all later ones fail with [ErrLost].
+// Deltas and reports have no answer. All methods may be called at once.
+type Journal interface {
+	// Append records an assistant message and opens its calls.
+	Append(m *tree.Message) Pending
+	// StartCall records that a tool which may not run twice is about to run.
+	StartCall(block int) Pending
+	// CloseCall records the result of a call.
+	CloseCall(r tree.ToolResult) Pending
+	// Spawn records the children that calls ask for.
+	Spawn(children []Child) Pending
+	// Await leaves a call open until a task has output.
+	Await(block int, task tree.TaskID, timeout time.Duration) Pending
+	// Park gives the run back until its open calls are closed.
+	Park() Pending
+	// End ends the run with an answer, or without one and a reason.
+	End(e Ending) Pending
+	// Report says what the run is doing.
+	Report(activity string)
+	// Delta shows a piece of the answer under way.
+	Delta(text string, thinking bool)
+}
+
+// Pending is a request under way.
+type Pending interface {
+	// Wait gives the answer. The error is [ErrLost] if the attempt is over.
+	Wait(ctx context.Context) (Reply, error)
+}
+
+// Reply is the answer to a request. At most one of Boundary, Parked and Ended is set.
+type Reply struct {
+	// Ordinal is the place of an appended message.
+	Ordinal int
+	// Boundary is set when no call is open any more.
+	Boundary *Boundary
+	Parked   bool
+	Ended    bool
+}
+
+// Boundary is how the transcript grew while the worker did not look.
+type Boundary struct {
+	// Results are those of calls that this attempt did not close itself.
+	Results []tree.ToolResult
+	// ID and Ordinal are those of the tool message; zero if there is none.
+	ID      tree.MessageID
+	Ordinal int
+	// News came after it: user messages, then ends of background children.
+	News []tree.Message
+}
+
+// Child is the child that a call asks for.
+type Child struct {
+	Block       int
+	Agent       string
+	Description string
+	Prompt      string
+	Model       string
+	Resume      tree.TaskID
+	Background  bool
+}
+
+// Ending is how a run ends.
+type Ending struct {
+	Answer *tree.Message // nil: it failed
+	Reason tree.Reason
+	Detail string
+}

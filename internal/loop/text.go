@@ -1,0 +1,67 @@
+package loop
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// valid makes text fit to be stored and sent: UTF-8 without NUL.
+func valid(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
+}
+
+func validText(b tree.Block) tree.Block {
+	switch b := b.(type) {
+	case tree.Text:
+		return tree.Text{Text: valid(b.Text)}
+	case tree.Thinking:
+		return tree.Thinking{Text: valid(b.Text), Signature: b.Signature}
+	case tree.ToolUse:
+		b.Input = json.RawMessage(valid(string(b.Input)))
+		b.Name, b.ProviderID = valid(b.Name), valid(b.ProviderID)
+		return b
+	}
+	return b
+}
+
+func partSize(b tree.Block) int {
+	switch b := b.(type) {
+	case tree.Text:
+		return len(b.Text)
+	case tree.Thinking:
+		return len(b.Text)
+	case tree.ToolUse:
+		return len(b.Input)
+	}
+	return 0
+}
+
+// bound keeps the head and the tail of text that has more than limit bytes, and
+// says between them how much was left out.
+func bound(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	const room = 80 // for the line that says so
+	half := max(0, (limit-room)/2)
+	head, tail := cut(text, half), text[len(text)-half:]
+	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	return fmt.Sprintf("%s\n[cut: %d of %d bytes left out]\n%s", head, len(text)-len(head)-len(tail), len(text), tail)
+}
+
+// cut gives at most limit bytes of text, whole runes only.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}

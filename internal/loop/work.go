@@ -1,0 +1,252 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// work sees to the open calls of the assistant message asked until all are
+// closed or the run is parked. appended is the message's own request, nil if it
+// was recorded before.
+//
+// What the orchestrator does on a call's behalf (children, waits) is asked for
+// at once, in the order of the calls and in one request; every other tool runs
+// at the same time as the rest, once the message is known to be recorded.
+func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call, appended Pending) (parked bool, _ error) {
+	w := &batch{runner: r, own: map[int]tree.ToolResult{}}
+	var tools []tree.Call
+	for _, c := range open {
+		switch use := asked.Blocks[c.Ref.Block].(tree.ToolUse); {
+		case c.State == tree.CallWaiting:
+			w.waiting = true
+		case c.State == tree.CallStarted:
+			w.close(c.Ref.Block, tool.Done{IsError: true, Text: outcomeUnknown})
+		case r.effect(use.Name) == tool.EffectDelegated:
+			w.delegate(ctx, c.Ref.Block, use)
+		default:
+			tools = append(tools, c)
+		}
+	}
+	w.spawn()
+	if len(tools) > 0 {
+		if appended != nil {
+			reply, err := appended.Wait(ctx)
+			if err != nil {
+				return false, err
+			}
+			asked.Ordinal = reply.Ordinal
+			appended = nil
+		}
+		if err := w.run(ctx, asked, tools); err != nil {
+			return false, err
+		}
+	}
+	if w.waiting {
+		w.sent = append(w.sent, r.Journal.Park())
+	}
+	if appended != nil {
+		reply, err := appended.Wait(ctx)
+		if err != nil {
+			return false, err
+		}
+		asked.Ordinal = reply.Ordinal
+	}
+	return w.settle(ctx, asked)
+}
+
+// outcomeUnknown is what the model is told of a call that a crash cut off.
+const outcomeUnknown = "outcome unknown: the worker was lost while this call ran. " +
+	"It may or may not have had its effect. Look before you repeat it."
+
+// batch is the calls of one assistant message being worked on.
+type batch struct {
+	*runner
+	children []Child
+	sent     []Pending               // requests whose answers are still to be looked at
+	own      map[int]tree.ToolResult // results that this attempt has reported
+	waiting  bool                    // some call waits for something outside
+}
+
+// effect says what kind of tool a name stands for.
+func (r *runner) effect(name string) tool.Effect {
+	if t := r.tools[name]; t != nil {
+		return t.Effect()
+	}
+	return tool.EffectNone
+}
+
+// delegate asks the orchestrator for what a call needs.
+func (w *batch) delegate(ctx context.Context, block int, use tree.ToolUse) {
+	switch o := w.call(ctx, use).(type) {
+	case tool.Done:
+		w.close(block, o)
+	case tool.Wait:
+		w.waiting = true
+		w.sent = append(w.sent, w.Journal.Await(block, o.Task, o.Timeout))
+	case tool.Spawn:
+		w.waiting = w.waiting || !o.Background
+		w.children = append(w.children, Child{
+			Block: block, Agent: o.Agent, Description: valid(o.Description), Prompt: valid(o.Prompt),
+			Model: o.Model, Resume: o.Resume, Background: o.Background,
+		})
+	}
+}
+
+func (w *batch) spawn() {
+	if len(w.children) > 0 {
+		w.sent = append(w.sent, w.Journal.Spawn(w.children))
+	}
+}
+
+// run runs the tools of calls at the same time and records each result as it comes.
+func (w *batch) run(ctx context.Context, asked *tree.Message, calls []tree.Call) error {
+	type result struct {
+		block int
+		done  tool.Done
+		err   error
+	}
+	results := make(chan result, len(calls))
+	for _, c := range calls {
+		use := asked.Blocks[c.Ref.Block].(tree.ToolUse)
+		w.report(use)
+		go func() {
+			done, err := w.perform(ctx, c.Ref.Block, use)
+			results <- result{c.Ref.Block, done, err}
+		}()
+	}
+	var failed error
+	for range calls {
+		switch res := <-results; {
+		case res.err != nil:
+			failed = res.err
+		case failed == nil && ctx.Err() == nil:
+			w.close(res.block, res.done)
+		}
+	}
+	if failed == nil {
+		failed = ctx.Err()
+	}
+	return failed
+}
+
+// perform runs one tool; the start of one that may not run twice is recorded first.
+func (w *batch) perform(ctx context.Context, block int, use tree.ToolUse) (tool.Done, error) {
+	if w.effect(use.Name) != tool.EffectNone {
+		if _, err := w.Journal.StartCall(block).Wait(ctx); err != nil {
+			return tool.Done{}, err
+		}
+	}
+	done, ok := w.call(ctx, use).(tool.Done)
+	if !ok {
+		done = tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s gave no result", use.Name)}
+	}
+	return done, nil
+}
+
+// call calls a tool; whatever goes wrong is a result that the model can read.
+func (w *batch) call(ctx context.Context, use tree.ToolUse) (outcome tool.Outcome) {
+	t := w.tools[use.Name]
+	if t == nil {
+		return tool.Done{IsError: true, Text: fmt.Sprintf("there is no tool %q; there are: %s", use.Name, w.toolNames())}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			w.Logger.ErrorContext(ctx, "a tool panicked", "tool", use.Name, "panic", p, "stack", string(debug.Stack()))
+			outcome = tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s failed inside", use.Name)}
+		}
+	}()
+	return t.Call(ctx, tool.Call{Input: use.Input, Workspace: w.Workspace})
+}
+
+func (w *batch) toolNames() string {
+	names := make([]string, len(w.specs))
+	for i, s := range w.specs {
+		names[i] = s.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// close records the result of a call.
+func (w *batch) close(block int, done tool.Done) {
+	r := tree.ToolResult{Block: block, Text: bound(valid(done.Text), w.MaxPart), IsError: done.IsError}
+	w.own[block] = r
+	w.sent = append(w.sent, w.Journal.CloseCall(r))
+}
+
+// settle waits for all answers and takes the boundary into the transcript.
+func (w *batch) settle(ctx context.Context, asked *tree.Message) (parked bool, _ error) {
+	var boundary *Boundary
+	for _, p := range w.sent {
+		reply, err := p.Wait(ctx)
+		switch {
+		case err != nil:
+			return false, err
+		case reply.Parked:
+			return true, nil
+		case reply.Boundary != nil && boundary == nil:
+			boundary = reply.Boundary
+		case reply.Boundary != nil:
+			boundary.News = append(boundary.News, reply.Boundary.News...)
+		}
+	}
+	if boundary == nil {
+		return false, fmt.Errorf("no call of message %d is left to do, but the run is not at a boundary", asked.Ordinal)
+	}
+	if last := len(w.Transcript); last == 0 || w.Transcript[last-1].Ordinal != asked.Ordinal {
+		w.Transcript = append(w.Transcript, *asked)
+	}
+	w.Transcript = append(w.Transcript, w.results(asked, boundary))
+	w.Transcript = append(w.Transcript, boundary.News...)
+	return false, nil
+}
+
+// results puts the tool message together, one block a call in the order of the calls.
+func (w *batch) results(asked *tree.Message, b *Boundary) tree.Message {
+	m := tree.Message{ID: b.ID, Ordinal: b.Ordinal, Role: tree.RoleTool}
+	for _, r := range b.Results {
+		w.own[r.Block] = r
+	}
+	for i, block := range asked.Blocks {
+		if use, ok := block.(tree.ToolUse); ok {
+			r := w.own[i]
+			r.Block, r.ProviderID = i, use.ProviderID
+			m.Blocks = append(m.Blocks, r)
+		}
+	}
+	return m
+}
+
+// reportEvery is how often a run says what it is doing, at most.
+const reportEvery = time.Second
+
+// report says what the run is doing, unless it has just done so.
+func (r *runner) report(use tree.ToolUse) {
+	if now := r.Now(); now.Sub(r.reported) >= reportEvery {
+		r.reported = now
+		r.Journal.Report(activity(use))
+	}
+}
+
+// activityLength is how much of a call's input a report shows, in bytes.
+const activityLength = 80
+
+// activity is a call in a few words: the tool and the first texts of its input.
+func activity(use tree.ToolUse) string {
+	line := use.Name
+	var input map[string]any
+	if json.Unmarshal(use.Input, &input) == nil {
+		for _, key := range []string{"pattern", "path", "description", "command", "url", "task_id"} {
+			if text, ok := input[key].(string); ok && text != "" {
+				line += " " + text
+			}
+		}
+	}
+	return cut(valid(line), activityLength)
+}

@@ -1,0 +1,153 @@
+package scripted
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+// maxText bounds, in bytes, what one template puts out, and any value that a
+// template makes on the way.
+const maxText = 1 << 20
+
+// errTooLong is the end of a template that went over maxText.
+var errTooLong = fmt.Errorf("the template makes more than %d bytes", maxText)
+
+// snippet is a template or an expression of a scenario, parsed.
+type snippet struct {
+	file   string
+	line   int    // where its text starts
+	name   string // what it is, for errors
+	plain  string // the text, if parsed is nil
+	parsed *template.Template
+}
+
+// template reads a text in which {{ }} is computed.
+func (r reader) template(n ast.Node, name string) (*snippet, error) {
+	text, first, err := r.text(n, name+", a text")
+	if err != nil {
+		return nil, err
+	}
+	if !strings.Contains(text, "{{") {
+		return &snippet{file: r.file, line: first, name: name, plain: text}, nil
+	}
+	return r.snippet(first, name, text)
+}
+
+// expression reads what would stand between {{ and }} and has a value.
+func (r reader) expression(n ast.Node, name string) (*snippet, error) {
+	text, first, err := r.text(n, name+", an expression")
+	if err != nil {
+		return nil, err
+	}
+	return r.snippet(first, name, "{{yield ("+text+")}}")
+}
+
+func (r reader) snippet(first int, name, text string) (*snippet, error) {
+	s := &snippet{file: r.file, line: first, name: name}
+	parsed, err := template.New(name).Option("missingkey=error").Funcs(functions()).Parse(text)
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	if len(parsed.Templates()) > 1 {
+		return nil, failAt(r.file, first, "%s: define and block have no place in a scenario; use vars", name)
+	}
+	s.parsed = parsed
+	return s, nil
+}
+
+// fail puts the file and the line before an error of text/template, which
+// counts the lines of the snippet alone.
+func (s *snippet) fail(err error) error {
+	at, text := s.line, err.Error()
+	if rest, ok := strings.CutPrefix(text, "template: "+s.name+":"); ok {
+		number, after, _ := strings.Cut(rest, ":")
+		if n, convErr := strconv.Atoi(number); convErr == nil {
+			at += n - 1
+			text = strings.TrimSpace(strings.TrimLeft(after, "0123456789:"))
+		}
+	}
+	return &scriptError{at: fmt.Sprintf("%s:%d", s.file, at), what: s.name, text: text, err: err}
+}
+
+// scriptError is the failure of a snippet.
+type scriptError struct {
+	at, what, text string
+	err            error
+}
+
+func (e *scriptError) Error() string { return e.at + ": " + e.what + ": " + e.text }
+
+func (e *scriptError) Unwrap() error { return e.err }
+
+// invalid makes the error of a scenario that cannot answer: asking again would
+// be no use.
+func invalid(err error) error {
+	return &model.Error{Kind: model.ErrorInvalid, Err: err}
+}
+
+// render gives the text of a template; none if the step has no such template.
+func (v *view) render(s *snippet, d *dot) (string, error) {
+	if s == nil {
+		return "", nil
+	}
+	if s.parsed == nil {
+		return s.plain, nil
+	}
+	out := &output{ended: v.ended}
+	if err := v.execute(s, d, out); err != nil {
+		return "", err
+	}
+	return out.text.String(), nil
+}
+
+// value gives what an expression comes to.
+func (v *view) value(s *snippet, d *dot) (any, error) {
+	if err := v.execute(s, d, &output{ended: v.ended}); err != nil {
+		return nil, err
+	}
+	return v.yielded, nil
+}
+
+func (v *view) execute(s *snippet, d *dot, out *output) error {
+	bound, ok := v.bound[s]
+	if !ok {
+		clone, err := s.parsed.Clone()
+		if err != nil {
+			return s.fail(err)
+		}
+		bound = clone.Funcs(v.functions())
+		v.bound[s] = bound
+	}
+	if err := bound.Execute(out, d); err != nil {
+		var inner *scriptError
+		if errors.As(err, &inner) { // a var's: its own place says more
+			return inner
+		}
+		return s.fail(err)
+	}
+	return nil
+}
+
+// output is the text of a template under way. It refuses to grow past maxText,
+// and ends the template when the context ends.
+type output struct {
+	ended func() error
+	text  strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if err := o.ended(); err != nil {
+		return 0, err
+	}
+	if o.text.Len()+len(p) > maxText {
+		return 0, errTooLong
+	}
+	return o.text.Write(p)
+}

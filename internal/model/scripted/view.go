@@ -1,0 +1,241 @@
+package scripted
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"text/template"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// dot is what "." is in a template.
+type dot struct {
+	Agent     string
+	Model     string
+	Depth     int
+	Turn      int    // the assistant message to come, of all
+	SinceUser int    // the same, counted since the last user message
+	Prompt    string // the first user message
+	User      string // the last one
+	Last      string // the last message, of a user or of tools
+	Item      any    // of for_each
+	N         int    // the number of Item, from 0
+}
+
+// result is what came of a tool call. Printed, it is its text.
+type result struct {
+	Tool    string
+	Input   any
+	Text    string
+	IsError bool
+}
+
+func (r result) String() string { return r.Text }
+
+// view is a request as a scenario sees it. It serves one Generate.
+type view struct {
+	ended    func() error // the error of the context, once it has ended
+	scenario *Scenario
+	tools    []model.ToolSpec
+	dot      dot
+	groups   groups
+	all      []result
+	since    int // the first of all since the last user message
+
+	bound   map[*snippet]*template.Template
+	vars    map[string]any
+	open    map[string]bool // the vars being computed
+	yielded any
+}
+
+// groups are what the patterns of the matching step have caught.
+type groups struct {
+	texts []string
+	names map[string]int
+}
+
+func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
+	v := &view{
+		ended: ctx.Err, scenario: s, tools: req.Tools,
+		dot:   dot{Agent: req.Agent, Model: req.Model, Depth: req.Depth, Turn: 1, SinceUser: 1},
+		bound: map[*snippet]*template.Template{},
+		vars:  map[string]any{},
+		open:  map[string]bool{},
+	}
+	var asked *tree.Message
+	first := true
+	for i := range req.Messages {
+		m := &req.Messages[i]
+		switch m.Role {
+		case tree.RoleUser:
+			v.dot.Last, v.dot.User = m.Text(), m.Text()
+			if first {
+				v.dot.Prompt, first = v.dot.Last, false
+			}
+			v.dot.SinceUser, v.since = 1, len(v.all)
+		case tree.RoleAssistant:
+			asked = m
+			v.dot.Turn++
+			v.dot.SinceUser++
+		case tree.RoleTool:
+			v.take(asked, m)
+		}
+	}
+	return v
+}
+
+// take adds the results in a tool message to the calls before it.
+func (v *view) take(asked, answered *tree.Message) {
+	last := ""
+	for _, b := range answered.Blocks {
+		closed, ok := b.(tree.ToolResult)
+		if !ok {
+			continue
+		}
+		if last != "" {
+			last += "\n"
+		}
+		last += closed.Text
+		r := result{Text: closed.Text, IsError: closed.IsError}
+		if asked != nil && closed.Block >= 0 && closed.Block < len(asked.Blocks) {
+			if use, ok := asked.Blocks[closed.Block].(tree.ToolUse); ok {
+				r.Tool = use.Name
+				if json.Unmarshal(use.Input, &r.Input) != nil {
+					r.Input = string(use.Input)
+				}
+			}
+		}
+		v.all = append(v.all, r)
+	}
+	v.dot.Last = last
+}
+
+// match reports whether a step's condition holds, and keeps its groups if so.
+func (v *view) match(c *condition) (bool, error) {
+	d := &v.dot
+	if !globs(c.agent, d.Agent) || !globs(c.model, d.Model) ||
+		!c.depth.holds(d.Depth) || !c.turn.holds(d.Turn) || !c.sinceUser.holds(d.SinceUser) {
+		return false, nil
+	}
+	caught := groups{names: c.groups}
+	if c.prompt != nil {
+		found := c.prompt.FindStringSubmatch(d.Prompt)
+		if found == nil {
+			return false, nil
+		}
+		caught.texts = append(caught.texts, found[1:]...)
+	}
+	if c.last != nil {
+		found := c.last.FindStringSubmatch(d.Last)
+		if found == nil {
+			return false, nil
+		}
+		caught.texts = append(caught.texts, found[1:]...)
+	}
+	v.groups = caught
+	// A var may refer to groups, which are the step's own.
+	clear(v.vars)
+	if c.test == nil {
+		return true, nil
+	}
+	value, err := v.value(c.test, d)
+	if err != nil {
+		return false, err
+	}
+	truth, _ := template.IsTrue(value)
+	return truth, nil
+}
+
+func globs(pattern, name string) bool {
+	if pattern == "" {
+		return true
+	}
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil // the pattern was checked when it was read
+}
+
+// functions are those that look at the conversation.
+func (v *view) functions() template.FuncMap {
+	return template.FuncMap{
+		"result":     v.result,
+		"results":    v.results,
+		"allResults": v.allResults,
+		"hasTool":    v.hasTool,
+		"group":      v.group,
+		"var":        v.variable,
+		"yield":      v.yield,
+	}
+}
+
+func (v *view) results(tool string) []any    { return named(tool, v.all[v.since:]) }
+func (v *view) allResults(tool string) []any { return named(tool, v.all) }
+
+func named(tool string, all []result) []any {
+	some := []any{}
+	for _, r := range all {
+		if globs(tool, r.Tool) {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+func (v *view) result(tool string, n int) (any, error) {
+	some := v.results(tool)
+	if n < 0 || n >= len(some) {
+		return nil, fmt.Errorf("no result %d of %q: there are %d since the last user message", n, tool, len(some))
+	}
+	return some[n], nil
+}
+
+func (v *view) hasTool(name string) bool {
+	for _, t := range v.tools {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// group gives what a group of the step's patterns has caught, by number or name.
+func (v *view) group(which any) (string, error) {
+	n, ok := which.(int)
+	if name, named := which.(string); named {
+		n, ok = v.groups.names[name]
+	}
+	if !ok || n < 1 || n > len(v.groups.texts) {
+		return "", fmt.Errorf("the patterns of this step have no group %v", which)
+	}
+	return v.groups.texts[n-1], nil
+}
+
+// variable computes a var of the scenario, once a step.
+func (v *view) variable(name string) (any, error) {
+	if value, ok := v.vars[name]; ok {
+		return value, nil
+	}
+	s, ok := v.scenario.vars[name]
+	if !ok {
+		return nil, fmt.Errorf("the scenario has no var %q", name)
+	}
+	if v.open[name] {
+		return nil, fmt.Errorf("the var %q needs itself", name)
+	}
+	v.open[name] = true
+	defer delete(v.open, name)
+	value, err := v.value(s, &v.dot)
+	if err != nil {
+		return nil, err
+	}
+	v.vars[name] = value
+	return value, nil
+}
+
+// yield takes the value of an expression and puts nothing out.
+func (v *view) yield(value any) string {
+	v.yielded = value
+	return ""
+}

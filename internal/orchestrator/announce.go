@@ -1,0 +1,54 @@
+package orchestrator
+
+import (
+	"context"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/dispatch"
+)
+
+// The dispatch stream is kept shallow, so that what runs next is decided late,
+// in SQL: at most announceAtLeast entries, or announcePerSlot for each slot whose
+// stream is open here, wait there at once.
+const (
+	announceAtLeast = 16
+	announcePerSlot = 2
+)
+
+// announceLease is how long an announcement may go without a claim before the
+// replica looks whether it was lost.
+const announceLease = 2 * time.Second
+
+// announce puts hints on the dispatch stream whenever there may be something
+// ready and room for it.
+func (s *Service) announce(ctx context.Context) error {
+	for {
+		select {
+		case <-s.kick:
+		case <-ctx.Done():
+			return nil
+		}
+		for more := true; more && ctx.Err() == nil; {
+			var err error
+			if more, err = s.announceSome(ctx); err != nil && ctx.Err() == nil {
+				// The rows stay due once their lease is over; the sweep looks again.
+				s.Logger.WarnContext(ctx, "announcing failed", "error", err)
+			}
+		}
+	}
+}
+
+// announceSome announces as much as there is room for, and reports whether it
+// found anything.
+func (s *Service) announceSome(ctx context.Context) (bool, error) {
+	room := max(announceAtLeast, announcePerSlot*s.leases.slots())
+	rows, err := s.Store.TakeReady(ctx, room, announceLease)
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	hints := make([]dispatch.Hint, len(rows))
+	for i, r := range rows {
+		hints[i] = dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch}
+	}
+	return true, s.Bus.Announce(ctx, s.Pool, hints)
+}

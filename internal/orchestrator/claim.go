@@ -1,0 +1,154 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// claimed answers a claim: with the assignment and its transcript, or with why
+// it was refused.
+func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+	l.lookForReady() // the dispatch stream has room for one more
+	granted, ok := answer.(tree.Claimed)
+	switch {
+	case errors.Is(err, tree.ErrCapped):
+		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_CAPPED), l.release(ctx, claim)
+	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
+		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, fmt.Errorf("a claim was answered with %T", answer)
+	}
+	t := &granted.Task
+	l.hold(&lease{session: t.Session, task: t.ID, run: t.Run, token: t.Token(), seen: t.NextOrdinal - 1})
+	return l.assignment(ctx, t)
+}
+
+func (l *slot) refuse(cause pb.RefusedCause) []*pb.WorkResponse {
+	return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: cause}}}}
+}
+
+// release makes a run whose session is at its cap wait for its turn again.
+func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
+	session, cmd, err := wire.ClaimFrom(claim)
+	if err != nil {
+		return err
+	}
+	return l.Store.ReleaseReady(ctx, session, cmd.Task, cmd.Token.Epoch)
+}
+
+// chunkBytes is about how much transcript goes into one response.
+const chunkBytes = 256 << 10
+
+// assignment puts together what a worker needs to go on with a run. Results that
+// come between the claim and this look are in the transcript already.
+func (l *slot) assignment(ctx context.Context, t *tree.Task) ([]*pb.WorkResponse, error) {
+	definition, err := l.Store.AgentVersion(ctx, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	messages, open, err := l.Store.Conversation(ctx, t.Session, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	lease := l.current()
+	lease.closed = map[int]bool{}
+	if n := len(messages); n > 0 {
+		lease.seen = messages[n-1].Ordinal
+	}
+	a := &pb.Assignment{
+		Task: wire.Task(t), AgentDefinition: definition, Spawnable: l.spawnable(t.Agent),
+		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(l.Limits.PartBytes),
+	}
+	for _, c := range open {
+		a.OpenCalls = append(a.OpenCalls, &pb.OpenCall{Block: int32(c.Ref.Block), State: pb.CallState(c.State)})
+	}
+	out := []*pb.WorkResponse{{Kind: &pb.WorkResponse_Assignment{Assignment: a}}}
+	return append(out, chunks(wire.Messages(messages))...), nil
+}
+
+// chunks cuts a transcript into responses; the last one says so.
+func chunks(messages []*pb.Message) []*pb.WorkResponse {
+	var out []*pb.WorkResponse
+	chunk, size := &pb.TranscriptChunk{}, 0
+	for _, m := range messages {
+		n := proto.Size(m)
+		if size > 0 && size+n > chunkBytes {
+			out = append(out, &pb.WorkResponse{Kind: &pb.WorkResponse_Transcript{Transcript: chunk}})
+			chunk, size = &pb.TranscriptChunk{}, 0
+		}
+		chunk.Messages = append(chunk.Messages, m)
+		size += n
+	}
+	chunk.Last = true
+	return append(out, &pb.WorkResponse{Kind: &pb.WorkResponse_Transcript{Transcript: chunk}})
+}
+
+// spawnable lists the agents that an agent may spawn.
+func (s *Service) spawnable(agent string) []*pb.SpawnableAgent {
+	def, ok := s.Agents.Get(agent)
+	if !ok {
+		return nil
+	}
+	var out []*pb.SpawnableAgent
+	for _, d := range s.Agents.Spawnable(def) {
+		out = append(out, &pb.SpawnableAgent{Name: d.Name, Description: d.Description})
+	}
+	return out
+}
+
+// leases knows which attempts are on streams of this replica.
+type leases struct {
+	mu      sync.Mutex
+	streams int
+	held    map[tree.TaskID]int64 // the epoch
+}
+
+func newLeases() *leases { return &leases{held: map[tree.TaskID]int64{}} }
+
+func (l *leases) open() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams++
+}
+
+func (l *leases) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams--
+}
+
+func (l *leases) slots() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.streams
+}
+
+func (l *leases) add(task tree.TaskID, epoch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[task] = epoch
+}
+
+func (l *leases) drop(task tree.TaskID, epoch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[task] == epoch {
+		delete(l.held, task)
+	}
+}
+
+func (l *leases) holds(task tree.TaskID, epoch int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[task] == epoch
+}

@@ -1,0 +1,83 @@
+package orchestrator
+
+import (
+	"sync"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// hub tells who looks at a session that there is something to look at. It holds
+// no events: a watcher that falls behind costs a flag, not a queue.
+type hub struct {
+	mu       sync.Mutex
+	watchers map[tree.SessionID]map[*watcher]struct{}
+}
+
+// watcher is one who looks at a session.
+type watcher struct {
+	changed chan struct{}  // holds one: look again
+	deltas  chan *pb.Delta // nil unless wanted
+}
+
+// deltaRoom is how many pieces of text a slow watcher may be behind before it
+// loses some; they are a preview, the message itself is never lost.
+const deltaRoom = 256
+
+func newHub() *hub { return &hub{watchers: map[tree.SessionID]map[*watcher]struct{}{}} }
+
+// watch joins those who look at a session, until stop is called.
+func (h *hub) watch(id tree.SessionID) (w *watcher, stop func()) {
+	w = &watcher{changed: make(chan struct{}, 1)}
+	return w, h.join(id, w)
+}
+
+// watchDeltas is watch with text as it is written.
+func (h *hub) watchDeltas(id tree.SessionID) (w *watcher, stop func()) {
+	w = &watcher{changed: make(chan struct{}, 1), deltas: make(chan *pb.Delta, deltaRoom)}
+	return w, h.join(id, w)
+}
+
+func (h *hub) join(id tree.SessionID, w *watcher) (stop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watchers[id] == nil {
+		h.watchers[id] = map[*watcher]struct{}{}
+	}
+	h.watchers[id][w] = struct{}{}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.watchers[id], w)
+		if len(h.watchers[id]) == 0 {
+			delete(h.watchers, id)
+		}
+	}
+}
+
+// poke makes everyone who looks at a session look again.
+func (h *hub) poke(id tree.SessionID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watchers[id] {
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// delta shows a piece of text to those who want such pieces.
+func (h *hub) delta(id tree.SessionID, d *pb.Delta) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watchers[id] {
+		if w.deltas == nil {
+			continue
+		}
+		select {
+		case w.deltas <- d:
+		default:
+		}
+	}
+}

@@ -1,0 +1,117 @@
+// Package orchestrator is the service over store and dispatch: what clients ask
+// for, what workers report, and the three loops that keep a replica honest
+// (announcing what is ready, sweeping what was left, serving who watches).
+//
+// A replica holds nothing that another could not take over. What it keeps in
+// memory is who is connected to it right now: watchers and the streams of
+// attempts. Everything else is read from the store when it is needed.
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-run/coppice/internal/agentdef"
+	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// DefaultAgent is the root of a session that names no other.
+const DefaultAgent = "general-purpose"
+
+// Config says what a replica works with.
+type Config struct {
+	Store   *store.Store
+	Bus     *dispatch.Bus
+	Agents  *agentdef.Registry
+	Replica string
+	Pool    string
+	Limits  tree.Limits
+	Logger  *slog.Logger
+	Now     func() time.Time
+}
+
+// Service is one replica.
+type Service struct {
+	Config
+	hub      *hub
+	leases   *leases
+	kick     chan struct{} // something may be ready to announce
+	stopping chan struct{} // closed by Stop
+	stop     sync.Once
+}
+
+// New checks the configuration. Call Committed after each commit of the store.
+func New(c Config) (*Service, error) {
+	if c.Store == nil || c.Bus == nil || c.Agents == nil || c.Replica == "" || c.Pool == "" {
+		return nil, errors.New("orchestrator: a store, a bus, agents, a replica name and a pool are required")
+	}
+	if err := c.Limits.Validate(); err != nil {
+		return nil, fmt.Errorf("orchestrator: %w", err)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Service{
+		Config: c, hub: newHub(), leases: newLeases(),
+		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
+	}, nil
+}
+
+// Stop makes watches, waits and workers' streams end, so that their clients go
+// to another replica.
+func (s *Service) Stop() { s.stop.Do(func() { close(s.stopping) }) }
+
+// Run announces and sweeps until ctx ends. Before anything else it makes sure
+// that the definitions it may hand out are stored.
+func (s *Service) Run(ctx context.Context) error {
+	for _, def := range s.Agents.List() {
+		if err := s.Store.PutAgentVersion(ctx, def.Name, def.Version, def.Marshal()); err != nil {
+			return fmt.Errorf("storing the definition of %s: %w", def.Name, err)
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.announce(ctx) })
+	g.Go(func() error { return s.sweep(ctx) })
+	return g.Wait()
+}
+
+// Committed tells the replica what a commit has changed. It never waits.
+func (s *Service) Committed(c store.Commit) {
+	for _, touched := range c.Sessions {
+		s.hub.poke(touched.Session)
+	}
+	if len(c.Ready) > 0 {
+		s.lookForReady()
+	}
+}
+
+// lookForReady makes the announcer look soon.
+func (s *Service) lookForReady() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// agent gives what the core needs to know of a definition; nil if there is none.
+func (s *Service) agent(name string) *tree.Agent {
+	def, ok := s.Agents.Get(name)
+	if !ok {
+		return nil
+	}
+	return &tree.Agent{
+		Name: def.Name, Version: def.Version, Mode: tree.Mode(def.Mode),
+		Model: def.Model, MaxIterations: def.MaxIterations,
+	}
+}

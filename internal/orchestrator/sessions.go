@@ -1,0 +1,175 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// NewSession is what a client asks for when it opens a session.
+type NewSession struct {
+	Agent    string // empty: [DefaultAgent]
+	Text     string // the first message; empty: none yet
+	Title    string
+	Model    string
+	Metadata map[string]string
+}
+
+// Request makes a client's call safe to repeat. Without a key it does nothing.
+type Request struct {
+	Key  string
+	Hash [sha256.Size]byte // of what was asked
+}
+
+// CreateSession opens a session.
+func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession, req Request) (tree.SessionID, error) {
+	if n.Agent == "" {
+		n.Agent = DefaultAgent
+	}
+	agent := s.agent(n.Agent)
+	if agent == nil {
+		return tree.SessionID{}, tree.ErrNoAgent.With("%s", n.Agent)
+	}
+	id, err := sessionID(tenant, req.Key)
+	if err != nil {
+		return tree.SessionID{}, err
+	}
+	cmd := tree.CreateSession{
+		ID: id, Tenant: tenant, Title: n.Title, Agent: agent, Model: n.Model,
+		Metadata: n.Metadata, Limits: s.Limits,
+	}
+	if n.Text != "" {
+		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
+	}
+	if _, err := s.update(ctx, id, cmd, req); err != nil {
+		return tree.SessionID{}, err
+	}
+	return id, nil
+}
+
+// sessionID makes the id of a new session. With a key it follows from tenant and
+// key, so that two equal requests meet in the same session whoever serves them.
+func sessionID(tenant, key string) (tree.SessionID, error) {
+	if key == "" {
+		id, err := uuid.NewV7()
+		return tree.SessionID(id), err
+	}
+	sum := sha256.Sum256([]byte(tenant + "\x00" + key))
+	id := uuid.UUID(sum[:16])
+	id[6] = id[6]&0x0f | 0x80 // version 8: made by a rule of our own
+	id[8] = id[8]&0x3f | 0x80
+	return tree.SessionID(id), nil
+}
+
+// update submits a client's command.
+func (s *Service) update(ctx context.Context, id tree.SessionID, cmd tree.Command, req Request) (tree.Answer, error) {
+	if req.Key == "" {
+		return s.Store.Update(ctx, id, cmd)
+	}
+	return s.Store.UpdateOnce(ctx, id, store.Key{Key: req.Key, Hash: req.Hash}, cmd)
+}
+
+// Session reads a session of the tenant, and its root.
+func (s *Service) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, *tree.Task, error) {
+	session, err := s.Store.Session(ctx, tenant, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	root, err := s.Store.Task(ctx, id, session.Root)
+	return session, root, err
+}
+
+// SendMessage gives a task of the session a user message; the zero task is the
+// root. It returns the task afterwards.
+func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, text string, req Request) (*tree.Task, bool, error) {
+	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
+		return nil, false, err
+	}
+	if text == "" {
+		return nil, false, tree.ErrEmpty.With("message")
+	}
+	answer, err := s.update(ctx, id, tree.Send{Task: task, Message: []tree.Block{tree.Text{Text: text}}}, req)
+	if err != nil {
+		return nil, false, err
+	}
+	sent := answer.(tree.Sent)
+	t, err := s.Store.Task(ctx, id, sent.Task)
+	return t, sent.Queued, err
+}
+
+// NewTask is what a client asks for when it spawns a task.
+type NewTask struct {
+	Parent      tree.TaskID // zero: the root
+	Agent       string
+	Description string
+	Prompt      string
+	Model       string
+	Notify      bool
+}
+
+// SpawnTask starts a task below another.
+func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, n NewTask, req Request) (*tree.Task, error) {
+	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
+		return nil, err
+	}
+	answer, err := s.update(ctx, id, tree.SpawnTask{
+		Parent: n.Parent, Notify: n.Notify,
+		Child: tree.Child{
+			Agent: s.agent(n.Agent), AgentName: n.Agent, Description: n.Description,
+			Prompt: n.Prompt, Model: n.Model,
+		},
+	}, req)
+	if err != nil {
+		return nil, err
+	}
+	return s.Store.Task(ctx, id, answer.(tree.Spawned).Task)
+}
+
+// Task reads a task of the session; the zero task is the root.
+func (s *Service) Task(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
+	session, err := s.Store.Session(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	if task.IsZero() {
+		task = session.Root
+	}
+	return s.Store.Task(ctx, id, task)
+}
+
+// Result gives the text of the answer that ended the task's current run; empty
+// if there is none.
+func (s *Service) Result(ctx context.Context, t *tree.Task) (string, error) {
+	if t.State != tree.StateCompleted {
+		return "", nil
+	}
+	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: t.Run})
+	return outcome.Answer, err
+}
+
+// WaitTask waits until the task's current run has ended or the timeout has
+// passed, and gives the task as it then is.
+func (s *Service) WaitTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, timeout time.Duration) (*tree.Task, error) {
+	look, stop := s.hub.watch(id)
+	defer stop()
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		t, err := s.Task(ctx, tenant, id, task)
+		if err != nil || t.State.Terminal() {
+			return t, err
+		}
+		select {
+		case <-look.changed:
+		case <-s.stopping:
+			return nil, tree.ErrStopping
+		case <-waiting.Done():
+			return t, ctx.Err() // nil if it was the timeout that passed
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// The sweep finds by looking what a lost hint, a lost timer or a lost replica
+// would have told.
+const (
+	sweepEvery   = time.Second
+	replicaDead  = 5 * time.Second // without a heartbeat
+	orphanedFor  = 3 * time.Second // an attempt of ours that no stream holds
+	timersAtOnce = 1000
+)
+
+func (s *Service) sweep(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		for _, step := range []struct {
+			name string
+			do   func(context.Context) error
+		}{
+			{"heartbeat", func(ctx context.Context) error { return s.Store.Beat(ctx, s.Replica) }},
+			{"lost attempts", s.takeBack},
+			{"timers", s.fireTimers},
+		} {
+			if err := step.do(ctx); err != nil && ctx.Err() == nil {
+				s.Logger.WarnContext(ctx, "a sweep failed", "step", step.name, "error", err)
+			}
+		}
+		s.lookForReady()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// takeBack offers the runs again whose replica is gone, or that are ours but on
+// no stream any more.
+func (s *Service) takeBack(ctx context.Context) error {
+	lost, err := s.Store.LostAttempts(ctx, replicaDead)
+	if err != nil {
+		return err
+	}
+	ours, err := s.Store.AttemptsOf(ctx, s.Replica)
+	if err != nil {
+		return err
+	}
+	for _, a := range ours {
+		if !s.leases.holds(a.Task, a.Epoch) && s.Now().Sub(a.At) > orphanedFor {
+			lost = append(lost, a)
+		}
+	}
+	for _, a := range lost {
+		if err := s.redeliver(ctx, a.Session, tree.Redeliver{Task: a.Task, Epoch: a.Epoch}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redeliver offers a run again; that somebody else has done so already is fine.
+func (s *Service) redeliver(ctx context.Context, id tree.SessionID, cmd tree.Redeliver) error {
+	_, err := s.Store.Update(ctx, id, cmd)
+	if errors.Is(err, tree.ErrStale) || errors.Is(err, tree.ErrNoTask) || errors.Is(err, tree.ErrNoSession) {
+		return nil
+	}
+	return err
+}
+
+func (s *Service) fireTimers(ctx context.Context) error {
+	due, err := s.Store.DueTimers(ctx, timersAtOnce)
+	if err != nil {
+		return err
+	}
+	for _, t := range due {
+		if _, err := s.Store.Update(ctx, t.Session, tree.Expire{Task: t.Task, Ref: t.Ref}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

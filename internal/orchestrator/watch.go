@@ -1,0 +1,94 @@
+package orchestrator
+
+import (
+	"context"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Watch says from where to watch, and how long.
+type Watch struct {
+	After     int64
+	Deltas    bool
+	UntilIdle bool
+}
+
+// watchBatch is how many events are read at once.
+const watchBatch = 512
+
+// WatchSession gives send the events of a session in order: what has happened,
+// then what happens. It returns the root when the session is idle, if that was
+// asked for, and otherwise only when ctx ends or send fails.
+func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.SessionID, w Watch, send func(*pb.WatchSessionResponse) error) (*tree.Task, int64, error) {
+	join := s.hub.watch
+	if w.Deltas {
+		join = s.hub.watchDeltas
+	}
+	look, stop := join(id)
+	defer stop()
+	session, err := s.Store.Session(ctx, tenant, id)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case w.After < 0 || w.After >= session.NextSeq:
+		return nil, 0, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
+	}
+	for {
+		if err := s.catchUp(ctx, id, &w.After, send); err != nil {
+			return nil, 0, err
+		}
+		if w.UntilIdle {
+			idle, last, root, err := s.Store.Idle(ctx, id)
+			if err != nil {
+				return nil, 0, err
+			}
+			if idle && last == w.After {
+				return &root, last, nil
+			}
+			if last > w.After {
+				continue
+			}
+		}
+		if err := s.awaitNews(ctx, look, send); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// catchUp sends everything after a cursor and moves it.
+func (s *Service) catchUp(ctx context.Context, id tree.SessionID, after *int64, send func(*pb.WatchSessionResponse) error) error {
+	for {
+		events, err := s.Store.Events(ctx, id, *after, watchBatch)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if err := send(&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: e}}); err != nil {
+				return err
+			}
+			*after = e.GetSeq()
+		}
+		if len(events) < watchBatch {
+			return nil
+		}
+	}
+}
+
+// awaitNews waits until the session has changed and sends deltas meanwhile.
+func (s *Service) awaitNews(ctx context.Context, look *watcher, send func(*pb.WatchSessionResponse) error) error {
+	for {
+		select {
+		case <-look.changed:
+			return nil
+		case d := <-look.deltas:
+			if err := send(&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Delta{Delta: d}}); err != nil {
+				return err
+			}
+		case <-s.stopping:
+			return tree.ErrStopping
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

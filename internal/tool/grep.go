@@ -1,0 +1,221 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+//go:embed grep.md
+var grepProse string
+
+const grepSchema = `{
+  "type": "object",
+  "properties": {
+    "pattern": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "The regular expression (RE2 syntax) to look for in each line."},
+    "path": {"type": "string", "maxLength": 4096, "description": "The file or directory to search. Default: the workspace itself."},
+    "glob": {"type": "string", "maxLength": 1000, "description": "Search only files whose path matches, e.g. *.go (at any depth) or docs/**/*.md"},
+    "output_mode": {"type": "string", "enum": ["files_with_matches", "content", "count"], "description": "files_with_matches (default): one path a line. content: path:line number:text of each line that matches. count: path:number of lines that match."},
+    "case_insensitive": {"type": "boolean", "description": "Take upper and lower case as the same. Default: false."},
+    "head_limit": {"type": "integer", "minimum": 1, "maximum": 100000, "description": "Give at most so many lines of output."}
+  },
+  "required": ["pattern"],
+  "additionalProperties": false
+}`
+
+const (
+	// grepLine is how much of a line is searched, grepShown how much is shown.
+	grepLine  = 1 << 20
+	grepShown = 500
+	// maxProgram bounds what a regular expression costs per character.
+	maxProgram = 5000
+	// quickLine is how long a line may be to be matched in one go; on a longer
+	// one the match stops when the context ends.
+	quickLine = 4 << 10
+	// maxHead bounds what head_limit may ask for.
+	maxHead = 100_000
+)
+
+// What a search gives.
+const (
+	grepFiles   = "files_with_matches"
+	grepContent = "content"
+	grepCount   = "count"
+)
+
+type grepTool struct{}
+
+func (grepTool) Spec() model.ToolSpec {
+	return model.ToolSpec{Name: "grep", Description: grepProse, Schema: json.RawMessage(grepSchema)}
+}
+
+func (grepTool) Effect() Effect { return EffectNone }
+
+func (grepTool) Call(ctx context.Context, call Call) Outcome {
+	in, err := parseGrep(call.Input)
+	if err != nil {
+		return failed(err)
+	}
+	return result(grep(ctx, call.Workspace, in))
+}
+
+type grepInput struct {
+	pattern          *regexp.Regexp
+	path, glob, mode string
+	head             int
+}
+
+func parseGrep(raw json.RawMessage) (grepInput, error) {
+	in := newInput(raw)
+	pattern := in.required("pattern", maxPattern)
+	parsed := grepInput{
+		path: in.optional("path", ".", maxPath),
+		glob: in.optional("glob", "", maxPattern),
+		mode: in.choice("output_mode", grepFiles, grepFiles, grepContent, grepCount),
+		head: int(in.number("head_limit", 0, 1, maxHead)),
+	}
+	ignoreCase := in.flag("case_insensitive", false)
+	err := in.end()
+	if err == nil {
+		err = checkGlob("glob", parsed.glob)
+	}
+	if err == nil {
+		parsed.pattern, err = compile(pattern, ignoreCase)
+	}
+	return parsed, err
+}
+
+// compile refuses an expression that is malformed or would take long to match.
+func compile(pattern string, ignoreCase bool) (*regexp.Regexp, error) {
+	if ignoreCase {
+		pattern = "(?i)" + pattern
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, fmt.Errorf("wrong input: pattern: %w", err)
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, fmt.Errorf("wrong input: pattern: %w", err)
+	}
+	if len(program.Inst) > maxProgram {
+		return nil, errors.New("wrong input: pattern: too large once its repetitions are written out; use smaller ones")
+	}
+	return regexp.Compile(pattern)
+}
+
+func grep(ctx context.Context, w *Workspace, in grepInput) (string, error) {
+	start, err := w.rel(in.path)
+	if err != nil {
+		return "", err
+	}
+	info, err := w.stat(start)
+	if err != nil {
+		return "", err
+	}
+	s := &search{grepInput: in, workspace: w, lines: newLineReader(grepLine), out: listing{limit: in.head}}
+	if info.IsDir() {
+		s.tree(ctx, start)
+	} else if s.wants(path.Base(start)) {
+		err = s.file(ctx, start)
+	}
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return "", err
+	}
+	if s.full {
+		s.out.cut("the first %d lines of output shown, there are more; use a narrower pattern, path or glob, or another output_mode", s.out.lines)
+	}
+	return s.out.or("No matches found"), nil
+}
+
+// search is one grep under way.
+type search struct {
+	grepInput
+	workspace *Workspace
+	lines     *lineReader
+	out       listing
+	full      bool // a line of output did not fit: stop
+}
+
+// tree searches the files below a directory that are text.
+func (s *search) tree(ctx context.Context, start string) {
+	skipped := 0
+	for name, err := range s.workspace.files(ctx, start) {
+		if err == nil && s.wants(below(start, name)) {
+			err = s.file(ctx, name)
+		}
+		if err != nil && !errors.Is(err, errBinary) {
+			skipped++
+		}
+		if s.full {
+			break
+		}
+	}
+	s.out.skipped(skipped)
+}
+
+// wants reports whether the glob lets a path through. One without a slash is
+// about the name of the file alone.
+func (s *search) wants(name string) bool {
+	if s.glob == "" {
+		return true
+	}
+	if !strings.Contains(s.glob, "/") {
+		name = path.Base(name)
+	}
+	return doublestar.MatchUnvalidated(s.glob, name)
+}
+
+func (s *search) file(ctx context.Context, name string) (err error) {
+	file, err := s.workspace.openText(ctx, name, s.lines)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	matches := 0
+	for number := 1; !s.full; number++ {
+		line, size, err := s.lines.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return pathError(name, err)
+		}
+		if !s.match(ctx, line) {
+			continue
+		}
+		matches++
+		if s.mode == grepFiles {
+			s.put(shown(name))
+			return nil
+		}
+		if s.mode == grepContent {
+			s.put(fmt.Sprintf("%s:%d:%s", shown(name), number, printable(line, size, grepShown)))
+		}
+	}
+	if matches > 0 && s.mode == grepCount {
+		s.put(fmt.Sprintf("%s:%d", shown(name), matches))
+	}
+	return nil
+}
+
+func (s *search) put(line string) { s.full = !s.out.add(line) }
+
+func (s *search) match(ctx context.Context, line []byte) bool {
+	if len(line) <= quickLine {
+		return s.pattern.Match(line)
+	}
+	return s.pattern.MatchReader(readRunesUntil(ctx, bytes.NewReader(line)))
+}

@@ -1,0 +1,204 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// input takes apart what a model wrote, one method call a field. Nothing is
+// guessed: an unknown or doubled field or a wrong type is a problem, and end
+// reports all of them in words that a model can act on.
+type input struct {
+	fields   map[string]json.RawMessage
+	known    []string
+	problems []string
+}
+
+func newInput(raw json.RawMessage) *input {
+	in := &input{fields: map[string]json.RawMessage{}}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return in
+	}
+	if !json.Valid(raw) {
+		in.problem("the input is not valid JSON: expected one object")
+		return in
+	}
+	if kind := kindOf(raw); kind != "an object" {
+		in.problem("expected an object, got %s", kind)
+		return in
+	}
+	if err := in.take(raw); err != nil {
+		in.problem("expected one object: %v", err)
+	}
+	return in
+}
+
+// take splits an object into its fields; a map alone would hide doubled ones.
+func (in *input) take(raw json.RawMessage) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := dec.Token(); err != nil {
+		return err
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return err
+		}
+		name := fmt.Sprint(key)
+		if _, twice := in.fields[name]; twice {
+			in.problem("field %q is given twice", name)
+		}
+		in.fields[name] = value
+	}
+	return nil
+}
+
+func (in *input) problem(format string, args ...any) {
+	in.problems = append(in.problems, fmt.Sprintf(format, args...))
+}
+
+// field gives a field as it was written; ok is false if it is absent.
+func (in *input) field(name string) (raw json.RawMessage, ok bool) {
+	in.known = append(in.known, name)
+	raw, ok = in.fields[name]
+	return raw, ok
+}
+
+// required is a string that must be there and not be blank.
+func (in *input) required(name string, limit int) string {
+	if _, ok := in.fields[name]; !ok {
+		in.known = append(in.known, name)
+		in.problem("%s: missing, expected a string", name)
+		return ""
+	}
+	before := len(in.problems)
+	s := in.optional(name, "", limit)
+	if strings.TrimSpace(s) == "" && len(in.problems) == before {
+		in.problem("%s: expected a string that is not blank", name)
+	}
+	return s
+}
+
+// optional is a string of at most limit characters, or the fallback if it is absent.
+func (in *input) optional(name, fallback string, limit int) string {
+	raw, ok := in.field(name)
+	if !ok {
+		return fallback
+	}
+	var s string
+	if kind := kindOf(raw); kind != "a string" {
+		in.problem("%s: expected a string, got %s", name, kind)
+	} else if err := json.Unmarshal(raw, &s); err != nil {
+		in.problem("%s: expected a string: %v", name, err)
+	} else if n := utf8.RuneCountInString(s); n > limit {
+		in.problem("%s: expected at most %d characters, got %d", name, limit, n)
+	} else if strings.ContainsRune(s, 0) {
+		in.problem("%s: expected text without NUL characters", name)
+	}
+	return s
+}
+
+// choice is one of a few words.
+func (in *input) choice(name, fallback string, of ...string) string {
+	before := len(in.problems)
+	s := in.optional(name, fallback, maxError)
+	if !slices.Contains(of, s) && len(in.problems) == before {
+		in.problem("%s: expected one of %s, got %q", name, strings.Join(of, ", "), s)
+	}
+	return s
+}
+
+// number is a whole number from low to high.
+func (in *input) number(name string, fallback, low, high int64) int64 {
+	raw, ok := in.field(name)
+	if !ok {
+		return fallback
+	}
+	if kind := kindOf(raw); kind != "a number" {
+		in.problem("%s: expected a whole number, got %s", name, kind)
+		return fallback
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < low || n > high {
+		in.problem("%s: expected a whole number from %d to %d, got %s", name, low, high, raw)
+		return fallback
+	}
+	return n
+}
+
+// flag is true or false.
+func (in *input) flag(name string, fallback bool) bool {
+	raw, ok := in.field(name)
+	if !ok {
+		return fallback
+	}
+	if kind := kindOf(raw); kind != "a boolean" {
+		in.problem("%s: expected true or false, got %s", name, kind)
+	}
+	return string(raw) == "true"
+}
+
+// task is the id of a task; zero if it is absent and need not be there.
+func (in *input) task(name string, must bool) tree.TaskID {
+	if _, ok := in.fields[name]; !ok && !must {
+		in.known = append(in.known, name)
+		return tree.TaskID{}
+	}
+	before := len(in.problems)
+	s := in.required(name, maxError)
+	if len(in.problems) > before {
+		return tree.TaskID{}
+	}
+	id, err := tree.ParseID[tree.Task](s)
+	if err != nil || id.IsZero() {
+		in.problem("%s: expected the id of a task as you were given it, got %q", name, s)
+	}
+	return id
+}
+
+// end reports what is wrong, once every field has been taken.
+func (in *input) end() error {
+	for _, name := range slices.Sorted(maps.Keys(in.fields)) {
+		if !slices.Contains(in.known, name) {
+			in.problem("unknown field %q: the fields are %s", name, strings.Join(in.known, ", "))
+		}
+	}
+	if len(in.problems) == 0 {
+		return nil
+	}
+	return errors.New("wrong input: " + strings.Join(in.problems, "; "))
+}
+
+// kindOf names the type of a JSON value.
+func kindOf(raw json.RawMessage) string {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return "nothing"
+	}
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}

@@ -1,0 +1,67 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+//go:embed ls.md
+var lsProse string
+
+const lsSchema = `{
+  "type": "object",
+  "properties": {
+    "path": {"type": "string", "maxLength": 4096, "description": "The directory to list. Default: the workspace itself."}
+  },
+  "additionalProperties": false
+}`
+
+// maxPath bounds a path that a model writes.
+const maxPath = 4096
+
+type lsTool struct{}
+
+func (lsTool) Spec() model.ToolSpec {
+	return model.ToolSpec{Name: "ls", Description: lsProse, Schema: json.RawMessage(lsSchema)}
+}
+
+func (lsTool) Effect() Effect { return EffectNone }
+
+func (lsTool) Call(ctx context.Context, call Call) Outcome {
+	path, err := parseLs(call.Input)
+	if err != nil {
+		return failed(err)
+	}
+	return result(ls(ctx, call.Workspace, path))
+}
+
+func parseLs(raw json.RawMessage) (path string, err error) {
+	in := newInput(raw)
+	path = in.optional("path", ".", maxPath)
+	return path, in.end()
+}
+
+func ls(ctx context.Context, w *Workspace, path string) (string, error) {
+	dir, err := w.rel(path)
+	if err != nil {
+		return "", err
+	}
+	// No more than this can be shown: the shortest entry takes two bytes.
+	entries, total, err := w.list(ctx, dir, "", maxOutput/2)
+	if err != nil {
+		return "", err
+	}
+	var out listing
+	for _, e := range entries {
+		if !out.add(shown(e.name)) {
+			break
+		}
+	}
+	if out.lines < total {
+		out.cut("%d of %d entries shown; list a subdirectory, or use glob with a pattern for the names you want", out.lines, total)
+	}
+	return out.or("The directory is empty"), nil
+}

@@ -1,0 +1,105 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+//go:embed read.md
+var readProse string
+
+const readSchema = `{
+  "type": "object",
+  "properties": {
+    "path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file to read."},
+    "offset": {"type": "integer", "minimum": 1, "description": "The number of the first line wanted. Default: 1."},
+    "limit": {"type": "integer", "minimum": 1, "description": "How many lines are wanted. Default: 2000."}
+  },
+  "required": ["path"],
+  "additionalProperties": false
+}`
+
+const (
+	// readLimit is how many lines are given if the model does not say.
+	readLimit = 2000
+	// readShown is how many bytes of a line are given.
+	readShown = 2000
+)
+
+type readTool struct{}
+
+func (readTool) Spec() model.ToolSpec {
+	return model.ToolSpec{Name: "read", Description: readProse, Schema: json.RawMessage(readSchema)}
+}
+
+func (readTool) Effect() Effect { return EffectNone }
+
+func (readTool) Call(ctx context.Context, call Call) Outcome {
+	in, err := parseRead(call.Input)
+	if err != nil {
+		return failed(err)
+	}
+	return result(read(ctx, call.Workspace, in))
+}
+
+type readInput struct {
+	path          string
+	offset, limit int64
+}
+
+func parseRead(raw json.RawMessage) (readInput, error) {
+	in := newInput(raw)
+	parsed := readInput{
+		path:   in.required("path", maxPath),
+		offset: in.number("offset", 1, 1, math.MaxInt64),
+		limit:  in.number("limit", readLimit, 1, math.MaxInt64),
+	}
+	return parsed, in.end()
+}
+
+func read(ctx context.Context, w *Workspace, in readInput) (text string, err error) {
+	name, err := w.rel(in.path)
+	if err != nil {
+		return "", err
+	}
+	lines := newLineReader(readShown)
+	file, err := w.openText(ctx, name, lines)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+
+	var out listing
+	for number := int64(1); ; number++ {
+		line, size, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return ended(&out, in, number-1)
+		}
+		if err != nil {
+			return "", pathError(name, err)
+		}
+		if number < in.offset {
+			continue
+		}
+		numbered := fmt.Sprintf("%6d\t%s", number, printable(line, size, readShown))
+		if int64(out.lines) == in.limit || !out.add(numbered) {
+			out.cut("lines %d to %d shown, the file goes on; continue with offset %d, or use grep to find the lines you want", in.offset, number-1, number)
+			return out.or(""), nil
+		}
+	}
+}
+
+// ended gives the text of a file that was read to its end.
+func ended(out *listing, in readInput, total int64) (string, error) {
+	if out.lines == 0 && in.offset > 1 {
+		return "", fmt.Errorf("offset: the file has only %d lines", total)
+	}
+	return out.or("The file is empty"), nil
+}

@@ -1,0 +1,46 @@
+package tool
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Builtin gives the tools that are the same for every run. [NewTask] is made for
+// the run that uses it.
+func Builtin() []Tool {
+	return []Tool{lsTool{}, globTool{}, grepTool{}, readTool{}, taskOutputTool{}}
+}
+
+// Lookup finds the tool with a name.
+func Lookup(tools []Tool, name string) (Tool, bool) {
+	i := slices.IndexFunc(tools, func(t Tool) bool { return t.Spec().Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return tools[i], true
+}
+
+// Select gives the tools whose names are allowed, in the order they have; all of
+// them if allowed is empty. It is an error if there is no tool with an allowed
+// name, or two tools with one name.
+func Select(tools []Tool, allowed []string) ([]Tool, error) {
+	var names []string
+	for _, t := range tools {
+		name := t.Spec().Name
+		if slices.Contains(names, name) {
+			return nil, fmt.Errorf("select tools: two tools are named %q", name)
+		}
+		names = append(names, name)
+	}
+	for _, name := range allowed {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("select tools: no tool is named %q: there are %s", name, orNone(names))
+		}
+	}
+	if len(allowed) == 0 {
+		return slices.Clone(tools), nil
+	}
+	return slices.DeleteFunc(slices.Clone(tools), func(t Tool) bool {
+		return !slices.Contains(allowed, t.Spec().Name)
+	}), nil
+}

@@ -1,0 +1,58 @@
+package tool
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func names(tools []Tool) string {
+	var names []string
+	for _, t := range tools {
+		names = append(names, t.Spec().Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestSelect(t *testing.T) {
+	t.Parallel()
+	all := append(Builtin(), NewTask(agents))
+	for allowed, want := range map[string]string{
+		"":             "ls glob grep read task_output task",
+		"task,read,ls": "ls read task",
+		"ls,ls":        "ls",
+	} {
+		got, err := Select(all, slices.DeleteFunc(strings.Split(allowed, ","), func(s string) bool { return s == "" }))
+		if err != nil || names(got) != want {
+			t.Errorf("%q: %s, %v; want %s", allowed, names(got), err, want)
+		}
+	}
+	if names(all) != "ls glob grep read task_output task" {
+		t.Errorf("Select changed what it was given: %s", names(all))
+	}
+	if _, err := Select(all, []string{"bash"}); err == nil || !strings.Contains(err.Error(), `no tool is named "bash"`) {
+		t.Errorf("unknown tool: %v", err)
+	}
+	if _, err := Select(append(all, lsTool{}), nil); err == nil {
+		t.Error("two tools with one name: no error")
+	}
+}
+
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	if tool, ok := Lookup(Builtin(), "grep"); !ok || tool.Spec().Name != "grep" {
+		t.Errorf("grep: %v, %t", tool, ok)
+	}
+	if tool, ok := Lookup(Builtin(), "task"); ok {
+		t.Errorf("task: %v", tool)
+	}
+}
+
+func TestNothingBuiltInLeavesEffects(t *testing.T) {
+	t.Parallel()
+	for _, tool := range append(Builtin(), NewTask(agents)) {
+		if tool.Effect() == EffectLasting {
+			t.Errorf("%s may not be repeated", tool.Spec().Name)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package tool
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// binaryHead is how much of a file is looked at to tell text from binary.
+const binaryHead = 8 << 10
+
+var errBinary = errors.New("a binary file")
+
+// lineReader reads a text line by line and keeps at most keep bytes of each, so
+// neither a long file nor a long line is ever held.
+type lineReader struct {
+	keep int
+	buf  *bufio.Reader
+	line []byte
+}
+
+func newLineReader(keep int) *lineReader {
+	return &lineReader{keep: keep, buf: bufio.NewReaderSize(nil, 64<<10)}
+}
+
+// next gives the start of the next line without its end, and the length of the
+// whole line. The line is valid until the following call. At the end of the text
+// the error is io.EOF.
+func (l *lineReader) next() (line []byte, size int64, err error) {
+	l.line = l.line[:0]
+	for {
+		chunk, err := l.buf.ReadSlice('\n')
+		last := errors.Is(err, io.EOF) && size+int64(len(chunk)) > 0
+		whole := err == nil && size == 0
+		chunk = bytes.TrimSuffix(chunk, []byte("\n"))
+		size += int64(len(chunk))
+		if whole {
+			return l.cut(chunk, size)
+		}
+		l.line = append(l.line, chunk[:min(len(chunk), max(0, l.keep+1-len(l.line)))]...)
+		if err == nil || last {
+			return l.cut(l.line, size)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, 0, err
+		}
+	}
+}
+
+// cut takes a carriage return off the end, if the end is there, and keeps what
+// is to be kept.
+func (l *lineReader) cut(line []byte, size int64) ([]byte, int64, error) {
+	if int64(len(line)) == size {
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		size = int64(len(line))
+	}
+	return line[:min(len(line), l.keep)], size, nil
+}
+
+// openText points lines at a file of the workspace, which the caller closes.
+// Directories are refused, and so are binary files: the error wraps errBinary.
+// Reading fails once ctx has ended.
+func (w *Workspace) openText(ctx context.Context, name string, lines *lineReader) (*os.File, error) {
+	file, err := w.open(name)
+	if err != nil {
+		return nil, err
+	}
+	lines.buf.Reset(readUntil(ctx, file))
+	head, err := lines.buf.Peek(binaryHead)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+	case bytes.IndexByte(head, 0) >= 0:
+		err = errBinary
+	default:
+		return file, nil
+	}
+	return nil, errors.Join(pathError(name, err), file.Close())
+}
+
+type readFunc func(p []byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// readUntil gives a reader that fails once ctx has ended.
+func readUntil(ctx context.Context, r io.Reader) io.Reader {
+	return readFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return r.Read(p)
+	})
+}
+
+type runeFunc func() (rune, int, error)
+
+func (f runeFunc) ReadRune() (rune, int, error) { return f() }
+
+// readRunesUntil does the same for runes.
+func readRunesUntil(ctx context.Context, r io.RuneReader) io.RuneReader {
+	return runeFunc(func() (rune, int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, 0, err
+		}
+		return r.ReadRune()
+	})
+}
+
+// printable makes a line fit to be stored and shown: valid UTF-8, no NUL, and at
+// most limit bytes of it with a word on the rest. Size is the whole line's length.
+func printable(line []byte, size int64, limit int) string {
+	if size <= int64(limit) {
+		return clean(line)
+	}
+	end := min(limit, len(line))
+	for end > 0 && end < len(line) && !utf8.RuneStart(line[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s… (%d bytes of this line not shown)", clean(line[:end]), size-int64(end))
+}
+
+func clean(text []byte) string {
+	const unknown = string(utf8.RuneError)
+	return strings.ReplaceAll(strings.ToValidUTF8(string(text), unknown), "\x00", unknown)
+}
+
+// shown is a path for a list with one path a line: as it is, or quoted if it
+// holds what would break the list.
+func shown(name string) string {
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return strconv.Quote(name)
+	}
+	return name
+}

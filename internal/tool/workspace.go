@@ -1,0 +1,107 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Workspace is a directory that the file tools work in and cannot leave: not by
+// "..", not by an absolute path, not by a symbolic link, not by one that changes
+// while it is followed. It is safe for use by many goroutines at once.
+type Workspace struct {
+	dir      string // as it was asked for, made absolute
+	resolved string // the same without symbolic links
+	root     *os.Root
+}
+
+var errNoWorkspace = errors.New("this run has no workspace, so there are no files to work with")
+
+// OpenWorkspace opens the directory as a workspace. The caller closes it.
+func OpenWorkspace(dir string) (*Workspace, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	resolved, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	root, err := os.OpenRoot(resolved)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	return &Workspace{dir: abs, resolved: resolved, root: root}, nil
+}
+
+// Dir is the absolute path of the directory.
+func (w *Workspace) Dir() string { return w.dir }
+
+// Close gives the directory back. Calls under way end with an error.
+func (w *Workspace) Close() error { return w.root.Close() }
+
+// rel turns a path that a model wrote into a clean slash path below the
+// workspace. It looks at the text alone; what the path leads to is checked when
+// it is opened.
+func (w *Workspace) rel(name string) (string, error) {
+	if w == nil {
+		return "", errNoWorkspace
+	}
+	if !filepath.IsAbs(name) {
+		if name = filepath.Clean(name); filepath.IsLocal(name) {
+			return filepath.ToSlash(name), nil
+		}
+		return "", fmt.Errorf("%s: leads out of the workspace %s", shown(name), w.dir)
+	}
+	for _, dir := range []string{w.dir, w.resolved} {
+		below, err := filepath.Rel(dir, name)
+		if err == nil && filepath.IsLocal(below) {
+			return filepath.ToSlash(below), nil
+		}
+	}
+	return "", fmt.Errorf("%s: is outside the workspace %s", shown(name), w.dir)
+}
+
+// stat follows symbolic links as far as they stay in the workspace. Whatever is
+// neither a file nor a directory is an error.
+func (w *Workspace) stat(name string) (fs.FileInfo, error) {
+	info, err := w.root.Stat(filepath.FromSlash(name))
+	if err != nil {
+		return nil, pathError(name, err)
+	}
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, fmt.Errorf("%s: neither a file nor a directory, and nothing else is opened", shown(name))
+	}
+	return info, nil
+}
+
+// open opens a file or a directory for reading. It never blocks: a named pipe
+// that takes the place of a file between the look and the opening is refused too.
+func (w *Workspace) open(name string) (*os.File, error) {
+	if _, err := w.stat(name); err != nil {
+		return nil, err
+	}
+	file, err := w.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, pathError(name, err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		err = errors.New("changed while it was opened")
+	}
+	if err != nil {
+		return nil, errors.Join(pathError(name, err), file.Close())
+	}
+	return file, nil
+}
+
+// pathError names the path as the model knows it and leaves out the system call.
+func pathError(name string, err error) error {
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
+		err = inner.Err
+	}
+	return fmt.Errorf("%s: %w", shown(name), err)
+}

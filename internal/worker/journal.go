@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// A line is the journal of the attempt on it.
+var _ loop.Journal = (*line)(nil)
+
+// Wait gives the answer to a request of the loop.
+func (r *request) Wait(ctx context.Context) (loop.Reply, error) {
+	if err := r.wait(ctx); err != nil {
+		return loop.Reply{}, err
+	}
+	switch k := r.response.GetKind().(type) {
+	case *pb.WorkResponse_Ack:
+		reply := loop.Reply{Ordinal: int(k.Ack.GetOrdinal())}
+		if b := k.Ack.GetBoundary(); b != nil {
+			var err error
+			if reply.Boundary, err = boundaryFrom(b); err != nil {
+				return loop.Reply{}, fmt.Errorf("reading a boundary: %w", err)
+			}
+		}
+		return reply, nil
+	case *pb.WorkResponse_Parked:
+		return loop.Reply{Parked: true}, nil
+	case *pb.WorkResponse_Ended:
+		return loop.Reply{Ended: true}, nil
+	}
+	return loop.Reply{}, fmt.Errorf("a request was answered with %T", r.response.GetKind())
+}
+
+func boundaryFrom(b *pb.Boundary) (*loop.Boundary, error) {
+	out := &loop.Boundary{}
+	if b.GetResults() != nil {
+		m, err := wire.MessageFrom(b.GetResults())
+		if err != nil {
+			return nil, err
+		}
+		out.ID, out.Ordinal = m.ID, m.Ordinal
+		for _, block := range m.Blocks {
+			if result, ok := block.(tree.ToolResult); ok {
+				out.Results = append(out.Results, result)
+			}
+		}
+	}
+	var err error
+	out.News, err = wire.MessagesFrom(b.GetMessages())
+	return out, err
+}
+
+// Append records an assistant message and opens its calls.
+func (l *line) Append(m *tree.Message) loop.Pending {
+	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Append{Append: &pb.Append{Message: wire.Message(m)}}})
+}
+
+// StartCall records an intent.
+func (l *line) StartCall(block int) loop.Pending {
+	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CallStarted{
+		CallStarted: &pb.CallStarted{Block: int32(block)},
+	}})
+}
+
+// CloseCall records a result.
+func (l *line) CloseCall(r tree.ToolResult) loop.Pending {
+	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CallClose{
+		CallClose: &pb.CallClose{Result: wire.ToolResult(r)},
+	}})
+}
+
+// Spawn records children.
+func (l *line) Spawn(children []loop.Child) loop.Pending {
+	spawn := &pb.Spawn{}
+	for _, c := range children {
+		child := &pb.SpawnChild{
+			Block: int32(c.Block), Agent: c.Agent, Description: c.Description, Prompt: c.Prompt,
+			Model: c.Model, Background: c.Background,
+		}
+		if !c.Resume.IsZero() {
+			child.ResumeTaskId = c.Resume.String()
+		}
+		spawn.Children = append(spawn.Children, child)
+	}
+	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Spawn{Spawn: spawn}})
+}
+
+// Await leaves a call open.
+func (l *line) Await(block int, task tree.TaskID, timeout time.Duration) loop.Pending {
+	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_WaitFor{WaitFor: &pb.WaitFor{
+		Block: int32(block), TaskId: task.String(), Timeout: durationpb.New(timeout),
+	}}})
+}
+
+// Park gives the run back.
+func (l *line) Park() loop.Pending {
+	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Park{Park: &pb.Park{}}})
+}
+
+// End ends the run.
+func (l *line) End(e loop.Ending) loop.Pending {
+	end := &pb.End{Outcome: &pb.End_Failure{Failure: &pb.Failure{Reason: pb.Reason(e.Reason), Detail: e.Detail}}}
+	if e.Answer != nil {
+		end.Outcome = &pb.End_Answer{Answer: wire.Message(e.Answer)}
+	}
+	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_End{End: end}})
+}
+
+// Report says what the run is doing.
+func (l *line) Report(activity string) {
+	l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Progress{Progress: &pb.Progress{Activity: activity}}})
+}
+
+// Delta shows a piece of the answer under way; it has no number and no answer.
+func (l *line) Delta(text string, thinking bool) {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	if l.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Delta{
+		Delta: &pb.TextDelta{Text: text, Thinking: thinking},
+	}}) != nil {
+		l.cancel()
+	}
+}

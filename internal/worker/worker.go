@@ -1,0 +1,189 @@
+// Package worker pulls ready runs and carries them forward. A worker owns
+// nothing: what it has not recorded with the orchestrator is lost with it, and
+// nothing else is.
+//
+// A worker has a number of slots. Each slot keeps one stream to an orchestrator
+// open and runs one attempt after another on it; one puller reads as many
+// dispatch hints from Redis as there are free slots. A hint is claimed over the
+// stream, and only the orchestrator's answer decides whether the run is ours.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-run/coppice/internal/dispatch"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tool"
+)
+
+// Protocol is the version of the worker protocol spoken here.
+const Protocol = 1
+
+// Config says what a worker works with.
+type Config struct {
+	ID        string // unique among the workers of the installation
+	Pool      string
+	Slots     int
+	Client    pb.WorkerServiceClient
+	Bus       func(installation string) (*dispatch.Bus, error)
+	Model     model.Model
+	Tools     []tool.Tool
+	Workspace *tool.Workspace // nil: no file tools
+	Logger    *slog.Logger
+	Now       func() time.Time
+}
+
+// Times of the puller. A blocked pull is only a way to notice cancellation of
+// the server's side; a hint ends it at once.
+const (
+	pullBlock     = 5 * time.Second
+	takeOverEvery = 2 * time.Second
+	takeOverIdle  = 5 * time.Second
+	retryAfter    = 200 * time.Millisecond
+	retryAtMost   = 3 * time.Second
+)
+
+// Worker is a running set of slots.
+type Worker struct {
+	Config
+	free         chan struct{} // one for each slot that wants a hint
+	hints        chan dispatch.Delivery
+	installation chan string // the first stream's welcome
+	bus          atomic.Pointer[dispatch.Bus]
+}
+
+// New checks the configuration.
+func New(c Config) (*Worker, error) {
+	switch {
+	case c.ID == "":
+		return nil, errors.New("worker: an id is required")
+	case c.Slots < 1:
+		return nil, fmt.Errorf("worker: %d slots, need at least 1", c.Slots)
+	case c.Client == nil || c.Bus == nil || c.Model == nil:
+		return nil, errors.New("worker: an orchestrator, a bus and a model are required")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Logger = c.Logger.With("worker_id", c.ID)
+	return &Worker{
+		Config:       c,
+		free:         make(chan struct{}, c.Slots),
+		hints:        make(chan dispatch.Delivery),
+		installation: make(chan string, 1),
+	}, nil
+}
+
+// Run works until ctx ends. Attempts under way are dropped then; the
+// orchestrator gives their runs to other workers.
+func (w *Worker) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for range w.Slots {
+		g.Go(func() error { return w.slot(ctx) })
+	}
+	g.Go(func() error { return w.pull(ctx) })
+	err := g.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// pull reads hints for free slots.
+func (w *Worker) pull(ctx context.Context) error {
+	var bus *dispatch.Bus
+	select {
+	case name := <-w.installation:
+		var err error
+		if bus, err = w.Bus(name); err != nil {
+			return fmt.Errorf("worker: %w", err)
+		}
+		w.bus.Store(bus)
+	case <-ctx.Done():
+		return nil
+	}
+	defer w.forget(ctx, bus)
+	lastTakeOver := w.Now()
+	for wait := retryAfter; ctx.Err() == nil; {
+		n := w.freeSlots(ctx)
+		if n == 0 {
+			return nil
+		}
+		found, err := w.read(ctx, bus, n, &lastTakeOver)
+		for range n - len(found) {
+			w.free <- struct{}{}
+		}
+		if err != nil && ctx.Err() == nil {
+			w.Logger.WarnContext(ctx, "pulling failed", "error", err)
+			pause(ctx, wait)
+			wait = min(2*wait, retryAtMost)
+			continue
+		}
+		wait = retryAfter
+		for _, d := range found {
+			select {
+			case w.hints <- d:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// freeSlots waits for a free slot and counts how many there are.
+func (w *Worker) freeSlots(ctx context.Context) int {
+	select {
+	case <-w.free:
+	case <-ctx.Done():
+		return 0
+	}
+	n := 1
+	for {
+		select {
+		case <-w.free:
+			n++
+		default:
+			return n
+		}
+	}
+}
+
+// read takes over what dead workers have left, from time to time, and pulls.
+func (w *Worker) read(ctx context.Context, bus *dispatch.Bus, n int, last *time.Time) ([]dispatch.Delivery, error) {
+	if now := w.Now(); now.Sub(*last) >= takeOverEvery {
+		*last = now
+		found, err := bus.TakeOver(ctx, w.Pool, w.ID, takeOverIdle, n)
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+	return bus.Pull(ctx, w.Pool, w.ID, n, pullBlock)
+}
+
+func (w *Worker) forget(ctx context.Context, bus *dispatch.Bus) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryAtMost)
+	defer cancel()
+	if err := bus.Forget(ctx, w.Pool, w.ID); err != nil {
+		w.Logger.DebugContext(ctx, "leaving the consumer group failed", "error", err)
+	}
+}
+
+// pause waits, or less if ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
