@@ -2,7 +2,6 @@ package api
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 
@@ -71,22 +70,4 @@ func pageSize(asked int32, standard, most int) (int, error) {
 		return standard, nil
 	}
 	return min(int(asked), most), nil
-}
-
-// A page token is the id of the last row, made opaque.
-func pageToken[Of any](last tree.ID[Of]) string {
-	return base64.RawURLEncoding.EncodeToString(last[:])
-}
-
-func pageAfter[Of any](token string) (tree.ID[Of], error) {
-	var id tree.ID[Of]
-	if token == "" {
-		return id, nil
-	}
-	data, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(data) != len(id) {
-		return id, tree.ErrBadInput.With("page_token is not one of ours")
-	}
-	copy(id[:], data)
-	return id, nil
 }

@@ -82,11 +82,12 @@ var (
 	ErrCapped     = &Error{Code: CodeExhausted, name: "the session runs as many tasks as it may"}
 	ErrOutOfOrder = &Error{Code: CodeStale, name: "the request is out of order"}
 
-	ErrCallsOpen  = &Error{Code: CodePrecondition, name: "calls are still open"}
-	ErrCallClosed = &Error{Code: CodePrecondition, name: "the call is closed already"}
-	ErrNoCalls    = &Error{Code: CodeInvalid, name: "the message opens no calls"}
-	ErrHasCalls   = &Error{Code: CodeInvalid, name: "an answer that ends a run opens no calls"}
-	ErrNotWaiting = &Error{Code: CodePrecondition, name: "an open call waits for nothing"}
-	ErrStopping   = &Error{Code: CodeUnavailable, name: "the replica is stopping; call again"}
-	ErrBeyondEnd  = &Error{Code: CodeOutOfRange, name: "beyond the last event"}
+	ErrCallsOpen   = &Error{Code: CodePrecondition, name: "calls are still open"}
+	ErrCallClosed  = &Error{Code: CodePrecondition, name: "the call is closed already"}
+	ErrNoCalls     = &Error{Code: CodeInvalid, name: "the message opens no calls"}
+	ErrHasCalls    = &Error{Code: CodeInvalid, name: "an answer that ends a run opens no calls"}
+	ErrNotWaiting  = &Error{Code: CodePrecondition, name: "an open call waits for nothing"}
+	ErrUnavailable = &Error{Code: CodeUnavailable, name: "try again later"}
+	ErrStopping    = &Error{Code: CodeUnavailable, name: "the replica is stopping; call again"}
+	ErrBeyondEnd   = &Error{Code: CodeOutOfRange, name: "beyond the last event"}
 )

@@ -127,7 +127,7 @@ func (c Send) decide(d *decision) (Answer, error) {
 	if err := limits.checkBlocks(c.Message); err != nil {
 		return nil, err
 	}
-	if t.Inbox >= limits.Inbox {
+	if t.State.Active() && t.Inbox >= limits.Inbox {
 		return nil, ErrInbox.With("%d, the bound is %d", t.Inbox, limits.Inbox)
 	}
 	queued := d.say(t, asked{}, c.Message)

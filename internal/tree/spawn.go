@@ -178,7 +178,7 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a asked) (*Task, err
 	if err := limits.checkPart("the prompt", c.Prompt); err != nil {
 		return nil, err
 	}
-	if child.Inbox >= limits.Inbox {
+	if child.State.Active() && child.Inbox >= limits.Inbox {
 		return nil, ErrInbox.With("%d, the bound is %d", child.Inbox, limits.Inbox)
 	}
 	if child.State.Active() && !c.Background {

@@ -26,6 +26,9 @@ func (d *decision) accept(t *Task, a asked) {
 	if t.Background && !t.Caller.IsZero() {
 		caller := d.view.task(t.Caller)
 		caller.LiveBackground++
+		if caller.State == StateWaiting && caller.Wait.Kind == WaitBackground {
+			caller.Wait.Total++
+		}
 		d.view.touchTask(caller)
 	}
 	d.move(t, StatePending)

@@ -168,7 +168,7 @@ func (d *decision) appendAnswer(t *Task, said Message) *Message {
 	})
 }
 
-// openCall gives an open call of the attempt's message.
+// openCall gives an open call of the attempt's message that the worker sees to.
 func (d *decision) openCall(t *Task, block int) (*Call, error) {
 	c := d.view.call(t.ID, CallRef{t.OpenMessage, block})
 	switch {
@@ -176,6 +176,8 @@ func (d *decision) openCall(t *Task, block int) (*Call, error) {
 		return nil, ErrNoCall.With("block %d", block)
 	case c.State == CallClosed:
 		return nil, ErrCallClosed.With("block %d", block)
+	case c.State == CallWaiting:
+		return nil, ErrBadInput.With("block %d waits for a task", block)
 	}
 	return c, nil
 }
@@ -215,9 +217,6 @@ func (c CloseCall) decide(d *decision) (Answer, error) {
 	call, err := d.openCall(t, c.Block)
 	if err != nil {
 		return nil, err
-	}
-	if call.State == CallWaiting {
-		return nil, ErrBadInput.With("block %d waits for a task", c.Block)
 	}
 	if err := d.session().Limits.checkPart("the result", c.Text); err != nil {
 		return nil, err
@@ -262,6 +261,7 @@ func (c AwaitTask) decide(d *decision) (Answer, error) {
 		d.closeCall(t, call)
 	case target.State.Terminal():
 		call.Child, call.ByOutcome = ChildRun{target.ID, target.Run}, true
+		call.IsError = target.State != StateCompleted
 		d.closeCall(t, call)
 	case c.Timeout <= 0:
 		call.Text = outputText(target)

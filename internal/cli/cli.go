@@ -1,0 +1,194 @@
+// Package cli is what a person types: the commands of coppice, and how a tree of
+// agents is drawn.
+//
+// A session is shown in three steps, each of its own: a forest is built from
+// events (forest.go), a forest is drawn as lines that fit (fold.go, draw.go), and
+// lines are put on a terminal that changes (live.go) or told one after another
+// (plain.go). The first two are pure.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/alecthomas/kong"
+	"golang.org/x/term"
+	"google.golang.org/protobuf/proto"
+)
+
+// Process is what a command has of the process it runs in.
+type Process struct {
+	Args           []string // without the name of the program
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	// Interrupt ends the context given to Main, and lets a further interrupt
+	// end the process at once.
+	Interrupt func()
+}
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1 // the task that was asked for failed or was cancelled
+	exitUsage       = 2
+	exitInternal    = 3 // no connection, a refused call, or a fault
+	exitUnfinished  = 4 // wait gave up before the task had ended
+	exitInterrupted = 130
+)
+
+// commands is the grammar.
+type commands struct {
+	JSON bool `name:"json" help:"Machine-readable output: one JSON object a line, as the API has it."`
+
+	Run runCommand `cmd:"" help:"Run a prompt and watch its tree of agents grow."`
+	Dev devCommand `cmd:"" help:"Serve an orchestrator and a worker from this process until it is interrupted."`
+
+	Sessions   sessionsCommand   `cmd:"" help:"List sessions, newest first."`
+	Tree       treeCommand       `cmd:"" help:"Show the tree of a session as it is now."`
+	Watch      watchCommand      `cmd:"" help:"Watch a session: what has happened, then what happens."`
+	Transcript transcriptCommand `cmd:"" help:"Show the conversation of a task."`
+	Spawn      spawnCommand      `cmd:"" help:"Start a sub-agent in a session."`
+	Send       sendCommand       `cmd:"" help:"Send a message to a task of a session."`
+	Wait       waitCommand       `cmd:"" help:"Wait until a task has ended, and show its answer."`
+	Agents     agentsCommand     `cmd:"" help:"List the agents, or show one."`
+}
+
+const about = `Runs trees of LLM agents.
+
+Where SESSION is asked for, "last" is the newest one; of the ids of sessions and tasks the last characters are enough.
+
+Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 no connection or an internal error, 4 not ended in time (wait), 130 interrupted.`
+
+// app is what all commands share.
+type app struct {
+	Process
+	json bool
+	now  func() time.Time
+}
+
+// Main runs a command and gives its exit code. ctx ends when the process is
+// interrupted.
+func Main(ctx context.Context, p Process) int {
+	if p.Getenv == nil {
+		p.Getenv = os.Getenv
+	}
+	a := &app{Process: p, now: time.Now}
+	err := a.main(ctx)
+	var code exitCode
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
+		a.complain("interrupted")
+		return exitInterrupted
+	}
+	a.complain(err.Error())
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case ctx.Err() != nil:
+		return exitInterrupted
+	}
+	return exitInternal
+}
+
+// complain tells the person what is wrong.
+func (a *app) complain(text string) { fmt.Fprintln(a.Stderr, "coppice: "+safeLine(text)) }
+
+func (a *app) main(ctx context.Context) error {
+	var c commands
+	helped := false
+	parser, err := kong.New(&c,
+		kong.Name("coppice"), kong.Description(about), kong.DefaultEnvars("COPPICE"),
+		kong.Vars{"address": defaultAddress},
+		kong.Writers(a.Stdout, a.Stderr), kong.Exit(func(int) { helped = true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(a),
+	)
+	if err != nil {
+		return fmt.Errorf("building the commands: %w", err)
+	}
+	command, err := parser.Parse(a.Args)
+	switch {
+	case helped:
+		return nil
+	case err != nil:
+		return usagef("%w; see coppice --help", err)
+	}
+	a.json = c.JSON
+	return command.Run()
+}
+
+// usageError is a mistake of the person who typed.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+// exitCode ends a command that has said everything already.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// terminal reports whether a stream is a terminal that can be drawn on, and
+// gives its width.
+func (a *app) terminal(stream any) (width int, ok bool) {
+	f, isFile := stream.(*os.File)
+	if !isFile || !term.IsTerminal(int(f.Fd())) || a.Getenv("TERM") == "dumb" {
+		return 0, false
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	return width, err == nil && width > 0
+}
+
+// look is how things look on standard output.
+func (a *app) look() look {
+	_, terminal := a.terminal(a.Stdout)
+	return newLook(a.utf8(), terminal)
+}
+
+// utf8 reports whether the locale says that the terminal shows UTF-8.
+func (a *app) utf8() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(a.Getenv(name)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return false
+}
+
+// print writes styled lines, with as many colours as the terminal has.
+func (a *app) print(lines ...string) error {
+	if _, err := lipgloss.Fprintln(a.Stdout, strings.Join(lines, "\n")); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+// printJSON writes messages, one a line.
+func (a *app) printJSON(messages ...proto.Message) error {
+	for _, m := range messages {
+		line, err := jsonLine(m)
+		if err != nil {
+			return err
+		}
+		if _, err := a.Stdout.Write(line); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+	}
+	return nil
+}

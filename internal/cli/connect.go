@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/coppice-run/coppice/internal/assembly"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// defaultAddress is where coppice dev serves and clients look for it.
+const defaultAddress = "127.0.0.1:7070"
+
+// remote is the flag of commands that talk to an orchestrator.
+type remote struct {
+	Orchestrator string `default:"${address}" placeholder:"HOST:PORT" help:"Orchestrator to talk to."`
+}
+
+// client talks to an orchestrator.
+type client struct {
+	sessions pb.SessionServiceClient
+	tasks    pb.TaskServiceClient
+	agents   pb.AgentServiceClient
+}
+
+func newClient(conn grpc.ClientConnInterface) *client {
+	return &client{
+		sessions: pb.NewSessionServiceClient(conn),
+		tasks:    pb.NewTaskServiceClient(conn),
+		agents:   pb.NewAgentServiceClient(conn),
+	}
+}
+
+// with connects and calls do.
+func (r remote) with(do func(*client) error) error {
+	conn, err := assembly.Connect("dns:///" + r.Orchestrator)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	return errors.Join(do(newClient(conn)), conn.Close())
+}
+
+// last names the newest session.
+const last = "last"
+
+// session finds the session that a person means: by its id, by the end of it, or
+// the newest one.
+func (c *client) session(ctx context.Context, name string) (string, error) {
+	if isID(name) {
+		return name, nil
+	}
+	req := &pb.ListSessionsRequest{PageSize: 1000}
+	if name == last {
+		req.PageSize = 1
+	}
+	var found []string
+	for {
+		page, err := c.sessions.ListSessions(ctx, req)
+		if err != nil {
+			return "", during("looking for the session", err)
+		}
+		for _, s := range page.GetSessions() {
+			if name == last {
+				return s.GetId(), nil
+			}
+			if strings.HasSuffix(s.GetId(), strings.ToLower(name)) {
+				found = append(found, s.GetId())
+			}
+		}
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return onlyOne(found, "session", name)
+		}
+	}
+}
+
+// task finds the task of a session that a person means: by its id or by the end
+// of it. An empty name stays empty and means the root.
+func (c *client) task(ctx context.Context, session, name string) (string, error) {
+	if name == "" || isID(name) {
+		return name, nil
+	}
+	var found []string
+	req := &pb.ListTasksRequest{SessionId: session, PageSize: 1000}
+	for {
+		page, err := c.tasks.ListTasks(ctx, req)
+		if err != nil {
+			return "", during("looking for the task", err)
+		}
+		for _, t := range page.GetTasks() {
+			if strings.HasSuffix(t.GetId(), strings.ToLower(name)) {
+				found = append(found, t.GetId())
+			}
+		}
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return onlyOne(found, "task", name)
+		}
+	}
+}
+
+// both finds a session and a task of it.
+func (c *client) both(ctx context.Context, session, task string) (sessionID, taskID string, err error) {
+	if sessionID, err = c.session(ctx, session); err != nil {
+		return "", "", err
+	}
+	taskID, err = c.task(ctx, sessionID, task)
+	return sessionID, taskID, err
+}
+
+func onlyOne(found []string, what, name string) (string, error) {
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return "", usagef("%d %ss have ids that end in %q", len(found), what, name)
+	case name == last:
+		return "", errors.New("there is no session yet")
+	}
+	return "", fmt.Errorf("no %s has an id that ends in %q", what, name)
+}
+
+// isID reports whether a name has the shape of a whole id.
+func isID(name string) bool { return len(name) == 36 && strings.Count(name, "-") == 4 }
+
+// callError is a failed call and what it was for.
+type callError struct {
+	doing string
+	err   error
+}
+
+// during says what a call was for. A failed call that says so already stays as
+// it is.
+func during(doing string, err error) error {
+	var named *callError
+	if err == nil || errors.As(err, &named) {
+		return err
+	}
+	return &callError{doing, err}
+}
+
+func (e *callError) Unwrap() error { return e.err }
+
+func (e *callError) Error() string {
+	if st, ok := status.FromError(e.err); ok {
+		return fmt.Sprintf("%s: %s (%s)", e.doing, st.Message(), code.Code(st.Code()))
+	}
+	return e.doing + ": " + e.err.Error()
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/coppice-run/coppice/internal/assembly"
+)
+
+type devCommand struct {
+	Listen    string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
+	Data      string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
+	RedisURL  string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
+	Workspace string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
+	Scenario  string `placeholder:"FILE" help:"Scenario that plays the model, instead of a provider."`
+	Slots     int    `default:"16" help:"Runs that are carried at once."`
+}
+
+// Run serves until ctx ends.
+func (d *devCommand) Run(ctx context.Context, a *app) error {
+	if d.Slots < 1 {
+		return usagef("--slots is %d; it has to be 1 or more", d.Slots)
+	}
+	m, which, err := chooseModel(d.Scenario)
+	if err != nil {
+		return err
+	}
+	data, err := d.data(a)
+	if err != nil {
+		return err
+	}
+	running, err := assembly.StartDev(ctx, assembly.Dev{
+		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
+		Slots: d.Slots, Model: m, Logger: slog.New(slog.NewTextHandler(a.Stderr, nil)),
+	})
+	if err != nil {
+		return fmt.Errorf("starting: %w", err)
+	}
+	if err := d.greet(a, running.Addr(), data, which); err != nil {
+		return errors.Join(err, running.Stop())
+	}
+	select {
+	case <-ctx.Done():
+		if err := running.Stop(); err != nil {
+			return fmt.Errorf("stopping: %w", err)
+		}
+		return nil
+	case <-running.Done():
+		return errors.Join(errStopped, running.Err())
+	}
+}
+
+// data is the directory of the data.
+func (d *devCommand) data(a *app) (string, error) {
+	if d.Data != "" {
+		return d.Data, nil
+	}
+	if state := a.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "coppice"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", usagef("there is no place for the data: %w; name one with --data", err)
+	}
+	return filepath.Join(home, ".local", "state", "coppice"), nil
+}
+
+// greet says where things are and what to try.
+func (d *devCommand) greet(a *app, address, data, model string) error {
+	if a.json {
+		line, err := json.Marshal(map[string]string{"listen": address, "data": data, "model": model})
+		if err != nil {
+			return fmt.Errorf("writing JSON: %w", err)
+		}
+		_, err = fmt.Fprintf(a.Stdout, "%s\n", line)
+		return err
+	}
+	at := ""
+	if address != defaultAddress {
+		at = " --orchestrator " + address
+	}
+	l := a.look()
+	return a.print(
+		l.bold.Render("Coppice is serving on "+address),
+		"  model  "+safeLine(model),
+		"  data   "+safeLine(data),
+		"",
+		"Try, in another terminal:",
+		"  coppice run"+at+` "Survey this workspace"`,
+		"  coppice sessions"+at,
+		`  grpcurl -plaintext -d '{"message": {"text": "Survey this workspace"}}' `+address+" coppice.v1.SessionService/CreateSession",
+		"",
+	)
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// canvas is what a forest is drawn on.
+type canvas struct {
+	look   look
+	width  int // in cells; 0: no bound
+	height int // in lines; 0: no bound
+	now    time.Time
+	frame  int  // turns the sign of running tasks; negative stands still
+	ids    bool // whether to show the ends of ids
+}
+
+// Widths from which on a figure is shown, and how wide it is with its gap.
+const (
+	timeFrom, timeWide     = 36, 8
+	tokensFrom, tokensWide = 56, 10
+	toolsFrom, toolsWide   = 72, 10
+	noteFrom               = 12
+)
+
+// shortID is how much of the end of an id is shown.
+const shortID = 8
+
+// draw gives the lines of a forest, none wider than the canvas and no more than
+// fit on it. It leaves out first what matters least: figures where it is narrow,
+// tasks that have ended where it is short.
+func (f *forest) draw(c canvas) []string {
+	folded := f.fold(c.height)
+	labels := make([]string, len(folded))
+	widest := 0
+	for i, r := range folded {
+		labels[i] = c.label(r)
+		widest = max(widest, ansi.StringWidth(labels[i]))
+	}
+	left := widest
+	if c.width > 0 {
+		left = min(left, c.labelRoom())
+	}
+	lines := make([]string, len(folded))
+	for i, r := range folded {
+		lines[i] = c.line(r, labels[i], left)
+	}
+	return lines
+}
+
+// labelRoom is how wide labels may be: on a wide canvas they leave some room for
+// what tasks are doing.
+func (c canvas) labelRoom() int {
+	room := c.width - ansi.StringWidth(c.figures(&node{}))
+	if c.width >= toolsFrom {
+		return min(room, c.width*9/20)
+	}
+	return room
+}
+
+// label is what a task is: guides, sign, agent, description.
+func (c canvas) label(r row) string {
+	guides := c.look.dim.Render(c.look.guides(r.last, c.width/3))
+	if r.node == nil {
+		return guides + c.look.dim.Render(c.look.more+" "+r.hidden.more())
+	}
+	n := r.node
+	s := guides + c.look.mark(n.state, c.frame) + " " + c.look.bold.Render(safeLine(orElse(n.agent, "?")))
+	if d := safeLine(n.description); d != "" {
+		s += "  " + d
+	}
+	if n.background {
+		s += c.look.dim.Render(" (background)")
+	}
+	if r.hidden.total() > 0 {
+		s += c.look.dim.Render(" (+ " + r.hidden.String() + ")")
+	}
+	return s
+}
+
+// line puts a label, the figures and what the task is doing together.
+func (c canvas) line(r row, label string, left int) string {
+	if r.node == nil {
+		return c.cut(label, c.width)
+	}
+	label = ansi.Truncate(label, left, c.look.more)
+	pad := strings.Repeat(" ", max(0, left-ansi.StringWidth(label)))
+	s := label + pad + c.look.dim.Render(c.figures(r.node))
+	room := max(0, c.width-ansi.StringWidth(s)-2)
+	if c.width > 0 && room < noteFrom {
+		return strings.TrimRight(s, " ")
+	}
+	return strings.TrimRight(s+"  "+c.note(r.node, room), " ")
+}
+
+// cut shortens a text to a number of cells (0: no bound).
+func (c canvas) cut(s string, most int) string {
+	if c.width == 0 {
+		return s
+	}
+	return ansi.Truncate(s, most, c.look.more)
+}
+
+// figures is the time, the tool calls and the tokens of a task, as many of them
+// as there is room for, always of the same width.
+func (c canvas) figures(n *node) string {
+	var s string
+	if c.width == 0 || c.width >= timeFrom {
+		elapsed := ""
+		if !n.start.IsZero() {
+			elapsed = durationText(n.elapsed(c.now))
+		}
+		s += fmt.Sprintf("%*s", timeWide, elapsed)
+	}
+	if c.width == 0 || c.width >= toolsFrom {
+		s += fmt.Sprintf("%*s", toolsWide, unlessZero(n.tools, plural(n.tools, "tool")))
+	}
+	if c.width == 0 || c.width >= tokensFrom {
+		s += fmt.Sprintf("%*s", tokensWide, unlessZero(n.tokens, countText(n.tokens)+" tok"))
+	}
+	if c.ids {
+		s += "  " + fmt.Sprintf("%*s", shortID, idEnd(n.id))
+	}
+	return s
+}
+
+func unlessZero(n int64, text string) string {
+	if n == 0 {
+		return ""
+	}
+	return text
+}
+
+// idEnd is the end of an id: ids of one session begin alike.
+func idEnd(id string) string {
+	id = safeLine(id)
+	return id[max(0, len(id)-shortID):]
+}
+
+// note says in a number of cells what a task is doing, or why it ended as it did.
+func (c canvas) note(n *node, room int) string {
+	text := ""
+	switch n.state {
+	case pb.TaskState_TASK_STATE_FAILED, pb.TaskState_TASK_STATE_CANCELLED:
+		return c.look.bad.Render(c.cut(why(n.reason, n.detail), room))
+	case pb.TaskState_TASK_STATE_WAITING:
+		text = waitText(n)
+	case pb.TaskState_TASK_STATE_PENDING:
+		text = "queued"
+		if n.attempts > 0 {
+			text = "ready to go on"
+		}
+	case pb.TaskState_TASK_STATE_RUNNING:
+		if text = n.preview.line(); text == "" {
+			text = safeLine(n.activity)
+		} else if over := ansi.StringWidth(text) - room; over > 0 && c.width > 0 {
+			// Of what is being written the end tells most.
+			text = ansi.TruncateLeft(text, over+ansi.StringWidth(c.look.more), c.look.more)
+		}
+	}
+	return c.look.dim.Render(c.cut(text, room))
+}
+
+func waitText(n *node) string {
+	if n.total > 0 {
+		return fmt.Sprintf("waiting, %d of %d done", n.met, n.total)
+	}
+	return "waiting"
+}
+
+// line is the last line of the text that has something on it.
+func (t tail) line() string {
+	lines := strings.Split(strings.TrimSpace(t.text), "\n")
+	text := safeLine(strings.ToValidUTF8(lines[len(lines)-1], ""))
+	if text != "" && t.thinking {
+		return "thinking: " + text
+	}
+	return text
+}
+
+// why gives a reason in words: "max iterations: 40 of 40".
+func why(r pb.Reason, detail string) string {
+	name := strings.TrimPrefix(r.String(), "REASON_")
+	name = strings.ToLower(strings.ReplaceAll(name, "_", " "))
+	if r == pb.Reason_REASON_UNSPECIFIED {
+		name = ""
+	}
+	detail = safeLine(detail)
+	if name == "" || detail == "" {
+		return name + detail
+	}
+	return name + ": " + detail
+}

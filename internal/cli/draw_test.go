@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+var update = flag.Bool("update", false, "write what comes out into the golden files")
+
+// Each file of testdata/draw tells a story, and what is drawn of it. The section
+// "events" has a line for each step:
+//
+//	TIME TASK open AGENT TITLE        TIME TASK start PARENT AGENT DESCRIPTION
+//	TIME TASK take                    TIME TASK calls NUMBER TOKENS
+//	TIME TASK does ACTIVITY           TIME TASK writes TEXT (a delta)
+//	TIME TASK park MET/TOTAL          TIME TASK joined (a child's end)
+//	TIME TASK ready [lost]            TIME TASK end STATE TOOLS TOKENS [REASON DETAIL]
+//
+// A section "80x10 3s [ascii]" is what is drawn on so many cells and lines at
+// that time (0x0: no bound), "plain" what is told of it in lines.
+func TestDraw(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/draw/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			drawFile(t, file)
+		})
+	}
+}
+
+func drawFile(t *testing.T, file string) {
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	story := parseStory(t, string(archive.Files[0].Data))
+	changed := false
+	for i, section := range archive.Files[1:] {
+		var got string
+		if section.Name == "plain" {
+			got = told(t, story)
+		} else {
+			got = drawn(t, story, section.Name)
+		}
+		if got == string(section.Data) {
+			continue
+		}
+		changed = true
+		if !*update {
+			t.Errorf("%s: got\n%s\nwant\n%s", section.Name, got, section.Data)
+		}
+		archive.Files[i+1].Data = []byte(got)
+	}
+	if changed && *update {
+		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// drawn draws a story as a section's name says.
+func drawn(t *testing.T, story []moment, name string) string {
+	t.Helper()
+	fields := strings.Fields(name)
+	var c canvas
+	if _, err := fmt.Sscanf(fields[0], "%dx%d", &c.width, &c.height); err != nil {
+		t.Fatalf("section %q: %v", name, err)
+	}
+	at := parseAt(t, fields[1])
+	c.look, c.now = newLook(len(fields) == 2, false), zero.Add(at)
+	f := newForest()
+	for _, s := range story {
+		if s.at <= at {
+			f.step(s.step)
+		}
+	}
+	lines := f.draw(c)
+	if c.height > 0 && len(lines) > c.height {
+		t.Errorf("section %q has %d lines", name, len(lines))
+	}
+	var b strings.Builder
+	for _, line := range lines {
+		if w := ansi.StringWidth(line); c.width > 0 && w > c.width {
+			t.Errorf("section %q: a line is %d cells wide: %q", name, w, line)
+		}
+		b.WriteString(line + "\n")
+	}
+	b.WriteString(f.summary(c.now, c.look.dot) + "\n")
+	return b.String()
+}
+
+// told tells a story in lines.
+func told(t *testing.T, story []moment) string {
+	t.Helper()
+	var out bytes.Buffer
+	p := &plain{out: &out, look: newLook(true, false), forest: newForest()}
+	for _, s := range story {
+		if e := s.step.GetEvent(); e != nil {
+			if err := p.event(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return out.String()
+}
+
+// zero is when stories begin.
+var zero = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// moment is a step of a story and when it happens.
+type moment struct {
+	at   time.Duration
+	step *pb.WatchSessionResponse
+}
+
+func parseAt(t *testing.T, s string) time.Duration {
+	t.Helper()
+	at, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func parseStory(t *testing.T, text string) []moment {
+	t.Helper()
+	var story []moment
+	seq := int64(0)
+	runs := map[string]int32{}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		at, task, verb, args := parseAt(t, fields[0]), fields[1], fields[2], fields[3:]
+		if verb == "start" {
+			runs[task]++
+		}
+		if verb == "writes" {
+			d := &pb.Delta{TaskId: task, Run: runs[task], Text: rest(t, args, 0)}
+			story = append(story, moment{at, &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Delta{Delta: d}}})
+			continue
+		}
+		seq++
+		e := &pb.Event{Seq: seq, Time: timestamppb.New(zero.Add(at)), TaskId: task, Run: runs[task]}
+		parseKind(t, e, verb, args)
+		story = append(story, moment{at, &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: e}}})
+	}
+	return story
+}
+
+func parseKind(t *testing.T, e *pb.Event, verb string, args []string) {
+	t.Helper()
+	switch verb {
+	case "open":
+		e.Kind = &pb.Event_SessionOpened{SessionOpened: &pb.SessionOpened{Agent: args[0], Title: rest(t, args, 1)}}
+	case "start":
+		s := &pb.TaskStarted{ParentId: strings.Trim(args[0], "-"), Agent: strings.TrimSuffix(args[1], "&"), Description: rest(t, args, 2)}
+		s.Background = s.Agent != args[1]
+		e.Kind = &pb.Event_Started{Started: s}
+	case "take":
+		e.Kind = &pb.Event_Dispatched{Dispatched: &pb.TaskDispatched{}}
+	case "calls":
+		m := &pb.MessageAppended{Role: pb.Role_ROLE_ASSISTANT, Usage: &pb.Usage{InputTokens: number(t, args[1])}}
+		for range number(t, args[0]) {
+			m.Calls = append(m.Calls, &pb.OpenedCall{})
+		}
+		e.Kind = &pb.Event_Message{Message: m}
+	case "does":
+		e.Kind = &pb.Event_Progress{Progress: &pb.TaskProgress{Activity: rest(t, args, 0)}}
+	case "park":
+		w := &pb.Wait{}
+		if _, err := fmt.Sscanf(args[0], "%d/%d", &w.Met, &w.Total); err != nil {
+			t.Fatal(err)
+		}
+		e.Kind = &pb.Event_Parked{Parked: &pb.TaskParked{Wait: w}}
+	case "joined":
+		e.Kind = &pb.Event_CallClosed{CallClosed: &pb.CallClosed{Child: &pb.ChildRun{TaskId: "x", Run: 1}}}
+	case "ready":
+		cause := pb.ReadyCause_READY_CAUSE_SATISFIED
+		if len(args) > 0 {
+			cause = pb.ReadyCause_READY_CAUSE_REDELIVERED
+		}
+		e.Kind = &pb.Event_Ready{Ready: &pb.TaskReady{Cause: cause}}
+	case "end":
+		r := &pb.TaskResult{
+			State:    pb.TaskState(pb.TaskState_value["TASK_STATE_"+args[0]]),
+			ToolUses: int32(number(t, args[1])), Usage: &pb.Usage{OutputTokens: number(t, args[2])},
+		}
+		if len(args) > 3 {
+			r.Reason, r.Detail = pb.Reason(pb.Reason_value["REASON_"+args[3]]), rest(t, args, 4)
+		}
+		e.Kind = &pb.Event_Result{Result: r}
+	default:
+		t.Fatalf("unknown verb %q", verb)
+	}
+}
+
+// rest is the words from the n-th on. What looks like an escape is one.
+func rest(t *testing.T, words []string, n int) string {
+	t.Helper()
+	s, err := strconv.Unquote(`"` + strings.Join(words[min(n, len(words)):], " ") + `"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func number(t *testing.T, s string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

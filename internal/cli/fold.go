@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"cmp"
+	"slices"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// row is a line of the drawing: a task, or, if node is nil, the siblings that
+// found no room.
+type row struct {
+	node *node
+	// hidden counts what is not shown: of a task that is shown without any of
+	// its children, all below it; of a row without a task, what it stands for.
+	hidden tally
+	// last says for each level below the root whether it is the last there.
+	last []bool
+}
+
+// fold chooses what is shown of a forest in a number of rows (0: no bound), and
+// puts it in the order of the tree. The root is always shown. What matters most
+// at this moment comes first: running tasks, failed ones, waiting, pending, then
+// those that ended last. A task brings its ancestors along.
+func (f *forest) fold(height int) []row {
+	if f.root == nil {
+		return nil
+	}
+	shown := map[*node]bool{f.root: true}
+	if height <= 0 || f.root.below() < height {
+		for _, n := range f.order {
+			shown[n] = true
+		}
+	} else {
+		choose(f, shown, height)
+	}
+	return rows(f.root, nil, shown, nil)
+}
+
+func (n *node) below() int {
+	sum := len(n.children)
+	for _, c := range n.children {
+		sum += c.below()
+	}
+	return sum
+}
+
+// choose adds nodes to shown while there is room.
+func choose(f *forest, shown map[*node]bool, height int) {
+	byNeed := slices.Clone(f.order)
+	slices.SortStableFunc(byNeed, func(a, b *node) int {
+		if c := cmp.Compare(need(a), need(b)); c != 0 {
+			return c
+		}
+		return b.end.Compare(a.end)
+	})
+	visible := map[*node]int{} // children that are shown
+	used := 1
+	for _, n := range byNeed {
+		if shown[n] {
+			continue
+		}
+		cost := 0
+		for at := n; !shown[at]; at = at.parent {
+			// A row for the node, and one for its siblings if some stay hidden.
+			cost++
+			v, all := visible[at.parent], len(at.parent.children)
+			if v == 0 && all > 1 {
+				cost++
+			} else if v > 0 && v == all-1 {
+				cost--
+			}
+		}
+		if used+cost > height {
+			continue
+		}
+		used += cost
+		for at := n; !shown[at]; at = at.parent {
+			shown[at] = true
+			visible[at.parent]++
+		}
+	}
+}
+
+// need orders nodes by how much they have to be seen.
+func need(n *node) int {
+	switch n.state {
+	case pb.TaskState_TASK_STATE_RUNNING:
+		return 0
+	case pb.TaskState_TASK_STATE_FAILED:
+		return 1
+	case pb.TaskState_TASK_STATE_WAITING:
+		return 2
+	case pb.TaskState_TASK_STATE_COMPLETED, pb.TaskState_TASK_STATE_CANCELLED:
+		return 4
+	}
+	return 3
+}
+
+// rows appends the rows of a shown node and of all below it.
+func rows(n *node, last []bool, shown map[*node]bool, out []row) []row {
+	at := row{node: n, last: last}
+	var visible []*node
+	var hidden tally
+	for _, c := range n.children {
+		if shown[c] {
+			visible = append(visible, c)
+		} else {
+			hidden.addBelow(c)
+		}
+	}
+	if len(visible) == 0 {
+		at.hidden = hidden
+		return append(out, at)
+	}
+	out = append(out, at)
+	for i, c := range visible {
+		isLast := i == len(visible)-1 && hidden.total() == 0
+		out = rows(c, append(slices.Clip(last), isLast), shown, out)
+	}
+	if hidden.total() > 0 {
+		out = append(out, row{hidden: hidden, last: append(slices.Clip(last), true)})
+	}
+	return out
+}

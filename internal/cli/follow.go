@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// finalLines bounds the tree that is left on a terminal at the end; coppice tree
+// shows all of a larger one.
+const finalLines = 200
+
+// follow is a session that is shown until it is over.
+type follow struct {
+	client    *client
+	session   string
+	after     int64
+	untilIdle bool
+	deltas    bool // with JSON: show pieces of answers as well
+	quiet     bool // show the answer alone
+}
+
+// show shows a session in the way that suits standard output, until it is idle,
+// if that was asked for, or ctx ends; then its answer. The error carries the exit
+// code of a root that did not complete.
+func (a *app) show(ctx context.Context, f follow) error {
+	w := &watching{client: f.client.sessions, session: f.session, untilIdle: f.untilIdle}
+	_, terminal := a.terminal(a.Stdout)
+	var idle *pb.Idle
+	var err error
+	switch {
+	case a.json:
+		w.after, w.deltas = f.after, f.deltas
+		idle, err = w.each(ctx, func(step *pb.WatchSessionResponse) error { return a.printJSON(step) })
+	case f.quiet:
+		idle, err = w.each(ctx, func(*pb.WatchSessionResponse) error { return nil })
+	case terminal:
+		w.deltas = true
+		idle, err = a.showLive(ctx, w)
+	default:
+		p := &plain{out: a.Stdout, look: a.look(), forest: newForest(), after: f.after}
+		idle, err = w.each(ctx, func(step *pb.WatchSessionResponse) error {
+			if e := step.GetEvent(); e != nil {
+				return p.event(e)
+			}
+			return nil
+		})
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return during("watching the session", err)
+	}
+	root := idle.GetRoot().GetId()
+	resp, err := f.client.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: f.session, TaskId: root})
+	if err != nil {
+		return during("reading the answer", err)
+	}
+	if a.json {
+		err = a.printJSON(resp)
+	} else {
+		err = a.printAnswer(resp.GetTask(), !f.quiet)
+	}
+	if err != nil {
+		return err
+	}
+	return outcome(resp.GetTask())
+}
+
+// showLive draws on the terminal, and leaves the tree as it was last.
+func (a *app) showLive(ctx context.Context, w *watching) (*pb.Idle, error) {
+	l := &live{forest: newForest(), look: a.look(), now: a.now, interrupt: a.Interrupt}
+	in := a.Stdin
+	if _, terminal := a.terminal(a.Stdin); !terminal {
+		in = nil
+	}
+	idle, err := l.draw(ctx, w, in, a.Stdout)
+	if l.forest.root == nil {
+		return idle, err
+	}
+	width, _ := a.terminal(a.Stdout)
+	lines := l.forest.draw(canvas{look: l.look, width: width, height: finalLines, now: a.now(), frame: -1})
+	lines = append(lines, l.look.dim.Render(l.forest.summary(a.now(), l.look.dot)))
+	if printErr := a.print(lines...); err == nil {
+		err = printErr
+	}
+	return idle, err
+}
+
+// printAnswer prints the answer of a task that has ended, or why there is none.
+func (a *app) printAnswer(t *pb.Task, apart bool) error {
+	if reason := why(t.GetReason(), t.GetDetail()); reason != "" {
+		a.complain("the task " + stateText(t.GetState()) + ": " + reason)
+	}
+	answer := strings.TrimSpace(safeText(t.GetResult()))
+	switch {
+	case answer == "":
+		return nil
+	case apart:
+		answer = "\n" + answer
+	}
+	return a.print(answer)
+}
+
+// outcome gives the exit code of a task that did not complete.
+func outcome(t *pb.Task) error {
+	switch t.GetState() {
+	case pb.TaskState_TASK_STATE_FAILED, pb.TaskState_TASK_STATE_CANCELLED:
+		return exitCode(exitFailed)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// redraw is how often the picture is drawn anew.
+const redraw = 100 * time.Millisecond
+
+// live draws a session on a terminal while it grows. It is the model of a
+// terminal program: only the program's goroutine touches it.
+type live struct {
+	forest    *forest
+	look      look
+	now       func() time.Time
+	interrupt func()
+
+	width, height int
+	frame         int
+	status        string // of the connection, if there is something to say
+	picture       string
+	over          bool
+}
+
+// What the program is told.
+type (
+	stepMsg struct{ step *pb.WatchSessionResponse }
+	lostMsg struct{ err error }
+	overMsg struct{}
+	tickMsg struct{}
+)
+
+// Init starts the clock of the picture.
+func (l *live) Init() tea.Cmd { return tick() }
+
+func tick() tea.Cmd {
+	return tea.Tick(redraw, func(time.Time) tea.Msg { return tickMsg{} })
+}
+
+// Update takes in what happened. The picture changes with the clock, so that a
+// burst of events costs one drawing.
+func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch m := msg.(type) {
+	case stepMsg:
+		l.status = ""
+		l.forest.step(m.step)
+	case lostMsg:
+		l.status = "connection lost, trying again"
+	case tea.WindowSizeMsg:
+		resized := l.width > 0
+		l.width, l.height = m.Width, m.Height
+		l.paint()
+		if resized {
+			// The terminal has wrapped or moved the old picture: nobody knows
+			// where its lines are now.
+			return l, tea.ClearScreen
+		}
+	case tickMsg:
+		l.frame++
+		l.paint()
+		return l, tick()
+	case overMsg:
+		l.over = true
+		l.paint()
+		return l, tea.Quit
+	case tea.KeyPressMsg:
+		switch m.String() {
+		case "ctrl+c":
+			l.status = "stopping"
+			l.interrupt()
+		case "ctrl+z":
+			return l, tea.Suspend
+		}
+	}
+	return l, nil
+}
+
+// View shows the picture.
+func (l *live) View() tea.View { return tea.NewView(l.picture) }
+
+// paint draws the picture: the tree, and a line below it that says how the whole
+// stands. It leaves a line free for the cursor. At the end a blank line is left,
+// since a picture of no lines would not wipe the one before it.
+func (l *live) paint() {
+	l.picture = " "
+	if l.over || l.forest.root == nil || l.width <= 0 || l.height <= 0 {
+		return
+	}
+	now := l.now()
+	lines := l.forest.draw(canvas{
+		look: l.look, width: l.width, height: max(1, l.height-2), now: now, frame: l.frame,
+	})
+	foot := l.forest.summary(now, l.look.dot)
+	if l.status != "" {
+		foot = l.status + l.look.dot + foot
+	}
+	if l.height > 2 {
+		lines = append(lines, l.look.dim.Render(ansi.Truncate(foot, l.width, l.look.more)))
+	}
+	l.picture = strings.Join(lines, "\n")
+}
+
+// draw shows a watched session on a terminal until it is over, and gives what it
+// has seen. Ctrl-C calls interrupt.
+func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Writer) (*pb.Idle, error) {
+	program := tea.NewProgram(l, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	type ending struct {
+		idle *pb.Idle
+		err  error
+	}
+	ended := make(chan ending, 1)
+	w.lost = func(err error) { program.Send(lostMsg{err}) }
+	go func() {
+		idle, err := w.each(ctx, func(step *pb.WatchSessionResponse) error {
+			program.Send(stepMsg{step})
+			return nil
+		})
+		ended <- ending{idle, err}
+		program.Send(overMsg{})
+	}()
+	_, err := program.Run()
+	stop()
+	end := <-ended
+	if err != nil {
+		return nil, fmt.Errorf("drawing the tree: %w", err)
+	}
+	return end.idle, end.err
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+func TestLive(t *testing.T) {
+	t.Parallel()
+	interrupted := 0
+	l := &live{
+		forest: newForest(), look: newLook(true, false), interrupt: func() { interrupted++ },
+		now: func() time.Time { return zero.Add(3 * time.Second) },
+	}
+	tell := func(msg tea.Msg) tea.Cmd {
+		_, cmd := l.Update(msg)
+		return cmd
+	}
+	tell(tea.WindowSizeMsg{Width: 60, Height: 5})
+	for _, s := range parseStory(t, "0s r open root Title\n0s r start - root\n1s r take\n1s r does ls") {
+		tell(stepMsg{s.step})
+	}
+	if got := l.View().Content; got != "" {
+		t.Errorf("before a tick: %q", got)
+	}
+	tell(tickMsg{})
+	if got, want := l.View().Content, "⠙ root    2.0s            ls\n1 task · 1 running · 0 tool calls · 0 tokens · 2.0s"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for i := range 9 {
+		tell(stepMsg{&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: &pb.Event{
+			Seq: int64(10 + i), TaskId: string(rune('a' + i)), Kind: &pb.Event_Started{Started: &pb.TaskStarted{ParentId: "r", Agent: "explore"}},
+		}}}})
+	}
+	tell(lostMsg{errors.New("gone")})
+	tell(tea.WindowSizeMsg{Width: 40, Height: 6})
+	got := strings.Split(l.View().Content, "\n")
+	if len(got) != 5 || !strings.HasPrefix(got[4], "connection lost") || !strings.Contains(got[3], "7 more pending") {
+		t.Errorf("after a change of size: %q", got)
+	}
+	tell(tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl})
+	if interrupted != 1 {
+		t.Errorf("Ctrl-C interrupted %d times", interrupted)
+	}
+	if cmd := tell(overMsg{}); cmd == nil || l.View().Content != " " {
+		t.Errorf("at the end: %q", l.View().Content)
+	}
+}
+
+// broken is a service whose streams break: each of streams says what one brings
+// and how it ends.
+type broken struct {
+	pb.SessionServiceClient
+	streams []brokenStream
+	after   []int64 // what the streams were asked for
+}
+
+type brokenStream struct {
+	grpc.ServerStreamingClient[pb.WatchSessionResponse]
+	steps []*pb.WatchSessionResponse
+	err   error
+}
+
+func (b *broken) WatchSession(_ context.Context, req *pb.WatchSessionRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[pb.WatchSessionResponse], error) {
+	b.after = append(b.after, req.GetAfterSeq())
+	s := &b.streams[min(len(b.after), len(b.streams))-1]
+	return s, nil
+}
+
+func (s *brokenStream) Recv() (*pb.WatchSessionResponse, error) {
+	if len(s.steps) == 0 {
+		return nil, s.err
+	}
+	step := s.steps[0]
+	s.steps = s.steps[1:]
+	return step, nil
+}
+
+func eventStep(seq int64) *pb.WatchSessionResponse {
+	return &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: &pb.Event{Seq: seq}}}
+}
+
+func idleStep() *pb.WatchSessionResponse {
+	return &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Idle{Idle: &pb.Idle{LastSeq: 4}}}
+}
+
+func TestWatching(t *testing.T) {
+	t.Parallel()
+	gone := status.Error(codes.Unavailable, "gone")
+	for name, c := range map[string]struct {
+		streams []brokenStream
+		code    codes.Code
+		seen    []int64
+		after   []int64 // the first few
+		lost    bool
+	}{
+		"goes on where it was": {
+			streams: []brokenStream{
+				{steps: []*pb.WatchSessionResponse{eventStep(1), eventStep(2)}, err: gone},
+				{err: gone}, {err: gone},
+				{steps: []*pb.WatchSessionResponse{eventStep(3)}, err: gone},
+				{steps: []*pb.WatchSessionResponse{eventStep(4), idleStep()}},
+			},
+			code: codes.OK, seen: []int64{1, 2, 3, 4}, after: []int64{0, 2, 2, 2, 3}, lost: true,
+		},
+		"the first has to work": {streams: []brokenStream{{err: gone}}, code: codes.Unavailable, after: []int64{0}},
+		"patience ends": {
+			streams: []brokenStream{{steps: []*pb.WatchSessionResponse{eventStep(1)}, err: gone}, {err: gone}},
+			code:    codes.Unavailable, seen: []int64{1}, after: []int64{0, 1, 1}, lost: true,
+		},
+		"a refusal is final": {
+			streams: []brokenStream{
+				{steps: []*pb.WatchSessionResponse{eventStep(1)}, err: gone},
+				{err: status.Error(codes.NotFound, "no such session")},
+			},
+			code: codes.NotFound, seen: []int64{1}, after: []int64{0, 1}, lost: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				service, lost := &broken{streams: c.streams}, false
+				w := &watching{client: service, lost: func(error) { lost = true }}
+				var seen []int64
+				begin := time.Now()
+				idle, err := w.each(t.Context(), func(step *pb.WatchSessionResponse) error {
+					if e := step.GetEvent(); e != nil {
+						seen = append(seen, e.GetSeq())
+					}
+					return nil
+				})
+				if status.Code(err) != c.code || (idle != nil) != (err == nil) {
+					t.Errorf("each gives %v, %v", idle, err)
+				}
+				if !slices.Equal(seen, c.seen) || len(service.after) < len(c.after) || !slices.Equal(service.after[:len(c.after)], c.after) || lost != c.lost {
+					t.Errorf("seen %v, asked for %v, lost %v", seen, service.after, lost)
+				}
+				if took := time.Since(begin); took > 2*patience {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// plain tells of a session in lines that stay: one when a task starts and one
+// when it ends, indented by its depth.
+type plain struct {
+	out    io.Writer
+	look   look
+	forest *forest
+	after  int64 // what happened up to here is taken in and not told
+}
+
+// event takes in an event and tells of it.
+func (p *plain) event(e *pb.Event) error {
+	p.forest.apply(e)
+	if e.GetSeq() <= p.after {
+		return nil
+	}
+	n := p.forest.nodes[e.GetTaskId()]
+	var text string
+	switch k := e.GetKind().(type) {
+	case *pb.Event_Started:
+		text = "started"
+		if e.GetRun() > 1 {
+			text = fmt.Sprintf("started, run %d", e.GetRun())
+		}
+	case *pb.Event_Ready:
+		if k.Ready.GetCause() != pb.ReadyCause_READY_CAUSE_REDELIVERED {
+			return nil
+		}
+		text = "its worker was lost; another one goes on"
+	case *pb.Event_Result:
+		text = resultText(n)
+		if w := why(k.Result.GetReason(), k.Result.GetDetail()); w != "" {
+			text += p.look.dot + w
+		}
+	default:
+		return nil
+	}
+	_, err := fmt.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.look.mark(n.state, -1), nameText(n), text)
+	return err
+}
+
+// nameText is what a task is called.
+func nameText(n *node) string {
+	if d := safeLine(n.description); d != "" {
+		return safeLine(n.agent) + " " + `"` + d + `"`
+	}
+	return safeLine(n.agent)
+}
+
+// resultText says how a task ended and what it took.
+func resultText(n *node) string {
+	return fmt.Sprintf("%s after %s (%s, %s tokens)", stateText(n.state), durationText(n.elapsed(n.end)),
+		plural(n.tools, "tool call"), countText(n.tokens))
+}
+
+// stateText is the name of a state in small letters.
+func stateText(s pb.TaskState) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "TASK_STATE_"))
+}

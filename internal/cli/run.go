@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/assembly"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+type runCommand struct {
+	Workspace    string   `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
+	Scenario     string   `placeholder:"FILE" help:"Scenario that plays the model, instead of a provider."`
+	Data         string   `placeholder:"DIR" help:"Where to keep the session; by default it is dropped at the end."`
+	Orchestrator string   `placeholder:"HOST:PORT" help:"Run it there instead of in this process."`
+	Agent        string   `placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
+	Deltas       bool     `help:"With --json: show pieces of answers under way as well."`
+	Quiet        bool     `short:"q" help:"Show the answer alone."`
+	Prompt       []string `arg:"" help:"What to do; - reads it from standard input."`
+}
+
+// Run runs the prompt here or at an orchestrator.
+func (r *runCommand) Run(ctx context.Context, a *app) error {
+	prompt, err := a.text(r.Prompt)
+	if err != nil {
+		return err
+	}
+	if r.Orchestrator == "" {
+		return r.here(ctx, a, prompt)
+	}
+	if r.Workspace+r.Scenario+r.Data != "" {
+		return usagef("--workspace, --scenario and --data are for a run in this process; they can't be used with --orchestrator")
+	}
+	return remote{r.Orchestrator}.with(func(c *client) error {
+		session, err := r.in(ctx, a, c, prompt)
+		if ctx.Err() != nil && session != "" {
+			a.complain("the session goes on; see it with: coppice watch --orchestrator " + r.Orchestrator + " " + session)
+		}
+		return err
+	})
+}
+
+// here runs it with everything in this process.
+func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error) {
+	m, which, err := chooseModel(r.Scenario)
+	if err != nil {
+		return err
+	}
+	if !a.json && !r.Quiet {
+		fmt.Fprintln(a.Stderr, which)
+	}
+	data, drop, err := r.data()
+	if err != nil {
+		return err
+	}
+	// The terminal belongs to the drawing until it is over.
+	var log bytes.Buffer
+	running, err := assembly.StartDev(ctx, assembly.Dev{
+		DataDir: data, Workspace: orHere(r.Workspace), Model: m,
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("starting: %w", err), drop())
+	}
+	ctx, stop := whileRunning(ctx, running)
+	_, err = r.in(ctx, a, newClient(running.Conn()), prompt)
+	stop()
+	err = errors.Join(err, running.Stop(), drop())
+	if log.Len() > 0 {
+		fmt.Fprint(a.Stderr, safeText(log.String()))
+	}
+	return err
+}
+
+// in runs it at an orchestrator, and gives the session.
+func (r *runCommand) in(ctx context.Context, a *app, c *client, prompt string) (session string, err error) {
+	resp, err := c.sessions.CreateSession(ctx, &pb.CreateSessionRequest{
+		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt},
+	})
+	if err != nil {
+		return "", during("creating the session", err)
+	}
+	session = resp.GetSession().GetId()
+	return session, a.show(ctx, follow{
+		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet,
+	})
+}
+
+// data is the directory of the data, and what to do with it at the end.
+func (r *runCommand) data() (dir string, drop func() error, err error) {
+	if r.Data != "" {
+		return r.Data, func() error { return nil }, nil
+	}
+	if dir, err = os.MkdirTemp("", "coppice-run-"); err != nil {
+		return "", nil, fmt.Errorf("making a directory for the data: %w", err)
+	}
+	return dir, func() error {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("removing the data: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+// whileRunning gives a context that ends, with the cause, when the parts in this
+// process stop. stop ends it and waits.
+func whileRunning(ctx context.Context, running *assembly.Running) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-running.Done():
+			cancel(errStopped)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
+var errStopped = errors.New("the orchestrator or the worker in this process stopped")
+
+// text is what a person wants to say: the words of the command line, or what
+// standard input holds.
+func (a *app) text(words []string) (string, error) {
+	text := strings.Join(words, " ")
+	if text == "-" {
+		data, err := io.ReadAll(a.Stdin)
+		if err != nil {
+			return "", fmt.Errorf("reading standard input: %w", err)
+		}
+		text = string(data)
+	}
+	if strings.TrimSpace(text) == "" {
+		return "", usagef("the text is empty")
+	}
+	return text, nil
+}
+
+func orHere(dir string) string {
+	if dir == "" {
+		return "."
+	}
+	return dir
+}

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What models, agents' files and servers wrote is shown to a person through
+// safeLine or safeText, where it is drawn and nowhere else. They keep text that
+// is only text; whatever could move the cursor, change the terminal, reorder
+// what is read or hide in it is written out, like \x1b or \u202e.
+
+// maxMarks is how many combining marks may follow one another; the rest is left
+// out, since they pile up over other lines.
+const maxMarks = 8
+
+// safeLine makes s safe to show on one line. Runs of white space become one
+// space, and none is left at the ends.
+func safeLine(s string) string {
+	return safe(strings.Join(strings.Fields(s), " "))
+}
+
+// safeText makes s safe to show on several lines: line feeds and tabs stay.
+func safeText(s string) string {
+	return safe(strings.ReplaceAll(s, "\r\n", "\n"), '\n', '\t')
+}
+
+func safe(s string, keep ...rune) string {
+	var b strings.Builder
+	marks := 0
+	for i, r := range s {
+		marks++
+		if !unicode.IsMark(r) {
+			marks = 0
+		}
+		switch {
+		case marks > maxMarks:
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case harmless(r) || slices.Contains(keep, r):
+			b.WriteRune(r)
+		case unicode.Is(unicode.Zs, r):
+			b.WriteByte(' ')
+		default:
+			b.WriteString(escaped(r))
+		}
+	}
+	return b.String()
+}
+
+// harmless reports whether a rune shows itself and does nothing else. The two
+// joiners are part of words in some scripts, and of emoji.
+func harmless(r rune) bool {
+	return unicode.IsPrint(r) || r == '\u200c' || r == '\u200d'
+}
+
+func escaped(r rune) string {
+	switch {
+	case r <= 0x7f:
+		return fmt.Sprintf(`\x%02x`, r)
+	case r <= 0xffff:
+		return fmt.Sprintf(`\u%04x`, r)
+	}
+	return fmt.Sprintf(`\U%08x`, r)
+}

@@ -1,0 +1,155 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/coppice-run/coppice/internal/cli"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"coppice": func() {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		context.AfterFunc(ctx, stop)
+		os.Exit(cli.Main(ctx, cli.Process{
+			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Interrupt: stop,
+		}))
+	}})
+}
+
+// TestScript plays what a person types. Besides the usual commands there are:
+//
+//	exits CODE coppice ARG…
+//		runs a command that has to end with this exit code
+//	serve [ARG…]
+//		starts coppice dev on a free port, and has the commands after it use it
+//	interrupt CODE TEXT coppice ARG…
+//		runs a command, interrupts it once its output contains TEXT, and checks
+//		its exit code
+func TestScript(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		UpdateScripts:       updating(),
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("LC_ALL", "C.UTF-8")
+			e.Setenv("XDG_STATE_HOME", e.WorkDir+"/state")
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits, "serve": serve, "interrupt": interrupt,
+		},
+	})
+}
+
+// updating reports whether the flag -update was given.
+func updating() bool {
+	for _, arg := range os.Args {
+		if arg == "-update" || arg == "-update=true" {
+			return true
+		}
+	}
+	return false
+}
+
+// command prepares a command in the environment of a script.
+func command(ts *testscript.TestScript, name string, args ...string) *exec.Cmd {
+	path := ""
+	for _, dir := range strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator)) {
+		if _, err := os.Stat(dir + "/" + name); err == nil {
+			path = dir + "/" + name
+			break
+		}
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, key := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "XDG_STATE_HOME", "COPPICE_ORCHESTRATOR"} {
+		cmd.Env = append(cmd.Env, key+"="+ts.Getenv(key))
+	}
+	return cmd
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARG...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	checkCode(ts, args[0], err)
+}
+
+func checkCode(ts *testscript.TestScript, want string, err error) {
+	code := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		code = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("the command did not run: %v", err)
+	}
+	if strconv.Itoa(code) != want {
+		ts.Fatalf("exit code %d, want %s", code, want)
+	}
+}
+
+func serve(ts *testscript.TestScript, neg bool, args []string) {
+	cmd := command(ts, "coppice", append([]string{"dev", "--json", "--listen", "127.0.0.1:0"}, args...)...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	ts.Defer(func() {
+		err := errors.Join(cmd.Process.Signal(os.Interrupt), cmd.Wait())
+		if err != nil {
+			ts.Logf("coppice dev: %v\n%s", err, &log)
+		}
+		ts.Check(err)
+	})
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		ts.Fatalf("coppice dev said nothing: %v", err)
+	}
+	var ready struct{ Listen string }
+	ts.Check(json.Unmarshal(line, &ready))
+	ts.Setenv("COPPICE_ORCHESTRATOR", ready.Listen)
+}
+
+func interrupt(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: interrupt CODE TEXT COMMAND ARG...")
+	}
+	cmd := command(ts, args[2], args[3:]...)
+	cmd.Stderr = ts.Stderr()
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	lines := bufio.NewScanner(out)
+	found := false
+	for !found && lines.Scan() {
+		found = strings.Contains(lines.Text(), args[1])
+	}
+	if found {
+		ts.Check(cmd.Process.Signal(os.Interrupt))
+		_, err = io.Copy(ts.Stdout(), out)
+		ts.Check(err)
+	}
+	err = cmd.Wait()
+	if !found {
+		ts.Fatalf("the output never contained %q: %v", args[1], err)
+	}
+	checkCode(ts, args[0], err)
+}

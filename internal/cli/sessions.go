@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+type sessionsCommand struct {
+	remote
+	Limit int `default:"20" help:"How many at most; 0 means all."`
+}
+
+// Run lists sessions, newest first.
+func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
+	if s.Limit < 0 {
+		return usagef("--limit is negative")
+	}
+	return s.with(func(c *client) error {
+		left := s.Limit
+		req := &pb.ListSessionsRequest{}
+		for {
+			req.PageSize = int32(min(left, 1000))
+			page, err := c.sessions.ListSessions(ctx, req)
+			if err != nil {
+				return during("listing the sessions", err)
+			}
+			for _, session := range page.GetSessions() {
+				if err := a.printSession(session); err != nil {
+					return err
+				}
+			}
+			left -= len(page.GetSessions())
+			if req.PageToken = page.GetNextPageToken(); req.PageToken == "" || s.Limit > 0 && left <= 0 {
+				return nil
+			}
+			left = max(left, 0)
+		}
+	})
+}
+
+// printSession prints one line: id, state, age, size and title.
+func (a *app) printSession(s *pb.Session) error {
+	if a.json {
+		return a.printJSON(s)
+	}
+	l := a.look()
+	line := fmt.Sprintf("%s  %s %-9s  %7s ago  %9s  %9s  %s",
+		safeLine(s.GetId()), l.mark(s.GetState(), -1), stateText(s.GetState()),
+		durationText(a.now().Sub(s.GetCreateTime().AsTime()).Truncate(time.Second)),
+		plural(int64(s.GetTasks().GetTotal()), "task"), countText(tokens(s.GetUsage()))+" tok",
+		safeLine(s.GetTitle()))
+	if width, terminal := a.terminal(a.Stdout); terminal {
+		line = ansi.Truncate(line, width, l.more)
+	}
+	return a.print(line)
+}
+
+type treeCommand struct {
+	remote
+	Session string `arg:"" help:"The session."`
+	Task    string `placeholder:"ID" help:"Only what is below this task."`
+	Depth   int32  `help:"How many levels below the top; 0 means all."`
+}
+
+// Run draws the tree as it is.
+func (t *treeCommand) Run(ctx context.Context, a *app) error {
+	return t.with(func(c *client) error {
+		session, task, err := c.both(ctx, t.Session, t.Task)
+		if err != nil {
+			return err
+		}
+		resp, err := c.sessions.GetTree(ctx, &pb.GetTreeRequest{SessionId: session, TaskId: task, MaxDepth: t.Depth})
+		if err != nil {
+			return during("reading the tree", err)
+		}
+		if a.json {
+			return a.printJSON(resp)
+		}
+		f, l := forestOf(resp), a.look()
+		width, _ := a.terminal(a.Stdout)
+		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true})
+		return a.print(append(lines, l.dim.Render(f.summary(a.now(), l.dot)))...)
+	})
+}
+
+type watchCommand struct {
+	remote
+	Session   string `arg:"" help:"The session."`
+	After     int64  `help:"Tell only of what happened after the event of this number."`
+	UntilIdle bool   `help:"End when nothing is left to do, with the root's answer."`
+	Deltas    bool   `help:"With --json: show pieces of answers under way as well."`
+}
+
+// Run shows the session as it goes on.
+func (w *watchCommand) Run(ctx context.Context, a *app) error {
+	return w.with(func(c *client) error {
+		session, err := c.session(ctx, w.Session)
+		if err != nil {
+			return err
+		}
+		resp, err := c.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: session})
+		if err != nil {
+			return during("reading the session", err)
+		}
+		if end := resp.GetSession().GetLastSeq(); w.After < 0 || w.After > end {
+			return usagef("--after is %d; the last event is %d", w.After, end)
+		}
+		return a.show(ctx, follow{
+			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas,
+		})
+	})
+}

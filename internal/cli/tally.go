@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// tally counts tasks by what their current run does.
+type tally struct {
+	running, pending, waiting, done, failed, cancelled int
+}
+
+func (t *tally) add(n *node) {
+	switch n.state {
+	case pb.TaskState_TASK_STATE_RUNNING:
+		t.running++
+	case pb.TaskState_TASK_STATE_WAITING:
+		t.waiting++
+	case pb.TaskState_TASK_STATE_COMPLETED:
+		t.done++
+	case pb.TaskState_TASK_STATE_FAILED:
+		t.failed++
+	case pb.TaskState_TASK_STATE_CANCELLED:
+		t.cancelled++
+	default:
+		t.pending++
+	}
+}
+
+// addBelow counts a node and all below it.
+func (t *tally) addBelow(n *node) {
+	t.add(n)
+	for _, c := range n.children {
+		t.addBelow(c)
+	}
+}
+
+func (t tally) total() int {
+	return t.running + t.pending + t.waiting + t.done + t.failed + t.cancelled
+}
+
+// String names what there is: "1 failed, 2 running, 9 done".
+func (t tally) String() string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		name string
+	}{
+		{t.failed, "failed"}, {t.running, "running"}, {t.waiting, "waiting"}, {t.pending, "pending"},
+		{t.cancelled, "cancelled"}, {t.done, "done"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.name))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// more says how many there are besides: "12 more done", "12 more: 2 failed, 10 done".
+func (t tally) more() string {
+	if kinds := t.String(); strings.Contains(kinds, ",") {
+		return fmt.Sprintf("%d more: %s", t.total(), kinds)
+	}
+	return strings.Replace(t.String(), " ", " more ", 1)
+}
+
+// summary says in one line how the whole stands.
+func (f *forest) summary(now time.Time, sep string) string {
+	var all tally
+	var spent, calls int64
+	for _, n := range f.order {
+		all.add(n)
+		spent += n.tokens
+		calls += n.tools
+	}
+	parts := []string{plural(int64(all.total()), "task"), all.String(), plural(calls, "tool call"), countText(spent) + " tokens"}
+	if f.root != nil {
+		parts = append(parts, durationText(f.root.elapsed(now)))
+	}
+	return strings.Join(parts, sep)
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// countText shortens a number: 812, 4.2k, 42k, 1.3M.
+func countText(n int64) string {
+	const k, m = 1000, 1000_000
+	switch {
+	case n < k:
+		return fmt.Sprint(n)
+	case n < 10*k-50:
+		return fmt.Sprintf("%.1fk", float64(n)/k)
+	case n < m-500:
+		return fmt.Sprintf("%.0fk", float64(n)/k)
+	}
+	return fmt.Sprintf("%.1fM", float64(n)/m)
+}
+
+// durationText shortens a duration: 3.2s, 42s, 3m05s, 2h03m, 4d02h.
+func durationText(d time.Duration) string {
+	d = max(0, d)
+	s := int64(d / time.Second)
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", float64(d/(100*time.Millisecond))/10)
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case s < 86400:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%dd%02dh", s/86400, s/3600%24)
+}

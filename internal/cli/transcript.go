@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+type transcriptCommand struct {
+	remote
+	Session string `arg:"" help:"The session."`
+	Task    string `arg:"" optional:"" help:"The task; by default the root."`
+	Full    bool   `help:"Show tool calls and their results in full."`
+}
+
+// Run prints a conversation.
+func (t *transcriptCommand) Run(ctx context.Context, a *app) error {
+	return t.with(func(c *client) error {
+		session, task, err := c.both(ctx, t.Session, t.Task)
+		if err != nil {
+			return err
+		}
+		stream, err := c.tasks.GetTranscript(ctx, &pb.GetTranscriptRequest{SessionId: session, TaskId: task})
+		if err != nil {
+			return during("reading the transcript", err)
+		}
+		reader := &transcript{look: a.look(), full: t.Full}
+		for {
+			resp, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return during("reading the transcript", err)
+			}
+			for _, m := range resp.GetMessages() {
+				if a.json {
+					err = a.printJSON(m)
+				} else {
+					err = a.print(reader.message(m)...)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+	})
+}
+
+// How much of a call and of its result is shown unless all is asked for.
+const (
+	inputCells  = 160
+	resultLines = 8
+	resultCells = 160
+)
+
+// transcript puts messages into lines, one message after another.
+type transcript struct {
+	look  look
+	full  bool
+	tools map[int32]string // of the last assistant message, by block
+}
+
+// message gives the lines of the next message.
+func (t *transcript) message(m *pb.Message) []string {
+	if m.GetRole() != pb.Role_ROLE_TOOL {
+		t.tools = map[int32]string{}
+	}
+	lines := []string{t.heading(m)}
+	for i, b := range m.GetBlocks() {
+		switch k := b.GetKind().(type) {
+		case *pb.Block_Text:
+			lines = append(lines, indent(safeText(strings.TrimSpace(k.Text.GetText())))...)
+		case *pb.Block_Thinking:
+			for _, line := range indent("(thinking) " + safeText(strings.TrimSpace(k.Thinking.GetText()))) {
+				lines = append(lines, t.look.dim.Render(line))
+			}
+		case *pb.Block_ToolUse:
+			t.tools[int32(i)] = k.ToolUse.GetName()
+			lines = append(lines, t.call(k.ToolUse)...)
+		case *pb.Block_ToolResult:
+			lines = append(lines, t.result(k.ToolResult)...)
+		}
+	}
+	return append(lines, "")
+}
+
+func (t *transcript) heading(m *pb.Message) string {
+	who := "user"
+	var more []string
+	switch {
+	case m.GetRole() == pb.Role_ROLE_ASSISTANT:
+		who = "assistant"
+		if m.GetModel() != "" {
+			more = append(more, safeLine(m.GetModel()))
+		}
+		more = append(more, countText(tokens(m.GetUsage()))+" tokens")
+		switch m.GetStopReason() {
+		case pb.StopReason_STOP_REASON_MAX_TOKENS:
+			more = append(more, "cut at the limit of its output")
+		case pb.StopReason_STOP_REASON_REFUSAL:
+			more = append(more, "declined")
+		}
+	case m.GetRole() == pb.Role_ROLE_TOOL:
+		who = "tools"
+	case m.GetNews() != nil:
+		who = "news of task " + idEnd(m.GetNews().GetTaskId())
+	}
+	if m.GetRun() > 1 {
+		more = append(more, fmt.Sprintf("run %d", m.GetRun()))
+	}
+	number := t.look.dim.Render(fmt.Sprintf("%d ", m.GetOrdinal()))
+	if len(more) == 0 {
+		return number + t.look.bold.Render(who)
+	}
+	return number + t.look.bold.Render(who) + t.look.dim.Render(" ("+strings.Join(more, ", ")+")")
+}
+
+func (t *transcript) call(u *pb.ToolUseBlock) []string {
+	head := "  " + t.look.busy.Render(t.look.call+" "+safeLine(u.GetName()))
+	if t.full {
+		return append([]string{head}, indent(safeText(u.GetInputJson()))...)
+	}
+	return []string{head + " " + ansi.Truncate(safeLine(u.GetInputJson()), inputCells, t.look.more)}
+}
+
+func (t *transcript) result(r *pb.ToolResultBlock) []string {
+	head := t.look.closed + " " + safeLine(t.tools[r.GetBlock()])
+	style := t.look.good
+	if r.GetIsError() {
+		head, style = head+" failed", t.look.bad
+	}
+	lines := indent(safeText(strings.TrimRight(r.GetText(), "\n")))
+	if !t.full {
+		hidden := len(lines) - resultLines
+		lines = lines[:min(len(lines), resultLines)]
+		for i, line := range lines {
+			lines[i] = ansi.Truncate(line, resultCells, t.look.more)
+		}
+		if hidden > 0 {
+			lines = append(lines, t.look.dim.Render(fmt.Sprintf("    %s %d more lines (--full shows them)", t.look.more, hidden)))
+		}
+	}
+	for i := range lines {
+		lines[i] = "  " + lines[i]
+	}
+	return append([]string{"  " + style.Render(head)}, lines...)
+}
+
+// indent gives the lines of a text, each a bit to the right.
+func indent(text string) []string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = "  " + line
+	}
+	return lines
+}

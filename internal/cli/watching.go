@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// patience is how long a broken watch is tried again before it is given up.
+const patience = 30 * time.Second
+
+// watching is a watch of a session that goes on where it was when its stream
+// breaks.
+type watching struct {
+	client    pb.SessionServiceClient
+	session   string
+	after     int64
+	deltas    bool
+	untilIdle bool
+	lost      func(error) // told of a broken stream; may be nil
+}
+
+// each gives take every step in order, each event once, until the session is
+// idle, if that was asked for, or ctx ends. The first connection has to work;
+// later ones are tried again for a while.
+func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse) error) (*pb.Idle, error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval = 100 * time.Millisecond
+	pause.MaxInterval = 2 * time.Second
+	begun := false
+	since := time.Time{} // when the stream broke
+	for {
+		idle, got, err := w.stream(ctx, take)
+		if err == nil || ctx.Err() != nil || status.Code(err) != codes.Unavailable {
+			return idle, err
+		}
+		if got || since.IsZero() {
+			begun = begun || got
+			since = time.Now()
+			pause.Reset()
+		}
+		if !begun || time.Since(since) > patience {
+			return nil, err
+		}
+		if w.lost != nil {
+			w.lost(err)
+		}
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+var errStreamEnded = status.Error(codes.Unavailable, "the stream ended")
+
+// stream is one stream; got reports whether it brought anything.
+func (w *watching) stream(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, got bool, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	stream, err := w.client.WatchSession(ctx, &pb.WatchSessionRequest{
+		SessionId: w.session, AfterSeq: w.after, IncludeDeltas: w.deltas, UntilIdle: w.untilIdle,
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	for {
+		step, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			err = errStreamEnded
+		}
+		if err != nil {
+			return nil, got, err
+		}
+		got = true
+		if e := step.GetEvent(); e != nil {
+			w.after = e.GetSeq()
+		}
+		if err := take(step); err != nil {
+			return nil, got, err
+		}
+		if step.GetIdle() != nil {
+			return step.GetIdle(), got, nil
+		}
+	}
+}

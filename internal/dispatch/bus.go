@@ -1,0 +1,141 @@
+package dispatch
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Config says what a Bus works with.
+type Config struct {
+	// Client is borrowed: it is not closed here. With ContextTimeoutEnabled a link
+	// that is dead but not closed is noticed within seconds, else after its
+	// ReadTimeout, or 10 s in a Pull. It may retry on its own: what must not be
+	// repeated is marked so.
+	Client       redis.UniversalClient
+	Installation string       // the database's installation id; part of every key
+	Logger       *slog.Logger // nil: none
+}
+
+// Bus sends and receives the hints and nudges of one installation.
+type Bus struct {
+	client redis.UniversalClient
+	keys   keys
+	log    *slog.Logger
+	forget *redis.Script
+}
+
+//go:embed forget.lua
+var forgetScript string
+
+// New checks the configuration. Nothing is sent yet.
+func New(c Config) (*Bus, error) {
+	if c.Client == nil {
+		return nil, errors.New("dispatch: a Redis client is required")
+	}
+	k, err := keysOf(c.Installation)
+	if err != nil {
+		return nil, fmt.Errorf("dispatch: %w", err)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Bus{client: c.Client, keys: k, log: c.Logger, forget: redis.NewScript(forgetScript)}, nil
+}
+
+// once is a command that the client may not repeat on its own after a failure.
+type once struct{ redis.Cmder }
+
+func (once) NoRetry() bool { return true }
+
+// Announce puts hints on a pool's stream, in one round trip and in their order.
+// After an error some or all of them may be there nevertheless. The stream is
+// never trimmed: a trim can't tell what has been read.
+func (b *Bus) Announce(ctx context.Context, pool string, hints []Hint) error {
+	key, err := b.keys.ready(pool)
+	if err != nil {
+		return fmt.Errorf("announcing: %w", err)
+	}
+	if len(hints) == 0 {
+		return nil
+	}
+	pipe := b.client.Pipeline()
+	for _, h := range hints {
+		if err := h.check(); err != nil {
+			return fmt.Errorf("announcing task %s of session %s: %w", h.Task, h.Session, err)
+		}
+		add := redis.NewStringCmd(ctx, append([]any{"xadd", key, "*"}, h.fields()...)...)
+		if err := pipe.Process(ctx, once{add}); err != nil {
+			return fmt.Errorf("announcing on %s: %w", key, err)
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("announcing on %s: %w", key, err)
+	}
+	return nil
+}
+
+// Backlog counts a pool's hints that are announced and not done, read or not.
+func (b *Bus) Backlog(ctx context.Context, pool string) (int, error) {
+	key, err := b.keys.ready(pool)
+	if err != nil {
+		return 0, fmt.Errorf("counting the backlog: %w", err)
+	}
+	n, err := b.client.XLen(ctx, key).Result()
+	if err != nil {
+		return 0, fmt.Errorf("counting the backlog of %s: %w", key, err)
+	}
+	return int(n), nil
+}
+
+// Done takes hints off a pool's stream for good, whoever has read them: their
+// claims have been answered. Doing it again, or for what is gone, changes nothing.
+func (b *Bus) Done(ctx context.Context, pool string, ids ...string) error {
+	key, err := b.keys.ready(pool)
+	if err != nil {
+		return fmt.Errorf("finishing hints: %w", err)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	pipe := b.client.Pipeline()
+	// In this order: an entry of the group without its hint is cleared away by
+	// TakeOver, but a hint without its entry would stay for good.
+	pipe.XDel(ctx, key, ids...)
+	pipe.XAck(ctx, key, group, ids...)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("finishing hints of %s: %w", key, err)
+	}
+	return nil
+}
+
+// Forget removes a consumer at a worker's clean end. One that still has hints
+// stays, so that TakeOver finds them; so does, in effect, one that pulls again.
+func (b *Bus) Forget(ctx context.Context, pool, consumer string) error {
+	key, err := b.keys.ready(pool)
+	if err != nil {
+		return fmt.Errorf("forgetting a consumer: %w", err)
+	}
+	if err := b.forget.Run(ctx, b.client, []string{key}, group, consumer).Err(); err != nil {
+		return fmt.Errorf("forgetting consumer %s of %s: %w", consumer, key, err)
+	}
+	return nil
+}
+
+// Nudge tells every listener of the installation to look at sessions; the zero
+// id stands for all of them. Who does not listen now is not told later.
+func (b *Bus) Nudge(ctx context.Context, sessions ...tree.SessionID) error {
+	if len(sessions) == 0 {
+		return nil
+	}
+	if err := b.client.Publish(ctx, b.keys.nudge(), nudgeOf(sessions)).Err(); err != nil {
+		return fmt.Errorf("nudging: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// Embedded is a Redis inside the process, for when there is only one process. It
+// has no port and keeps nothing. It works in a testing/synctest bubble.
+type Embedded struct {
+	server *miniredis.Miniredis
+	pipes  *bufconn.Listener
+	client *redis.Client
+	serve  sync.WaitGroup
+}
+
+// embeddedBuffer is how much may be under way on a connection in each direction.
+// Client and server both write before they read, so without a buffer a pipeline
+// would never end.
+const embeddedBuffer = 1 << 20
+
+// OpenEmbedded starts an empty Redis. Close it.
+func OpenEmbedded() (*Embedded, error) {
+	e := &Embedded{server: miniredis.NewMiniRedis(), pipes: bufconn.Listen(embeddedBuffer)}
+	first, err := e.server.Dial() // starts it without a port
+	if err != nil {
+		return nil, fmt.Errorf("starting the embedded Redis: %w", err)
+	}
+	if err := first.Close(); err != nil {
+		return nil, fmt.Errorf("starting the embedded Redis: %w", err)
+	}
+	e.serve.Go(func() {
+		for {
+			conn, err := e.pipes.Accept()
+			if err != nil {
+				return // closed
+			}
+			e.server.Server().ServeConn(conn)
+		}
+	})
+	e.client = redis.NewClient(&redis.Options{
+		Addr: "embedded", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return e.pipes.DialContext(ctx)
+		},
+		ContextTimeoutEnabled: true, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	return e, nil
+}
+
+// Client is connected to the embedded Redis; it is closed with it.
+func (e *Embedded) Client() redis.UniversalClient { return e.client }
+
+// Close ends the Redis and all use of its client, and waits for that. End a
+// Listen first, or it fails.
+func (e *Embedded) Close() error {
+	err := e.client.Close()
+	if pipes := e.pipes.Close(); err == nil {
+		err = pipes
+	}
+	e.serve.Wait()
+	e.server.Close()
+	if err != nil {
+		return fmt.Errorf("closing the embedded Redis: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Hint says that a task of a session is ready to be claimed under an epoch.
+type Hint struct {
+	Session tree.SessionID
+	Task    tree.TaskID
+	Epoch   int64  // of the delivery that is due; at least 1
+	Trace   string // W3C traceparent of whatever made it ready; may be empty
+}
+
+// Delivery is a hint as a consumer got it. ID is for [Bus.Done].
+type Delivery struct {
+	ID   string
+	Hint Hint
+}
+
+// The fields of a stream entry. Every entry has all of them in this order, which
+// Redis stores best; a reader takes any order, ignores fields it does not know
+// and does without the trace.
+const (
+	fieldSession = "session"
+	fieldTask    = "task"
+	fieldEpoch   = "epoch"
+	fieldTrace   = "traceparent"
+)
+
+// fields is the hint as field and value by turns.
+func (h Hint) fields() []any {
+	return []any{
+		fieldSession, h.Session.String(),
+		fieldTask, h.Task.String(),
+		fieldEpoch, strconv.FormatInt(h.Epoch, 10),
+		fieldTrace, h.Trace,
+	}
+}
+
+// check says why the hint can't be sent, or believed.
+func (h Hint) check() error {
+	switch {
+	case h.Session.IsZero():
+		return errors.New("no session")
+	case h.Task.IsZero():
+		return errors.New("no task")
+	case h.Epoch < 1:
+		return fmt.Errorf("epoch %d", h.Epoch)
+	}
+	return nil
+}
+
+// decode reads the values of a stream entry, which anybody may have written.
+func decode(values map[string]any) (Hint, error) {
+	text := func(field string) string {
+		s, _ := values[field].(string)
+		return s
+	}
+	session, err := tree.ParseID[tree.Session](text(fieldSession))
+	if err != nil {
+		return Hint{}, fmt.Errorf("reading the session: %w", err)
+	}
+	task, err := tree.ParseID[tree.Task](text(fieldTask))
+	if err != nil {
+		return Hint{}, fmt.Errorf("reading the task: %w", err)
+	}
+	epoch, err := strconv.ParseInt(text(fieldEpoch), 10, 64)
+	if err != nil {
+		return Hint{}, fmt.Errorf("reading the epoch: %w", err)
+	}
+	h := Hint{Session: session, Task: task, Epoch: epoch, Trace: text(fieldTrace)}
+	return h, h.check()
+}

@@ -1,0 +1,53 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// The grammar of names in Redis:
+//
+//	coppice:{<installation>}:ready:<pool>   stream: hints for the workers of a pool
+//	    group "workers"                     one consumer for each worker, by its id
+//	coppice:{<installation>}:nudge          channel: sessions to look at
+//
+//	<installation>  1 to 64 of A-Z, a-z, 0-9 and -: the database's installation id
+//	<pool>          1 to 63 of a-z, 0-9 and -
+//
+// The braces make the installation id the hash tag: in a Redis cluster, all keys
+// of an installation are in one slot.
+const (
+	prefix = "coppice:"
+	group  = "workers"
+)
+
+// ErrPool: the name can't be a pool's.
+var ErrPool = errors.New("a pool's name is 1 to 63 of a-z, 0-9 and -")
+
+// ErrInstallation: the id can't be an installation's.
+var ErrInstallation = errors.New("an installation's id is 1 to 64 of A-Z, a-z, 0-9 and -")
+
+var (
+	poolName       = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+	installationID = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+)
+
+// keys names what belongs to one installation.
+type keys struct{ base string }
+
+func keysOf(installation string) (keys, error) {
+	if !installationID.MatchString(installation) {
+		return keys{}, fmt.Errorf("%w, not %q", ErrInstallation, installation)
+	}
+	return keys{base: prefix + "{" + installation + "}"}, nil
+}
+
+func (k keys) ready(pool string) (string, error) {
+	if !poolName.MatchString(pool) {
+		return "", fmt.Errorf("%w, not %q", ErrPool, pool)
+	}
+	return k.base + ":ready:" + pool, nil
+}
+
+func (k keys) nudge() string { return k.base + ":nudge" }

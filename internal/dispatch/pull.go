@@ -1,0 +1,161 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// blockAtOnce is how long Redis is asked to wait at a time. A read in progress
+// can't be called off without losing what it may have been given, so this is how
+// late a Pull notices that its context has ended.
+const blockAtOnce = 250 * time.Millisecond
+
+// patience is how much longer than asked for an answer may take before the link
+// counts as dead.
+const patience = 3 * time.Second
+
+var errConsumer = errors.New("a consumer needs a name")
+
+// Pull reads up to max hints that no consumer of the pool has read yet, in their
+// order, and waits up to block for the first; no time: it only looks. Nothing to
+// read is no error: there are no deliveries then. What it returns is the
+// consumer's until [Bus.Done], or until another takes it over.
+//
+// It makes the stream and its group where they are missing, so that everything on
+// the stream is read, even what was announced before; if only the group was lost,
+// hints come again. Entries that are no hints are deleted and logged. When ctx
+// ends, Pull returns its error soon, but never instead of hints it has read.
+func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block time.Duration) ([]Delivery, error) {
+	key, err := b.reading(pool, consumer, max)
+	if err != nil {
+		return nil, fmt.Errorf("pulling: %w", err)
+	}
+	for deadline := time.Now().Add(block); ; {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("pulling from %s: %w", key, err)
+		}
+		entries, err := b.readNew(ctx, key, consumer, max, time.Until(deadline))
+		switch {
+		case isGone(err):
+			if err := b.createGroup(ctx, key); err != nil {
+				return nil, fmt.Errorf("pulling from %s: %w", key, err)
+			}
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("pulling from %s: %w", key, err)
+		}
+		found := b.sift(ctx, pool, entries)
+		if len(found) > 0 || len(entries) == 0 && time.Until(deadline) <= 0 {
+			return found, nil
+		}
+	}
+}
+
+// reading checks what Pull and TakeOver are given, and names the stream.
+func (b *Bus) reading(pool, consumer string, max int) (key string, err error) {
+	switch {
+	case consumer == "":
+		return "", errConsumer
+	case max < 1:
+		return "", fmt.Errorf("up to %d hints, need at least 1", max)
+	}
+	return b.keys.ready(pool)
+}
+
+// readNew reads once, waiting no longer than block and no longer than blockAtOnce.
+func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block time.Duration) ([]redis.XMessage, error) {
+	block = min(block, blockAtOnce)
+	switch {
+	case block <= 0:
+		block = -1 // the client's word for "don't wait"
+	case block < time.Millisecond:
+		block = time.Millisecond // 0 would be Redis's word for "forever"
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience+block)
+	defer cancel()
+	// If the link breaks, the client may read again. That loses nothing more: what
+	// the first read was given is pending already, for TakeOver.
+	streams, err := b.client.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: group, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(max), Block: block,
+	}).Result()
+	if errors.Is(err, redis.Nil) || err == nil && len(streams) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return streams[0].Messages, nil
+}
+
+// TakeOver reads up to max hints that some consumer, this one included, has read
+// minIdle ago or earlier and not finished. It starts with the oldest, does not
+// wait, and clears away what has been deleted since it was read. Two consumers
+// never take the same hint over within minIdle.
+func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.Duration, max int) ([]Delivery, error) {
+	key, err := b.reading(pool, consumer, max)
+	if err != nil {
+		return nil, fmt.Errorf("taking over: %w", err)
+	}
+	var found []Delivery
+	for start, done := "0-0", false; !done && len(found) < max; {
+		var entries []redis.XMessage
+		entries, start, err = b.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+			Stream: key, Group: group, Consumer: consumer, MinIdle: minIdle, Start: start, Count: int64(max - len(found)),
+		}).Result()
+		if isGone(err) {
+			return found, nil
+		}
+		if err != nil && len(found) == 0 {
+			return nil, fmt.Errorf("taking over from %s: %w", key, err)
+		}
+		if err != nil {
+			b.log.WarnContext(ctx, "taking over ended early", "stream", key, "error", err)
+			return found, nil
+		}
+		found = append(found, b.sift(ctx, pool, entries)...)
+		done = start == "0-0"
+	}
+	return found, nil
+}
+
+// createGroup makes the stream's group, and the stream, unless they are there.
+// The group starts before the first entry: what came before it is still to be read.
+func (b *Bus) createGroup(ctx context.Context, key string) error {
+	err := b.client.XGroupCreateMkStream(ctx, key, group, "0").Err()
+	if redis.HasErrorPrefix(err, "BUSYGROUP") {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("making its group: %w", err)
+	}
+	return nil
+}
+
+// isGone reports whether Redis says that there is no such stream or group, or no
+// longer while a read was blocked on it.
+func isGone(err error) bool {
+	return redis.HasErrorPrefix(err, "NOGROUP") || redis.HasErrorPrefix(err, "UNBLOCKED")
+}
+
+// sift keeps the entries that are hints, and takes the others off the stream.
+func (b *Bus) sift(ctx context.Context, pool string, entries []redis.XMessage) []Delivery {
+	var found []Delivery
+	var garbage []string
+	for _, e := range entries {
+		h, err := decode(e.Values)
+		if err != nil {
+			b.log.WarnContext(ctx, "a dispatch entry is no hint", "pool", pool, "entry", e.ID, "error", err)
+			garbage = append(garbage, e.ID)
+			continue
+		}
+		found = append(found, Delivery{ID: e.ID, Hint: h})
+	}
+	if err := b.Done(ctx, pool, garbage...); err != nil {
+		b.log.WarnContext(ctx, "deleting dispatch entries that are no hints failed", "pool", pool, "error", err)
+	}
+	return found
+}

@@ -1,0 +1,52 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// fileLock keeps other processes from a database. The kernel lets it go when the
+// process ends, however it ends.
+type fileLock struct{ file *os.File }
+
+// lockFile takes the lock, or says who holds it.
+func lockFile(path string) (*fileLock, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder, readErr := io.ReadAll(io.LimitReader(file, 1024))
+		closeErr := file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("it is in use by %s", strings.TrimSpace(string(holder))), readErr, closeErr)
+		}
+		return nil, errors.Join(fmt.Errorf("locking: %w", err), closeErr)
+	}
+	l := &fileLock{file}
+	if err := l.sign(); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing the lock: %w", err), l.release())
+	}
+	return l, nil
+}
+
+// sign writes down who holds the lock.
+func (l *fileLock) sign() error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	if err := l.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err = l.file.WriteAt(fmt.Appendf(nil, "process %d on %s since %s\n",
+		os.Getpid(), host, time.Now().UTC().Format(time.RFC3339)), 0)
+	return err
+}
+
+func (l *fileLock) release() error { return l.file.Close() }

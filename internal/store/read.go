@@ -1,0 +1,199 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// querier is a pool or a snapshot.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// query gives all rows of a query.
+func query[T any](ctx context.Context, q querier, text string, row func(*T) []any, args ...any) ([]T, error) {
+	rows, err := q.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", firstWords(text), err)
+	}
+	var found []T
+	err = each(rows, func(rows *sql.Rows) error {
+		var t T
+		if err := rows.Scan(row(&t)...); err != nil {
+			return err
+		}
+		found = append(found, t)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", firstWords(text), err)
+	}
+	return found, nil
+}
+
+// one gives the row of a query, or what it is that there is none.
+func one[T any](ctx context.Context, q querier, missing error, text string, row func(*T) []any, args ...any) (*T, error) {
+	found, err := query(ctx, q, text, row, args...)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, missing
+	}
+	return &found[0], nil
+}
+
+// snapshot lets read see one state of the database.
+func (s *Store) snapshot(ctx context.Context, read func(*sql.Tx) error) error {
+	tx, err := s.db.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("beginning to read: %w", err)
+	}
+	return errors.Join(read(tx), tx.Rollback())
+}
+
+func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(int)) }
+
+// Session reads a session of a tenant; one of another tenant does not exist.
+func (s *Store) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, error) {
+	return one(ctx, s.db.reads, tree.ErrNoSession, sessionTable.get("id = ? AND tenant = ?"), plainSessionRow,
+		idColumn(&id), tenant)
+}
+
+var sessionPage = sessionTable.get("tenant = ? AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT ?")
+
+// Sessions reads a page of a tenant's sessions, newest first, and the token of
+// the next page; an empty token is the first and after the last.
+func (s *Store) Sessions(ctx context.Context, tenant, token string, size int) ([]tree.Session, string, error) {
+	before := time.UnixMicro(1<<62 - 1)
+	var id tree.SessionID
+	if token != "" {
+		var err error
+		if before, err = readToken(token, id[:]); err != nil {
+			return nil, "", err
+		}
+	}
+	found, err := query(ctx, s.db.reads, sessionPage, plainSessionRow, tenant, before.UnixMicro(), id[:], size)
+	if err != nil || len(found) < size {
+		return found, "", err
+	}
+	last := &found[len(found)-1]
+	return found, writeToken(last.CreatedAt, last.ID[:]), nil
+}
+
+// A page token is the time and the id of the last row of the page before.
+func writeToken(t time.Time, id []byte) string {
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(id[:len(id):len(id)], uint64(t.UnixMicro())))
+}
+
+func readToken(token string, id []byte) (time.Time, error) {
+	data, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(data) != len(id)+8 {
+		return time.Time{}, tree.ErrBadInput.With("the page token is not one of ours")
+	}
+	copy(id, data)
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(data[len(id):]))), nil
+}
+
+// Task reads a task.
+func (s *Store) Task(ctx context.Context, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
+	return one(ctx, s.db.reads, tree.ErrNoTask, taskTable.byKey(2), taskRow, idColumn(&session), idColumn(&id))
+}
+
+var (
+	taskPage  = taskTable.get("session = ? AND id > ? ORDER BY id LIMIT ?")
+	childPage = taskTable.get("session = ? AND parent = ? AND id > ? ORDER BY id LIMIT ?")
+	wholeTree = taskTable.get("session = ? ORDER BY coalesce(started_at, accepted_at, created_at), id")
+)
+
+// Tasks reads a page of a session's tasks, or of the children of one of them,
+// oldest first, and the token of the next page.
+func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.TaskID, token string, size int) ([]tree.Task, string, error) {
+	var after tree.TaskID
+	if token != "" {
+		if _, err := readToken(token, after[:]); err != nil {
+			return nil, "", err
+		}
+	}
+	text, args := taskPage, []any{idColumn(&session), after[:], size}
+	if !parent.IsZero() {
+		text, args = childPage, []any{idColumn(&session), idColumn(&parent), after[:], size}
+	}
+	found, err := query(ctx, s.db.reads, text, taskRow, args...)
+	if err != nil || len(found) < size {
+		return found, "", err
+	}
+	last := &found[len(found)-1]
+	return found, writeToken(last.CreatedAt, last.ID[:]), nil
+}
+
+// Tree reads all tasks of a session by the start of their current run, or its
+// acceptance if it has not started, then by id.
+func (s *Store) Tree(ctx context.Context, session tree.SessionID) ([]tree.Task, error) {
+	return query(ctx, s.db.reads, wholeTree, taskRow, idColumn(&session))
+}
+
+// Events reads up to limit events after a number.
+func (s *Store) Events(ctx context.Context, session tree.SessionID, after int64, limit int) ([]*pb.Event, error) {
+	rows, err := query(ctx, s.db.reads, "SELECT data FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
+		func(data *[]byte) []any { return []any{data} }, idColumn(&session), after, limit)
+	if err != nil {
+		return nil, err
+	}
+	events := make([]*pb.Event, len(rows))
+	for i, data := range rows {
+		if events[i], err = wire.DecodeEvent(data); err != nil {
+			return nil, err
+		}
+	}
+	return events, nil
+}
+
+// Idle says whether nothing of a session is pending or running, with the number
+// of its last event and its root as they are at that moment.
+func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, lastSeq int64, root tree.Task, err error) {
+	err = s.snapshot(ctx, func(tx *sql.Tx) error {
+		session, err := one(ctx, tx, tree.ErrNoSession, sessionTable.byKey(1), plainSessionRow, idColumn(&id))
+		if err != nil {
+			return err
+		}
+		idle, lastSeq = session.Idle(), session.NextSeq-1
+		t, err := one(ctx, tx, tree.ErrNoTask, taskTable.byKey(2), taskRow, idColumn(&id), idColumn(&session.Root))
+		if err == nil {
+			root = *t
+		}
+		return err
+	})
+	return idle, lastSeq, root, err
+}
+
+// PutAgentVersion keeps a definition that tasks may pin.
+func (s *Store) PutAgentVersion(ctx context.Context, name, version string, body []byte) error {
+	return s.write(ctx, func(ctx context.Context) error {
+		return s.db.exec(ctx, "INSERT INTO agents (version, name, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+			[]any{version, name, body})
+	})
+}
+
+// AgentVersion gives a definition that was kept.
+func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error) {
+	if body, held := s.definitions.Load(version); held {
+		return body.([]byte), nil
+	}
+	body, err := one(ctx, s.db.reads, tree.ErrNoAgent.With("version %s", version),
+		"SELECT body FROM agents WHERE version = ?", func(b *[]byte) []any { return []any{b} }, version)
+	if err != nil {
+		return nil, err
+	}
+	s.definitions.Store(version, *body)
+	return *body, nil
+}

@@ -1,0 +1,245 @@
+package store
+
+import (
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// table is a table as rows of Go values: its name, its columns in the order in
+// which the functions below list them, and how many of them, from the first, are
+// the key.
+type table struct {
+	name    string
+	keys    int
+	columns []string
+}
+
+func newTable(name string, keys int, columns string) table {
+	return table{name: name, keys: keys, columns: strings.Fields(columns)}
+}
+
+const (
+	usageColumns   = " input_tokens output_tokens cache_read_tokens cache_write_tokens "
+	callKeyColumns = " session task message block "
+)
+
+var (
+	sessionTable = newTable("sessions", 1, "id tenant title agent root metadata limits max_running next_seq "+
+		"total pending running waiting"+usageColumns+"created_at updated_at")
+	taskTable = newTable("tasks", 2, "session id parent kind branch depth agent agent_version model description "+
+		"max_iterations created_at run state reason detail caller call_message call_block background iterations "+
+		"run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_tools answer "+
+		"accepted_at started_at ended_at wait_kind wait_total wait_met wait_failed "+
+		"epoch nonce last_seq replica worker strikes next_ordinal head open_message open_calls inbox "+
+		"children live_background watchers"+usageColumns+"tool_uses activity")
+	runTable = newTable("runs", 3, "session task run state reason detail answer"+usageColumns+
+		"tool_uses iterations accepted_at started_at ended_at")
+	messageTable = newTable("messages", 3, "session task ordinal id parent run role news_task news_run created_at body")
+	callTable    = newTable("calls", 4, callKeyColumns+"tool state child child_run text is_error by_outcome")
+	eventTable   = newTable("events", 2, "session seq data")
+	inboxTable   = newTable("inbox", 2, "session id task news_task news_run queued_at body")
+	waitTable    = newTable("waits", 6, "session target target_run task message block")
+	timerTable   = newTable("timers", 4, callKeyColumns+"due")
+	readyTable   = newTable("ready", 2, "session task epoch priority fair_tag at announced_until")
+	attemptTable = newTable("attempts", 2, "session task epoch replica worker at")
+	requestTable = newTable("requests", 2, "session key hash answer")
+)
+
+func sessionRow(s *tree.Session, maxRunning *int) []any {
+	return []any{
+		idColumn(&s.ID), &s.Tenant, &s.Title, &s.Agent, idColumn(&s.Root),
+		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, maxRunning, &s.NextSeq,
+		&s.Total, &s.Pending, &s.Running, &s.Waiting,
+		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite,
+		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt},
+	}
+}
+
+func taskRow(t *tree.Task) []any {
+	return []any{
+		idColumn(&t.Session), idColumn(&t.ID), idColumn(&t.Parent), &t.Kind, &t.Branch, &t.Depth,
+		&t.Agent, &t.AgentVersion, &t.Model, &t.Description, &t.MaxIterations, timeColumn{&t.CreatedAt},
+		&t.Run, &t.State, &t.Reason, &t.Detail, idColumn(&t.Caller), &t.Call.Message, &t.Call.Block,
+		&t.Background, &t.Iterations,
+		&t.RunUsage.Input, &t.RunUsage.Output, &t.RunUsage.CacheRead, &t.RunUsage.CacheWrite, &t.RunTools, &t.Answer,
+		timeColumn{&t.AcceptedAt}, timeColumn{&t.StartedAt}, timeColumn{&t.EndedAt},
+		&t.Wait.Kind, &t.Wait.Total, &t.Wait.Met, &t.Wait.Failed,
+		&t.Epoch, bitsColumn{&t.Nonce}, &t.LastSeq, &t.Replica, &t.Worker, &t.Strikes,
+		&t.NextOrdinal, idColumn(&t.Head), &t.OpenMessage, &t.OpenCalls, &t.Inbox,
+		&t.Children, &t.LiveBackground, &t.Watchers,
+		&t.Usage.Input, &t.Usage.Output, &t.Usage.CacheRead, &t.Usage.CacheWrite, &t.ToolUses, &t.Activity,
+	}
+}
+
+func runRow(session *tree.SessionID, r *tree.Run) []any {
+	return []any{
+		idColumn(session), idColumn(&r.Task), &r.Run, &r.State, &r.Reason, &r.Detail, &r.Answer,
+		&r.Usage.Input, &r.Usage.Output, &r.Usage.CacheRead, &r.Usage.CacheWrite,
+		&r.ToolUses, &r.Iterations,
+		timeColumn{&r.AcceptedAt}, timeColumn{&r.StartedAt}, timeColumn{&r.EndedAt},
+	}
+}
+
+func messageRow(session *tree.SessionID, m *tree.Message, body *[]byte) []any {
+	return []any{
+		idColumn(session), idColumn(&m.Task), &m.Ordinal, idColumn(&m.ID), idColumn(&m.Parent), &m.Run, &m.Role,
+		idColumn(&m.News.Task), &m.News.Run, timeColumn{&m.CreatedAt}, body,
+	}
+}
+
+func callRow(session *tree.SessionID, c *tree.Call) []any {
+	return []any{
+		idColumn(session), idColumn(&c.Task), &c.Ref.Message, &c.Ref.Block, &c.Tool, &c.State,
+		idColumn(&c.Child.Task), &c.Child.Run, &c.Text, &c.IsError, &c.ByOutcome,
+	}
+}
+
+func inboxRow(session *tree.SessionID, e *tree.InboxEntry, body *[]byte) []any {
+	return []any{
+		idColumn(session), idColumn(&e.ID), idColumn(&e.Task), idColumn(&e.News.Task), &e.News.Run,
+		timeColumn{&e.QueuedAt}, body,
+	}
+}
+
+func waitRow(session *tree.SessionID, w *tree.WaitRow) []any {
+	return []any{
+		idColumn(session), idColumn(&w.Target.Task), &w.Target.Run, idColumn(&w.Task), &w.Ref.Message, &w.Ref.Block,
+	}
+}
+
+// Timer is a timer with its session.
+type Timer struct {
+	Session tree.SessionID
+	tree.Timer
+}
+
+func timerRow(t *Timer) []any {
+	return []any{
+		idColumn(&t.Session), idColumn(&t.Task), &t.Ref.Message, &t.Ref.Block, timeColumn{&t.Due},
+	}
+}
+
+// Ready is a ready row with its session.
+type Ready struct {
+	Session tree.SessionID
+	tree.Ready
+	Again bool // it was announced before, and nobody has claimed it in time
+
+	fairTag        int64
+	announcedUntil int64
+}
+
+func readyRow(r *Ready) []any {
+	return []any{
+		idColumn(&r.Session), idColumn(&r.Task), &r.Epoch, &r.Priority, &r.fairTag,
+		timeColumn{&r.At}, &r.announcedUntil,
+	}
+}
+
+// Attempt is an attempt with its session.
+type Attempt struct {
+	Session tree.SessionID
+	tree.Attempt
+}
+
+func attemptRow(a *Attempt) []any {
+	return []any{
+		idColumn(&a.Session), idColumn(&a.Task), &a.Epoch, &a.Replica, &a.Worker, timeColumn{&a.At},
+	}
+}
+
+// The types below say how a value stands in a column. They serve both ways: as
+// an argument they give the value, as a destination they take it.
+
+// id16 is an id in a BLOB of 16 bytes; the zero id is NULL.
+type id16 struct{ id *[16]byte }
+
+func idColumn[Of any](id *tree.ID[Of]) id16 { return id16{(*[16]byte)(id)} }
+
+// Value gives the bytes.
+func (c id16) Value() (driver.Value, error) {
+	if *c.id == [16]byte{} {
+		return nil, nil
+	}
+	return c.id[:], nil
+}
+
+// Scan takes the bytes.
+func (c id16) Scan(src any) error {
+	switch src := src.(type) {
+	case nil:
+		*c.id = [16]byte{}
+		return nil
+	case []byte:
+		if len(src) == len(c.id) {
+			copy(c.id[:], src)
+			return nil
+		}
+	}
+	return fmt.Errorf("an id is stored as %T", src)
+}
+
+// timeColumn is a time in microseconds since 1970; the zero time is NULL.
+type timeColumn struct{ time *time.Time }
+
+// Value gives the microseconds.
+func (c timeColumn) Value() (driver.Value, error) {
+	if c.time.IsZero() {
+		return nil, nil
+	}
+	return c.time.UnixMicro(), nil
+}
+
+// Scan takes the microseconds.
+func (c timeColumn) Scan(src any) error {
+	switch src := src.(type) {
+	case nil:
+		*c.time = time.Time{}
+	case int64:
+		*c.time = time.UnixMicro(src).UTC()
+	default:
+		return fmt.Errorf("a time is stored as %T", src)
+	}
+	return nil
+}
+
+// bitsColumn is 64 bits in a signed integer.
+type bitsColumn struct{ bits *uint64 }
+
+// Value gives the integer.
+func (c bitsColumn) Value() (driver.Value, error) { return int64(*c.bits), nil }
+
+// Scan takes the integer.
+func (c bitsColumn) Scan(src any) error {
+	n, ok := src.(int64)
+	if !ok {
+		return fmt.Errorf("bits are stored as %T", src)
+	}
+	*c.bits = uint64(n)
+	return nil
+}
+
+// jsonColumn is a value as JSON text.
+type jsonColumn struct{ value any }
+
+// Value gives the text.
+func (c jsonColumn) Value() (driver.Value, error) {
+	text, err := json.Marshal(c.value)
+	return string(text), err
+}
+
+// Scan takes the text.
+func (c jsonColumn) Scan(src any) error {
+	switch src := src.(type) {
+	case string:
+		return json.Unmarshal([]byte(src), c.value)
+	case []byte:
+		return json.Unmarshal(src, c.value)
+	}
+	return fmt.Errorf("JSON is stored as %T", src)
+}

@@ -1,0 +1,329 @@
+package tree
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestHistories lets workers, clients and the orchestrator do to one session
+// whatever they may try, in any order and any grouping, and holds every state
+// that comes of it against the invariants. In the end all workers finish what
+// there is to do, and the session has to become quiet.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h := openHistory(t)
+		for range rapid.IntRange(20, 80).Draw(t, "steps") {
+			h.step()
+		}
+		h.drain()
+	})
+}
+
+// history is a session in the hands of random workers and clients.
+type history struct {
+	t       *rapid.T
+	rng     *rand.Rand // of the current step
+	db      *database
+	workers []*worker // all that ever claimed a run, also those that were lost
+	hazard  int       // how often workers are lost
+	texts   int
+	said    map[string]TaskID // the messages of clients that were accepted
+}
+
+// worker is an attempt as its worker sees it.
+type worker struct {
+	task  TaskID
+	token Token
+	seq   int64 // its last request
+}
+
+var (
+	scout = &Agent{Name: "scout", Version: "1", Mode: ModeBoth}
+	boss  = &Agent{Name: "boss", Version: "1", Mode: ModePrimary}
+)
+
+func openHistory(t *rapid.T) *history {
+	h := &history{t: t, db: newDatabase(), said: map[string]TaskID{}}
+	h.reseed()
+	limits := Limits{
+		Depth: h.rng.IntN(4), Width: 1 + h.rng.IntN(8), Total: 1 + h.rng.IntN(30), Running: 1 + h.rng.IntN(5),
+		RootIterations: 1 + h.rng.IntN(12), SubIterations: 1 + h.rng.IntN(8), PartBytes: 100, Inbox: 1 + h.rng.IntN(4),
+	}
+	h.hazard = 1 + h.rng.IntN(15)
+	h.commit(CreateSession{
+		ID: SessionID{1}, Tenant: "acme", Agent: boss, Message: h.chance(80, []Block{Text{Text: "begin"}}), Limits: limits,
+	})
+	return h
+}
+
+// reseed draws the choices of the next step. They come from a seed, since rapid
+// prefers small numbers, which makes for shallow histories; it can still leave
+// out steps when it looks for the shortest history that goes wrong.
+func (h *history) reseed() {
+	h.rng = rand.New(rand.NewPCG(rapid.Uint64().Draw(h.t, "seed"), rapid.Uint64().Draw(h.t, "seed")))
+}
+
+// chance gives blocks in so many of a hundred cases, else none.
+func (h *history) chance(percent int, blocks []Block) []Block {
+	if h.often(percent) {
+		return blocks
+	}
+	return nil
+}
+
+func (h *history) often(percent int) bool {
+	return h.rng.IntN(100) < percent
+}
+
+// pick draws one of the options by weight.
+func pick[T any](h *history, options ...weighted[T]) T {
+	total := 0
+	for _, o := range options {
+		total += o.weight
+	}
+	n := h.rng.IntN(total)
+	for _, o := range options {
+		if n -= o.weight; n < 0 {
+			return o.option
+		}
+	}
+	panic("unreachable")
+}
+
+func oneOf[T any](h *history, options []T) T { return options[h.rng.IntN(len(options))] }
+
+type weighted[T any] struct {
+	weight int
+	option T
+}
+
+// step lets a few commands be decided together. Now and then their transaction
+// is lost; it then has to be as if they had never been.
+func (h *history) step() {
+	h.reseed()
+	var cmds []Command
+	for range 1 + h.rng.IntN(5) {
+		cmds = append(cmds, h.command())
+	}
+	if h.often(5) {
+		v := h.db.view()
+		for _, cmd := range cmds {
+			if _, err := h.db.decide(v, cmd); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+		h.settleWorkers()
+		return
+	}
+	h.commit(cmds...)
+}
+
+// commit decides commands on one view and checks what has become of them: the
+// same as if each had been decided on a view of its own, and a sound state.
+func (h *history) commit(cmds ...Command) []decided {
+	h.t.Logf("%+v", cmds)
+	h.db.now = h.db.now.Add(time.Second)
+	alone := h.db.clone()
+	outcomes, err := h.db.commit(cmds...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for i, cmd := range cmds {
+		one, err := alone.commit(cmd)
+		if err != nil {
+			h.t.Fatalf("alone: %v", err)
+		}
+		if !reflect.DeepEqual(one[0], outcomes[i]) {
+			h.t.Fatalf("%T was answered with %+v among others, with %+v alone", cmd, outcomes[i], one[0])
+		}
+		h.note(cmd, outcomes[i])
+	}
+	h.compare(alone)
+	if err := h.db.check(); err != nil {
+		h.t.Fatalf("%v", err)
+	}
+	if err := h.db.checkReplay(); err != nil {
+		h.t.Fatalf("%v", err)
+	}
+	h.checkDelivery()
+	h.settleWorkers()
+	return outcomes
+}
+
+// compare holds two databases that saw the same commands against each other.
+func (h *history) compare(alone *database) {
+	alone.writes = h.db.writes
+	for row := range alone.waits {
+		alone.waits[row] = h.db.waits[row]
+	}
+	if !reflect.DeepEqual(h.db, alone) {
+		h.t.Fatalf("commands decided together and alone differ:\n%+v\n%+v", h.db, alone)
+	}
+}
+
+// note remembers what was acknowledged.
+func (h *history) note(cmd Command, d decided) {
+	switch answer := d.Answer.(type) {
+	case Claimed:
+		c := cmd.(Claim)
+		h.workers = append(h.workers, &worker{task: c.Task, token: c.Token})
+	case Sent:
+		h.said[cmd.(Send).Message[0].(Text).Text] = answer.Task
+	case Spawned:
+		if _, there := h.db.tasks[answer.Task]; !there {
+			h.t.Fatalf("task %s was acknowledged and is not there", answer.Task)
+		}
+	}
+}
+
+// checkDelivery: what was said to a task is in its transcript or its inbox
+// once, in the order in which it was said.
+func (h *history) checkDelivery() {
+	seen := map[string]TaskID{}
+	note := func(to TaskID, blocks []Block, last string) string {
+		text, ok := blocks[0].(Text)
+		if !ok || !strings.HasPrefix(text.Text, "say ") {
+			return last
+		}
+		if _, twice := seen[text.Text]; twice || text.Text <= last {
+			h.t.Fatalf("%q was delivered after %q, before: %t", text.Text, last, twice)
+		}
+		seen[text.Text] = to
+		return text.Text
+	}
+	for id := range h.db.tasks {
+		last := ""
+		for _, m := range h.db.messages[id] {
+			if m.Role == RoleUser && len(m.Blocks) > 0 {
+				last = note(id, m.Blocks, last)
+			}
+		}
+		for _, e := range h.db.inboxOf(id) {
+			if len(e.Blocks) > 0 {
+				last = note(id, e.Blocks, last)
+			}
+		}
+	}
+	for text, to := range h.said {
+		if seen[text] != to {
+			h.t.Fatalf("%q was accepted for %s and is with %s", text, to, seen[text])
+		}
+	}
+}
+
+// settleWorkers lets the workers know which of their requests was taken last.
+func (h *history) settleWorkers() {
+	for _, w := range h.workers {
+		if t := h.db.tasks[w.task]; t.State == StateRunning && t.Token() == w.token {
+			w.seq = t.LastSeq
+		}
+	}
+}
+
+func (h *history) text() string {
+	h.texts++
+	return fmt.Sprintf("say %05d", h.texts)
+}
+
+// aTask draws any task.
+func (h *history) aTask() TaskID {
+	return oneOf(h, byID(h.db.tasks))
+}
+
+func byID[V any](rows map[TaskID]V) []TaskID {
+	return slices.SortedFunc(maps.Keys(rows), func(a, b TaskID) int { return bytes.Compare(a[:], b[:]) })
+}
+
+// command draws something that somebody might ask for.
+func (h *history) command() Command {
+	return pick(h,
+		weighted[func() Command]{60, h.work},
+		weighted[func() Command]{25, h.claim},
+		weighted[func() Command]{h.hazard, h.lose},
+		weighted[func() Command]{6, h.send},
+		weighted[func() Command]{4, h.spawn},
+		weighted[func() Command]{4, h.expire},
+		weighted[func() Command]{1, h.create},
+	)()
+}
+
+func (h *history) create() Command {
+	return CreateSession{ID: h.db.session.ID, Tenant: "acme", Agent: boss, Limits: DefaultLimits()}
+}
+
+func (h *history) send() Command {
+	text := h.text()
+	if h.often(5) {
+		text += strings.Repeat("x", 100)
+	}
+	s := Send{Message: h.chance(95, []Block{Text{Text: text}})}
+	if h.often(60) {
+		s.Task = h.aTask()
+	}
+	return s
+}
+
+func (h *history) spawn() Command {
+	return SpawnTask{Parent: h.aTask(), Child: h.child(), Notify: h.often(70)}
+}
+
+func (h *history) child() Child {
+	agent := pick(h, weighted[*Agent]{20, scout}, weighted[*Agent]{1, boss}, weighted[*Agent]{1, nil})
+	c := Child{Agent: agent, AgentName: "x", Description: "d"}
+	if h.often(97) {
+		c.Prompt = h.text()
+	}
+	return c
+}
+
+// claim takes a ready run, now and then under an epoch that has passed.
+func (h *history) claim() Command {
+	if len(h.db.ready) == 0 {
+		return h.work()
+	}
+	id := oneOf(h, byID(h.db.ready))
+	epoch := h.db.ready[id].Epoch
+	if h.often(5) {
+		epoch--
+	}
+	return Claim{Task: id, Token: Token{epoch, uint64(len(h.db.events))}, Worker: "w"} //nolint:gosec // small
+}
+
+func (h *history) lose() Command {
+	if len(h.db.attempts) == 0 {
+		return Redeliver{Task: h.aTask(), Epoch: 1, Blame: true}
+	}
+	id := oneOf(h, byID(h.db.attempts))
+	epoch := h.db.attempts[id].Epoch
+	if h.often(5) {
+		epoch--
+	}
+	return Redeliver{Task: id, Epoch: epoch, Blame: h.often(80)}
+}
+
+// expire fires a timer, or one that was taken away a moment ago.
+func (h *history) expire() Command {
+	keys := callKeys(h.db.timers)
+	if len(keys) == 0 {
+		return Expire{Task: h.aTask(), Ref: CallRef{h.rng.IntN(5), 9}}
+	}
+	key := oneOf(h, keys)
+	return Expire{Task: key.Task, Ref: key.Ref}
+}
+
+func callKeys[V any](rows map[CallKey]V) []CallKey {
+	return slices.SortedFunc(maps.Keys(rows), func(a, b CallKey) int {
+		return cmp.Or(bytes.Compare(a.Task[:], b.Task[:]), a.Ref.Message-b.Ref.Message, a.Ref.Block-b.Ref.Block)
+	})
+}

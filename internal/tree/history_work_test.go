@@ -1,0 +1,216 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// work draws a worker's next request: mostly one that makes sense, mostly from
+// a worker that still has its run.
+func (h *history) work() Command {
+	var live, any []*worker
+	for _, w := range h.workers {
+		if t := h.db.tasks[w.task]; t.State == StateRunning && t.Token() == w.token {
+			live = append(live, w)
+		}
+		any = append(any, w)
+	}
+	from := live
+	if len(any) > 0 && (len(live) == 0 || h.often(3)) {
+		from = any
+	}
+	if len(from) == 0 {
+		return h.send()
+	}
+	w := oneOf(h, from)
+	w.seq++
+	f := From{Task: w.task, Token: w.token, Seq: w.seq}
+	if h.often(2) {
+		f.Seq++
+	}
+	if t := h.db.tasks[w.task]; t.OpenCalls == 0 {
+		return h.turn(f)
+	}
+	return h.tend(f)
+}
+
+// turn draws what a worker does at a boundary.
+func (h *history) turn(f From) Command {
+	t := h.db.tasks[f.Task]
+	if t.Iterations >= t.MaxIterations && h.often(80) {
+		return End{From: f, Reason: ReasonMaxIterations}
+	}
+	return pick(h,
+		weighted[func(From) Command]{60, h.asks},
+		weighted[func(From) Command]{25, h.answers},
+		weighted[func(From) Command]{3, h.fails},
+		weighted[func(From) Command]{2, h.parks},
+		weighted[func(From) Command]{3, h.reports},
+		weighted[func(From) Command]{1, h.closes},
+	)(f)
+}
+
+// tend draws what a worker does while calls are open.
+func (h *history) tend(f From) Command {
+	tend, park := 60, 5
+	if !slices.ContainsFunc(h.db.openCalls(f.Task), func(c *Call) bool { return c.State != CallWaiting }) {
+		tend, park = 5, 60
+	}
+	return pick(h,
+		weighted[func(From) Command]{tend, h.spawns},
+		weighted[func(From) Command]{tend / 3, h.closes},
+		weighted[func(From) Command]{tend / 4, h.awaits},
+		weighted[func(From) Command]{tend / 8, h.starts},
+		weighted[func(From) Command]{park, h.parks},
+		weighted[func(From) Command]{3, h.reports},
+		weighted[func(From) Command]{2, h.asks},
+		weighted[func(From) Command]{1, h.answers},
+		weighted[func(From) Command]{1, h.fails},
+	)(f)
+}
+
+func (h *history) usage() Usage {
+	n := h.rng.Int64N(10)
+	return Usage{Input: n, Output: 1, CacheRead: 2 * n}
+}
+
+// asks opens calls; the provider gives all of them the same id.
+func (h *history) asks(f From) Command {
+	m := Message{Usage: h.usage(), Blocks: []Block{Text{Text: "let me see"}}}
+	for range h.rng.IntN(4) {
+		m.Blocks = append(m.Blocks, ToolUse{ProviderID: "call_0", Name: "task"})
+	}
+	return AppendAnswer{From: f, Message: m}
+}
+
+func (h *history) answers(f From) Command {
+	text := "done"
+	if h.often(2) {
+		text = strings.Repeat("x", 101)
+	}
+	return End{From: f, Answer: &Message{Usage: h.usage(), Blocks: []Block{Text{Text: text}}}}
+}
+
+func (h *history) fails(f From) Command {
+	return End{From: f, Reason: ReasonProviderError, Detail: "no answer"}
+}
+
+func (h *history) parks(f From) Command { return Park{From: f} }
+
+func (h *history) reports(f From) Command {
+	return Report{From: f, Activity: fmt.Sprintf("at %d", f.Seq)}
+}
+
+// block draws a block of the message asked, mostly one whose call is open.
+func (h *history) block(f From) int {
+	open := h.db.openCalls(f.Task)
+	if len(open) == 0 || h.often(10) {
+		return h.rng.IntN(6)
+	}
+	return oneOf(h, open).Ref.Block
+}
+
+func (h *history) starts(f From) Command { return StartCall{From: f, Block: h.block(f)} }
+
+func (h *history) closes(f From) Command {
+	return CloseCall{From: f, Block: h.block(f), Text: "result", IsError: h.often(20)}
+}
+
+func (h *history) awaits(f From) Command {
+	a := AwaitTask{From: f, Block: h.block(f), Target: h.aTask()}
+	if h.often(70) {
+		a.Timeout = 30 * time.Second
+	}
+	return a
+}
+
+// spawns asks for a child for some of the open calls.
+func (h *history) spawns(f From) Command {
+	s := SpawnCalls{From: f}
+	for _, call := range h.db.openCalls(f.Task) {
+		if !h.often(80) {
+			continue
+		}
+		c := CallChild{Block: call.Ref.Block, Child: h.child(), Background: h.often(40)}
+		if h.often(25) {
+			c.Resume = h.aTask()
+		}
+		s.Children = append(s.Children, c)
+	}
+	if h.often(2) {
+		s.Children = append(s.Children, CallChild{Block: 9, Child: h.child()})
+	}
+	return s
+}
+
+// drain lets every worker finish what it has and claim what there is. Timers
+// need not fire for it. It ends with a quiet session.
+func (h *history) drain() {
+	timers := h.often(50)
+	for round := 0; ; round++ {
+		if round > 1000 {
+			h.t.Fatalf("the session does not become quiet: %+v", h.db.session)
+		}
+		cmds := h.finishing(timers)
+		if len(cmds) == 0 {
+			break
+		}
+		for _, outcome := range h.commit(cmds...) {
+			if outcome.Err != nil {
+				h.t.Fatalf("while draining: %v", outcome.Err)
+			}
+		}
+	}
+	for id, t := range h.db.tasks {
+		if t.State != StateNew && !t.State.Terminal() {
+			h.t.Fatalf("all is quiet, but task %s is %s: %+v", id, t.State, t)
+		}
+	}
+	if n := len(h.db.ready) + len(h.db.attempts) + len(h.db.waits) + len(h.db.timers); n > 0 || !h.db.session.Idle() {
+		h.t.Fatalf("all is quiet, but %d rows are left", n)
+	}
+}
+
+// finishing is what there is to do: one step of every worker, and a claim of
+// every ready run for which there is room.
+func (h *history) finishing(timers bool) []Command {
+	var cmds []Command
+	for _, id := range byID(h.db.attempts) {
+		t := h.db.tasks[id]
+		cmds = append(cmds, h.finish(&t)...)
+	}
+	room := h.db.session.Limits.Running - h.db.session.Running
+	for i, id := range byID(h.db.ready) {
+		if i < room {
+			cmds = append(cmds, Claim{Task: id, Token: Token{h.db.ready[id].Epoch, 1}, Worker: "w"})
+		}
+	}
+	if timers {
+		for _, key := range callKeys(h.db.timers) {
+			cmds = append(cmds, Expire{Task: key.Task, Ref: key.Ref})
+		}
+	}
+	return cmds
+}
+
+// finish closes what a worker can close, then parks or answers.
+func (h *history) finish(t *Task) []Command {
+	f := From{Task: t.ID, Token: t.Token(), Seq: t.LastSeq + 1}
+	waiting := false
+	for _, call := range h.db.openCalls(t.ID) {
+		if call.State != CallWaiting {
+			return []Command{CloseCall{From: f, Block: call.Ref.Block, Text: "result"}}
+		}
+		waiting = true
+	}
+	switch {
+	case waiting:
+		return []Command{Park{From: f}}
+	case t.Iterations >= t.MaxIterations:
+		return []Command{End{From: f, Reason: ReasonMaxIterations}}
+	default:
+		return []Command{End{From: f, Answer: &Message{Blocks: []Block{Text{Text: "done"}}}}}
+	}
+}
