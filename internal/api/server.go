@@ -106,7 +106,7 @@ func streamStatus(log *slog.Logger) grpc.StreamServerInterceptor {
 }
 
 func public(ctx context.Context, log *slog.Logger, method string, err error) error {
-	st, internal := wire.Status(err)
+	internal, st := wire.Status(err)
 	if internal {
 		log.ErrorContext(ctx, "a call failed", "method", method, "error", err)
 	}

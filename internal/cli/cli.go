@@ -102,8 +102,10 @@ func Main(ctx context.Context, p Process) int {
 	return exitInternal
 }
 
-// complain tells the person what is wrong.
-func (a *app) complain(text string) { fmt.Fprintln(a.Stderr, "coppice: "+safeLine(text)) }
+// complain tells the person what is wrong, in one line.
+func (a *app) complain(text string) {
+	fmt.Fprintln(a.Stderr, "coppice: "+safeLine(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")))
+}
 
 func (a *app) main(ctx context.Context) error {
 	var c commands

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -95,6 +97,9 @@ func (a *app) printAnswer(t *pb.Task, apart bool) error {
 		a.complain("the task " + stateText(t.GetState()) + ": " + reason)
 	}
 	answer := strings.TrimSpace(safeText(t.GetResult()))
+	if width, terminal := a.terminal(a.Stdout); terminal {
+		answer = ansi.Wordwrap(answer, width, "")
+	}
 	switch {
 	case answer == "":
 		return nil

@@ -28,7 +28,7 @@ type live struct {
 	frame         int
 	status        string // of the connection, if there is something to say
 	picture       string
-	over          bool
+	tall          int // lines of the picture
 }
 
 // What the program is told.
@@ -57,20 +57,18 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		l.status = "connection lost, trying again"
 	case tea.WindowSizeMsg:
 		resized := l.width > 0
-		l.width, l.height = m.Width, m.Height
+		l.width, l.height, l.tall = m.Width, m.Height, 0
 		l.paint()
 		if resized {
-			// The terminal has wrapped or moved the old picture: nobody knows
-			// where its lines are now.
-			return l, tea.ClearScreen
+			// The terminal has wrapped or moved the old picture, nobody knows
+			// where to: begin again at the top.
+			return l, tea.Sequence(tea.Raw(ansi.EraseEntireScreen+ansi.CursorHomePosition), tea.ClearScreen)
 		}
 	case tickMsg:
 		l.frame++
 		l.paint()
 		return l, tick()
 	case overMsg:
-		l.over = true
-		l.paint()
 		return l, tea.Quit
 	case tea.KeyPressMsg:
 		switch m.String() {
@@ -88,11 +86,10 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (l *live) View() tea.View { return tea.NewView(l.picture) }
 
 // paint draws the picture: the tree, and a line below it that says how the whole
-// stands. It leaves a line free for the cursor. At the end a blank line is left,
-// since a picture of no lines would not wipe the one before it.
+// stands. It leaves a line free for the cursor. The picture never gets shorter,
+// since the terminal's library loses its place then.
 func (l *live) paint() {
-	l.picture = " "
-	if l.over || l.forest.root == nil || l.width <= 0 || l.height <= 0 {
+	if l.forest.root == nil || l.width <= 0 || l.height <= 0 {
 		return
 	}
 	now := l.now()
@@ -106,7 +103,25 @@ func (l *live) paint() {
 	if l.height > 2 {
 		lines = append(lines, l.look.dim.Render(ansi.Truncate(foot, l.width, l.look.more)))
 	}
+	for len(lines) < l.tall {
+		lines = append(lines, "")
+	}
+	l.tall = len(lines)
 	l.picture = strings.Join(lines, "\n")
+}
+
+// wipe takes the picture away, from the line that the program leaves the cursor
+// on: the last one of the picture.
+func (l *live) wipe(out io.Writer) error {
+	if l.tall == 0 {
+		return nil
+	}
+	up := ""
+	if l.tall > 1 {
+		up = ansi.CursorUp(l.tall - 1)
+	}
+	_, err := io.WriteString(out, "\r"+up+ansi.EraseScreenBelow)
+	return err
 }
 
 // draw shows a watched session on a terminal until it is over, and gives what it
@@ -132,6 +147,9 @@ func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Write
 	_, err := program.Run()
 	stop()
 	end := <-ended
+	if err == nil {
+		err = l.wipe(out)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("drawing the tree: %w", err)
 	}

@@ -54,8 +54,21 @@ func TestLive(t *testing.T) {
 	if interrupted != 1 {
 		t.Errorf("Ctrl-C interrupted %d times", interrupted)
 	}
-	if cmd := tell(overMsg{}); cmd == nil || l.View().Content != " " {
-		t.Errorf("at the end: %q", l.View().Content)
+	for _, s := range parseStory(t, "5s r end COMPLETED 0 0") {
+		s.step.GetEvent().Seq = 99
+		tell(stepMsg{s.step})
+	}
+	l.height = 5
+	tell(tickMsg{})
+	if got := strings.Split(l.View().Content, "\n"); len(got) != 5 || got[4] != "" {
+		t.Errorf("what has become shorter: %q", got)
+	}
+	if cmd := tell(overMsg{}); cmd == nil {
+		t.Error("it does not end")
+	}
+	var out strings.Builder
+	if err := l.wipe(&out); err != nil || out.String() != "\r\x1b[4A\x1b[J" {
+		t.Errorf("wiped with %q, %v", out.String(), err)
 	}
 }
 

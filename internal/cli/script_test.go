@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,6 +35,8 @@ func TestMain(m *testing.M) {
 //
 //	exits CODE coppice ARG…
 //		runs a command that has to end with this exit code
+//	keep NAME REGEXP
+//		sets a variable to what the group matches in the last output
 //	serve [ARG…]
 //		starts coppice dev on a free port, and has the commands after it use it
 //	interrupt CODE TEXT coppice ARG…
@@ -51,7 +54,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "serve": serve, "interrupt": interrupt,
+			"exits": exits, "keep": keep, "serve": serve, "interrupt": interrupt,
 		},
 	})
 }
@@ -103,6 +106,19 @@ func checkCode(ts *testscript.TestScript, want string, err error) {
 	if strconv.Itoa(code) != want {
 		ts.Fatalf("exit code %d, want %s", code, want)
 	}
+}
+
+func keep(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: keep NAME REGEXP")
+	}
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	found := pattern.FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) != 2 {
+		ts.Fatalf("the output does not match %s with one group", args[1])
+	}
+	ts.Setenv(args[0], found[1])
 }
 
 func serve(ts *testscript.TestScript, neg bool, args []string) {

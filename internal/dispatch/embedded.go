@@ -13,7 +13,9 @@ import (
 )
 
 // Embedded is a Redis inside the process, for when there is only one process. It
-// has no port and keeps nothing. It works in a testing/synctest bubble.
+// has no port and keeps nothing. It works in a testing/synctest bubble. Unlike a
+// real one it never clears away what was deleted after it had been read and before
+// it was done; only somebody else's deletions leave such entries.
 type Embedded struct {
 	server *miniredis.Miniredis
 	pipes  *bufconn.Listener

@@ -75,8 +75,12 @@ func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block 
 	case block < time.Millisecond:
 		block = time.Millisecond // 0 would be Redis's word for "forever"
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience+block)
+	// The read has a deadline of its own: were it the caller's, the client would hang
+	// up then. A cancellation still ends what comes before the read.
+	caller := ctx
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), patience+block)
 	defer cancel()
+	defer context.AfterFunc(caller, cancel)()
 	// If the link breaks, the client may read again. That loses nothing more: what
 	// the first read was given is pending already, for TakeOver.
 	streams, err := b.client.XReadGroup(ctx, &redis.XReadGroupArgs{

@@ -78,7 +78,7 @@ func (r *Run) Do(ctx context.Context) (Outcome, error) {
 	}
 	outcome, err := run.loop(ctx)
 	if errors.Is(err, ErrLost) || ctx.Err() != nil {
-		return Lost, nil
+		return Lost, nil //nolint:nilerr // being lost is an outcome, told to nobody as an error
 	}
 	return outcome, err
 }
@@ -100,7 +100,7 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 		}
 		answer, reason, err := r.ask(ctx)
 		if ctx.Err() != nil {
-			return Lost, nil
+			return Lost, nil //nolint:nilerr // the model failed because the attempt was lost
 		}
 		if err != nil {
 			return r.fail(ctx, reason, err.Error())

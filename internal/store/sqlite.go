@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -47,12 +48,10 @@ func openSQLite(ctx context.Context, path string) (*sqlite, error) {
 	reads.SetMaxIdleConns(max(4, runtime.NumCPU()))
 	db := &sqlite{stmts: map[string]*sql.Stmt{}, pools: []*sql.DB{writes, reads}, reads: reads}
 	if err := migrate(ctx, writes); err != nil {
-		db.close()
-		return nil, fmt.Errorf("bringing %s up to date: %w", path, err)
+		return nil, errors.Join(fmt.Errorf("bringing %s up to date: %w", path, err), db.close())
 	}
 	if db.writer, err = writes.Conn(ctx); err != nil {
-		db.close()
-		return nil, fmt.Errorf("opening %s: %w", path, err)
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.close())
 	}
 	return db, nil
 }
@@ -77,23 +76,17 @@ func migrate(ctx context.Context, db *sql.DB) error {
 
 // close closes every connection.
 func (db *sqlite) close() error {
-	var first error
+	var all []error
 	for _, stmt := range db.stmts {
-		if err := stmt.Close(); err != nil && first == nil {
-			first = err
-		}
+		all = append(all, stmt.Close())
 	}
 	if db.writer != nil {
-		if err := db.writer.Close(); err != nil && first == nil {
-			first = err
-		}
+		all = append(all, db.writer.Close())
 	}
 	for _, pool := range db.pools {
-		if err := pool.Close(); err != nil && first == nil {
-			first = err
-		}
+		all = append(all, pool.Close())
 	}
-	return first
+	return errors.Join(all...)
 }
 
 // begin starts the one write transaction there is at a time.

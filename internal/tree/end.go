@@ -147,7 +147,7 @@ func (c Expire) decide(d *decision) (Answer, error) {
 	}
 	call := d.view.call(c.Task, c.Ref)
 	if call == nil || call.State != CallWaiting {
-		d.view.changes.Timers[CallKey{c.Task, c.Ref}] = nil
+		d.view.changes.Timers[CallKey(c)] = nil
 		return Done{}, nil
 	}
 	d.stopWatching(call)

@@ -26,7 +26,7 @@ func TestHistories(t *testing.T) {
 		for range rapid.IntRange(20, 80).Draw(t, "steps") {
 			h.step()
 		}
-		h.drain()
+		h.end()
 	})
 }
 

@@ -145,9 +145,31 @@ func (h *history) spawns(f From) Command {
 	return s
 }
 
+// end lets all workers finish. Then everybody who has ended is spoken to, and
+// has to take that in with all that came before; and once more all finish.
+func (h *history) end() {
+	h.drain()
+	var cmds []Command
+	for _, id := range byID(h.db.tasks) {
+		cmds = append(cmds, Send{Task: id, Message: []Block{Text{Text: h.text()}}})
+	}
+	for _, sent := range h.commit(cmds...) {
+		if sent.Err != nil || sent.Answer.(Sent).Queued {
+			h.t.Fatalf("a message to a task that has ended: %+v", sent)
+		}
+	}
+	for id, t := range h.db.tasks {
+		if t.Inbox > 0 {
+			h.t.Fatalf("task %s begins its run with an inbox of %d", id, t.Inbox)
+		}
+	}
+	h.drain()
+}
+
 // drain lets every worker finish what it has and claim what there is. Timers
 // need not fire for it. It ends with a quiet session.
 func (h *history) drain() {
+	h.reseed()
 	timers := h.often(50)
 	for round := 0; ; round++ {
 		if round > 1000 {

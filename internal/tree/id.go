@@ -10,10 +10,12 @@ import (
 // messages are different types, so one can't be passed for another.
 type ID[Of any] uuid.UUID
 
-// The ids of the tree. New ones are UUIDv7, so they sort by age.
 type (
+	// SessionID names a session. New ids of all kinds are UUIDv7: they sort by age.
 	SessionID = ID[Session]
-	TaskID    = ID[Task]
+	// TaskID names a task within its session.
+	TaskID = ID[Task]
+	// MessageID names a message within its task.
 	MessageID = ID[Message]
 )
 

@@ -26,20 +26,20 @@ var grpcCodes = map[tree.Code]codes.Code{
 // Status gives the gRPC status of an error. The text of a named refusal is for
 // the caller; what has no code is internal, and its cause stays with us.
 // internal reports such an error, which the caller has to log.
-func Status(err error) (st error, internal bool) {
+func Status(err error) (internal bool, st error) {
 	var named *tree.Error
 	switch {
 	case err == nil:
-		return nil, false
+		return false, nil
 	case errors.Is(err, context.Canceled):
-		return status.Error(codes.Canceled, "the call was cancelled"), false
+		return false, status.Error(codes.Canceled, "the call was cancelled")
 	case errors.Is(err, context.DeadlineExceeded):
-		return status.Error(codes.DeadlineExceeded, "the deadline of the call passed"), false
+		return false, status.Error(codes.DeadlineExceeded, "the deadline of the call passed")
 	case errors.As(err, &named):
-		return status.Error(grpcCodes[named.Code], named.Error()), named.Code == tree.CodeInternal
+		return named.Code == tree.CodeInternal, status.Error(grpcCodes[named.Code], named.Error())
 	}
-	if st, ok := status.FromError(err); ok {
-		return st.Err(), false
+	if given, ok := status.FromError(err); ok {
+		return false, given.Err()
 	}
-	return status.Error(codes.Internal, "internal error"), true
+	return true, status.Error(codes.Internal, "internal error")
 }

@@ -1,0 +1,50 @@
+# `make` lists the targets.
+GO       ?= go
+TOOL     := $(GO) tool -modfile=tools/go.mod
+BUF      := $(TOOL) buf
+LINT     := $(TOOL) golangci-lint
+FUZZTIME ?= 30s
+PKGS     := ./...
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: generate
+generate: ## make internal/gen from proto
+	@$(BUF) generate
+
+.PHONY: drift
+drift: ## fail if internal/gen is not what proto says
+	@before=$$(find internal/gen -type f -exec sha256sum {} + | sort); $(BUF) generate; \
+	after=$$(find internal/gen -type f -exec sha256sum {} + | sort); \
+	[ "$$before" = "$$after" ] || { echo "internal/gen was out of date; it has been made anew: commit it"; exit 1; }
+
+.PHONY: lint
+lint: ## check style of the contract and of the code
+	@$(BUF) lint
+	@$(LINT) run $(PKGS)
+
+.PHONY: vet
+vet: ## go vet
+	@$(GO) vet $(PKGS)
+
+.PHONY: test
+test: ## run all tests with the race detector (needs redis-server)
+	@command -v redis-server >/dev/null || { echo "redis-server is missing: apt-get install redis-server"; exit 1; }
+	$(GO) test -race -timeout 15m $(PKGS)
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (30s)
+	@grep -rlE '^func Fuzz' --include='*_test.go' internal | xargs -n1 dirname | sort -u | while read dir; do \
+	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/func //'); do \
+	    echo "$$dir $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$$dir || exit 1; \
+	  done; done
+
+.PHONY: build
+build: ## build the three binaries into bin
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
+
+.PHONY: verify
+verify: drift lint vet test ## everything that has to hold before a commit is handed in

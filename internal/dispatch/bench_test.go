@@ -1,0 +1,34 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coppice-run/coppice/internal/redistest"
+)
+
+// BenchmarkAnnouncePull is the whole way of a hint: announced in batches, pulled
+// by one consumer, finished. An operation is one hint.
+func BenchmarkAnnouncePull(b *testing.B) {
+	for name, client := range map[string]func(b *testing.B) redis.UniversalClient{
+		"embedded": func(b *testing.B) redis.UniversalClient { return embedded(b).Client() },
+		"redis":    func(b *testing.B) redis.UniversalClient { return redistest.Start(b).Client() },
+	} {
+		b.Run(name, func(b *testing.B) {
+			const batch = 64
+			bus := newBus(b, client(b))
+			hints := some(batch, 1)
+			b.ReportAllocs()
+			for left := b.N; left > 0; left -= batch {
+				announce(b, bus, hints[:min(left, batch)])
+				for want := min(left, batch); want > 0; {
+					found := pull(b, bus, "w", want, time.Minute)
+					finish(b, bus, found)
+					want -= len(found)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,367 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+func TestHintsComeInOrder(t *testing.T) {
+	onBoth(t, func(t *testing.T, _ redis.UniversalClient, bus *Bus) {
+		hints := some(5, 1)
+		hints[1].Trace = ""
+		announce(t, bus, hints[:2])
+		announce(t, bus, nil)
+		announce(t, bus, hints[2:])
+		var got []Delivery
+		for _, max := range []int{2, 1, 10} {
+			got = append(got, pull(t, bus, "w", max, time.Minute)...)
+		}
+		if !slices.Equal(hintsOf(got), hints) {
+			t.Errorf("got %v, want %v", got, hints)
+		}
+		wantBacklog(t, bus, 5)
+		if more := pull(t, bus, "w", 10, 0); more != nil {
+			t.Errorf("read twice: %v", more)
+		}
+		finish(t, bus, got)
+		finish(t, bus, got) // again, for nothing
+		finish(t, bus, nil)
+		wantBacklog(t, bus, 0)
+	})
+}
+
+func TestConsumersShareWithoutDoubling(t *testing.T) {
+	onBoth(t, func(t *testing.T, _ redis.UniversalClient, bus *Bus) {
+		const total, batch = 600, 40
+		ctx, cancel := context.WithCancel(within(t))
+		got := make(chan int64)
+		var g errgroup.Group
+		for n := range 5 {
+			g.Go(func() error {
+				for {
+					found, err := bus.Pull(ctx, pool, fmt.Sprint("w", n), 7, time.Minute)
+					if errors.Is(err, context.Canceled) {
+						return nil
+					}
+					if err != nil {
+						return err
+					}
+					for _, d := range found {
+						got <- d.Hint.Epoch
+					}
+					if err := bus.Done(context.WithoutCancel(ctx), pool, ids(found)...); err != nil {
+						return err
+					}
+				}
+			})
+		}
+		g.Go(func() error {
+			for i := 0; i < total; i += batch {
+				if err := bus.Announce(ctx, pool, some(batch, int64(i+1))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		seen := map[int64]bool{}
+		for len(seen) < total {
+			select {
+			case epoch := <-got:
+				if seen[epoch] {
+					t.Errorf("hint %d came twice", epoch)
+				}
+				seen[epoch] = true
+			case <-ctx.Done():
+				t.Fatalf("%d of %d came", len(seen), total)
+			}
+		}
+		cancel()
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+		wantBacklog(t, bus, 0)
+	})
+}
+
+// A long pipeline is written before its answers are read: no buffer, no end.
+func TestManyHintsAtOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, _ redis.UniversalClient, bus *Bus) {
+		announce(t, bus, some(3000, 1))
+		found := pull(t, bus, "w", 3000, time.Minute)
+		if len(found) != 3000 {
+			t.Errorf("%d of 3000 came", len(found))
+		}
+		finish(t, bus, found)
+		wantBacklog(t, bus, 0)
+	})
+}
+
+func TestTakeOver(t *testing.T) {
+	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+		ctx := within(t)
+		if found, err := bus.TakeOver(ctx, pool, "w", 0, 10); err != nil || found != nil {
+			t.Fatalf("without a stream: %v, %v", found, err)
+		}
+		hints := some(6, 1)
+		announce(t, bus, hints)
+		dead := pull(t, bus, "dead", 5, time.Minute)
+		if found, err := bus.TakeOver(ctx, pool, "w", time.Hour, 10); err != nil || found != nil {
+			t.Fatalf("fresh ones: %v, %v", found, err)
+		}
+		key, err := bus.keys.ready(pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.XDel(ctx, key, dead[1].ID).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var got []Delivery
+		for len(got) < 4 {
+			found, err := bus.TakeOver(ctx, pool, "w", 0, 3)
+			if err != nil || len(found) == 0 || len(found) > 3 {
+				t.Fatalf("after %d: %v, %v", len(got), found, err)
+			}
+			finish(t, bus, found)
+			got = append(got, found...)
+		}
+		if want := slices.Delete(slices.Clone(hints[:5]), 1, 2); !slices.Equal(hintsOf(got), want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if found, err := bus.TakeOver(ctx, pool, "w", 0, 10); err != nil || found != nil {
+			t.Errorf("finished ones: %v, %v", found, err)
+		}
+		rest := pull(t, bus, "w", 10, time.Minute)
+		if !slices.Equal(hintsOf(rest), hints[5:]) {
+			t.Errorf("left %v, want %v", rest, hints[5:])
+		}
+		finish(t, bus, rest)
+		wantBacklog(t, bus, 0)
+	})
+}
+
+func TestForget(t *testing.T) {
+	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+		ctx := within(t)
+		forget := func() {
+			t.Helper()
+			if err := bus.Forget(ctx, pool, "w"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		key, err := bus.keys.ready(pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := func() int {
+			consumers, err := client.XInfoConsumers(ctx, key, group).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(consumers)
+		}
+		forget() // no stream
+		announce(t, bus, some(1, 1))
+		forget() // no group
+		found := pull(t, bus, "w", 1, time.Minute)
+		if forget(); known() != 1 {
+			t.Error("a consumer was forgotten with what it had read")
+		}
+		finish(t, bus, found)
+		if err := client.ScriptFlush(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if forget(); known() != 0 {
+			t.Error("a consumer that had finished was not forgotten")
+		}
+		forget()
+	})
+}
+
+func TestGarbage(t *testing.T) {
+	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+		ctx := within(t)
+		log := newLogbook()
+		bus.log = log.logger()
+		key, err := bus.keys.ready(pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		good := some(2, 1)
+		long := strings.Repeat("x", 100_000)
+		garbage := [][]any{
+			{"what", "ever"},
+			{fieldSession, "", fieldTask, "", fieldEpoch, ""},
+			{fieldSession, good[0].Session.String(), fieldTask, good[0].Task.String()},
+			{fieldSession, good[0].Session.String(), fieldTask, good[0].Task.String(), fieldEpoch, "0"},
+			{fieldSession, long, fieldTask, long, fieldEpoch, long},
+			{"\xff\x00", "\xff"},
+		}
+		for _, values := range garbage {
+			if err := client.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: values}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found := pull(t, bus, "w", 2, 0); found != nil {
+			t.Errorf("garbage was delivered: %v", found)
+		}
+		wantBacklog(t, bus, 0)
+		for _, values := range garbage {
+			if err := client.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: values}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		announce(t, bus, good)
+		if found := pull(t, bus, "w", 3, time.Minute); !slices.Equal(hintsOf(found), good[:1]) && !slices.Equal(hintsOf(found), good) {
+			t.Errorf("got %v", found)
+		}
+		if n := log.count("a dispatch entry is no hint"); n != 2*len(garbage) {
+			t.Errorf("%d of %d were logged", n, 2*len(garbage))
+		}
+	})
+}
+
+func TestGarbageIsNotTakenOver(t *testing.T) {
+	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+		ctx := within(t)
+		key, err := bus.keys.ready(pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []any{"what", "ever"}}).Err(); err != nil {
+			t.Fatal(err)
+		}
+		announce(t, bus, some(1, 1))
+		if err := bus.createGroup(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bus.readNew(ctx, key, "dead", 10, 0); err != nil {
+			t.Fatal(err)
+		}
+		found, err := bus.TakeOver(ctx, pool, "w", 0, 10)
+		if err != nil || len(found) != 1 {
+			t.Errorf("got %v, %v", found, err)
+		}
+		wantBacklog(t, bus, 1)
+	})
+}
+
+func TestInstallationsAndPoolsAreApart(t *testing.T) {
+	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+		ctx := within(t)
+		other := newBus(t, client)
+		looks := listening(t, other)
+		wantLook(t, ctx, looks, tree.SessionID{})
+		hints := some(1, 1)
+		announce(t, bus, hints)
+		if err := bus.Nudge(ctx, hints[0].Session); err != nil {
+			t.Fatal(err)
+		}
+		if found := pull(t, other, "w", 1, 0); found != nil {
+			t.Errorf("another installation read %v", found)
+		}
+		if found, err := bus.Pull(ctx, "gpu", "w", 1, 0); err != nil || found != nil {
+			t.Errorf("another pool read %v, %v", found, err)
+		}
+		wantBacklog(t, other, 0)
+		own := some(1, 1)[0].Session
+		if err := other.Nudge(ctx, own); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-looks; got != own {
+			t.Errorf("told to look at %s, want %s", got, own)
+		}
+		if found := pull(t, bus, "w", 1, 0); !slices.Equal(hintsOf(found), hints) {
+			t.Errorf("got %v", found)
+		}
+	})
+}
+
+func TestPullEndsWithItsContext(t *testing.T) {
+	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+		ctx, cancel := context.WithCancel(within(t))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := bus.Pull(ctx, pool, "w", 1, time.Hour)
+			ended <- err
+		}()
+		untilPulling(t, client, bus)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		// Nothing of that read is left behind to catch what comes now.
+		announce(t, bus, some(1, 1))
+		if found := pull(t, bus, "other", 1, time.Minute); len(found) != 1 {
+			t.Errorf("got %v", found)
+		}
+		if _, err := bus.Pull(ctx, pool, "w", 1, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("after it: %v", err)
+		}
+		if err := bus.Announce(ctx, pool, some(1, 1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("announcing after it: %v", err)
+		}
+	})
+}
+
+// untilPulling waits until a Pull has got as far as making the group.
+func untilPulling(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	t.Helper()
+	key, err := bus.keys.ready(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t)
+	until(t, ctx, "a pull", func() bool {
+		groups, err := client.XInfoGroups(ctx, key).Result()
+		return err == nil && len(groups) == 1
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	client := embedded(t).Client()
+	for _, installation := range []string{"", "a b", "{a}", "a:b", strings.Repeat("a", 65)} {
+		if _, err := New(Config{Client: client, Installation: installation}); !errors.Is(err, ErrInstallation) {
+			t.Errorf("installation %q: %v", installation, err)
+		}
+	}
+	if _, err := New(Config{Installation: "i"}); err == nil {
+		t.Error("no client: no error")
+	}
+	bus, ctx := newBus(t, client), t.Context()
+	for _, name := range []string{"", "A", "a:b", "a\n", "é", strings.Repeat("a", 64)} {
+		_, backlog := bus.Backlog(ctx, name)
+		_, pull := bus.Pull(ctx, name, "w", 1, 0)
+		_, takeOver := bus.TakeOver(ctx, name, "w", 0, 1)
+		for call, err := range map[string]error{
+			"Announce": bus.Announce(ctx, name, nil), "Done": bus.Done(ctx, name), "Forget": bus.Forget(ctx, name, "w"),
+			"Backlog": backlog, "Pull": pull, "TakeOver": takeOver,
+		} {
+			if !errors.Is(err, ErrPool) {
+				t.Errorf("%s on pool %q: %v", call, name, err)
+			}
+		}
+	}
+	if _, err := bus.Pull(ctx, pool, "", 1, 0); err == nil {
+		t.Error("no consumer: no error")
+	}
+	if _, err := bus.Pull(ctx, pool, "w", 0, 0); err == nil {
+		t.Error("no hints wanted: no error")
+	}
+	for _, h := range []Hint{{}, {Session: some(1, 1)[0].Session, Epoch: 1}, some(1, 0)[0]} {
+		if err := bus.Announce(ctx, pool, []Hint{some(1, 1)[0], h}); err == nil {
+			t.Errorf("%v was announced", h)
+		}
+	}
+	wantBacklog(t, bus, 0)
+}

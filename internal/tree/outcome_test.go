@@ -1,0 +1,110 @@
+package tree
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+func TestOutcomeText(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	run := Run{
+		Task: TaskID{15: 7}, Run: 2, State: StateCompleted, Answer: 4, ToolUses: 3,
+		Usage:      Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4},
+		AcceptedAt: start, StartedAt: start.Add(time.Second), EndedAt: start.Add(2500 * time.Millisecond),
+	}
+	failed := run
+	failed.State, failed.Reason, failed.Detail = StateFailed, ReasonProviderError, "no answer"
+	for _, c := range []struct {
+		outcome Outcome
+		want    string
+	}{
+		{
+			Outcome{Run: run, Answer: "It is fine."},
+			`{"task_id":"00000000-0000-0000-0000-000000000007","status":"completed","summary":"It is fine.",` +
+				`"usage":{"tool_uses":3,"tokens":10,"duration_ms":2500}}`,
+		},
+		{
+			Outcome{Run: failed},
+			`{"task_id":"00000000-0000-0000-0000-000000000007","status":"failed","reason":"PROVIDER_ERROR","error":"no answer",` +
+				`"usage":{"tool_uses":3,"tokens":10,"duration_ms":2500}}`,
+		},
+	} {
+		if got := c.outcome.Text(); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestOutcomeKeepsTheEndOfALongAnswer(t *testing.T) {
+	t.Parallel()
+	var out struct {
+		Summary string `json:"summary"`
+		Cut     bool   `json:"summary_cut"`
+	}
+	text := Outcome{Run: Run{State: StateCompleted}, Answer: strings.Repeat("é", maxSummary) + "the end"}.Text()
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	if !out.Cut || !strings.HasSuffix(out.Summary, "éthe end") || len(out.Summary) > maxSummary {
+		t.Errorf("cut: %t, %d bytes", out.Cut, len(out.Summary))
+	}
+}
+
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text, limit := rapid.String().Draw(t, "text"), rapid.IntRange(0, 20).Draw(t, "limit")
+		got, cut := bounded(text, limit)
+		if cut != (len(text) > limit) || len(got) > limit || !strings.HasSuffix(text, got) || !utf8.ValidString(got) {
+			t.Errorf("%q within %d: %q, cut: %t", text, limit, got, cut)
+		}
+		if cut && len(got) <= limit-utf8.UTFMax {
+			t.Errorf("%q within %d: %q leaves out more than it has to", text, limit, got)
+		}
+	})
+}
+
+func TestTitle(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		blocks []Block
+		want   string
+	}{
+		{nil, ""},
+		{texts([]string{"Read", "both."}), "Read\nboth."},
+		{[]Block{Thinking{Text: "hm"}, Text{Text: "Go."}}, "Go."},
+		{texts([]string{strings.Repeat("x", titleLength)}), strings.Repeat("x", titleLength)},
+		{texts([]string{strings.Repeat("x", titleLength+1)}), strings.Repeat("x", titleLength) + "…"},
+		{texts([]string{"x" + strings.Repeat("é", titleLength)}), "x" + strings.Repeat("é", (titleLength-1)/2) + "…"},
+	} {
+		if got := titleFrom(c.blocks); got != c.want {
+			t.Errorf("%v: %q, want %q", c.blocks, got, c.want)
+		}
+	}
+}
+
+func TestNamesOfStatesAndReasons(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for s := StateNew; s <= StateCancelled; s++ {
+		if name := s.String(); name == "unspecified" || seen[name] {
+			t.Errorf("state %d is named %q", s, name)
+		}
+		seen[s.String()] = true
+	}
+	for r := ReasonToolError; r <= ReasonUnknown; r++ {
+		if name := r.String(); name == "" || seen[name] {
+			t.Errorf("reason %d is named %q", r, name)
+		}
+		seen[r.String()] = true
+	}
+	if State(99).String() != "unspecified" || Reason(99).String() != "UNKNOWN" {
+		t.Error("a number without a meaning has a name of its own")
+	}
+}

@@ -1,0 +1,176 @@
+package tree
+
+import (
+	"slices"
+	"strings"
+)
+
+// command reads a command of the core.
+func (s *script) command(v *View, words []string) Command {
+	if who, ok := strings.CutSuffix(words[0], ":"); ok {
+		return s.request(s.from(v, who), words[1], words[2:])
+	}
+	switch words[0] {
+	case "open":
+		return CreateSession{
+			ID: SessionID{1}, Tenant: "acme", Agent: s.agents[words[1]], Message: texts(words[2:]), Limits: s.limits,
+		}
+	case "send":
+		return Send{Task: s.taskOrRoot(words[1]), Message: texts(words[2:])}
+	case "spawn":
+		return SpawnTask{
+			Parent: s.taskOrRoot(words[1]), Child: s.child(words[2], words[3:]).Child, Notify: slices.Contains(words, "notify"),
+		}
+	case "claim":
+		id := s.task(words[1])
+		s.nonces++
+		return Claim{Task: id, Token: Token{s.epoch(v, id, words), s.nonces}, Worker: words[2]}
+	case "lose":
+		id := s.task(words[1])
+		return Redeliver{Task: id, Epoch: s.epoch(v, id, words), Blame: !slices.Contains(words, "blameless")}
+	case "expire":
+		message, block, _ := strings.Cut(words[2], ".")
+		return Expire{Task: s.task(words[1]), Ref: CallRef{s.number(message), s.number(block)}}
+	}
+	s.t.Fatalf("no command: %q", words)
+	return nil
+}
+
+// taskOrRoot gives the zero id for the root: a client need not know its id.
+func (s *script) taskOrRoot(name string) TaskID {
+	if name == "root" {
+		return TaskID{}
+	}
+	return s.task(name)
+}
+
+// epoch gives the epoch that is named, or the task's.
+func (s *script) epoch(v *View, id TaskID, words []string) int64 {
+	for _, w := range words {
+		if n, ok := strings.CutPrefix(w, "epoch="); ok {
+			return int64(s.number(n))
+		}
+	}
+	if t := s.row(v, id); t != nil {
+		return t.Epoch
+	}
+	return 1
+}
+
+// row gives a task as the commands decided so far have left it.
+func (s *script) row(v *View, id TaskID) *Task {
+	if t := v.tasks[id]; t != nil {
+		return t
+	}
+	return found(s.db.tasks, id)
+}
+
+// from reads TASK, TASK@EPOCH or TASK#REQUEST.
+func (s *script) from(v *View, who string) From {
+	who, seq, counted := strings.Cut(who, "#")
+	who, epoch, dated := strings.Cut(who, "@")
+	f := From{Task: s.task(who)}
+	if dated {
+		f.Token = s.tokens[f.Task][int64(s.number(epoch))]
+	} else {
+		last := int64(-1)
+		for e, token := range s.tokens[f.Task] {
+			if e > last {
+				last, f.Token = e, token
+			}
+		}
+	}
+	f.Seq = s.seqs[f.Token] + 1
+	if counted {
+		f.Seq = int64(s.number(seq))
+	}
+	return f
+}
+
+// request reads what a worker sends.
+func (s *script) request(f From, verb string, args []string) Command {
+	switch verb {
+	case "asks":
+		return AppendAnswer{From: f, Message: said(nil, args)}
+	case "spawns":
+		c := SpawnCalls{From: f}
+		for _, arg := range args {
+			block, rest, _ := strings.Cut(arg, "=")
+			options := strings.Split(rest, ",")
+			child := s.child(options[0], options[1:])
+			child.Block = s.number(block)
+			c.Children = append(c.Children, child)
+		}
+		return c
+	case "starts":
+		return StartCall{From: f, Block: s.number(args[0])}
+	case "closes":
+		return CloseCall{From: f, Block: s.number(args[0]), Text: args[len(args)-1], IsError: args[1] == "error"}
+	case "awaits":
+		c := AwaitTask{From: f, Block: s.number(args[0]), Target: s.task(args[1])}
+		if len(args) > 2 {
+			c.Timeout = s.duration(args[2])
+		}
+		return c
+	case "reports":
+		return Report{From: f, Activity: args[0]}
+	case "parks":
+		return Park{From: f}
+	case "answers":
+		text, tools := args, []string(nil)
+		if i := slices.Index(args, "calling"); i >= 0 {
+			text, tools = args[:i], args[i+1:]
+		}
+		answer := said(text, tools)
+		return End{From: f, Answer: &answer}
+	case "fails":
+		reason := Reason(slices.Index(reasonNames[:], args[0])) //nolint:gosec // a script names a reason there is
+		return End{From: f, Reason: reason, Detail: args[1]}
+	}
+	s.t.Fatalf("no request: %q", verb)
+	return nil
+}
+
+// child reads what is known of a child; what is not said is what a child needs.
+func (s *script) child(name string, options []string) CallChild {
+	c := CallChild{Child: Child{AgentName: "scout", Agent: s.agents["scout"], Description: name, Prompt: "do " + name}}
+	for _, option := range options {
+		key, value, _ := strings.Cut(option, "=")
+		switch key {
+		case "agent":
+			c.AgentName, c.Agent = value, s.agents[value]
+		case "prompt":
+			c.Prompt = value
+		case "about":
+			c.Description = value
+		case "model":
+			c.Model = value
+		case "background":
+			c.Background = true
+		case "resume":
+			c.Resume = s.task(name)
+		case "notify":
+		default:
+			s.t.Fatalf("no option of a child: %q", option)
+		}
+	}
+	return c
+}
+
+// said is what a model says. Its provider gives all calls the same id.
+func said(text, tools []string) Message {
+	m := Message{Blocks: texts(text), Model: "m-1", Usage: Usage{Input: 10, Output: 5}, Stop: StopEndTurn}
+	for _, tool := range tools {
+		m.Blocks = append(m.Blocks, ToolUse{ProviderID: "call_0", Name: tool})
+		m.Stop = StopToolUse
+	}
+	return m
+}
+
+func texts(words []string) []Block {
+	var blocks []Block
+	for _, w := range words {
+		blocks = append(blocks, Text{Text: w})
+	}
+	return blocks
+}

@@ -1,0 +1,255 @@
+package tree
+
+import (
+	"fmt"
+	"strings"
+)
+
+// named puts the names of tasks in the place of their ids.
+func (s *script) named(text string) string {
+	for id, name := range s.names {
+		text = strings.ReplaceAll(text, id.String(), name)
+	}
+	return text
+}
+
+func (s *script) runName(run ChildRun) string {
+	return fmt.Sprintf("%s/%d", s.names[run.Task], run.Run)
+}
+
+// answer says what a command was answered.
+func (s *script) answer(a Answer) string {
+	switch a := a.(type) {
+	case Created:
+		return s.names[a.Root]
+	case Sent:
+		run := s.runName(ChildRun{a.Task, a.Run})
+		if a.Queued {
+			return "queued for " + run
+		}
+		return run
+	case Spawned:
+		return s.names[a.Task]
+	case Claimed:
+		return fmt.Sprintf("%s @%d", s.runName(ChildRun{a.Task.ID, a.Task.Run}), a.Task.Epoch)
+	case Stored:
+		text := "stored"
+		if a.Ordinal > 0 {
+			text += fmt.Sprintf(" as message %d", a.Ordinal)
+		}
+		if a.Boundary > 0 {
+			text += fmt.Sprintf(", go on after message %d", a.Boundary)
+		}
+		return text
+	case ParkedRun:
+		return "parked"
+	case Ended:
+		return "ended " + a.State.String()
+	case Done:
+		return "done"
+	}
+	s.t.Fatalf("no answer: %T", a)
+	return ""
+}
+
+// changes shows the events since before, and the tasks whose state they changed.
+func (s *script) changes(before *database) {
+	for _, e := range s.db.events[len(before.events):] {
+		fmt.Fprintf(&s.out, "  %d %s %s\n", e.Seq, s.runName(ChildRun{e.Task, e.Run}), s.event(e.Kind))
+	}
+	for _, id := range byID(s.db.tasks) {
+		now := s.state(s.db, id)
+		if _, there := before.tasks[id]; !there || now != s.state(before, id) {
+			fmt.Fprintf(&s.out, "  %s: %s\n", s.names[id], now)
+		}
+	}
+}
+
+// event says what happened.
+func (s *script) event(kind EventKind) string {
+	switch k := kind.(type) {
+	case SessionOpened:
+		return fmt.Sprintf("opened with %s, %q", k.Agent, k.Title)
+	case Started:
+		return s.started(k)
+	case Dispatched:
+		return fmt.Sprintf("dispatched @%d to %s", k.Epoch, k.Worker)
+	case MessageAppended:
+		return s.appended(k)
+	case CallResolved:
+		text := fmt.Sprintf("call %d.%d resolved", k.Ref.Message, k.Ref.Block)
+		if (k.Child != ChildRun{}) {
+			text += " by " + s.runName(k.Child)
+		}
+		if k.IsError {
+			text += " with an error"
+		}
+		return text
+	case Parked:
+		return fmt.Sprintf("parked on %d %s", k.On.Total, waits(k.On.Kind))
+	case Readied:
+		causes := map[ReadyCause]string{ReadySatisfied: "satisfied", ReadyRedelivered: "redelivered"}
+		return fmt.Sprintf("readied @%d, %s", k.Epoch, causes[k.Cause])
+	case Progressed:
+		return fmt.Sprintf("progressed: %s", k.Activity)
+	case Result:
+		return fmt.Sprintf("result: %s, %d tokens, %d tool uses", ended(k.State, k.Reason, k.Detail), k.Usage.Total(), k.ToolUses)
+	case Queued:
+		if (k.News != ChildRun{}) {
+			return "queued news of " + s.runName(k.News)
+		}
+		return "queued a message"
+	}
+	s.t.Fatalf("no event: %T", kind)
+	return ""
+}
+
+func (s *script) started(k Started) string {
+	text := fmt.Sprintf("started with %s at depth %d", k.Agent, k.Depth)
+	if !k.Parent.IsZero() {
+		text += " below " + s.names[k.Parent]
+	}
+	if (k.Call != CallRef{}) {
+		text += fmt.Sprintf(" for call %d.%d", k.Call.Message, k.Call.Block)
+	}
+	if k.Background {
+		text += ", in the background"
+	}
+	return text
+}
+
+func (s *script) appended(k MessageAppended) string {
+	roles := map[Role]string{RoleUser: "user", RoleAssistant: "assistant", RoleTool: "tool"}
+	text := fmt.Sprintf("message %d, %s", k.Ordinal, roles[k.Role])
+	if (k.News != ChildRun{}) {
+		text += ", news of " + s.runName(k.News)
+	}
+	for i, call := range k.Calls {
+		if i == 0 {
+			text += ", calls"
+		}
+		text += fmt.Sprintf(" %d:%s", call.Block, call.Tool)
+	}
+	return text
+}
+
+func waits(kind WaitKind) string {
+	if kind == WaitCalls {
+		return "calls"
+	}
+	return "background children"
+}
+
+func ended(state State, reason Reason, detail string) string {
+	text := state.String()
+	if state != StateCompleted {
+		text += " " + reason.String()
+	}
+	if detail != "" {
+		text += fmt.Sprintf(" (%s)", detail)
+	}
+	return text
+}
+
+// state says all that matters of a task's row and its calls.
+func (s *script) state(db *database, id TaskID) string {
+	t := db.tasks[id]
+	text := fmt.Sprintf("run %d ", t.Run)
+	switch {
+	case t.State == StateNew:
+		text = "new"
+	case t.State.Terminal():
+		text += ended(t.State, t.Reason, t.Detail)
+	case t.State == StateWaiting:
+		text += fmt.Sprintf("waiting for %s, %d of %d met", waits(t.Wait.Kind), t.Wait.Met, t.Wait.Total)
+		if t.Wait.Failed > 0 {
+			text += fmt.Sprintf(", %d failed", t.Wait.Failed)
+		}
+	default:
+		text += fmt.Sprintf("%s @%d", t.State, t.Epoch)
+	}
+	if ready := db.ready[id]; ready.Priority > 0 {
+		text += fmt.Sprintf(", priority %d", ready.Priority)
+	}
+	if t.Worker != "" {
+		text += " with " + t.Worker
+	}
+	if t.Strikes > 0 {
+		text += fmt.Sprintf(", strikes %d", t.Strikes)
+	}
+	for _, c := range db.openCalls(id) {
+		text += fmt.Sprintf(", call %d.%d %s", c.Ref.Message, c.Ref.Block, s.call(db, c))
+	}
+	if t.Inbox > 0 {
+		text += fmt.Sprintf(", inbox %d", t.Inbox)
+	}
+	if t.LiveBackground > 0 {
+		text += fmt.Sprintf(", live in the background %d", t.LiveBackground)
+	}
+	return text
+}
+
+func (s *script) call(db *database, c *Call) string {
+	switch c.State {
+	case CallStarted:
+		return "started"
+	case CallWaiting:
+		text := "waits for " + s.runName(c.Child)
+		if timer, ok := db.timers[CallKey{c.Task, c.Ref}]; ok {
+			text += " until " + timer.Due.Format("15:04:05")
+		}
+		return text
+	default:
+		return "open"
+	}
+}
+
+// show writes down a task's transcript as its model sees it.
+func (s *script) show(id TaskID) {
+	for _, m := range s.db.messages[id] {
+		fmt.Fprintf(&s.out, "  %d ", m.Ordinal)
+		switch {
+		case (m.News != ChildRun{}):
+			fmt.Fprintf(&s.out, "user: %s\n", s.outcome(m.News))
+		case m.Role == RoleTool:
+			fmt.Fprint(&s.out, "tool:\n")
+			s.showResults(m)
+		case m.Role == RoleAssistant:
+			fmt.Fprintf(&s.out, "assistant: %s", m.Text())
+			for i, b := range m.Blocks {
+				if use, ok := b.(ToolUse); ok {
+					fmt.Fprintf(&s.out, "[%d %s]", i, use.Name)
+				}
+			}
+			fmt.Fprintln(&s.out)
+		default:
+			fmt.Fprintf(&s.out, "user: %s\n", m.Text())
+		}
+	}
+}
+
+func (s *script) showResults(m Message) {
+	asked := s.db.messages[m.Task][m.Ordinal-2]
+	for i := range asked.Blocks {
+		c, ok := s.db.calls[CallKey{m.Task, CallRef{asked.Ordinal, i}}]
+		if !ok {
+			continue
+		}
+		text := s.named(c.Text)
+		if c.ByOutcome {
+			text = s.outcome(c.Child)
+		}
+		if c.IsError {
+			text = "(error) " + text
+		}
+		fmt.Fprintf(&s.out, "      %d: %s\n", i, text)
+	}
+}
+
+func (s *script) outcome(run ChildRun) string {
+	o := Outcome{Run: s.db.runs[run]}
+	if o.Run.Answer > 0 {
+		o.Answer = s.db.messages[run.Task][o.Run.Answer-1].Text()
+	}
+	return s.named(o.Text())
+}

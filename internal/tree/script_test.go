@@ -1,0 +1,277 @@
+package tree
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the answers in testdata")
+
+// TestScripts holds conversations with the core. In a script
+//
+//	# a comment
+//	> a command, decided on a view of its own
+//	+ a command, decided on the view of the one before
+//
+// are kept as they are; what is below them is the answer of each ("=", or "!"
+// for a refusal), the events, and the new state of each task that changed. The
+// commands:
+//
+//	limits CAP=N …                 caps of the session that is opened next
+//	agent NAME MODE [iterations=N] [model=M]
+//	clock DURATION                 time passes
+//	open AGENT ["text"]
+//	send TASK ["text" …]
+//	spawn PARENT NAME [CHILD] [notify]
+//	claim TASK WORKER [epoch=N]
+//	lose TASK [blameless] [epoch=N]
+//	expire TASK MESSAGE.BLOCK
+//	show TASK                      its transcript, as its model sees it
+//	TASK: asks TOOL …              and what else its worker may send:
+//	TASK: spawns BLOCK=NAME[,CHILD] …
+//	TASK: starts BLOCK · closes BLOCK [error] "text" · reports "text"
+//	TASK: awaits BLOCK TASK [DURATION] · parks
+//	TASK: answers ["text" …] [calling TOOL] · fails REASON "detail"
+//
+// where CHILD is agent=NAME, prompt=TEXT, model=M, background or resume. A worker
+// has the token of the task's last claim and counts its requests; TASK@E: is the
+// worker of epoch E, TASK#N: makes it request N.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("looking for scripts: %v, %v", paths, err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := newScript(t).run(string(want))
+			if *update {
+				err = os.WriteFile(path, got, 0o600)
+				if err != nil {
+					t.Fatal(err)
+				}
+			} else if !bytes.Equal(got, want) {
+				t.Errorf("%s is out of date at\n%s\nrun with -update and look at what has changed", path, firstChange(string(got), string(want)))
+			}
+		})
+	}
+}
+
+// firstChange shows where two texts part.
+func firstChange(got, want string) string {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range a {
+		if i >= len(b) || a[i] != b[i] {
+			return fmt.Sprintf("line %d:\ngot  %s\nwant %s", i+1, a[i], strings.Join(b[min(i, len(b)):min(i+1, len(b))], ""))
+		}
+	}
+	return "its end"
+}
+
+// script is a conversation with the core.
+type script struct {
+	t      *testing.T
+	db     *database
+	agents map[string]*Agent
+	limits Limits
+	names  map[TaskID]string
+	tokens map[TaskID]map[int64]Token // by epoch
+	seqs   map[Token]int64            // last request taken; epochs of tasks differ by nonce
+	nonces uint64
+	out    bytes.Buffer
+}
+
+func newScript(t *testing.T) *script {
+	return &script{
+		t: t, db: newDatabase(), limits: DefaultLimits(),
+		agents: map[string]*Agent{
+			"main":  {Name: "main", Version: "1", Mode: ModePrimary},
+			"scout": {Name: "scout", Version: "1", Mode: ModeSubagent},
+		},
+		names:  map[TaskID]string{},
+		tokens: map[TaskID]map[int64]Token{},
+		seqs:   map[Token]int64{},
+	}
+}
+
+// run gives the script with all answers written anew.
+func (s *script) run(text string) []byte {
+	var batch []string
+	for _, line := range append(strings.Split(text, "\n"), "#") {
+		isCommand, goesOn := strings.HasPrefix(line, "> "), strings.HasPrefix(line, "+ ")
+		if len(batch) > 0 && !goesOn && (isCommand || line == "" || line[0] == '#') {
+			s.decide(batch)
+			batch = nil
+		}
+		if isCommand || goesOn {
+			batch = append(batch, line[2:])
+		}
+		if isCommand || goesOn || line == "" || line[0] == '#' {
+			fmt.Fprintln(&s.out, line)
+		}
+	}
+	return bytes.TrimSuffix(bytes.TrimRight(s.out.Bytes(), "\n"), []byte("\n#"))
+}
+
+// decide decides the commands of a batch on one view and writes what they change.
+func (s *script) decide(batch []string) {
+	if s.aside(batch[0]) {
+		return
+	}
+	before := s.db.clone()
+	v := s.db.view()
+	for _, line := range batch {
+		words := s.words(line)
+		cmd := s.command(v, words)
+		got, err := s.db.decide(v, cmd)
+		if err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+		s.note(v, cmd, words, got)
+		if got.Err != nil {
+			fmt.Fprintf(&s.out, "! %s\n", s.named(got.Err.Error()))
+		} else {
+			fmt.Fprintf(&s.out, "= %s\n", s.answer(got.Answer))
+		}
+	}
+	if err := s.db.write(v.Changes()); err != nil {
+		s.t.Fatalf("%s: %v", batch, err)
+	}
+	if err := s.db.check(); err != nil {
+		s.t.Errorf("after %q: %v", batch, err)
+	}
+	if err := s.db.checkReplay(); err != nil {
+		s.t.Errorf("after %q: %v", batch, err)
+	}
+	s.changes(before)
+}
+
+// aside does what is not a command of the core.
+func (s *script) aside(line string) bool {
+	words := s.words(line)
+	switch words[0] {
+	case "limits":
+		s.limits = DefaultLimits()
+		caps := map[string]*int{
+			"depth": &s.limits.Depth, "width": &s.limits.Width, "total": &s.limits.Total, "running": &s.limits.Running,
+			"root": &s.limits.RootIterations, "sub": &s.limits.SubIterations, "part": &s.limits.PartBytes, "inbox": &s.limits.Inbox,
+		}
+		for _, w := range words[1:] {
+			name, value, _ := strings.Cut(w, "=")
+			*caps[name] = s.number(value)
+		}
+	case "agent":
+		modes := map[string]Mode{"primary": ModePrimary, "subagent": ModeSubagent, "both": ModeBoth}
+		a := &Agent{Name: words[1], Version: "1", Mode: modes[words[2]]}
+		for _, w := range words[3:] {
+			if model, ok := strings.CutPrefix(w, "model="); ok {
+				a.Model = model
+			} else {
+				a.MaxIterations = s.number(strings.TrimPrefix(w, "iterations="))
+			}
+		}
+		s.agents[a.Name] = a
+	case "clock":
+		s.db.now = s.db.now.Add(s.duration(words[1]))
+	case "show":
+		s.show(s.task(words[1]))
+	default:
+		return false
+	}
+	return true
+}
+
+// note remembers the names and tokens that a command brought.
+func (s *script) note(v *View, cmd Command, words []string, got decided) {
+	if from, ok := fromOf(cmd); ok && got.Err == nil {
+		s.seqs[from.Token] = from.Seq
+	}
+	switch answer := got.Answer.(type) {
+	case Created:
+		s.names[answer.Root] = "root"
+	case Spawned:
+		s.names[answer.Task] = words[2]
+	case Claimed:
+		token := cmd.(Claim).Token
+		if s.tokens[answer.Task.ID] == nil {
+			s.tokens[answer.Task.ID] = map[int64]Token{}
+		}
+		s.tokens[answer.Task.ID][token.Epoch] = token
+	}
+	spawned, ok := cmd.(SpawnCalls)
+	if !ok || got.Err != nil {
+		return
+	}
+	for i, child := range spawned.Children {
+		for key, call := range v.calls {
+			if call != nil && key.Task == spawned.From.Task && key.Ref.Block == child.Block && s.names[call.Child.Task] == "" && !call.Child.Task.IsZero() {
+				name, _, _ := strings.Cut(words[2+i], ",")
+				_, name, _ = strings.Cut(name, "=")
+				s.names[call.Child.Task] = name
+			}
+		}
+	}
+}
+
+// task gives the id of a task by its name; one that was never there has one too.
+func (s *script) task(name string) TaskID {
+	for id, n := range s.names {
+		if n == name {
+			return id
+		}
+	}
+	id := TaskID{0: 0xff}
+	copy(id[1:], name)
+	s.names[id] = name
+	return id
+}
+
+// words splits a line at blanks; what is quoted stays together.
+func (s *script) words(line string) []string {
+	var words []string
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
+		if line[0] != '"' {
+			word, rest, _ := strings.Cut(line, " ")
+			words, line = append(words, word), rest
+			continue
+		}
+		quoted, err := strconv.QuotedPrefix(line)
+		if err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+		word, err := strconv.Unquote(quoted)
+		if err != nil {
+			s.t.Fatalf("%s: %v", quoted, err)
+		}
+		words, line = append(words, word), line[len(quoted):]
+	}
+	return words
+}
+
+func (s *script) number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+func (s *script) duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return d
+}
