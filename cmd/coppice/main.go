@@ -12,6 +12,9 @@ import (
 )
 
 func main() {
+	// A reader of the output that goes away is an error like others: what was
+	// begun is still cleaned up.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks to stop; a second one is not caught any more.
 	context.AfterFunc(ctx, stop)

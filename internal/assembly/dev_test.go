@@ -35,6 +35,7 @@ type client struct {
 	pb.AgentServiceClient
 	work    pb.WorkerServiceClient
 	running *assembly.Running
+	patient bool // calls wait for the server to come up
 }
 
 func newClient(t *testing.T, conn grpc.ClientConnInterface) *client {
@@ -87,7 +88,7 @@ func (c *client) create(text string) *pb.Session {
 	if text != "" {
 		req.Message = &pb.UserMessage{Text: text}
 	}
-	resp, err := c.CreateSession(c.ctx(), req)
+	resp, err := c.CreateSession(c.ctx(), req, grpc.WaitForReady(c.patient))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -97,7 +98,8 @@ func (c *client) create(text string) *pb.Session {
 // idle watches a session from the start until it is idle.
 func (c *client) idle(session string) ([]*pb.Event, *pb.Idle) {
 	c.t.Helper()
-	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, UntilIdle: true})
+	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, UntilIdle: true},
+		grpc.WaitForReady(c.patient))
 	if err != nil {
 		c.t.Fatal(err)
 	}

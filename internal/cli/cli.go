@@ -19,6 +19,8 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -88,7 +90,7 @@ func Main(ctx context.Context, p Process) int {
 		return exitOK
 	case errors.As(err, &code):
 		return int(code)
-	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
+	case ctx.Err() != nil && cancelled(ctx, err):
 		a.complain("interrupted")
 		return exitInterrupted
 	}
@@ -100,6 +102,11 @@ func Main(ctx context.Context, p Process) int {
 		return exitInterrupted
 	}
 	return exitInternal
+}
+
+// cancelled reports whether an error says no more than that ctx has ended.
+func cancelled(ctx context.Context, err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) || status.Code(err) == codes.Canceled
 }
 
 // complain tells the person what is wrong, in one line.

@@ -25,6 +25,7 @@ const (
 	timeFrom, timeWide     = 36, 8
 	tokensFrom, tokensWide = 56, 10
 	toolsFrom, toolsWide   = 72, 10
+	idsFrom                = 60
 	noteFrom               = 12
 )
 
@@ -123,7 +124,7 @@ func (c canvas) figures(n *node) string {
 	if c.width == 0 || c.width >= tokensFrom {
 		s += fmt.Sprintf("%*s", tokensWide, unlessZero(n.tokens, countText(n.tokens)+" tok"))
 	}
-	if c.ids {
+	if c.ids && (c.width == 0 || c.width >= idsFrom) {
 		s += "  " + fmt.Sprintf("%*s", shortID, idEnd(n.id))
 	}
 	return s

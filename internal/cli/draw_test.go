@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -29,7 +32,7 @@ var update = flag.Bool("update", false, "write what comes out into the golden fi
 //	TIME TASK park MET/TOTAL          TIME TASK joined (a child's end)
 //	TIME TASK ready [lost]            TIME TASK end STATE TOOLS TOKENS [REASON DETAIL]
 //
-// A section "80x10 3s [ascii]" is what is drawn on so many cells and lines at
+// A section "80x10 3s [ascii] [ids]" is what is drawn on so many cells and lines at
 // that time (0x0: no bound), "plain" what is told of it in lines.
 func TestDraw(t *testing.T) {
 	t.Parallel()
@@ -84,7 +87,8 @@ func drawn(t *testing.T, story []moment, name string) string {
 		t.Fatalf("section %q: %v", name, err)
 	}
 	at := parseAt(t, fields[1])
-	c.look, c.now = newLook(len(fields) == 2, false), zero.Add(at)
+	c.look, c.now = newLook(!slices.Contains(fields, "ascii"), false), zero.Add(at)
+	c.ids = slices.Contains(fields, "ids")
 	f := newForest()
 	for _, s := range story {
 		if s.at <= at {
@@ -128,6 +132,48 @@ var zero = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 type moment struct {
 	at   time.Duration
 	step *pb.WatchSessionResponse
+}
+
+// TestDrawFits checks of any forest that its drawing fits, and that no task is
+// forgotten or counted twice.
+func TestDrawFits(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := newForest()
+		state := rapid.SampledFrom(slices.Sorted(maps.Keys(pb.TaskState_name)))
+		name := rapid.StringOfN(rapid.RuneFrom([]rune("ab 日é\x1b\n\u202e")), 0, 40, -1)
+		for i := range rapid.IntRange(1, 60).Draw(t, "tasks") {
+			n := f.find(strconv.Itoa(i))
+			n.agent, n.description = name.Draw(t, "agent"), name.Draw(t, "description")
+			n.state = pb.TaskState(state.Draw(t, "state"))
+			n.tools, n.start, n.activity = int64(i), zero, name.Draw(t, "activity")
+			f.hang(n, strconv.Itoa(rapid.IntRange(0, max(0, i-1)).Draw(t, "parent")))
+		}
+		c := canvas{
+			look:  newLook(rapid.Bool().Draw(t, "unicode"), rapid.Bool().Draw(t, "colour")),
+			width: rapid.IntRange(1, 130).Draw(t, "width"), height: rapid.IntRange(1, 70).Draw(t, "height"),
+			now: zero.Add(time.Hour), ids: rapid.Bool().Draw(t, "ids"),
+		}
+		lines := f.draw(c)
+		if len(lines) > c.height {
+			t.Fatalf("%d lines", len(lines))
+		}
+		for _, line := range lines {
+			if w := ansi.StringWidth(line); w > c.width {
+				t.Fatalf("a line is %d cells wide: %q", w, line)
+			}
+		}
+		seen := 0
+		for _, r := range f.fold(c.height) {
+			seen += r.hidden.total()
+			if r.node != nil {
+				seen++
+			}
+		}
+		if seen != len(f.order) {
+			t.Fatalf("%d of %d tasks are shown or counted", seen, len(f.order))
+		}
+	})
 }
 
 func parseAt(t *testing.T, s string) time.Duration {

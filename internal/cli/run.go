@@ -71,11 +71,15 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	ctx, stop := whileRunning(ctx, running)
 	_, err = r.in(ctx, a, newClient(running.Conn()), prompt)
 	stop()
-	err = errors.Join(err, running.Stop(), drop())
+	stopErr := errors.Join(running.Stop(), drop())
 	if log.Len() > 0 {
 		fmt.Fprint(a.Stderr, safeText(log.String()))
 	}
-	return err
+	if err != nil && stopErr != nil {
+		a.complain("stopping: " + stopErr.Error())
+		return err
+	}
+	return errors.Join(err, stopErr)
 }
 
 // in runs it at an orchestrator, and gives the session.

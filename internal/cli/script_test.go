@@ -47,7 +47,6 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		UpdateScripts:       updating(),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("LC_ALL", "C.UTF-8")
 			e.Setenv("XDG_STATE_HOME", e.WorkDir+"/state")
@@ -57,16 +56,6 @@ func TestScript(t *testing.T) {
 			"exits": exits, "keep": keep, "serve": serve, "interrupt": interrupt,
 		},
 	})
-}
-
-// updating reports whether the flag -update was given.
-func updating() bool {
-	for _, arg := range os.Args {
-		if arg == "-update" || arg == "-update=true" {
-			return true
-		}
-	}
-	return false
 }
 
 // command prepares a command in the environment of a script.

@@ -2,9 +2,11 @@ package orchestrator
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/store"
 )
 
 // The dispatch stream is kept shallow, so that what runs next is decided late,
@@ -46,9 +48,32 @@ func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
+	if rows, err = s.withoutWaiting(ctx, rows); err != nil {
+		return false, err
+	}
 	hints := make([]dispatch.Hint, len(rows))
 	for i, r := range rows {
 		hints[i] = dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch}
 	}
 	return true, s.Bus.Announce(ctx, s.Pool, hints)
+}
+
+// withoutWaiting leaves out the runs that were announced before, if their hints
+// may still be on the stream: while all workers are busy a hint waits longer than
+// its lease, and another would only make the stream longer.
+func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready) ([]store.Ready, error) {
+	again := 0
+	for _, r := range rows {
+		if r.Again {
+			again++
+		}
+	}
+	if again == 0 {
+		return rows, nil
+	}
+	waiting, err := s.Bus.Backlog(ctx, s.Pool)
+	if err != nil || waiting < again {
+		return rows, err
+	}
+	return slices.DeleteFunc(rows, func(r store.Ready) bool { return r.Again }), nil
 }

@@ -1,0 +1,280 @@
+package assembly_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-run/coppice/internal/assembly"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/redistest"
+)
+
+// deployment is an orchestrator and workers as processes of their own.
+type deployment struct {
+	t         *testing.T
+	bin, dir  string
+	address   string
+	redis     *redistest.Server
+	processes map[string]*exec.Cmd
+}
+
+// build makes the binaries once for all tests.
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "coppice-bin-")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/orchestrator", "../../cmd/worker").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := build(); err == nil {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	os.Exit(code)
+}
+
+func deploy(t *testing.T, scenario string) *deployment {
+	t.Helper()
+	bin, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &deployment{
+		t: t, bin: bin, dir: t.TempDir(), address: l.Addr().String(),
+		redis: redistest.Start(t), processes: map[string]*exec.Cmd{},
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(d.dir, "scenario.yaml"), []byte(scenario), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for name := range maps.Clone(d.processes) {
+			d.kill(name)
+		}
+	})
+	return d
+}
+
+func (d *deployment) start(name, program string, args ...string) {
+	d.t.Helper()
+	cmd := exec.Command(filepath.Join(d.bin, program), args...)
+	cmd.Stderr = d.t.Output()
+	if err := cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.processes[name] = cmd
+}
+
+func (d *deployment) startAll() {
+	d.t.Helper()
+	d.start("orchestrator", "orchestrator", "--listen", d.address,
+		"--database", filepath.Join(d.dir, "coppice.db"), "--redis-url", d.redis.URL())
+	for _, name := range []string{"worker 1", "worker 2"} {
+		d.start(name, "worker", "--orchestrator", d.address, "--redis-url", d.redis.URL(), "--slots", "4",
+			"--workspace", d.dir, "--scenario", filepath.Join(d.dir, "scenario.yaml"))
+	}
+}
+
+// kill ends a process as a crash would.
+func (d *deployment) kill(name string) {
+	d.t.Helper()
+	cmd := d.processes[name]
+	delete(d.processes, name)
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		d.t.Errorf("killing %s: %v", name, err)
+	}
+	_ = cmd.Wait() // it was killed, and says so
+}
+
+func (d *deployment) client() *client {
+	d.t.Helper()
+	conn, err := assembly.Connect("passthrough:///" + d.address)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { conn.Close() })
+	c := newClient(d.t, conn)
+	c.patient = true
+	return c
+}
+
+// slow is a tree whose agents take their time, so that something is always under way.
+const slow = `
+steps:
+  - when: {depth: 0, turn: 1}
+    calls: [{tool: task, for_each: numbers 12, input: {description: 'child {{.Item}}', prompt: 'part {{.Item}}', subagent_type: explore}}]
+  - when: {depth: 0}
+    text: 'joined {{len (results "task")}}'
+  - when: {depth: 1, turn: 1}
+    delay: 150ms
+    calls: [{tool: task, for_each: numbers 3, input: {description: 'leaf {{.Item}}', prompt: 'leaf {{.Item}}', subagent_type: explore}}]
+  - when: {depth: 1}
+    delay: 100ms
+    text: 'below {{len (results "task")}}'
+  - when: {turn: 1}
+    delay: 150ms
+    calls: [{tool: ls, input: {path: .}}, {tool: glob, input: {pattern: '**'}}]
+  - {delay: 150ms, text: done}
+`
+
+// events watches until stop says that it has seen enough.
+func (c *client) events(session string, stop func(*pb.Event) bool) []*pb.Event {
+	c.t.Helper()
+	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var events []*pb.Event
+	for {
+		resp, err := stream.Recv()
+		if err != nil {
+			c.t.Fatalf("after %d events: %v", len(events), err)
+		}
+		events = append(events, resp.GetEvent())
+		if stop(resp.GetEvent()) {
+			return events
+		}
+	}
+}
+
+// TestEverythingIsKilled runs a tree on two workers, kills all three processes in
+// the middle of it, and starts them again.
+func TestEverythingIsKilled(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, slow)
+	d.startAll()
+	c := d.client()
+	session := c.create("go").GetId()
+
+	results := 0
+	before := c.events(session, func(e *pb.Event) bool {
+		if e.GetResult() != nil {
+			results++
+		}
+		return results == 10
+	})
+	for _, name := range []string{"worker 1", "orchestrator", "worker 2"} {
+		d.kill(name)
+	}
+	d.startAll()
+	c = d.client()
+
+	after, idle := c.idle(session)
+	if len(after) <= len(before) {
+		t.Fatalf("%d events before the kill, %d after", len(before), len(after))
+	}
+	for i := range before {
+		if !proto.Equal(before[i], after[i]) {
+			t.Errorf("event %d was %v, is %v", i+1, before[i], after[i])
+		}
+	}
+	if root := c.wait(session, ""); root.GetResult() != "joined 12" {
+		t.Errorf("the root ended %s with %q: %s", root.GetState(), root.GetResult(), idle)
+	}
+	checkTree(t, c.tasks(session), after, 1+12+12*3)
+	redelivered := 0
+	for _, e := range after {
+		if e.GetReady().GetCause() == pb.ReadyCause_READY_CAUSE_REDELIVERED {
+			redelivered++
+		}
+	}
+	if redelivered == 0 {
+		t.Error("nothing was under way when everything was killed")
+	}
+}
+
+// checkTree holds a finished tree against its events: all completed, one start
+// and one result for each run, and work on more than one worker.
+func checkTree(t *testing.T, tasks []*pb.Task, events []*pb.Event, want int) {
+	t.Helper()
+	if len(tasks) != want {
+		t.Errorf("%d tasks, want %d", len(tasks), want)
+	}
+	for _, task := range tasks {
+		if task.GetState() != pb.TaskState_TASK_STATE_COMPLETED {
+			t.Errorf("task %s (%s) is %s: %s", task.GetId(), task.GetDescription(), task.GetState(), task.GetDetail())
+		}
+	}
+	started, ended, workers := map[string]int{}, map[string]int{}, map[string]int{}
+	for _, e := range events {
+		switch {
+		case e.GetStarted() != nil:
+			started[e.GetTaskId()]++
+		case e.GetResult() != nil:
+			ended[e.GetTaskId()]++
+		case e.GetDispatched() != nil:
+			workers[e.GetDispatched().GetWorkerId()]++
+		}
+	}
+	for id, n := range started {
+		if n != 1 || ended[id] != 1 {
+			t.Errorf("task %s has %d starts and %d results", id, n, ended[id])
+		}
+	}
+	if len(started) != want {
+		t.Errorf("%d tasks started, want %d", len(started), want)
+	}
+	if len(workers) < 2 {
+		t.Errorf("only %v worked", workers)
+	}
+}
+
+// TestFlushedRedisOnlyDelays empties Redis again and again in the middle of a run.
+func TestFlushedRedisOnlyDelays(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, slow)
+	d.startAll()
+	c := d.client()
+	session := c.create("go").GetId()
+	flushed := 0
+	c.events(session, func(e *pb.Event) bool {
+		if e.GetDispatched() != nil && flushed < 5 {
+			flushed++
+			if err := d.redis.Client().FlushAll(t.Context()).Err(); err != nil {
+				t.Error(err)
+			}
+		}
+		return e.GetResult() != nil && flushed == 5
+	})
+	events, _ := c.idle(session)
+	checkTree(t, c.tasks(session), events, 1+12+12*3)
+}
+
+// TestADatabaseHasOneProcess starts a second orchestrator on the same file.
+func TestADatabaseHasOneProcess(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, slow)
+	d.startAll()
+	d.client().create("")
+	second := exec.Command(filepath.Join(d.bin, "orchestrator"), "--listen", "127.0.0.1:0",
+		"--database", filepath.Join(d.dir, "coppice.db"), "--redis-url", d.redis.URL())
+	out, err := second.CombinedOutput()
+	holder := fmt.Sprintf("process %d on", d.processes["orchestrator"].Process.Pid)
+	if err == nil || !bytes.Contains(out, []byte(holder)) {
+		t.Errorf("a second process: %v, want it to name %q:\n%s", err, holder, out)
+	}
+}

@@ -1,0 +1,96 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// BenchmarkLife is the whole life of a task as the store sees it: it is spawned,
+// claimed and answered, by 256 callers at once over 32 sessions. Each step is
+// durable before the next is asked for.
+func BenchmarkLife(b *testing.B) {
+	const callers, sessions = 256, 32
+	db := openBench(b, store.Config{Path: b.TempDir() + "/bench.db", Replica: "bench"})
+	agent := &tree.Agent{Name: "general", Version: "1", Mode: tree.ModeBoth, MaxIterations: 10}
+	limits := tree.DefaultLimits()
+	limits.Width, limits.Total, limits.Running = 1<<30, 1<<30, 1<<30
+	ids := make([]tree.SessionID, sessions)
+	for i := range ids {
+		ids[i][15] = byte(i + 1)
+		create := tree.CreateSession{ID: ids[i], Tenant: "bench", Agent: agent, Limits: limits}
+		if _, err := db.Update(b.Context(), ids[i], create); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	b.ReportAllocs()
+	b.ResetTimer()
+	for caller := range callers {
+		wg.Go(func() {
+			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+				if err := life(b.Context(), db, ids[caller%sessions], agent, uint64(n)); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+}
+
+// life spawns a task, claims it, and ends it with an answer.
+func life(ctx context.Context, db *store.Store, id tree.SessionID, agent *tree.Agent, nonce uint64) error {
+	answer, err := db.Update(ctx, id, tree.SpawnTask{Child: tree.Child{
+		Agent: agent, AgentName: agent.Name, Description: "look it up", Prompt: "Find out where the setting is read.",
+	}})
+	if err != nil {
+		return fmt.Errorf("spawning: %w", err)
+	}
+	task, token := answer.(tree.Spawned).Task, tree.Token{Epoch: 1, Nonce: nonce}
+	if _, err := db.Update(ctx, id, tree.Claim{Task: task, Token: token, Worker: "w"}); err != nil {
+		return fmt.Errorf("claiming: %w", err)
+	}
+	_, err = db.Update(ctx, id, tree.End{
+		From: tree.From{Task: task, Token: token, Seq: 1},
+		Answer: &tree.Message{
+			Blocks: []tree.Block{tree.Text{Text: "It is read in config.go, once, when the process starts."}},
+			Model:  "scripted", Stop: tree.StopEndTurn, Usage: tree.Usage{Input: 900, Output: 20},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("ending: %w", err)
+	}
+	return nil
+}
+
+// openBench opens a store that commits until the benchmark ends.
+func openBench(b *testing.B, c store.Config) *store.Store {
+	b.Helper()
+	db, err := store.Open(b.Context(), c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := db.Run(ctx); err != nil {
+			b.Error(err)
+		}
+	})
+	b.Cleanup(func() {
+		stop()
+		running.Wait()
+		if err := db.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return db
+}
