@@ -31,6 +31,9 @@ var allowed = map[string][]string{
 	"internal/wire":           {"internal/gen/coppice/v1", "internal/tree"},
 	"internal/dispatch":       {"internal/tree"},
 	"internal/store":          {"internal/gen/coppice/v1", "internal/tree", "internal/wire"},
+	"internal/store/storetest": {
+		"internal/gen/coppice/v1", "internal/store", "internal/tree", "internal/wire",
+	},
 	"internal/orchestrator": {
 		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/store",
 		"internal/tree", "internal/wire",

@@ -70,6 +70,10 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	defer stopStore()
 	var below errgroup.Group
 	below.Go(func() error { return db.Run(storing) })
+	if err := svc.Prepare(storing); err != nil {
+		stopStore()
+		return errors.Join(err, below.Wait())
+	}
 
 	server := api.New(svc, o.Logger)
 	g, running := errgroup.WithContext(ctx)

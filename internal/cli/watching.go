@@ -38,7 +38,7 @@ func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse)
 	since := time.Time{} // when the stream broke
 	for {
 		idle, got, err := w.stream(ctx, take)
-		if err == nil || ctx.Err() != nil || status.Code(err) != codes.Unavailable {
+		if err == nil || ctx.Err() != nil || !broken(err) {
 			return idle, err
 		}
 		if got || since.IsZero() {
@@ -60,7 +60,13 @@ func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse)
 	}
 }
 
-var errStreamEnded = status.Error(codes.Unavailable, "the stream ended")
+// errStreamEnded says that a stream ended without saying why.
+var errStreamEnded = errors.New("the stream ended")
+
+// broken reports whether a watch may go on after such an error.
+func broken(err error) bool {
+	return errors.Is(err, errStreamEnded) || status.Code(err) == codes.Unavailable
+}
 
 // stream is one stream; got reports whether it brought anything.
 func (w *watching) stream(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, got bool, err error) {

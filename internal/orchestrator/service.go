@@ -72,14 +72,19 @@ func New(c Config) (*Service, error) {
 // to another replica.
 func (s *Service) Stop() { s.stop.Do(func() { close(s.stopping) }) }
 
-// Run announces and sweeps until ctx ends. Before anything else it makes sure
-// that the definitions it may hand out are stored.
-func (s *Service) Run(ctx context.Context) error {
+// Prepare makes sure that the definitions which may be handed out are stored.
+// It has to be done before calls are served.
+func (s *Service) Prepare(ctx context.Context) error {
 	for _, def := range s.Agents.List() {
 		if err := s.Store.PutAgentVersion(ctx, def.Name, def.Version, def.Marshal()); err != nil {
 			return fmt.Errorf("storing the definition of %s: %w", def.Name, err)
 		}
 	}
+	return nil
+}
+
+// Run announces and sweeps until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.announce(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })

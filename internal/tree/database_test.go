@@ -175,14 +175,33 @@ func (db *database) decide(v *View, cmd Command) (decided, error) {
 		}
 		return decided{Err: err}, nil
 	}
-	if from, ok := fromOf(cmd); ok {
-		t := before.tasks[from.Task]
-		if t.State != StateRunning || t.Token() != from.Token || t.LastSeq+1 != from.Seq {
-			return decided{}, fmt.Errorf("%T was taken from token %v, request %d; the task had %v, %d in state %s",
-				cmd, from.Token, from.Seq, t.Token(), t.LastSeq, t.State)
-		}
+	if err := fenced(before, cmd); err != nil {
+		return decided{}, err
 	}
 	return decided{Answer: answer}, nil
+}
+
+// fenced reports a command that was taken although it named an attempt or a
+// delivery that was not the current one.
+func fenced(before *View, cmd Command) error {
+	ok := true
+	switch c := cmd.(type) {
+	case Claim:
+		t := before.tasks[c.Task]
+		ok = t.State == StatePending && t.Epoch == c.Token.Epoch
+	case Redeliver:
+		t := before.tasks[c.Task]
+		ok = t.State == StateRunning && t.Epoch == c.Epoch
+	default:
+		if from, has := fromOf(cmd); has {
+			t := before.tasks[from.Task]
+			ok = t.State == StateRunning && t.Token() == from.Token && t.LastSeq+1 == from.Seq
+		}
+	}
+	if !ok {
+		return fmt.Errorf("%T was taken, but is not of the current attempt: %+v", cmd, cmd)
+	}
+	return nil
 }
 
 // fromOf gives the From of a worker's request.

@@ -72,6 +72,7 @@ func (c *checker) log() {
 	current := map[TaskID]int{}
 	active := map[TaskID]bool{}
 	epochs := map[TaskID]int64{}
+	background := map[TaskID]int{} // live runs that somebody asked for in the background
 	for i, e := range c.events {
 		c.must(e.Seq == int64(i+1), "event %d at place %d", e.Seq, i+1)
 		switch kind := e.Kind.(type) {
@@ -81,6 +82,9 @@ func (c *checker) log() {
 		case Started:
 			c.must(!active[e.Task] && e.Run == current[e.Task]+1, "event %d starts run %d after run %d", e.Seq, e.Run, current[e.Task])
 			active[e.Task], current[e.Task] = true, e.Run
+			if kind.Background {
+				background[c.asked[ChildRun{e.Task, e.Run}].by]++
+			}
 		case Dispatched:
 			c.must(kind.Epoch > epochs[e.Task], "event %d dispatches epoch %d again", e.Seq, kind.Epoch)
 			epochs[e.Task] = kind.Epoch
@@ -91,6 +95,11 @@ func (c *checker) log() {
 			run, there := c.runs[ChildRun{e.Task, e.Run}]
 			c.must(there && run.State == r.State && run.Reason == r.Reason && run.Detail == r.Detail && run.Usage == r.Usage,
 				"event %d says %v of a run that ended %v", e.Seq, r, run)
+			if a := c.asked[ChildRun{e.Task, e.Run}]; a.background {
+				background[a.by]--
+			}
+			c.must(e.Task == c.session.Root || r.State != StateCompleted || background[e.Task] == 0,
+				"event %d completes a sub-agent with %d live background children", e.Seq, background[e.Task])
 		}
 	}
 	for id, t := range c.tasks {
