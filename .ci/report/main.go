@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	r := report{printed: map[test][]string{}}
+	r := report{printed: map[test][]string{}, blamed: map[string]bool{}}
 	if err := r.read(os.Stdin); err != nil {
 		fmt.Println("reading the output of go test:", err)
 		os.Exit(1)
@@ -30,12 +30,10 @@ func main() {
 
 // event is a line of go test -json.
 type event struct {
-	Action      string
-	Package     string
-	ImportPath  string // of what did not build
-	Test        string // empty: the event is the package's
-	Output      string
-	FailedBuild string
+	Action  string
+	Package string
+	Test    string // empty: the event is the package's
+	Output  string
 }
 
 type test struct{ pkg, name string }
@@ -45,7 +43,7 @@ type report struct {
 	passed, failed, skipped int
 
 	printed map[test][]string
-	culprit string // the package of the last test that failed
+	blamed  map[string]bool // packages with a failed test
 }
 
 func (r *report) read(in io.Reader) error {
@@ -91,7 +89,7 @@ func (r *report) ofTest(e event) {
 		r.passed++
 	case "fail":
 		r.failed++
-		r.culprit = e.Package
+		r.blamed[e.Package] = true
 		r.show(t)
 	case "skip":
 		r.skipped++
@@ -111,7 +109,7 @@ func (r *report) ofPackage(e event) {
 			fmt.Print(e.Output)
 		}
 	case "fail":
-		if r.culprit != e.Package {
+		if !r.blamed[e.Package] {
 			r.failed++
 		}
 		for t := range r.printed {

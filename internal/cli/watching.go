@@ -38,7 +38,7 @@ func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse)
 	since := time.Time{} // when the stream broke
 	for {
 		idle, got, err := w.stream(ctx, take)
-		if err == nil || ctx.Err() != nil || !broken(err) {
+		if err == nil || ctx.Err() != nil || !mayGoOn(err) {
 			return idle, err
 		}
 		if got || since.IsZero() {
@@ -63,8 +63,8 @@ func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse)
 // errStreamEnded says that a stream ended without saying why.
 var errStreamEnded = errors.New("the stream ended")
 
-// broken reports whether a watch may go on after such an error.
-func broken(err error) bool {
+// mayGoOn reports whether a watch may go on after such an error.
+func mayGoOn(err error) bool {
 	return errors.Is(err, errStreamEnded) || status.Code(err) == codes.Unavailable
 }
 

@@ -44,8 +44,12 @@ func (s *Store) commit(ctx context.Context, queued []*Pending) {
 	answers, err := b.transact(ctx, queued)
 	if err != nil {
 		s.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
+		var shown error = ErrUnavailable.With("the database did not take the transaction")
+		if errors.Is(err, errDefect) {
+			shown = errDefect
+		}
 		for _, p := range queued {
-			p.settle(nil, ErrUnavailable.With("the database did not take the transaction"))
+			p.settle(nil, shown)
 		}
 		return
 	}
@@ -54,6 +58,9 @@ func (s *Store) commit(ctx context.Context, queued []*Pending) {
 	}
 	s.OnCommit(b.told())
 }
+
+// errDefect says that a decision panicked. Trying again would not help.
+var errDefect = errors.New("store: a decision failed")
 
 // decided is the outcome of one command.
 type decided struct {
@@ -69,7 +76,7 @@ func (b *batch) transact(ctx context.Context, queued []*Pending) (answers []deci
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("a decision panicked: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("%w: %v\n%s", errDefect, p, debug.Stack())
 		}
 		if err != nil {
 			// A transaction that failed may be rolled back already.
@@ -245,8 +252,14 @@ func decodeAnswer(data []byte) (tree.Answer, error) {
 func (b *batch) told() Commit {
 	c := Commit{Ready: b.ready}
 	for _, id := range b.order {
-		if v := b.views[id]; len(v.Changes().Events) > 0 {
-			c.Sessions = append(c.Sessions, Touched{Session: id, LastSeq: v.Session().NextSeq - 1})
+		v := b.views[id]
+		changes := v.Changes()
+		if len(changes.Events) == 0 {
+			continue
+		}
+		c.Sessions = append(c.Sessions, Touched{Session: id, LastSeq: v.Session().NextSeq - 1})
+		for _, a := range changes.Attempts {
+			c.Room = c.Room || a == nil && v.Session().Pending > 0
 		}
 	}
 	return c

@@ -52,6 +52,7 @@ const DefaultMaxBatch = 512
 type Commit struct {
 	Sessions []Touched
 	Ready    []Ready // runs that wait for a worker since
+	Room     bool    // a run has left its worker in a session where others wait for one
 }
 
 // Touched is a session that has new events.
@@ -67,8 +68,7 @@ type Store struct {
 	lock         *fileLock
 	installation string
 	queue        chan *Pending
-	closed       chan struct{} // when Run has ended
-	running      sync.Once
+	ended        chan struct{} // closed when Run has ended: what is queued then stays so
 
 	definitions sync.Map // version → body
 	fair        fairness // only the committer looks at it
@@ -105,7 +105,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &Store{
 		Config: c, db: db, lock: lock, fair: newFairness(),
-		queue: make(chan *Pending, 4*c.MaxBatch), closed: make(chan struct{}),
+		queue: make(chan *Pending, 4*c.MaxBatch), ended: make(chan struct{}),
 	}
 	if err := s.takeOver(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", c.Path, err), db.close(), lock.release())
@@ -158,7 +158,7 @@ func (s *Store) Update(ctx context.Context, id tree.SessionID, cmd tree.Command)
 // UpdateOnce is Update for a command that may be repeated: a repeat with the same
 // key gets the first answer, and one that asks for something else is refused.
 func (s *Store) UpdateOnce(ctx context.Context, id tree.SessionID, key Key, cmd tree.Command) (tree.Answer, error) {
-	p := &Pending{session: id, cmd: cmd, key: &key, done: make(chan struct{})}
+	p := &Pending{session: id, cmd: cmd, key: &key}
 	if err := s.enqueue(ctx, p); err != nil {
 		return nil, err
 	}
@@ -168,13 +168,13 @@ func (s *Store) UpdateOnce(ctx context.Context, id tree.SessionID, key Key, cmd 
 // Submit queues a command and returns at once; it waits only while the queue is
 // full. Commands submitted one after another are decided in that order.
 func (s *Store) Submit(ctx context.Context, id tree.SessionID, cmd tree.Command) (*Pending, error) {
-	p := &Pending{session: id, cmd: cmd, done: make(chan struct{})}
+	p := &Pending{session: id, cmd: cmd}
 	return p, s.enqueue(ctx, p)
 }
 
 // write queues a step of the store's own to be taken in a transaction.
 func (s *Store) write(ctx context.Context, step func(context.Context) error) error {
-	p := &Pending{step: step, done: make(chan struct{})}
+	p := &Pending{step: step}
 	if err := s.enqueue(ctx, p); err != nil {
 		return err
 	}
@@ -183,10 +183,11 @@ func (s *Store) write(ctx context.Context, step func(context.Context) error) err
 }
 
 func (s *Store) enqueue(ctx context.Context, p *Pending) error {
+	p.done, p.ended = make(chan struct{}), s.ended
 	select {
 	case s.queue <- p:
 		return nil
-	case <-s.closed:
+	case <-s.ended:
 		return ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
@@ -201,6 +202,7 @@ type Pending struct {
 	step    func(context.Context) error // instead of a command
 
 	done   chan struct{}
+	ended  chan struct{} // of the store
 	answer tree.Answer
 	err    error
 }
@@ -212,6 +214,14 @@ func (p *Pending) Wait(ctx context.Context) (tree.Answer, error) {
 		return p.answer, p.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-p.ended:
+	}
+	// Nobody takes anything from the queue any more; what was taken is answered.
+	select {
+	case <-p.done:
+		return p.answer, p.err
+	default:
+		return nil, ErrClosed
 	}
 }
 
@@ -220,31 +230,23 @@ func (p *Pending) settle(answer tree.Answer, err error) {
 	close(p.done)
 }
 
-// Run commits what is queued until ctx ends; what is queued then is refused.
+// Run commits what is queued until ctx ends; what is queued then is refused. It
+// can run only once.
 func (s *Store) Run(ctx context.Context) error {
-	defer s.running.Do(func() { close(s.closed) })
-	for {
-		var batch []*Pending
+	defer close(s.ended)
+	for ctx.Err() == nil {
 		select {
 		case p := <-s.queue:
-			batch = s.gather(p)
+			s.commit(context.WithoutCancel(ctx), s.gather(p))
 		case <-ctx.Done():
-			s.running.Do(func() { close(s.closed) })
-			for _, p := range s.gather(nil) {
-				p.settle(nil, ErrClosed)
-			}
-			return nil
 		}
-		s.commit(context.WithoutCancel(ctx), batch)
 	}
+	return nil
 }
 
 // gather takes what has queued, up to a batch.
 func (s *Store) gather(first *Pending) []*Pending {
-	var batch []*Pending
-	if first != nil {
-		batch = append(batch, first)
-	}
+	batch := []*Pending{first}
 	for len(batch) < s.MaxBatch {
 		select {
 		case p := <-s.queue:

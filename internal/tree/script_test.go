@@ -109,20 +109,28 @@ func newScript(t *testing.T) *script {
 // run gives the script with all answers written anew.
 func (s *script) run(text string) []byte {
 	var batch []string
-	for _, line := range append(strings.Split(text, "\n"), "#") {
-		isCommand, goesOn := strings.HasPrefix(line, "> "), strings.HasPrefix(line, "+ ")
-		if len(batch) > 0 && !goesOn && (isCommand || line == "" || line[0] == '#') {
+	flush := func() {
+		if len(batch) > 0 {
 			s.decide(batch)
 			batch = nil
+		}
+	}
+	for line := range strings.Lines(text) {
+		isCommand, goesOn := strings.HasPrefix(line, "> "), strings.HasPrefix(line, "+ ")
+		isKept := isCommand || goesOn || line == "\n" || line[0] == '#'
+		if !isKept {
+			continue // an answer as it was
+		}
+		if !goesOn {
+			flush()
 		}
 		if isCommand || goesOn {
 			batch = append(batch, line[2:])
 		}
-		if isCommand || goesOn || line == "" || line[0] == '#' {
-			fmt.Fprintln(&s.out, line)
-		}
+		s.out.WriteString(line)
 	}
-	return bytes.TrimSuffix(bytes.TrimRight(s.out.Bytes(), "\n"), []byte("\n#"))
+	flush()
+	return s.out.Bytes()
 }
 
 // decide decides the commands of a batch on one view and writes what they change.
