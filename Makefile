@@ -4,7 +4,11 @@ TOOL     := $(GO) tool -modfile=tools/go.mod
 BUF      := $(TOOL) buf
 LINT     := $(TOOL) golangci-lint
 FUZZTIME ?= 30s
+BASE     ?= main
 PKGS     := ./...
+REPORT   := ./.ci/report
+# More flags of go test: make test TESTFLAGS='-count=5 -run Fork'
+TESTFLAGS ?=
 
 .PHONY: help
 help: ## list the targets
@@ -16,23 +20,26 @@ generate: ## make internal/gen from proto
 
 .PHONY: drift
 drift: ## fail if internal/gen is not what proto says
-	@before=$$(find internal/gen -type f -exec sha256sum {} + | sort); $(BUF) generate; \
-	after=$$(find internal/gen -type f -exec sha256sum {} + | sort); \
-	[ "$$before" = "$$after" ] || { echo "internal/gen was out of date; it has been made anew: commit it"; exit 1; }
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(BUF) generate -o "$$fresh" && \
+	{ diff -r internal/gen "$$fresh/internal/gen" || { echo "internal/gen is not what proto says: make generate"; exit 1; }; }
+
+.PHONY: breaking
+breaking: ## fail if proto breaks clients of the commit BASE (main)
+	@$(BUF) breaking --against '.git#ref=$(BASE)'
 
 .PHONY: lint
 lint: ## check style of the contract and of the code
 	@$(BUF) lint
-	@$(LINT) run $(PKGS)
+	@$(LINT) run $(PKGS) $(REPORT)
 
 .PHONY: vet
 vet: ## go vet
-	@$(GO) vet $(PKGS)
+	@$(GO) vet $(PKGS) $(REPORT)
 
 .PHONY: test
 test: ## run all tests with the race detector (needs redis-server)
 	@command -v redis-server >/dev/null || { echo "redis-server is missing: apt-get install redis-server"; exit 1; }
-	$(GO) test -race -timeout 15m $(PKGS)
+	$(GO) test -race -timeout 15m $(TESTFLAGS) $(PKGS)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)

@@ -16,8 +16,8 @@ import (
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
 
-//go:embed migrations/sqlite/*.sql
-var sqliteMigrations embed.FS
+//go:embed migrations/sqlite/*.sql sql/sqlite/*.sql
+var sqliteFiles embed.FS
 
 // sqlite is the database of one process: one connection writes, a pool reads.
 // Everything that another SQL dialect would do differently is in this file.
@@ -62,7 +62,7 @@ func dsn(path string, pragmas ...string) string {
 }
 
 func migrate(ctx context.Context, db *sql.DB) error {
-	files, err := fs.Sub(sqliteMigrations, "migrations/sqlite")
+	files, err := fs.Sub(sqliteFiles, "migrations/sqlite")
 	if err != nil {
 		return err
 	}

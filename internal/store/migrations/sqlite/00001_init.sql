@@ -190,8 +190,9 @@ CREATE TABLE timers (
 
 CREATE INDEX timers_due ON timers (due);
 
--- Runs that wait for a worker. fair_tag orders the sessions' claims to be next;
--- announced_until is 0 until a hint was put on the dispatch stream.
+-- Runs that wait for a worker. fair_tag orders them, so that sessions take turns.
+-- announced_until is 0 until a hint was put on the dispatch stream, and -1 while
+-- the run is held back, since its session may not run more tasks at once.
 CREATE TABLE ready (
   session BLOB NOT NULL,
   task BLOB NOT NULL,
@@ -203,8 +204,9 @@ CREATE TABLE ready (
   PRIMARY KEY (session, task)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX ready_next ON ready (priority, fair_tag);
+CREATE INDEX ready_due ON ready (priority, fair_tag) WHERE announced_until = 0;
 CREATE INDEX ready_announced ON ready (announced_until) WHERE announced_until > 0;
+CREATE INDEX ready_held ON ready (session, priority, fair_tag) WHERE announced_until < 0;
 
 -- Runs that are with a worker, and whose replica holds the stream.
 CREATE TABLE attempts (

@@ -1,0 +1,4 @@
+-- Counts the announcements in force.
+-- Inputs: ?1 now.
+-- Result: session, count.
+SELECT session, count(*) FROM ready WHERE announced_until > 0 AND announced_until > ?1 GROUP BY session

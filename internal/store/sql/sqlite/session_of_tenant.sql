@@ -1,0 +1,4 @@
+-- Reads a session if it is the tenant's.
+-- Inputs: ?1 session, ?2 tenant.
+-- Result: rows of sessions.
+SELECT {sessions} FROM sessions WHERE id = ?1 AND tenant = ?2
