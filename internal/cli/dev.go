@@ -91,7 +91,7 @@ func (d *devCommand) greet(a *app, address, data, model string) error {
 		"  data   "+safeLine(data),
 		"",
 		"Try, in another terminal:",
-		"  coppice run"+at+` "Survey this workspace"`,
+		"  coppice run --orchestrator "+address+` "Survey this workspace"`,
 		"  coppice sessions"+at,
 		`  grpcurl -plaintext -d '{"message": {"text": "Survey this workspace"}}' `+address+" coppice.v1.SessionService/CreateSession",
 		"",

@@ -96,7 +96,7 @@ func (s *Service) Committed(c store.Commit) {
 	for _, touched := range c.Sessions {
 		s.hub.poke(touched.Session)
 	}
-	if len(c.Ready) > 0 {
+	if len(c.Ready) > 0 || c.Room {
 		s.lookForReady()
 	}
 }

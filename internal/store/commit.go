@@ -195,7 +195,7 @@ func (b *batch) answered(ctx context.Context, p *Pending) (*decided, error) {
 // request reads a stored request; nil if there is none.
 func (b *batch) request(ctx context.Context, key requestKey) (*request, error) {
 	var found *request
-	err := b.db.load(ctx, requestTable.byKey(2), [][]any{{idColumn(&key.session), key.key}}, func(rows *sql.Rows) error {
+	err := b.db.load(ctx, "request", [][]any{{idColumn(&key.session), key.key}}, func(rows *sql.Rows) error {
 		var hash, answer []byte
 		var session tree.SessionID
 		var name string

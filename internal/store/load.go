@@ -17,7 +17,7 @@ type want struct {
 // session reads a session inside the transaction; nil if there is none.
 func (b *batch) session(ctx context.Context, id tree.SessionID) (*tree.Session, error) {
 	var found *tree.Session
-	err := b.db.load(ctx, sessionTable.byKey(1), [][]any{{idColumn(&id)}}, func(rows *sql.Rows) error {
+	err := b.db.load(ctx, "session", [][]any{{idColumn(&id)}}, func(rows *sql.Rows) error {
 		found = &tree.Session{}
 		var maxRunning int
 		return rows.Scan(sessionRow(found, &maxRunning)...)
@@ -38,7 +38,7 @@ func (b *batch) load(ctx context.Context, wanted []want) error {
 			view.PutTask(id, t)
 		}
 		for _, key := range w.Calls {
-			calls, err := b.calls(ctx, callTable.byKey(4),
+			calls, err := b.calls(ctx, "call",
 				idColumn(&w.session), idColumn(&key.Task), key.Ref.Message, key.Ref.Block)
 			if err != nil {
 				return err
@@ -59,7 +59,7 @@ func (b *batch) load(ctx context.Context, wanted []want) error {
 // loadLists hands over what is asked for as a whole.
 func (b *batch) loadLists(ctx context.Context, w want, view *tree.View) error {
 	for _, id := range w.OpenCalls {
-		calls, err := b.calls(ctx, openCalls, idColumn(&w.session), idColumn(&id), tree.CallClosed)
+		calls, err := b.calls(ctx, "calls_open", idColumn(&w.session), idColumn(&id), tree.CallClosed)
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (b *batch) loadLists(ctx context.Context, w want, view *tree.View) error {
 	}
 	for _, run := range w.Watchers {
 		var found []tree.WaitRow
-		err := b.db.load(ctx, waitTable.byKey(3), [][]any{{idColumn(&w.session), idColumn(&run.Task), run.Run}},
+		err := b.db.load(ctx, "watchers", [][]any{{idColumn(&w.session), idColumn(&run.Task), run.Run}},
 			func(rows *sql.Rows) error {
 				var session tree.SessionID
 				var row tree.WaitRow
@@ -90,21 +90,18 @@ func (b *batch) loadLists(ctx context.Context, w want, view *tree.View) error {
 	return nil
 }
 
-// openCalls finds the calls of a task that are not closed, in block order.
-var openCalls = callTable.get("session = ? AND task = ? AND state <> ? ORDER BY message, block")
-
 func loadTask(ctx context.Context, db *sqlite, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
 	var found *tree.Task
-	err := db.load(ctx, taskTable.byKey(2), [][]any{{idColumn(&session), idColumn(&id)}}, func(rows *sql.Rows) error {
+	err := db.load(ctx, "task", [][]any{{idColumn(&session), idColumn(&id)}}, func(rows *sql.Rows) error {
 		found = &tree.Task{}
 		return rows.Scan(taskRow(found)...)
 	})
 	return found, err
 }
 
-func (b *batch) calls(ctx context.Context, query string, args ...any) ([]*tree.Call, error) {
+func (b *batch) calls(ctx context.Context, name string, args ...any) ([]*tree.Call, error) {
 	var found []*tree.Call
-	err := b.db.load(ctx, query, [][]any{args}, func(rows *sql.Rows) error {
+	err := b.db.load(ctx, name, [][]any{args}, func(rows *sql.Rows) error {
 		var session tree.SessionID
 		c := &tree.Call{}
 		found = append(found, c)
@@ -115,7 +112,7 @@ func (b *batch) calls(ctx context.Context, query string, args ...any) ([]*tree.C
 
 func (b *batch) inbox(ctx context.Context, session tree.SessionID, id tree.TaskID) ([]*tree.InboxEntry, error) {
 	var found []*tree.InboxEntry
-	err := b.db.load(ctx, wholeInbox, [][]any{{idColumn(&session), idColumn(&id)}}, func(rows *sql.Rows) error {
+	err := b.db.load(ctx, "inbox", [][]any{{idColumn(&session), idColumn(&id)}}, func(rows *sql.Rows) error {
 		e := &tree.InboxEntry{}
 		var body []byte
 		if err := rows.Scan(inboxRow(&session, e, &body)...); err != nil {
@@ -133,6 +130,3 @@ func (b *batch) inbox(ctx context.Context, session tree.SessionID, id tree.TaskI
 	})
 	return found, err
 }
-
-// wholeInbox finds the inbox of a task, oldest first.
-var wholeInbox = inboxTable.get("session = ? AND task = ? ORDER BY queued_at, id")

@@ -14,16 +14,11 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// querier is a pool or a snapshot.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// query gives all rows of a query.
-func query[T any](ctx context.Context, q querier, text string, row func(*T) []any, args ...any) ([]T, error) {
-	rows, err := q.QueryContext(ctx, text, args...)
+// query gives all rows of a query, read in a snapshot if there is one.
+func query[T any](ctx context.Context, s *Store, tx *sql.Tx, name string, row func(*T) []any, args ...any) ([]T, error) {
+	rows, err := s.db.read(ctx, tx, name, args...)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", firstWords(text), err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	var found []T
 	err = each(rows, func(rows *sql.Rows) error {
@@ -35,14 +30,14 @@ func query[T any](ctx context.Context, q querier, text string, row func(*T) []an
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", firstWords(text), err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return found, nil
 }
 
 // one gives the row of a query, or what it is that there is none.
-func one[T any](ctx context.Context, q querier, missing error, text string, row func(*T) []any, args ...any) (*T, error) {
-	found, err := query(ctx, q, text, row, args...)
+func one[T any](ctx context.Context, s *Store, tx *sql.Tx, missing error, name string, row func(*T) []any, args ...any) (*T, error) {
+	found, err := query(ctx, s, tx, name, row, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +60,9 @@ func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(int)) }
 
 // Session reads a session of a tenant; one of another tenant does not exist.
 func (s *Store) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, error) {
-	return one(ctx, s.db.reads, tree.ErrNoSession, sessionTable.get("id = ? AND tenant = ?"), plainSessionRow,
+	return one(ctx, s, nil, tree.ErrNoSession, "session_of_tenant", plainSessionRow,
 		idColumn(&id), tenant)
 }
-
-var sessionPage = sessionTable.get("tenant = ? AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT ?")
 
 // Sessions reads a page of a tenant's sessions, newest first, and the token of
 // the next page; an empty token is the first and after the last.
@@ -82,7 +75,7 @@ func (s *Store) Sessions(ctx context.Context, tenant, token string, size int) ([
 			return nil, "", err
 		}
 	}
-	found, err := query(ctx, s.db.reads, sessionPage, plainSessionRow, tenant, before.UnixMicro(), id[:], size)
+	found, err := query(ctx, s, nil, "sessions_page", plainSessionRow, tenant, before.UnixMicro(), id[:], size)
 	if err != nil || len(found) < size {
 		return found, "", err
 	}
@@ -106,14 +99,8 @@ func readToken(token string, id []byte) (time.Time, error) {
 
 // Task reads a task.
 func (s *Store) Task(ctx context.Context, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
-	return one(ctx, s.db.reads, tree.ErrNoTask, taskTable.byKey(2), taskRow, idColumn(&session), idColumn(&id))
+	return one(ctx, s, nil, tree.ErrNoTask, "task", taskRow, idColumn(&session), idColumn(&id))
 }
-
-var (
-	taskPage  = taskTable.get("session = ? AND id > ? ORDER BY id LIMIT ?")
-	childPage = taskTable.get("session = ? AND parent = ? AND id > ? ORDER BY id LIMIT ?")
-	wholeTree = taskTable.get("session = ? ORDER BY coalesce(started_at, accepted_at, created_at), id")
-)
 
 // Tasks reads a page of a session's tasks, or of the children of one of them,
 // oldest first, and the token of the next page.
@@ -124,11 +111,11 @@ func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.T
 			return nil, "", err
 		}
 	}
-	text, args := taskPage, []any{idColumn(&session), after[:], size}
+	name, args := "tasks_page", []any{idColumn(&session), after[:], size}
 	if !parent.IsZero() {
-		text, args = childPage, []any{idColumn(&session), idColumn(&parent), after[:], size}
+		name, args = "children_page", append(args, idColumn(&parent))
 	}
-	found, err := query(ctx, s.db.reads, text, taskRow, args...)
+	found, err := query(ctx, s, nil, name, taskRow, args...)
 	if err != nil || len(found) < size {
 		return found, "", err
 	}
@@ -139,12 +126,12 @@ func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.T
 // Tree reads all tasks of a session by the start of their current run, or its
 // acceptance if it has not started, then by id.
 func (s *Store) Tree(ctx context.Context, session tree.SessionID) ([]tree.Task, error) {
-	return query(ctx, s.db.reads, wholeTree, taskRow, idColumn(&session))
+	return query(ctx, s, nil, "tree", taskRow, idColumn(&session))
 }
 
 // Events reads up to limit events after a number.
 func (s *Store) Events(ctx context.Context, session tree.SessionID, after int64, limit int) ([]*pb.Event, error) {
-	rows, err := query(ctx, s.db.reads, "SELECT data FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
+	rows, err := query(ctx, s, nil, "events",
 		func(data *[]byte) []any { return []any{data} }, idColumn(&session), after, limit)
 	if err != nil {
 		return nil, err
@@ -162,12 +149,12 @@ func (s *Store) Events(ctx context.Context, session tree.SessionID, after int64,
 // of its last event and its root as they are at that moment.
 func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, lastSeq int64, root tree.Task, err error) {
 	err = s.snapshot(ctx, func(tx *sql.Tx) error {
-		session, err := one(ctx, tx, tree.ErrNoSession, sessionTable.byKey(1), plainSessionRow, idColumn(&id))
+		session, err := one(ctx, s, tx, tree.ErrNoSession, "session", plainSessionRow, idColumn(&id))
 		if err != nil {
 			return err
 		}
 		idle, lastSeq = session.Idle(), session.NextSeq-1
-		t, err := one(ctx, tx, tree.ErrNoTask, taskTable.byKey(2), taskRow, idColumn(&id), idColumn(&session.Root))
+		t, err := one(ctx, s, tx, tree.ErrNoTask, "task", taskRow, idColumn(&id), idColumn(&session.Root))
 		if err == nil {
 			root = *t
 		}
@@ -179,8 +166,7 @@ func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, lastSeq
 // PutAgentVersion keeps a definition that tasks may pin.
 func (s *Store) PutAgentVersion(ctx context.Context, name, version string, body []byte) error {
 	return s.write(ctx, func(ctx context.Context) error {
-		return s.db.exec(ctx, "INSERT INTO agents (version, name, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-			[]any{version, name, body})
+		return s.db.save(ctx, "agent_add", []any{version, name, body})
 	})
 }
 
@@ -189,8 +175,8 @@ func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error
 	if body, held := s.definitions.Load(version); held {
 		return body.([]byte), nil
 	}
-	body, err := one(ctx, s.db.reads, tree.ErrNoAgent.With("version %s", version),
-		"SELECT body FROM agents WHERE version = ?", func(b *[]byte) []any { return []any{b} }, version)
+	body, err := one(ctx, s, nil, tree.ErrNoAgent.With("version %s", version),
+		"agent", func(b *[]byte) []any { return []any{b} }, version)
 	if err != nil {
 		return nil, err
 	}

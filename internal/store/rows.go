@@ -28,27 +28,28 @@ const (
 	callKeyColumns = " session task message block "
 )
 
-var (
-	sessionTable = newTable("sessions", 1, "id tenant title agent root metadata limits max_running next_seq "+
-		"total pending running waiting"+usageColumns+"created_at updated_at")
-	taskTable = newTable("tasks", 2, "session id parent kind branch depth agent agent_version model description "+
+// tables are the tables whose rows follow from what the core changes.
+var tables = []table{
+	newTable("sessions", 1, "id tenant title agent root metadata limits max_running next_seq "+
+		"total pending running waiting"+usageColumns+"created_at updated_at"),
+	newTable("tasks", 2, "session id parent kind branch depth agent agent_version model description "+
 		"max_iterations created_at run state reason detail caller call_message call_block background iterations "+
 		"run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_tools answer "+
 		"accepted_at started_at ended_at wait_kind wait_total wait_met wait_failed "+
 		"epoch nonce last_seq replica worker strikes next_ordinal head open_message open_calls inbox "+
-		"children live_background watchers"+usageColumns+"tool_uses activity")
-	runTable = newTable("runs", 3, "session task run state reason detail answer"+usageColumns+
-		"tool_uses iterations accepted_at started_at ended_at")
-	messageTable = newTable("messages", 3, "session task ordinal id parent run role news_task news_run created_at body")
-	callTable    = newTable("calls", 4, callKeyColumns+"tool state child child_run text is_error by_outcome")
-	eventTable   = newTable("events", 2, "session seq data")
-	inboxTable   = newTable("inbox", 2, "session id task news_task news_run queued_at body")
-	waitTable    = newTable("waits", 6, "session target target_run task message block")
-	timerTable   = newTable("timers", 4, callKeyColumns+"due")
-	readyTable   = newTable("ready", 2, "session task epoch priority fair_tag at announced_until")
-	attemptTable = newTable("attempts", 2, "session task epoch replica worker at")
-	requestTable = newTable("requests", 2, "session key hash answer")
-)
+		"children live_background watchers"+usageColumns+"tool_uses activity"),
+	newTable("runs", 3, "session task run state reason detail answer"+usageColumns+
+		"tool_uses iterations accepted_at started_at ended_at"),
+	newTable("messages", 3, "session task ordinal id parent run role news_task news_run created_at body"),
+	newTable("calls", 4, callKeyColumns+"tool state child child_run text is_error by_outcome"),
+	newTable("events", 2, "session seq data"),
+	newTable("inbox", 2, "session id task news_task news_run queued_at body"),
+	newTable("waits", 6, "session target target_run task message block"),
+	newTable("timers", 4, callKeyColumns+"due"),
+	newTable("ready", 2, "session task epoch priority fair_tag at announced_until"),
+	newTable("attempts", 2, "session task epoch replica worker at"),
+	newTable("requests", 2, "session key hash answer"),
+}
 
 func sessionRow(s *tree.Session, maxRunning *int) []any {
 	return []any{

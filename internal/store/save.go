@@ -13,7 +13,7 @@ import (
 // save writes what the views have changed, one statement a table.
 func (b *batch) save(ctx context.Context) error {
 	rows := map[string][][]any{}
-	put := func(query string, row []any) { rows[query] = append(rows[query], row) }
+	put := func(name string, row []any) { rows[name] = append(rows[name], row) }
 	for _, id := range b.order {
 		c := b.views[id].Changes()
 		b.collect(id, c, put)
@@ -25,57 +25,37 @@ func (b *batch) save(ctx context.Context) error {
 			return err
 		}
 		hash := b.once[key].hash
-		put(requestTable.add(), []any{idColumn(&key.session), key.key, hash[:], string(answer)})
+		put("add_requests", []any{idColumn(&key.session), key.key, hash[:], string(answer)})
 	}
-	for query, r := range rows {
-		if err := b.db.exec(ctx, query, r...); err != nil {
+	for name, r := range rows {
+		if err := b.db.save(ctx, name, r...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// The statements of save, made once.
-var (
-	putSession  = sessionTable.put()
-	putTask     = taskTable.put()
-	addRun      = runTable.add()
-	addMessage  = messageTable.add()
-	putCall     = callTable.put()
-	addEvent    = eventTable.add()
-	putInbox    = inboxTable.put()
-	dropInbox   = inboxTable.drop()
-	putWait     = waitTable.put()
-	dropWait    = waitTable.drop()
-	putTimer    = timerTable.put()
-	dropTimer   = timerTable.drop()
-	putReady    = readyTable.put()
-	dropReady   = readyTable.drop()
-	putAttempt  = attemptTable.put()
-	dropAttempt = attemptTable.drop()
-)
-
 // collect lists the rows of a session's tree and log.
 func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	if c.Session != nil {
 		maxRunning := c.Session.Limits.Running
-		put(putSession, sessionRow(c.Session, &maxRunning))
+		put("put_sessions", sessionRow(c.Session, &maxRunning))
 	}
 	for _, t := range c.Tasks {
-		put(putTask, taskRow(t))
+		put("put_tasks", taskRow(t))
 	}
 	for _, r := range c.Runs {
-		put(addRun, runRow(&id, r))
+		put("add_runs", runRow(&id, r))
 	}
 	for _, m := range c.Messages {
 		body := wire.EncodeBody(m)
-		put(addMessage, messageRow(&id, m, &body))
+		put("add_messages", messageRow(&id, m, &body))
 	}
 	for _, call := range c.Calls {
-		put(putCall, callRow(&id, call))
+		put("put_calls", callRow(&id, call))
 	}
 	for _, e := range c.Events {
-		put(addEvent, []any{idColumn(&id), e.Seq, wire.EncodeEvent(e)})
+		put("add_events", []any{idColumn(&id), e.Seq, wire.EncodeEvent(e)})
 	}
 }
 
@@ -84,42 +64,45 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	for entry, e := range c.Inbox {
 		if e == nil {
-			put(dropInbox, []any{idColumn(&id), idColumn(&entry)})
+			put("drop_inbox", []any{idColumn(&id), idColumn(&entry)})
 			continue
 		}
 		body := wire.EncodeBody(&tree.Message{Blocks: e.Blocks})
-		put(putInbox, inboxRow(&id, e, &body))
+		put("put_inbox", inboxRow(&id, e, &body))
 	}
 	for row, there := range c.Waits {
-		query := dropWait
+		name := "drop_waits"
 		if there {
-			query = putWait
+			name = "put_waits"
 		}
-		put(query, waitRow(&id, &row))
+		put(name, waitRow(&id, &row))
 	}
 	for key, t := range c.Timers {
 		if t == nil {
-			put(dropTimer, []any{idColumn(&id), idColumn(&key.Task), key.Ref.Message, key.Ref.Block})
+			put("drop_timers", []any{idColumn(&id), idColumn(&key.Task), key.Ref.Message, key.Ref.Block})
 			continue
 		}
-		put(putTimer, timerRow(&Timer{Session: id, Timer: *t}))
+		put("put_timers", timerRow(&Timer{Session: id, Timer: *t}))
 	}
 	for _, task := range inOrder(c.Ready) {
 		r := c.Ready[task]
 		if r == nil {
-			put(dropReady, []any{idColumn(&id), idColumn(&task)})
+			put("drop_ready", []any{idColumn(&id), idColumn(&task)})
 			continue
 		}
 		row := Ready{Session: id, Ready: *r, fairTag: b.fair.tag(id)}
+		if s := b.views[id].Session(); s.Running+s.Pending > s.Limits.Running {
+			row.announcedUntil = heldBack
+		}
 		b.ready = append(b.ready, row)
-		put(putReady, readyRow(&row))
+		put("put_ready", readyRow(&row))
 	}
 	for task, a := range c.Attempts {
 		if a == nil {
-			put(dropAttempt, []any{idColumn(&id), idColumn(&task)})
+			put("drop_attempts", []any{idColumn(&id), idColumn(&task)})
 			continue
 		}
-		put(putAttempt, attemptRow(&Attempt{Session: id, Attempt: *a}))
+		put("put_attempts", attemptRow(&Attempt{Session: id, Attempt: *a}))
 	}
 }
 

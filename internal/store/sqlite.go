@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"path"
 	"runtime"
 	"strings"
 
@@ -20,12 +21,16 @@ import (
 var sqliteFiles embed.FS
 
 // sqlite is the database of one process: one connection writes, a pool reads.
-// Everything that another SQL dialect would do differently is in this file.
+// Everything that another SQL dialect would do differently is in this file and
+// in sql/sqlite. Statements go by name: that of their file, or put_, add_ or drop_
+// with that of a table.
 type sqlite struct {
-	writer *sql.Conn
-	stmts  map[string]*sql.Stmt // prepared on writer
-	pools  []*sql.DB
-	reads  *sql.DB
+	pools   []*sql.DB
+	writer  *sql.Conn
+	reads   *sql.DB
+	texts   map[string]string
+	writing map[string]*sql.Stmt // prepared on writer when they are first used
+	reading map[string]*sql.Stmt // the queries, prepared on reads
 }
 
 // pragmas make a commit durable before it is answered, and let readers go on
@@ -35,25 +40,71 @@ var pragmas = []string{
 	"cache_size(-65536)", "mmap_size(268435456)",
 }
 
-func openSQLite(ctx context.Context, path string) (*sqlite, error) {
-	writes, err := sql.Open("sqlite", dsn(path, pragmas...))
+func openSQLite(ctx context.Context, file string) (*sqlite, error) {
+	writes, err := sql.Open("sqlite", dsn(file, pragmas...))
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", path, err)
+		return nil, fmt.Errorf("opening %s: %w", file, err)
 	}
-	reads, err := sql.Open("sqlite", dsn(path, append([]string{"query_only(1)"}, pragmas[2:]...)...))
+	reads, err := sql.Open("sqlite", dsn(file, append([]string{"query_only(1)"}, pragmas[2:]...)...))
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", path, err)
+		return nil, fmt.Errorf("opening %s: %w", file, err)
 	}
 	reads.SetMaxOpenConns(max(4, runtime.NumCPU()))
 	reads.SetMaxIdleConns(max(4, runtime.NumCPU()))
-	db := &sqlite{stmts: map[string]*sql.Stmt{}, pools: []*sql.DB{writes, reads}, reads: reads}
-	if err := migrate(ctx, writes); err != nil {
-		return nil, errors.Join(fmt.Errorf("bringing %s up to date: %w", path, err), db.close())
+	db := &sqlite{
+		pools: []*sql.DB{writes, reads}, reads: reads,
+		texts: map[string]string{}, writing: map[string]*sql.Stmt{}, reading: map[string]*sql.Stmt{},
 	}
-	if db.writer, err = writes.Conn(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.close())
+	if err := db.open(ctx, writes); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", file, err), db.close())
 	}
 	return db, nil
+}
+
+// open brings the database up to date and prepares what it will be asked.
+func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
+	if err := migrate(ctx, writes); err != nil {
+		return fmt.Errorf("bringing it up to date: %w", err)
+	}
+	var err error
+	if db.writer, err = writes.Conn(ctx); err != nil {
+		return err
+	}
+	if err := db.readTexts(); err != nil {
+		return err
+	}
+	for name, text := range db.texts {
+		if !strings.Contains(text, "SELECT") {
+			continue
+		}
+		if db.reading[name], err = db.reads.PrepareContext(ctx, text); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// readTexts reads the statements' files and makes those that follow from a
+// table's columns. In a file, a table's name in braces stands for its columns.
+func (db *sqlite) readTexts() error {
+	var columns []string
+	for _, t := range tables {
+		columns = append(columns, "{"+t.name+"}", strings.Join(t.columns, ", "))
+		db.texts["put_"+t.name], db.texts["add_"+t.name], db.texts["drop_"+t.name] = t.put(), t.add(), t.drop()
+	}
+	expand := strings.NewReplacer(columns...)
+	names, err := fs.Glob(sqliteFiles, "sql/sqlite/*.sql")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		text, err := sqliteFiles.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		db.texts[strings.TrimSuffix(path.Base(name), ".sql")] = expand.Replace(string(text))
+	}
+	return nil
 }
 
 func dsn(path string, pragmas ...string) string {
@@ -74,19 +125,21 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// close closes every connection.
+// close closes every connection, and its statements with it.
 func (db *sqlite) close() error {
-	var all []error
-	for _, stmt := range db.stmts {
-		all = append(all, stmt.Close())
+	var errs []error
+	for _, stmts := range []map[string]*sql.Stmt{db.writing, db.reading} {
+		for _, stmt := range stmts {
+			errs = append(errs, stmt.Close())
+		}
 	}
 	if db.writer != nil {
-		all = append(all, db.writer.Close())
+		errs = append(errs, db.writer.Close())
 	}
 	for _, pool := range db.pools {
-		all = append(all, pool.Close())
+		errs = append(errs, pool.Close())
 	}
-	return errors.Join(all...)
+	return errors.Join(errs...)
 }
 
 // begin starts the one write transaction there is at a time.
@@ -106,48 +159,58 @@ func (db *sqlite) rollback(ctx context.Context) error {
 	return err
 }
 
-// exec runs a statement once for each row of arguments.
-func (db *sqlite) exec(ctx context.Context, query string, rows ...[]any) error {
-	stmt, err := db.prepare(ctx, query)
+// save runs a statement for each row of arguments, inside the transaction.
+func (db *sqlite) save(ctx context.Context, name string, rows ...[]any) error {
+	stmt, err := db.prepare(ctx, name)
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
 		if _, err := stmt.ExecContext(ctx, row...); err != nil {
-			return fmt.Errorf("%s: %w", firstWords(query), err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// load runs a query once for each key and hands each row to scan.
-func (db *sqlite) load(ctx context.Context, query string, keys [][]any, scan func(*sql.Rows) error) error {
-	stmt, err := db.prepare(ctx, query)
+// load runs a query for each key, inside the transaction, and hands each row to
+// scan.
+func (db *sqlite) load(ctx context.Context, name string, keys [][]any, scan func(*sql.Rows) error) error {
+	stmt, err := db.prepare(ctx, name)
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
 		rows, err := stmt.QueryContext(ctx, key...)
-		if err != nil {
-			return fmt.Errorf("%s: %w", firstWords(query), err)
+		if err == nil {
+			err = each(rows, scan)
 		}
-		if err := each(rows, scan); err != nil {
-			return fmt.Errorf("%s: %w", firstWords(query), err)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (db *sqlite) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
-	if stmt := db.stmts[query]; stmt != nil {
+func (db *sqlite) prepare(ctx context.Context, name string) (*sql.Stmt, error) {
+	if stmt := db.writing[name]; stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := db.writer.PrepareContext(ctx, query)
+	stmt, err := db.writer.PrepareContext(ctx, db.texts[name])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", firstWords(query), err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	db.stmts[query] = stmt
+	db.writing[name] = stmt
 	return stmt, nil
+}
+
+// read runs a query beside the committer, in a snapshot if there is one.
+func (db *sqlite) read(ctx context.Context, tx *sql.Tx, name string, args ...any) (*sql.Rows, error) {
+	stmt := db.reading[name]
+	if tx != nil {
+		stmt = tx.StmtContext(ctx, stmt)
+	}
+	return stmt.QueryContext(ctx, args...)
 }
 
 func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
@@ -162,22 +225,15 @@ func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
 
 // put is the statement that writes a row of a table, new or not.
 func (t table) put() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "INSERT INTO %s (%s) VALUES (?%s)", t.name,
-		strings.Join(t.columns, ", "), strings.Repeat(", ?", len(t.columns)-1))
-	key := strings.Join(t.columns[:t.keys], ", ")
-	if t.keys == len(t.columns) {
-		fmt.Fprintf(&b, " ON CONFLICT (%s) DO NOTHING", key)
-		return b.String()
-	}
-	fmt.Fprintf(&b, " ON CONFLICT (%s) DO UPDATE SET ", key)
-	for i, c := range t.columns[t.keys:] {
-		if i > 0 {
-			b.WriteString(", ")
+	then := "NOTHING"
+	if rest := t.columns[t.keys:]; len(rest) > 0 {
+		set := make([]string, len(rest))
+		for i, c := range rest {
+			set[i] = c + " = excluded." + c
 		}
-		fmt.Fprintf(&b, "%s = excluded.%s", c, c)
+		then = "UPDATE SET " + strings.Join(set, ", ")
 	}
-	return b.String()
+	return fmt.Sprintf("%s ON CONFLICT (%s) DO %s", t.add(), strings.Join(t.columns[:t.keys], ", "), then)
 }
 
 // add is the statement that writes a new row.
@@ -189,20 +245,4 @@ func (t table) add() string {
 // drop is the statement that deletes a row by its key.
 func (t table) drop() string {
 	return fmt.Sprintf("DELETE FROM %s WHERE %s = ?", t.name, strings.Join(t.columns[:t.keys], " = ? AND "))
-}
-
-// get is a query for the rows that a condition holds for.
-func (t table) get(where string) string {
-	return fmt.Sprintf("SELECT %s FROM %s WHERE %s", strings.Join(t.columns, ", "), t.name, where)
-}
-
-// byKey is get for the first n columns of the key.
-func (t table) byKey(n int) string {
-	return t.get(strings.Join(t.columns[:n], " = ? AND ") + " = ?")
-}
-
-// firstWords shows which statement failed without its values.
-func firstWords(query string) string {
-	words := strings.Fields(query)
-	return strings.Join(words[:min(3, len(words))], " ")
 }

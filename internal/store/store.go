@@ -15,7 +15,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -116,16 +115,21 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 // takeOver reads or makes the installation id, and forgets the replicas that
 // served this file before: the lock says that they are gone.
 func (s *Store) takeOver(ctx context.Context) error {
-	row := s.db.writer.QueryRowContext(ctx, "SELECT installation FROM meta")
-	err := row.Scan(&s.installation)
-	if errors.Is(err, sql.ErrNoRows) {
-		s.installation = uuid.NewString()
-		err = s.db.exec(ctx, "INSERT INTO meta (installation) VALUES (?)", []any{s.installation})
-	}
+	found, err := query(ctx, s, nil, "installation", func(id *string) []any { return []any{id} })
 	if err != nil {
 		return err
 	}
-	return s.db.exec(ctx, "DELETE FROM replicas", []any{})
+	if len(found) == 0 {
+		found = []string{uuid.NewString()}
+		if err := s.db.save(ctx, "installation_add", []any{found[0]}); err != nil {
+			return err
+		}
+	}
+	s.installation = found[0]
+	if err := s.db.save(ctx, "replicas_forget", []any{}); err != nil {
+		return err
+	}
+	return s.resumeTurns(ctx)
 }
 
 func newUUID() [16]byte { return uuid.Must(uuid.NewV7()) }

@@ -16,7 +16,7 @@ func (s *Store) Transcript(ctx context.Context, session tree.SessionID, task tre
 	var found []tree.Message
 	err := s.snapshot(ctx, func(tx *sql.Tx) error {
 		var err error
-		found, err = reader{tx, session}.transcript(ctx, task, after, limit)
+		found, err = reader{s, tx, session}.transcript(ctx, task, after, limit)
 		return err
 	})
 	return found, err
@@ -28,12 +28,12 @@ func (s *Store) Conversation(ctx context.Context, session tree.SessionID, task t
 	var messages []tree.Message
 	var open []tree.Call
 	err := s.snapshot(ctx, func(tx *sql.Tx) error {
-		r := reader{tx, session}
+		r := reader{s, tx, session}
 		var err error
 		if messages, err = r.transcript(ctx, task, 0, 0); err != nil {
 			return err
 		}
-		open, err = query(ctx, tx, openCalls, plainCallRow, idColumn(&session), idColumn(&task), tree.CallClosed)
+		open, err = query(ctx, s, tx, "calls_open", plainCallRow, idColumn(&session), idColumn(&task), tree.CallClosed)
 		return err
 	})
 	return messages, open, err
@@ -44,7 +44,7 @@ func (s *Store) Outcome(ctx context.Context, session tree.SessionID, run tree.Ch
 	var found tree.Outcome
 	err := s.snapshot(ctx, func(tx *sql.Tx) error {
 		var err error
-		found, err = reader{tx, session}.outcome(ctx, run)
+		found, err = reader{s, tx, session}.outcome(ctx, run)
 		return err
 	})
 	return found, err
@@ -52,6 +52,7 @@ func (s *Store) Outcome(ctx context.Context, session tree.SessionID, run tree.Ch
 
 // reader reads a session's transcripts in one snapshot.
 type reader struct {
+	*Store
 	tx      *sql.Tx
 	session tree.SessionID
 }
@@ -69,14 +70,8 @@ func plainCallRow(c *tree.Call) []any { return callRow(new(tree.SessionID), c) }
 
 func plainRunRow(r *tree.Run) []any { return runRow(new(tree.SessionID), r) }
 
-// The message before those asked for is read too, since a tool message is made of
-// the calls of the message before it.
-var (
-	messagesAfter = messageTable.get("session = ? AND task = ? AND ordinal >= ? ORDER BY ordinal LIMIT ?")
-	messageAt     = messageTable.byKey(3)
-	callsOf       = callTable.get("session = ? AND task = ? AND message = ? AND state = ? ORDER BY block")
-)
-
+// transcript reads the message before those asked for too, since a tool message
+// is made of the calls of the message before it.
 func (r reader) transcript(ctx context.Context, task tree.TaskID, after, limit int) ([]tree.Message, error) {
 	switch {
 	case limit == 0:
@@ -84,7 +79,7 @@ func (r reader) transcript(ctx context.Context, task tree.TaskID, after, limit i
 	case after > 0:
 		limit++
 	}
-	rows, err := query(ctx, r.tx, messagesAfter, storedMessageRow, idColumn(&r.session), idColumn(&task), after, limit)
+	rows, err := query(ctx, r.Store, r.tx, "messages_from", storedMessageRow, idColumn(&r.session), idColumn(&task), after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +112,7 @@ func (r reader) transcript(ctx context.Context, task tree.TaskID, after, limit i
 
 // results gives the closed calls of an assistant message, in the order of the calls.
 func (r reader) results(ctx context.Context, asked *tree.Message) ([]tree.Block, error) {
-	calls, err := query(ctx, r.tx, callsOf, plainCallRow,
+	calls, err := query(ctx, r.Store, r.tx, "calls_closed", plainCallRow,
 		idColumn(&r.session), idColumn(&asked.Task), asked.Ordinal, tree.CallClosed)
 	if err != nil {
 		return nil, err
@@ -144,7 +139,7 @@ func (r reader) results(ctx context.Context, asked *tree.Message) ([]tree.Block,
 var errNoOutcome = errors.New("the run has no outcome")
 
 func (r reader) outcome(ctx context.Context, run tree.ChildRun) (tree.Outcome, error) {
-	found, err := one(ctx, r.tx, errNoOutcome, runTable.byKey(3), plainRunRow,
+	found, err := one(ctx, r.Store, r.tx, errNoOutcome, "run", plainRunRow,
 		idColumn(&r.session), idColumn(&run.Task), run.Run)
 	if err != nil {
 		return tree.Outcome{}, err
@@ -153,7 +148,7 @@ func (r reader) outcome(ctx context.Context, run tree.ChildRun) (tree.Outcome, e
 	if found.Answer == 0 {
 		return outcome, nil
 	}
-	answer, err := one(ctx, r.tx, errNoOutcome, messageAt, storedMessageRow,
+	answer, err := one(ctx, r.Store, r.tx, errNoOutcome, "message", storedMessageRow,
 		idColumn(&r.session), idColumn(&run.Task), found.Answer)
 	if err != nil {
 		return tree.Outcome{}, err

@@ -78,6 +78,9 @@ func (c End) decide(d *decision) (Answer, error) {
 	}
 	if c.Answer == nil {
 		detail, _ := bounded(c.Detail, maxDetail)
+		if c.Reason == ReasonUnspecified {
+			c.Reason = ReasonUnknown
+		}
 		d.took(t, c.From)
 		d.finish(t, StateFailed, c.Reason, detail)
 		return Ended{State: StateFailed}, nil
@@ -87,11 +90,14 @@ func (c End) decide(d *decision) (Answer, error) {
 	}
 	d.took(t, c.From)
 	m := d.appendAnswer(t, *c.Answer)
+	// A run that has used its allowance could do nothing with news: its answer
+	// stands, and what is in the inbox waits for somebody to resume it.
+	goesOn := t.Depth > 0 && t.Iterations < t.MaxIterations
 	switch {
-	case t.Depth > 0 && t.Inbox > 0:
+	case goesOn && t.Inbox > 0:
 		d.takeInbox(t)
 		return Stored{Ordinal: m.Ordinal, Boundary: t.NextOrdinal - 1}, nil
-	case t.Depth > 0 && t.LiveBackground > 0:
+	case goesOn && t.LiveBackground > 0:
 		d.park(t, ParkedOn{Kind: WaitBackground, Total: t.LiveBackground})
 		return ParkedRun{}, nil
 	}

@@ -73,9 +73,9 @@ func (l Limits) checkBlocks(blocks []Block) error {
 		case Text:
 			text = b.Text
 		case Thinking:
-			text = b.Text
+			text = b.Text + b.Signature
 		case ToolUse:
-			text = string(b.Input)
+			text = b.Name + b.ProviderID + string(b.Input)
 		case ToolResult:
 			text = b.Text
 		}

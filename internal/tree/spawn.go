@@ -156,7 +156,7 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 	}
 	call.Child = ChildRun{child.ID, child.Run}
 	if c.Background {
-		call.Text = launchedText(child)
+		call.Text = launchedText(child, child.Background && child.Caller == t.ID)
 		d.closeCall(t, call)
 		return
 	}
@@ -203,15 +203,19 @@ func (d *decision) below(caller *Task, id TaskID) (*Task, error) {
 }
 
 // launchedText is the result of a call whose child runs in the background.
-func launchedText(child *Task) string {
+// told says whether the end of its run will reach the caller as a message.
+func launchedText(child *Task, told bool) string {
+	message := "The agent works in the background. Its result will reach you as a message; do not wait for it unless you need it to go on."
+	if !told {
+		message = "The agent was at work already; your prompt reaches it at its next step. Its end is not reported to you: read it with task_output."
+	}
 	text, err := json.Marshal(struct {
 		TaskID  TaskID `json:"task_id"`
 		Status  string `json:"status"`
 		Result  string `json:"result"`
 		Message string `json:"message"`
 	}{
-		TaskID: child.ID, Status: queuedOrRunning(child), Result: "async_launched",
-		Message: "The agent works in the background. Its result will reach you as a message; do not wait for it unless you need it to go on.",
+		TaskID: child.ID, Status: queuedOrRunning(child), Result: "async_launched", Message: message,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("tree: encoding a launch: %v", err))
