@@ -107,7 +107,21 @@ func (db *database) load(v *View, cmd Command) {
 		for _, run := range missing.Watchers {
 			v.PutWatchers(run, db.watchersOf(run))
 		}
+		for _, id := range missing.Below {
+			v.PutBelow(id, db.below(id))
+		}
 	}
+}
+
+// below gives all tasks below one, in no order.
+func (db *database) below(id TaskID) []*Task {
+	var all []*Task
+	for _, t := range db.tasks {
+		if t.Parent == id {
+			all = append(append(all, &t), db.below(t.ID)...)
+		}
+	}
+	return all
 }
 
 func found[K comparable, V any](rows map[K]V, key K) *V {
@@ -178,6 +192,13 @@ func (db *database) decide(v *View, cmd Command) (decided, error) {
 	if err := fenced(before, cmd); err != nil {
 		return decided{}, err
 	}
+	if c, cancels := answer.(Cancelled); cancels {
+		for _, t := range v.descendants(c.Task) {
+			if t.State.Active() {
+				return decided{}, fmt.Errorf("task %s is %s below the cancelled %s", t.ID, t.State, c.Task)
+			}
+		}
+	}
 	return decided{Answer: answer}, nil
 }
 
@@ -233,7 +254,7 @@ func (db *database) commit(cmds ...Command) ([]decided, error) {
 func snapshot(v *View) *View {
 	s := &View{
 		session: copied(v.session),
-		tasks:   rows(v.tasks), calls: rows(v.calls), open: maps.Clone(v.open),
+		tasks:   rows(v.tasks), calls: rows(v.calls), open: maps.Clone(v.open), below: maps.Clone(v.below),
 		inbox: map[TaskID][]*InboxEntry{}, watchers: map[ChildRun][]WaitRow{},
 	}
 	for id, entries := range v.inbox {
@@ -250,7 +271,7 @@ func snapshot(v *View) *View {
 		Session: copied(c.Session), Tasks: rows(c.Tasks), Calls: rows(c.Calls),
 		Messages: slices.Clone(c.Messages), Runs: slices.Clone(c.Runs), Events: slices.Clone(c.Events),
 		Inbox: rows(c.Inbox), Waits: maps.Clone(c.Waits), Timers: rows(c.Timers),
-		Ready: rows(c.Ready), Attempts: rows(c.Attempts),
+		Ready: rows(c.Ready), Attempts: rows(c.Attempts), Revoked: slices.Clone(c.Revoked),
 	}
 	return s
 }

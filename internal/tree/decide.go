@@ -42,6 +42,8 @@ func Decide(v *View, env Env, cmd Command) (Answer, error) {
 type decision struct {
 	view *View
 	env  Env
+
+	falling []TaskID // tasks whose runs a cancel is ending
 }
 
 func (d *decision) session() *Session { return d.view.session }

@@ -263,8 +263,16 @@ func (h *history) command() Command {
 		weighted[func() Command]{6, h.send},
 		weighted[func() Command]{4, h.spawn},
 		weighted[func() Command]{4, h.expire},
+		weighted[func() Command]{1, h.cancel},
 		weighted[func() Command]{1, h.create},
 	)()
+}
+
+func (h *history) cancel() Command {
+	if h.often(20) {
+		return Cancel{Detail: "enough"}
+	}
+	return Cancel{Task: h.aTask()}
 }
 
 func (h *history) create() Command {

@@ -144,7 +144,10 @@ func (c *checker) state(t *Task) {
 		c.must(ended, "run %d of task %s has no end", run, t.ID)
 	}
 	if t.ID == c.session.Root && !t.State.Active() {
-		c.must(t.Inbox == 0, "the root has ended with an inbox of %d", t.Inbox)
+		c.must(t.State == StateCancelled || t.Inbox == 0, "the root has ended with an inbox of %d", t.Inbox)
+		for _, e := range c.inbox {
+			c.must(e.Task != t.ID || e.News != ChildRun{}, "the root was cancelled and a user's message left in its inbox")
+		}
 	}
 }
 
@@ -334,8 +337,8 @@ func (c *checker) leftovers() {
 	}
 }
 
-// told: the end of a background run is told to the one who asked for it, once;
-// nobody hears of another's.
+// told: the end of a background run is told to the one who asked for it, once,
+// unless both were cancelled together; nobody hears of another's.
 func (c *checker) told() {
 	news := map[ChildRun]map[TaskID]int{}
 	add := func(run ChildRun, to TaskID) {
@@ -356,10 +359,14 @@ func (c *checker) told() {
 		add(e.News, e.Task)
 	}
 	for run, a := range c.asked {
-		_, ended := c.runs[run]
-		if ended && a.background && !a.by.IsZero() {
+		r, ended := c.runs[run]
+		switch {
+		case ended && r.Reason == ReasonCancelledByParent:
+			// The caller may have fallen with it; then there is nobody to tell.
+			c.must(len(news[run]) == 0 || len(news[run]) == 1 && news[run][a.by] == 1, "run %v was told to %v", run, news[run])
+		case ended && a.background && !a.by.IsZero():
 			c.must(len(news[run]) == 1 && news[run][a.by] == 1, "the end of run %v was told to %v, asked for by %s", run, news[run], a.by)
-		} else {
+		default:
 			c.must(len(news[run]) == 0, "run %v was told to %v", run, news[run])
 		}
 	}

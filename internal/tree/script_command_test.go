@@ -28,6 +28,8 @@ func (s *script) command(v *View, words []string) Command {
 	case "lose":
 		id := s.task(words[1])
 		return Redeliver{Task: id, Epoch: s.epoch(v, id, words), Blame: !slices.Contains(words, "blameless")}
+	case "cancel":
+		return Cancel{Task: s.taskOrRoot(words[1]), Detail: strings.Join(words[2:], " ")}
 	case "expire":
 		message, block, _ := strings.Cut(words[2], ".")
 		return Expire{Task: s.task(words[1]), Ref: CallRef{s.number(message), s.number(block)}}

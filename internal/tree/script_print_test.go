@@ -45,6 +45,8 @@ func (s *script) answer(a Answer) string {
 		return "parked"
 	case Ended:
 		return "ended " + a.State.String()
+	case Cancelled:
+		return fmt.Sprintf("ended %d runs", a.Runs)
 	case Done:
 		return "done"
 	}

@@ -1,5 +1,7 @@
 package tree
 
+import "slices"
+
 // settle tells everyone who waits for a run that it has ended: the caller's call
 // or inbox, and other calls that wait for its output.
 func (d *decision) settle(t *Task) {
@@ -133,6 +135,9 @@ func (d *decision) tell(t *Task, run ChildRun) {
 	caller := d.view.task(t.Caller)
 	caller.LiveBackground--
 	d.view.touchTask(caller)
+	if slices.Contains(d.falling, caller.ID) {
+		return
+	}
 	if caller.Depth == 0 && !caller.State.Active() {
 		d.accept(caller, asked{})
 		d.takeInbox(caller)

@@ -117,10 +117,15 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	}
 	d.emit(t, result)
 	d.settle(t)
-	if t.Depth == 0 && t.Inbox > 0 {
-		d.accept(t, asked{})
-		d.takeInbox(t)
+	if t.Depth == 0 && t.Inbox > 0 && state != StateCancelled {
+		d.nextTurn(t)
 	}
+}
+
+// nextTurn starts the root's next run with what is in its inbox.
+func (d *decision) nextTurn(t *Task) {
+	d.accept(t, asked{})
+	d.takeInbox(t)
 }
 
 // move changes the state and the session's counts with it.

@@ -15,6 +15,7 @@ type View struct {
 	open     map[TaskID]bool // all open calls of the task are in calls
 	inbox    map[TaskID][]*InboxEntry
 	watchers map[ChildRun][]WaitRow
+	below    map[TaskID]bool // all tasks below the task are in tasks
 
 	changes Changes
 }
@@ -39,6 +40,16 @@ type Changes struct {
 	Timers   map[CallKey]*Timer
 	Ready    map[TaskID]*Ready
 	Attempts map[TaskID]*Attempt
+
+	// Revoked are attempts that were ended from outside: their workers have to be
+	// told at once. They are no rows.
+	Revoked []Revoked
+}
+
+// Revoked is an attempt that was ended from outside.
+type Revoked struct {
+	Task  TaskID
+	Epoch int64
 }
 
 // NewView gives a view of a session, nil if there is none.
@@ -50,6 +61,7 @@ func NewView(session *Session) *View {
 		open:     map[TaskID]bool{},
 		inbox:    map[TaskID][]*InboxEntry{},
 		watchers: map[ChildRun][]WaitRow{},
+		below:    map[TaskID]bool{},
 	}
 	v.changes = newChanges()
 	return v
@@ -80,11 +92,12 @@ type Needs struct {
 	OpenCalls []TaskID   // every call of the task that is not closed
 	Inbox     []TaskID   // the whole inbox, oldest first
 	Watchers  []ChildRun // every wait on that run
+	Below     []TaskID   // every task below the task
 }
 
 // Empty reports whether nothing is missing.
 func (n *Needs) Empty() bool {
-	return len(n.Tasks)+len(n.Calls)+len(n.OpenCalls)+len(n.Inbox)+len(n.Watchers) == 0
+	return len(n.Tasks)+len(n.Calls)+len(n.OpenCalls)+len(n.Inbox)+len(n.Watchers)+len(n.Below) == 0
 }
 
 // Missing names what has to be put before cmd can be decided. Rows lead to rows,
@@ -129,6 +142,14 @@ func (v *View) PutWatchers(run ChildRun, rows []WaitRow) {
 	if _, held := v.watchers[run]; !held {
 		v.watchers[run] = rows
 	}
+}
+
+// PutBelow hands the view every stored task below one.
+func (v *View) PutBelow(id TaskID, tasks []*Task) {
+	for _, t := range tasks {
+		v.PutTask(t.ID, t)
+	}
+	v.below[id] = true
 }
 
 // needs collects what a command reads while it walks the view.
