@@ -124,6 +124,18 @@ func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb
 	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal()}, nil
 }
 
+func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) (*pb.CancelTaskResponse, error) {
+	session, id, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	t, runs, err := s.svc.CancelTask(ctx, tenant, session, id, req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CancelTaskResponse{Task: wire.Task(t), CancelledRuns: int32(runs)}, nil
+}
+
 func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskService_GetTranscriptServer) error {
 	ctx := stream.Context()
 	session, id, err := both(req.GetSessionId(), req.GetTaskId(), true)

@@ -79,6 +79,31 @@ func (s *sendCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
+type cancelCommand struct {
+	remote
+	Session string `arg:"" help:"The session."`
+	Task    string `arg:"" optional:"" help:"The task; by default the root."`
+	Reason  string `placeholder:"TEXT" help:"Why; it stands beside the result."`
+}
+
+// Run cancels a task with all that is below it.
+func (c *cancelCommand) Run(ctx context.Context, a *app) error {
+	return c.with(func(to *client) error {
+		session, task, err := to.both(ctx, c.Session, c.Task)
+		if err != nil {
+			return err
+		}
+		resp, err := to.tasks.CancelTask(ctx, &pb.CancelTaskRequest{SessionId: session, TaskId: task, Reason: c.Reason})
+		if err != nil {
+			return during("cancelling the task", err)
+		}
+		if a.json {
+			return a.printJSON(resp)
+		}
+		return a.print(fmt.Sprintf("cancelled %d runs", resp.GetCancelledRuns()))
+	})
+}
+
 type waitCommand struct {
 	remote
 	Session string         `arg:"" help:"The session."`

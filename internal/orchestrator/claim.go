@@ -30,6 +30,15 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 	}
 	t := &granted.Task
 	l.hold(&lease{session: t.Session, task: t.ID, run: t.Run, token: t.Token(), seen: t.NextOrdinal - 1})
+	// From here on a cancel reaches the stream; one that came before is seen here.
+	now, err := l.Store.Task(ctx, t.Session, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	if now.State != tree.StateRunning || now.Token() != t.Token() {
+		l.hold(nil)
+		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+	}
 	return l.assignment(ctx, t)
 }
 
@@ -110,10 +119,18 @@ func (s *Service) spawnable(agent string) []*pb.SpawnableAgent {
 type leases struct {
 	mu      sync.Mutex
 	streams int
-	held    map[tree.TaskID]int64 // the epoch
+	held    map[tree.TaskID]holding
 }
 
-func newLeases() *leases { return &leases{held: map[tree.TaskID]int64{}} }
+// holding is an attempt on a stream; gone is set when it was ended from outside,
+// and the stream is told to look.
+type holding struct {
+	epoch int64
+	gone  bool
+	look  chan<- struct{}
+}
+
+func newLeases() *leases { return &leases{held: map[tree.TaskID]holding{}} }
 
 func (l *leases) open() {
 	l.mu.Lock()
@@ -133,16 +150,39 @@ func (l *leases) slots() int {
 	return l.streams
 }
 
-func (l *leases) add(task tree.TaskID, epoch int64) {
+func (l *leases) add(task tree.TaskID, epoch int64, look chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[task] = epoch
+	l.held[task] = holding{epoch: epoch, look: look}
+}
+
+// revoke tells the stream that holds an attempt that it was ended from outside.
+// It never waits: a stream that has been told already need not be told again.
+func (l *leases) revoke(task tree.TaskID, epoch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h, held := l.held[task]; held && h.epoch == epoch {
+		h.gone = true
+		l.held[task] = h
+		select {
+		case h.look <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// gone reports whether an attempt on a stream was ended from outside.
+func (l *leases) gone(task tree.TaskID, epoch int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.held[task]
+	return h.epoch == epoch && h.gone
 }
 
 func (l *leases) drop(task tree.TaskID, epoch int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held[task] == epoch {
+	if l.held[task].epoch == epoch {
 		delete(l.held, task)
 	}
 }
@@ -150,5 +190,5 @@ func (l *leases) drop(task tree.TaskID, epoch int64) {
 func (l *leases) holds(task tree.TaskID, epoch int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.held[task] == epoch
+	return l.held[task].epoch == epoch
 }

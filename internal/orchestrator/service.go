@@ -96,6 +96,9 @@ func (s *Service) Committed(c store.Commit) {
 	for _, touched := range c.Sessions {
 		s.hub.poke(touched.Session)
 	}
+	for _, r := range c.Revoked {
+		s.leases.revoke(r.Task, r.Epoch)
+	}
 	if len(c.Ready) > 0 || c.Room {
 		s.lookForReady()
 	}

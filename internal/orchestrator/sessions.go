@@ -130,6 +130,21 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 	return s.Store.Task(ctx, id, answer.(tree.Spawned).Task)
 }
 
+// CancelTask ends the current run of a task, the zero task being the root, and
+// those of all tasks below it. It returns the task and how many runs it ended.
+func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, reason string) (*tree.Task, int, error) {
+	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
+		return nil, 0, err
+	}
+	answer, err := s.Store.Update(ctx, id, tree.Cancel{Task: task, Detail: reason})
+	if err != nil {
+		return nil, 0, err
+	}
+	cancelled := answer.(tree.Cancelled)
+	t, err := s.Store.Task(ctx, id, cancelled.Task)
+	return t, cancelled.Runs, err
+}
+
 // Task reads a task of the session; the zero task is the root.
 func (s *Service) Task(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
 	session, err := s.Store.Session(ctx, tenant, id)

@@ -42,8 +42,9 @@ type asked struct {
 // order in which they came, so a worker need not wait for one before the next.
 type slot struct {
 	*Service
-	stream WorkStream
-	asked  chan asked
+	stream  WorkStream
+	asked   chan asked
+	revoked chan struct{} // holds one: look whether the attempt was ended from outside
 
 	mu    sync.Mutex // guards lease, which the receiver reads and the sender writes
 	lease *lease     // nil: no attempt is on the stream
@@ -67,7 +68,7 @@ type lease struct {
 func (s *Service) Work(stream WorkStream) error {
 	s.leases.open()
 	defer s.leases.close()
-	l := &slot{Service: s, stream: stream, asked: make(chan asked, workWindow)}
+	l := &slot{Service: s, stream: stream, asked: make(chan asked, workWindow), revoked: make(chan struct{}, 1)}
 	if err := stream.Send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
 		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Protocol: Protocol, Window: workWindow,
 	}}}); err != nil {
@@ -141,22 +142,41 @@ func (l *slot) submitClaim(claim *pb.Claim) (*store.Pending, error) {
 	return l.Store.Submit(l.stream.Context(), session, cmd)
 }
 
-// answer waits for each request in turn and sends what came of it.
+// answer waits for each request in turn and sends what came of it, and tells the
+// worker when its attempt was ended from outside.
 func (l *slot) answer() {
 	ctx := l.stream.Context()
 	broken := false
-	for a := range l.asked {
-		responses, err := l.respond(ctx, a)
-		if err != nil {
-			responses = []*pb.WorkResponse{l.lose(ctx, err)}
-		}
+	send := func(seq int64, responses ...*pb.WorkResponse) {
 		for _, r := range responses {
-			r.Seq = a.req.GetSeq()
+			r.Seq = seq
 			if !broken && l.stream.Send(r) != nil {
 				broken = true // the receiver sees the end too; go on to learn what was stored
 			}
 		}
 	}
+	for {
+		select {
+		case a, more := <-l.asked:
+			if !more {
+				return
+			}
+			responses, err := l.respond(ctx, a)
+			if err != nil {
+				responses = []*pb.WorkResponse{l.lose(ctx, err)}
+			}
+			send(a.req.GetSeq(), responses...)
+		case <-l.revoked:
+			if lease := l.current(); lease != nil && l.leases.gone(lease.task, lease.token.Epoch) {
+				l.hold(nil)
+				send(0, lost("the run was cancelled"))
+			}
+		}
+	}
+}
+
+func lost(detail string) *pb.WorkResponse {
+	return &pb.WorkResponse{Kind: &pb.WorkResponse_Lost{Lost: &pb.Lost{Detail: detail}}}
 }
 
 // respond waits for one request and says what came of it. An error means that
@@ -258,7 +278,7 @@ func (l *slot) lose(ctx context.Context, err error) *pb.WorkResponse {
 		l.Logger.WarnContext(ctx, "an attempt can't go on", "error", err)
 	}
 	l.abandon(true)
-	return &pb.WorkResponse{Kind: &pb.WorkResponse_Lost{Lost: &pb.Lost{Detail: err.Error()}}}
+	return lost(err.Error())
 }
 
 // abandon offers the run to others, if an attempt is on the stream.
@@ -293,7 +313,7 @@ func (l *slot) hold(next *lease) {
 		l.leases.drop(last.task, last.token.Epoch)
 	}
 	if next != nil {
-		l.leases.add(next.task, next.token.Epoch)
+		l.leases.add(next.task, next.token.Epoch, l.revoked)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -16,7 +17,7 @@ import (
 // durable before the next is asked for.
 func BenchmarkLife(b *testing.B) {
 	const callers, sessions = 256, 32
-	db := openBench(b, store.Config{Path: b.TempDir() + "/bench.db", Replica: "bench"})
+	db := running(b, store.Config{Path: b.TempDir() + "/bench.db", Replica: "bench"})
 	agent := &tree.Agent{Name: "general", Version: "1", Mode: tree.ModeBoth, MaxIterations: 10}
 	limits := tree.DefaultLimits()
 	limits.Width, limits.Total, limits.Running = 1<<30, 1<<30, 1<<30
@@ -71,26 +72,38 @@ func life(ctx context.Context, db *store.Store, id tree.SessionID, agent *tree.A
 	return nil
 }
 
-// openBench opens a store that commits until the benchmark ends.
-func openBench(b *testing.B, c store.Config) *store.Store {
-	b.Helper()
-	db, err := store.Open(b.Context(), c)
-	if err != nil {
-		b.Fatal(err)
+// BenchmarkTakeReady is a look at what may be announced while one session has
+// 10,000 ready runs and runs all it may, beside another that has one.
+func BenchmarkTakeReady(b *testing.B) {
+	db := running(b, store.Config{Path: b.TempDir() + "/bench.db", Replica: "bench", MaxBatch: 1000})
+	var flood, other tree.SessionID
+	flood[15], other[15] = 1, 2
+	limits := tree.DefaultLimits()
+	limits.Width = 20_000
+	for id, children := range map[tree.SessionID]int{flood: 10_000, other: 1} {
+		if _, err := db.Update(b.Context(), id, tree.CreateSession{ID: id, Tenant: "bench", Agent: scout, Limits: limits}); err != nil {
+			b.Fatal(err)
+		}
+		var queued []*store.Pending
+		for range children {
+			p, err := db.Submit(b.Context(), id, spawn("work"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			queued = append(queued, p)
+		}
+		for _, p := range queued {
+			if _, err := p.Wait(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := db.Run(ctx); err != nil {
-			b.Error(err)
+	if taken, err := db.TakeReady(b.Context(), 100, time.Hour); err != nil || len(taken) != limits.Running+1 {
+		b.Fatalf("taken were %d, %v", len(taken), err)
+	}
+	for b.Loop() {
+		if taken, err := db.TakeReady(b.Context(), 100, time.Hour); err != nil || len(taken) > 0 {
+			b.Fatalf("taken were %d, %v", len(taken), err)
 		}
-	})
-	b.Cleanup(func() {
-		stop()
-		running.Wait()
-		if err := db.Close(); err != nil {
-			b.Error(err)
-		}
-	})
-	return db
+	}
 }

@@ -44,6 +44,7 @@ func (s *Store) commit(ctx context.Context, queued []*Pending) {
 	answers, err := b.transact(ctx, queued)
 	if err != nil {
 		s.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
+		s.recent = newRecent()
 		var shown error = ErrUnavailable.With("the database did not take the transaction")
 		if errors.Is(err, errDefect) {
 			shown = errDefect
@@ -52,6 +53,9 @@ func (s *Store) commit(ctx context.Context, queued []*Pending) {
 			p.settle(nil, shown)
 		}
 		return
+	}
+	for _, id := range b.order {
+		s.recent.keep(id, b.views[id].Changes())
 	}
 	for i, p := range queued {
 		p.settle(answers[i].answer, answers[i].err)
@@ -106,19 +110,8 @@ func (b *batch) transact(ctx context.Context, queued []*Pending) (answers []deci
 // prefetch reads what the commands need, all of them together, as far as can be
 // told before the first is decided.
 func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
-	for _, p := range queued {
-		if p.cmd == nil {
-			continue
-		}
-		if _, held := b.views[p.session]; held {
-			continue
-		}
-		session, err := b.session(ctx, p.session)
-		if err != nil {
-			return err
-		}
-		b.views[p.session] = tree.NewView(session)
-		b.order = append(b.order, p.session)
+	if err := b.loadSessions(ctx, queued); err != nil {
+		return err
 	}
 	for {
 		var wanted []want
@@ -254,6 +247,7 @@ func (b *batch) told() Commit {
 	for _, id := range b.order {
 		v := b.views[id]
 		changes := v.Changes()
+		c.Revoked = append(c.Revoked, changes.Revoked...)
 		if len(changes.Events) == 0 {
 			continue
 		}

@@ -14,46 +14,108 @@ type want struct {
 	tree.Needs
 }
 
-// session reads a session inside the transaction; nil if there is none.
-func (b *batch) session(ctx context.Context, id tree.SessionID) (*tree.Session, error) {
-	var found *tree.Session
-	err := b.db.load(ctx, "session", [][]any{{idColumn(&id)}}, func(rows *sql.Rows) error {
-		found = &tree.Session{}
-		var maxRunning int
-		return rows.Scan(sessionRow(found, &maxRunning)...)
+// loadSessions gives each session that commands are about a view, an empty one if
+// there is no such session.
+func (b *batch) loadSessions(ctx context.Context, queued []*Pending) error {
+	var keys [][]any
+	for _, p := range queued {
+		if _, held := b.views[p.session]; held || p.cmd == nil {
+			continue
+		}
+		b.order = append(b.order, p.session)
+		if known, held := b.recent.sessions[p.session]; held {
+			b.views[p.session] = tree.NewView(&known)
+			continue
+		}
+		b.views[p.session] = tree.NewView(nil)
+		keys = append(keys, []any{idColumn(&p.session)})
+	}
+	return b.db.loadMany(ctx, "sessions", keys, func(rows *sql.Rows) error {
+		s := &tree.Session{}
+		err := rows.Scan(plainSessionRow(s)...)
+		b.views[s.ID] = tree.NewView(s)
+		return err
 	})
-	return found, err
 }
 
 // load hands the views what they miss. What is not found is handed over as not
 // there, so that nobody asks again.
 func (b *batch) load(ctx context.Context, wanted []want) error {
+	if err := b.loadTasks(ctx, wanted); err != nil {
+		return err
+	}
+	if err := b.loadCalls(ctx, wanted); err != nil {
+		return err
+	}
 	for _, w := range wanted {
-		view := b.views[w.session]
-		for _, id := range w.Tasks {
-			t, err := loadTask(ctx, b.db, w.session, id)
-			if err != nil {
-				return err
-			}
-			view.PutTask(id, t)
+		if err := b.loadLists(ctx, w, b.views[w.session]); err != nil {
+			return err
 		}
-		for _, key := range w.Calls {
-			calls, err := b.calls(ctx, "call",
-				idColumn(&w.session), idColumn(&key.Task), key.Ref.Message, key.Ref.Block)
-			if err != nil {
-				return err
-			}
-			var found *tree.Call
-			if len(calls) > 0 {
-				found = calls[0]
-			}
-			view.PutCall(key, found)
-		}
-		if err := b.loadLists(ctx, w, view); err != nil {
+		if err := b.loadBelow(ctx, w, b.views[w.session]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// inSession names a row of a session's.
+type inSession[K comparable] struct {
+	session tree.SessionID
+	key     K
+}
+
+func (b *batch) loadTasks(ctx context.Context, wanted []want) error {
+	found := map[inSession[tree.TaskID]]*tree.Task{}
+	var keys [][]any
+	for _, w := range wanted {
+		for _, id := range w.Tasks {
+			k := inSession[tree.TaskID]{w.session, id}
+			if _, asked := found[k]; asked {
+				continue
+			}
+			if known, held := b.recent.tasks[k]; held {
+				found[k] = &known
+				continue
+			}
+			found[k] = nil
+			keys = append(keys, []any{idColumn(&k.session), idColumn(&k.key)})
+		}
+	}
+	err := b.db.loadMany(ctx, "tasks", keys, func(rows *sql.Rows) error {
+		t := &tree.Task{}
+		err := rows.Scan(taskRow(t)...)
+		found[inSession[tree.TaskID]{t.Session, t.ID}] = t
+		return err
+	})
+	for k, t := range found {
+		b.views[k.session].PutTask(k.key, t)
+	}
+	return err
+}
+
+func (b *batch) loadCalls(ctx context.Context, wanted []want) error {
+	found := map[inSession[tree.CallKey]]*tree.Call{}
+	var keys [][]any
+	for _, w := range wanted {
+		for _, key := range w.Calls {
+			k := inSession[tree.CallKey]{w.session, key}
+			if _, asked := found[k]; !asked {
+				found[k] = nil
+				keys = append(keys, []any{idColumn(&k.session), idColumn(&k.key.Task), key.Ref.Message, key.Ref.Block})
+			}
+		}
+	}
+	err := b.db.loadMany(ctx, "calls", keys, func(rows *sql.Rows) error {
+		var session tree.SessionID
+		c := &tree.Call{}
+		err := rows.Scan(callRow(&session, c)...)
+		found[inSession[tree.CallKey]{session, tree.CallKey{Task: c.Task, Ref: c.Ref}}] = c
+		return err
+	})
+	for k, c := range found {
+		b.views[k.session].PutCall(k.key, c)
+	}
+	return err
 }
 
 // loadLists hands over what is asked for as a whole.
@@ -90,13 +152,21 @@ func (b *batch) loadLists(ctx context.Context, w want, view *tree.View) error {
 	return nil
 }
 
-func loadTask(ctx context.Context, db *sqlite, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
-	var found *tree.Task
-	err := db.load(ctx, "task", [][]any{{idColumn(&session), idColumn(&id)}}, func(rows *sql.Rows) error {
-		found = &tree.Task{}
-		return rows.Scan(taskRow(found)...)
-	})
-	return found, err
+// loadBelow hands over whole parts of the tree.
+func (b *batch) loadBelow(ctx context.Context, w want, view *tree.View) error {
+	for _, id := range w.Below {
+		var found []*tree.Task
+		err := b.db.load(ctx, "below", [][]any{{idColumn(&w.session), idColumn(&id)}}, func(rows *sql.Rows) error {
+			t := &tree.Task{}
+			found = append(found, t)
+			return rows.Scan(taskRow(t)...)
+		})
+		if err != nil {
+			return err
+		}
+		view.PutBelow(id, found)
+	}
+	return nil
 }
 
 func (b *batch) calls(ctx context.Context, name string, args ...any) ([]*tree.Call, error) {

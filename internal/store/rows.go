@@ -2,6 +2,7 @@ package store
 
 import (
 	"database/sql/driver"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,17 +11,18 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// table is a table as rows of Go values: its name, its columns in the order in
-// which the functions below list them, and how many of them, from the first, are
-// the key.
+// table is a table as rows of Go values: its name and its columns, in the order
+// in which the functions below list them. The first are the key, and some after
+// them never change.
 type table struct {
 	name    string
 	keys    int
+	fixed   int // with the key
 	columns []string
 }
 
-func newTable(name string, keys int, columns string) table {
-	return table{name: name, keys: keys, columns: strings.Fields(columns)}
+func newTable(name string, keys, fixed int, columns string) table {
+	return table{name: name, keys: keys, fixed: fixed, columns: strings.Fields(columns)}
 }
 
 const (
@@ -30,25 +32,25 @@ const (
 
 // tables are the tables whose rows follow from what the core changes.
 var tables = []table{
-	newTable("sessions", 1, "id tenant title agent root metadata limits max_running next_seq "+
+	newTable("sessions", 1, 8, "id tenant title agent root metadata limits max_running next_seq "+
 		"total pending running waiting"+usageColumns+"created_at updated_at"),
-	newTable("tasks", 2, "session id parent kind branch depth agent agent_version model description "+
+	newTable("tasks", 2, 12, "session id parent kind branch depth agent agent_version model description "+
 		"max_iterations created_at run state reason detail caller call_message call_block background iterations "+
 		"run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_tools answer "+
 		"accepted_at started_at ended_at wait_kind wait_total wait_met wait_failed "+
 		"epoch nonce last_seq replica worker strikes next_ordinal head open_message open_calls inbox "+
 		"children live_background watchers"+usageColumns+"tool_uses activity"),
-	newTable("runs", 3, "session task run state reason detail answer"+usageColumns+
+	newTable("runs", 3, 16, "session task run state reason detail answer"+usageColumns+
 		"tool_uses iterations accepted_at started_at ended_at"),
-	newTable("messages", 3, "session task ordinal id parent run role news_task news_run created_at body"),
-	newTable("calls", 4, callKeyColumns+"tool state child child_run text is_error by_outcome"),
-	newTable("events", 2, "session seq data"),
-	newTable("inbox", 2, "session id task news_task news_run queued_at body"),
-	newTable("waits", 6, "session target target_run task message block"),
-	newTable("timers", 4, callKeyColumns+"due"),
-	newTable("ready", 2, "session task epoch priority fair_tag at announced_until"),
-	newTable("attempts", 2, "session task epoch replica worker at"),
-	newTable("requests", 2, "session key hash answer"),
+	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run created_at body"),
+	newTable("calls", 4, 5, callKeyColumns+"tool state child child_run text is_error by_outcome"),
+	newTable("events", 2, 3, "session seq data"),
+	newTable("inbox", 2, 7, "session id task news_task news_run queued_at body"),
+	newTable("waits", 6, 6, "session target target_run task message block"),
+	newTable("timers", 4, 4, callKeyColumns+"due"),
+	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until"),
+	newTable("attempts", 2, 2, "session task epoch replica worker at"),
+	newTable("requests", 2, 4, "session key hash answer"),
 }
 
 func sessionRow(s *tree.Session, maxRunning *int) []any {
@@ -169,6 +171,9 @@ func (c id16) Value() (driver.Value, error) {
 	}
 	return c.id[:], nil
 }
+
+// MarshalText gives the bytes in hexadecimal.
+func (c id16) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, c.id[:]), nil }
 
 // Scan takes the bytes.
 func (c id16) Scan(src any) error {

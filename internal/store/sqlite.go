@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,7 +39,7 @@ type sqlite struct {
 // beside the writer.
 var pragmas = []string{
 	"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "temp_store(MEMORY)",
-	"cache_size(-65536)", "mmap_size(268435456)",
+	"cache_size(-65536)", "mmap_size(268435456)", "wal_autocheckpoint(8000)",
 }
 
 func openSQLite(ctx context.Context, file string) (*sqlite, error) {
@@ -166,8 +168,34 @@ func (db *sqlite) save(ctx context.Context, name string, rows ...[]any) error {
 		return err
 	}
 	for _, row := range rows {
+		if err := values(row); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 		if _, err := stmt.ExecContext(ctx, row...); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// values puts what the pointers of a row point to in their place, which spares
+// database/sql from finding that out by reflection.
+func values(row []any) (err error) {
+	for i, arg := range row {
+		switch arg := arg.(type) {
+		case *int:
+			row[i] = int64(*arg)
+		case *int64:
+			row[i] = *arg
+		case *string:
+			row[i] = *arg
+		case *[]byte:
+			row[i] = *arg
+		case driver.Valuer:
+			row[i], err = arg.Value()
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -190,6 +218,18 @@ func (db *sqlite) load(ctx context.Context, name string, keys [][]any, scan func
 		}
 	}
 	return nil
+}
+
+// loadMany runs a query for many keys at once, inside the transaction.
+func (db *sqlite) loadMany(ctx context.Context, name string, keys [][]any, scan func(*sql.Rows) error) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(keys)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return db.load(ctx, name, [][]any{{string(text)}}, scan)
 }
 
 func (db *sqlite) prepare(ctx context.Context, name string) (*sql.Stmt, error) {
@@ -226,10 +266,10 @@ func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
 // put is the statement that writes a row of a table, new or not.
 func (t table) put() string {
 	then := "NOTHING"
-	if rest := t.columns[t.keys:]; len(rest) > 0 {
-		set := make([]string, len(rest))
-		for i, c := range rest {
-			set[i] = c + " = excluded." + c
+	if t.fixed < len(t.columns) {
+		set := make([]string, 0, len(t.columns))
+		for _, c := range t.columns[t.fixed:] {
+			set = append(set, c+" = excluded."+c)
 		}
 		then = "UPDATE SET " + strings.Join(set, ", ")
 	}

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -50,8 +51,9 @@ const DefaultMaxBatch = 512
 // Commit says what a transaction has changed.
 type Commit struct {
 	Sessions []Touched
-	Ready    []Ready // runs that wait for a worker since
-	Room     bool    // a run has left its worker in a session where others wait for one
+	Ready    []Ready        // runs that wait for a worker since
+	Revoked  []tree.Revoked // attempts that were ended from outside
+	Room     bool           // a run has left its worker in a session where others wait for one
 }
 
 // Touched is a session that has new events.
@@ -71,6 +73,7 @@ type Store struct {
 
 	definitions sync.Map // version → body
 	fair        fairness // only the committer looks at it
+	recent      recent   // only the committer looks at it
 }
 
 // Open opens the database, brings it up to date, and locks it against other
@@ -103,7 +106,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, errors.Join(err, lock.release())
 	}
 	s := &Store{
-		Config: c, db: db, lock: lock, fair: newFairness(),
+		Config: c, db: db, lock: lock, fair: newFairness(), recent: newRecent(),
 		queue: make(chan *Pending, 4*c.MaxBatch), ended: make(chan struct{}),
 	}
 	if err := s.takeOver(ctx); err != nil {
@@ -248,15 +251,15 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// gather takes what has queued, up to a batch.
+// gather takes what has queued, up to a batch. Who has just been answered gets
+// the chance to ask for more first: fewer and larger transactions take less.
 func (s *Store) gather(first *Pending) []*Pending {
 	batch := []*Pending{first}
-	for len(batch) < s.MaxBatch {
-		select {
-		case p := <-s.queue:
-			batch = append(batch, p)
-		default:
-			return batch
+	for before := 0; before < len(batch) && len(batch) < s.MaxBatch; {
+		before = len(batch)
+		runtime.Gosched()
+		for len(s.queue) > 0 && len(batch) < s.MaxBatch {
+			batch = append(batch, <-s.queue)
 		}
 	}
 	return batch

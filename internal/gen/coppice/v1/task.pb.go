@@ -1151,6 +1151,125 @@ func (x *WaitTaskResponse) GetEnded() bool {
 	return false
 }
 
+// CancelTaskRequest names a task to cancel.
+type CancelTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; required.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The task; empty means the root.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Why, for people.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelTaskRequest) Reset() {
+	*x = CancelTaskRequest{}
+	mi := &file_coppice_v1_task_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelTaskRequest) ProtoMessage() {}
+
+func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
+func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CancelTaskRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *CancelTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *CancelTaskRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CancelTaskResponse says what was cancelled.
+type CancelTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task afterwards.
+	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// How many runs were ended, the task's own among them.
+	CancelledRuns int32 `protobuf:"varint,2,opt,name=cancelled_runs,json=cancelledRuns,proto3" json:"cancelled_runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelTaskResponse) Reset() {
+	*x = CancelTaskResponse{}
+	mi := &file_coppice_v1_task_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelTaskResponse) ProtoMessage() {}
+
+func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
+func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CancelTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *CancelTaskResponse) GetCancelledRuns() int32 {
+	if x != nil {
+		return x.CancelledRuns
+	}
+	return 0
+}
+
 // GetTranscriptRequest names a transcript.
 type GetTranscriptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1166,7 +1285,7 @@ type GetTranscriptRequest struct {
 
 func (x *GetTranscriptRequest) Reset() {
 	*x = GetTranscriptRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[10]
+	mi := &file_coppice_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1297,7 @@ func (x *GetTranscriptRequest) String() string {
 func (*GetTranscriptRequest) ProtoMessage() {}
 
 func (x *GetTranscriptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[10]
+	mi := &file_coppice_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1310,7 @@ func (x *GetTranscriptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTranscriptRequest.ProtoReflect.Descriptor instead.
 func (*GetTranscriptRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetTranscriptRequest) GetSessionId() string {
@@ -1226,7 +1345,7 @@ type GetTranscriptResponse struct {
 
 func (x *GetTranscriptResponse) Reset() {
 	*x = GetTranscriptResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[11]
+	mi := &file_coppice_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1357,7 @@ func (x *GetTranscriptResponse) String() string {
 func (*GetTranscriptResponse) ProtoMessage() {}
 
 func (x *GetTranscriptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[11]
+	mi := &file_coppice_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1370,7 @@ func (x *GetTranscriptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTranscriptResponse.ProtoReflect.Descriptor instead.
 func (*GetTranscriptResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetTranscriptResponse) GetMessages() []*Message {
@@ -1342,7 +1461,15 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"N\n" +
 	"\x10WaitTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12\x14\n" +
-	"\x05ended\x18\x02 \x01(\bR\x05ended\"s\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"c\n" +
+	"\x11CancelTaskRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"a\n" +
+	"\x12CancelTaskResponse\x12$\n" +
+	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12%\n" +
+	"\x0ecancelled_runs\x18\x02 \x01(\x05R\rcancelledRuns\"s\n" +
 	"\x14GetTranscriptRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -1384,12 +1511,14 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x18REASON_CANCELLED_BY_USER\x10\f\x12\x1e\n" +
 	"\x1aREASON_CANCELLED_BY_PARENT\x10\r\x12\x14\n" +
 	"\x10REASON_ABANDONED\x10\x0e\x12\x12\n" +
-	"\x0eREASON_UNKNOWN\x10\x0f2\x84\x03\n" +
+	"\x0eREASON_UNKNOWN\x10\x0f2\xd1\x03\n" +
 	"\vTaskService\x12H\n" +
 	"\tSpawnTask\x12\x1c.coppice.v1.SpawnTaskRequest\x1a\x1d.coppice.v1.SpawnTaskResponse\x12B\n" +
 	"\aGetTask\x12\x1a.coppice.v1.GetTaskRequest\x1a\x1b.coppice.v1.GetTaskResponse\x12H\n" +
 	"\tListTasks\x12\x1c.coppice.v1.ListTasksRequest\x1a\x1d.coppice.v1.ListTasksResponse\x12E\n" +
-	"\bWaitTask\x12\x1b.coppice.v1.WaitTaskRequest\x1a\x1c.coppice.v1.WaitTaskResponse\x12V\n" +
+	"\bWaitTask\x12\x1b.coppice.v1.WaitTaskRequest\x1a\x1c.coppice.v1.WaitTaskResponse\x12K\n" +
+	"\n" +
+	"CancelTask\x12\x1d.coppice.v1.CancelTaskRequest\x1a\x1e.coppice.v1.CancelTaskResponse\x12V\n" +
 	"\rGetTranscript\x12 .coppice.v1.GetTranscriptRequest\x1a!.coppice.v1.GetTranscriptResponse0\x01BBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
 
 var (
@@ -1405,7 +1534,7 @@ func file_coppice_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_coppice_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_coppice_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_coppice_v1_task_proto_goTypes = []any{
 	(TaskKind)(0),                 // 0: coppice.v1.TaskKind
 	(TaskBranch)(0),               // 1: coppice.v1.TaskBranch
@@ -1421,44 +1550,49 @@ var file_coppice_v1_task_proto_goTypes = []any{
 	(*ListTasksResponse)(nil),     // 11: coppice.v1.ListTasksResponse
 	(*WaitTaskRequest)(nil),       // 12: coppice.v1.WaitTaskRequest
 	(*WaitTaskResponse)(nil),      // 13: coppice.v1.WaitTaskResponse
-	(*GetTranscriptRequest)(nil),  // 14: coppice.v1.GetTranscriptRequest
-	(*GetTranscriptResponse)(nil), // 15: coppice.v1.GetTranscriptResponse
-	(*Usage)(nil),                 // 16: coppice.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
-	(*Message)(nil),               // 19: coppice.v1.Message
+	(*CancelTaskRequest)(nil),     // 14: coppice.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),    // 15: coppice.v1.CancelTaskResponse
+	(*GetTranscriptRequest)(nil),  // 16: coppice.v1.GetTranscriptRequest
+	(*GetTranscriptResponse)(nil), // 17: coppice.v1.GetTranscriptResponse
+	(*Usage)(nil),                 // 18: coppice.v1.Usage
+	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*Message)(nil),               // 21: coppice.v1.Message
 }
 var file_coppice_v1_task_proto_depIdxs = []int32{
 	0,  // 0: coppice.v1.Task.kind:type_name -> coppice.v1.TaskKind
 	1,  // 1: coppice.v1.Task.branch:type_name -> coppice.v1.TaskBranch
 	2,  // 2: coppice.v1.Task.state:type_name -> coppice.v1.TaskState
 	3,  // 3: coppice.v1.Task.reason:type_name -> coppice.v1.Reason
-	16, // 4: coppice.v1.Task.usage:type_name -> coppice.v1.Usage
+	18, // 4: coppice.v1.Task.usage:type_name -> coppice.v1.Usage
 	5,  // 5: coppice.v1.Task.wait:type_name -> coppice.v1.Wait
-	17, // 6: coppice.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	17, // 7: coppice.v1.Task.start_time:type_name -> google.protobuf.Timestamp
-	17, // 8: coppice.v1.Task.end_time:type_name -> google.protobuf.Timestamp
+	19, // 6: coppice.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	19, // 7: coppice.v1.Task.start_time:type_name -> google.protobuf.Timestamp
+	19, // 8: coppice.v1.Task.end_time:type_name -> google.protobuf.Timestamp
 	4,  // 9: coppice.v1.SpawnTaskResponse.task:type_name -> coppice.v1.Task
 	4,  // 10: coppice.v1.GetTaskResponse.task:type_name -> coppice.v1.Task
 	4,  // 11: coppice.v1.ListTasksResponse.tasks:type_name -> coppice.v1.Task
-	18, // 12: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	20, // 12: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
 	4,  // 13: coppice.v1.WaitTaskResponse.task:type_name -> coppice.v1.Task
-	19, // 14: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
-	6,  // 15: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
-	8,  // 16: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
-	10, // 17: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
-	12, // 18: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
-	14, // 19: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
-	7,  // 20: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
-	9,  // 21: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
-	11, // 22: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
-	13, // 23: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
-	15, // 24: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	4,  // 14: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
+	21, // 15: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
+	6,  // 16: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
+	8,  // 17: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
+	10, // 18: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
+	12, // 19: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
+	14, // 20: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
+	16, // 21: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
+	7,  // 22: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
+	9,  // 23: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
+	11, // 24: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
+	13, // 25: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
+	15, // 26: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
+	17, // 27: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
+	22, // [22:28] is the sub-list for method output_type
+	16, // [16:22] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_task_proto_init() }
@@ -1473,7 +1607,7 @@ func file_coppice_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_task_proto_rawDesc), len(file_coppice_v1_task_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	TaskService_GetTask_FullMethodName       = "/coppice.v1.TaskService/GetTask"
 	TaskService_ListTasks_FullMethodName     = "/coppice.v1.TaskService/ListTasks"
 	TaskService_WaitTask_FullMethodName      = "/coppice.v1.TaskService/WaitTask"
+	TaskService_CancelTask_FullMethodName    = "/coppice.v1.TaskService/CancelTask"
 	TaskService_GetTranscript_FullMethodName = "/coppice.v1.TaskService/GetTranscript"
 )
 
@@ -54,6 +55,15 @@ type TaskServiceClient interface {
 	// passed, and returns the task as it then is: a timeout is not an error.
 	// Read-only, so a retry is always safe. NOT_FOUND: no such session or task.
 	WaitTask(ctx context.Context, in *WaitTaskRequest, opts ...grpc.CallOption) (*WaitTaskResponse, error)
+	// CancelTask ends the current run of a task and of all tasks below it. Model
+	// calls and tools under way are aborted, what waits is never started, and the
+	// parent's call is closed with what happened. The session stays open: for the
+	// root this ends the current turn, and a user's message that waits already
+	// starts the next one.
+	//
+	// Idempotent: runs that have ended stay as they are. NOT_FOUND: no such session
+	// or task.
+	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*CancelTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
 	// or task.
@@ -108,6 +118,16 @@ func (c *taskServiceClient) WaitTask(ctx context.Context, in *WaitTaskRequest, o
 	return out, nil
 }
 
+func (c *taskServiceClient) CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*CancelTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelTaskResponse)
+	err := c.cc.Invoke(ctx, TaskService_CancelTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *taskServiceClient) GetTranscript(ctx context.Context, in *GetTranscriptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetTranscriptResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &TaskService_ServiceDesc.Streams[0], TaskService_GetTranscript_FullMethodName, cOpts...)
@@ -155,6 +175,15 @@ type TaskServiceServer interface {
 	// passed, and returns the task as it then is: a timeout is not an error.
 	// Read-only, so a retry is always safe. NOT_FOUND: no such session or task.
 	WaitTask(context.Context, *WaitTaskRequest) (*WaitTaskResponse, error)
+	// CancelTask ends the current run of a task and of all tasks below it. Model
+	// calls and tools under way are aborted, what waits is never started, and the
+	// parent's call is closed with what happened. The session stays open: for the
+	// root this ends the current turn, and a user's message that waits already
+	// starts the next one.
+	//
+	// Idempotent: runs that have ended stay as they are. NOT_FOUND: no such session
+	// or task.
+	CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
 	// or task.
@@ -180,6 +209,9 @@ func (UnimplementedTaskServiceServer) ListTasks(context.Context, *ListTasksReque
 }
 func (UnimplementedTaskServiceServer) WaitTask(context.Context, *WaitTaskRequest) (*WaitTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method WaitTask not implemented")
+}
+func (UnimplementedTaskServiceServer) CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelTask not implemented")
 }
 func (UnimplementedTaskServiceServer) GetTranscript(*GetTranscriptRequest, grpc.ServerStreamingServer[GetTranscriptResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetTranscript not implemented")
@@ -277,6 +309,24 @@ func _TaskService_WaitTask_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TaskService_CancelTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).CancelTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_CancelTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).CancelTask(ctx, req.(*CancelTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TaskService_GetTranscript_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(GetTranscriptRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -310,6 +360,10 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "WaitTask",
 			Handler:    _TaskService_WaitTask_Handler,
+		},
+		{
+			MethodName: "CancelTask",
+			Handler:    _TaskService_CancelTask_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,9 @@
+-- Reads every task below a task, ended or not.
+-- Inputs: ?1 session, ?2 task.
+-- Result: rows of tasks, in no order.
+WITH RECURSIVE below(id) AS (
+  SELECT id FROM tasks WHERE session = ?1 AND parent = ?2
+  UNION ALL
+  SELECT t.id FROM below b JOIN tasks t ON t.session = ?1 AND t.parent = b.id
+)
+SELECT {tasks} FROM tasks WHERE session = ?1 AND id IN (SELECT id FROM below)
