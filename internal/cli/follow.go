@@ -94,7 +94,11 @@ func (a *app) showLive(ctx context.Context, w *watching) (*pb.Idle, error) {
 // printAnswer prints the answer of a task that has ended, or why there is none.
 func (a *app) printAnswer(t *pb.Task, apart bool) error {
 	if reason := why(t.GetReason(), t.GetDetail()); reason != "" {
-		a.complain("the task " + stateText(t.GetState()) + ": " + reason)
+		verb := "the task "
+		if t.GetState() == pb.TaskState_TASK_STATE_CANCELLED {
+			verb += "was "
+		}
+		a.complain(verb + stateText(t.GetState()) + ": " + reason)
 	}
 	answer := strings.TrimSpace(safeText(t.GetResult()))
 	if width, terminal := a.terminal(a.Stdout); terminal {

@@ -123,8 +123,8 @@ func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.T
 	return found, writeToken(last.CreatedAt, last.ID[:]), nil
 }
 
-// Tree reads all tasks of a session by the start of their current run, or its
-// acceptance if it has not started, then by id.
+// Tree reads all tasks of a session by the start of their first run, which is when
+// it was accepted, then by id.
 func (s *Store) Tree(ctx context.Context, session tree.SessionID) ([]tree.Task, error) {
 	return query(ctx, s, nil, "tree", taskRow, idColumn(&session))
 }

@@ -66,7 +66,8 @@ type SessionServiceClient interface {
 	// beyond the last event.
 	WatchSession(ctx context.Context, in *WatchSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionResponse], error)
 	// GetTree reads the tree of a session, or the part below a task. Siblings are
-	// ordered by start time, then id. Read-only. NOT_FOUND: no such session or task.
+	// ordered by start time, then id; a task starts when it is accepted, whether a
+	// worker is free or not, so their order never changes. Read-only. NOT_FOUND: no such session or task.
 	GetTree(ctx context.Context, in *GetTreeRequest, opts ...grpc.CallOption) (*GetTreeResponse, error)
 }
 
@@ -186,7 +187,8 @@ type SessionServiceServer interface {
 	// beyond the last event.
 	WatchSession(*WatchSessionRequest, grpc.ServerStreamingServer[WatchSessionResponse]) error
 	// GetTree reads the tree of a session, or the part below a task. Siblings are
-	// ordered by start time, then id. Read-only. NOT_FOUND: no such session or task.
+	// ordered by start time, then id; a task starts when it is accepted, whether a
+	// worker is free or not, so their order never changes. Read-only. NOT_FOUND: no such session or task.
 	GetTree(context.Context, *GetTreeRequest) (*GetTreeResponse, error)
 	mustEmbedUnimplementedSessionServiceServer()
 }
