@@ -1,0 +1,249 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// dump is all that can be read of a session.
+func (b *bundle) dump(id tree.SessionID) string {
+	b.t.Helper()
+	s, err := b.Session(b.t.Context(), "acme", id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	out := fmt.Sprintf("%+v\n", *s)
+	for _, task := range must[[]tree.Task](b.t)(b.Tree(b.t.Context(), id)) {
+		out += fmt.Sprintf("%+v\n", task)
+		out += fmt.Sprintf("%+v\n", must[[]tree.Message](b.t)(b.Transcript(b.t.Context(), id, task.ID, 0, 0)))
+		out += fmt.Sprintf("%+v\n", b.openCalls(id, task.ID))
+	}
+	events, err := b.Events(b.t.Context(), id, 0, 1<<20)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, e := range events {
+		out += e.String() + "\n"
+	}
+	return out
+}
+
+// restart: what was there is there, and is the same database.
+func restart(t *testing.T, d Dialect) {
+	f := newFamily(t, d)
+	before, installation := f.dump(f.session), f.Installation()
+	f.restart()
+	eq(t, "the session after a restart", f.dump(f.session), before)
+	eq(t, "the installation", f.Installation(), installation)
+	f.must(f.session, tree.Send{Message: say("go on")})
+	f.claim(f.session, f.root).answers("gone on")
+	f.events(f.session)
+	eq(t, "whether another database is another installation", setup(t, d).Installation() == installation, false)
+}
+
+// pages: whatever the size of a page, pages give everything once, in order.
+func pages(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	for n := range 7 {
+		b.create(n, "")
+		if n%3 == 0 {
+			b.clock.advance(time.Second)
+		}
+	}
+	b.spread(9, 5, 1)
+	for size := 1; size <= 9; size++ {
+		var sessions []tree.Session
+		for token := ""; ; {
+			page, next, err := b.Sessions(b.t.Context(), "acme", token, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sessions = append(sessions, page...); next == "" {
+				break
+			}
+			token = next
+		}
+		eq(t, "the number of sessions", len(sessions), 8)
+		for i := range sessions[1:] {
+			if newer, older := sessions[i], sessions[i+1]; older.CreatedAt.After(newer.CreatedAt) ||
+				older.CreatedAt.Equal(newer.CreatedAt) && bytes.Compare(newer.ID[:], older.ID[:]) <= 0 {
+				t.Errorf("session %s of %s comes after %s of %s", older.ID, older.CreatedAt, newer.ID, newer.CreatedAt)
+			}
+		}
+		root := sessions[0].Root
+		for parent, want := range map[tree.TaskID]int{{}: 6, root: 5} {
+			eq(t, "the number of tasks", len(b.tasks(session(9), parent, size)), want)
+		}
+	}
+	if _, _, err := b.Sessions(b.t.Context(), "acme", "no token", 1); !errors.Is(err, tree.ErrBadInput) {
+		t.Errorf("a foreign page token was answered %v", err)
+	}
+	if _, _, err := b.Tasks(b.t.Context(), session(9), tree.TaskID{}, "no token", 1); !errors.Is(err, tree.ErrBadInput) {
+		t.Errorf("a foreign page token was answered %v", err)
+	}
+}
+
+// tasks reads all pages of tasks and checks their order.
+func (b *bundle) tasks(id tree.SessionID, parent tree.TaskID, size int) []tree.Task {
+	b.t.Helper()
+	var all []tree.Task
+	for token := ""; ; {
+		page, next, err := b.Tasks(b.t.Context(), id, parent, token, size)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, task := range page {
+			if len(all) > 0 && bytes.Compare(all[len(all)-1].ID[:], task.ID[:]) >= 0 {
+				b.t.Errorf("task %s comes after %s", task.ID, all[len(all)-1].ID)
+			}
+			all = append(all, task)
+		}
+		if next == "" {
+			return all
+		}
+		token = next
+	}
+}
+
+// tenants: a session of another tenant does not exist, nor do its tasks for
+// another session.
+func tenants(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	root := b.create(1, "hello")
+	b.create(2, "")
+	if _, err := b.Session(b.t.Context(), "other", session(1)); !errors.Is(err, tree.ErrNoSession) {
+		t.Errorf("another tenant's session: %v", err)
+	}
+	if _, err := b.Session(b.t.Context(), "acme", session(3)); !errors.Is(err, tree.ErrNoSession) {
+		t.Errorf("no session: %v", err)
+	}
+	if found, _, err := b.Sessions(b.t.Context(), "other", "", 10); err != nil || len(found) > 0 {
+		t.Errorf("another tenant has %+v, %v", found, err)
+	}
+	if _, err := b.Task(b.t.Context(), session(2), root); !errors.Is(err, tree.ErrNoTask) {
+		t.Errorf("another session's task: %v", err)
+	}
+	s := must[*tree.Session](t)(b.Session(b.t.Context(), "acme", session(1)))
+	eq(t, "the metadata", s.Metadata["n"], "1")
+	eq(t, "the limits", s.Limits, tree.DefaultLimits())
+	eq(t, "the title", s.Title, "hello")
+}
+
+// idle: idleness, the last event and the root belong to one moment.
+func idle(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	if _, _, _, err := b.Idle(b.t.Context(), session(1)); !errors.Is(err, tree.ErrNoSession) {
+		t.Errorf("the idleness of no session: %v", err)
+	}
+	root := b.create(1, "hello")
+	check := func(want bool, state tree.State) {
+		t.Helper()
+		quiet, last, task, err := b.Idle(b.t.Context(), session(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eq(t, "idleness", quiet, want)
+		eq(t, "the root's state", task.State, state)
+		eq(t, "the last event", last, b.events(session(1)))
+	}
+	check(false, tree.StatePending)
+	w := b.claim(session(1), root)
+	check(false, tree.StateRunning)
+	w.answers("hi")
+	check(true, tree.StateCompleted)
+}
+
+// timers: they are found when they are due, the oldest first, until they are gone.
+func timers(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	id, root := session(1), b.create(1, "wait for it")
+	w := b.claim(id, root)
+	at := w.calls("task", "output", "output")
+	work := w.spawns(at, 1, true)
+	for i, after := range []time.Duration{2 * time.Minute, time.Minute} {
+		b.must(id, tree.AwaitTask{From: w.from(), Block: 2 + i, Target: work, Timeout: after})
+	}
+	w.parks()
+	eq(t, "how many calls are open", len(b.openCalls(id, root)), 2)
+	due := func(limit int) (blocks []int) {
+		found, err := b.DueTimers(b.t.Context(), limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, timer := range found {
+			eq(t, "the timer's session", timer.Session, id)
+			blocks = append(blocks, timer.Ref.Block)
+		}
+		return blocks
+	}
+	eq(t, "how many are due at once", len(due(10)), 0)
+	b.clock.advance(3 * time.Minute)
+	if blocks := due(10); !reflect.DeepEqual(blocks, []int{3, 2}) {
+		t.Errorf("due are %v", blocks)
+	}
+	eq(t, "how many are due of at most one", len(due(1)), 1)
+	for _, block := range due(10) {
+		b.must(id, tree.Expire{Task: root, Ref: tree.CallRef{Message: at, Block: block}})
+	}
+	eq(t, "how many are due in the end", len(due(10)), 0)
+	eq(t, "the root's state", must[*tree.Task](t)(b.Task(b.t.Context(), id, root)).State, tree.StatePending)
+}
+
+// attempts: they belong to a replica and are lost with it.
+func attempts(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	id, root := session(1), b.create(1, "hello")
+	w := b.claim(id, root)
+	lost := func(want int) {
+		t.Helper()
+		found, err := b.LostAttempts(b.t.Context(), 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eq(t, "how many attempts are lost", len(found), want)
+	}
+	beat := func(replica string) {
+		t.Helper()
+		if err := b.Beat(b.t.Context(), replica); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost(1) // its replica never said that it is there
+	beat("replica-1")
+	lost(0)
+	b.clock.advance(6 * time.Second)
+	beat("replica-2")
+	lost(1)
+	beat("replica-1")
+	lost(0)
+	ours, err := b.AttemptsOf(b.t.Context(), "replica-1")
+	if err != nil || len(ours) != 1 || ours[0].Session != id || ours[0].Task != root || ours[0].Epoch != w.token.Epoch {
+		t.Errorf("the attempts are %+v, %v", ours, err)
+	}
+	b.must(id, tree.Redeliver{Task: root, Epoch: w.token.Epoch})
+	b.clock.advance(time.Minute)
+	lost(0)
+}
+
+// definitions: a version is kept as it was first put.
+func definitions(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	if _, err := b.AgentVersion(b.t.Context(), "v1"); !errors.Is(err, tree.ErrNoAgent) {
+		t.Errorf("no definition: %v", err)
+	}
+	for _, body := range []string{"first", "second"} {
+		if err := b.PutAgentVersion(b.t.Context(), "general", "v1", []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		eq(t, "the definition", string(must[[]byte](t)(b.AgentVersion(b.t.Context(), "v1"))), "first")
+		b.restart()
+	}
+}

@@ -1,0 +1,216 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+const lease = 5 * time.Second
+
+// take announces up to so many runs at once.
+func (b *bundle) take(n int) []store.Ready {
+	b.t.Helper()
+	taken, err := b.TakeReady(b.t.Context(), n, lease)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return taken
+}
+
+// spread opens a session whose root has so many pending children and may run so
+// many at once.
+func (b *bundle) spread(n, children, running int) {
+	b.t.Helper()
+	cmd := create(n)
+	cmd.Limits.Running, cmd.Limits.Width = running, children+1
+	b.must(cmd.ID, cmd)
+	cmds := make([]tree.Command, children)
+	for i := range cmds {
+		cmds[i] = tree.SpawnTask{Child: child("work")}
+	}
+	for len(cmds) > 0 {
+		some := min(len(cmds), 1000)
+		for _, p := range b.submitted(cmd.ID, cmds[:some]...) {
+			must[tree.Answer](b.t)(p.Wait(b.t.Context()))
+		}
+		cmds = cmds[some:]
+	}
+}
+
+// counts says how many runs of each session were taken.
+func counts(taken []store.Ready) map[tree.SessionID]int {
+	c := map[tree.SessionID]int{}
+	for _, r := range taken {
+		c[r.Session]++
+	}
+	return c
+}
+
+// readyOrder: what someone waits for goes before what runs in the background,
+// and older before younger.
+func readyOrder(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.spread(1, 2, 10)
+	b.create(2, "hello")
+	taken := b.take(10)
+	if len(taken) != 3 || taken[0].Session != session(2) {
+		t.Fatalf("taken were %+v", taken)
+	}
+	tasks := must[[]tree.Task](t)(b.Tree(b.t.Context(), session(1)))
+	for _, task := range tasks {
+		for i, r := range taken {
+			if r.Task == task.ID {
+				eq(t, "the epoch", r.Epoch, task.Epoch)
+				eq(t, "the age", r.At, task.AcceptedAt)
+				eq(t, "whether it is older", i == 1, taken[2].Task.String() > r.Task.String())
+			}
+		}
+	}
+	eq(t, "how many are left", len(b.take(10)), 0)
+}
+
+// readyTurns: sessions take turns, whoever came first.
+func readyTurns(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.spread(1, 50, 50)
+	b.spread(2, 5, 50)
+	b.spread(3, 5, 50)
+	c := counts(b.take(15))
+	for n := 1; n <= 3; n++ {
+		eq(t, "a session's share", c[session(n)], 5)
+	}
+}
+
+// readyCap: a session is offered no more than it may run, counting what is
+// announced and what runs.
+func readyCap(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.spread(1, 10, 3)
+	b.spread(2, 1, 3)
+	taken := b.take(100)
+	c := counts(taken)
+	eq(t, "the capped session's share", c[session(1)], 3)
+	eq(t, "the other's", c[session(2)], 1)
+	eq(t, "how many are offered beyond the cap", len(b.take(100)), 0)
+	var w *worker
+	for _, r := range taken {
+		if r.Session == session(1) {
+			w = b.claim(r.Session, r.Task)
+		}
+	}
+	b.clock.advance(2 * lease)
+	eq(t, "how many are offered beyond the cap", len(b.take(100)), 1) // of session 2, which nobody claimed
+	w.answers("done")
+	taken = b.take(100)
+	eq(t, "how many are offered when one has ended", len(taken), 1)
+	eq(t, "their session", taken[0].Session, session(1))
+}
+
+// readyFlood: a session with very many runs, all before the others, keeps nobody
+// from their turn, at its cap or below.
+func readyFlood(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.spread(1, 3000, 4)
+	c := counts(b.take(100))
+	eq(t, "the flooding session's share", c[session(1)], 4)
+	b.spread(2, 10, 10)
+	eq(t, "the other's", counts(b.take(100))[session(2)], 10)
+	// What keeps a session at its cap may be announced, or run, or both.
+	b.clock.advance(2 * lease)
+	for _, r := range b.take(100) {
+		if r.Session == session(1) {
+			b.claim(r.Session, r.Task)
+		}
+	}
+	b.spread(3, 10, 10)
+	eq(t, "the third's", counts(b.take(100))[session(3)], 10)
+}
+
+// readyLease: what nobody claims is offered again when its lease is over, or
+// when it is released.
+func readyLease(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.create(1, "hello")
+	first := b.take(1)
+	eq(t, "how many are offered", len(first), 1)
+	eq(t, "whether it is a repeat", first[0].Again, false)
+	eq(t, "how many are offered within the lease", len(b.take(1)), 0)
+	b.clock.advance(lease)
+	again := b.take(1)
+	eq(t, "how many are offered after the lease", len(again), 1)
+	eq(t, "whether it is a repeat", again[0].Again, true)
+	r := again[0]
+	for _, release := range []struct {
+		epoch int64
+		again int
+	}{{r.Epoch + 1, 0}, {r.Epoch, 1}} {
+		if err := b.ReleaseReady(b.t.Context(), r.Session, r.Task, release.epoch); err != nil {
+			t.Fatal(err)
+		}
+		eq(t, "how many are offered after the release", len(b.take(1)), release.again)
+	}
+	b.claim(r.Session, r.Task)
+	if err := b.ReleaseReady(b.t.Context(), r.Session, r.Task, r.Epoch); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.advance(2 * lease)
+	eq(t, "how many are offered after the claim", len(b.take(1)), 0)
+}
+
+// readyReleased: runs that were released, since their session is at its cap, are
+// in nobody's way, however many they are.
+func readyReleased(t *testing.T, d Dialect) {
+	const running = 6
+	b := setup(t, d)
+	b.spread(1, 2*running, running)
+	taken := b.take(100)
+	eq(t, "how many are offered", len(taken), running)
+	offered := map[tree.TaskID]bool{}
+	for _, r := range taken {
+		offered[r.Task] = true
+	}
+	for _, task := range must[[]tree.Task](t)(b.Tree(t.Context(), session(1))) {
+		if task.Depth > 0 && !offered[task.ID] {
+			b.claim(session(1), task.ID)
+		}
+	}
+	for _, r := range taken {
+		if err := b.ReleaseReady(t.Context(), r.Session, r.Task, r.Epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.spread(2, 1, 1)
+	eq(t, "the other session's share", counts(b.take(1))[session(2)], 1)
+}
+
+// readyRestart: a restart forgets no turn: who came later does not go first.
+func readyRestart(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.spread(1, 30, 100)
+	for _, r := range b.take(10) {
+		b.claim(r.Session, r.Task)
+	}
+	b.restart()
+	b.spread(2, 30, 100)
+	c := counts(b.take(20))
+	eq(t, "the older session's share", c[session(1)], 10)
+	eq(t, "the younger one's", c[session(2)], 10)
+}
+
+// room: the hook hears that a session which was full has room again.
+func room(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.spread(1, 2, 1)
+	w := b.claim(session(1), b.take(1)[0].Task)
+	told := len(b.told())
+	w.answers("done")
+	b.stop()
+	if last := b.told()[told:]; len(last) != 1 || !last[0].Room {
+		t.Errorf("the hook was told %+v", last)
+	}
+	b.restart()
+	eq(t, "how many are offered", len(b.take(1)), 1)
+}

@@ -1,0 +1,147 @@
+package storetest
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// family is a root that has spawned two children and called a tool, and has been
+// told all their results.
+type family struct {
+	*bundle
+	session    tree.SessionID
+	root       tree.TaskID
+	well, ill  tree.TaskID
+	childRuns  [2]tree.Outcome
+	calledAt   int
+	transcript []tree.Message
+}
+
+func newFamily(t *testing.T, d Dialect) *family {
+	f := &family{bundle: setup(t, d), session: session(1)}
+	f.root = f.create(1, "do three things")
+	w := f.claim(f.session, f.root)
+	f.calledAt = w.calls("task", "read", "task")
+	f.well = w.spawns(f.calledAt, 1, false)
+	w.closes(2, "the file", true)
+	f.ill = w.spawns(f.calledAt, 3, false)
+	w.parks()
+	f.clock.advance(time.Second)
+	f.claim(f.session, f.well).answers("it went well")
+	f.claim(f.session, f.ill).fails(tree.ReasonProviderError, "it is down")
+	f.claim(f.session, f.root).answers("done")
+	for i, task := range []tree.TaskID{f.well, f.ill} {
+		f.childRuns[i] = must[tree.Outcome](t)(f.Outcome(f.t.Context(), f.session, tree.ChildRun{Task: task, Run: 1}))
+	}
+	f.transcript = must[[]tree.Message](t)(f.Transcript(f.t.Context(), f.session, f.root, 0, 0))
+	return f
+}
+
+// transcript: a tool message is made of the calls before it, in block order,
+// with the provider's ids, and with outcomes that are stored once.
+func transcript(t *testing.T, d Dialect) {
+	f := newFamily(t, d)
+	want := [][]tree.Block{
+		say("do three things"),
+		{
+			tree.Text{Text: "let me see"},
+			tree.ToolUse{ProviderID: "call_0", Name: "task", Input: json.RawMessage(`{"a":1}`)},
+			tree.ToolUse{ProviderID: "call_0", Name: "read", Input: json.RawMessage(`{"a":1}`)},
+			tree.ToolUse{ProviderID: "call_0", Name: "task", Input: json.RawMessage(`{"a":1}`)},
+		},
+		{
+			tree.ToolResult{Block: 1, ProviderID: "call_0", Text: f.childRuns[0].Text()},
+			tree.ToolResult{Block: 2, ProviderID: "call_0", Text: "the file", IsError: true},
+			tree.ToolResult{Block: 3, ProviderID: "call_0", Text: f.childRuns[1].Text(), IsError: true},
+		},
+		say("done"),
+	}
+	roles := []tree.Role{tree.RoleUser, tree.RoleAssistant, tree.RoleTool, tree.RoleAssistant}
+	if len(f.transcript) != len(want) {
+		t.Fatalf("the transcript is %+v", f.transcript)
+	}
+	var parent tree.MessageID
+	for i, m := range f.transcript {
+		if !reflect.DeepEqual(m.Blocks, want[i]) {
+			t.Errorf("message %d has\n%+v, not\n%+v", i+1, m.Blocks, want[i])
+		}
+		eq(t, "the ordinal", m.Ordinal, i+1)
+		eq(t, "the role", m.Role, roles[i])
+		eq(t, "the task", m.Task, f.root)
+		eq(t, "the parent", m.Parent, parent)
+		eq(t, "the run", m.Run, 1)
+		parent = m.ID
+	}
+	asked := f.transcript[1]
+	eq(t, "the model", asked.Model, "m-1")
+	eq(t, "the usage", asked.Usage, tree.Usage{Input: 7, Output: 3})
+	eq(t, "the stop reason", asked.Stop, tree.StopToolUse)
+	messages, open, err := f.Conversation(f.t.Context(), f.session, f.root)
+	if err != nil || len(open) != 0 || !reflect.DeepEqual(messages, f.transcript) {
+		t.Errorf("the conversation is %+v with %+v, %v", messages, open, err)
+	}
+}
+
+// transcriptPages: any part of a transcript is the same as in the whole.
+func transcriptPages(t *testing.T, d Dialect) {
+	f := newFamily(t, d)
+	for after := range len(f.transcript) + 2 {
+		for limit := range 4 {
+			page := must[[]tree.Message](t)(f.Transcript(f.t.Context(), f.session, f.root, after, limit))
+			want := f.transcript[min(after, len(f.transcript)):]
+			if limit > 0 {
+				want = want[:min(limit, len(want))]
+			}
+			if len(page) != len(want) || len(want) > 0 && !reflect.DeepEqual(page, want) {
+				t.Errorf("up to %d after %d are\n%+v, not\n%+v", limit, after, page, want)
+			}
+		}
+	}
+	if other := must[[]tree.Message](t)(f.Transcript(f.t.Context(), session(2), f.root, 0, 0)); len(other) > 0 {
+		t.Errorf("another session shows %+v", other)
+	}
+}
+
+// news: a background child's end reaches its parent as a message that is made of
+// the outcome.
+func news(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	id, root := session(1), b.create(1, "start something")
+	w := b.claim(id, root)
+	at := w.calls("task")
+	work := w.spawns(at, 1, true)
+	w.answers("it has started")
+	b.must(id, tree.Send{Message: say("how is it?")})
+	b.claim(id, work).answers("found it")
+	w = b.claim(id, root) // which takes the news in
+	all := must[[]tree.Message](t)(b.Transcript(b.t.Context(), id, root, 0, 0))
+	last := all[len(all)-1]
+	run := tree.ChildRun{Task: work, Run: 1}
+	told := must[tree.Outcome](t)(b.Outcome(b.t.Context(), id, run))
+	eq(t, "what is told of", last.News, run)
+	eq(t, "who tells it", last.Role, tree.RoleUser)
+	if !reflect.DeepEqual(last.Blocks, say(told.Text())) {
+		t.Errorf("the news is %+v, not %s", last.Blocks, told.Text())
+	}
+	w.answers("it has been found")
+}
+
+// outcome: how a run ended, with its answer; a run that goes on has none.
+func outcome(t *testing.T, d Dialect) {
+	f := newFamily(t, d)
+	eq(t, "the answer", f.childRuns[0].Answer, "it went well")
+	eq(t, "the state", f.childRuns[0].Run.State, tree.StateCompleted)
+	eq(t, "the usage", f.childRuns[0].Run.Usage, tree.Usage{Input: 5, Output: 2})
+	eq(t, "the failure's answer", f.childRuns[1].Answer, "")
+	eq(t, "the reason", f.childRuns[1].Run.Reason, tree.ReasonProviderError)
+	eq(t, "the detail", f.childRuns[1].Run.Detail, "it is down")
+	f.must(f.session, tree.Send{Message: say("more")})
+	_, err := f.Outcome(f.t.Context(), f.session, tree.ChildRun{Task: f.root, Run: 2})
+	if err == nil {
+		t.Errorf("the outcome of a run that goes on: %v", err)
+	}
+}
