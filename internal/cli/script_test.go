@@ -110,7 +110,7 @@ func keep(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], found[1])
 }
 
-func serve(ts *testscript.TestScript, neg bool, args []string) {
+func serve(ts *testscript.TestScript, _ bool, args []string) {
 	cmd := command(ts, "coppice", append([]string{"dev", "--json", "--listen", "127.0.0.1:0"}, args...)...)
 	var log bytes.Buffer
 	cmd.Stderr = &log

@@ -22,10 +22,10 @@ const (
 	group  = "workers"
 )
 
-// ErrPool: the name can't be a pool's.
+// ErrPool says that a name can't be a pool's.
 var ErrPool = errors.New("a pool's name is 1 to 63 of a-z, 0-9 and -")
 
-// ErrInstallation: the id can't be an installation's.
+// ErrInstallation says that an id can't be an installation's.
 var ErrInstallation = errors.New("an installation's id is 1 to 64 of A-Z, a-z, 0-9 and -")
 
 var (

@@ -41,7 +41,7 @@ func (b *Bus) Listen(ctx context.Context, look func(tree.SessionID)) error {
 			look(s)
 		})
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the end of ctx is the ordinary end
 		}
 		if errors.Is(err, redis.ErrClosed) {
 			return fmt.Errorf("listening for nudges: %w", err)

@@ -133,7 +133,7 @@ func TestSchemasAndDecodersAgree(t *testing.T) {
 			upper[strings.ToUpper(name)] = good[0]
 			try(upper, false)
 		}
-		known := fmt.Sprint("the fields are ")
+		const known = "the fields are "
 		err := parse([]byte(`{"no such field":1}`))
 		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 			if err == nil || !strings.Contains(err.Error()[strings.Index(err.Error(), known):], name) {

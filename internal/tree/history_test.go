@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -144,7 +145,7 @@ func (h *history) commit(cmds ...Command) []decided {
 		if err != nil {
 			h.t.Fatalf("alone: %v", err)
 		}
-		if !reflect.DeepEqual(one[0], outcomes[i]) {
+		if !reflect.DeepEqual(one[0].Answer, outcomes[i].Answer) || !errors.Is(one[0].Err, outcomes[i].Err) {
 			h.t.Fatalf("%T was answered with %+v among others, with %+v alone", cmd, outcomes[i], one[0])
 		}
 		h.note(cmd, outcomes[i])
@@ -336,7 +337,7 @@ func (h *history) expire() Command {
 		return Expire{Task: h.aTask(), Ref: CallRef{h.rng.IntN(5), 9}}
 	}
 	key := oneOf(h, keys)
-	return Expire{Task: key.Task, Ref: key.Ref}
+	return Expire(key)
 }
 
 func callKeys[V any](rows map[CallKey]V) []CallKey {

@@ -211,7 +211,7 @@ func (h *history) finishing(timers bool) []Command {
 	}
 	if timers {
 		for _, key := range callKeys(h.db.timers) {
-			cmds = append(cmds, Expire{Task: key.Task, Ref: key.Ref})
+			cmds = append(cmds, Expire(key))
 		}
 	}
 	return cmds

@@ -8,7 +8,7 @@ import (
 // command reads a command of the core.
 func (s *script) command(v *View, words []string) Command {
 	if who, ok := strings.CutSuffix(words[0], ":"); ok {
-		return s.request(s.from(v, who), words[1], words[2:])
+		return s.request(s.from(who), words[1], words[2:])
 	}
 	switch words[0] {
 	case "open":
@@ -68,7 +68,7 @@ func (s *script) row(v *View, id TaskID) *Task {
 }
 
 // from reads TASK, TASK@EPOCH or TASK#REQUEST.
-func (s *script) from(v *View, who string) From {
+func (s *script) from(who string) From {
 	who, seq, counted := strings.Cut(who, "#")
 	who, epoch, dated := strings.Cut(who, "@")
 	f := From{Task: s.task(who)}

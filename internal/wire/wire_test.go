@@ -1,0 +1,182 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// TestEnumsHaveTheSameNumbers holds the core's enums, which have names, to those
+// of the contract; the others are held by the round trips below.
+func TestEnumsHaveTheSameNumbers(t *testing.T) {
+	t.Parallel()
+	same := func(descriptor protoreflect.EnumDescriptor, prefix string, name func(n int) string) {
+		values := descriptor.Values()
+		for i := 1; i < values.Len(); i++ {
+			v := values.Get(i)
+			want := strings.TrimPrefix(string(v.Name()), prefix)
+			if got := strings.ToUpper(name(int(v.Number()))); got != want {
+				t.Errorf("%s is %d in the contract, the core calls that %q", v.Name(), v.Number(), got)
+			}
+		}
+	}
+	same(pb.TaskState(0).Descriptor(), "TASK_STATE_", func(n int) string { return tree.State(n).String() })
+	same(pb.Reason(0).Descriptor(), "REASON_", func(n int) string { return tree.Reason(n).String() })
+	for core, contract := range map[int]protoreflect.EnumNumber{
+		int(tree.RoleUser): pb.Role_ROLE_USER.Number(), int(tree.RoleAssistant): pb.Role_ROLE_ASSISTANT.Number(),
+		int(tree.RoleTool): pb.Role_ROLE_TOOL.Number(),
+	} {
+		if core != int(contract) {
+			t.Errorf("role %d is %d in the contract", core, contract)
+		}
+	}
+	for core, contract := range map[tree.CallState]pb.CallState{
+		tree.CallOpen: pb.CallState_CALL_STATE_OPEN, tree.CallStarted: pb.CallState_CALL_STATE_STARTED,
+		tree.CallWaiting: pb.CallState_CALL_STATE_WAITING, tree.CallClosed: pb.CallState_CALL_STATE_CLOSED,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("call state %d is %d in the contract", core, contract)
+		}
+	}
+	for core, contract := range map[tree.StopReason]pb.StopReason{
+		tree.StopEndTurn: pb.StopReason_STOP_REASON_END_TURN, tree.StopToolUse: pb.StopReason_STOP_REASON_TOOL_USE,
+		tree.StopMaxTokens: pb.StopReason_STOP_REASON_MAX_TOKENS, tree.StopRefusal: pb.StopReason_STOP_REASON_REFUSAL,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("stop reason %d is %d in the contract", core, contract)
+		}
+	}
+	for core, contract := range map[tree.ReadyCause]pb.ReadyCause{
+		tree.ReadySatisfied:   pb.ReadyCause_READY_CAUSE_SATISFIED,
+		tree.ReadyRedelivered: pb.ReadyCause_READY_CAUSE_REDELIVERED,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("ready cause %d is %d in the contract", core, contract)
+		}
+	}
+	for core, contract := range map[tree.Mode]pb.AgentMode{
+		tree.ModePrimary: pb.AgentMode_AGENT_MODE_PRIMARY, tree.ModeSubagent: pb.AgentMode_AGENT_MODE_SUBAGENT,
+		tree.ModeBoth: pb.AgentMode_AGENT_MODE_BOTH,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("mode %d is %d in the contract", core, contract)
+		}
+	}
+}
+
+func whole() tree.Message {
+	return tree.Message{
+		ID: tree.MessageID{1}, Parent: tree.MessageID{2}, Ordinal: 3, Run: 2, Role: tree.RoleAssistant,
+		Blocks: []tree.Block{
+			tree.Text{Text: "grüße"}, tree.Thinking{Text: "hm", Signature: "seal"},
+			tree.ToolUse{ProviderID: "p", Name: "ls", Input: []byte(`{"path":"."}`)},
+			tree.ToolResult{Block: 2, ProviderID: "p", Text: "a\nb", IsError: true},
+		},
+		News: tree.ChildRun{Task: tree.TaskID{9}, Run: 4}, Model: "m",
+		Usage: tree.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Stop: tree.StopToolUse,
+		CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
+	}
+}
+
+func TestMessagesComeBack(t *testing.T) {
+	t.Parallel()
+	m := whole()
+	got, err := MessageFrom(Message(&m))
+	if err != nil || !reflect.DeepEqual(got, m) {
+		t.Errorf("%+v came back as %+v, %v", m, got, err)
+	}
+	var body tree.Message
+	if err := DecodeBody(EncodeBody(&m), &body); err != nil || !reflect.DeepEqual(body.Blocks, m.Blocks) ||
+		body.Usage != m.Usage || body.Model != m.Model || body.Stop != m.Stop {
+		t.Errorf("the body of %+v came back as %+v, %v", m, body, err)
+	}
+}
+
+func TestEveryEventHasItsKind(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []tree.EventKind{
+		tree.SessionOpened{Agent: "a"}, tree.Started{Call: tree.CallRef{Message: 2, Block: 1}}, tree.Dispatched{Epoch: 1},
+		tree.MessageAppended{Calls: []tree.OpenedCall{{Block: 1, Tool: "ls"}}}, tree.CallResolved{}, tree.Parked{},
+		tree.Readied{}, tree.Progressed{}, tree.Result{State: tree.StateFailed}, tree.Queued{},
+	} {
+		e := &tree.Event{Seq: 7, Task: tree.TaskID{1}, Run: 2, Kind: kind}
+		got, err := DecodeEvent(EncodeEvent(e))
+		if err != nil || got.GetKind() == nil || got.GetSeq() != 7 || !proto.Equal(got, Event(e)) {
+			t.Errorf("%T came back as %v, %v", kind, got, err)
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err      error
+		want     codes.Code
+		internal bool
+		shown    string
+	}{
+		{nil, codes.OK, false, ""},
+		{fmt.Errorf("reading: %w", tree.ErrNoTask.With("x")), codes.NotFound, false, "no such task: x"},
+		{tree.ErrTooWide, codes.FailedPrecondition, false, "the width cap is reached"},
+		{tree.ErrTooLarge, codes.ResourceExhausted, false, "too large"},
+		{tree.ErrKeyReused, codes.AlreadyExists, false, ""},
+		{tree.ErrStale, codes.Aborted, false, ""},
+		{tree.ErrStopping, codes.Unavailable, false, ""},
+		{context.Canceled, codes.Canceled, false, ""},
+		{fmt.Errorf("x: %w", context.DeadlineExceeded), codes.DeadlineExceeded, false, ""},
+		{status.Error(codes.Unimplemented, "no"), codes.Unimplemented, false, "no"},
+		{errors.New("the password is 123"), codes.Internal, true, "internal error"},
+	} {
+		internal, st := Status(test.err)
+		if status.Code(st) != test.want || internal != test.internal {
+			t.Errorf("%v gives %v, internal %t", test.err, st, internal)
+		}
+		if test.shown != "" && status.Convert(st).Message() != test.shown {
+			t.Errorf("%v shows %q", test.err, status.Convert(st).Message())
+		}
+	}
+}
+
+// FuzzWorkRequest reads whatever a worker may send; it must not panic, and what
+// it accepts has to be a command.
+func FuzzWorkRequest(f *testing.F) {
+	m := whole()
+	for _, req := range []*pb.WorkRequest{
+		{Kind: &pb.WorkRequest_Append{Append: &pb.Append{Message: Message(&m)}}},
+		{Kind: &pb.WorkRequest_Spawn{Spawn: &pb.Spawn{Children: []*pb.SpawnChild{{Block: -1, ResumeTaskId: "x"}}}}},
+		{Kind: &pb.WorkRequest_End{End: &pb.End{}}},
+		{Kind: &pb.WorkRequest_WaitFor{WaitFor: &pb.WaitFor{}}},
+		{Kind: &pb.WorkRequest_Claim{Claim: &pb.Claim{SessionId: "x"}}},
+	} {
+		data, err := proto.Marshal(req)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	agents := func(string) *tree.Agent { return nil }
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var req pb.WorkRequest
+		if proto.Unmarshal(data, &req) != nil {
+			return
+		}
+		if cmd, err := CommandFrom(&req, tree.From{}, agents); (cmd == nil) == (err == nil) {
+			t.Errorf("%v gives %v, %v", &req, cmd, err)
+		}
+		if _, _, err := ClaimFrom(req.GetClaim()); err == nil && req.GetClaim() == nil {
+			t.Error("no claim is a claim")
+		}
+	})
+}
