@@ -138,7 +138,7 @@ func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
 		return nil, tree.ReasonProviderError, err
 	}
 	m := &tree.Message{
-		Role: tree.RoleAssistant, Model: answer.Model, Usage: answer.Usage, Stop: answer.Stop,
+		Role: tree.RoleAssistant, Model: valid(answer.Model), Usage: answer.Usage, Stop: answer.Stop,
 		Blocks: make([]tree.Block, 0, len(answer.Blocks)),
 	}
 	for i, b := range answer.Blocks {

@@ -19,7 +19,7 @@ func validText(b tree.Block) tree.Block {
 	case tree.Text:
 		return tree.Text{Text: valid(b.Text)}
 	case tree.Thinking:
-		return tree.Thinking{Text: valid(b.Text), Signature: b.Signature}
+		return tree.Thinking{Text: valid(b.Text), Signature: valid(b.Signature)}
 	case tree.ToolUse:
 		b.Input = json.RawMessage(valid(string(b.Input)))
 		b.Name, b.ProviderID = valid(b.Name), valid(b.ProviderID)

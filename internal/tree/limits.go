@@ -66,6 +66,14 @@ func (l Limits) checkPart(what, text string) error {
 	return nil
 }
 
+// checkName refuses a name that is too long to be one.
+func checkName(what, name string) error {
+	if len(name) > maxName {
+		return ErrTooLarge.With("%s has %d bytes, the bound is %d", what, len(name), maxName)
+	}
+	return nil
+}
+
 func (l Limits) checkBlocks(blocks []Block) error {
 	for i, b := range blocks {
 		var text string

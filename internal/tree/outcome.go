@@ -6,10 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is said about a run beside its transcript, in bytes.
+// Bounds of what is said about a run beside its transcript, in bytes. Longer
+// details, summaries and activities are cut; longer names are refused.
 const (
-	maxDetail  = 4 << 10
-	maxSummary = 30 << 10
+	maxDetail   = 4 << 10
+	maxSummary  = 30 << 10
+	maxActivity = 1 << 10
+	maxName     = 1 << 10 // a description, a model, a worker
 )
 
 // Outcome is how a child's run ended, as its parent's model sees it.

@@ -52,6 +52,9 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	if err := c.Limits.checkBlocks(c.Message); err != nil {
 		return nil, err
 	}
+	if err := checkName("the model", c.Model); err != nil {
+		return nil, err
+	}
 	root := TaskID(d.env.NewID())
 	d.view.session = &Session{
 		ID: c.ID, Tenant: c.Tenant, Title: c.Title, Agent: c.Agent.Name, Root: root,

@@ -84,7 +84,10 @@ func (d *decision) mayHaveChild(parent *Task, c Child) error {
 	case d.session().Total+1 > limits.Total:
 		return ErrTooMany.With("%d tasks of one session", limits.Total)
 	}
-	if err := limits.checkPart("the description", c.Description); err != nil {
+	if err := checkName("the description", c.Description); err != nil {
+		return err
+	}
+	if err := checkName("the model", c.Model); err != nil {
 		return err
 	}
 	return limits.checkPart("the prompt", c.Prompt)

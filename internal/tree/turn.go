@@ -116,6 +116,9 @@ func (c Claim) decide(d *decision) (Answer, error) {
 	case s.Running >= s.Limits.Running:
 		return nil, ErrCapped.With("%d", s.Limits.Running)
 	}
+	if err := checkName("the worker", c.Worker); err != nil {
+		return nil, err
+	}
 	d.claim(t, c.Token.Nonce, c.Worker)
 	if t.OpenCalls == 0 {
 		d.takeInbox(t)
@@ -309,11 +312,9 @@ func (c Report) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.session().Limits.checkPart("the activity", c.Activity); err != nil {
-		return nil, err
-	}
-	t.LastSeq, t.Activity = c.From.Seq, c.Activity
+	t.LastSeq = c.From.Seq
+	t.Activity, _ = bounded(c.Activity, maxActivity)
 	d.view.touchTask(t)
-	d.emit(t, Progressed{Activity: c.Activity})
+	d.emit(t, Progressed{Activity: t.Activity})
 	return Stored{}, nil
 }
