@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-run/coppice/internal/assembly"
@@ -42,13 +43,14 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := build(); err == nil {
-		if err := os.RemoveAll(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if dir, err := build(); err == nil {
+			if err := os.RemoveAll(dir); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
 		}
-	}
-	os.Exit(code)
+		os.Exit(code)
+	}))
 }
 
 func deploy(t *testing.T, scenario string) *deployment {
