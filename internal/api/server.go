@@ -65,6 +65,7 @@ func New(svc *orchestrator.Service, log *slog.Logger) *Server {
 	pb.RegisterTaskServiceServer(s, &taskServer{svc: svc})
 	pb.RegisterAgentServiceServer(s, &agentServer{svc: svc})
 	pb.RegisterWorkerServiceServer(s, &workerServer{svc: svc})
+	pb.RegisterAdminServiceServer(s, &adminServer{svc: svc})
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)

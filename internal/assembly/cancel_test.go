@@ -76,6 +76,7 @@ func TestCancelEndsAWholeTree(t *testing.T) {
 	if root := c.wait(session, ""); root.GetResult() != "again" {
 		t.Errorf("the next turn ended %s with %q", root.GetState(), root.GetResult())
 	}
+	c.sound()
 }
 
 func TestCancelOfAChildIsAnAnswer(t *testing.T) {

@@ -33,6 +33,7 @@ type client struct {
 	pb.SessionServiceClient
 	pb.TaskServiceClient
 	pb.AgentServiceClient
+	pb.AdminServiceClient
 	work    pb.WorkerServiceClient
 	running *assembly.Running
 	patient bool // calls wait for the server to come up
@@ -44,6 +45,7 @@ func newClient(t *testing.T, conn grpc.ClientConnInterface) *client {
 		SessionServiceClient: pb.NewSessionServiceClient(conn),
 		TaskServiceClient:    pb.NewTaskServiceClient(conn),
 		AgentServiceClient:   pb.NewAgentServiceClient(conn),
+		AdminServiceClient:   pb.NewAdminServiceClient(conn),
 		work:                 pb.NewWorkerServiceClient(conn),
 	}
 }
@@ -124,6 +126,21 @@ func (c *client) idle(session string) ([]*pb.Event, *pb.Idle) {
 	}
 }
 
+// sound holds all that is stored against the rules.
+func (c *client) sound() {
+	c.t.Helper()
+	resp, err := c.Diagnose(c.ctx(), &pb.DiagnoseRequest{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if resp.GetSessions() == 0 || resp.GetTasks() == 0 {
+		c.t.Errorf("nothing was looked at: %v", resp)
+	}
+	for _, v := range resp.GetViolations() {
+		c.t.Errorf("task %s: %s: %s", v.GetTaskId(), v.GetRule(), v.GetDetail())
+	}
+}
+
 func (c *client) wait(session, task string) *pb.Task {
 	c.t.Helper()
 	resp, err := c.WaitTask(c.ctx(), &pb.WaitTaskRequest{
@@ -183,6 +200,7 @@ func TestOneSlotFinishesATree(t *testing.T) {
 	if all := c.tasks(session.GetId()); len(all) != 111 {
 		t.Errorf("%d tasks, want 111", len(all))
 	}
+	c.sound()
 }
 
 func TestAThousandChildrenJoin(t *testing.T) {

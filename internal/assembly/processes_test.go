@@ -198,6 +198,7 @@ func TestEverythingIsKilled(t *testing.T) {
 		t.Errorf("the root ended %s with %q: %s", root.GetState(), root.GetResult(), idle)
 	}
 	checkTree(t, c.tasks(session), after, 1+12+12*3)
+	c.sound()
 	redelivered := 0
 	for _, e := range after {
 		if e.GetReady().GetCause() == pb.ReadyCause_READY_CAUSE_REDELIVERED {
@@ -264,6 +265,7 @@ func TestFlushedRedisOnlyDelays(t *testing.T) {
 	})
 	events, _ := c.idle(session)
 	checkTree(t, c.tasks(session), events, 1+12+12*3)
+	c.sound()
 }
 
 // TestADatabaseHasOneProcess starts a second orchestrator on the same file.

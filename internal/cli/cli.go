@@ -61,6 +61,7 @@ type commands struct {
 	Wait       waitCommand       `cmd:"" help:"Wait until a task has ended, and show its answer."`
 	Cancel     cancelCommand     `cmd:"" help:"Cancel a task and all below it; by default the root's turn."`
 	Agents     agentsCommand     `cmd:"" help:"List the agents, or show one."`
+	Doctor     doctorCommand     `cmd:"" help:"Hold what is stored against the rules, and list what breaks them."`
 }
 
 const about = `Runs trees of LLM agents.

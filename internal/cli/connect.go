@@ -27,6 +27,7 @@ type client struct {
 	sessions pb.SessionServiceClient
 	tasks    pb.TaskServiceClient
 	agents   pb.AgentServiceClient
+	admin    pb.AdminServiceClient
 }
 
 func newClient(conn grpc.ClientConnInterface) *client {
@@ -34,6 +35,7 @@ func newClient(conn grpc.ClientConnInterface) *client {
 		sessions: pb.NewSessionServiceClient(conn),
 		tasks:    pb.NewTaskServiceClient(conn),
 		agents:   pb.NewAgentServiceClient(conn),
+		admin:    pb.NewAdminServiceClient(conn),
 	}
 }
 

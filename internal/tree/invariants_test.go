@@ -32,6 +32,9 @@ func (db *database) check() error {
 	c.results()
 	c.leftovers()
 	c.told()
+	for _, v := range Diagnose(db.rows()) {
+		c.must(false, "diagnosed at %s: %s: %s", v.Task, v.Rule, v.Detail)
+	}
 	return errors.Join(c.broken...)
 }
 

@@ -1,0 +1,61 @@
+package api
+
+import (
+	"context"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+type adminServer struct {
+	pb.UnimplementedAdminServiceServer
+	svc *orchestrator.Service
+}
+
+func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*pb.DiagnoseResponse, error) {
+	resp := &pb.DiagnoseResponse{}
+	if req.GetSessionId() != "" {
+		id, err := sessionID(req.GetSessionId())
+		if err != nil {
+			return nil, err
+		}
+		if _, _, err := s.svc.Session(ctx, tenant, id); err != nil {
+			return nil, err
+		}
+		return resp, s.examine(ctx, id, resp)
+	}
+	size, err := pageSize(req.GetPageSize(), sessionPage, sessionPageMax)
+	if err != nil {
+		return nil, err
+	}
+	found, next, err := s.svc.Store.Sessions(ctx, tenant, req.GetPageToken(), size)
+	if err != nil {
+		return nil, err
+	}
+	resp.NextPageToken = next
+	for i := range found {
+		if err := s.examine(ctx, found[i].ID, resp); err != nil {
+			return nil, err
+		}
+	}
+	return resp, nil
+}
+
+// examine adds what is found of one session to the answer.
+func (s *adminServer) examine(ctx context.Context, id tree.SessionID, resp *pb.DiagnoseResponse) error {
+	rows, err := s.svc.Store.Rows(ctx, id)
+	if err != nil {
+		return err
+	}
+	resp.Sessions++
+	resp.Tasks += int32(len(rows.Tasks))
+	for _, v := range tree.Diagnose(rows) {
+		shown := &pb.Violation{SessionId: id.String(), Rule: v.Rule, Detail: v.Detail}
+		if !v.Task.IsZero() {
+			shown.TaskId = v.Task.String()
+		}
+		resp.Violations = append(resp.Violations, shown)
+	}
+	return nil
+}

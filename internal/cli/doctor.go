@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+type doctorCommand struct {
+	remote
+	Session string `arg:"" optional:"" help:"The session; by default all."`
+}
+
+// Run lists what breaks the rules; it fails if anything does.
+func (d *doctorCommand) Run(ctx context.Context, a *app) error {
+	return d.with(func(c *client) error {
+		req := &pb.DiagnoseRequest{}
+		if d.Session != "" {
+			var err error
+			if req.SessionId, err = c.session(ctx, d.Session); err != nil {
+				return err
+			}
+		}
+		sessions, tasks, broken := int32(0), int32(0), 0
+		for {
+			resp, err := c.admin.Diagnose(ctx, req)
+			if err != nil {
+				return during("looking at what is stored", err)
+			}
+			sessions, tasks, broken = sessions+resp.GetSessions(), tasks+resp.GetTasks(), broken+len(resp.GetViolations())
+			if err := d.show(a, resp); err != nil {
+				return err
+			}
+			if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
+				break
+			}
+		}
+		if !a.json {
+			if err := a.print(fmt.Sprintf("%d sessions, %d tasks: %d violations", sessions, tasks, broken)); err != nil {
+				return err
+			}
+		}
+		if broken > 0 {
+			return exitCode(exitFailed)
+		}
+		return nil
+	})
+}
+
+func (d *doctorCommand) show(a *app, resp *pb.DiagnoseResponse) error {
+	if a.json {
+		return a.printJSON(resp)
+	}
+	for _, v := range resp.GetViolations() {
+		err := a.print(fmt.Sprintf("session %s task %s: %s: %s", v.GetSessionId(), v.GetTaskId(),
+			safeLine(v.GetRule()), safeLine(v.GetDetail())))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,4 @@
+-- Reads what a session has ready.
+-- Inputs: ?1 session.
+-- Result: rows of ready, in no order.
+SELECT {ready} FROM ready WHERE session = ?1

@@ -1,0 +1,197 @@
+package tree
+
+import "fmt"
+
+// Rows is everything that is stored of one session, as one snapshot shows it.
+type Rows struct {
+	Session   Session
+	Tasks     []Task
+	OpenCalls []Call // those that are not closed
+	Ready     []Ready
+	Attempts  []Attempt
+	Inbox     []InboxEntry
+	Runs      []Run
+	Events    []EventHead // in the order of their numbers
+}
+
+// EventHead is what of an event the rules are about.
+type EventHead struct {
+	Seq             int64
+	Task            TaskID
+	Run             int
+	Started, Result bool
+}
+
+// HeadOf gives the head of an event.
+func HeadOf(e *Event) EventHead {
+	h := EventHead{Seq: e.Seq, Task: e.Task, Run: e.Run}
+	switch e.Kind.(type) {
+	case Started:
+		h.Started = true
+	case Result:
+		h.Result = true
+	}
+	return h
+}
+
+// Violation is a rule that a stored session breaks.
+type Violation struct {
+	Task   TaskID // zero: the session as a whole
+	Rule   string
+	Detail string
+}
+
+// Diagnose holds a session against the rules that every commit keeps. What it
+// finds is a defect, or damage from outside.
+func Diagnose(rows *Rows) []Violation {
+	e := &examination{rows: rows, tasks: map[TaskID]*Task{}}
+	for i := range rows.Tasks {
+		e.tasks[rows.Tasks[i].ID] = &rows.Tasks[i]
+	}
+	e.counts()
+	e.tree()
+	e.delivery()
+	e.calls()
+	e.events()
+	return e.found
+}
+
+// examination is a session being held against the rules.
+type examination struct {
+	rows  *Rows
+	tasks map[TaskID]*Task
+	found []Violation
+}
+
+func (e *examination) must(ok bool, task TaskID, rule, format string, args ...any) {
+	if !ok {
+		e.found = append(e.found, Violation{Task: task, Rule: rule, Detail: fmt.Sprintf(format, args...)})
+	}
+}
+
+// counts: what the session counts is what its tasks say.
+func (e *examination) counts() {
+	s := &e.rows.Session
+	want := Session{}
+	for _, t := range e.rows.Tasks {
+		want.count(t.State, 1)
+		want.Usage = want.Usage.Add(t.Usage)
+	}
+	const rule = "the session's counts are those of its tasks"
+	e.must(s.Total == len(e.rows.Tasks), TaskID{}, rule, "it counts %d tasks of %d", s.Total, len(e.rows.Tasks))
+	e.must(s.Pending == want.Pending && s.Running == want.Running && s.Waiting == want.Waiting, TaskID{}, rule,
+		"it counts %d pending, %d running, %d waiting; they are %d, %d, %d",
+		s.Pending, s.Running, s.Waiting, want.Pending, want.Running, want.Waiting)
+	e.must(s.Usage == want.Usage, TaskID{}, "the session's usage is the sum of its tasks'", "%+v, the sum is %+v", s.Usage, want.Usage)
+	e.must(s.Running <= s.Limits.Running, TaskID{}, "caps hold", "%d tasks run, the cap is %d", s.Running, s.Limits.Running)
+	e.must(s.Total <= s.Limits.Total, TaskID{}, "caps hold", "%d tasks, the cap is %d", s.Total, s.Limits.Total)
+}
+
+// tree: there is one root, and every other task hangs off its parent.
+func (e *examination) tree() {
+	children := map[TaskID]int{}
+	live := map[TaskID]int{}
+	for i := range e.rows.Tasks {
+		t := &e.rows.Tasks[i]
+		children[t.Parent]++
+		if t.Background && t.State.Active() && !t.Caller.IsZero() {
+			live[t.Caller]++
+		}
+		if t.ID == e.rows.Session.Root {
+			e.must(t.Parent.IsZero() && t.Depth == 0, t.ID, "a tree has one root", "the root hangs off %s", t.Parent)
+			continue
+		}
+		parent := e.tasks[t.Parent]
+		e.must(parent != nil && t.Depth == parent.Depth+1, t.ID, "a task hangs off its parent", "parent %s, depth %d", t.Parent, t.Depth)
+		e.must(t.Depth <= e.rows.Session.Limits.Depth, t.ID, "caps hold", "depth %d", t.Depth)
+	}
+	for i := range e.rows.Tasks {
+		t := &e.rows.Tasks[i]
+		e.must(t.Children == children[t.ID], t.ID, "a task counts its children", "%d, there are %d", t.Children, children[t.ID])
+		e.must(t.Children <= e.rows.Session.Limits.Width, t.ID, "caps hold", "%d children", t.Children)
+		e.must(t.LiveBackground == live[t.ID], t.ID, "a task counts its background children", "%d, there are %d", t.LiveBackground, live[t.ID])
+	}
+}
+
+// delivery: a pending run is offered, a running one is with a worker, and no
+// other is either.
+func (e *examination) delivery() {
+	ready, held := map[TaskID]int64{}, map[TaskID]int64{}
+	for _, r := range e.rows.Ready {
+		ready[r.Task] = r.Epoch
+	}
+	for _, a := range e.rows.Attempts {
+		held[a.Task] = a.Epoch
+	}
+	for i := range e.rows.Tasks {
+		t := &e.rows.Tasks[i]
+		epoch, offered := ready[t.ID]
+		e.must(offered == (t.State == StatePending), t.ID, "a run is offered while it is pending", "it is %s, offered: %t", t.State, offered)
+		e.must(!offered || epoch == t.Epoch, t.ID, "a run is offered under its epoch", "%d, it is at %d", epoch, t.Epoch)
+		epoch, running := held[t.ID]
+		e.must(running == (t.State == StateRunning), t.ID, "a run has an attempt while it is running", "it is %s, attempt: %t", t.State, running)
+		e.must(!running || epoch == t.Epoch, t.ID, "an attempt is of the run's epoch", "%d, it is at %d", epoch, t.Epoch)
+	}
+}
+
+// calls: what waits waits for something that will come.
+func (e *examination) calls() {
+	open, inbox := map[TaskID]int{}, map[TaskID]int{}
+	for i := range e.rows.OpenCalls {
+		c := &e.rows.OpenCalls[i]
+		open[c.Task]++
+		if c.State != CallWaiting {
+			continue
+		}
+		child := e.tasks[c.Child.Task]
+		e.must(child != nil && child.State.Active() && child.Run == c.Child.Run, c.Task,
+			"a waiting call waits for a run under way", "call %v waits for run %d of %s", c.Ref, c.Child.Run, c.Child.Task)
+	}
+	for i := range e.rows.Inbox {
+		inbox[e.rows.Inbox[i].Task]++
+	}
+	for i := range e.rows.Tasks {
+		t := &e.rows.Tasks[i]
+		e.must(t.OpenCalls == open[t.ID], t.ID, "a task counts its open calls", "%d, there are %d", t.OpenCalls, open[t.ID])
+		e.must(t.State.Active() || open[t.ID] == 0, t.ID, "a run that has ended has no open calls", "%d", open[t.ID])
+		e.must(t.Inbox == inbox[t.ID], t.ID, "a task counts its inbox", "%d, there are %d", t.Inbox, inbox[t.ID])
+		if t.State == StateWaiting {
+			satisfied := t.Wait.Kind == WaitCalls && t.OpenCalls == 0 || t.Wait.Kind == WaitBackground && t.LiveBackground == 0 || t.Wait.Kind == WaitNone
+			e.must(!satisfied, t.ID, "a parked run waits for something", "kind %d, %d open calls, %d in the background", t.Wait.Kind, t.OpenCalls, t.LiveBackground)
+		}
+	}
+}
+
+// events: the log has no gap, each run starts once before all else and has one
+// result with nothing after it.
+func (e *examination) events() {
+	type life struct{ started, ended bool }
+	lives := map[ChildRun]life{}
+	var last int64
+	for _, ev := range e.rows.Events {
+		e.must(ev.Seq == last+1, ev.Task, "the log has no gap", "event %d comes after %d", ev.Seq, last)
+		last = ev.Seq
+		run := ChildRun{ev.Task, ev.Run}
+		l := lives[run]
+		if ev.Run > 0 {
+			e.must(l.started != ev.Started, ev.Task, "a run starts once, before all else", "event %d of run %d", ev.Seq, ev.Run)
+			e.must(!l.ended, ev.Task, "a run's result is its last event", "event %d of run %d", ev.Seq, ev.Run)
+		}
+		lives[run] = life{l.started || ev.Started, l.ended || ev.Result}
+	}
+	e.must(last == e.rows.Session.NextSeq-1, TaskID{}, "the log has no gap", "it ends with %d, the session is at %d", last, e.rows.Session.NextSeq)
+	outcomes := map[ChildRun]bool{}
+	for _, r := range e.rows.Runs {
+		outcomes[ChildRun{r.Task, r.Run}] = true
+	}
+	for i := range e.rows.Tasks {
+		t := &e.rows.Tasks[i]
+		for run := 1; run <= t.Run; run++ {
+			key := ChildRun{t.ID, run}
+			over := run < t.Run || t.State.Terminal()
+			e.must(lives[key].started && lives[key].ended == over && outcomes[key] == over, t.ID,
+				"a run has one start and, once it is over, one result", "run %d: started %t, result %t, outcome %t, over %t",
+				run, lives[key].started, lives[key].ended, outcomes[key], over)
+		}
+	}
+}

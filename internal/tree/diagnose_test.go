@@ -1,0 +1,106 @@
+package tree
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+)
+
+// rows gives everything that is stored, as Diagnose wants it.
+func (db *database) rows() *Rows {
+	r := &Rows{
+		Session: *db.session, Tasks: slices.Collect(maps.Values(db.tasks)), Ready: slices.Collect(maps.Values(db.ready)),
+		Attempts: slices.Collect(maps.Values(db.attempts)), Inbox: slices.Collect(maps.Values(db.inbox)),
+		Runs: slices.Collect(maps.Values(db.runs)),
+	}
+	for _, c := range db.calls {
+		if c.State != CallClosed {
+			r.OpenCalls = append(r.OpenCalls, c)
+		}
+	}
+	for _, e := range db.events {
+		r.Events = append(r.Events, HeadOf(&e))
+	}
+	return r
+}
+
+// TestDiagnoseFindsDamage breaks the rows of a sound session in every way that
+// there is a rule for; each has to be found.
+func TestDiagnoseFindsDamage(t *testing.T) {
+	t.Parallel()
+	session := func() *Rows {
+		db := newDatabase()
+		took := func(cmd Command) {
+			t.Helper()
+			if d, err := db.commit(cmd); err != nil || d[0].Err != nil {
+				t.Fatalf("%T: %v, %v", cmd, d, err)
+			}
+		}
+		agent := &Agent{Name: "a", Mode: ModeBoth}
+		took(CreateSession{ID: SessionID{1}, Agent: agent, Limits: DefaultLimits(), Message: []Block{Text{Text: "go"}}})
+		root := db.session.Root
+		token := Token{Epoch: 1, Nonce: 7}
+		took(Claim{Task: root, Token: token, Worker: "w"})
+		took(AppendAnswer{From: From{root, token, 1}, Message: Message{Usage: Usage{Input: 3}, Blocks: []Block{
+			ToolUse{Name: "task"}, ToolUse{Name: "task"}, ToolUse{Name: "task"},
+		}}})
+		child := Child{Agent: agent, AgentName: "a", Prompt: "look"}
+		took(SpawnCalls{From: From{root, token, 2}, Children: []CallChild{
+			{Block: 0, Child: child}, {Block: 1, Child: child, Background: true}, {Block: 2, Child: child},
+		}})
+		took(Park{From: From{root, token, 3}})
+		for task, r := range db.ready {
+			if r.Priority == 0 {
+				took(Claim{Task: task, Token: Token{Epoch: 1, Nonce: 8}, Worker: "w"})
+				break
+			}
+		}
+		for task := range db.attempts {
+			took(End{From: From{task, Token{Epoch: 1, Nonce: 8}, 1}, Answer: &Message{Blocks: []Block{Text{Text: "seen"}}}})
+		}
+		took(Send{Message: []Block{Text{Text: "and?"}}})
+		return db.rows()
+	}
+	if found := Diagnose(session()); len(found) > 0 {
+		t.Fatalf("a sound session: %+v", found)
+	}
+	pick := func(rows *Rows, is func(*Task) bool) *Task {
+		return &rows.Tasks[slices.IndexFunc(rows.Tasks, func(t Task) bool { return is(&t) })]
+	}
+	root := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.Depth == 0 }) }
+	ended := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.State == StateCompleted }) }
+	pending := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.State == StatePending }) }
+	for name, damage := range map[string]func(*Rows){
+		"a task lost":             func(r *Rows) { r.Tasks = r.Tasks[1:] },
+		"a count wrong":           func(r *Rows) { r.Session.Waiting++ },
+		"usage counted twice":     func(r *Rows) { r.Session.Usage.Input *= 2 },
+		"a cap passed":            func(r *Rows) { r.Session.Limits.Total = 2 },
+		"two roots":               func(r *Rows) { pending(r).Parent = TaskID{} },
+		"a depth wrong":           func(r *Rows) { pending(r).Depth = 3 },
+		"a child not counted":     func(r *Rows) { root(r).Children-- },
+		"background not counted":  func(r *Rows) { root(r).LiveBackground++ },
+		"never offered":           func(r *Rows) { r.Ready = r.Ready[1:] },
+		"offered twice":           func(r *Rows) { r.Ready = append(r.Ready, Ready{Task: ended(r).ID, Epoch: 2}) },
+		"offered under another":   func(r *Rows) { r.Ready[0].Epoch++ },
+		"an attempt of nobody":    func(r *Rows) { r.Attempts = append(r.Attempts, Attempt{Task: root(r).ID, Epoch: 1, At: time.Now()}) },
+		"a running one let go":    func(r *Rows) { pending(r).State = StateRunning },
+		"a call waits in vain":    func(r *Rows) { r.OpenCalls[0].Child.Task = ended(r).ID },
+		"a call lost":             func(r *Rows) { r.OpenCalls = nil },
+		"a message lost":          func(r *Rows) { r.Inbox = nil },
+		"a wake lost":             func(r *Rows) { root(r).OpenCalls, r.OpenCalls = 0, nil },
+		"an event lost":           func(r *Rows) { r.Events = slices.Delete(r.Events, 4, 5) },
+		"an event twice":          func(r *Rows) { r.Events = append(r.Events, r.Events[len(r.Events)-1]) },
+		"the last event lost":     func(r *Rows) { r.Events = r.Events[:len(r.Events)-1] },
+		"an outcome lost":         func(r *Rows) { r.Runs = nil },
+		"a run ended in silence":  func(r *Rows) { pending(r).Run++ },
+		"an event after the end":  func(r *Rows) { e := &r.Events[len(r.Events)-1]; e.Task, e.Run = ended(r).ID, 1 },
+		"a second start of a run": func(r *Rows) { e := &r.Events[len(r.Events)-1]; e.Task, e.Run, e.Started = root(r).ID, 1, true },
+	} {
+		rows := session()
+		damage(rows)
+		if len(Diagnose(rows)) == 0 {
+			t.Errorf("%s: nothing was found", name)
+		}
+	}
+}
