@@ -1,17 +1,11 @@
 package assembly_test
 
 import (
-	"context"
-	"errors"
-	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -19,159 +13,9 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
-	"github.com/coppice-run/coppice/internal/model/scripted"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// patience is how long a test waits for what has to happen; it only guards
-// against hanging.
-const patience = 60 * time.Second
-
-// client is what a test speaks to a running Coppice with.
-type client struct {
-	t *testing.T
-	pb.SessionServiceClient
-	pb.TaskServiceClient
-	pb.AgentServiceClient
-	pb.AdminServiceClient
-	work    pb.WorkerServiceClient
-	running *assembly.Running
-	patient bool // calls wait for the server to come up
-}
-
-func newClient(t *testing.T, conn grpc.ClientConnInterface) *client {
-	return &client{
-		t:                    t,
-		SessionServiceClient: pb.NewSessionServiceClient(conn),
-		TaskServiceClient:    pb.NewTaskServiceClient(conn),
-		AgentServiceClient:   pb.NewAgentServiceClient(conn),
-		AdminServiceClient:   pb.NewAdminServiceClient(conn),
-		work:                 pb.NewWorkerServiceClient(conn),
-	}
-}
-
-// setup starts everything in one process, with a scenario as the model.
-func setup(t *testing.T, scenario string, change func(*assembly.Dev)) *client {
-	t.Helper()
-	played, err := scripted.Parse("scenario.yaml", []byte(scenario))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev := assembly.Dev{
-		DataDir: t.TempDir(), Workspace: t.TempDir(), Model: scripted.New(played),
-		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
-	}
-	if change != nil {
-		change(&dev)
-	}
-	running, err := assembly.StartDev(t.Context(), dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := running.Stop(); err != nil {
-			t.Errorf("stopping: %v", err)
-		}
-	})
-	c := newClient(t, running.Conn())
-	c.running = running
-	return c
-}
-
-func (c *client) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
-	c.t.Cleanup(cancel)
-	return ctx
-}
-
-func (c *client) create(text string) *pb.Session {
-	c.t.Helper()
-	req := &pb.CreateSessionRequest{}
-	if text != "" {
-		req.Message = &pb.UserMessage{Text: text}
-	}
-	resp, err := c.CreateSession(c.ctx(), req, grpc.WaitForReady(c.patient))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return resp.GetSession()
-}
-
-// idle watches a session from the start until it is idle.
-func (c *client) idle(session string) ([]*pb.Event, *pb.Idle) {
-	c.t.Helper()
-	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, UntilIdle: true},
-		grpc.WaitForReady(c.patient))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var events []*pb.Event
-	for {
-		resp, err := stream.Recv()
-		if err != nil {
-			c.t.Fatalf("after %d events: %v", len(events), err)
-		}
-		if idle := resp.GetIdle(); idle != nil {
-			if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
-				c.t.Fatalf("the stream goes on after idle: %v", err)
-			}
-			return events, idle
-		}
-		if e := resp.GetEvent(); e != nil {
-			if e.GetSeq() != int64(len(events)+1) {
-				c.t.Fatalf("event %d came as number %d", e.GetSeq(), len(events)+1)
-			}
-			events = append(events, e)
-		}
-	}
-}
-
-// sound holds all that is stored against the rules.
-func (c *client) sound() {
-	c.t.Helper()
-	resp, err := c.Diagnose(c.ctx(), &pb.DiagnoseRequest{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if resp.GetSessions() == 0 || resp.GetTasks() == 0 {
-		c.t.Errorf("nothing was looked at: %v", resp)
-	}
-	for _, v := range resp.GetViolations() {
-		c.t.Errorf("task %s: %s: %s", v.GetTaskId(), v.GetRule(), v.GetDetail())
-	}
-}
-
-func (c *client) wait(session, task string) *pb.Task {
-	c.t.Helper()
-	resp, err := c.WaitTask(c.ctx(), &pb.WaitTaskRequest{
-		SessionId: session, TaskId: task, Timeout: durationpb.New(patience),
-	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if !resp.GetEnded() {
-		c.t.Fatalf("task %s is still %s after %s", task, resp.GetTask().GetState(), patience)
-	}
-	return resp.GetTask()
-}
-
-func (c *client) tasks(session string) []*pb.Task {
-	c.t.Helper()
-	var all []*pb.Task
-	req := &pb.ListTasksRequest{SessionId: session, PageSize: 1000}
-	for {
-		resp, err := c.ListTasks(c.ctx(), req)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		all = append(all, resp.GetTasks()...)
-		if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
-			return all
-		}
-	}
-}
-
-// fanOut is a root that spawns children which spawn children.
 func fanOut(wide, deep string) string {
 	return strings.NewReplacer("WIDE", wide, "DEEP", deep).Replace(`
 steps:
@@ -437,34 +281,6 @@ steps:
 	}
 }
 
-func (c *client) root(session string) string {
-	c.t.Helper()
-	resp, err := c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: session})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return resp.GetSession().GetRootTaskId()
-}
-
-func (c *client) transcript(session, task string) []*pb.Message {
-	c.t.Helper()
-	stream, err := c.GetTranscript(c.ctx(), &pb.GetTranscriptRequest{SessionId: session, TaskId: task})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var all []*pb.Message
-	for {
-		resp, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		all = append(all, resp.GetMessages()...)
-	}
-}
-
 func TestToolsSeeTheWorkspaceOnly(t *testing.T) {
 	t.Parallel()
 	c := setup(t, `
@@ -497,126 +313,5 @@ steps:
 		if int(r.GetBlock()) != i || r.GetIsError() != want.isErr || !strings.Contains(r.GetText(), want.part) {
 			t.Errorf("result %d: %v, want %q", i, r, want.part)
 		}
-	}
-}
-
-func TestRefusals(t *testing.T) {
-	t.Parallel()
-	limits := tree.DefaultLimits()
-	limits.Width, limits.Depth, limits.PartBytes = 2, 1, 1000
-	c := setup(t, "steps: [{text: ok}]", func(d *assembly.Dev) { d.Limits = &limits })
-	session := c.create("go").GetId()
-	other := c.create("go").GetId()
-	c.wait(session, "")
-	spawn := func(change func(*pb.SpawnTaskRequest)) error {
-		req := &pb.SpawnTaskRequest{SessionId: session, Agent: "explore", Prompt: "look"}
-		change(req)
-		_, err := c.SpawnTask(c.ctx(), req)
-		return err
-	}
-	child, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{SessionId: session, Agent: "explore", Prompt: "look"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	unknown := "0198c0de-0000-7000-8000-000000000000"
-	as := func(change func(*pb.SpawnTaskRequest)) func() error {
-		return func() error { return spawn(change) }
-	}
-	for _, test := range []struct {
-		name string
-		call func() error
-		want codes.Code
-	}{
-		{"unknown agent", as(func(r *pb.SpawnTaskRequest) { r.Agent = "nobody" }), codes.NotFound},
-		{"unknown session", as(func(r *pb.SpawnTaskRequest) { r.SessionId = unknown }), codes.NotFound},
-		{"unknown parent", as(func(r *pb.SpawnTaskRequest) { r.ParentTaskId = unknown }), codes.NotFound},
-		{"foreign parent", as(func(r *pb.SpawnTaskRequest) { r.ParentTaskId = c.root(other) }), codes.NotFound},
-		{"no id", as(func(r *pb.SpawnTaskRequest) { r.SessionId = "x" }), codes.InvalidArgument},
-		{"no prompt", as(func(r *pb.SpawnTaskRequest) { r.Prompt = "" }), codes.InvalidArgument},
-		{"too large", as(func(r *pb.SpawnTaskRequest) { r.Prompt = strings.Repeat("x", 1001) }), codes.ResourceExhausted},
-		{"an agent that may be both", as(func(r *pb.SpawnTaskRequest) { r.Agent = "general-purpose" }), codes.OK},
-		{"too deep", as(func(r *pb.SpawnTaskRequest) { r.ParentTaskId = child.GetTask().GetId() }), codes.FailedPrecondition},
-		{"too wide", as(func(*pb.SpawnTaskRequest) {}), codes.FailedPrecondition},
-		{"a root that is none", func() error {
-			_, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Agent: "explore"})
-			return err
-		}, codes.InvalidArgument},
-		{"an empty message", func() error {
-			_, err := c.SendMessage(c.ctx(), &pb.SendMessageRequest{SessionId: session})
-			return err
-		}, codes.InvalidArgument},
-		{"beyond the end", func() error {
-			stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, AfterSeq: 9999})
-			if err != nil {
-				return err
-			}
-			_, err = stream.Recv()
-			return err
-		}, codes.OutOfRange},
-		{"a page token of others", func() error {
-			_, err := c.ListTasks(c.ctx(), &pb.ListTasksRequest{SessionId: session, PageToken: "%%%"})
-			return err
-		}, codes.InvalidArgument},
-		{"unknown definition", func() error {
-			_, err := c.GetAgent(c.ctx(), &pb.GetAgentRequest{Name: "nobody"})
-			return err
-		}, codes.NotFound},
-	} {
-		if err := test.call(); status.Code(err) != test.want {
-			t.Errorf("%s: %v, want %s", test.name, err, test.want)
-		}
-	}
-	if all := c.tasks(session); len(all) != 3 {
-		t.Errorf("%d tasks after all refusals, want 3", len(all))
-	}
-}
-
-// TestAStaleTokenIsRefused claims a run by hand, lets another claim the same
-// hint, and goes on after its own run was taken away.
-func TestAStaleTokenIsRefused(t *testing.T) {
-	t.Parallel()
-	c := setup(t, `steps: [{delay: 2s, text: slow}]`, func(d *assembly.Dev) { d.Slots = 1 })
-	session := c.create("go")
-	task := ""
-	watch, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session.GetId()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for task == "" {
-		resp, err := watch.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.GetEvent().GetDispatched() != nil {
-			task = resp.GetEvent().GetTaskId()
-		}
-	}
-	stream, err := c.work.Work(c.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first, err := stream.Recv(); err != nil || first.GetWelcome() == nil {
-		t.Fatalf("the stream starts with %v, %v", first, err)
-	}
-	claim := func(epoch int64) *pb.WorkResponse {
-		t.Helper()
-		if err := stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: &pb.Claim{
-			SessionId: session.GetId(), TaskId: task, Epoch: epoch, Nonce: 1, WorkerId: "by hand", Protocol: 1,
-		}}}); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp
-	}
-	for _, epoch := range []int64{0, 1, 2} {
-		if resp := claim(epoch); resp.GetRefused().GetCause() != pb.RefusedCause_REFUSED_CAUSE_STALE {
-			t.Errorf("a claim of epoch %d while the run is with a worker: %v", epoch, resp)
-		}
-	}
-	if root := c.wait(session.GetId(), ""); root.GetResult() != "slow" || root.GetEpoch() != 1 {
-		t.Errorf("the root ended with %q at epoch %d", root.GetResult(), root.GetEpoch())
 	}
 }
