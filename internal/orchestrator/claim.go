@@ -29,7 +29,12 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 		return nil, fmt.Errorf("a claim was answered with %T", answer)
 	}
 	t := &granted.Task
-	l.hold(&lease{session: t.Session, task: t.ID, run: t.Run, token: t.Token(), seen: t.NextOrdinal - 1})
+	held := &lease{
+		session: t.Session, task: t.ID, run: t.Run, token: t.Token(), seen: t.NextOrdinal - 1, closed: map[int]bool{},
+	}
+	if !l.hold(held) {
+		return nil, l.redeliver(ctx, t.Session, tree.Redeliver{Task: t.ID, Epoch: t.Epoch})
+	}
 	// From here on a cancel reaches the stream; one that came before is seen here.
 	now, err := l.Store.Task(ctx, t.Session, t.ID)
 	if err != nil {
@@ -39,7 +44,7 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 		l.hold(nil)
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
-	return l.assignment(ctx, t)
+	return l.assignment(ctx, held, t)
 }
 
 func (l *slot) refuse(cause pb.RefusedCause) []*pb.WorkResponse {
@@ -60,7 +65,7 @@ const chunkBytes = 256 << 10
 
 // assignment puts together what a worker needs to go on with a run. Results that
 // come between the claim and this look are in the transcript already.
-func (l *slot) assignment(ctx context.Context, t *tree.Task) ([]*pb.WorkResponse, error) {
+func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task) ([]*pb.WorkResponse, error) {
 	definition, err := l.Store.AgentVersion(ctx, t.AgentVersion)
 	if err != nil {
 		return nil, err
@@ -69,10 +74,8 @@ func (l *slot) assignment(ctx context.Context, t *tree.Task) ([]*pb.WorkResponse
 	if err != nil {
 		return nil, err
 	}
-	lease := l.current()
-	lease.closed = map[int]bool{}
 	if n := len(messages); n > 0 {
-		lease.seen = messages[n-1].Ordinal
+		held.seen = messages[n-1].Ordinal
 	}
 	a := &pb.Assignment{
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: l.spawnable(t.Agent),

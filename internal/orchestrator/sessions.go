@@ -145,6 +145,20 @@ func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.Session
 	return t, cancelled.Runs, err
 }
 
+// asOf gives a task as it was when a run of it ended that is not its last.
+func (s *Service) asOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, error) {
+	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: run})
+	if err != nil {
+		return nil, err
+	}
+	r := outcome.Run
+	t.Run, t.State, t.Reason, t.Detail, t.Answer = r.Run, r.State, r.Reason, r.Detail, r.Answer
+	t.Iterations, t.RunUsage, t.RunTools = r.Iterations, r.Usage, r.ToolUses
+	t.AcceptedAt, t.StartedAt, t.EndedAt = r.AcceptedAt, r.StartedAt, r.EndedAt
+	t.Wait, t.Worker = tree.ParkedOn{}, ""
+	return t, nil
+}
+
 // Task reads a task of the session; the zero task is the root.
 func (s *Service) Task(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
 	session, err := s.Store.Session(ctx, tenant, id)
@@ -174,10 +188,17 @@ func (s *Service) WaitTask(ctx context.Context, tenant string, id tree.SessionID
 	defer stop()
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	run := 0
 	for {
 		t, err := s.Task(ctx, tenant, id, task)
 		if err != nil || t.State.Terminal() {
 			return t, err
+		}
+		if run == 0 {
+			run = t.Run
+		}
+		if t.Run > run && run > 0 {
+			return s.asOf(ctx, t, run)
 		}
 		select {
 		case <-look.changed:

@@ -46,8 +46,9 @@ type slot struct {
 	asked   chan asked
 	revoked chan struct{} // holds one: look whether the attempt was ended from outside
 
-	mu    sync.Mutex // guards lease, which the receiver reads and the sender writes
+	mu    sync.Mutex // guards what is below: the receiver reads it, the sender writes it
 	lease *lease     // nil: no attempt is on the stream
+	over  bool       // the stream takes no attempt any more
 }
 
 // lease is an attempt that is on a stream.
@@ -94,6 +95,7 @@ func (s *Service) Work(stream WorkStream) error {
 	case <-s.stopping:
 		// Returning ends the stream, and with it both goroutines. What the worker
 		// says from now on is refused as stale.
+		l.finish()
 		l.abandon(false)
 		return tree.ErrStopping
 	}
@@ -277,8 +279,17 @@ func (l *slot) lose(ctx context.Context, err error) *pb.WorkResponse {
 	if tree.CodeOf(err) != tree.CodeStale {
 		l.Logger.WarnContext(ctx, "an attempt can't go on", "error", err)
 	}
-	l.abandon(true)
+	l.abandon(workersFault(err))
 	return lost(err.Error())
+}
+
+// workersFault reports whether a request was refused for what it asked.
+func workersFault(err error) bool {
+	switch tree.CodeOf(err) {
+	case tree.CodeInvalid, tree.CodePrecondition, tree.CodeExhausted, tree.CodeNotFound:
+		return true
+	}
+	return false
 }
 
 // abandon offers the run to others, if an attempt is on the stream.
@@ -303,9 +314,21 @@ func (l *slot) current() *lease {
 	return l.lease
 }
 
-// hold puts an attempt on the stream, or takes it off.
-func (l *slot) hold(next *lease) {
+// finish makes the stream take no attempt any more.
+func (l *slot) finish() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+}
+
+// hold puts an attempt on the stream, or takes it off. It reports false if the
+// stream takes none any more.
+func (l *slot) hold(next *lease) bool {
+	l.mu.Lock()
+	if l.over && next != nil {
+		l.mu.Unlock()
+		return false
+	}
 	last := l.lease
 	l.lease = next
 	l.mu.Unlock()
@@ -315,6 +338,7 @@ func (l *slot) hold(next *lease) {
 	if next != nil {
 		l.leases.add(next.task, next.token.Epoch, l.revoked)
 	}
+	return true
 }
 
 // show passes a piece of text to those who watch.

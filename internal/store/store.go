@@ -179,13 +179,15 @@ func (s *Store) Submit(ctx context.Context, id tree.SessionID, cmd tree.Command)
 	return p, s.enqueue(ctx, p)
 }
 
-// write queues a step of the store's own to be taken in a transaction.
+// write queues a step of the store's own to be taken in a transaction. Once it is
+// queued it is waited for, whatever becomes of ctx: the step writes to what its
+// caller holds.
 func (s *Store) write(ctx context.Context, step func(context.Context) error) error {
 	p := &Pending{step: step}
 	if err := s.enqueue(ctx, p); err != nil {
 		return err
 	}
-	_, err := p.Wait(ctx)
+	_, err := p.Wait(context.WithoutCancel(ctx))
 	return err
 }
 

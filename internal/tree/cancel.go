@@ -54,9 +54,9 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 func (d *decision) cancel(top *Task, reason Reason, detail string) int {
 	ending := []*Task{}
 	for _, t := range append(d.view.descendants(top.ID), top) {
+		d.falling = append(d.falling, t.ID)
 		if t.State.Active() {
 			ending = append(ending, t)
-			d.falling = append(d.falling, t.ID)
 		}
 	}
 	slices.SortFunc(ending, func(a, b *Task) int {

@@ -43,7 +43,7 @@ type decision struct {
 	view *View
 	env  Env
 
-	falling []TaskID // tasks whose runs a cancel is ending
+	falling []TaskID // what is being cancelled: the task and all below it
 }
 
 func (d *decision) session() *Session { return d.view.session }

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -22,11 +23,14 @@ type (
 // ParseID reads the canonical text form of an id.
 func ParseID[Of any](s string) (ID[Of], error) {
 	if len(s) != 36 {
-		return ID[Of]{}, fmt.Errorf("%q is not a UUID", s)
+		return ID[Of]{}, fmt.Errorf("text of %d bytes is not a UUID", len(s))
 	}
 	u, err := uuid.Parse(s)
 	if err != nil {
 		return ID[Of]{}, fmt.Errorf("%q is not a UUID", s)
+	}
+	if u == uuid.Nil {
+		return ID[Of]{}, errors.New("the nil UUID names nothing")
 	}
 	return ID[Of](u), nil
 }

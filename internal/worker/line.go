@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
@@ -47,9 +48,11 @@ type refusal struct{ cause pb.RefusedCause }
 
 func (r *refusal) Error() string { return "the claim was refused: " + r.cause.String() }
 
-// openLine opens a stream and waits for its welcome.
-func openLine(ctx context.Context, client pb.WorkerServiceClient) (*line, error) {
-	ctx, cancel := context.WithCancel(ctx)
+// openLine opens a stream and waits for its welcome. The stream outlives ctx, so
+// that it can be ended in good order; close ends it.
+func openLine(opening context.Context, client pb.WorkerServiceClient) (*line, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(opening))
+	defer context.AfterFunc(opening, cancel)()
 	stream, err := client.Work(ctx)
 	if err != nil {
 		cancel()
@@ -73,19 +76,36 @@ func openLine(ctx context.Context, client pb.WorkerServiceClient) (*line, error)
 	return l, nil
 }
 
-// close ends the stream and waits until its receiver has gone.
+// goodbye is how long the orchestrator may take to end a stream that the worker
+// has ended.
+const goodbye = time.Second
+
+// close ends the stream, if it can in good order, so that nobody takes it for a
+// crash, and waits until its receiver has gone.
 func (l *line) close() {
+	l.sending.Lock()
+	err := l.stream.CloseSend()
+	l.sending.Unlock()
+	if err == nil {
+		select {
+		case <-l.broken:
+		case <-time.After(goodbye):
+		}
+	}
 	l.cancel()
 	<-l.broken
 }
 
 // receive hands answers to their requests until the stream ends.
 func (l *line) receive() {
-	defer close(l.broken)
+	// First broken, then lost: a request is either refused or failed by lose.
+	defer func() {
+		close(l.broken)
+		l.lose()
+	}()
 	for {
 		resp, err := l.stream.Recv()
 		if err != nil {
-			l.lose()
 			return
 		}
 		switch k := resp.GetKind().(type) {
