@@ -58,7 +58,8 @@ func once(key string, req proto.Message) (orchestrator.Request, error) {
 	if err != nil {
 		return orchestrator.Request{}, fmt.Errorf("hashing a request: %w", err)
 	}
-	return orchestrator.Request{Key: key, Hash: sha256.Sum256(data)}, nil
+	named := append([]byte(req.ProtoReflect().Descriptor().FullName()+"\x00"), data...)
+	return orchestrator.Request{Key: key, Hash: sha256.Sum256(named)}, nil
 }
 
 // pageSize gives the size of a page within its bounds.

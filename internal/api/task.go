@@ -151,8 +151,10 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 		if err != nil || len(messages) == 0 {
 			return err
 		}
-		if err := stream.Send(&pb.GetTranscriptResponse{Messages: wire.Messages(messages)}); err != nil {
-			return err
+		for _, piece := range wire.Pieces(wire.Messages(messages)) {
+			if err := stream.Send(&pb.GetTranscriptResponse{Messages: piece}); err != nil {
+				return err
+			}
 		}
 		after = messages[len(messages)-1].Ordinal
 	}

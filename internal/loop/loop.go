@@ -137,6 +137,9 @@ func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
 	if err != nil {
 		return nil, tree.ReasonProviderError, err
 	}
+	if n := len(answer.Blocks); n > tree.MaxBlocks {
+		return nil, tree.ReasonProviderError, fmt.Errorf("the model's answer has %d parts, the bound is %d", n, tree.MaxBlocks)
+	}
 	m := &tree.Message{
 		Role: tree.RoleAssistant, Model: valid(answer.Model), Usage: answer.Usage, Stop: answer.Stop,
 		Blocks: make([]tree.Block, 0, len(answer.Blocks)),

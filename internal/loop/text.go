@@ -33,9 +33,9 @@ func partSize(b tree.Block) int {
 	case tree.Text:
 		return len(b.Text)
 	case tree.Thinking:
-		return len(b.Text)
+		return len(b.Text) + len(b.Signature)
 	case tree.ToolUse:
-		return len(b.Input)
+		return len(b.Name) + len(b.ProviderID) + len(b.Input)
 	}
 	return 0
 }

@@ -48,7 +48,7 @@ func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	if rows, err = s.withoutWaiting(ctx, rows); err != nil {
+	if rows, err = s.withoutWaiting(ctx, rows, room); err != nil {
 		return false, err
 	}
 	hints := make([]dispatch.Hint, len(rows))
@@ -58,21 +58,20 @@ func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	return true, s.Bus.Announce(ctx, s.Pool, hints)
 }
 
-// withoutWaiting leaves out the runs that were announced before, if their hints
-// may still be on the stream: while all workers are busy a hint waits longer than
-// its lease, and another would only make the stream longer.
-func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready) ([]store.Ready, error) {
-	again := 0
-	for _, r := range rows {
-		if r.Again {
-			again++
-		}
-	}
-	if again == 0 {
+// crowded is how much longer than its room the stream may be before nothing is
+// announced again.
+const crowded = 2
+
+// withoutWaiting leaves out the runs that were announced before, while the stream
+// is crowded: when all workers are busy a hint waits longer than its lease, and
+// doubled hints must not make the stream ever longer. On a stream that is not
+// crowded a hint may have been lost, and a doubled one does no harm.
+func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready, room int) ([]store.Ready, error) {
+	if !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
 		return rows, nil
 	}
 	waiting, err := s.Bus.Backlog(ctx, s.Pool)
-	if err != nil || waiting < again {
+	if err != nil || waiting < crowded*room {
 		return rows, err
 	}
 	return slices.DeleteFunc(rows, func(r store.Ready) bool { return r.Again }), nil

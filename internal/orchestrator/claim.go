@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	"google.golang.org/protobuf/proto"
-
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
@@ -19,6 +17,8 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 	l.lookForReady() // the dispatch stream has room for one more
 	granted, ok := answer.(tree.Claimed)
 	switch {
+	case errors.Is(err, errProtocol):
+		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_PROTOCOL), nil
 	case errors.Is(err, tree.ErrCapped):
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_CAPPED), l.release(ctx, claim)
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
@@ -30,7 +30,7 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 	}
 	t := &granted.Task
 	held := &lease{
-		session: t.Session, task: t.ID, run: t.Run, token: t.Token(), seen: t.NextOrdinal - 1, closed: map[int]bool{},
+		session: t.Session, task: t.ID, agent: t.Agent, run: t.Run, token: t.Token(), seen: t.NextOrdinal - 1, closed: map[int]bool{},
 	}
 	if !l.hold(held) {
 		return nil, l.redeliver(ctx, t.Session, tree.Redeliver{Task: t.ID, Epoch: t.Epoch})
@@ -44,7 +44,7 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 		l.hold(nil)
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
-	return l.assignment(ctx, held, t)
+	return l.assignment(ctx, held, t, granted.PartBytes)
 }
 
 func (l *slot) refuse(cause pb.RefusedCause) []*pb.WorkResponse {
@@ -60,12 +60,9 @@ func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
 	return l.Store.ReleaseReady(ctx, session, cmd.Task, cmd.Token.Epoch)
 }
 
-// chunkBytes is about how much transcript goes into one response.
-const chunkBytes = 256 << 10
-
 // assignment puts together what a worker needs to go on with a run. Results that
 // come between the claim and this look are in the transcript already.
-func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task) ([]*pb.WorkResponse, error) {
+func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task, partBytes int) ([]*pb.WorkResponse, error) {
 	definition, err := l.Store.AgentVersion(ctx, t.AgentVersion)
 	if err != nil {
 		return nil, err
@@ -79,7 +76,7 @@ func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task) ([]*pb
 	}
 	a := &pb.Assignment{
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: l.spawnable(t.Agent),
-		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(l.Limits.PartBytes),
+		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(partBytes),
 	}
 	for _, c := range open {
 		a.OpenCalls = append(a.OpenCalls, &pb.OpenCall{Block: int32(c.Ref.Block), State: pb.CallState(c.State)})
@@ -90,19 +87,17 @@ func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task) ([]*pb
 
 // chunks cuts a transcript into responses; the last one says so.
 func chunks(messages []*pb.Message) []*pb.WorkResponse {
-	var out []*pb.WorkResponse
-	chunk, size := &pb.TranscriptChunk{}, 0
-	for _, m := range messages {
-		n := proto.Size(m)
-		if size > 0 && size+n > chunkBytes {
-			out = append(out, &pb.WorkResponse{Kind: &pb.WorkResponse_Transcript{Transcript: chunk}})
-			chunk, size = &pb.TranscriptChunk{}, 0
-		}
-		chunk.Messages = append(chunk.Messages, m)
-		size += n
+	pieces := wire.Pieces(messages)
+	if len(pieces) == 0 {
+		pieces = append(pieces, nil)
 	}
-	chunk.Last = true
-	return append(out, &pb.WorkResponse{Kind: &pb.WorkResponse_Transcript{Transcript: chunk}})
+	out := make([]*pb.WorkResponse, len(pieces))
+	for i, piece := range pieces {
+		out[i] = &pb.WorkResponse{Kind: &pb.WorkResponse_Transcript{Transcript: &pb.TranscriptChunk{
+			Messages: piece, Last: i == len(pieces)-1,
+		}}}
+	}
+	return out
 }
 
 // spawnable lists the agents that an agent may spawn.

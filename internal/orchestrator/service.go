@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // DefaultAgent is the root of a session that names no other.
@@ -109,6 +111,18 @@ func (s *Service) lookForReady() {
 	select {
 	case s.kick <- struct{}{}:
 	default:
+	}
+}
+
+// spawnableBy gives a look-up of the agents that an agent may spawn.
+func (s *Service) spawnableBy(spawner string) wire.AgentLookup {
+	return func(name string) *tree.Agent {
+		by, known := s.Agents.Get(spawner)
+		def, ok := s.Agents.Get(name)
+		if !known || !ok || !slices.Contains(s.Agents.Spawnable(by), def) {
+			return nil
+		}
+		return s.agent(name)
 	}
 }
 

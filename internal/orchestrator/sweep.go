@@ -58,12 +58,11 @@ func (s *Service) takeBack(ctx context.Context) error {
 			lost = append(lost, a)
 		}
 	}
+	var failed error
 	for _, a := range lost {
-		if err := s.redeliver(ctx, a.Session, tree.Redeliver{Task: a.Task, Epoch: a.Epoch}); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, s.redeliver(ctx, a.Session, tree.Redeliver{Task: a.Task, Epoch: a.Epoch}))
 	}
-	return nil
+	return failed
 }
 
 // redeliver offers a run again; that somebody else has done so already is fine.
@@ -80,10 +79,10 @@ func (s *Service) fireTimers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed error
 	for _, t := range due {
-		if _, err := s.Store.Update(ctx, t.Session, tree.Expire{Task: t.Task, Ref: t.Ref}); err != nil {
-			return err
-		}
+		_, err := s.Store.Update(ctx, t.Session, tree.Expire{Task: t.Task, Ref: t.Ref})
+		failed = errors.Join(failed, err)
 	}
-	return nil
+	return failed
 }

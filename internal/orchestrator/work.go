@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -16,6 +17,9 @@ import (
 
 // Protocol is the highest version of the worker protocol spoken here.
 const Protocol = 1
+
+// errProtocol says that a worker speaks a version that is not spoken here.
+var errProtocol = errors.New("the protocol version is not spoken here")
 
 // workWindow is how many requests of a stream may be without an answer.
 const workWindow = 256
@@ -42,9 +46,10 @@ type asked struct {
 // order in which they came, so a worker need not wait for one before the next.
 type slot struct {
 	*Service
-	stream  WorkStream
-	asked   chan asked
-	revoked chan struct{} // holds one: look whether the attempt was ended from outside
+	stream   WorkStream
+	asked    chan asked
+	claiming atomic.Bool   // a claim is on its way
+	revoked  chan struct{} // holds one: look whether the attempt was ended from outside
 
 	mu    sync.Mutex // guards what is below: the receiver reads it, the sender writes it
 	lease *lease     // nil: no attempt is on the stream
@@ -55,6 +60,7 @@ type slot struct {
 type lease struct {
 	session tree.SessionID
 	task    tree.TaskID
+	agent   string
 	run     int
 	token   tree.Token
 
@@ -115,8 +121,10 @@ func (l *slot) receive() error {
 		a := asked{req: req}
 		lease := l.current()
 		switch claim := req.GetClaim(); {
-		case claim != nil && lease != nil:
+		case claim != nil && (lease != nil || l.claiming.Swap(true)):
 			return tree.ErrBadInput.With("a claim while an attempt is on the stream")
+		case claim.GetProtocol() > Protocol:
+			a.err = errProtocol
 		case claim != nil:
 			a.pending, a.err = l.submitClaim(claim)
 		case lease == nil:
@@ -124,7 +132,7 @@ func (l *slot) receive() error {
 		default:
 			from := tree.From{Task: lease.task, Token: lease.token, Seq: req.GetSeq()}
 			var cmd tree.Command
-			if cmd, a.err = wire.CommandFrom(req, from, l.agent); a.err == nil {
+			if cmd, a.err = wire.CommandFrom(req, from, l.spawnableBy(lease.agent)); a.err == nil {
 				a.pending, a.err = l.Store.Submit(l.stream.Context(), lease.session, cmd)
 			}
 		}
@@ -192,6 +200,7 @@ func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error)
 		answer, err = a.pending.Wait(context.WithoutCancel(ctx))
 	}
 	if claim := a.req.GetClaim(); claim != nil {
+		defer l.claiming.Store(false)
 		return l.claimed(ctx, claim, answer, err)
 	}
 	lease := l.current()

@@ -78,7 +78,7 @@ func (c End) decide(d *decision) (Answer, error) {
 	}
 	if c.Answer == nil {
 		detail, _ := bounded(c.Detail, maxDetail)
-		if c.Reason == ReasonUnspecified {
+		if c.Reason == ReasonUnspecified || c.Reason > ReasonUnknown {
 			c.Reason = ReasonUnknown
 		}
 		d.took(t, c.From)
@@ -115,7 +115,7 @@ func (d *decision) mayAnswer(t *Task, answer *Message) error {
 	if t.Iterations >= t.MaxIterations {
 		return ErrBadInput.With("the run has used its %d model calls", t.MaxIterations)
 	}
-	return d.session().Limits.checkBlocks(answer.Blocks)
+	return d.session().Limits.checkAnswer(answer)
 }
 
 func (c Redeliver) needs(n *needs) { n.finish(n.task(c.Task)) }

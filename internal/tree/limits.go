@@ -74,7 +74,25 @@ func checkName(what, name string) error {
 	return nil
 }
 
+// MaxBlocks bounds the parts of one message, and with them its calls.
+const MaxBlocks = 2000
+
+// checkAnswer refuses what no provider answers.
+func (l Limits) checkAnswer(m *Message) error {
+	u := m.Usage
+	if min(u.Input, u.Output, u.CacheRead, u.CacheWrite) < 0 {
+		return ErrBadInput.With("usage is negative")
+	}
+	if err := checkName("the model", m.Model); err != nil {
+		return err
+	}
+	return l.checkBlocks(m.Blocks)
+}
+
 func (l Limits) checkBlocks(blocks []Block) error {
+	if len(blocks) > MaxBlocks {
+		return ErrTooLarge.With("a message has %d parts, the bound is %d", len(blocks), MaxBlocks)
+	}
 	for i, b := range blocks {
 		var text string
 		switch b := b.(type) {

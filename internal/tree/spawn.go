@@ -70,6 +70,9 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 // mayHaveChild refuses a child that breaks a cap or can't be spawned.
 func (d *decision) mayHaveChild(parent *Task, c Child) error {
 	limits := d.session().Limits
+	if err := checkName("the agent", c.AgentName); err != nil {
+		return err
+	}
 	switch {
 	case c.Agent == nil:
 		return ErrNoAgent.With("%s", c.AgentName)

@@ -22,8 +22,12 @@ type Claim struct {
 	Worker string
 }
 
-// Claimed is the task as it was claimed.
-type Claimed struct{ Task Task }
+// Claimed is the task as it was claimed, and the bound of a message part in its
+// session.
+type Claimed struct {
+	Task      Task
+	PartBytes int
+}
 
 // AppendAnswer stores an assistant message that calls tools and opens the calls.
 // Answer: [Stored].
@@ -123,7 +127,7 @@ func (c Claim) decide(d *decision) (Answer, error) {
 	if t.OpenCalls == 0 {
 		d.takeInbox(t)
 	}
-	return Claimed{Task: *t}, nil
+	return Claimed{Task: *t, PartBytes: s.Limits.PartBytes}, nil
 }
 
 func (c AppendAnswer) needs(n *needs) { n.task(c.From.Task) }
@@ -149,7 +153,7 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	case t.Iterations >= t.MaxIterations:
 		return nil, ErrBadInput.With("the run has used its %d model calls", t.MaxIterations)
 	}
-	if err := d.session().Limits.checkBlocks(c.Message.Blocks); err != nil {
+	if err := d.session().Limits.checkAnswer(&c.Message); err != nil {
 		return nil, err
 	}
 	d.took(t, c.From)

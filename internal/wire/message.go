@@ -83,6 +83,25 @@ func MessagesFrom(ms []*pb.Message) ([]tree.Message, error) {
 	return out, nil
 }
 
+// pieceBytes is about how much transcript goes into one message on a stream.
+const pieceBytes = 256 << 10
+
+// Pieces cuts a transcript into pieces that fit into a message on a stream each;
+// a message that is larger than that is a piece of its own.
+func Pieces(messages []*pb.Message) [][]*pb.Message {
+	var out [][]*pb.Message
+	size := 0
+	for _, m := range messages {
+		n := proto.Size(m)
+		if len(out) == 0 || size+n > pieceBytes {
+			out, size = append(out, nil), 0
+		}
+		out[len(out)-1] = append(out[len(out)-1], m)
+		size += n
+	}
+	return out
+}
+
 // Blocks translates the parts of a message.
 func Blocks(blocks []tree.Block) []*pb.Block {
 	out := make([]*pb.Block, len(blocks))

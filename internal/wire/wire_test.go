@@ -180,3 +180,27 @@ func FuzzWorkRequest(f *testing.F) {
 		}
 	})
 }
+
+func TestPiecesHoldEverythingInOrder(t *testing.T) {
+	t.Parallel()
+	var all []*pb.Message
+	for i, size := range []int{10, 300 << 10, 200 << 10, 100 << 10, 10, 10} {
+		m := tree.Message{Ordinal: i + 1, Blocks: []tree.Block{tree.Text{Text: strings.Repeat("x", size)}}}
+		all = append(all, Message(&m))
+	}
+	pieces, next := Pieces(all), int32(1)
+	for _, piece := range pieces {
+		for _, m := range piece {
+			if m.GetOrdinal() != next {
+				t.Fatalf("message %d comes where %d should", m.GetOrdinal(), next)
+			}
+			next++
+		}
+	}
+	if len(pieces) != 4 || next != 7 {
+		t.Errorf("%d pieces up to message %d", len(pieces), next-1)
+	}
+	if Pieces(nil) != nil {
+		t.Error("nothing is a piece")
+	}
+}

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -28,23 +27,32 @@ func (w *Worker) slot(ctx context.Context) error {
 			wait = min(2*wait, retryAtMost)
 			continue
 		}
-		wait = retryAfter
+		served := false
 		if l.welcome.GetProtocol() < Protocol {
-			l.close()
-			return fmt.Errorf("worker: the orchestrator speaks protocol %d, this worker %d", l.welcome.GetProtocol(), Protocol)
+			w.Logger.WarnContext(ctx, "the orchestrator speaks an older protocol",
+				"protocol", l.welcome.GetProtocol(), "want", Protocol, "replica", l.welcome.GetReplicaId())
+		} else {
+			select {
+			case w.installation <- l.welcome.GetInstallationId():
+			default:
+			}
+			served = w.serve(ctx, l, &held, &free)
 		}
-		select {
-		case w.installation <- l.welcome.GetInstallationId():
-		default:
-		}
-		w.serve(ctx, l, &held, &free)
 		l.close()
+		if served {
+			wait = retryAfter
+			continue
+		}
+		// Streams can be had, but nothing is answered on them.
+		pause(ctx, wait/2+rand.N(wait))
+		wait = min(2*wait, retryAtMost)
 	}
 	return nil
 }
 
-// serve claims and runs on one stream until it breaks or ctx ends.
-func (w *Worker) serve(ctx context.Context, l *line, held **dispatch.Delivery, free *bool) {
+// serve claims and runs on one stream until it breaks or ctx ends, and reports
+// whether any claim was answered.
+func (w *Worker) serve(ctx context.Context, l *line, held **dispatch.Delivery, free *bool) (answered bool) {
 	for {
 		if *held == nil {
 			if !*free {
@@ -55,15 +63,15 @@ func (w *Worker) serve(ctx context.Context, l *line, held **dispatch.Delivery, f
 			case d := <-w.hints:
 				*held, *free = &d, false
 			case <-l.broken:
-				return
+				return answered
 			case <-ctx.Done():
-				return
+				return answered
 			}
 		}
 		if !w.attempt(ctx, l, (*held).Hint, (*held).ID) {
-			return
+			return answered
 		}
-		*held = nil
+		*held, answered = nil, true
 	}
 }
 
