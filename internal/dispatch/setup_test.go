@@ -151,6 +151,18 @@ func listening(t *testing.T, bus *Bus) <-chan tree.SessionID {
 	return looks
 }
 
+// nextLook waits for the next session to be looked at.
+func nextLook(t *testing.T, ctx context.Context, looks <-chan tree.SessionID) tree.SessionID {
+	t.Helper()
+	select {
+	case got := <-looks:
+		return got
+	case <-ctx.Done():
+		t.Fatal("nobody was told to look at anything")
+		return tree.SessionID{}
+	}
+}
+
 // wantLook waits for a session to be looked at, whatever comes before it.
 func wantLook(t *testing.T, ctx context.Context, looks <-chan tree.SessionID, want tree.SessionID) {
 	t.Helper()
