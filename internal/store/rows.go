@@ -33,7 +33,7 @@ const (
 // tables are the tables whose rows follow from what the core changes.
 var tables = []table{
 	newTable("sessions", 1, 8, "id tenant title agent root metadata limits max_running next_seq "+
-		"total pending running waiting"+usageColumns+"created_at updated_at"),
+		"total pending running waiting"+usageColumns+"created_at updated_at fair_tag"),
 	newTable("tasks", 2, 14, "session id parent kind branch depth agent agent_version model description "+
 		"max_iterations created_at timeout fail_on_interrupt run state reason detail caller call_message call_block background iterations "+
 		"run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_tools answer "+
@@ -55,13 +55,13 @@ var tables = []table{
 	newTable("requests", 2, 4, "session key hash answer"),
 }
 
-func sessionRow(s *tree.Session, maxRunning *int) []any {
+func sessionRow(s *tree.Session, maxRunning *int, fairTag *int64) []any {
 	return []any{
 		idColumn(&s.ID), &s.Tenant, &s.Title, &s.Agent, idColumn(&s.Root),
 		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, maxRunning, &s.NextSeq,
 		&s.Total, &s.Pending, &s.Running, &s.Waiting,
 		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite,
-		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt},
+		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt}, fairTag,
 	}
 }
 
