@@ -49,7 +49,7 @@ type Service struct {
 	kick     chan struct{} // something may be ready to announce
 	stopping chan struct{} // closed by Stop
 	stop     sync.Once
-	serving  sync.WaitGroup // of streams
+	serving  sync.WaitGroup       // of streams
 	ended    map[heldAttempt]bool // seen by the last sweep to be ended; only the sweep looks at it
 }
 
