@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	"internal/cli": {
 		"internal/assembly", "internal/gen/coppice/v1", "internal/model", "internal/model/scripted", "internal/tree",
 	},
-	"internal/pgtest":     {},
+	"internal/pgtest":    {},
 	"internal/redistest": {},
 	"cmd/coppice":        {"internal/cli"},
 	"cmd/orchestrator":   {"internal/assembly", "internal/tree"},
