@@ -75,7 +75,7 @@ func life(ctx context.Context, db *store.Store, id tree.SessionID, agent *tree.A
 		return fmt.Errorf("claiming: %w", err)
 	}
 	_, err = db.Update(ctx, id, tree.End{
-		From: tree.From{Task: task, Token: token, Seq: 1},
+		From: tree.From{Task: task, Token: token, Attach: 1, Seq: 1},
 		Answer: &tree.Message{
 			Blocks: []tree.Block{tree.Text{Text: "It is read in config.go, once, when the process starts."}},
 			Model:  "scripted", Stop: tree.StopEndTurn, Usage: tree.Usage{Input: 900, Output: 20},

@@ -153,15 +153,9 @@ func nameOf(database string) string {
 	return u.Redacted()
 }
 
-// takeOver reads or makes the installation id. Who has the database alone forgets
-// the replicas that served it before: they are gone.
+// takeOver reads or makes the installation id.
 func (s *Store) takeOver(ctx context.Context) error {
 	err := s.steps.db.transact(ctx, func(tx transaction) error {
-		if s.db.alone() {
-			if err := tx.save(ctx, "replicas_forget", []any{}); err != nil {
-				return err
-			}
-		}
 		known := false
 		installation := lookup{"installation", [][]any{{}}, func(row row) error {
 			known = true
