@@ -97,6 +97,11 @@ func (p *proxy) carry(from, to net.Conn, mark func(*cut) []byte) {
 			from.Close()
 			return
 		}
+		if bytes.HasPrefix(buf[:n], cancelRequest) {
+			to.Close()
+			from.Close()
+			return
+		}
 		seen = append(seen[max(0, len(seen)-64):], buf[:n]...)
 		due := p.due(seen, mark)
 		if due == nil || due.forward {
@@ -137,6 +142,10 @@ func (p *proxy) due(seen []byte, mark func(*cut) []byte) *cut {
 const marked = "a prompt that is easily recognised"
 
 var committed = []byte("COMMIT\x00") // as the server answers
+
+// cancelRequest begins what a client sends on another connection when it has lost
+// one. The proxy loses that too, so that the server goes on with what it was asked.
+var cancelRequest = []byte{0, 0, 0, 16, 4, 210, 22, 46}
 
 // TestCut: whoever loses the connection while a transaction is committed is told
 // what became of it.
