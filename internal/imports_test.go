@@ -54,6 +54,10 @@ var allowed = map[string][]string{
 		"internal/assembly", "internal/gen/coppice/v1", "internal/model", "internal/model/scripted", "internal/tree",
 	},
 	"internal/redistest": {},
+	"internal/chaos": {
+		"internal/gen/coppice/v1", "internal/model", "internal/tool", "internal/tree",
+	},
+	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
 	"cmd/coppice":        {"internal/cli"},
 	"cmd/orchestrator":   {"internal/assembly", "internal/tree"},
 	"cmd/worker":         {"internal/assembly", "internal/model/scripted"},
