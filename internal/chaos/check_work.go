@@ -222,9 +222,9 @@ func (c *inquiry) children() {
 		notify[r.Task] = r.Notify
 	}
 	for _, l := range c.past.order {
-		for i, result := range l.results {
-			start := l.started[min(i, len(l.started)-1)].GetStarted()
-			if start.GetParentId() == "" || i >= len(l.started) {
+		for i, result := range l.results[:min(len(l.results), len(l.started))] {
+			start := l.started[i].GetStarted()
+			if start.GetParentId() == "" {
 				continue
 			}
 			parent := c.life(start.GetParentId())

@@ -55,8 +55,10 @@ type crowd struct {
 	log      *chaos.Log
 	name     string // keys begin with it
 	counts   *counts
-	calm     bool         // do nothing but look
-	events   atomic.Int64 // seen, progress among others
+	calm     bool // look only: nothing is repeated or cut
+	mischief func(*tree, string) []act
+	events   atomic.Int64  // seen
+	milepost chan struct{} // holds one: so many more events were seen
 	number   atomic.Int64
 
 	mu        sync.Mutex
@@ -67,7 +69,7 @@ type crowd struct {
 func newCrowd(conn grpc.ClientConnInterface, log *chaos.Log, name string, c *counts) *crowd {
 	return &crowd{
 		sessions: pb.NewSessionServiceClient(conn), tasks: pb.NewTaskServiceClient(conn),
-		log: log, name: name, counts: c, opened: map[string]string{},
+		log: log, name: name, counts: c, mischief: byChance, milepost: make(chan struct{}, 1), opened: map[string]string{},
 	}
 }
 
@@ -98,9 +100,7 @@ func (c *crowd) grow(ctx context.Context, rng *rand.Rand, shape string) error {
 	if err := t.open(ctx, shape); err != nil {
 		return err
 	}
-	if !c.calm {
-		t.plan = t.mischief()
-	}
+	t.plan = c.mischief(t, shape)
 	for {
 		idle, err := t.watch(ctx)
 		if err != nil {
@@ -118,8 +118,8 @@ func (c *crowd) grow(ctx context.Context, rng *rand.Rand, shape string) error {
 	}
 }
 
-// mischief chooses what a client will do, and when.
-func (t *tree) mischief() []act {
+// byChance chooses what a client will do to a tree, and when.
+func byChance(t *tree, _ string) []act {
 	var plan []act
 	for _, m := range []struct {
 		odds float64
@@ -316,9 +316,17 @@ func (t *tree) whenCut() int {
 	return 1 + t.rng.IntN(20)
 }
 
+// mile is how many events are from one milepost to the next.
+const mile = 70
+
 func (t *tree) see(e *pb.Event) {
 	t.seen = e.GetSeq()
-	t.events.Add(1)
+	if t.events.Add(1)%mile == 0 {
+		select {
+		case t.milepost <- struct{}{}:
+		default:
+		}
+	}
 	if e.GetStarted() != nil {
 		t.live = append(t.live, e.GetTaskId())
 	}

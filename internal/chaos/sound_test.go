@@ -2,12 +2,10 @@ package chaos_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -46,17 +44,25 @@ func record(t *testing.T, disturb bool) *recorded {
 		t.Fatal(err)
 	}
 	crowd := newCrowd(house.client, log, t.Name(), newCounts())
-	crowd.calm = !disturb
+	crowd.calm, crowd.mischief = !disturb, nothing
+	if disturb {
+		crowd.mischief = someOfEach
+	}
 	var growing errgroup.Group
 	for i, shape := range shapes() {
 		growing.Go(func() error { return crowd.grow(t.Context(), rand.New(rand.NewPCG(1, uint64(i))), shape) })
 	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := growing.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if disturb {
-		house.cutInTheMiddle(crowd)
+		house.cutInTheMiddle(crowd, done)
 	}
-	if err := growing.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	<-done
 	out := &recorded{evidence: map[string]*chaos.Evidence{}}
 	if out.records, err = chaos.ReadLogs(dir); err != nil {
 		t.Fatal(err)
@@ -71,6 +77,21 @@ func record(t *testing.T, disturb bool) *recorded {
 		out.evidence[shape] = e
 	}
 	return out
+}
+
+func nothing(*tree, string) []act { return nil }
+
+// someOfEach does all that a client can do, and leaves most trees alone.
+func someOfEach(_ *tree, shape string) []act {
+	switch shape {
+	case "wide":
+		return []act{{5, (*tree).launch}, {10, (*tree).say}, {15, (*tree).launch}}
+	case "deep":
+		return []act{{20, (*tree).cancelTask}}
+	case "chain 4":
+		return []act{{12, (*tree).cancelRoot}}
+	}
+	return nil
 }
 
 // house is an installation in this process.
@@ -136,14 +157,15 @@ func start(t *testing.T, dir string) *house {
 	return &house{client: client, link: link}
 }
 
-// cutInTheMiddle breaks the worker's link each time that clients have seen some
-// more events, three times.
-func (h *house) cutInTheMiddle(c *crowd) {
-	for _, after := range []int64{40, 120, 200} {
-		for c.events.Load() < after {
-			runtime.Gosched()
+// cutInTheMiddle breaks the worker's link a few times while clients see more and
+// more events.
+func (h *house) cutInTheMiddle(c *crowd, done <-chan struct{}) {
+	for range 3 {
+		select {
+		case <-c.milepost:
+			h.link.Cut()
+		case <-done:
 		}
-		h.link.Cut()
 	}
 }
 
@@ -171,5 +193,5 @@ func TestSoundEvidence(t *testing.T) {
 	if figures.Redelivered == 0 || figures.Asked == 0 || figures.Effects == 0 || figures.Acknowledged == 0 {
 		t.Errorf("it proves nothing: %+v", figures)
 	}
-	fmt.Println(figures)
+	t.Log(figures)
 }
