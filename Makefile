@@ -49,6 +49,14 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$$dir || exit 1; \
 	  done; done
 
+.PHONY: chaos
+chaos: ## break an installation in every way and hold it against the rules (3 minutes)
+	$(GO) test -tags chaos -run '^TestCampaign$$' -count=1 -v -timeout 10m ./internal/chaos
+
+.PHONY: chaos-long
+chaos-long: ## the same with 10,000 faults and 100,000 tasks (20 minutes)
+	COPPICE_CHAOS=long $(GO) test -tags chaos -run '^TestCampaign$$' -count=1 -v -timeout 40m ./internal/chaos
+
 .PHONY: build
 build: ## build the three binaries into bin
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...

@@ -1,6 +1,11 @@
 package chaos
 
-import pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+import (
+	"fmt"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
 
 // Figures is how much a campaign has looked at.
 type Figures struct {
@@ -53,4 +58,28 @@ func (f *Figures) Add(e *Evidence) {
 			f.Acknowledged++
 		}
 	}
+}
+
+func (f Figures) String() string {
+	return fmt.Sprintf("%d sessions, %d tasks, %d runs (%d cancelled, %d poisoned), %d events\n"+
+		"%d attempts, %d of them lost and delivered again, %d told that they are over\n"+
+		"%d model calls, %d of them repeated; %d effects\n"+
+		"%d acknowledgements and %d watched events held against the database",
+		f.Sessions, f.Tasks, f.Runs, f.Cancelled, f.Poisoned, f.Events,
+		f.Attempts, f.Redelivered, f.Refused, f.Asked, f.Repeated, f.Effects, f.Acknowledged, f.Watched)
+}
+
+// Redeliveries says how long runs waited to be offered again after the process of
+// their worker was ended from outside; killed says when that was, if it was.
+func Redeliveries(e *Evidence, killed func(worker string) (time.Time, bool)) []time.Duration {
+	var out []time.Duration
+	for _, l := range recount(e.Events).order {
+		for _, d := range l.deliveries {
+			at, ok := killed(d.worker)
+			if ok && d.end.GetReady() != nil && d.end.GetTime().AsTime().After(at) {
+				out = append(out, d.end.GetTime().AsTime().Sub(at))
+			}
+		}
+	}
+	return out
 }

@@ -61,15 +61,18 @@ type crowd struct {
 	milepost chan struct{} // holds one: so many more events were seen
 	number   atomic.Int64
 
-	mu        sync.Mutex
-	opened    map[string]string // session → shape
-	surprises []string
+	mu         sync.Mutex
+	opened     map[string]string // session → shape
+	surprises  []string
+	dispatched time.Time     // of the last run that was seen to go to a worker
+	moved      chan struct{} // closed when that changes
 }
 
 func newCrowd(conn grpc.ClientConnInterface, log *chaos.Log, name string, c *counts) *crowd {
 	return &crowd{
 		sessions: pb.NewSessionServiceClient(conn), tasks: pb.NewTaskServiceClient(conn),
 		log: log, name: name, counts: c, mischief: byChance, milepost: make(chan struct{}, 1), opened: map[string]string{},
+		moved: make(chan struct{}),
 	}
 }
 
@@ -329,6 +332,19 @@ func (t *tree) see(e *pb.Event) {
 	}
 	if e.GetStarted() != nil {
 		t.live = append(t.live, e.GetTaskId())
+	}
+	if e.GetDispatched() != nil {
+		t.moves(e.GetTime().AsTime())
+	}
+}
+
+func (c *crowd) moves(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.After(c.dispatched) {
+		c.dispatched = at
+		close(c.moved)
+		c.moved = make(chan struct{})
 	}
 }
 
