@@ -31,6 +31,7 @@ breaking: ## fail if proto breaks clients of the commit BASE (main)
 lint: ## check style of the contract and of the code
 	@$(BUF) lint
 	@$(LINT) run $(PKGS) $(REPORT)
+	@$(LINT) run --build-tags chaos ./internal/chaos/...
 
 .PHONY: vet
 vet: ## go vet

@@ -24,13 +24,13 @@ import (
 // size is how large a campaign is.
 type size struct {
 	plan
-	clients  int           // trees that grow at once
-	safety   time.Duration // how long everything is broken
-	trees    int           // that have to end in spite of faults
-	faults   int           // of each gremlin while they grow
-	ends     time.Duration // in which they have to end after the last fault
-	rounds   int           // each with a seed of its own
-	attempts int           // at least so many tasks and faults, or it fails
+	clients                 int           // trees that grow at once
+	safety                  time.Duration // how long everything is broken
+	trees                   int           // that have to end in spite of faults
+	faults                  int           // of each gremlin while they grow
+	ends                    time.Duration // in which they have to end after the last fault
+	rounds                  int           // each with a seed of its own
+	leastTasks, leastFaults int           // or it proves too little
 }
 
 func sizes(t *testing.T) size {
@@ -43,7 +43,8 @@ func sizes(t *testing.T) size {
 	case "", "short":
 		return size{plan: p, clients: 32, safety: 20 * time.Second, trees: 400, faults: 20, ends: time.Minute, rounds: 2}
 	case "long":
-		return size{plan: p, clients: 48, safety: 100 * time.Second, trees: 4000, faults: 150, ends: time.Minute, rounds: 4}
+		return size{plan: p, clients: 64, safety: 100 * time.Second, trees: 4000, faults: 250,
+			ends: time.Minute, rounds: 4, leastTasks: 100_000, leastFaults: 10_000}
 	default:
 		t.Fatalf("there is no size %q", name)
 		return size{}
@@ -89,6 +90,13 @@ func TestCampaign(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d: safety", seed), func(t *testing.T) { c.round(t, seed, c.breakEverything) })
 		t.Run(fmt.Sprintf("seed %d: liveness", seed), func(t *testing.T) { c.round(t, seed, c.letEverythingEnd) })
 	}
+	c.enough(t)
+	t.Logf("in %s\n%s", time.Since(began).Round(time.Second), c.table())
+}
+
+// enough fails if a fault never happened, or too little did.
+func (c *campaign) enough(t *testing.T) {
+	t.Helper()
 	for _, f := range slices.Concat(ofProcesses(), ofLinks(), ofRedis()) {
 		if c.counts.of[f.name] == 0 {
 			t.Errorf("the fault %q never happened", f.name)
@@ -99,7 +107,13 @@ func TestCampaign(t *testing.T) {
 			t.Errorf("the fault %q never happened", name)
 		}
 	}
-	t.Logf("in %s\n%s", time.Since(began).Round(time.Second), c.table())
+	faults := 0
+	for _, n := range c.counts.of {
+		faults += n
+	}
+	if os.Getenv("COPPICE_CHAOS_SEED") == "" && (faults < c.leastFaults || c.figures.Tasks < c.leastTasks) {
+		t.Errorf("%d faults and %d tasks, want %d and %d", faults, c.figures.Tasks, c.leastFaults, c.leastTasks)
+	}
 }
 
 // round runs a part of a campaign on an installation of its own and holds all

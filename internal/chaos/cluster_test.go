@@ -68,7 +68,7 @@ func build(t *testing.T) string {
 // test has failed, when the test ends.
 func raise(t *testing.T, bin string, p plan) *cluster {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "coppice-chaos-")
+	dir, err := os.MkdirTemp("", "coppice-chaos-") //nolint:usetesting // it is kept if the test fails
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -140,7 +141,7 @@ func (l *Link) pass(near net.Conn) {
 	l.mu.Unlock()
 	select {
 	case <-p.ended: // closed while it was dialled
-		far.Close()
+		shut(far)
 		return
 	default:
 	}
@@ -148,7 +149,7 @@ func (l *Link) pass(near net.Conn) {
 	pumps.Go(func() { l.pump(p, near, far, Up) })
 	pumps.Go(func() { l.pump(p, far, near, Down) })
 	pumps.Wait()
-	far.Close()
+	shut(far)
 }
 
 func (l *Link) join(p *passage) bool {
@@ -168,9 +169,12 @@ func (l *Link) leave(p *passage) {
 func (p *passage) close() {
 	p.end.Do(func() {
 		close(p.ended)
-		p.near.Close()
+		shut(p.near)
 	})
 }
+
+// shut closes a connection that has nothing left to lose.
+func shut(c io.Closer) { c.Close() }
 
 // pumpBytes is how much passes at once.
 const pumpBytes = 16 << 10
@@ -180,8 +184,8 @@ const pumpBytes = 16 << 10
 func (l *Link) pump(p *passage, from, to net.Conn, way Direction) {
 	defer func() {
 		p.close()
-		from.Close()
-		to.Close()
+		shut(from)
+		shut(to)
 	}()
 	buf := make([]byte, pumpBytes)
 	for {

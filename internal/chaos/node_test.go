@@ -26,12 +26,11 @@ type node struct {
 	held  sync.Mutex
 	links []*chaos.Link // from it to others
 
-	mu      sync.Mutex
-	cmd     *exec.Cmd
-	ended   chan struct{}
-	wanted  bool // it is expected to run
-	killed  map[int]time.Time
-	failure error
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	wanted bool              // it is expected to run
+	killed map[int]time.Time // by process id, when it was told to end
 }
 
 // start starts the process.
