@@ -53,6 +53,7 @@ var allowed = map[string][]string{
 	"internal/cli": {
 		"internal/assembly", "internal/gen/coppice/v1", "internal/model", "internal/model/scripted", "internal/tree",
 	},
+	"internal/pgtest":    {},
 	"internal/redistest": {},
 	"internal/chaos": {
 		"internal/gen/coppice/v1", "internal/model", "internal/tool", "internal/tree",

@@ -16,7 +16,7 @@ import (
 )
 
 type flags struct {
-	Orchestrator string `env:"COPPICE_ORCHESTRATOR" default:"127.0.0.1:7070" help:"Orchestrator to work for; a name with several addresses is used as all of them."`
+	Orchestrator string `env:"COPPICE_ORCHESTRATOR" default:"127.0.0.1:7070" help:"Orchestrators to work for: host:port, whose name may have several addresses, or several with commas between them."`
 	RedisURL     string `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to pull work from."`
 	Pool         string `env:"COPPICE_POOL" default:"default" help:"Pool to serve."`
 	Slots        int    `env:"COPPICE_SLOTS" default:"16" help:"Runs to carry at once."`
@@ -49,7 +49,7 @@ func run(f flags, log *slog.Logger) error {
 		return err
 	}
 	defer client.Close()
-	conn, err := assembly.Connect("dns:///" + f.Orchestrator)
+	conn, err := assembly.Connect(f.Orchestrator)
 	if err != nil {
 		return err
 	}

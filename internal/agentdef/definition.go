@@ -13,7 +13,10 @@
 //	You review changes to a program. ...
 package agentdef
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Definition is an agent as [Parse] read it. It is shared: don't change it.
 type Definition struct {
@@ -32,6 +35,11 @@ type Definition struct {
 	// MaxIterations is how many model calls a run may take; 0 leaves it to the
 	// default for the depth of the task.
 	MaxIterations int
+	// Timeout is how long a run may be with workers in all; 0 is for ever.
+	Timeout time.Duration
+	// FailOnInterrupt ends a run that loses its worker, instead of going on with it
+	// on another: on_interrupt is fail, not resume.
+	FailOnInterrupt bool
 	// Prompt is the system prompt: the body of the file.
 	Prompt string
 	// Source is where the definition comes from: a path, or built-in.

@@ -23,7 +23,7 @@ type frontMatter struct {
 
 // keys gives what a definition may say.
 func keys() []string {
-	return []string{"name", "description", "mode", "model", "tools", "spawns", "max_iterations"}
+	return []string{"name", "description", "mode", "model", "tools", "spawns", "max_iterations", "timeout", "on_interrupt"}
 }
 
 func parseFront(source, text string) (*frontMatter, error) {

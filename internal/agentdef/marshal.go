@@ -25,6 +25,12 @@ func (d *Definition) Marshal() []byte {
 	if d.MaxIterations > 0 {
 		fmt.Fprintf(&b, "max_iterations: %d\n", d.MaxIterations)
 	}
+	if d.Timeout > 0 {
+		putText(&b, "timeout", d.Timeout.String())
+	}
+	if d.FailOnInterrupt {
+		putText(&b, "on_interrupt", interruptFail)
+	}
 	b.WriteString(fence + "\n\n" + d.Prompt + "\n")
 	return []byte(b.String())
 }

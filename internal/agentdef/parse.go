@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -18,6 +19,9 @@ const (
 	maxFront = 8 << 10
 	// maxIterations bounds what a definition may ask for.
 	maxIterations = 10_000
+	// The bounds of a timeout.
+	minTimeout = time.Second
+	maxTimeout = 30 * 24 * time.Hour
 )
 
 // Parse reads a definition. Line ends are made "\n", and blank lines around the
@@ -39,10 +43,14 @@ func Parse(source string, data []byte) (*Definition, error) {
 		Tools:         f.list("tools", checkTool),
 		Spawns:        f.list("spawns", checkGlob),
 		MaxIterations: f.number("max_iterations", maxIterations),
-		Prompt:        body,
-		Source:        source,
+
+		FailOnInterrupt: f.text("on_interrupt", checkInterrupt) == interruptFail,
+
+		Prompt: body,
+		Source: source,
 	}
 	d.Mode, _ = parseMode(f.text("mode", checkMode))
+	d.Timeout, _ = time.ParseDuration(f.text("timeout", checkTimeout)) // empty is 0
 	f.require("name", "description", "mode")
 	if len(d.Spawns) > 0 && !d.Allows(taskTool) {
 		f.fail("spawns", "expected %q among the tools, without which no agent is spawned", taskTool)
@@ -141,6 +149,26 @@ func checkMode(s string) string {
 		return ""
 	}
 	return fmt.Sprintf("expected %s, %s or %s", Primary, Subagent, Both)
+}
+
+// What on_interrupt may say.
+const (
+	interruptResume = "resume"
+	interruptFail   = "fail"
+)
+
+func checkInterrupt(s string) string {
+	if s == interruptResume || s == interruptFail {
+		return ""
+	}
+	return fmt.Sprintf("expected %s or %s", interruptResume, interruptFail)
+}
+
+func checkTimeout(s string) string {
+	if d, err := time.ParseDuration(s); err != nil || d < minTimeout || d > maxTimeout {
+		return fmt.Sprintf("expected a duration from %s to %s, such as 90s or 2h30m", minTimeout, maxTimeout)
+	}
+	return ""
 }
 
 func checkModel(s string) string {

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // small is a definition with these lines of front matter more.
@@ -16,7 +17,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	full := "\ufeff---  \r\n" +
 		"# who\r\nname: \"12\"\r\ndescription: >-\r\n  For\r\n  this.\r\nmode: subagent\r\nmodel: some/model-1\r\n" +
-		"tools: [task, 'read']\r\nspawns:\r\n  - explore # it\r\n  - review-*\r\nmax_iterations: 40\r\n" +
+		"tools: [task, 'read']\r\nspawns:\r\n  - explore # it\r\n  - review-*\r\nmax_iterations: 40\r\ntimeout: 90s\r\non_interrupt: fail\r\n" +
 		"---\r\n\r\n\n    You are.\n\n---\n\nMore.  \n\n"
 	got, err := Parse("x.md", []byte(full))
 	if err != nil {
@@ -25,13 +26,14 @@ func TestParse(t *testing.T) {
 	want := &Definition{
 		Name: "12", Description: "For this.", Mode: Subagent, Model: "some/model-1",
 		Tools: []string{"task", "read"}, Spawns: []string{"explore", "review-*"}, MaxIterations: 40,
+		Timeout: 90 * time.Second, FailOnInterrupt: true,
 		Prompt: "    You are.\n\n---\n\nMore.", Source: "x.md", Version: got.Version,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	const canonical = "---\nname: \"12\"\ndescription: \"For this.\"\nmode: \"subagent\"\nmodel: \"some/model-1\"\n" +
-		"tools: [\"task\", \"read\"]\nspawns: [\"explore\", \"review-*\"]\nmax_iterations: 40\n---\n\n    You are.\n\n---\n\nMore.\n"
+		"tools: [\"task\", \"read\"]\nspawns: [\"explore\", \"review-*\"]\nmax_iterations: 40\ntimeout: \"1m30s\"\non_interrupt: \"fail\"\n---\n\n    You are.\n\n---\n\nMore.\n"
 	if string(got.Marshal()) != canonical {
 		t.Errorf("got %q\nwant %q", got.Marshal(), canonical)
 	}
@@ -55,7 +57,7 @@ func TestVersion(t *testing.T) {
 		t.Errorf("another version for the same definition: %s, %s", v, base)
 	}
 	for _, other := range []string{
-		small("model: m"), small("tools: [a]"), small("spawns: [a]"), small("max_iterations: 1"), small() + "!",
+		small("model: m"), small("tools: [a]"), small("spawns: [a]"), small("max_iterations: 1"), small("timeout: 5s"), small("on_interrupt: fail"), small() + "!",
 		strings.Replace(small(), "both", "primary", 1), strings.Replace(small(), "all", "none", 1), strings.Replace(small(), "name: a", "name: b", 1),
 	} {
 		if version("x", other) == base {
@@ -75,7 +77,7 @@ func TestParseErrors(t *testing.T) {
 		"---\n---\nYou.":                             "x:2: expected lines of the form key: value",
 		"---\n- a\n---\nYou.":                        "x:2: expected lines of the form key: value",
 		"---\na: b\n...\n---\nYou.":                  "x:2: unknown key a, expected one of name, description",
-		small("tool: [a]"):                           "x:5: unknown key tool, expected one of name, description, mode, model, tools, spawns, max_iterations",
+		small("tool: [a]"):                           "x:5: unknown key tool, expected one of name, description, mode, model, tools, spawns, max_iterations, timeout, on_interrupt",
 		small("Name: b"):                             "x:5: unknown key Name",
 		small("<<: {model: m}"):                      "x:5: unknown key <<",
 		small("? model\n: b"):                        "x:5: unknown key",
@@ -102,6 +104,12 @@ func TestParseErrors(t *testing.T) {
 		small("spawns: ['[a']"):                      "x:5: spawns: expected a glob",
 		small("spawns: ['']"):                        "x:5: spawns: expected a glob",
 		small("tools: [ls]", "spawns: [a]"):          `x:6: spawns: expected "task" among the tools`,
+		small("timeout: 5"):                          "x:5: timeout: expected a string, got",
+		small("timeout: '5'"):                        "x:5: timeout: expected a duration from 1s to 720h0m0s",
+		small("timeout: 0s"):                         "x:5: timeout: expected a duration",
+		small("timeout: 721h"):                       "x:5: timeout: expected a duration",
+		small("timeout: -5s"):                        "x:5: timeout: expected a duration",
+		small("on_interrupt: stop"):                  "x:5: on_interrupt: expected resume or fail",
 		small("max_iterations: 0"):                   "x:5: max_iterations: expected a whole number from 1 to 10000, got 0",
 		small("max_iterations: -1"):                  "x:5: max_iterations: expected a whole number from 1 to 10000, got -1",
 		small("max_iterations: 10001"):               "x:5: max_iterations: expected a whole number",
@@ -141,7 +149,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(d.Marshal())
 	}
 	for _, lines := range []string{
-		"model: m", "tools: [a, 'b', \"c\"]", "tools:\n- a\n- b", "spawns: ['a*', \"[^\\u0062]\"]", "max_iterations: 0x10", "model: &a b",
+		"model: m", "tools: [a, 'b', \"c\"]", "tools:\n- a\n- b", "spawns: ['a*', \"[^\\u0062]\"]", "max_iterations: 0x10", "timeout: 1h", "on_interrupt: resume", "model: &a b",
 		"tools: [[[[", "model: \"\\ud83d\\ude00\\x41\"", "model: |\n  a\n", "...", "%YAML 1.2", "? a", "model: !!binary YQ==",
 	} {
 		f.Add([]byte(small(lines)))

@@ -41,14 +41,35 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	timeout, deadline, err := bounds(req)
+	if err != nil {
+		return nil, err
+	}
 	t, err := s.svc.SpawnTask(ctx, tenant, session, orchestrator.NewTask{
 		Parent: parent, Agent: req.GetAgent(), Description: req.GetDescription(),
 		Prompt: req.GetPrompt(), Model: req.GetModel(), Notify: req.GetNotifyParent(),
+		Timeout: timeout, Deadline: deadline,
 	}, key)
 	if err != nil {
 		return nil, err
 	}
 	return &pb.SpawnTaskResponse{Task: wire.Task(t)}, nil
+}
+
+// bounds reads how long a task may take; zero values are no bounds.
+func bounds(req *pb.SpawnTaskRequest) (timeout time.Duration, deadline time.Time, err error) {
+	if req.GetTimeout() != nil {
+		if timeout = req.GetTimeout().AsDuration(); req.GetTimeout().CheckValid() != nil || timeout < time.Millisecond {
+			return 0, deadline, tree.ErrBadInput.With("timeout must be at least a millisecond")
+		}
+	}
+	if req.GetDeadline() != nil {
+		if err := req.GetDeadline().CheckValid(); err != nil {
+			return 0, deadline, tree.ErrBadInput.With("deadline: %v", err)
+		}
+		deadline = req.GetDeadline().AsTime().Truncate(time.Microsecond)
+	}
+	return timeout.Truncate(time.Microsecond), deadline, nil
 }
 
 func (s *taskServer) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.GetTaskResponse, error) {
@@ -134,6 +155,18 @@ func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) 
 		return nil, err
 	}
 	return &pb.CancelTaskResponse{Task: wire.Task(t), CancelledRuns: int32(runs)}, nil
+}
+
+func (s *taskServer) BackgroundTask(ctx context.Context, req *pb.BackgroundTaskRequest) (*pb.BackgroundTaskResponse, error) {
+	session, id, err := both(req.GetSessionId(), req.GetTaskId(), false)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.svc.BackgroundTask(ctx, tenant, session, id)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.BackgroundTaskResponse{Task: wire.Task(t)}, nil
 }
 
 func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskService_GetTranscriptServer) error {

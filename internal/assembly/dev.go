@@ -8,14 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/coppice-run/coppice/internal/dispatch"
@@ -153,40 +149,4 @@ func (r *Running) Stop() error {
 	r.cancel()
 	<-r.done
 	return r.err
-}
-
-// Times of a client's connection: how soon it tries again after a failure, and
-// how soon it notices a link that is dead but not closed.
-const (
-	reconnectFirst = 50 * time.Millisecond
-	reconnectMost  = 2 * time.Second
-	pingSilent     = 10 * time.Second
-	pingPatience   = 3 * time.Second
-)
-
-// maxAnswerBytes bounds one answer; a large tree is large.
-const maxAnswerBytes = 64 << 20
-
-// Connect makes a client connection to an orchestrator; calls spread over all
-// replicas that the name resolves to.
-func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
-	options := append([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time: pingSilent, Timeout: pingPatience, PermitWithoutStream: true,
-		}),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{
-				BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMost,
-			},
-			MinConnectTimeout: reconnectMost,
-		}),
-	}, more...)
-	conn, err := grpc.NewClient(target, options...)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", target, err)
-	}
-	return conn, nil
 }

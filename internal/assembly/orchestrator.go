@@ -43,7 +43,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	replica := processName()
 	var svc *orchestrator.Service
 	db, err := store.Open(ctx, store.Config{
-		Path: o.Database, Logger: o.Logger, Replica: replica,
+		Database: o.Database, Logger: o.Logger, Replica: replica,
 		OnCommit: func(c store.Commit) { svc.Committed(c) },
 	})
 	if err != nil {

@@ -59,6 +59,7 @@ type commands struct {
 	Spawn      spawnCommand      `cmd:"" help:"Start a sub-agent in a session."`
 	Send       sendCommand       `cmd:"" help:"Send a message to a task of a session."`
 	Wait       waitCommand       `cmd:"" help:"Wait until a task has ended, and show its answer."`
+	Background backgroundCommand `cmd:"" help:"Let the parent go on that waits for a task."`
 	Cancel     cancelCommand     `cmd:"" help:"Cancel a task and all below it; by default the root's turn."`
 	Agents     agentsCommand     `cmd:"" help:"List the agents, or show one."`
 	Doctor     doctorCommand     `cmd:"" help:"Hold what is stored against the rules, and list what breaks them."`

@@ -41,7 +41,7 @@ func newClient(conn grpc.ClientConnInterface) *client {
 
 // with connects and calls do.
 func (r remote) with(do func(*client) error) error {
-	conn, err := assembly.Connect("dns:///" + r.Orchestrator)
+	conn, err := assembly.Connect(r.Orchestrator)
 	if err != nil {
 		return usagef("%w", err)
 	}

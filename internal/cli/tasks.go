@@ -6,18 +6,21 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
 type spawnCommand struct {
 	remote
-	Session     string   `arg:"" help:"The session."`
-	Agent       string   `required:"" placeholder:"NAME" help:"Agent to start."`
-	Parent      string   `placeholder:"ID" help:"Task to start it below; by default the root."`
-	Description string   `help:"A few words on what it is for."`
-	Notify      bool     `help:"Tell the parent's conversation of the end."`
-	Prompt      []string `arg:"" help:"What it has to do; - reads it from standard input."`
+	Session     string        `arg:"" help:"The session."`
+	Agent       string        `required:"" placeholder:"NAME" help:"Agent to start."`
+	Parent      string        `placeholder:"ID" help:"Task to start it below; by default the root."`
+	Description string        `help:"A few words on what it is for."`
+	Notify      bool          `help:"Tell the parent's conversation of the end."`
+	Timeout     time.Duration `placeholder:"DURATION" help:"How long it may be at work in all, like 90s; by default what its agent says."`
+	Deadline    time.Duration `placeholder:"DURATION" help:"When it fails if it has not ended, counted from now."`
+	Prompt      []string      `arg:"" help:"What it has to do; - reads it from standard input."`
 }
 
 // Run starts a sub-agent.
@@ -31,10 +34,17 @@ func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		resp, err := c.tasks.SpawnTask(ctx, &pb.SpawnTaskRequest{
+		req := &pb.SpawnTaskRequest{
 			SessionId: session, ParentTaskId: parent, Agent: s.Agent, Prompt: prompt,
 			Description: s.Description, NotifyParent: s.Notify,
-		})
+		}
+		if s.Timeout != 0 {
+			req.Timeout = durationpb.New(s.Timeout)
+		}
+		if s.Deadline != 0 {
+			req.Deadline = timestamppb.New(time.Now().Add(s.Deadline))
+		}
+		resp, err := c.tasks.SpawnTask(ctx, req)
 		if err != nil {
 			return during("starting the sub-agent", err)
 		}
@@ -101,6 +111,30 @@ func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 			return a.printJSON(resp)
 		}
 		return a.print(fmt.Sprintf("cancelled %d runs", resp.GetCancelledRuns()))
+	})
+}
+
+type backgroundCommand struct {
+	remote
+	Session string `arg:"" help:"The session."`
+	Task    string `arg:"" help:"The task."`
+}
+
+// Run lets the parent go on that waits for a task.
+func (b *backgroundCommand) Run(ctx context.Context, a *app) error {
+	return b.with(func(c *client) error {
+		session, task, err := c.both(ctx, b.Session, b.Task)
+		if err != nil {
+			return err
+		}
+		resp, err := c.tasks.BackgroundTask(ctx, &pb.BackgroundTaskRequest{SessionId: session, TaskId: task})
+		if err != nil {
+			return during("putting the task into the background", err)
+		}
+		if a.json {
+			return a.printJSON(resp)
+		}
+		return a.print("nobody waits for task " + safeLine(resp.GetTask().GetId()) + " any more")
 	})
 }
 

@@ -171,7 +171,7 @@ func (c *core) attempt(ctx context.Context, r tree.Ready) {
 		MaxIterations: task.MaxIterations, MaxPart: 1 << 20,
 		Model: c.model, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return claimed },
 		Tools:   append(c.tools, tool.NewTask([]tool.Spawnable{{Name: "scout", WhenToUse: "looking"}})),
-		Journal: &journal{core: c, from: tree.From{Task: task.ID, Token: token}, seen: task.NextOrdinal - 1},
+		Journal: &journal{core: c, from: tree.From{Task: task.ID, Token: token, Attach: task.Attach}, seen: task.NextOrdinal - 1},
 	}
 	for _, call := range c.view.Changes().Calls {
 		if call.Task == task.ID && call.State != tree.CallClosed {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -30,21 +30,58 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 	}
 	t := &granted.Task
 	held := &lease{
-		session: t.Session, task: t.ID, agent: t.Agent, run: t.Run, token: t.Token(), seen: t.NextOrdinal - 1, closed: map[int]bool{},
+		session: t.Session, task: t.ID, agent: t.Agent, run: t.Run, token: t.Token(), attach: t.Attach,
+		returns: slices.Contains(claim.GetFeatures(), featureReattach),
+		seen:    t.NextOrdinal - 1, closed: map[int]bool{},
 	}
 	if !l.hold(held) {
-		return nil, l.redeliver(ctx, t.Session, tree.Redeliver{Task: t.ID, Epoch: t.Epoch})
+		l.handOver(held, false)
+		return nil, nil
 	}
-	// From here on a cancel reaches the stream; one that came before is seen here.
-	now, err := l.Store.Task(ctx, t.Session, t.ID)
-	if err != nil {
-		return nil, err
-	}
-	if now.State != tree.StateRunning || now.Token() != t.Token() {
-		l.hold(nil)
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+	if current, err := l.stillHolds(ctx, held); err != nil || !current {
+		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), err
 	}
 	return l.assignment(ctx, held, t, granted.PartBytes)
+}
+
+// reattached answers a worker that goes on with its attempt over this stream.
+func (l *slot) reattached(ctx context.Context, again *pb.Reattach, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+	granted, ok := answer.(tree.Reattached)
+	switch {
+	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
+		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, fmt.Errorf("a reattachment was answered with %T", answer)
+	}
+	t := &granted.Task
+	held := &lease{
+		session: t.Session, task: t.ID, agent: t.Agent, run: t.Run, token: t.Token(), attach: t.Attach,
+		stored: t.LastSeq, returns: true, seen: int(again.GetKnownOrdinal()), closed: map[int]bool{},
+	}
+	if !l.hold(held) {
+		return nil, nil // the stream ends; the worker comes back over another one
+	}
+	if current, err := l.stillHolds(ctx, held); err != nil || !current {
+		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), err
+	}
+	return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{LastSeq: t.LastSeq}}}}, nil
+}
+
+// stillHolds looks whether an attempt that was just put on the stream has been
+// ended meanwhile: from now on a cancel reaches the stream, but one may have come
+// before.
+func (l *slot) stillHolds(ctx context.Context, held *lease) (bool, error) {
+	now, err := l.Store.Task(ctx, held.session, held.task)
+	if err != nil {
+		return false, err
+	}
+	if now.State != tree.StateRunning || now.Token() != held.token {
+		l.hold(nil)
+		return false, nil
+	}
+	return true, nil
 }
 
 func (l *slot) refuse(cause pb.RefusedCause) []*pb.WorkResponse {
@@ -111,82 +148,4 @@ func (s *Service) spawnable(agent string) []*pb.SpawnableAgent {
 		out = append(out, &pb.SpawnableAgent{Name: d.Name, Description: d.Description})
 	}
 	return out
-}
-
-// leases knows which attempts are on streams of this replica.
-type leases struct {
-	mu      sync.Mutex
-	streams int
-	held    map[tree.TaskID]holding
-}
-
-// holding is an attempt on a stream; gone is set when it was ended from outside,
-// and the stream is told to look.
-type holding struct {
-	epoch int64
-	gone  bool
-	look  chan<- struct{}
-}
-
-func newLeases() *leases { return &leases{held: map[tree.TaskID]holding{}} }
-
-func (l *leases) open() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.streams++
-}
-
-func (l *leases) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.streams--
-}
-
-func (l *leases) slots() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.streams
-}
-
-func (l *leases) add(task tree.TaskID, epoch int64, look chan<- struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held[task] = holding{epoch: epoch, look: look}
-}
-
-// revoke tells the stream that holds an attempt that it was ended from outside.
-// It never waits: a stream that has been told already need not be told again.
-func (l *leases) revoke(task tree.TaskID, epoch int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if h, held := l.held[task]; held && h.epoch == epoch {
-		h.gone = true
-		l.held[task] = h
-		select {
-		case h.look <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// gone reports whether an attempt on a stream was ended from outside.
-func (l *leases) gone(task tree.TaskID, epoch int64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h := l.held[task]
-	return h.epoch == epoch && h.gone
-}
-
-func (l *leases) drop(task tree.TaskID, epoch int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.held[task].epoch == epoch {
-		delete(l.held, task)
-	}
-}
-
-func (l *leases) holds(task tree.TaskID, epoch int64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.held[task].epoch == epoch
 }

@@ -48,6 +48,7 @@ type Service struct {
 	kick     chan struct{} // something may be ready to announce
 	stopping chan struct{} // closed by Stop
 	stop     sync.Once
+	ended    map[heldAttempt]bool // seen by the last sweep to be ended; only the sweep looks at it
 }
 
 // New checks the configuration. Call Committed after each commit of the store.
@@ -135,5 +136,6 @@ func (s *Service) agent(name string) *tree.Agent {
 	return &tree.Agent{
 		Name: def.Name, Version: def.Version, Mode: tree.Mode(def.Mode),
 		Model: def.Model, MaxIterations: def.MaxIterations,
+		Timeout: def.Timeout, FailOnInterrupt: def.FailOnInterrupt,
 	}
 }

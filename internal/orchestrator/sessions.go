@@ -110,6 +110,8 @@ type NewTask struct {
 	Prompt      string
 	Model       string
 	Notify      bool
+	Timeout     time.Duration // 0: the agent's
+	Deadline    time.Time     // zero: none
 }
 
 // SpawnTask starts a task below another.
@@ -121,7 +123,7 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 		Parent: n.Parent, Notify: n.Notify,
 		Child: tree.Child{
 			Agent: s.agent(n.Agent), AgentName: n.Agent, Description: n.Description,
-			Prompt: n.Prompt, Model: n.Model,
+			Prompt: n.Prompt, Model: n.Model, Timeout: n.Timeout, Deadline: n.Deadline,
 		},
 	}, req)
 	if err != nil {
@@ -143,6 +145,17 @@ func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.Session
 	cancelled := answer.(tree.Cancelled)
 	t, err := s.Store.Task(ctx, id, cancelled.Task)
 	return t, cancelled.Runs, err
+}
+
+// BackgroundTask lets the parent go on that waits for a task.
+func (s *Service) BackgroundTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
+	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
+		return nil, err
+	}
+	if _, err := s.Store.Update(ctx, id, tree.Background{Task: task}); err != nil {
+		return nil, err
+	}
+	return s.Store.Task(ctx, id, task)
 }
 
 // asOf gives a task as it was when a run of it ended that is not its last.

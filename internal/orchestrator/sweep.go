@@ -12,8 +12,8 @@ import (
 // would have told.
 const (
 	sweepEvery   = time.Second
-	replicaDead  = 5 * time.Second // without a heartbeat
-	orphanedFor  = 3 * time.Second // an attempt of ours that no stream holds
+	replicaDead  = Grace + sweepEvery // without a heartbeat; its workers may come back within the grace
+	orphanedFor  = Grace              // an attempt of ours that no stream holds
 	timersAtOnce = 1000
 )
 
@@ -49,20 +49,43 @@ func (s *Service) takeBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	held := s.leases.all(tree.SessionID{}) // before the rows, which may be newer
 	ours, err := s.Store.AttemptsOf(ctx, s.Replica)
 	if err != nil {
 		return err
 	}
+	known := make(map[tree.TaskID]int64, len(ours))
 	for _, a := range ours {
+		known[a.Task] = a.Epoch
 		if !s.leases.holds(a.Task, a.Epoch) && s.Now().Sub(a.At) > orphanedFor {
 			lost = append(lost, a)
 		}
 	}
+	s.revokeEnded(held, known)
 	var failed error
 	for _, a := range lost {
-		failed = errors.Join(failed, s.redeliver(ctx, a.Session, tree.Redeliver{Task: a.Task, Epoch: a.Epoch}))
+		failed = errors.Join(failed, s.redeliver(ctx, a.Session, tree.Redeliver{
+			Task: a.Task, Epoch: a.Epoch, Attach: a.Attach,
+		}))
 	}
 	return failed
+}
+
+// revokeEnded tells the streams whose attempts were ended by another replica, in
+// case the nudge was lost. One that was not held by the rows just now may be
+// ending by itself: only what is seen twice is revoked.
+func (s *Service) revokeEnded(held []heldAttempt, known map[tree.TaskID]int64) {
+	ended := map[heldAttempt]bool{}
+	for _, h := range held {
+		if known[h.task] == h.epoch {
+			continue
+		}
+		ended[h] = true
+		if s.ended[h] {
+			s.leases.revoke(h.task, h.epoch)
+		}
+	}
+	s.ended = ended
 }
 
 // redeliver offers a run again; that somebody else has done so already is fine.

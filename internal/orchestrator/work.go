@@ -3,11 +3,12 @@ package orchestrator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
@@ -15,11 +16,29 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Protocol is the highest version of the worker protocol spoken here.
-const Protocol = 1
+// Protocol is the highest version of the worker protocol spoken here, and
+// OldestProtocol the lowest.
+const (
+	Protocol       = 1
+	OldestProtocol = 1
+)
 
 // errProtocol says that a worker speaks a version that is not spoken here.
 var errProtocol = errors.New("the protocol version is not spoken here")
+
+// What a side can do beyond the protocol version.
+const (
+	featureReattach  = "reattach"
+	featureHeartbeat = "heartbeat"
+)
+
+// Times of a stream. Grace is how long after it broke its attempt may be gone on
+// with over another one.
+const (
+	Grace        = 3 * time.Second
+	beatEvery    = time.Second
+	silentAtMost = 3 * time.Second
+)
 
 // workWindow is how many requests of a stream may be without an answer.
 const workWindow = 256
@@ -48,7 +67,10 @@ type slot struct {
 	*Service
 	stream   WorkStream
 	asked    chan asked
-	claiming atomic.Bool   // a claim is on its way
+	claiming atomic.Bool  // a claim or a reattachment is on its way
+	heard    atomic.Int64 // when the worker last said anything; 0 until its first heartbeat
+	failed   chan error   // holds one: why the stream can't go on
+	sending  sync.Mutex
 	revoked  chan struct{} // holds one: look whether the attempt was ended from outside
 
 	mu    sync.Mutex // guards what is below: the receiver reads it, the sender writes it
@@ -63,6 +85,9 @@ type lease struct {
 	agent   string
 	run     int
 	token   tree.Token
+	attach  int
+	stored  int64 // requests up to here were stored before this stream
+	returns bool  // the worker knows how to reattach
 
 	// How far the worker knows the transcript; only the sender looks at these.
 	seen   int
@@ -71,13 +96,19 @@ type lease struct {
 }
 
 // Work serves a worker's stream until it ends. An attempt that is still on it
-// then is offered to others.
+// then may be gone on with over another stream, and is offered to others if it
+// is not.
 func (s *Service) Work(stream WorkStream) error {
 	s.leases.open()
 	defer s.leases.close()
-	l := &slot{Service: s, stream: stream, asked: make(chan asked, workWindow), revoked: make(chan struct{}, 1)}
-	if err := stream.Send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
-		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Protocol: Protocol, Window: workWindow,
+	l := &slot{
+		Service: s, stream: stream, asked: make(chan asked, workWindow),
+		failed: make(chan error, 1), revoked: make(chan struct{}, 1),
+	}
+	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
+		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Window: workWindow,
+		Protocol: Protocol, OldestProtocol: OldestProtocol,
+		Features: []string{featureReattach, featureHeartbeat}, Grace: durationpb.New(Grace),
 	}}}); err != nil {
 		return err
 	}
@@ -90,21 +121,66 @@ func (s *Service) Work(stream WorkStream) error {
 		defer close(l.asked)
 		received <- l.receive()
 	}()
-	select {
-	case err := <-received:
-		<-answered
-		l.abandon(!errors.Is(err, io.EOF))
-		if errors.Is(err, io.EOF) {
-			return nil
+	go l.beat()
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-received:
+			<-answered
+			if errors.Is(err, io.EOF) {
+				l.abandon(false)
+				return nil
+			}
+			l.detach()
+			return err
+		case err := <-l.failed:
+			return l.breakOff(err)
+		case <-s.stopping:
+			return l.breakOff(tree.ErrStopping)
+		case <-tick.C:
+			if l.silent() {
+				return l.breakOff(tree.ErrUnavailable.With("nothing was heard of the worker for %s", silentAtMost))
+			}
 		}
-		return err
-	case <-s.stopping:
-		// Returning ends the stream, and with it both goroutines. What the worker
-		// says from now on is refused as stale.
-		l.finish()
-		l.abandon(false)
-		return tree.ErrStopping
 	}
+}
+
+// breakOff ends the stream from this side: returning ends both goroutines. What
+// was submitted may still be stored; the worker learns of it when it reattaches.
+func (l *slot) breakOff(err error) error {
+	l.finish()
+	l.detach()
+	return err
+}
+
+// beat tells the worker that this side is there, until the stream ends.
+func (l *slot) beat() {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Heartbeat{Heartbeat: &pb.Heartbeat{}}}) != nil {
+				return
+			}
+		case <-l.stream.Context().Done():
+			return
+		}
+	}
+}
+
+// silent reports whether a worker that sends heartbeats has stopped to.
+func (l *slot) silent() bool {
+	heard := l.heard.Load()
+	return heard != 0 && l.Now().Sub(time.Unix(0, heard)) > silentAtMost
+}
+
+// send sends one response.
+func (l *slot) send(r *pb.WorkResponse) error {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	return l.stream.Send(r)
 }
 
 // receive submits what the worker asks until the stream ends.
@@ -114,27 +190,22 @@ func (l *slot) receive() error {
 		if err != nil {
 			return err
 		}
-		if d := req.GetDelta(); d != nil {
-			l.show(d)
+		if l.heard.Load() != 0 || req.GetHeartbeat() != nil {
+			l.heard.Store(l.Now().UnixNano())
+		}
+		switch k := req.GetKind().(type) {
+		case *pb.WorkRequest_Heartbeat:
+			continue
+		case *pb.WorkRequest_Delta:
+			l.show(k.Delta)
 			continue
 		}
-		a := asked{req: req}
-		lease := l.current()
-		switch claim := req.GetClaim(); {
-		case claim != nil && (lease != nil || l.claiming.Swap(true)):
-			return tree.ErrBadInput.With("a claim while an attempt is on the stream")
-		case claim.GetProtocol() > Protocol:
-			a.err = errProtocol
-		case claim != nil:
-			a.pending, a.err = l.submitClaim(claim)
-		case lease == nil:
-			continue // sent before the worker knew that its attempt is over
-		default:
-			from := tree.From{Task: lease.task, Token: lease.token, Seq: req.GetSeq()}
-			var cmd tree.Command
-			if cmd, a.err = wire.CommandFrom(req, from, l.spawnableBy(lease.agent)); a.err == nil {
-				a.pending, a.err = l.Store.Submit(l.stream.Context(), lease.session, cmd)
-			}
+		a, wanted, err := l.submit(req)
+		if err != nil {
+			return err
+		}
+		if !wanted {
+			continue
 		}
 		select {
 		case l.asked <- a:
@@ -142,6 +213,47 @@ func (l *slot) receive() error {
 			return tree.ErrBadInput.With("more than %d requests without an answer", workWindow)
 		}
 	}
+}
+
+// submit hands a request to the store. One that was sent before the worker knew
+// that its attempt is over is not wanted. The error ends the stream.
+func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
+	a = asked{req: req}
+	lease := l.current()
+	claim, again := req.GetClaim(), req.GetReattach()
+	if (claim != nil || again != nil) && (lease != nil || l.claiming.Swap(true)) {
+		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream")
+	}
+	ctx := l.stream.Context()
+	switch {
+	case claim != nil && (claim.GetProtocol() > Protocol || claim.GetProtocol() < OldestProtocol):
+		a.err = errProtocol
+	case claim != nil:
+		a.pending, a.err = l.submitClaim(claim)
+	case again != nil:
+		var session tree.SessionID
+		var cmd tree.Reattach
+		if session, cmd, a.err = wire.ReattachFrom(again); a.err == nil {
+			a.pending, a.err = l.Store.Submit(ctx, session, cmd)
+		}
+	case lease == nil:
+		return a, false, nil
+	default:
+		var cmd tree.Command
+		if cmd, a.err = l.command(lease, req); a.err == nil {
+			a.pending, a.err = l.Store.Submit(ctx, lease.session, cmd)
+		}
+	}
+	return a, true, nil
+}
+
+// command reads a request of the attempt on the stream.
+func (l *slot) command(lease *lease, req *pb.WorkRequest) (tree.Command, error) {
+	from := tree.From{Task: lease.task, Token: lease.token, Attach: lease.attach, Seq: req.GetSeq()}
+	if req.GetSeq() <= lease.stored {
+		return tree.Repeat{From: from, Answered: req.GetAppend() != nil || req.GetEnd() != nil}, nil
+	}
+	return wire.CommandFrom(req, from, l.spawnableBy(lease.agent))
 }
 
 func (l *slot) submitClaim(claim *pb.Claim) (*store.Pending, error) {
@@ -160,7 +272,7 @@ func (l *slot) answer() {
 	send := func(seq int64, responses ...*pb.WorkResponse) {
 		for _, r := range responses {
 			r.Seq = seq
-			if !broken && l.stream.Send(r) != nil {
+			if !broken && l.send(r) != nil {
 				broken = true // the receiver sees the end too; go on to learn what was stored
 			}
 		}
@@ -171,7 +283,17 @@ func (l *slot) answer() {
 			if !more {
 				return
 			}
+			if broken && l.isOver() {
+				continue
+			}
 			responses, err := l.respond(ctx, a)
+			if tree.CodeOf(err) == tree.CodeUnavailable {
+				// It may have been stored or not: another stream will tell.
+				broken = true
+				l.finish()
+				l.failed <- err
+				continue
+			}
 			if err != nil {
 				responses = []*pb.WorkResponse{l.lose(ctx, err)}
 			}
@@ -179,7 +301,7 @@ func (l *slot) answer() {
 		case <-l.revoked:
 			if lease := l.current(); lease != nil && l.leases.gone(lease.task, lease.token.Epoch) {
 				l.hold(nil)
-				send(0, lost("the run was cancelled"))
+				send(0, lost("the run was ended from outside"))
 			}
 		}
 	}
@@ -187,100 +309,6 @@ func (l *slot) answer() {
 
 func lost(detail string) *pb.WorkResponse {
 	return &pb.WorkResponse{Kind: &pb.WorkResponse_Lost{Lost: &pb.Lost{Detail: detail}}}
-}
-
-// respond waits for one request and says what came of it. An error means that
-// the attempt can't go on.
-func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error) {
-	var answer tree.Answer
-	err := a.err
-	if err == nil {
-		// What was submitted is decided even if the stream is gone by now, and
-		// whether an attempt is over must be known.
-		answer, err = a.pending.Wait(context.WithoutCancel(ctx))
-	}
-	if claim := a.req.GetClaim(); claim != nil {
-		defer l.claiming.Store(false)
-		return l.claimed(ctx, claim, answer, err)
-	}
-	lease := l.current()
-	switch {
-	case lease == nil:
-		return nil, nil // the worker has been told
-	case err != nil:
-		return nil, err
-	}
-	switch k := answer.(type) {
-	case tree.Stored:
-		ack, err := l.acknowledge(ctx, lease, a.req, k)
-		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ack{Ack: ack}}}, err
-	case tree.ParkedRun:
-		l.hold(nil)
-		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}}, nil
-	case tree.Ended:
-		l.hold(nil)
-		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}}, nil
-	}
-	return nil, fmt.Errorf("a worker's request was answered with %T", answer)
-}
-
-// acknowledge answers a stored request, with the boundary if it reached one.
-func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkRequest, stored tree.Stored) (*pb.Ack, error) {
-	ack := &pb.Ack{Ordinal: int32(stored.Ordinal)}
-	if stored.Ordinal > 0 {
-		lease.seen, lease.closed = stored.Ordinal, map[int]bool{}
-	}
-	if m := req.GetAppend().GetMessage(); m != nil {
-		lease.opened = 0
-		for _, b := range m.GetBlocks() {
-			if b.GetToolUse() != nil {
-				lease.opened++
-			}
-		}
-	}
-	if c := req.GetCallClose(); c != nil {
-		lease.closed[int(c.GetResult().GetBlock())] = true
-	}
-	if stored.Boundary == 0 {
-		return ack, nil
-	}
-	boundary, err := l.boundary(ctx, lease, stored.Boundary)
-	ack.Boundary = boundary
-	return ack, err
-}
-
-// boundary gives what the worker does not know of the transcript yet. If it has
-// closed all calls itself and there is no news, it knows everything.
-func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Boundary, error) {
-	after := lease.seen
-	lease.seen = last
-	if last == after || last == after+1 && lease.opened > 0 && len(lease.closed) == lease.opened {
-		return &pb.Boundary{}, nil
-	}
-	messages, err := l.Store.Transcript(ctx, lease.session, lease.task, after, 0)
-	if err != nil {
-		return nil, err
-	}
-	out := &pb.Boundary{}
-	for _, m := range messages {
-		if m.Ordinal > last {
-			break
-		}
-		shown := wire.Message(&m)
-		if m.Role != tree.RoleTool {
-			out.Messages = append(out.Messages, shown)
-			continue
-		}
-		out.Results = shown
-		unknown := shown.Blocks[:0]
-		for _, b := range shown.GetBlocks() {
-			if !lease.closed[int(b.GetToolResult().GetBlock())] {
-				unknown = append(unknown, b)
-			}
-		}
-		shown.Blocks = unknown
-	}
-	return out, nil
 }
 
 // lose ends the attempt on the stream after a request was refused or failed.
@@ -303,18 +331,56 @@ func workersFault(err error) bool {
 
 // abandon offers the run to others, if an attempt is on the stream.
 func (l *slot) abandon(blame bool) {
+	if lease := l.current(); lease != nil {
+		l.hold(nil)
+		l.handOver(lease, blame)
+	}
+}
+
+// detach lets go of the attempt on the stream, if there is one: its worker may
+// come back for it within the grace.
+func (l *slot) detach() {
 	lease := l.current()
 	if lease == nil {
 		return
 	}
-	l.hold(nil)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.stream.Context()), handOverFor)
+	if !lease.returns {
+		l.abandon(true)
+		return
+	}
+	l.mu.Lock()
+	l.lease = nil
+	l.mu.Unlock()
+	time.AfterFunc(Grace, func() { l.graceOver(lease) })
+}
+
+// graceOver offers a run to others whose worker has not come back. The attempt is
+// held until that is done, so that nobody else sees to it.
+func (s *Service) graceOver(lease *lease) {
+	select {
+	case <-s.stopping:
+		return // other replicas see to it
+	default:
+	}
+	if s.handOver(lease, true) {
+		s.leases.drop(lease)
+		return
+	}
+	time.AfterFunc(beatEvery, func() { s.graceOver(lease) })
+}
+
+// handOver offers a run to others, and reports whether that was stored.
+func (s *Service) handOver(lease *lease, blame bool) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), handOverFor)
 	defer cancel()
-	err := l.redeliver(ctx, lease.session, tree.Redeliver{Task: lease.task, Epoch: lease.token.Epoch, Blame: blame})
+	err := s.redeliver(ctx, lease.session, tree.Redeliver{
+		Task: lease.task, Epoch: lease.token.Epoch, Attach: lease.attach, Blame: blame,
+	})
 	if err != nil {
 		// The sweep finds the attempt and tries again.
-		l.Logger.WarnContext(ctx, "handing a run over failed", "session_id", lease.session, "task_id", lease.task, "error", err)
+		s.Logger.WarnContext(ctx, "handing a run over failed", "session_id", lease.session, "task_id", lease.task, "error", err)
 	}
+	return err == nil
 }
 
 func (l *slot) current() *lease {
@@ -330,6 +396,12 @@ func (l *slot) finish() {
 	l.over = true
 }
 
+func (l *slot) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
+}
+
 // hold puts an attempt on the stream, or takes it off. It reports false if the
 // stream takes none any more.
 func (l *slot) hold(next *lease) bool {
@@ -342,10 +414,10 @@ func (l *slot) hold(next *lease) bool {
 	l.lease = next
 	l.mu.Unlock()
 	if last != nil {
-		l.leases.drop(last.task, last.token.Epoch)
+		l.leases.drop(last)
 	}
 	if next != nil {
-		l.leases.add(next.task, next.token.Epoch, l.revoked)
+		l.leases.add(next, l.revoked)
 	}
 	return true
 }

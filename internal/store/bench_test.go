@@ -17,7 +17,7 @@ import (
 // durable before the next is asked for.
 func BenchmarkLife(b *testing.B) {
 	const callers, sessions = 256, 32
-	db := running(b, store.Config{Path: b.TempDir() + "/bench.db", Replica: "bench"})
+	db := running(b, store.Config{Database: b.TempDir() + "/bench.db", Replica: "bench"})
 	agent := &tree.Agent{Name: "general", Version: "1", Mode: tree.ModeBoth, MaxIterations: 10}
 	limits := tree.DefaultLimits()
 	limits.Width, limits.Total, limits.Running = 1<<30, 1<<30, 1<<30
@@ -60,7 +60,7 @@ func life(ctx context.Context, db *store.Store, id tree.SessionID, agent *tree.A
 		return fmt.Errorf("claiming: %w", err)
 	}
 	_, err = db.Update(ctx, id, tree.End{
-		From: tree.From{Task: task, Token: token, Seq: 1},
+		From: tree.From{Task: task, Token: token, Attach: 1, Seq: 1},
 		Answer: &tree.Message{
 			Blocks: []tree.Block{tree.Text{Text: "It is read in config.go, once, when the process starts."}},
 			Model:  "scripted", Stop: tree.StopEndTurn, Usage: tree.Usage{Input: 900, Output: 20},
@@ -75,7 +75,7 @@ func life(ctx context.Context, db *store.Store, id tree.SessionID, agent *tree.A
 // BenchmarkTakeReady is a look at what may be announced while one session has
 // 10,000 ready runs and runs all it may, beside another that has one.
 func BenchmarkTakeReady(b *testing.B) {
-	db := running(b, store.Config{Path: b.TempDir() + "/bench.db", Replica: "bench", MaxBatch: 1000})
+	db := running(b, store.Config{Database: b.TempDir() + "/bench.db", Replica: "bench", MaxBatch: 1000})
 	var flood, other tree.SessionID
 	flood[15], other[15] = 1, 2
 	limits := tree.DefaultLimits()

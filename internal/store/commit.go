@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,13 +13,24 @@ import (
 
 // batch is what one transaction does.
 type batch struct {
-	*Store
-	now   time.Time
-	views map[tree.SessionID]*tree.View
-	order []tree.SessionID // of views, by arrival
-	once  map[requestKey]*request
-	fresh []requestKey // requests that this batch has answered first
-	ready []Ready
+	*committer
+	tx       transaction
+	now      time.Time
+	views    map[tree.SessionID]*tree.View
+	order    []tree.SessionID // of views, by arrival
+	stored   map[tree.SessionID]bool
+	fairNow  int64
+	fairTags map[tree.SessionID]int64
+	once     map[requestKey]*request // nil: was not answered
+	fresh    []requestKey            // requests that this batch has answered first
+	ready    []Ready
+}
+
+func (c *committer) newBatch(tx transaction) *batch {
+	return &batch{
+		committer: c, tx: tx, views: map[tree.SessionID]*tree.View{}, stored: map[tree.SessionID]bool{},
+		fairTags: map[tree.SessionID]int64{}, once: map[requestKey]*request{},
+	}
 }
 
 type requestKey struct {
@@ -35,32 +45,51 @@ type request struct {
 }
 
 // commit makes one transaction of a batch, answers everyone, and tells what has
-// changed.
-func (s *Store) commit(ctx context.Context, queued []*Pending) {
-	b := &batch{
-		Store: s, now: s.Clock().UTC().Truncate(time.Microsecond),
-		views: map[tree.SessionID]*tree.View{}, once: map[requestKey]*request{},
-	}
-	answers, err := b.transact(ctx, queued)
+// changed. If the database refuses the batch, each gets a transaction of its own,
+// so that only the culprit is refused.
+func (c *committer) commit(ctx context.Context, queued []*Pending) {
+	var b *batch
+	var answers []decided
+	err := c.db.transact(ctx, func(tx transaction) (err error) {
+		b = c.newBatch(tx)
+		answers, err = b.carryOut(ctx, queued)
+		return err
+	})
 	if err != nil {
-		s.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
-		s.recent = newRecent()
-		var shown error = ErrUnavailable.With("the database did not take the transaction")
-		if errors.Is(err, errDefect) {
-			shown = errDefect
+		c.recent = newRecent()
+		c.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
+		if len(queued) > 1 && !errors.Is(err, ErrUnavailable) {
+			for _, p := range queued {
+				c.commit(ctx, []*Pending{p})
+			}
+			return
 		}
 		for _, p := range queued {
-			p.settle(nil, shown)
+			p.settle(nil, shown(err))
 		}
 		return
 	}
-	for _, id := range b.order {
-		s.recent.keep(id, b.views[id].Changes())
+	if c.Store.db.alone() {
+		for _, id := range b.order {
+			c.recent.keep(id, b.views[id].Changes(), b.fairTags[id])
+		}
 	}
 	for i, p := range queued {
 		p.settle(answers[i].answer, answers[i].err)
 	}
-	s.OnCommit(b.told())
+	c.OnCommit(b.told())
+}
+
+// shown is what those are told whose transaction failed.
+func shown(err error) error {
+	var known *tree.Error
+	switch {
+	case errors.Is(err, errDefect):
+		return errDefect
+	case errors.Is(err, ErrUnavailable) && errors.As(err, &known):
+		return known
+	}
+	return ErrUnavailable.With("the database did not take the transaction")
 }
 
 // errDefect says that a decision panicked. Trying again would not help.
@@ -72,21 +101,11 @@ type decided struct {
 	err    error
 }
 
-// transact does all the work between BEGIN and COMMIT. After an error nothing of
-// it is stored.
-func (b *batch) transact(ctx context.Context, queued []*Pending) (answers []decided, err error) {
-	if err := b.db.begin(ctx); err != nil {
-		return nil, fmt.Errorf("beginning: %w", err)
-	}
+// carryOut does all the work between BEGIN and COMMIT.
+func (b *batch) carryOut(ctx context.Context, queued []*Pending) (answers []decided, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v\n%s", errDefect, p, debug.Stack())
-		}
-		if err != nil {
-			// A transaction that failed may be rolled back already.
-			if rollback := b.db.rollback(ctx); rollback != nil {
-				b.Logger.DebugContext(ctx, "rolling back", "error", rollback)
-			}
 		}
 	}()
 	if err := b.prefetch(ctx, queued); err != nil {
@@ -101,16 +120,13 @@ func (b *batch) transact(ctx context.Context, queued []*Pending) (answers []deci
 	if err := b.save(ctx); err != nil {
 		return nil, fmt.Errorf("writing: %w", err)
 	}
-	if err := b.db.commit(ctx); err != nil {
-		return nil, fmt.Errorf("committing: %w", err)
-	}
 	return answers, nil
 }
 
 // prefetch reads what the commands need, all of them together, as far as can be
 // told before the first is decided.
 func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
-	if err := b.loadSessions(ctx, queued); err != nil {
+	if err := b.loadFirst(ctx, queued); err != nil {
 		return err
 	}
 	for {
@@ -134,12 +150,11 @@ func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 // decide lets one command be decided. The error fails the whole batch.
 func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 	if p.cmd == nil {
-		return decided{}, p.step(ctx)
+		return decided{}, p.step(ctx, b)
 	}
 	if p.key != nil {
-		done, err := b.answered(ctx, p)
-		if err != nil || done != nil {
-			return deref(done), err
+		if r := b.once[requestKey{p.session, p.key.Key}]; r != nil {
+			return r.again(p.key.Hash), nil
 		}
 	}
 	view := b.views[p.session]
@@ -158,60 +173,37 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 	return decided{answer, err}, nil
 }
 
-func deref(d *decided) decided {
-	if d == nil {
-		return decided{}
+// again answers a request that came before.
+func (r *request) again(hash [32]byte) decided {
+	if r.hash != hash {
+		return decided{err: tree.ErrKeyReused}
 	}
-	return *d
+	return decided{answer: r.answer}
 }
 
-// answered gives the stored answer to a request that came before; nil if none did.
-func (b *batch) answered(ctx context.Context, p *Pending) (*decided, error) {
-	key := requestKey{p.session, p.key.Key}
-	r, held := b.once[key]
-	if !held {
-		var err error
-		if r, err = b.request(ctx, key); err != nil {
-			return nil, err
-		}
-		b.once[key] = r
-	}
-	switch {
-	case r == nil:
-		return nil, nil
-	case r.hash != p.key.Hash:
-		return &decided{err: tree.ErrKeyReused}, nil
-	}
-	return &decided{answer: r.answer}, nil
-}
-
-// request reads a stored request; nil if there is none.
-func (b *batch) request(ctx context.Context, key requestKey) (*request, error) {
-	var found *request
-	err := b.db.load(ctx, "request", [][]any{{idColumn(&key.session), key.key}}, func(rows *sql.Rows) error {
-		var hash, answer []byte
-		var session tree.SessionID
-		var name string
-		if err := rows.Scan(idColumn(&session), &name, &hash, &answer); err != nil {
-			return err
-		}
-		found = &request{hash: [32]byte(hash)}
-		var err error
-		found.answer, err = decodeAnswer(answer)
+// answeredBefore takes in a stored request.
+func (b *batch) answeredBefore(row row) error {
+	var key requestKey
+	var hash, answer []byte
+	if err := row.Scan(idColumn(&key.session), &key.key, &hash, &answer); err != nil {
 		return err
-	})
-	return found, err
+	}
+	r := &request{hash: [32]byte(hash)}
+	var err error
+	r.answer, err = decodeAnswer(answer)
+	b.once[key] = r
+	return err
 }
 
-// stored is how an answer is kept: exactly one field is set.
-type stored struct {
+// keptAnswer is how an answer is kept: exactly one field is set.
+type keptAnswer struct {
 	Created *tree.Created `json:"created,omitempty"`
 	Sent    *tree.Sent    `json:"sent,omitempty"`
 	Spawned *tree.Spawned `json:"spawned,omitempty"`
 }
 
 func encodeAnswer(a tree.Answer) ([]byte, error) {
-	var s stored
+	var s keptAnswer
 	switch a := a.(type) {
 	case tree.Created:
 		s.Created = &a
@@ -226,7 +218,7 @@ func encodeAnswer(a tree.Answer) ([]byte, error) {
 }
 
 func decodeAnswer(data []byte) (tree.Answer, error) {
-	var s stored
+	var s keptAnswer
 	if err := json.Unmarshal(data, &s); err != nil {
 		return nil, fmt.Errorf("reading a stored answer: %w", err)
 	}

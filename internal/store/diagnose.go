@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -12,22 +11,22 @@ import (
 // Rows reads everything that the rules of a session are about, in one snapshot.
 func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.Rows, error) {
 	r := &tree.Rows{}
-	err := s.snapshot(ctx, func(tx *sql.Tx) error {
-		session, err := one(ctx, s, tx, tree.ErrNoSession, "session", plainSessionRow, idColumn(&id))
+	err := s.db.snapshot(ctx, func(tx reader) error {
+		session, err := one(ctx, tx, tree.ErrNoSession, "session", plainSessionRow, idColumn(&id))
 		if err != nil {
 			return err
 		}
 		r.Session = *session
-		if r.Tasks, err = query(ctx, s, tx, "tree", taskRow, idColumn(&id)); err != nil {
+		if r.Tasks, err = query(ctx, tx, "tree", taskRow, idColumn(&id)); err != nil {
 			return err
 		}
-		if r.OpenCalls, err = query(ctx, s, tx, "session_calls", plainCallRow, idColumn(&id), tree.CallClosed); err != nil {
+		if r.OpenCalls, err = query(ctx, tx, "session_calls", plainCallRow, idColumn(&id), tree.CallClosed); err != nil {
 			return err
 		}
-		if r.Runs, err = query(ctx, s, tx, "session_runs", plainRunRow, idColumn(&id)); err != nil {
+		if r.Runs, err = query(ctx, tx, "session_runs", plainRunRow, idColumn(&id)); err != nil {
 			return err
 		}
-		if r.Inbox, err = query(ctx, s, tx, "session_inbox", plainInboxRow, idColumn(&id)); err != nil {
+		if r.Inbox, err = query(ctx, tx, "session_inbox", plainInboxRow, idColumn(&id)); err != nil {
 			return err
 		}
 		if err := s.deliveries(ctx, tx, id, r); err != nil {
@@ -42,24 +41,24 @@ func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.Rows, error)
 func plainInboxRow(e *tree.InboxEntry) []any { return inboxRow(new(tree.SessionID), e, new([]byte)) }
 
 // deliveries reads what is offered and what is with workers.
-func (s *Store) deliveries(ctx context.Context, tx *sql.Tx, id tree.SessionID, r *tree.Rows) error {
-	ready, err := query(ctx, s, tx, "session_ready", readyRow, idColumn(&id))
+func (s *Store) deliveries(ctx context.Context, tx reader, id tree.SessionID, r *tree.Rows) error {
+	ready, err := query(ctx, tx, "session_ready", readyRow, idColumn(&id))
 	if err != nil {
 		return err
 	}
 	for _, row := range ready {
 		r.Ready = append(r.Ready, row.Ready)
 	}
-	attempts, err := query(ctx, s, tx, "session_attempts", attemptRow, idColumn(&id))
+	attempts, err := query(ctx, tx, "session_attempts", attemptRow, idColumn(&id))
 	for _, row := range attempts {
 		r.Attempts = append(r.Attempts, row.Attempt)
 	}
 	return err
 }
 
-// heads reads the whole log of a session; -1 is no limit.
-func (s *Store) heads(ctx context.Context, tx *sql.Tx, id tree.SessionID) ([]tree.EventHead, error) {
-	rows, err := query(ctx, s, tx, "events", func(data *[]byte) []any { return []any{data} }, idColumn(&id), 0, -1)
+// heads reads the whole log of a session.
+func (s *Store) heads(ctx context.Context, tx reader, id tree.SessionID) ([]tree.EventHead, error) {
+	rows, err := query(ctx, tx, "events", func(data *[]byte) []any { return []any{data} }, idColumn(&id), 0, noLimit)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
@@ -14,46 +13,68 @@ type want struct {
 	tree.Needs
 }
 
-// loadSessions gives each session that commands are about a view, an empty one if
-// there is no such session.
-func (b *batch) loadSessions(ctx context.Context, queued []*Pending) error {
-	var keys [][]any
+// loadFirst reads what every batch begins with: the sessions that commands are
+// about, which are its own from then on, the time, and the answers to requests
+// that came before. A session that is not there gets an empty view.
+func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
+	var keys, requests [][]any
 	for _, p := range queued {
-		if _, held := b.views[p.session]; held || p.cmd == nil {
+		if p.cmd == nil {
+			continue
+		}
+		if p.key != nil {
+			key := requestKey{p.session, p.key.Key}
+			if _, asked := b.once[key]; !asked {
+				b.once[key] = nil
+				requests = append(requests, []any{idColumn(&p.session), p.key.Key})
+			}
+		}
+		if _, held := b.views[p.session]; held {
 			continue
 		}
 		b.order = append(b.order, p.session)
 		if known, held := b.recent.sessions[p.session]; held {
-			b.views[p.session] = tree.NewView(&known)
+			b.view(known)
 			continue
 		}
 		b.views[p.session] = tree.NewView(nil)
 		keys = append(keys, []any{idColumn(&p.session)})
 	}
-	return b.db.loadMany(ctx, "sessions", keys, func(rows *sql.Rows) error {
-		s := &tree.Session{}
-		err := rows.Scan(plainSessionRow(s)...)
-		b.views[s.ID] = tree.NewView(s)
+	sessions := lookup{"sessions", keys, func(row row) error {
+		s := storedSession{}
+		err := row.Scan(sessionRow(&s.Session, new(int), &s.fairTag)...)
+		b.view(s)
 		return err
-	})
+	}}
+	present := lookup{"present", [][]any{{b.clock()}}, func(row row) error {
+		return row.Scan(timeColumn{&b.now}, &b.fairNow)
+	}}
+	return b.tx.load(ctx, sessions, present, lookup{"request", requests, b.answeredBefore})
 }
 
-// load hands the views what they miss. What is not found is handed over as not
-// there, so that nobody asks again.
+// view takes in a session that is there.
+func (b *batch) view(s storedSession) {
+	b.views[s.ID] = tree.NewView(&s.Session)
+	b.stored[s.ID], b.fairTags[s.ID] = true, s.fairTag
+}
+
+// load hands the views what they miss, all of it read in one go. What is not found
+// is handed over as not there, so that nobody asks again.
 func (b *batch) load(ctx context.Context, wanted []want) error {
-	if err := b.loadTasks(ctx, wanted); err != nil {
-		return err
-	}
-	if err := b.loadCalls(ctx, wanted); err != nil {
-		return err
-	}
+	tasks, putTasks := b.tasks(wanted)
+	calls, putCalls := b.calls(wanted)
+	lookups := []lookup{tasks, calls}
+	var put []func()
 	for _, w := range wanted {
-		if err := b.loadLists(ctx, w, b.views[w.session]); err != nil {
-			return err
-		}
-		if err := b.loadBelow(ctx, w, b.views[w.session]); err != nil {
-			return err
-		}
+		lookups, put = b.lists(w, lookups, put)
+	}
+	if err := b.tx.load(ctx, lookups...); err != nil {
+		return err
+	}
+	putTasks()
+	putCalls()
+	for _, put := range put {
+		put()
 	}
 	return nil
 }
@@ -64,7 +85,8 @@ type inSession[K comparable] struct {
 	key     K
 }
 
-func (b *batch) loadTasks(ctx context.Context, wanted []want) error {
+// tasks looks up tasks by their ids.
+func (b *batch) tasks(wanted []want) (_ lookup, put func()) {
 	found := map[inSession[tree.TaskID]]*tree.Task{}
 	var keys [][]any
 	for _, w := range wanted {
@@ -81,19 +103,21 @@ func (b *batch) loadTasks(ctx context.Context, wanted []want) error {
 			keys = append(keys, []any{idColumn(&k.session), idColumn(&k.key)})
 		}
 	}
-	err := b.db.loadMany(ctx, "tasks", keys, func(rows *sql.Rows) error {
+	take := func(row row) error {
 		t := &tree.Task{}
-		err := rows.Scan(taskRow(t)...)
+		err := row.Scan(taskRow(t)...)
 		found[inSession[tree.TaskID]{t.Session, t.ID}] = t
 		return err
-	})
-	for k, t := range found {
-		b.views[k.session].PutTask(k.key, t)
 	}
-	return err
+	return lookup{"tasks", keys, take}, func() {
+		for k, t := range found {
+			b.views[k.session].PutTask(k.key, t)
+		}
+	}
 }
 
-func (b *batch) loadCalls(ctx context.Context, wanted []want) error {
+// calls looks up calls by their keys.
+func (b *batch) calls(wanted []want) (_ lookup, put func()) {
 	found := map[inSession[tree.CallKey]]*tree.Call{}
 	var keys [][]any
 	for _, w := range wanted {
@@ -105,98 +129,81 @@ func (b *batch) loadCalls(ctx context.Context, wanted []want) error {
 			}
 		}
 	}
-	err := b.db.loadMany(ctx, "calls", keys, func(rows *sql.Rows) error {
+	take := func(row row) error {
 		var session tree.SessionID
 		c := &tree.Call{}
-		err := rows.Scan(callRow(&session, c)...)
+		err := row.Scan(callRow(&session, c)...)
 		found[inSession[tree.CallKey]{session, tree.CallKey{Task: c.Task, Ref: c.Ref}}] = c
 		return err
-	})
-	for k, c := range found {
-		b.views[k.session].PutCall(k.key, c)
 	}
-	return err
+	return lookup{"calls", keys, take}, func() {
+		for k, c := range found {
+			b.views[k.session].PutCall(k.key, c)
+		}
+	}
 }
 
-// loadLists hands over what is asked for as a whole.
-func (b *batch) loadLists(ctx context.Context, w want, view *tree.View) error {
+// lists adds the look-ups of what is asked for as a whole, and how the view gets
+// what they find.
+func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func()) {
+	view := b.views[w.session]
 	for _, id := range w.OpenCalls {
-		calls, err := b.calls(ctx, "calls_open", idColumn(&w.session), idColumn(&id), tree.CallClosed)
-		if err != nil {
-			return err
-		}
-		view.PutOpenCalls(id, calls)
+		var found []*tree.Call
+		lookups = append(lookups, lookup{"calls_open", key(&w.session, &id, tree.CallClosed), func(row row) error {
+			c := &tree.Call{}
+			found = append(found, c)
+			return row.Scan(plainCallRow(c)...)
+		}})
+		put = append(put, func() { view.PutOpenCalls(id, found) })
 	}
 	for _, id := range w.Inbox {
-		entries, err := b.inbox(ctx, w.session, id)
-		if err != nil {
+		var found []*tree.InboxEntry
+		lookups = append(lookups, lookup{"inbox", key(&w.session, &id), func(row row) error {
+			e, err := inboxEntry(row)
+			found = append(found, e)
 			return err
-		}
-		view.PutInbox(id, entries)
+		}})
+		put = append(put, func() { view.PutInbox(id, found) })
 	}
 	for _, run := range w.Watchers {
 		var found []tree.WaitRow
-		err := b.db.load(ctx, "watchers", [][]any{{idColumn(&w.session), idColumn(&run.Task), run.Run}},
-			func(rows *sql.Rows) error {
-				var session tree.SessionID
-				var row tree.WaitRow
-				err := rows.Scan(waitRow(&session, &row)...)
-				found = append(found, row)
-				return err
-			})
-		if err != nil {
+		lookups = append(lookups, lookup{"watchers", key(&w.session, &run.Task, run.Run), func(row row) error {
+			var wait tree.WaitRow
+			err := row.Scan(waitRow(new(tree.SessionID), &wait)...)
+			found = append(found, wait)
 			return err
-		}
-		view.PutWatchers(run, found)
+		}})
+		put = append(put, func() { view.PutWatchers(run, found) })
 	}
-	return nil
-}
-
-// loadBelow hands over whole parts of the tree.
-func (b *batch) loadBelow(ctx context.Context, w want, view *tree.View) error {
 	for _, id := range w.Below {
 		var found []*tree.Task
-		err := b.db.load(ctx, "below", [][]any{{idColumn(&w.session), idColumn(&id)}}, func(rows *sql.Rows) error {
+		lookups = append(lookups, lookup{"below", key(&w.session, &id), func(row row) error {
 			t := &tree.Task{}
 			found = append(found, t)
-			return rows.Scan(taskRow(t)...)
-		})
-		if err != nil {
-			return err
-		}
-		view.PutBelow(id, found)
+			return row.Scan(taskRow(t)...)
+		}})
+		put = append(put, func() { view.PutBelow(id, found) })
 	}
-	return nil
+	return lookups, put
 }
 
-func (b *batch) calls(ctx context.Context, name string, args ...any) ([]*tree.Call, error) {
-	var found []*tree.Call
-	err := b.db.load(ctx, name, [][]any{args}, func(rows *sql.Rows) error {
-		var session tree.SessionID
-		c := &tree.Call{}
-		found = append(found, c)
-		return rows.Scan(callRow(&session, c)...)
-	})
-	return found, err
+// key is the one key of a look-up that is about a task.
+func key(session *tree.SessionID, task *tree.TaskID, more ...any) [][]any {
+	return [][]any{append([]any{idColumn(session), idColumn(task)}, more...)}
 }
 
-func (b *batch) inbox(ctx context.Context, session tree.SessionID, id tree.TaskID) ([]*tree.InboxEntry, error) {
-	var found []*tree.InboxEntry
-	err := b.db.load(ctx, "inbox", [][]any{{idColumn(&session), idColumn(&id)}}, func(rows *sql.Rows) error {
-		e := &tree.InboxEntry{}
-		var body []byte
-		if err := rows.Scan(inboxRow(&session, e, &body)...); err != nil {
-			return err
-		}
-		m := tree.Message{}
-		if err := wire.DecodeBody(body, &m); err != nil {
-			return err
-		}
-		if len(m.Blocks) > 0 {
-			e.Blocks = m.Blocks
-		}
-		found = append(found, e)
-		return nil
-	})
-	return found, err
+func inboxEntry(row row) (*tree.InboxEntry, error) {
+	e := &tree.InboxEntry{}
+	var body []byte
+	if err := row.Scan(inboxRow(new(tree.SessionID), e, &body)...); err != nil {
+		return nil, err
+	}
+	m := tree.Message{}
+	if err := wire.DecodeBody(body, &m); err != nil {
+		return nil, err
+	}
+	if len(m.Blocks) > 0 {
+		e.Blocks = m.Blocks
+	}
+	return e, nil
 }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // other is what the other process does.
 func other(ctx context.Context, path string, write bool) error {
-	db, err := store.Open(ctx, store.Config{Path: path})
+	db, err := store.Open(ctx, store.Config{Database: path})
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func process(t *testing.T, env ...string) *exec.Cmd {
 func TestSecondProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "coppice.db")
-	db, err := store.Open(t.Context(), store.Config{Path: path})
+	db, err := store.Open(t.Context(), store.Config{Database: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestSecondProcess(t *testing.T) {
 	if holder := fmt.Sprintf("process %d on %s since ", os.Getpid(), host); err == nil || !strings.Contains(string(out), holder) {
 		t.Errorf("the second process said %q (%v), not that %q holds it", out, err, holder)
 	}
-	if _, err := store.Open(t.Context(), store.Config{Path: path}); err == nil {
+	if _, err := store.Open(t.Context(), store.Config{Database: path}); err == nil {
 		t.Error("the same process has opened it twice")
 	}
 	if err := db.Close(); err != nil {
@@ -140,7 +140,7 @@ func TestKill(t *testing.T) {
 	for round := 1; round <= 3; round++ {
 		killed(t, path, 50*round, acknowledged)
 	}
-	db := running(t, store.Config{Path: path})
+	db := running(t, store.Config{Database: path})
 	for session, task := range acknowledged {
 		id, err := tree.ParseID[tree.Session](session)
 		if err != nil {

@@ -2,10 +2,8 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,16 +12,12 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// query gives all rows of a query, read in a snapshot if there is one.
-func query[T any](ctx context.Context, s *Store, tx *sql.Tx, name string, row func(*T) []any, args ...any) ([]T, error) {
-	rows, err := s.db.read(ctx, tx, name, args...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
+// query gives all rows of a query.
+func query[T any](ctx context.Context, r reader, name string, columns func(*T) []any, args ...any) ([]T, error) {
 	var found []T
-	err = each(rows, func(rows *sql.Rows) error {
+	err := r.read(ctx, name, args, func(row row) error {
 		var t T
-		if err := rows.Scan(row(&t)...); err != nil {
+		if err := row.Scan(columns(&t)...); err != nil {
 			return err
 		}
 		found = append(found, t)
@@ -36,8 +30,8 @@ func query[T any](ctx context.Context, s *Store, tx *sql.Tx, name string, row fu
 }
 
 // one gives the row of a query, or what it is that there is none.
-func one[T any](ctx context.Context, s *Store, tx *sql.Tx, missing error, name string, row func(*T) []any, args ...any) (*T, error) {
-	found, err := query(ctx, s, tx, name, row, args...)
+func one[T any](ctx context.Context, r reader, missing error, name string, columns func(*T) []any, args ...any) (*T, error) {
+	found, err := query(ctx, r, name, columns, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -47,20 +41,11 @@ func one[T any](ctx context.Context, s *Store, tx *sql.Tx, missing error, name s
 	return &found[0], nil
 }
 
-// snapshot lets read see one state of the database.
-func (s *Store) snapshot(ctx context.Context, read func(*sql.Tx) error) error {
-	tx, err := s.db.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return fmt.Errorf("beginning to read: %w", err)
-	}
-	return errors.Join(read(tx), tx.Rollback())
-}
-
-func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(int)) }
+func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(int), new(int64)) }
 
 // Session reads a session of a tenant; one of another tenant does not exist.
 func (s *Store) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, error) {
-	return one(ctx, s, nil, tree.ErrNoSession, "session_of_tenant", plainSessionRow,
+	return one(ctx, s.db, tree.ErrNoSession, "session_of_tenant", plainSessionRow,
 		idColumn(&id), tenant)
 }
 
@@ -75,7 +60,7 @@ func (s *Store) Sessions(ctx context.Context, tenant, token string, size int) ([
 			return nil, "", err
 		}
 	}
-	found, err := query(ctx, s, nil, "sessions_page", plainSessionRow, tenant, before.UnixMicro(), id[:], size)
+	found, err := query(ctx, s.db, "sessions_page", plainSessionRow, tenant, before.UnixMicro(), id[:], size)
 	if err != nil || len(found) < size {
 		return found, "", err
 	}
@@ -99,7 +84,7 @@ func readToken(token string, id []byte) (time.Time, error) {
 
 // Task reads a task.
 func (s *Store) Task(ctx context.Context, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
-	return one(ctx, s, nil, tree.ErrNoTask, "task", taskRow, idColumn(&session), idColumn(&id))
+	return one(ctx, s.db, tree.ErrNoTask, "task", taskRow, idColumn(&session), idColumn(&id))
 }
 
 // Tasks reads a page of a session's tasks, or of the children of one of them,
@@ -115,7 +100,7 @@ func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.T
 	if !parent.IsZero() {
 		name, args = "children_page", append(args, idColumn(&parent))
 	}
-	found, err := query(ctx, s, nil, name, taskRow, args...)
+	found, err := query(ctx, s.db, name, taskRow, args...)
 	if err != nil || len(found) < size {
 		return found, "", err
 	}
@@ -126,12 +111,12 @@ func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.T
 // Tree reads all tasks of a session by the start of their first run, which is when
 // it was accepted, then by id.
 func (s *Store) Tree(ctx context.Context, session tree.SessionID) ([]tree.Task, error) {
-	return query(ctx, s, nil, "tree", taskRow, idColumn(&session))
+	return query(ctx, s.db, "tree", taskRow, idColumn(&session))
 }
 
 // Events reads up to limit events after a number.
 func (s *Store) Events(ctx context.Context, session tree.SessionID, after int64, limit int) ([]*pb.Event, error) {
-	rows, err := query(ctx, s, nil, "events",
+	rows, err := query(ctx, s.db, "events",
 		func(data *[]byte) []any { return []any{data} }, idColumn(&session), after, limit)
 	if err != nil {
 		return nil, err
@@ -148,13 +133,13 @@ func (s *Store) Events(ctx context.Context, session tree.SessionID, after int64,
 // Idle says whether nothing of a session is pending or running, with the number
 // of its last event and its root as they are at that moment.
 func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, lastSeq int64, root tree.Task, err error) {
-	err = s.snapshot(ctx, func(tx *sql.Tx) error {
-		session, err := one(ctx, s, tx, tree.ErrNoSession, "session", plainSessionRow, idColumn(&id))
+	err = s.db.snapshot(ctx, func(tx reader) error {
+		session, err := one(ctx, tx, tree.ErrNoSession, "session", plainSessionRow, idColumn(&id))
 		if err != nil {
 			return err
 		}
 		idle, lastSeq = session.Idle(), session.NextSeq-1
-		t, err := one(ctx, s, tx, tree.ErrNoTask, "task", taskRow, idColumn(&id), idColumn(&session.Root))
+		t, err := one(ctx, tx, tree.ErrNoTask, "task", taskRow, idColumn(&id), idColumn(&session.Root))
 		if err == nil {
 			root = *t
 		}
@@ -165,8 +150,8 @@ func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, lastSeq
 
 // PutAgentVersion keeps a definition that tasks may pin.
 func (s *Store) PutAgentVersion(ctx context.Context, name, version string, body []byte) error {
-	return s.write(ctx, func(ctx context.Context) error {
-		return s.db.save(ctx, "agent_add", []any{version, name, body})
+	return s.write(ctx, func(ctx context.Context, b *batch) error {
+		return b.tx.save(ctx, "agent_add", []any{version, name, body})
 	})
 }
 
@@ -175,7 +160,7 @@ func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error
 	if body, held := s.definitions.Load(version); held {
 		return body.([]byte), nil
 	}
-	body, err := one(ctx, s, nil, tree.ErrNoAgent.With("version %s", version),
+	body, err := one(ctx, s.db, tree.ErrNoAgent.With("version %s", version),
 		"agent", func(b *[]byte) []any { return []any{b} }, version)
 	if err != nil {
 		return nil, err

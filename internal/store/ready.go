@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"time"
@@ -11,53 +10,13 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// fairness gives ready runs the tags by which they are offered: start-time fair
-// queueing, in which each session's runs are one tag apart and a session that
-// was idle starts at the present. It is a hint about order and may be forgotten.
-type fairness struct {
-	now  int64
-	last map[tree.SessionID]int64
-}
-
-// forgetAbove is how many sessions are remembered before those whose tags have
-// passed are forgotten.
-const forgetAbove = 10_000
-
-func newFairness() fairness { return fairness{last: map[tree.SessionID]int64{}} }
-
-func (f *fairness) tag(id tree.SessionID) int64 {
-	if len(f.last) > forgetAbove {
-		for session, tag := range f.last {
-			if tag <= f.now {
-				delete(f.last, session)
-			}
-		}
-	}
-	tag := max(f.now, f.last[id]) + 1
-	f.last[id] = tag
-	return tag
-}
-
-// served moves the present to the tag of a run that was offered.
-func (f *fairness) served(tag int64) { f.now = max(f.now, tag) }
-
-// resumeTurns reads how far the turns had come when the store was last open.
-func (s *Store) resumeTurns(ctx context.Context) error {
-	var first int64
-	err := s.db.load(ctx, "ready_tags", [][]any{{}}, func(rows *sql.Rows) error {
-		var id tree.SessionID
-		var low, high int64
-		if err := rows.Scan(idColumn(&id), &low, &high); err != nil {
-			return err
-		}
-		if len(s.fair.last) == 0 || low < first {
-			first = low
-		}
-		s.fair.last[id] = high
-		return nil
-	})
-	s.fair.served(first - 1)
-	return err
+// fairTag gives the next ready run of a session the tag by which it is offered:
+// start-time fair queueing, in which each session's runs are one tag apart and a
+// session that was idle starts at the present, which is the tag of the run that
+// was offered last.
+func (b *batch) fairTag(id tree.SessionID) int64 {
+	b.fairTags[id] = max(b.fairNow, b.fairTags[id]) + 1
+	return b.fairTags[id]
 }
 
 // heldBack is announced_until of a run whose session may not run more at once. A
@@ -71,15 +30,15 @@ const heldBack = -1
 // is picked again.
 func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
 	// A look that takes no transaction; most of the time there is nothing.
-	due, err := one(ctx, s, nil, errors.New("no answer"), "ready_any", func(b *bool) []any { return []any{b} },
-		s.Clock().UnixMicro())
+	due, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(b *bool) []any { return []any{b} },
+		s.clock())
 	if err != nil || !*due {
 		return nil, err
 	}
 	var taken []Ready
-	err = s.write(ctx, func(ctx context.Context) error {
+	err = s.write(ctx, func(ctx context.Context, b *batch) error {
 		var err error
-		taken, err = s.takeReady(ctx, room, s.Clock(), lease)
+		taken, err = b.takeReady(ctx, room, lease)
 		return err
 	})
 	return taken, err
@@ -97,31 +56,43 @@ type offer struct {
 	marks     [][]any // of the runs taken or held back
 }
 
-func (s *Store) takeReady(ctx context.Context, room int, now time.Time, lease time.Duration) ([]Ready, error) {
+// takeReady picks while nobody else does. What somebody is writing at the moment it
+// passes over, so it never waits for a session's transaction, which may wait for it.
+func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
 	o := &offer{room: room, announced: map[tree.SessionID]int{}}
-	err := s.db.load(ctx, "ready_announced", [][]any{{now.UnixMicro()}}, func(rows *sql.Rows) error {
+	lock := lookup{"ready_lock", [][]any{{}}, func(row) error { return nil }}
+	present := lookup{"present", [][]any{{b.clock()}}, func(row row) error {
+		return row.Scan(timeColumn{&b.now}, &b.fairNow)
+	}}
+	if err := b.tx.load(ctx, lock, present); err != nil {
+		return nil, err
+	}
+	err := b.tx.load(ctx, lookup{"ready_announced", [][]any{{b.now.UnixMicro()}}, func(row row) error {
 		var session tree.SessionID
 		var n int
-		err := rows.Scan(idColumn(&session), &n)
+		err := row.Scan(idColumn(&session), &n)
 		o.announced[session] = n
 		o.room -= n
 		return err
-	})
+	}})
 	for more := err == nil; more && len(o.taken) < o.room; {
 		var candidates []candidate
-		if candidates, err = s.candidates(ctx, o, now); err != nil {
+		if candidates, err = b.candidates(ctx, o); err != nil {
 			return nil, err
 		}
-		more = o.pick(candidates, now.Add(lease))
-		if err = s.db.save(ctx, "ready_mark", o.marks...); err != nil {
+		more = o.pick(candidates, b.now.Add(lease))
+		if err = b.tx.save(ctx, "ready_mark", o.marks...); err != nil {
 			return nil, err
 		}
 		o.marks = nil
 	}
-	for _, r := range o.taken {
-		s.fair.served(r.fairTag)
+	if err != nil || len(o.taken) == 0 {
+		return nil, err
 	}
-	return o.taken, err
+	for _, r := range o.taken {
+		b.fairNow = max(b.fairNow, r.fairTag)
+	}
+	return o.taken, b.tx.save(ctx, "ready_turn", []any{b.fairNow})
 }
 
 // candidate is a ready run and how many more its session may run, counting none
@@ -133,28 +104,25 @@ type candidate struct {
 
 // candidates reads what may be announced, the next first: as much as is due, and
 // of what is held back as much as its sessions may run.
-func (s *Store) candidates(ctx context.Context, o *offer, now time.Time) ([]candidate, error) {
+func (b *batch) candidates(ctx context.Context, o *offer) ([]candidate, error) {
 	var found []candidate
-	scan := func(rows *sql.Rows) error {
+	take := func(row row) error {
 		var c candidate
-		err := rows.Scan(append(readyRow(&c.Ready), &c.free)...)
+		err := row.Scan(append(readyRow(&c.Ready), &c.free)...)
 		found = append(found, c)
 		return err
 	}
-	if err := s.db.load(ctx, "ready_due", [][]any{{(o.room - len(o.taken)) * lookAhead}}, scan); err != nil {
-		return nil, err
-	}
-	if err := s.db.load(ctx, "ready_expired", [][]any{{now.UnixMicro()}}, scan); err != nil {
-		return nil, err
-	}
 	free := map[tree.SessionID]int{}
-	err := s.db.load(ctx, "ready_full", [][]any{{}}, func(rows *sql.Rows) error {
-		var session tree.SessionID
-		var n int
-		err := rows.Scan(idColumn(&session), &n)
-		free[session] = n
-		return err
-	})
+	err := b.tx.load(ctx,
+		lookup{"ready_due", [][]any{{(o.room - len(o.taken)) * lookAhead}}, take},
+		lookup{"ready_expired", [][]any{{b.now.UnixMicro()}}, take},
+		lookup{"ready_full", [][]any{{}}, func(row row) error {
+			var session tree.SessionID
+			var n int
+			err := row.Scan(idColumn(&session), &n)
+			free[session] = n
+			return err
+		}})
 	if err != nil {
 		return nil, err
 	}
@@ -164,13 +132,13 @@ func (s *Store) candidates(ctx context.Context, o *offer, now time.Time) ([]cand
 			keys = append(keys, []any{idColumn(&id), min(n, o.room-len(o.taken))})
 		}
 	}
-	err = s.db.load(ctx, "ready_held", keys, func(rows *sql.Rows) error {
+	err = b.tx.load(ctx, lookup{"ready_held", keys, func(row row) error {
 		var c candidate
-		err := rows.Scan(readyRow(&c.Ready)...)
+		err := row.Scan(readyRow(&c.Ready)...)
 		c.free = free[c.Session]
 		found = append(found, c)
 		return err
-	})
+	}})
 	slices.SortFunc(found, func(a, b candidate) int {
 		return cmp.Or(a.Priority-b.Priority, cmp.Compare(a.fairTag, b.fairTag), a.At.Compare(b.At))
 	})
@@ -205,29 +173,29 @@ func (o *offer) mark(r *Ready, until int64) {
 
 // ReleaseReady makes a run that was announced due again at once.
 func (s *Store) ReleaseReady(ctx context.Context, session tree.SessionID, task tree.TaskID, epoch int64) error {
-	return s.write(ctx, func(ctx context.Context) error {
-		return s.db.save(ctx, "ready_mark", []any{0, idColumn(&session), idColumn(&task), epoch})
+	return s.write(ctx, func(ctx context.Context, b *batch) error {
+		return b.tx.save(ctx, "ready_mark", []any{0, idColumn(&session), idColumn(&task), epoch})
 	})
 }
 
 // DueTimers finds timers whose time has come, the oldest first.
 func (s *Store) DueTimers(ctx context.Context, limit int) ([]Timer, error) {
-	return query(ctx, s, nil, "timers_due", timerRow, s.Clock().UnixMicro(), limit)
+	return query(ctx, s.db, "timers_due", timerRow, s.clock(), limit)
 }
 
 // Beat says that a replica is alive.
 func (s *Store) Beat(ctx context.Context, replica string) error {
-	return s.write(ctx, func(ctx context.Context) error {
-		return s.db.save(ctx, "beat", []any{replica, s.Clock().UnixMicro()})
+	return s.write(ctx, func(ctx context.Context, b *batch) error {
+		return b.tx.save(ctx, "beat", []any{s.clock(), replica})
 	})
 }
 
 // LostAttempts finds the attempts whose replica has not been heard of for so long.
 func (s *Store) LostAttempts(ctx context.Context, silent time.Duration) ([]Attempt, error) {
-	return query(ctx, s, nil, "attempts_lost", attemptRow, s.Clock().Add(-silent).UnixMicro())
+	return query(ctx, s.db, "attempts_lost", attemptRow, s.clock(), silent.Microseconds())
 }
 
 // AttemptsOf finds the attempts of a replica.
 func (s *Store) AttemptsOf(ctx context.Context, replica string) ([]Attempt, error) {
-	return query(ctx, s, nil, "attempts_of", attemptRow, replica)
+	return query(ctx, s.db, "attempts_of", attemptRow, replica)
 }

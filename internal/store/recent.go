@@ -3,12 +3,18 @@ package store
 import "github.com/coppice-run/coppice/internal/tree"
 
 // recent remembers sessions and active tasks as the last commits left them, so
-// that they need not be read again. It is right because nobody else writes to a
-// database that is locked, and because only what was committed gets in. Only the
-// committer looks at it.
+// that they need not be read again. It is right because only what was committed
+// gets in, and only where nobody else writes to the database: elsewhere it stays
+// empty. Only the committer looks at it.
 type recent struct {
-	sessions map[tree.SessionID]tree.Session
+	sessions map[tree.SessionID]storedSession
 	tasks    map[inSession[tree.TaskID]]tree.Task
+}
+
+// storedSession is a session as it is in its row.
+type storedSession struct {
+	tree.Session
+	fairTag int64 // of its last ready run
 }
 
 // forgetRecentAbove is how many rows of a kind are remembered before all of them
@@ -17,13 +23,13 @@ const forgetRecentAbove = 10_000
 
 func newRecent() recent {
 	return recent{
-		sessions: map[tree.SessionID]tree.Session{},
+		sessions: map[tree.SessionID]storedSession{},
 		tasks:    map[inSession[tree.TaskID]]tree.Task{},
 	}
 }
 
 // keep takes in what has just been committed for a session.
-func (r *recent) keep(id tree.SessionID, c *tree.Changes) {
+func (r *recent) keep(id tree.SessionID, c *tree.Changes, fairTag int64) {
 	if len(r.sessions) > forgetRecentAbove {
 		clear(r.sessions)
 	}
@@ -31,7 +37,7 @@ func (r *recent) keep(id tree.SessionID, c *tree.Changes) {
 		clear(r.tasks)
 	}
 	if c.Session != nil {
-		r.sessions[id] = *c.Session
+		r.sessions[id] = storedSession{*c.Session, fairTag}
 	}
 	for task, t := range c.Tasks {
 		key := inSession[tree.TaskID]{id, task}

@@ -33,12 +33,14 @@ const (
 // tables are the tables whose rows follow from what the core changes.
 var tables = []table{
 	newTable("sessions", 1, 8, "id tenant title agent root metadata limits max_running next_seq "+
-		"total pending running waiting"+usageColumns+"created_at updated_at"),
-	newTable("tasks", 2, 12, "session id parent kind branch depth agent agent_version model description "+
-		"max_iterations created_at run state reason detail caller call_message call_block background iterations "+
+		"total pending running waiting"+usageColumns+"created_at updated_at fair_tag"),
+	newTable("tasks", 2, 14, "session id parent kind branch depth agent agent_version model description "+
+		"max_iterations created_at timeout fail_on_interrupt run state reason detail caller call_message call_block background iterations "+
 		"run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_tools answer "+
 		"accepted_at started_at ended_at wait_kind wait_total wait_met wait_failed "+
-		"epoch nonce last_seq replica worker strikes next_ordinal head open_message open_calls inbox "+
+		"priority deadline ran reported_at "+
+		"epoch nonce attach last_seq replica worker claimed_at strikes "+
+		"next_ordinal head last_answer open_message open_calls inbox "+
 		"children live_background watchers"+usageColumns+"tool_uses activity"),
 	newTable("runs", 3, 16, "session task run state reason detail answer"+usageColumns+
 		"tool_uses iterations accepted_at started_at ended_at"),
@@ -49,17 +51,17 @@ var tables = []table{
 	newTable("waits", 6, 6, "session target target_run task message block"),
 	newTable("timers", 4, 4, callKeyColumns+"due"),
 	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until"),
-	newTable("attempts", 2, 2, "session task epoch replica worker at"),
+	newTable("attempts", 2, 2, "session task epoch attach replica worker at"),
 	newTable("requests", 2, 4, "session key hash answer"),
 }
 
-func sessionRow(s *tree.Session, maxRunning *int) []any {
+func sessionRow(s *tree.Session, maxRunning *int, fairTag *int64) []any {
 	return []any{
 		idColumn(&s.ID), &s.Tenant, &s.Title, &s.Agent, idColumn(&s.Root),
 		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, maxRunning, &s.NextSeq,
 		&s.Total, &s.Pending, &s.Running, &s.Waiting,
 		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite,
-		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt},
+		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt}, fairTag,
 	}
 }
 
@@ -67,13 +69,15 @@ func taskRow(t *tree.Task) []any {
 	return []any{
 		idColumn(&t.Session), idColumn(&t.ID), idColumn(&t.Parent), &t.Kind, &t.Branch, &t.Depth,
 		&t.Agent, &t.AgentVersion, &t.Model, &t.Description, &t.MaxIterations, timeColumn{&t.CreatedAt},
+		durationColumn{&t.Timeout}, &t.FailOnInterrupt,
 		&t.Run, &t.State, &t.Reason, &t.Detail, idColumn(&t.Caller), &t.Call.Message, &t.Call.Block,
 		&t.Background, &t.Iterations,
 		&t.RunUsage.Input, &t.RunUsage.Output, &t.RunUsage.CacheRead, &t.RunUsage.CacheWrite, &t.RunTools, &t.Answer,
 		timeColumn{&t.AcceptedAt}, timeColumn{&t.StartedAt}, timeColumn{&t.EndedAt},
 		&t.Wait.Kind, &t.Wait.Total, &t.Wait.Met, &t.Wait.Failed,
-		&t.Epoch, bitsColumn{&t.Nonce}, &t.LastSeq, &t.Replica, &t.Worker, &t.Strikes,
-		&t.NextOrdinal, idColumn(&t.Head), &t.OpenMessage, &t.OpenCalls, &t.Inbox,
+		&t.Priority, timeColumn{&t.Deadline}, durationColumn{&t.Ran}, timeColumn{&t.ReportedAt},
+		&t.Epoch, bitsColumn{&t.Nonce}, &t.Attach, &t.LastSeq, &t.Replica, &t.Worker, timeColumn{&t.ClaimedAt}, &t.Strikes,
+		&t.NextOrdinal, idColumn(&t.Head), &t.LastAnswer, &t.OpenMessage, &t.OpenCalls, &t.Inbox,
 		&t.Children, &t.LiveBackground, &t.Watchers,
 		&t.Usage.Input, &t.Usage.Output, &t.Usage.CacheRead, &t.Usage.CacheWrite, &t.ToolUses, &t.Activity,
 	}
@@ -152,7 +156,7 @@ type Attempt struct {
 
 func attemptRow(a *Attempt) []any {
 	return []any{
-		idColumn(&a.Session), idColumn(&a.Task), &a.Epoch, &a.Replica, &a.Worker, timeColumn{&a.At},
+		idColumn(&a.Session), idColumn(&a.Task), &a.Epoch, &a.Attach, &a.Replica, &a.Worker, timeColumn{&a.At},
 	}
 }
 
@@ -211,6 +215,22 @@ func (c timeColumn) Scan(src any) error {
 	default:
 		return fmt.Errorf("a time is stored as %T", src)
 	}
+	return nil
+}
+
+// durationColumn is a duration in microseconds.
+type durationColumn struct{ duration *time.Duration }
+
+// Value gives the microseconds.
+func (c durationColumn) Value() (driver.Value, error) { return c.duration.Microseconds(), nil }
+
+// Scan takes the microseconds.
+func (c durationColumn) Scan(src any) error {
+	n, ok := src.(int64)
+	if !ok {
+		return fmt.Errorf("a duration is stored as %T", src)
+	}
+	*c.duration = time.Duration(n) * time.Microsecond
 	return nil
 }
 

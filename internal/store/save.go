@@ -10,14 +10,16 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// save writes what the views have changed, one statement a table.
+// save writes what the views have changed, one statement a table. New sessions go
+// first, all in the order of their ids: if another replica creates them too, one
+// of both waits here, and then fails, before it has written anything else.
 func (b *batch) save(ctx context.Context) error {
 	rows := map[string][][]any{}
 	put := func(name string, row []any) { rows[name] = append(rows[name], row) }
-	for _, id := range b.order {
+	for _, id := range slices.SortedFunc(slices.Values(b.order), byAge) {
 		c := b.views[id].Changes()
-		b.collect(id, c, put)
 		b.collectQueues(id, c, put)
+		b.collect(id, c, put)
 	}
 	for _, key := range b.fresh {
 		answer, err := encodeAnswer(b.once[key].answer)
@@ -27,8 +29,13 @@ func (b *batch) save(ctx context.Context) error {
 		hash := b.once[key].hash
 		put("add_requests", []any{idColumn(&key.session), key.key, hash[:], string(answer)})
 	}
-	for name, r := range rows {
-		if err := b.db.save(ctx, name, r...); err != nil {
+	const first = "add_sessions"
+	if err := b.tx.save(ctx, first, rows[first]...); err != nil {
+		return err
+	}
+	delete(rows, first)
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		if err := b.tx.save(ctx, name, rows[name]...); err != nil {
 			return err
 		}
 	}
@@ -38,8 +45,12 @@ func (b *batch) save(ctx context.Context) error {
 // collect lists the rows of a session's tree and log.
 func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	if c.Session != nil {
-		maxRunning := c.Session.Limits.Running
-		put("put_sessions", sessionRow(c.Session, &maxRunning))
+		name := "put_sessions"
+		if !b.stored[id] {
+			name = "add_sessions"
+		}
+		maxRunning, fairTag := c.Session.Limits.Running, b.fairTags[id]
+		put(name, sessionRow(c.Session, &maxRunning, &fairTag))
 	}
 	for _, t := range c.Tasks {
 		put("put_tasks", taskRow(t))
@@ -90,7 +101,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 			put("drop_ready", []any{idColumn(&id), idColumn(&task)})
 			continue
 		}
-		row := Ready{Session: id, Ready: *r, fairTag: b.fair.tag(id)}
+		row := Ready{Session: id, Ready: *r, fairTag: b.fairTag(id)}
 		if s := b.views[id].Session(); s.Running+s.Pending > s.Limits.Running {
 			row.announcedUntil = heldBack
 		}
@@ -109,5 +120,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 // inOrder gives the tasks of a map by age, so that what was made ready first is
 // offered first.
 func inOrder[T any](rows map[tree.TaskID]T) []tree.TaskID {
-	return slices.SortedFunc(maps.Keys(rows), func(a, b tree.TaskID) int { return bytes.Compare(a[:], b[:]) })
+	return slices.SortedFunc(maps.Keys(rows), byAge)
 }
+
+func byAge[Of any](a, b tree.ID[Of]) int { return bytes.Compare(a[:], b[:]) }

@@ -3,14 +3,11 @@ package store
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
-	"path"
 	"runtime"
 	"strings"
 
@@ -19,19 +16,15 @@ import (
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
 
-//go:embed migrations/sqlite/*.sql sql/sqlite/*.sql
-var sqliteFiles embed.FS
-
-// sqlite is the database of one process: one connection writes, a pool reads.
-// Everything that another SQL dialect would do differently is in this file and
-// in sql/sqlite. Statements go by name: that of their file, or put_, add_ or drop_
-// with that of a table.
+// sqlite is a file that one process has, which locks it: one connection writes, a
+// pool reads. It is also that writer and its transactions.
 type sqlite struct {
+	lock    *fileLock
 	pools   []*sql.DB
-	writer  *sql.Conn
+	conn    *sql.Conn // writes
 	reads   *sql.DB
 	texts   map[string]string
-	writing map[string]*sql.Stmt // prepared on writer when they are first used
+	writing map[string]*sql.Stmt // prepared on conn when they are first used
 	reading map[string]*sql.Stmt // the queries, prepared on reads
 }
 
@@ -43,22 +36,35 @@ var pragmas = []string{
 }
 
 func openSQLite(ctx context.Context, file string) (*sqlite, error) {
+	lock, err := lockFile(file + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	db, err := openLocked(ctx, file)
+	if err != nil {
+		return nil, errors.Join(err, lock.release())
+	}
+	db.lock = lock
+	return db, nil
+}
+
+func openLocked(ctx context.Context, file string) (*sqlite, error) {
 	writes, err := sql.Open("sqlite", dsn(file, pragmas...))
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", file, err)
+		return nil, err
 	}
 	reads, err := sql.Open("sqlite", dsn(file, append([]string{"query_only(1)"}, pragmas[2:]...)...))
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", file, err)
+		return nil, err
 	}
 	reads.SetMaxOpenConns(max(4, runtime.NumCPU()))
 	reads.SetMaxIdleConns(max(4, runtime.NumCPU()))
 	db := &sqlite{
 		pools: []*sql.DB{writes, reads}, reads: reads,
-		texts: map[string]string{}, writing: map[string]*sql.Stmt{}, reading: map[string]*sql.Stmt{},
+		writing: map[string]*sql.Stmt{}, reading: map[string]*sql.Stmt{},
 	}
 	if err := db.open(ctx, writes); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", file, err), db.close())
+		return nil, errors.Join(err, db.close())
 	}
 	return db, nil
 }
@@ -69,11 +75,15 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 		return fmt.Errorf("bringing it up to date: %w", err)
 	}
 	var err error
-	if db.writer, err = writes.Conn(ctx); err != nil {
+	if db.conn, err = writes.Conn(ctx); err != nil {
 		return err
 	}
-	if err := db.readTexts(); err != nil {
+	if db.texts, err = readStatements("sqlite", map[string]string{"now": "?1"}); err != nil {
 		return err
+	}
+	for _, t := range tables {
+		db.texts["add_"+t.name], db.texts["drop_"+t.name] = sqliteAdd(t), sqliteDrop(t)
+		db.texts["put_"+t.name] = sqliteAdd(t) + t.onConflict()
 	}
 	for name, text := range db.texts {
 		if !strings.Contains(text, "SELECT") {
@@ -86,36 +96,13 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 	return nil
 }
 
-// readTexts reads the statements' files and makes those that follow from a
-// table's columns. In a file, a table's name in braces stands for its columns.
-func (db *sqlite) readTexts() error {
-	var columns []string
-	for _, t := range tables {
-		columns = append(columns, "{"+t.name+"}", strings.Join(t.columns, ", "))
-		db.texts["put_"+t.name], db.texts["add_"+t.name], db.texts["drop_"+t.name] = t.put(), t.add(), t.drop()
-	}
-	expand := strings.NewReplacer(columns...)
-	names, err := fs.Glob(sqliteFiles, "sql/sqlite/*.sql")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		text, err := sqliteFiles.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		db.texts[strings.TrimSuffix(path.Base(name), ".sql")] = expand.Replace(string(text))
-	}
-	return nil
-}
-
 func dsn(path string, pragmas ...string) string {
 	query := url.Values{"_pragma": pragmas}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
 }
 
 func migrate(ctx context.Context, db *sql.DB) error {
-	files, err := fs.Sub(sqliteFiles, "migrations/sqlite")
+	files, err := fs.Sub(files, "migrations/sqlite")
 	if err != nil {
 		return err
 	}
@@ -135,33 +122,42 @@ func (db *sqlite) close() error {
 			errs = append(errs, stmt.Close())
 		}
 	}
-	if db.writer != nil {
-		errs = append(errs, db.writer.Close())
+	if db.conn != nil {
+		errs = append(errs, db.conn.Close())
 	}
 	for _, pool := range db.pools {
 		errs = append(errs, pool.Close())
 	}
+	if db.lock != nil {
+		errs = append(errs, db.lock.release())
+	}
 	return errors.Join(errs...)
 }
 
-// begin starts the one write transaction there is at a time.
-func (db *sqlite) begin(ctx context.Context) error {
-	_, err := db.writer.ExecContext(ctx, "BEGIN IMMEDIATE")
+// alone is true: the file is locked.
+func (*sqlite) alone() bool { return true }
+
+// writer is the one there is.
+func (db *sqlite) writer() writer { return db }
+
+func (db *sqlite) transact(ctx context.Context, work func(transaction) error) error {
+	if _, err := db.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return fmt.Errorf("beginning: %w", err)
+	}
+	err := work(db)
+	if err == nil {
+		if _, err = db.conn.ExecContext(ctx, "COMMIT"); err == nil {
+			return nil
+		}
+		err = fmt.Errorf("committing: %w", err)
+	}
+	// What failed may have rolled it back already; then this fails too.
+	if _, rollback := db.conn.ExecContext(ctx, "ROLLBACK"); rollback != nil {
+		err = fmt.Errorf("%w (rolling back: %w)", err, rollback)
+	}
 	return err
 }
 
-func (db *sqlite) commit(ctx context.Context) error {
-	_, err := db.writer.ExecContext(ctx, "COMMIT")
-	return err
-}
-
-// rollback ends a transaction that may have been ended by its failure already.
-func (db *sqlite) rollback(ctx context.Context) error {
-	_, err := db.writer.ExecContext(ctx, "ROLLBACK")
-	return err
-}
-
-// save runs a statement for each row of arguments, inside the transaction.
 func (db *sqlite) save(ctx context.Context, name string, rows ...[]any) error {
 	stmt, err := db.prepare(ctx, name)
 	if err != nil {
@@ -178,21 +174,38 @@ func (db *sqlite) save(ctx context.Context, name string, rows ...[]any) error {
 	return nil
 }
 
-// values puts what the pointers of a row point to in their place, which spares
-// database/sql from finding that out by reflection.
-func values(row []any) (err error) {
-	for i, arg := range row {
-		switch arg := arg.(type) {
-		case *int:
-			row[i] = int64(*arg)
-		case *int64:
-			row[i] = *arg
-		case *string:
-			row[i] = *arg
-		case *[]byte:
-			row[i] = *arg
-		case driver.Valuer:
-			row[i], err = arg.Value()
+func (db *sqlite) load(ctx context.Context, lookups ...lookup) error {
+	for _, l := range lookups {
+		if err := db.loadOne(ctx, l); err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+	}
+	return nil
+}
+
+func (db *sqlite) loadOne(ctx context.Context, l lookup) error {
+	if len(l.keys) == 0 {
+		return nil
+	}
+	stmt, err := db.prepare(ctx, l.name)
+	if err != nil {
+		return err
+	}
+	keys := l.keys
+	if strings.Contains(db.texts[l.name], "json_each") {
+		text, err := json.Marshal(keys)
+		if err != nil {
+			return err
+		}
+		keys = [][]any{{string(text)}}
+	}
+	for _, key := range keys {
+		if err := values(key); err != nil {
+			return err
+		}
+		rows, err := stmt.QueryContext(ctx, key...)
+		if err == nil {
+			err = each(rows, l.scan)
 		}
 		if err != nil {
 			return err
@@ -201,42 +214,11 @@ func values(row []any) (err error) {
 	return nil
 }
 
-// load runs a query for each key, inside the transaction, and hands each row to
-// scan.
-func (db *sqlite) load(ctx context.Context, name string, keys [][]any, scan func(*sql.Rows) error) error {
-	stmt, err := db.prepare(ctx, name)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		rows, err := stmt.QueryContext(ctx, key...)
-		if err == nil {
-			err = each(rows, scan)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// loadMany runs a query for many keys at once, inside the transaction.
-func (db *sqlite) loadMany(ctx context.Context, name string, keys [][]any, scan func(*sql.Rows) error) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	text, err := json.Marshal(keys)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return db.load(ctx, name, [][]any{{string(text)}}, scan)
-}
-
 func (db *sqlite) prepare(ctx context.Context, name string) (*sql.Stmt, error) {
 	if stmt := db.writing[name]; stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := db.writer.PrepareContext(ctx, db.texts[name])
+	stmt, err := db.conn.PrepareContext(ctx, db.texts[name])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -244,16 +226,41 @@ func (db *sqlite) prepare(ctx context.Context, name string) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
-// read runs a query beside the committer, in a snapshot if there is one.
-func (db *sqlite) read(ctx context.Context, tx *sql.Tx, name string, args ...any) (*sql.Rows, error) {
-	stmt := db.reading[name]
-	if tx != nil {
-		stmt = tx.StmtContext(ctx, stmt)
-	}
-	return stmt.QueryContext(ctx, args...)
+func (db *sqlite) read(ctx context.Context, name string, args []any, scan func(row) error) error {
+	return db.query(ctx, db.reading[name], args, scan)
 }
 
-func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
+// query runs a prepared query.
+func (db *sqlite) query(ctx context.Context, stmt *sql.Stmt, args []any, scan func(row) error) error {
+	if err := values(args); err != nil {
+		return err
+	}
+	rows, err := stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	return each(rows, scan)
+}
+
+func (db *sqlite) snapshot(ctx context.Context, read func(reader) error) error {
+	tx, err := db.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("beginning to read: %w", err)
+	}
+	return errors.Join(read(sqliteSnapshot{db, tx}), tx.Rollback())
+}
+
+// sqliteSnapshot reads one state of the database.
+type sqliteSnapshot struct {
+	*sqlite
+	tx *sql.Tx
+}
+
+func (s sqliteSnapshot) read(ctx context.Context, name string, args []any, scan func(row) error) error {
+	return s.query(ctx, s.tx.StmtContext(ctx, s.reading[name]), args, scan)
+}
+
+func each(rows *sql.Rows, scan func(row) error) error {
 	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
@@ -263,26 +270,13 @@ func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
-// put is the statement that writes a row of a table, new or not.
-func (t table) put() string {
-	then := "NOTHING"
-	if t.fixed < len(t.columns) {
-		set := make([]string, 0, len(t.columns))
-		for _, c := range t.columns[t.fixed:] {
-			set = append(set, c+" = excluded."+c)
-		}
-		then = "UPDATE SET " + strings.Join(set, ", ")
-	}
-	return fmt.Sprintf("%s ON CONFLICT (%s) DO %s", t.add(), strings.Join(t.columns[:t.keys], ", "), then)
-}
-
-// add is the statement that writes a new row.
-func (t table) add() string {
+// sqliteAdd is the statement that writes a new row.
+func sqliteAdd(t table) string {
 	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s)", t.name,
 		strings.Join(t.columns, ", "), strings.Repeat(", ?", len(t.columns)-1))
 }
 
-// drop is the statement that deletes a row by its key.
-func (t table) drop() string {
+// sqliteDrop is the statement that deletes a row by its key.
+func sqliteDrop(t table) string {
 	return fmt.Sprintf("DELETE FROM %s WHERE %s = ?", t.name, strings.Join(t.columns[:t.keys], " = ? AND "))
 }

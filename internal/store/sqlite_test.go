@@ -15,14 +15,14 @@ func TestSQLite(t *testing.T) {
 }
 
 func fresh(t *testing.T) store.Config {
-	return store.Config{Path: filepath.Join(t.TempDir(), "coppice.db")}
+	return store.Config{Database: filepath.Join(t.TempDir(), "coppice.db")}
 }
 
 // breakSQLite makes the schema refuse events. It goes past the store's lock,
 // which only stores heed.
 func breakSQLite(t *testing.T, c store.Config) (mend func()) {
 	t.Helper()
-	db, err := sql.Open("sqlite", c.Path)
+	db, err := sql.Open("sqlite", c.Database)
 	if err != nil {
 		t.Fatal(err)
 	}

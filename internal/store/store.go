@@ -15,10 +15,12 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +30,8 @@ import (
 )
 
 // ErrUnavailable says that the database did not take a transaction. Nothing of
-// it was stored; the same call may succeed later.
+// it was stored, unless the words say that its outcome is unknown; the same call
+// may succeed later.
 var ErrUnavailable = tree.ErrUnavailable
 
 // ErrClosed says that the store is closed.
@@ -36,17 +39,24 @@ var ErrClosed = tree.ErrUnavailable.With("the store is closed")
 
 // Config says what a store works with.
 type Config struct {
-	Path     string           // of the database file
-	Replica  string           // who decides
-	Clock    func() time.Time // nil: time.Now
-	NewID    func() [16]byte  // nil: UUIDv7
-	MaxBatch int              // commands in one transaction; 0: DefaultMaxBatch
-	OnCommit func(Commit)     // called after each commit, in order; must not wait
+	Database   string           // the path of a SQLite file, or the postgres:// URL of a database
+	Replica    string           // who decides
+	Clock      func() time.Time // nil: that of the PostgreSQL server; time.Now with SQLite
+	NewID      func() [16]byte  // nil: UUIDv7
+	MaxBatch   int              // commands in one transaction; 0: DefaultMaxBatch
+	Committers int              // with PostgreSQL; 0: DefaultCommitters
+	// OnCommit is called after each commit; it must not wait. Of one session it hears
+	// in order. With PostgreSQL it may be called several times at once.
+	OnCommit func(Commit)
 	Logger   *slog.Logger
 }
 
 // DefaultMaxBatch is how many commands one transaction takes at most.
 const DefaultMaxBatch = 512
+
+// DefaultCommitters is how many transactions a store makes at once, where that is
+// of use.
+const DefaultCommitters = 4
 
 // Commit says what a transaction has changed.
 type Commit struct {
@@ -65,25 +75,20 @@ type Touched struct {
 // Store is an open database. Its methods may be called at once.
 type Store struct {
 	Config
-	db           *sqlite
-	lock         *fileLock
+	db           database
 	installation string
-	queue        chan *Pending
+	committers   []*committer  // of commands
+	steps        *committer    // of the store's own steps
 	ended        chan struct{} // closed when Run has ended: what is queued then stays so
 
 	definitions sync.Map // version → body
-	fair        fairness // only the committer looks at it
-	recent      recent   // only the committer looks at it
 }
 
-// Open opens the database, brings it up to date, and locks it against other
-// processes.
+// Open opens the database and brings it up to date. A SQLite file it locks against
+// other processes.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	if c.Path == "" {
-		return nil, errors.New("store: a path is required")
-	}
-	if c.Clock == nil {
-		c.Clock = time.Now
+	if c.Database == "" {
+		return nil, errors.New("store: a database is required")
 	}
 	if c.NewID == nil {
 		c.NewID = newUUID
@@ -91,48 +96,91 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.MaxBatch == 0 {
 		c.MaxBatch = DefaultMaxBatch
 	}
+	if c.Committers == 0 {
+		c.Committers = DefaultCommitters
+	}
 	if c.OnCommit == nil {
 		c.OnCommit = func(Commit) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	lock, err := lockFile(c.Path + ".lock")
+	db, err := openDatabase(ctx, c.Database)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", c.Path, err)
+		return nil, fmt.Errorf("opening %s: %w", nameOf(c.Database), err)
 	}
-	db, err := openSQLite(ctx, c.Path)
-	if err != nil {
-		return nil, errors.Join(err, lock.release())
+	if db.alone() {
+		c.Committers = 1
+		if c.Clock == nil {
+			c.Clock = time.Now
+		}
 	}
-	s := &Store{
-		Config: c, db: db, lock: lock, fair: newFairness(), recent: newRecent(),
-		queue: make(chan *Pending, 4*c.MaxBatch), ended: make(chan struct{}),
+	s := &Store{Config: c, db: db, ended: make(chan struct{})}
+	for range c.Committers {
+		s.committers = append(s.committers, s.newCommitter(c.MaxBatch))
+	}
+	s.steps = s.committers[0]
+	if !db.alone() {
+		// Each has a transaction to itself, which holds no session while it waits.
+		s.steps = s.newCommitter(1)
 	}
 	if err := s.takeOver(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s: %w", c.Path, err), db.close(), lock.release())
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", nameOf(c.Database), err), db.close())
 	}
 	return s, nil
 }
 
-// takeOver reads or makes the installation id, and forgets the replicas that
-// served this file before: the lock says that they are gone.
-func (s *Store) takeOver(ctx context.Context) error {
-	found, err := query(ctx, s, nil, "installation", func(id *string) []any { return []any{id} })
-	if err != nil {
-		return err
+func openDatabase(ctx context.Context, name string) (database, error) {
+	if isPostgres(name) {
+		return openPostgres(ctx, name)
 	}
-	if len(found) == 0 {
-		found = []string{uuid.NewString()}
-		if err := s.db.save(ctx, "installation_add", []any{found[0]}); err != nil {
+	return openSQLite(ctx, name)
+}
+
+func isPostgres(name string) bool {
+	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
+}
+
+// nameOf is a database's name without secrets.
+func nameOf(database string) string {
+	if !isPostgres(database) {
+		return database
+	}
+	u, err := url.Parse(database)
+	if err != nil {
+		return "the PostgreSQL database"
+	}
+	return u.Redacted()
+}
+
+// takeOver reads or makes the installation id.
+func (s *Store) takeOver(ctx context.Context) error {
+	err := s.steps.db.transact(ctx, func(tx transaction) error {
+		known := false
+		installation := lookup{"installation", [][]any{{}}, func(row row) error {
+			known = true
+			return row.Scan(&s.installation)
+		}}
+		if err := tx.load(ctx, installation); err != nil || known {
 			return err
 		}
+		if err := tx.save(ctx, "installation_add", []any{uuid.NewString()}); err != nil {
+			return err
+		}
+		return tx.load(ctx, installation)
+	})
+	if err != nil {
+		return fmt.Errorf("taking it over: %w", err)
 	}
-	s.installation = found[0]
-	if err := s.db.save(ctx, "replicas_forget", []any{}); err != nil {
-		return err
+	return nil
+}
+
+// clock is what statements get for the time: NULL where the database knows it.
+func (s *Store) clock() any {
+	if s.Clock == nil {
+		return nil
 	}
-	return s.resumeTurns(ctx)
+	return s.Clock().UnixMicro()
 }
 
 func newUUID() [16]byte { return uuid.Must(uuid.NewV7()) }
@@ -141,9 +189,7 @@ func newUUID() [16]byte { return uuid.Must(uuid.NewV7()) }
 func (s *Store) Installation() string { return s.installation }
 
 // Close closes the database. Run has to have ended.
-func (s *Store) Close() error {
-	return errors.Join(s.db.close(), s.lock.release())
-}
+func (s *Store) Close() error { return s.db.close() }
 
 // Key makes a command safe to repeat.
 type Key struct {
@@ -182,7 +228,7 @@ func (s *Store) Submit(ctx context.Context, id tree.SessionID, cmd tree.Command)
 // write queues a step of the store's own to be taken in a transaction. Once it is
 // queued it is waited for, whatever becomes of ctx: the step writes to what its
 // caller holds.
-func (s *Store) write(ctx context.Context, step func(context.Context) error) error {
+func (s *Store) write(ctx context.Context, step func(context.Context, *batch) error) error {
 	p := &Pending{step: step}
 	if err := s.enqueue(ctx, p); err != nil {
 		return err
@@ -193,8 +239,12 @@ func (s *Store) write(ctx context.Context, step func(context.Context) error) err
 
 func (s *Store) enqueue(ctx context.Context, p *Pending) error {
 	p.done, p.ended = make(chan struct{}), s.ended
+	to := s.steps
+	if p.cmd != nil {
+		to = s.committers[binary.BigEndian.Uint64(p.session[8:])%uint64(len(s.committers))]
+	}
 	select {
-	case s.queue <- p:
+	case to.queue <- p:
 		return nil
 	case <-s.ended:
 		return ErrClosed
@@ -208,7 +258,7 @@ type Pending struct {
 	session tree.SessionID
 	cmd     tree.Command
 	key     *Key
-	step    func(context.Context) error // instead of a command
+	step    func(context.Context, *batch) error // instead of a command
 
 	done   chan struct{}
 	ended  chan struct{} // of the store
@@ -243,26 +293,13 @@ func (p *Pending) settle(answer tree.Answer, err error) {
 // can run only once.
 func (s *Store) Run(ctx context.Context) error {
 	defer close(s.ended)
-	for ctx.Err() == nil {
-		select {
-		case p := <-s.queue:
-			s.commit(context.WithoutCancel(ctx), s.gather(p))
-		case <-ctx.Done():
-		}
+	var committing sync.WaitGroup
+	for _, c := range s.committers {
+		committing.Go(func() { c.run(ctx) })
 	}
+	if s.steps != s.committers[0] {
+		committing.Go(func() { s.steps.run(ctx) })
+	}
+	committing.Wait()
 	return nil
-}
-
-// gather takes what has queued, up to a batch. Who has just been answered gets
-// the chance to ask for more first: fewer and larger transactions take less.
-func (s *Store) gather(first *Pending) []*Pending {
-	batch := []*Pending{first}
-	for before := 0; before < len(batch) && len(batch) < s.MaxBatch; {
-		before = len(batch)
-		runtime.Gosched()
-		for len(s.queue) > 0 && len(batch) < s.MaxBatch {
-			batch = append(batch, <-s.queue)
-		}
-	}
-	return batch
 }

@@ -2,8 +2,8 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
+	"math"
 
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
@@ -14,9 +14,9 @@ import (
 // and the outcomes of the runs that they tell of.
 func (s *Store) Transcript(ctx context.Context, session tree.SessionID, task tree.TaskID, after, limit int) ([]tree.Message, error) {
 	var found []tree.Message
-	err := s.snapshot(ctx, func(tx *sql.Tx) error {
+	err := s.db.snapshot(ctx, func(tx reader) error {
 		var err error
-		found, err = reader{s, tx, session}.transcript(ctx, task, after, limit)
+		found, err = sessionReader{tx, session}.transcript(ctx, task, after, limit)
 		return err
 	})
 	return found, err
@@ -27,13 +27,13 @@ func (s *Store) Transcript(ctx context.Context, session tree.SessionID, task tre
 func (s *Store) Conversation(ctx context.Context, session tree.SessionID, task tree.TaskID) ([]tree.Message, []tree.Call, error) {
 	var messages []tree.Message
 	var open []tree.Call
-	err := s.snapshot(ctx, func(tx *sql.Tx) error {
-		r := reader{s, tx, session}
+	err := s.db.snapshot(ctx, func(tx reader) error {
+		r := sessionReader{tx, session}
 		var err error
 		if messages, err = r.transcript(ctx, task, 0, 0); err != nil {
 			return err
 		}
-		open, err = query(ctx, s, tx, "calls_open", plainCallRow, idColumn(&session), idColumn(&task), tree.CallClosed)
+		open, err = query(ctx, tx, "calls_open", plainCallRow, idColumn(&session), idColumn(&task), tree.CallClosed)
 		return err
 	})
 	return messages, open, err
@@ -42,18 +42,17 @@ func (s *Store) Conversation(ctx context.Context, session tree.SessionID, task t
 // Outcome reads how a run has ended.
 func (s *Store) Outcome(ctx context.Context, session tree.SessionID, run tree.ChildRun) (tree.Outcome, error) {
 	var found tree.Outcome
-	err := s.snapshot(ctx, func(tx *sql.Tx) error {
+	err := s.db.snapshot(ctx, func(tx reader) error {
 		var err error
-		found, err = reader{s, tx, session}.outcome(ctx, run)
+		found, err = sessionReader{tx, session}.outcome(ctx, run)
 		return err
 	})
 	return found, err
 }
 
-// reader reads a session's transcripts in one snapshot.
-type reader struct {
-	*Store
-	tx      *sql.Tx
+// sessionReader reads a session's transcripts in one snapshot.
+type sessionReader struct {
+	tx      reader
 	session tree.SessionID
 }
 
@@ -70,16 +69,19 @@ func plainCallRow(c *tree.Call) []any { return callRow(new(tree.SessionID), c) }
 
 func plainRunRow(r *tree.Run) []any { return runRow(new(tree.SessionID), r) }
 
+// noLimit is a limit that no result reaches.
+const noLimit = math.MaxInt64
+
 // transcript reads the message before those asked for too, since a tool message
 // is made of the calls of the message before it.
-func (r reader) transcript(ctx context.Context, task tree.TaskID, after, limit int) ([]tree.Message, error) {
+func (r sessionReader) transcript(ctx context.Context, task tree.TaskID, after, limit int) ([]tree.Message, error) {
 	switch {
 	case limit == 0:
-		limit = -1 // SQLite reads a negative limit as none
+		limit = noLimit
 	case after > 0:
 		limit++
 	}
-	rows, err := query(ctx, r.Store, r.tx, "messages_from", storedMessageRow, idColumn(&r.session), idColumn(&task), after, limit)
+	rows, err := query(ctx, r.tx, "messages_from", storedMessageRow, idColumn(&r.session), idColumn(&task), after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +113,8 @@ func (r reader) transcript(ctx context.Context, task tree.TaskID, after, limit i
 }
 
 // results gives the closed calls of an assistant message, in the order of the calls.
-func (r reader) results(ctx context.Context, asked *tree.Message) ([]tree.Block, error) {
-	calls, err := query(ctx, r.Store, r.tx, "calls_closed", plainCallRow,
+func (r sessionReader) results(ctx context.Context, asked *tree.Message) ([]tree.Block, error) {
+	calls, err := query(ctx, r.tx, "calls_closed", plainCallRow,
 		idColumn(&r.session), idColumn(&asked.Task), asked.Ordinal, tree.CallClosed)
 	if err != nil {
 		return nil, err
@@ -138,8 +140,8 @@ func (r reader) results(ctx context.Context, asked *tree.Message) ([]tree.Block,
 // errNoOutcome says that a run has not ended, or never was.
 var errNoOutcome = errors.New("the run has no outcome")
 
-func (r reader) outcome(ctx context.Context, run tree.ChildRun) (tree.Outcome, error) {
-	found, err := one(ctx, r.Store, r.tx, errNoOutcome, "run", plainRunRow,
+func (r sessionReader) outcome(ctx context.Context, run tree.ChildRun) (tree.Outcome, error) {
+	found, err := one(ctx, r.tx, errNoOutcome, "run", plainRunRow,
 		idColumn(&r.session), idColumn(&run.Task), run.Run)
 	if err != nil {
 		return tree.Outcome{}, err
@@ -148,7 +150,7 @@ func (r reader) outcome(ctx context.Context, run tree.ChildRun) (tree.Outcome, e
 	if found.Answer == 0 {
 		return outcome, nil
 	}
-	answer, err := one(ctx, r.Store, r.tx, errNoOutcome, "message", storedMessageRow,
+	answer, err := one(ctx, r.tx, errNoOutcome, "message", storedMessageRow,
 		idColumn(&r.session), idColumn(&run.Task), found.Answer)
 	if err != nil {
 		return tree.Outcome{}, err

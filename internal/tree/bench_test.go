@@ -25,7 +25,7 @@ func BenchmarkDecide(b *testing.B) {
 	root := must(CreateSession{ID: SessionID{1}, Agent: boss, Message: texts([]string{"Go."}), Limits: DefaultLimits()})[0].Answer.(Created).Root
 	from := func() From {
 		t := db.tasks[root]
-		return From{Task: root, Token: t.Token(), Seq: t.LastSeq + 1}
+		return From{Task: root, Token: t.Token(), Attach: t.Attach, Seq: t.LastSeq + 1}
 	}
 	asks := said([]string{"Let me see."}, []string{"read", "task"})
 	answer := said([]string{"Done."}, nil)

@@ -49,11 +49,39 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 }
 
 // cancel ends a task's run for a reason and all runs below it because of that.
-// It goes from the top down, so that nobody is woken by a child whose end is
-// only a part of its own.
 func (d *decision) cancel(top *Task, reason Reason, detail string) int {
-	ending := []*Task{}
-	for _, t := range append(d.view.descendants(top.ID), top) {
+	below := d.view.descendants(top.ID)
+	d.falling = append(d.falling, top.ID)
+	ended := 0
+	if top.State.Active() {
+		ended++
+		d.revoke(top)
+		d.finish(top, StateCancelled, reason, detail)
+	}
+	ended += d.bringDown(below)
+	d.falling = nil
+	if top.Depth == 0 && d.heardOfUser(top) {
+		d.nextTurn(top)
+	}
+	return ended
+}
+
+// fail ends a run from outside. The children that it waited for fall with it;
+// what runs in the background goes on.
+func (d *decision) fail(t *Task, reason Reason, detail string) {
+	falling := d.view.awaited(t)
+	d.revoke(t)
+	d.finish(t, StateFailed, reason, detail)
+	d.bringDown(falling)
+	d.falling = nil
+}
+
+// bringDown ends the runs of tasks since their parent's has ended. It goes from
+// the top down, so that nobody is woken by a child whose end is only a part of
+// its own.
+func (d *decision) bringDown(tasks []*Task) int {
+	var ending []*Task
+	for _, t := range tasks {
 		d.falling = append(d.falling, t.ID)
 		if t.State.Active() {
 			ending = append(ending, t)
@@ -63,20 +91,17 @@ func (d *decision) cancel(top *Task, reason Reason, detail string) int {
 		return cmp.Or(a.Depth-b.Depth, bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	for _, t := range ending {
-		if t.State == StateRunning {
-			d.view.changes.Revoked = append(d.view.changes.Revoked, Revoked{Task: t.ID, Epoch: t.Epoch})
-		}
-		if t == top {
-			d.finish(t, StateCancelled, reason, detail)
-			continue
-		}
+		d.revoke(t)
 		d.finish(t, StateCancelled, ReasonCancelledByParent, "")
 	}
-	d.falling = nil
-	if top.Depth == 0 && d.heardOfUser(top) {
-		d.nextTurn(top)
-	}
 	return len(ending)
+}
+
+// revoke has the worker of a running run told.
+func (d *decision) revoke(t *Task) {
+	if t.State == StateRunning {
+		d.view.changes.Revoked = append(d.view.changes.Revoked, Revoked{Task: t.ID, Epoch: t.Epoch})
+	}
 }
 
 // heardOfUser reports whether a user's message waits for the task. News of
@@ -106,4 +131,30 @@ func (v *View) descendants(id TaskID) []*Task {
 		}
 	}
 	return found
+}
+
+// awaited gives the children whose runs a run waits for, and all tasks below them.
+func (v *View) awaited(t *Task) []*Task {
+	var found []*Task
+	for _, child := range v.descendants(t.ID) {
+		if child.Caller == t.ID && !child.Background && child.State.Active() {
+			found = append(append(found, child), v.descendants(child.ID)...)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Task) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	return slices.Compact(found)
+}
+
+// fail asks for what is read when a run fails from outside.
+func (n *needs) fail(t *Task) {
+	n.finish(t)
+	if t == nil || t.OpenCalls == 0 {
+		return
+	}
+	n.below(t.ID)
+	for _, below := range n.view.awaited(t) {
+		if below.State.Active() {
+			n.finish(below)
+		}
+	}
 }

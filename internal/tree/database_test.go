@@ -209,14 +209,21 @@ func fenced(before *View, cmd Command) error {
 	switch c := cmd.(type) {
 	case Claim:
 		t := before.tasks[c.Task]
-		ok = t.State == StatePending && t.Epoch == c.Token.Epoch
+		again := t.State == StateRunning && t.Token() == c.Token && t.LastSeq == 0
+		ok = t.State == StatePending && t.Epoch == c.Token.Epoch || again
+	case Reattach:
+		t := before.tasks[c.Task]
+		ok = t.State == StateRunning && t.Token() == c.Token
+	case Repeat:
+		t := before.tasks[c.From.Task]
+		ok = t.State == StateRunning && t.Token() == c.From.Token && t.Attach == c.From.Attach && c.From.Seq <= t.LastSeq
 	case Redeliver:
 		t := before.tasks[c.Task]
-		ok = t.State == StateRunning && t.Epoch == c.Epoch
+		ok = t.State == StateRunning && t.Epoch == c.Epoch && (c.Attach == 0 || c.Attach == t.Attach)
 	default:
 		if from, has := fromOf(cmd); has {
 			t := before.tasks[from.Task]
-			ok = t.State == StateRunning && t.Token() == from.Token && t.LastSeq+1 == from.Seq
+			ok = t.State == StateRunning && t.Token() == from.Token && t.Attach == from.Attach && t.LastSeq+1 == from.Seq
 		}
 	}
 	if !ok {

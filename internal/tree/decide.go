@@ -73,6 +73,9 @@ func (d *decision) append(t *Task, m *Message) *Message {
 	}
 	m.Task, m.Parent, m.Ordinal, m.Run, m.CreatedAt = t.ID, t.Head, t.NextOrdinal, t.Run, d.env.Now
 	t.Head = m.ID
+	if m.Role == RoleAssistant {
+		t.LastAnswer = m.Ordinal
+	}
 	t.NextOrdinal++
 	t.Usage = t.Usage.Add(m.Usage)
 	t.RunUsage = t.RunUsage.Add(m.Usage)

@@ -42,14 +42,14 @@ func TestDiagnoseFindsDamage(t *testing.T) {
 		root := db.session.Root
 		token := Token{Epoch: 1, Nonce: 7}
 		took(Claim{Task: root, Token: token, Worker: "w"})
-		took(AppendAnswer{From: From{root, token, 1}, Message: Message{Usage: Usage{Input: 3}, Blocks: []Block{
+		took(AppendAnswer{From: From{root, token, 1, 1}, Message: Message{Usage: Usage{Input: 3}, Blocks: []Block{
 			ToolUse{Name: "task"}, ToolUse{Name: "task"}, ToolUse{Name: "task"},
 		}}})
 		child := Child{Agent: agent, AgentName: "a", Prompt: "look"}
-		took(SpawnCalls{From: From{root, token, 2}, Children: []CallChild{
+		took(SpawnCalls{From: From{root, token, 1, 2}, Children: []CallChild{
 			{Block: 0, Child: child}, {Block: 1, Child: child, Background: true}, {Block: 2, Child: child},
 		}})
-		took(Park{From: From{root, token, 3}})
+		took(Park{From: From{root, token, 1, 3}})
 		for task, r := range db.ready {
 			if r.Priority == 0 {
 				took(Claim{Task: task, Token: Token{Epoch: 1, Nonce: 8}, Worker: "w"})
@@ -57,7 +57,7 @@ func TestDiagnoseFindsDamage(t *testing.T) {
 			}
 		}
 		for task := range db.attempts {
-			took(End{From: From{task, Token{Epoch: 1, Nonce: 8}, 1}, Answer: &Message{Blocks: []Block{Text{Text: "seen"}}}})
+			took(End{From: From{task, Token{Epoch: 1, Nonce: 8}, 1, 1}, Answer: &Message{Blocks: []Block{Text{Text: "seen"}}}})
 		}
 		took(Send{Message: []Block{Text{Text: "and?"}}})
 		return db.rows()

@@ -1,5 +1,10 @@
 package tree
 
+import (
+	"fmt"
+	"time"
+)
+
 // Park gives a run's worker back until its open calls are closed. Answer:
 // [ParkedRun], or [Stored] with a boundary if they are closed already.
 type Park struct{ From From }
@@ -20,16 +25,19 @@ type End struct {
 // Ended says that the run has ended.
 type Ended struct{ State State }
 
-// Redeliver takes a run from a worker that was lost and offers it again; a run
-// that has lost too many workers in a row fails as poisoned. Answer: [Done].
+// Redeliver takes a run from a worker that was lost and offers it again, unless
+// its agent wants it to fail then; a run that has lost too many workers in a row
+// fails as poisoned. Answer: [Done].
 type Redeliver struct {
-	Task  TaskID
-	Epoch int64
-	Blame bool // the worker, not the orchestrator, was lost
+	Task   TaskID
+	Epoch  int64
+	Attach int  // the stream that broke; 0: whichever has the attempt
+	Blame  bool // the worker, not the orchestrator, was lost
 }
 
-// Expire closes a waiting call whose time is up with what its task has said so
-// far. Answer: [Done]. It is not an error if the call is closed already.
+// Expire is for a timer that is due: a waiting call is closed with what its task
+// has said so far, and a run whose time is up fails. Answer: [Done]. It is not an
+// error if the timer has nothing to say any more.
 type Expire struct {
 	Task TaskID
 	Ref  CallRef
@@ -118,7 +126,27 @@ func (d *decision) mayAnswer(t *Task, answer *Message) error {
 	return d.session().Limits.checkAnswer(answer)
 }
 
-func (c Redeliver) needs(n *needs) { n.finish(n.task(c.Task)) }
+func (c Redeliver) needs(n *needs) {
+	t := n.task(c.Task)
+	if _, ends := c.failure(t); ends {
+		n.fail(t)
+		return
+	}
+	n.finish(t)
+}
+
+// failure gives the reason why losing its worker ends the run, if it does.
+func (c Redeliver) failure(t *Task) (Reason, bool) {
+	switch {
+	case t == nil || t.State != StateRunning:
+		return 0, false
+	case c.Blame && t.Strikes+1 >= MaxStrikes:
+		return ReasonPoisoned, true
+	case t.FailOnInterrupt && (c.Blame || t.LastSeq > 0):
+		return ReasonInterrupted, true
+	}
+	return 0, false
+}
 
 func (c Redeliver) decide(d *decision) (Answer, error) {
 	t, err := d.task(c.Task)
@@ -127,19 +155,29 @@ func (c Redeliver) decide(d *decision) (Answer, error) {
 		return nil, err
 	case t.State != StateRunning || t.Epoch != c.Epoch:
 		return nil, ErrStale.With("epoch %d, the task is at %d", c.Epoch, t.Epoch)
+	case c.Attach != 0 && c.Attach != t.Attach:
+		return nil, ErrStale.With("the attempt has moved to another stream")
 	}
+	reason, ends := c.failure(t)
 	if c.Blame {
 		t.Strikes++
 	}
-	if t.Strikes >= MaxStrikes {
-		d.finish(t, StateFailed, ReasonPoisoned, "three workers in a row were lost while they ran it")
-		return Done{}, nil
+	switch {
+	case !ends:
+		d.redeliver(t)
+	case reason == ReasonPoisoned:
+		d.fail(t, reason, "three workers in a row were lost while they ran it")
+	default:
+		d.fail(t, reason, "its worker was lost, and the agent is not to be gone on with")
 	}
-	d.redeliver(t)
 	return Done{}, nil
 }
 
 func (c Expire) needs(n *needs) {
+	if c.ofRun() {
+		n.fail(n.task(c.Task))
+		return
+	}
 	n.boundary(n.task(c.Task))
 	if call := n.call(c.Task, c.Ref); call != nil && !call.Child.Task.IsZero() {
 		n.task(call.Child.Task)
@@ -151,6 +189,11 @@ func (c Expire) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.ofRun() {
+		d.view.changes.Timers[CallKey(c)] = nil
+		d.runOut(t, c.Ref)
+		return Done{}, nil
+	}
 	call := d.view.call(c.Task, c.Ref)
 	if call == nil || call.State != CallWaiting {
 		d.view.changes.Timers[CallKey(c)] = nil
@@ -160,4 +203,30 @@ func (c Expire) decide(d *decision) (Answer, error) {
 	call.Text = outputText(d.view.task(call.Child.Task))
 	d.closeCall(t, call)
 	return Done{}, nil
+}
+
+// ofRun reports whether the timer is a run's, not a call's.
+func (c Expire) ofRun() bool { return c.Ref.Message == 0 }
+
+// runOut ends a run whose time is up; a timer that was left behind by an earlier
+// attempt or run means nothing.
+func (d *decision) runOut(t *Task, timer CallRef) {
+	var due time.Time
+	var reason Reason
+	var detail string
+	switch {
+	case timer == timeoutRef && t.State == StateRunning && t.Timeout > 0:
+		due = t.ClaimedAt.Add(t.Timeout - t.Ran)
+		reason, detail = ReasonTimeout, fmt.Sprintf("the run was at work for %s", t.Timeout)
+	case timer == deadlineRef && t.State.Active() && !t.Deadline.IsZero():
+		due = t.Deadline
+		reason, detail = ReasonDeadline, "the deadline has passed"
+	default:
+		return
+	}
+	if d.env.Now.Before(due) {
+		d.setTimer(t, timer, due)
+		return
+	}
+	d.fail(t, reason, detail)
 }

@@ -74,6 +74,7 @@ var (
 	ErrTooDeep  = &Error{Code: CodePrecondition, name: "the depth cap is reached"}
 	ErrTooWide  = &Error{Code: CodePrecondition, name: "the width cap is reached"}
 	ErrTooMany  = &Error{Code: CodePrecondition, name: "the total cap is reached"}
+	ErrQueue    = &Error{Code: CodeExhausted, name: "too many tasks of the session are queued"}
 	ErrTooLarge = &Error{Code: CodeExhausted, name: "too large"}
 	ErrInbox    = &Error{Code: CodeExhausted, name: "too many messages wait for the task"}
 
@@ -82,6 +83,7 @@ var (
 	ErrCapped     = &Error{Code: CodeExhausted, name: "the session runs as many tasks as it may"}
 	ErrOutOfOrder = &Error{Code: CodeStale, name: "the request is out of order"}
 
+	ErrEnded       = &Error{Code: CodePrecondition, name: "the run has ended"}
 	ErrCallsOpen   = &Error{Code: CodePrecondition, name: "calls are still open"}
 	ErrCallClosed  = &Error{Code: CodePrecondition, name: "the call is closed already"}
 	ErrNoCalls     = &Error{Code: CodeInvalid, name: "the message opens no calls"}

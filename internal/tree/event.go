@@ -68,6 +68,8 @@ type (
 		Usage    Usage
 		ToolUses int
 	}
+	// Backgrounded says that nobody's call waits for the run any more.
+	Backgrounded struct{}
 	// Queued says that a message waits for the task's next boundary.
 	Queued struct{ News ChildRun }
 )
@@ -97,4 +99,5 @@ func (Parked) isEvent()          {}
 func (Readied) isEvent()         {}
 func (Progressed) isEvent()      {}
 func (Result) isEvent()          {}
+func (Backgrounded) isEvent()    {}
 func (Queued) isEvent()          {}

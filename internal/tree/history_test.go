@@ -44,14 +44,16 @@ type history struct {
 
 // worker is an attempt as its worker sees it.
 type worker struct {
-	task  TaskID
-	token Token
-	seq   int64 // its last request
+	task   TaskID
+	token  Token
+	attach int   // of the stream that it has
+	seq    int64 // its last request
 }
 
 var (
-	scout = &Agent{Name: "scout", Version: "1", Mode: ModeBoth}
-	boss  = &Agent{Name: "boss", Version: "1", Mode: ModePrimary}
+	scout   = &Agent{Name: "scout", Version: "1", Mode: ModeBoth}
+	brittle = &Agent{Name: "brittle", Version: "1", Mode: ModeBoth, FailOnInterrupt: true}
+	boss    = &Agent{Name: "boss", Version: "1", Mode: ModePrimary}
 )
 
 func openHistory(t *rapid.T) *history {
@@ -60,6 +62,7 @@ func openHistory(t *rapid.T) *history {
 	limits := Limits{
 		Depth: h.rng.IntN(4), Width: 1 + h.rng.IntN(8), Total: 1 + h.rng.IntN(30), Running: 1 + h.rng.IntN(5),
 		RootIterations: 1 + h.rng.IntN(12), SubIterations: 1 + h.rng.IntN(8), PartBytes: 100, Inbox: 1 + h.rng.IntN(4),
+		Queue: h.rng.IntN(20),
 	}
 	h.hazard = 1 + h.rng.IntN(15)
 	h.commit(CreateSession{
@@ -236,7 +239,7 @@ func (h *history) checkDelivery() {
 func (h *history) settleWorkers() {
 	for _, w := range h.workers {
 		if t := h.db.tasks[w.task]; t.State == StateRunning && t.Token() == w.token {
-			w.seq = t.LastSeq
+			w.seq, w.attach = t.LastSeq, t.Attach
 		}
 	}
 }
@@ -265,6 +268,7 @@ func (h *history) command() Command {
 		weighted[func() Command]{4, h.spawn},
 		weighted[func() Command]{4, h.expire},
 		weighted[func() Command]{1, h.cancel},
+		weighted[func() Command]{3, h.background},
 		weighted[func() Command]{1, h.create},
 	)()
 }
@@ -275,6 +279,8 @@ func (h *history) cancel() Command {
 	}
 	return Cancel{Task: h.aTask()}
 }
+
+func (h *history) background() Command { return Background{Task: h.aTask()} }
 
 func (h *history) create() Command {
 	return CreateSession{ID: h.db.session.ID, Tenant: "acme", Agent: boss, Limits: DefaultLimits()}
@@ -297,8 +303,14 @@ func (h *history) spawn() Command {
 }
 
 func (h *history) child() Child {
-	agent := pick(h, weighted[*Agent]{20, scout}, weighted[*Agent]{1, boss}, weighted[*Agent]{1, nil})
+	agent := pick(h, weighted[*Agent]{20, scout}, weighted[*Agent]{2, brittle}, weighted[*Agent]{1, boss}, weighted[*Agent]{1, nil})
 	c := Child{Agent: agent, AgentName: "x", Description: "d"}
+	if h.often(20) {
+		c.Timeout = time.Duration(1+h.rng.IntN(8)) * time.Second
+	}
+	if h.often(10) {
+		c.Deadline = h.db.now.Add(time.Duration(h.rng.IntN(60)) * time.Second)
+	}
 	if h.often(97) {
 		c.Prompt = h.text()
 	}
@@ -327,7 +339,11 @@ func (h *history) lose() Command {
 	if h.often(5) {
 		epoch--
 	}
-	return Redeliver{Task: id, Epoch: epoch, Blame: h.often(80)}
+	r := Redeliver{Task: id, Epoch: epoch, Blame: h.often(80)}
+	if h.often(50) {
+		r.Attach = h.db.attempts[id].Attach - h.rng.IntN(2)
+	}
+	return r
 }
 
 // expire fires a timer, or one that was taken away a moment ago.

@@ -26,9 +26,16 @@ func (h *history) work() Command {
 	}
 	w := oneOf(h, from)
 	w.seq++
-	f := From{Task: w.task, Token: w.token, Seq: w.seq}
-	if h.often(2) {
+	f := From{Task: w.task, Token: w.token, Attach: w.attach, Seq: w.seq}
+	switch {
+	case h.often(2):
 		f.Seq++
+	case h.often(2):
+		f.Attach--
+	case h.often(2):
+		return Repeat{From: From{f.Task, f.Token, f.Attach, max(f.Seq-1, 1)}, Answered: h.often(50)}
+	case h.often(3):
+		return Reattach{Task: w.task, Token: w.token}
 	}
 	if t := h.db.tasks[w.task]; t.OpenCalls == 0 {
 		return h.turn(f)
@@ -219,7 +226,7 @@ func (h *history) finishing(timers bool) []Command {
 
 // finish closes what a worker can close, then parks or answers.
 func (h *history) finish(t *Task) []Command {
-	f := From{Task: t.ID, Token: t.Token(), Seq: t.LastSeq + 1}
+	f := From{Task: t.ID, Token: t.Token(), Attach: t.Attach, Seq: t.LastSeq + 1}
 	waiting := false
 	for _, call := range h.db.openCalls(t.ID) {
 		if call.State != CallWaiting {

@@ -88,6 +88,8 @@ func (c *checker) log() {
 			if kind.Background {
 				background[c.asked[ChildRun{e.Task, e.Run}].by]++
 			}
+		case Backgrounded:
+			background[c.asked[ChildRun{e.Task, e.Run}].by]++
 		case Dispatched:
 			c.must(kind.Epoch > epochs[e.Task], "event %d dispatches epoch %d again", e.Seq, kind.Epoch)
 			epochs[e.Task] = kind.Epoch
@@ -161,9 +163,9 @@ func (c *checker) attempt(t *Task) {
 	c.must(isReady == (t.State == StatePending), "task %s is %s, ready row: %t", t.ID, t.State, isReady)
 	c.must(isAttempt == (t.State == StateRunning), "task %s is %s, attempt: %t", t.ID, t.State, isAttempt)
 	c.must(!isReady || ready.Epoch == t.Epoch, "task %s is at epoch %d, ready under %d", t.ID, t.Epoch, ready.Epoch)
-	c.must(!isAttempt || attempt.Epoch == t.Epoch && attempt.Replica == t.Replica && attempt.Worker == t.Worker,
+	c.must(!isAttempt || attempt.Epoch == t.Epoch && attempt.Attach == t.Attach && attempt.Replica == t.Replica && attempt.Worker == t.Worker,
 		"task %s and its attempt differ", t.ID)
-	c.must(isAttempt || t.Nonce == 0 && t.LastSeq == 0 && t.Replica == "" && t.Worker == "",
+	c.must(isAttempt || t.Nonce == 0 && t.LastSeq == 0 && t.Attach == 0 && t.Replica == "" && t.Worker == "",
 		"task %s is %s and keeps its attempt", t.ID, t.State)
 	c.must(t.Strikes < MaxStrikes || t.Reason == ReasonPoisoned, "task %s has %d strikes", t.ID, t.Strikes)
 	c.must(t.Iterations <= t.MaxIterations, "task %s made %d model calls, its cap is %d", t.ID, t.Iterations, t.MaxIterations)
@@ -328,9 +330,20 @@ func (c *checker) leftovers() {
 		c.must(call.State == CallWaiting && call.Child == row.Target, "wait %v is left over", row)
 	}
 	for key := range c.timers {
+		if t := c.tasks[key.Task]; key.Ref == timeoutRef || key.Ref == deadlineRef {
+			running, active := t.State == StateRunning && t.Timeout > 0, t.State.Active() && !t.Deadline.IsZero()
+			c.must(key.Ref == timeoutRef && running || key.Ref == deadlineRef && active, "timer %v is left over", key)
+			continue
+		}
 		call := c.calls[key]
 		row := WaitRow{Target: call.Child, Task: key.Task, Ref: key.Ref}
 		c.must(call.State == CallWaiting && c.waits[row] > 0, "timer %v is left over", key)
+	}
+	for id, t := range c.tasks {
+		_, timeout := c.timers[CallKey{id, timeoutRef}]
+		_, deadline := c.timers[CallKey{id, deadlineRef}]
+		c.must(timeout == (t.State == StateRunning && t.Timeout > 0), "task %s has a timeout of %s, is %s, timer: %t", id, t.Timeout, t.State, timeout)
+		c.must(deadline == (t.State.Active() && !t.Deadline.IsZero()), "task %s has the deadline %s, is %s, timer: %t", id, t.Deadline, t.State, deadline)
 	}
 	for id := range c.ready {
 		c.must(c.tasks[id].ID == id, "ready row of no task")

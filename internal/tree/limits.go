@@ -2,8 +2,8 @@ package tree
 
 import "fmt"
 
-// Limits are the caps of a session, fixed when it is opened. Depth, width, total
-// and part caps refuse; the running cap queues.
+// Limits are the caps of a session, fixed when it is opened. The running cap
+// queues; all others refuse.
 type Limits struct {
 	Depth          int // how far below the root a task may be
 	Width          int // children a task may ever have
@@ -13,6 +13,7 @@ type Limits struct {
 	SubIterations  int // model calls of a sub-agent's run
 	PartBytes      int // the text of one message part
 	Inbox          int // messages that may wait for one task
+	Queue          int // tasks of a session that may wait for a worker; 0: no cap
 }
 
 // DefaultLimits are the caps of a session when nothing else is configured.
@@ -26,6 +27,7 @@ func DefaultLimits() Limits {
 		SubIterations:  10,
 		PartBytes:      1 << 20,
 		Inbox:          1000,
+		Queue:          20_000,
 	}
 }
 
@@ -37,7 +39,7 @@ func (l Limits) Validate() error {
 	}{
 		{"depth", l.Depth + 1}, {"width", l.Width}, {"total", l.Total}, {"running", l.Running},
 		{"root iterations", l.RootIterations}, {"sub-agent iterations", l.SubIterations},
-		{"part bytes", l.PartBytes}, {"inbox", l.Inbox},
+		{"part bytes", l.PartBytes}, {"inbox", l.Inbox}, {"queue", l.Queue + 1},
 	} {
 		if c.cap < 1 {
 			return fmt.Errorf("the cap on %s must be positive", c.name)

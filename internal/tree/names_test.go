@@ -45,7 +45,7 @@ func TestNamesAreBounded(t *testing.T) {
 	refused(claim)
 	claim.Worker = "w"
 	took(claim)
-	took(Report{From: From{Task: root, Token: claim.Token, Seq: 1}, Activity: strings.Repeat("é", maxActivity)})
+	took(Report{From: From{Task: root, Token: claim.Token, Attach: 1, Seq: 1}, Activity: strings.Repeat("é", maxActivity)})
 	if got := db.tasks[root].Activity; len(got) != maxActivity {
 		t.Errorf("the activity has %d bytes", len(got))
 	}

@@ -21,7 +21,6 @@ type heard struct {
 	Worker string
 	Wait   WaitKind
 
-	Activity string
 	Messages int
 	Head     MessageID
 	Open     int
@@ -70,7 +69,7 @@ func (t *heard) hear(e Event, tree map[TaskID]*heard) {
 		}
 		t.Parent, t.Depth, t.Agent, t.Description, t.Background = k.Parent, k.Depth, k.Agent, k.Description, k.Background
 		t.Run, t.State, t.Reason, t.Detail = e.Run, StatePending, ReasonUnspecified, ""
-		t.RunUsage, t.Activity = Usage{}, ""
+		t.RunUsage = Usage{}
 		t.Epoch++
 	case Dispatched:
 		t.State, t.Epoch, t.Worker = StateRunning, k.Epoch, k.Worker
@@ -85,8 +84,8 @@ func (t *heard) hear(e Event, tree map[TaskID]*heard) {
 		t.State, t.Wait, t.Worker = StateWaiting, k.On.Kind, ""
 	case Readied:
 		t.State, t.Epoch, t.Wait, t.Worker = StatePending, k.Epoch, WaitNone, ""
-	case Progressed:
-		t.Activity = k.Activity
+	case Backgrounded:
+		t.Background = true
 	case Result:
 		t.State, t.Reason, t.Detail, t.Wait, t.Worker = k.State, k.Reason, k.Detail, WaitNone, ""
 	}
@@ -108,7 +107,7 @@ func (db *database) checkReplay() error {
 		row := heard{
 			Parent: t.Parent, Depth: t.Depth, Agent: t.Agent, Description: t.Description, Background: t.Background,
 			Run: t.Run, State: t.State, Reason: t.Reason, Detail: t.Detail, Epoch: t.Epoch, Worker: t.Worker, Wait: t.Wait.Kind,
-			Activity: t.Activity, Messages: t.NextOrdinal - 1, Head: t.Head, Open: t.OpenCalls,
+			Messages: t.NextOrdinal - 1, Head: t.Head, Open: t.OpenCalls,
 			Usage: t.Usage, RunUsage: t.RunUsage, Tools: t.ToolUses, Children: t.Children,
 		}
 		if events := tree[id]; events == nil || *events != row {

@@ -23,14 +23,28 @@ func (s *script) command(v *View, words []string) Command {
 		}
 	case "claim":
 		id := s.task(words[1])
-		s.nonces++
+		if !slices.Contains(words, "again") {
+			s.nonces++
+		}
 		return Claim{Task: id, Token: Token{s.epoch(v, id, words), s.nonces}, Worker: words[2]}
 	case "lose":
 		id := s.task(words[1])
-		return Redeliver{Task: id, Epoch: s.epoch(v, id, words), Blame: !slices.Contains(words, "blameless")}
+		return Redeliver{
+			Task: id, Epoch: s.epoch(v, id, words), Attach: s.option(words, "stream"), Blame: !slices.Contains(words, "blameless"),
+		}
+	case "reattach":
+		f := s.from(words[1])
+		return Reattach{Task: f.Task, Token: f.Token}
+	case "repeat":
+		return Repeat{From: s.from(words[1]), Answered: slices.Contains(words, "answer")}
+	case "background":
+		return Background{Task: s.task(words[1])}
 	case "cancel":
 		return Cancel{Task: s.taskOrRoot(words[1]), Detail: strings.Join(words[2:], " ")}
 	case "expire":
+		if ref, ok := map[string]CallRef{"timeout": timeoutRef, "deadline": deadlineRef}[words[2]]; ok {
+			return Expire{Task: s.task(words[1]), Ref: ref}
+		}
 		message, block, _ := strings.Cut(words[2], ".")
 		return Expire{Task: s.task(words[1]), Ref: CallRef{s.number(message), s.number(block)}}
 	}
@@ -46,12 +60,20 @@ func (s *script) taskOrRoot(name string) TaskID {
 	return s.task(name)
 }
 
+// option gives the number that is named, or 0.
+func (s *script) option(words []string, name string) int {
+	for _, w := range words {
+		if n, ok := strings.CutPrefix(w, name+"="); ok {
+			return s.number(n)
+		}
+	}
+	return 0
+}
+
 // epoch gives the epoch that is named, or the task's.
 func (s *script) epoch(v *View, id TaskID, words []string) int64 {
-	for _, w := range words {
-		if n, ok := strings.CutPrefix(w, "epoch="); ok {
-			return int64(s.number(n))
-		}
+	if n := s.option(words, "epoch"); n > 0 {
+		return int64(n)
 	}
 	if t := s.row(v, id); t != nil {
 		return t.Epoch
@@ -67,9 +89,10 @@ func (s *script) row(v *View, id TaskID) *Task {
 	return found(s.db.tasks, id)
 }
 
-// from reads TASK, TASK@EPOCH or TASK#REQUEST.
+// from reads TASK, with @EPOCH, ~STREAM and #REQUEST as far as they are named.
 func (s *script) from(who string) From {
 	who, seq, counted := strings.Cut(who, "#")
+	who, stream, streamed := strings.Cut(who, "~")
 	who, epoch, dated := strings.Cut(who, "@")
 	f := From{Task: s.task(who)}
 	if dated {
@@ -81,6 +104,10 @@ func (s *script) from(who string) From {
 				last, f.Token = e, token
 			}
 		}
+	}
+	f.Attach = s.streams[f.Token]
+	if streamed {
+		f.Attach = s.number(stream)
 	}
 	f.Seq = s.seqs[f.Token] + 1
 	if counted {
@@ -149,6 +176,10 @@ func (s *script) child(name string, options []string) CallChild {
 			c.Model = value
 		case "background":
 			c.Background = true
+		case "timeout":
+			c.Timeout = s.duration(value)
+		case "deadline":
+			c.Deadline = s.db.now.Add(s.duration(value))
 		case "resume":
 			c.Resume = s.task(name)
 		case "notify":

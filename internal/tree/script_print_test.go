@@ -32,6 +32,9 @@ func (s *script) answer(a Answer) string {
 		return s.names[a.Task]
 	case Claimed:
 		return fmt.Sprintf("%s @%d", s.runName(ChildRun{a.Task.ID, a.Task.Run}), a.Task.Epoch)
+	case Reattached:
+		return fmt.Sprintf("%s @%d, stream %d, request %d was the last",
+			s.runName(ChildRun{a.Task.ID, a.Task.Run}), a.Task.Epoch, a.Task.Attach, a.Task.LastSeq)
 	case Stored:
 		text := "stored"
 		if a.Ordinal > 0 {
@@ -96,6 +99,8 @@ func (s *script) event(kind EventKind) string {
 		return fmt.Sprintf("progressed: %s", k.Activity)
 	case Result:
 		return fmt.Sprintf("result: %s, %d tokens, %d tool uses", ended(k.State, k.Reason, k.Detail), k.Usage.Total(), k.ToolUses)
+	case Backgrounded:
+		return "backgrounded"
 	case Queued:
 		if (k.News != ChildRun{}) {
 			return "queued news of " + s.runName(k.News)
@@ -175,6 +180,15 @@ func (s *script) state(db *database, id TaskID) string {
 	}
 	if t.Worker != "" {
 		text += " with " + t.Worker
+	}
+	if t.Attach > 1 {
+		text += fmt.Sprintf(", stream %d", t.Attach)
+	}
+	for _, ref := range []CallRef{timeoutRef, deadlineRef} {
+		if timer, ok := db.timers[CallKey{id, ref}]; ok {
+			name := map[CallRef]string{timeoutRef: "timeout", deadlineRef: "deadline"}[ref]
+			text += fmt.Sprintf(", %s at %s", name, timer.Due.Format("15:04:05"))
+		}
 	}
 	if t.Strikes > 0 {
 		text += fmt.Sprintf(", strikes %d", t.Strikes)

@@ -25,14 +25,17 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 // commands:
 //
 //	limits CAP=N …                 caps of the session that is opened next
-//	agent NAME MODE [iterations=N] [model=M]
+//	agent NAME MODE [iterations=N] [model=M] [timeout=DURATION] [brittle]
 //	clock DURATION                 time passes
 //	open AGENT ["text"]
 //	send TASK ["text" …]
 //	spawn PARENT NAME [CHILD] [notify]
-//	claim TASK WORKER [epoch=N]
-//	lose TASK [blameless] [epoch=N]
-//	expire TASK MESSAGE.BLOCK
+//	claim TASK WORKER [epoch=N] [again]
+//	lose TASK [blameless] [epoch=N] [stream=N]
+//	reattach TASK
+//	repeat TASK#N [answer]
+//	background TASK
+//	expire TASK MESSAGE.BLOCK · timeout · deadline
 //	show TASK                      its transcript, as its model sees it
 //	TASK: asks TOOL …              and what else its worker may send:
 //	TASK: spawns BLOCK=NAME[,CHILD] …
@@ -40,9 +43,10 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //	TASK: awaits BLOCK TASK [DURATION] · parks
 //	TASK: answers ["text" …] [calling TOOL] · fails REASON "detail"
 //
-// where CHILD is agent=NAME, prompt=TEXT, model=M, background or resume. A worker
-// has the token of the task's last claim and counts its requests; TASK@E: is the
-// worker of epoch E, TASK#N: makes it request N.
+// where CHILD is agent=NAME, prompt=TEXT, model=M, timeout=D, deadline=D from now,
+// background or resume. A worker has the token of the task's last claim and counts
+// its requests; TASK@E: is the worker of epoch E, TASK~S: speaks over the stream S,
+// TASK#N: makes it request N.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/*.txt")
@@ -82,15 +86,16 @@ func firstChange(got, want string) string {
 
 // script is a conversation with the core.
 type script struct {
-	t      *testing.T
-	db     *database
-	agents map[string]*Agent
-	limits Limits
-	names  map[TaskID]string
-	tokens map[TaskID]map[int64]Token // by epoch
-	seqs   map[Token]int64            // last request taken; epochs of tasks differ by nonce
-	nonces uint64
-	out    bytes.Buffer
+	t       *testing.T
+	db      *database
+	agents  map[string]*Agent
+	limits  Limits
+	names   map[TaskID]string
+	tokens  map[TaskID]map[int64]Token // by epoch
+	seqs    map[Token]int64            // last request taken; epochs of tasks differ by nonce
+	streams map[Token]int              // the last stream of an attempt
+	nonces  uint64
+	out     bytes.Buffer
 }
 
 func newScript(t *testing.T) *script {
@@ -100,9 +105,10 @@ func newScript(t *testing.T) *script {
 			"main":  {Name: "main", Version: "1", Mode: ModePrimary},
 			"scout": {Name: "scout", Version: "1", Mode: ModeSubagent},
 		},
-		names:  map[TaskID]string{},
-		tokens: map[TaskID]map[int64]Token{},
-		seqs:   map[Token]int64{},
+		names:   map[TaskID]string{},
+		tokens:  map[TaskID]map[int64]Token{},
+		seqs:    map[Token]int64{},
+		streams: map[Token]int{},
 	}
 }
 
@@ -175,6 +181,7 @@ func (s *script) aside(line string) bool {
 		caps := map[string]*int{
 			"depth": &s.limits.Depth, "width": &s.limits.Width, "total": &s.limits.Total, "running": &s.limits.Running,
 			"root": &s.limits.RootIterations, "sub": &s.limits.SubIterations, "part": &s.limits.PartBytes, "inbox": &s.limits.Inbox,
+			"queue": &s.limits.Queue,
 		}
 		for _, w := range words[1:] {
 			name, value, _ := strings.Cut(w, "=")
@@ -184,10 +191,15 @@ func (s *script) aside(line string) bool {
 		modes := map[string]Mode{"primary": ModePrimary, "subagent": ModeSubagent, "both": ModeBoth}
 		a := &Agent{Name: words[1], Version: "1", Mode: modes[words[2]]}
 		for _, w := range words[3:] {
-			if model, ok := strings.CutPrefix(w, "model="); ok {
-				a.Model = model
-			} else {
-				a.MaxIterations = s.number(strings.TrimPrefix(w, "iterations="))
+			switch key, value, _ := strings.Cut(w, "="); key {
+			case "model":
+				a.Model = value
+			case "iterations":
+				a.MaxIterations = s.number(value)
+			case "timeout":
+				a.Timeout = s.duration(value)
+			case "brittle":
+				a.FailOnInterrupt = true
 			}
 		}
 		s.agents[a.Name] = a
@@ -217,6 +229,9 @@ func (s *script) note(v *View, cmd Command, words []string, got decided) {
 			s.tokens[answer.Task.ID] = map[int64]Token{}
 		}
 		s.tokens[answer.Task.ID][token.Epoch] = token
+		s.streams[token] = answer.Task.Attach
+	case Reattached:
+		s.streams[cmd.(Reattach).Token] = answer.Task.Attach
 	}
 	spawned, ok := cmd.(SpawnCalls)
 	if !ok || got.Err != nil {

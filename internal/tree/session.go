@@ -79,7 +79,7 @@ func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, descript
 	t := &Task{
 		Session: s.ID, ID: id, Kind: KindAgent, Branch: BranchMain, State: StateNew,
 		Agent: agent.Name, AgentVersion: agent.Version, Model: model, Description: description,
-		CreatedAt: d.env.Now, NextOrdinal: 1,
+		CreatedAt: d.env.Now, NextOrdinal: 1, Timeout: agent.Timeout, FailOnInterrupt: agent.FailOnInterrupt,
 	}
 	if parent != nil {
 		t.Parent, t.Branch, t.Depth = parent.ID, BranchSubagent, parent.Depth+1

@@ -3,6 +3,7 @@ package tree
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // SpawnTask starts a child of a task on a client's behalf. Answer: [Spawned].
@@ -18,7 +19,9 @@ type Child struct {
 	AgentName   string
 	Description string
 	Prompt      string
-	Model       string // empty: the agent's, then the parent's
+	Model       string        // empty: the agent's, then the parent's
+	Timeout     time.Duration // of a run while it is RUNNING; 0: the agent's
+	Deadline    time.Time     // of the run; zero: none
 }
 
 // Spawned is the child that was started.
@@ -86,6 +89,11 @@ func (d *decision) mayHaveChild(parent *Task, c Child) error {
 		return ErrTooWide.With("%d children of one task", limits.Width)
 	case d.session().Total+1 > limits.Total:
 		return ErrTooMany.With("%d tasks of one session", limits.Total)
+	case c.Timeout < 0:
+		return ErrBadInput.With("the timeout is negative")
+	}
+	if err := d.mayQueue(); err != nil {
+		return err
 	}
 	if err := checkName("the description", c.Description); err != nil {
 		return err
@@ -96,12 +104,24 @@ func (d *decision) mayHaveChild(parent *Task, c Child) error {
 	return limits.checkPart("the prompt", c.Prompt)
 }
 
+// mayQueue refuses a run when too many wait for a worker.
+func (d *decision) mayQueue() error {
+	if s := d.session(); s.Limits.Queue > 0 && s.Pending >= s.Limits.Queue {
+		return ErrQueue.With("%d", s.Limits.Queue)
+	}
+	return nil
+}
+
 func (d *decision) spawn(parent *Task, c Child, a asked) *Task {
 	model := c.Model
 	if model == "" && c.Agent.Model == "" {
 		model = parent.Model
 	}
 	t := d.newTask(TaskID(d.env.NewID()), parent, *c.Agent, model, c.Description)
+	if c.Timeout > 0 {
+		t.Timeout = c.Timeout
+	}
+	a.deadline = c.Deadline
 	d.accept(t, a)
 	d.append(t, &Message{Role: RoleUser, Blocks: []Block{Text{Text: c.Prompt}}})
 	return t
@@ -186,6 +206,12 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a asked) (*Task, err
 	}
 	if child.State.Active() && child.Inbox >= limits.Inbox {
 		return nil, ErrInbox.With("%d, the bound is %d", child.Inbox, limits.Inbox)
+	}
+	if !child.State.Active() {
+		if err := d.mayQueue(); err != nil {
+			return nil, err
+		}
+		a.deadline = c.Deadline
 	}
 	if child.State.Active() && !c.Background {
 		d.watch(child, t, call)

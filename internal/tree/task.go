@@ -81,6 +81,9 @@ type Agent struct {
 	Mode          Mode
 	Model         string
 	MaxIterations int // 0: the default for the depth
+
+	Timeout         time.Duration // of a run while it is RUNNING; 0: none
+	FailOnInterrupt bool          // a run whose worker is lost fails instead of going on
 }
 
 // State is the state of a task's current run.
@@ -180,6 +183,9 @@ type Task struct {
 	MaxIterations int
 	CreatedAt     time.Time
 
+	Timeout         time.Duration // how long a run may be RUNNING in all; 0: for ever
+	FailOnInterrupt bool          // a lost worker ends the run
+
 	// The current run.
 	Run        int // counted from 1; 0 for StateNew
 	State      State
@@ -196,18 +202,25 @@ type Task struct {
 	StartedAt  time.Time // first claim of the run; zero until then
 	EndedAt    time.Time
 	Wait       ParkedOn
+	Priority   int           // lower goes first when workers are short
+	Deadline   time.Time     // when the run fails if it has not ended; zero: never
+	Ran        time.Duration // how long the run was RUNNING in earlier attempts
+	ReportedAt time.Time     // the last event about its activity
 
 	// The attempt. Epoch stays when an attempt ends; the others are zero unless RUNNING.
-	Epoch   int64
-	Nonce   uint64
-	LastSeq int64
-	Replica string
-	Worker  string
-	Strikes int // deliveries in a row that were lost without progress
+	Epoch     int64
+	Nonce     uint64
+	Attach    int // how often a stream was given the attempt; only the last one speaks for it
+	LastSeq   int64
+	Replica   string
+	Worker    string
+	ClaimedAt time.Time
+	Strikes   int // deliveries in a row that were lost without progress
 
 	// The transcript.
 	NextOrdinal int // from 1
 	Head        MessageID
+	LastAnswer  int // ordinal of the last assistant message, or 0
 	OpenMessage int // ordinal of the assistant message with open calls, or 0
 	OpenCalls   int
 	Inbox       int // entries that wait for the next boundary
@@ -286,12 +299,18 @@ type WaitRow struct {
 	Ref    CallRef
 }
 
-// Timer closes a waiting call when it is due.
+// Timer closes a waiting call when it is due, or ends a run that takes too long.
 type Timer struct {
 	Task TaskID
-	Ref  CallRef
+	Ref  CallRef // of the call; or timeoutRef or deadlineRef, which are no calls'
 	Due  time.Time
 }
+
+// The timers of a run: no message has the ordinal 0.
+var (
+	timeoutRef  = CallRef{Message: 0, Block: 0}
+	deadlineRef = CallRef{Message: 0, Block: 1}
+)
 
 // Ready says that a run waits for a worker under an epoch.
 type Ready struct {
@@ -301,10 +320,11 @@ type Ready struct {
 	At       time.Time
 }
 
-// Attempt says which replica holds the stream of a running run.
+// Attempt says which replica holds the stream of a running run, and since when.
 type Attempt struct {
 	Task    TaskID
 	Epoch   int64
+	Attach  int
 	Replica string
 	Worker  string
 	At      time.Time

@@ -10,6 +10,7 @@ type asked struct {
 	by         TaskID
 	call       CallRef
 	background bool
+	deadline   time.Time // of the run; zero: none
 }
 
 // accept starts the next run of a task that has none: it waits for a worker.
@@ -22,7 +23,11 @@ func (d *decision) accept(t *Task, a asked) {
 	t.Caller, t.Call, t.Background = a.by, a.call, a.background
 	t.Iterations, t.RunUsage, t.RunTools, t.Answer, t.Strikes = 0, Usage{}, 0, 0, 0
 	t.AcceptedAt, t.StartedAt, t.EndedAt = d.env.Now, time.Time{}, time.Time{}
-	t.Activity = ""
+	t.Activity, t.ReportedAt, t.Ran, t.Deadline = "", time.Time{}, 0, a.deadline
+	t.Priority = 0
+	if t.Background || !a.by.IsZero() && d.view.task(a.by).Priority > 0 {
+		t.Priority = priorityBackground
+	}
 	if t.Background && !t.Caller.IsZero() {
 		caller := d.view.task(t.Caller)
 		caller.LiveBackground++
@@ -40,6 +45,9 @@ func (d *decision) accept(t *Task, a asked) {
 		started.Call = t.Call
 	}
 	d.emit(t, started)
+	if !t.Deadline.IsZero() {
+		d.setTimer(t, deadlineRef, t.Deadline)
+	}
 	d.offer(t)
 }
 
@@ -48,16 +56,28 @@ func (d *decision) claim(t *Task, nonce uint64, worker string) {
 	if t.State != StatePending {
 		panic("tree: claim of a run that is not pending")
 	}
-	t.Nonce, t.LastSeq, t.Replica, t.Worker = nonce, 0, d.env.Replica, worker
+	t.Nonce, t.LastSeq, t.Attach, t.Worker, t.ClaimedAt = nonce, 0, 0, worker, d.env.Now
 	if t.StartedAt.IsZero() {
 		t.StartedAt = d.env.Now
 	}
 	d.move(t, StateRunning)
 	d.view.changes.Ready[t.ID] = nil
-	d.view.changes.Attempts[t.ID] = &Attempt{
-		Task: t.ID, Epoch: t.Epoch, Replica: t.Replica, Worker: worker, At: d.env.Now,
+	d.attach(t)
+	if t.Timeout > 0 {
+		d.setTimer(t, timeoutRef, d.env.Now.Add(t.Timeout-t.Ran))
 	}
 	d.emit(t, Dispatched{Epoch: t.Epoch, Worker: worker})
+}
+
+// attach gives the attempt to a stream of this replica; what other streams say
+// for it is stale from now on.
+func (d *decision) attach(t *Task) {
+	t.Attach++
+	t.Replica = d.env.Replica
+	d.view.touchTask(t)
+	d.view.changes.Attempts[t.ID] = &Attempt{
+		Task: t.ID, Epoch: t.Epoch, Attach: t.Attach, Replica: t.Replica, Worker: t.Worker, At: d.env.Now,
+	}
 }
 
 // park takes a running run from its worker until what it waits for has come.
@@ -104,6 +124,9 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 		d.endAttempt(t)
 	}
 	d.view.changes.Ready[t.ID] = nil
+	if !t.Deadline.IsZero() {
+		d.view.changes.Timers[CallKey{t.ID, deadlineRef}] = nil
+	}
 	t.Wait, t.Reason, t.Detail, t.EndedAt = ParkedOn{}, reason, detail, d.env.Now
 	d.move(t, state)
 	d.view.changes.Runs = append(d.view.changes.Runs, &Run{
@@ -141,15 +164,23 @@ func (d *decision) move(t *Task, to State) {
 // offer raises the epoch and makes the pending run ready for dispatch under it.
 func (d *decision) offer(t *Task) {
 	t.Epoch++
-	priority := 0
-	if t.Background {
-		priority = 1
-	}
-	d.view.changes.Ready[t.ID] = &Ready{Task: t.ID, Epoch: t.Epoch, Priority: priority, At: d.env.Now}
+	d.view.changes.Ready[t.ID] = &Ready{Task: t.ID, Epoch: t.Epoch, Priority: t.Priority, At: d.env.Now}
+}
+
+// priorityBackground is that of work that nobody waits for, and of what is
+// started for its sake.
+const priorityBackground = 1
+
+func (d *decision) setTimer(t *Task, ref CallRef, due time.Time) {
+	d.view.changes.Timers[CallKey{t.ID, ref}] = &Timer{Task: t.ID, Ref: ref, Due: due}
 }
 
 // endAttempt takes the run from its worker: whatever it still says is stale.
 func (d *decision) endAttempt(t *Task) {
-	t.Nonce, t.LastSeq, t.Replica, t.Worker = 0, 0, "", ""
+	if t.Timeout > 0 {
+		t.Ran += d.env.Now.Sub(t.ClaimedAt)
+		d.view.changes.Timers[CallKey{t.ID, timeoutRef}] = nil
+	}
+	t.Nonce, t.LastSeq, t.Attach, t.Replica, t.Worker, t.ClaimedAt = 0, 0, 0, "", "", time.Time{}
 	d.view.changes.Attempts[t.ID] = nil
 }

@@ -6,29 +6,6 @@ import (
 	"time"
 )
 
-// From says which attempt a worker's request comes from, and which of its
-// requests it is, counted from 1. Anything but the current attempt's next
-// request is refused.
-type From struct {
-	Task  TaskID
-	Token Token
-	Seq   int64
-}
-
-// Claim takes a pending run for a worker. Answer: [Claimed].
-type Claim struct {
-	Task   TaskID
-	Token  Token
-	Worker string
-}
-
-// Claimed is the task as it was claimed, and the bound of a message part in its
-// session.
-type Claimed struct {
-	Task      Task
-	PartBytes int
-}
-
 // AppendAnswer stores an assistant message that calls tools and opens the calls.
 // Answer: [Stored].
 type AppendAnswer struct {
@@ -76,28 +53,7 @@ type Stored struct {
 	Boundary int
 }
 
-func (Claimed) isAnswer() {}
-func (Stored) isAnswer()  {}
-
-// attempt gives the task of a worker's request if the request is in order.
-func (d *decision) attempt(f From) (*Task, error) {
-	t, err := d.task(f.Task)
-	switch {
-	case err != nil:
-		return nil, err
-	case t.State != StateRunning || t.Token() != f.Token:
-		return nil, ErrStale.With("epoch %d, the task is at %d", f.Token.Epoch, t.Epoch)
-	case f.Seq != t.LastSeq+1:
-		return nil, ErrOutOfOrder.With("request %d after %d", f.Seq, t.LastSeq)
-	}
-	return t, nil
-}
-
-// took marks a worker's request as taken: the attempt makes progress.
-func (d *decision) took(t *Task, f From) {
-	t.LastSeq, t.Strikes = f.Seq, 0
-	d.view.touchTask(t)
-}
+func (Stored) isAnswer() {}
 
 // stored answers a request that may have closed the last open call.
 func (d *decision) stored(t *Task) Stored {
@@ -105,29 +61,6 @@ func (d *decision) stored(t *Task) Stored {
 		return Stored{}
 	}
 	return Stored{Boundary: t.NextOrdinal - 1}
-}
-
-func (c Claim) needs(n *needs) { n.boundary(n.task(c.Task)) }
-
-func (c Claim) decide(d *decision) (Answer, error) {
-	t, err := d.task(c.Task)
-	s := d.session()
-	switch {
-	case err != nil:
-		return nil, err
-	case t.State != StatePending || t.Epoch != c.Token.Epoch:
-		return nil, ErrNotReady.With("epoch %d, the task is at %d", c.Token.Epoch, t.Epoch)
-	case s.Running >= s.Limits.Running:
-		return nil, ErrCapped.With("%d", s.Limits.Running)
-	}
-	if err := checkName("the worker", c.Worker); err != nil {
-		return nil, err
-	}
-	d.claim(t, c.Token.Nonce, c.Worker)
-	if t.OpenCalls == 0 {
-		d.takeInbox(t)
-	}
-	return Claimed{Task: *t, PartBytes: s.Limits.PartBytes}, nil
 }
 
 func (c AppendAnswer) needs(n *needs) { n.task(c.From.Task) }
@@ -277,9 +210,7 @@ func (c AwaitTask) decide(d *decision) (Answer, error) {
 		call.State, call.Child = CallWaiting, ChildRun{target.ID, target.Run}
 		d.watch(target, t, call)
 		d.view.touchCall(call)
-		d.view.changes.Timers[CallKey{t.ID, call.Ref}] = &Timer{
-			Task: t.ID, Ref: call.Ref, Due: d.env.Now.Add(c.Timeout),
-		}
+		d.setTimer(t, call.Ref, d.env.Now.Add(c.Timeout))
 	}
 	return d.stored(t), nil
 }
@@ -309,6 +240,9 @@ func outputText(t *Task) string {
 	return string(text)
 }
 
+// reportEvery is how often the activity of a run makes an event, at most.
+const reportEvery = time.Second
+
 func (c Report) needs(n *needs) { n.task(c.From.Task) }
 
 func (c Report) decide(d *decision) (Answer, error) {
@@ -319,6 +253,9 @@ func (c Report) decide(d *decision) (Answer, error) {
 	t.LastSeq = c.From.Seq
 	t.Activity, _ = bounded(c.Activity, maxActivity)
 	d.view.touchTask(t)
-	d.emit(t, Progressed{Activity: t.Activity})
+	if d.env.Now.Sub(t.ReportedAt) >= reportEvery {
+		t.ReportedAt = d.env.Now
+		d.emit(t, Progressed{Activity: t.Activity})
+	}
 	return Stored{}, nil
 }

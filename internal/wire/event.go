@@ -36,6 +36,8 @@ func Event(e *tree.Event) *pb.Event {
 			State: pb.TaskState(k.State), Reason: pb.Reason(k.Reason), Detail: k.Detail,
 			MessageId: id(k.Message), Usage: Usage(k.Usage), ToolUses: int32(k.ToolUses),
 		}}
+	case tree.Backgrounded:
+		out.Kind = &pb.Event_Backgrounded{Backgrounded: &pb.TaskBackgrounded{}}
 	case tree.Queued:
 		out.Kind = &pb.Event_Queued{Queued: &pb.MessageQueued{News: childRun(k.News)}}
 	}

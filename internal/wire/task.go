@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -33,9 +35,13 @@ func Task(t *tree.Task) *pb.Task {
 		CreateTime:   timestamp(t.CreatedAt),
 		StartTime:    timestamp(t.StartedAt),
 		EndTime:      timestamp(t.EndedAt),
+		Deadline:     timestamp(t.Deadline),
 	}
 	if t.State == tree.StateWaiting {
 		out.Wait = wait(t.Wait)
+	}
+	if t.Timeout > 0 {
+		out.Timeout = durationpb.New(t.Timeout)
 	}
 	return out
 }

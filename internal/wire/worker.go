@@ -25,6 +25,19 @@ func ClaimFrom(c *pb.Claim) (tree.SessionID, tree.Claim, error) {
 	}, nil
 }
 
+// ReattachFrom reads a reattachment. The session is returned beside the command.
+func ReattachFrom(r *pb.Reattach) (tree.SessionID, tree.Reattach, error) {
+	session, err := tree.ParseID[tree.Session](r.GetSessionId())
+	if err != nil {
+		return session, tree.Reattach{}, fmt.Errorf("reattach: session: %w", err)
+	}
+	task, err := tree.ParseID[tree.Task](r.GetTaskId())
+	if err != nil {
+		return session, tree.Reattach{}, fmt.Errorf("reattach: task: %w", err)
+	}
+	return session, tree.Reattach{Task: task, Token: tree.Token{Epoch: r.GetEpoch(), Nonce: r.GetNonce()}}, nil
+}
+
 // AgentLookup finds an agent by name for a spawn; nil if there is none.
 type AgentLookup func(name string) *tree.Agent
 

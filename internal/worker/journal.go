@@ -13,8 +13,14 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// A line is the journal of the attempt on it.
-var _ loop.Journal = (*line)(nil)
+// journal is a line while one attempt is on it: what a later one finds there is
+// not its own.
+type journal struct {
+	line    *line
+	attempt int
+}
+
+var _ loop.Journal = (*journal)(nil)
 
 // Wait gives the answer to a request of the loop.
 func (r *request) Wait(ctx context.Context) (loop.Reply, error) {
@@ -59,26 +65,26 @@ func boundaryFrom(b *pb.Boundary) (*loop.Boundary, error) {
 }
 
 // Append records an assistant message and opens its calls.
-func (l *line) Append(m *tree.Message) loop.Pending {
-	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Append{Append: &pb.Append{Message: wire.Message(m)}}})
+func (j *journal) Append(m *tree.Message) loop.Pending {
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Append{Append: &pb.Append{Message: wire.Message(m)}}})
 }
 
 // StartCall records an intent.
-func (l *line) StartCall(block int) loop.Pending {
-	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CallStarted{
+func (j *journal) StartCall(block int) loop.Pending {
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CallStarted{
 		CallStarted: &pb.CallStarted{Block: int32(block)},
 	}})
 }
 
 // CloseCall records a result.
-func (l *line) CloseCall(r tree.ToolResult) loop.Pending {
-	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CallClose{
+func (j *journal) CloseCall(r tree.ToolResult) loop.Pending {
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CallClose{
 		CallClose: &pb.CallClose{Result: wire.ToolResult(r)},
 	}})
 }
 
 // Spawn records children.
-func (l *line) Spawn(children []loop.Child) loop.Pending {
+func (j *journal) Spawn(children []loop.Child) loop.Pending {
 	spawn := &pb.Spawn{}
 	for _, c := range children {
 		child := &pb.SpawnChild{
@@ -90,42 +96,36 @@ func (l *line) Spawn(children []loop.Child) loop.Pending {
 		}
 		spawn.Children = append(spawn.Children, child)
 	}
-	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Spawn{Spawn: spawn}})
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Spawn{Spawn: spawn}})
 }
 
 // Await leaves a call open.
-func (l *line) Await(block int, task tree.TaskID, timeout time.Duration) loop.Pending {
-	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_WaitFor{WaitFor: &pb.WaitFor{
+func (j *journal) Await(block int, task tree.TaskID, timeout time.Duration) loop.Pending {
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_WaitFor{WaitFor: &pb.WaitFor{
 		Block: int32(block), TaskId: task.String(), Timeout: durationpb.New(timeout),
 	}}})
 }
 
 // Park gives the run back.
-func (l *line) Park() loop.Pending {
-	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Park{Park: &pb.Park{}}})
+func (j *journal) Park() loop.Pending {
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Park{Park: &pb.Park{}}})
 }
 
 // End ends the run.
-func (l *line) End(e loop.Ending) loop.Pending {
+func (j *journal) End(e loop.Ending) loop.Pending {
 	end := &pb.End{Outcome: &pb.End_Failure{Failure: &pb.Failure{Reason: pb.Reason(e.Reason), Detail: e.Detail}}}
 	if e.Answer != nil {
 		end.Outcome = &pb.End_Answer{Answer: wire.Message(e.Answer)}
 	}
-	return l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_End{End: end}})
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_End{End: end}})
 }
 
 // Report says what the run is doing.
-func (l *line) Report(activity string) {
-	l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Progress{Progress: &pb.Progress{Activity: activity}}})
+func (j *journal) Report(activity string) {
+	j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Progress{Progress: &pb.Progress{Activity: activity}}})
 }
 
 // Delta shows a piece of the answer under way; it has no number and no answer.
-func (l *line) Delta(text string, thinking bool) {
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	if l.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Delta{
-		Delta: &pb.TextDelta{Text: text, Thinking: thinking},
-	}}) != nil {
-		l.cancel()
-	}
+func (j *journal) Delta(text string, thinking bool) {
+	j.delta(&pb.TextDelta{Text: text, Thinking: thinking})
 }

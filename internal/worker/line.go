@@ -2,35 +2,49 @@ package worker
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
-	"github.com/coppice-run/coppice/internal/loop"
 )
 
-// line is one stream to an orchestrator and, while an attempt is on it, the
-// attempt's journal. Requests go out under a lock, in the order of their seq;
-// one goroutine receives and never waits for anyone.
+// window is how many requests may be without an answer.
+const window = 128
+
+// line is a slot's way to the orchestrators: one stream after another and, while
+// an attempt is on it, the attempt's journal. When a stream breaks, the attempt
+// goes on: requests queue up until another stream has taken it over.
+//
+// Requests go out under a lock, in the order of their seq; one goroutine receives
+// and never waits for anyone.
 type line struct {
-	stream  pb.WorkerService_WorkClient
-	welcome *pb.Welcome
-	window  chan struct{} // one for each request without an answer
-	broken  chan struct{} // closed when the stream has ended
-	cancel  context.CancelFunc
+	client  pb.WorkerServiceClient
+	log     *slog.Logger
+	now     func() time.Time
+	welcome func(*pb.Welcome) // called for each stream
+	window  chan struct{}     // one for each request without an answer
 
 	sending sync.Mutex // held while a request is numbered and sent
 	seq     int64
 
 	mu      sync.Mutex
-	waiting []*request // without an answer, oldest first
-	over    bool       // no attempt is on the line: new requests fail
+	link    *link         // what requests go over; nil while there is none
+	up      chan struct{} // closed while there is one
+	closed  bool
+	attempt int       // how many claims there were
+	claimed *pb.Claim // of the attempt
+	known   int32     // the ordinal of the last message that the attempt knows of
+	waiting []*request
+	over    bool // no attempt is on the line: new requests fail
 	drop    context.CancelFunc
 }
 
 // request is one request under way.
 type request struct {
+	req      *pb.WorkRequest
 	answered chan struct{}
 	response *pb.WorkResponse
 	chunks   []*pb.Message // of a claim: the transcript so far
@@ -48,185 +62,231 @@ type refusal struct{ cause pb.RefusedCause }
 
 func (r *refusal) Error() string { return "the claim was refused: " + r.cause.String() }
 
-// openLine opens a stream and waits for its welcome. The stream outlives ctx, so
-// that it can be ended in good order; close ends it.
-func openLine(opening context.Context, client pb.WorkerServiceClient) (*line, error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(opening))
-	defer context.AfterFunc(opening, cancel)()
-	stream, err := client.Work(ctx)
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("opening a stream: %w", err)
+func (w *Worker) newLine() *line {
+	return &line{
+		client: w.Client, log: w.Logger, now: w.Now, window: make(chan struct{}, window),
+		up: make(chan struct{}), over: true,
+		welcome: func(welcome *pb.Welcome) {
+			select {
+			case w.installation <- welcome.GetInstallationId():
+			default:
+			}
+		},
 	}
-	first, err := stream.Recv()
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("waiting for the welcome: %w", err)
+}
+
+// keep opens one stream after another until ctx ends, then ends the last one in
+// good order, which hands the attempt on it over to other workers.
+func (l *line) keep(ctx context.Context) {
+	defer l.close()
+	for wait := retryFirst; ctx.Err() == nil; {
+		k, err := openLink(ctx, l.client, l.now())
+		if err == nil {
+			l.welcome(k.welcome)
+			if err = l.serve(ctx, k); k.useful.Load() {
+				wait = retryFirst
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			l.log.DebugContext(ctx, "no stream to an orchestrator", "error", err, "retry_in", wait)
+		}
+		pause(ctx, wait/2+rand.N(wait))
+		wait = min(2*wait, l.patience())
 	}
-	welcome := first.GetWelcome()
-	if welcome == nil || welcome.GetWindow() < 1 {
-		cancel()
-		return nil, fmt.Errorf("the orchestrator did not start with a welcome, but with %T", first.GetKind())
+}
+
+// patience is how long to wait at most before another stream is opened: an attempt
+// has only the grace.
+func (l *line) patience() time.Duration {
+	if l.idle() {
+		return retryAtMost
 	}
-	l := &line{
-		stream: stream, welcome: welcome, cancel: cancel, over: true,
-		window: make(chan struct{}, welcome.GetWindow()), broken: make(chan struct{}),
+	return retryAttached
+}
+
+// serve takes one stream into use and receives from it until it breaks or ctx ends.
+func (l *line) serve(ctx context.Context, k *link) error {
+	ended := make(chan error, 1)
+	var watching sync.WaitGroup
+	watching.Go(func() { k.watch(l.now, func() { l.beat(k) }, l.idle) })
+	go func() {
+		defer close(k.broken)
+		ended <- l.receive(k)
+	}()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		l.takeDown(k)
+		l.lose()
+		l.bye(k)
 	}
-	go l.receive()
-	return l, nil
+	l.takeDown(k)
+	k.cancel()
+	watching.Wait()
+	return err
 }
 
 // goodbye is how long the orchestrator may take to end a stream that the worker
 // has ended.
 const goodbye = time.Second
 
-// close ends the stream, if it can in good order, so that nobody takes it for a
-// crash, and waits until its receiver has gone.
-func (l *line) close() {
+func (l *line) bye(k *link) {
+	defer time.AfterFunc(goodbye, k.cancel).Stop() // also ends a send that hangs
 	l.sending.Lock()
-	err := l.stream.CloseSend()
+	err := k.stream.CloseSend()
 	l.sending.Unlock()
 	if err == nil {
-		select {
-		case <-l.broken:
-		case <-time.After(goodbye):
-		}
+		<-k.broken
 	}
-	l.cancel()
-	<-l.broken
 }
 
-// receive hands answers to their requests until the stream ends.
-func (l *line) receive() {
-	// First broken, then lost: a request is either refused or failed by lose.
-	defer func() {
-		close(l.broken)
-		l.lose()
-	}()
+// receive takes the attempt over to the stream, if there is one, and then hands
+// answers to their requests until the stream ends.
+func (l *line) receive(k *link) error {
+	if err := l.adopt(k); err != nil {
+		return err
+	}
 	for {
-		resp, err := l.stream.Recv()
+		resp, err := k.receive(l.now)
 		if err != nil {
-			return
+			return err
 		}
-		switch k := resp.GetKind().(type) {
+		switch kind := resp.GetKind().(type) {
+		case *pb.WorkResponse_Heartbeat:
 		case *pb.WorkResponse_Lost:
 			l.lose()
 		case *pb.WorkResponse_Assignment:
+			k.useful.Store(true)
 			l.oldest(func(r *request) bool { r.response = resp; return false })
 		case *pb.WorkResponse_Transcript:
 			l.oldest(func(r *request) bool {
-				r.chunks = append(r.chunks, k.Transcript.GetMessages()...)
-				return k.Transcript.GetLast()
+				r.chunks = append(r.chunks, kind.Transcript.GetMessages()...)
+				return kind.Transcript.GetLast()
 			})
 		default:
+			if r := resp.GetRefused(); r != nil && r.GetCause() != pb.RefusedCause_REFUSED_CAUSE_PROTOCOL {
+				k.useful.Store(true)
+			}
 			l.oldest(func(r *request) bool { r.response = resp; return true })
 		}
 	}
 }
 
-// oldest gives the oldest request its answer, or a piece of it; it is done when
-// take says so.
-func (l *line) oldest(take func(*request) bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.waiting) == 0 {
-		return // an answer to an attempt that was dropped
-	}
-	r := l.waiting[0]
-	if !take(r) {
-		return
-	}
-	l.waiting = l.waiting[1:]
-	switch r.response.GetKind().(type) {
-	case *pb.WorkResponse_Parked, *pb.WorkResponse_Ended, *pb.WorkResponse_Refused:
-		l.over = true
-	}
-	close(r.answered)
-	<-l.window
-}
-
-// lose ends the attempt on the line: nothing that is under way will be answered.
-func (l *line) lose() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, r := range l.waiting {
-		r.err = loop.ErrLost
-		close(r.answered)
-		<-l.window
-	}
-	l.waiting, l.over = nil, true
-	if l.drop != nil {
-		l.drop()
-	}
-}
-
-// claim asks for a run. drop is called when the attempt is lost.
-func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim) (*assignment, error) {
-	l.mu.Lock()
-	l.over, l.drop = false, drop
-	l.mu.Unlock()
-	l.sending.Lock()
-	l.seq = -1
-	l.sending.Unlock()
-	r := l.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: c}})
-	if err := r.wait(ctx); err != nil {
-		return nil, err
-	}
-	switch k := r.response.GetKind().(type) {
-	case *pb.WorkResponse_Assignment:
-		return &assignment{k.Assignment, r.chunks}, nil
-	case *pb.WorkResponse_Refused:
-		return nil, &refusal{k.Refused.GetCause()}
-	}
-	return nil, fmt.Errorf("the claim was answered with %T", r.response.GetKind())
-}
-
-// send numbers a request and sends it; the answer comes to the request.
-func (l *line) send(req *pb.WorkRequest) *request {
-	r := &request{answered: make(chan struct{})}
-	select {
-	case l.window <- struct{}{}:
-	case <-l.broken:
-		return r.fail()
-	}
+// adopt makes requests go over a stream. What is without an answer is sent again,
+// once the orchestrator has said that the attempt goes on.
+func (l *line) adopt(k *link) error {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	l.mu.Lock()
-	if l.over || l.isBroken() {
-		l.mu.Unlock()
-		<-l.window
-		return r.fail()
-	}
-	l.waiting = append(l.waiting, r)
+	on, unanswered, claim := !l.over, l.waiting, l.claimed
 	l.mu.Unlock()
-	l.seq++
-	req.Seq = l.seq
-	if l.stream.Send(req) != nil {
-		l.cancel() // the receiver sees the end and fails what is waiting
+	if on && !(len(unanswered) > 0 && unanswered[0].req.GetClaim() != nil) {
+		taken, err := l.reattach(k, claim)
+		if err != nil {
+			return err
+		}
+		if !taken {
+			l.lose()
+		}
 	}
-	return r
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errors.New("the slot has ended")
+	}
+	for _, r := range l.waiting {
+		r.chunks = nil
+		if c := r.req.GetClaim(); c != nil {
+			c.Protocol = k.protocol
+		}
+		if err := k.stream.Send(r.req); err != nil {
+			return err
+		}
+	}
+	l.link = k
+	close(l.up)
+	return nil
 }
 
-func (l *line) isBroken() bool {
+// reattach asks for the attempt to go on over a stream, and reports whether it does.
+func (l *line) reattach(k *link, claim *pb.Claim) (bool, error) {
+	if !k.can(featureReattach) {
+		return false, nil
+	}
+	l.mu.Lock()
+	known := l.known
+	l.mu.Unlock()
+	if err := k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
+		SessionId: claim.GetSessionId(), TaskId: claim.GetTaskId(),
+		Epoch: claim.GetEpoch(), Nonce: claim.GetNonce(), KnownOrdinal: known,
+	}}}); err != nil {
+		return false, err
+	}
+	for {
+		resp, err := k.receive(l.now)
+		switch {
+		case err != nil:
+			return false, err
+		case resp.GetHeartbeat() != nil:
+			continue
+		}
+		k.useful.Store(true)
+		return resp.GetReattached() != nil, nil
+	}
+}
+
+// takeDown makes requests go over a stream no longer.
+func (l *line) takeDown(k *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.link == k {
+		l.link, l.up = nil, make(chan struct{})
+	}
+}
+
+// retire ends the stream in use without a word, so that what is under way on it
+// is void; another one is opened.
+func (l *line) retire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.link != nil {
+		l.link.cancel()
+	}
+}
+
+// close ends the attempt on the line, and lets no other begin.
+func (l *line) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.lose()
+}
+
+// ready waits for a stream, and reports false if ctx ends first.
+func (l *line) ready(ctx context.Context) bool {
+	l.mu.Lock()
+	up := l.up
+	l.mu.Unlock()
 	select {
-	case <-l.broken:
+	case <-up:
 		return true
-	default:
+	case <-ctx.Done():
 		return false
 	}
 }
 
-func (r *request) fail() *request {
-	r.err = loop.ErrLost
-	close(r.answered)
-	return r
+func (l *line) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
 }
 
-func (r *request) wait(ctx context.Context) error {
-	select {
-	case <-r.answered:
-		return r.err
-	case <-ctx.Done():
-		return loop.ErrLost
+// beat tells the other side of a stream that this one is there.
+func (l *line) beat(k *link) {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	if k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Heartbeat{Heartbeat: &pb.Heartbeat{}}}) != nil {
+		k.cancel()
 	}
 }

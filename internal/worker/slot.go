@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 
 	"github.com/coppice-run/coppice/internal/agentdef"
 	"github.com/coppice-run/coppice/internal/dispatch"
@@ -15,103 +16,66 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// slot keeps one stream open and works on it until ctx ends.
-func (w *Worker) slot(ctx context.Context) error {
-	var held *dispatch.Delivery // a hint that came while there was no stream
-	free := false               // whether this slot has asked for a hint
-	for wait := retryAfter; ctx.Err() == nil; {
-		l, err := openLine(ctx, w.Client)
-		if err != nil {
-			w.Logger.DebugContext(ctx, "no stream to an orchestrator", "error", err)
-			pause(ctx, wait/2+rand.N(wait))
-			wait = min(2*wait, retryAtMost)
-			continue
+// slot claims and runs until ctx ends, over a line of its own.
+func (w *Worker) slot(ctx context.Context) {
+	l := w.newLine()
+	var keeping sync.WaitGroup
+	keeping.Go(func() { l.keep(ctx) })
+	defer keeping.Wait()
+	for l.ready(ctx) {
+		w.free <- struct{}{}
+		select {
+		case d := <-w.hints:
+			w.attempt(ctx, l, d.Hint, d.ID)
+		case <-ctx.Done():
+			return
 		}
-		served := false
-		if l.welcome.GetProtocol() < Protocol {
-			w.Logger.WarnContext(ctx, "the orchestrator speaks an older protocol",
-				"protocol", l.welcome.GetProtocol(), "want", Protocol, "replica", l.welcome.GetReplicaId())
-		} else {
-			select {
-			case w.installation <- l.welcome.GetInstallationId():
-			default:
-			}
-			served = w.serve(ctx, l, &held, &free)
-		}
-		l.close()
-		if served {
-			wait = retryAfter
-			continue
-		}
-		// Streams can be had, but nothing is answered on them.
-		pause(ctx, wait/2+rand.N(wait))
-		wait = min(2*wait, retryAtMost)
-	}
-	return nil
-}
-
-// serve claims and runs on one stream until it breaks or ctx ends, and reports
-// whether any claim was answered.
-func (w *Worker) serve(ctx context.Context, l *line, held **dispatch.Delivery, free *bool) (answered bool) {
-	for {
-		if *held == nil {
-			if !*free {
-				w.free <- struct{}{}
-				*free = true
-			}
-			select {
-			case d := <-w.hints:
-				*held, *free = &d, false
-			case <-l.broken:
-				return answered
-			case <-ctx.Done():
-				return answered
-			}
-		}
-		if !w.attempt(ctx, l, (*held).Hint, (*held).ID) {
-			return answered
-		}
-		*held, answered = nil, true
 	}
 }
 
-// attempt claims what a hint names and carries it forward. It reports false if
-// the stream broke before the claim was answered, so that the hint still counts.
-func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id string) bool {
+// attempt claims what a hint names and carries it forward. A hint whose claim has
+// had no answer stays, for whoever takes it over.
+func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id string) {
 	log := w.Logger.With("session_id", hint.Session, "task_id", hint.Task, "epoch", hint.Epoch)
+	stopping := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a, err := l.claim(ctx, cancel, &pb.Claim{
+	a, journal, err := l.claim(ctx, cancel, &pb.Claim{
 		SessionId: hint.Session.String(), TaskId: hint.Task.String(), Epoch: hint.Epoch,
-		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol,
+		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: []string{featureReattach, featureHeartbeat},
 	})
 	var refused *refusal
 	switch {
+	case errors.As(err, &refused) && refused.cause == pb.RefusedCause_REFUSED_CAUSE_PROTOCOL:
+		log.ErrorContext(ctx, "the orchestrator does not speak the worker's protocol")
+		l.retire()
+		return
 	case errors.As(err, &refused):
 		log.DebugContext(ctx, "the claim was refused", "cause", refused.cause)
 		w.done(ctx, id)
-		return true
+		return
 	case err != nil:
-		return false
+		return
 	}
 	w.done(ctx, id)
-	run, err := w.prepare(a, l)
+	run, err := w.prepare(a, journal)
 	if err != nil {
 		log.ErrorContext(ctx, "the assignment can't be run", "error", err)
-		ending := loop.Ending{Reason: tree.ReasonRuntimeError, Detail: err.Error()}
-		_, err := l.End(ending).Wait(ctx)
-		return err == nil
+		journal.End(loop.Ending{Reason: tree.ReasonRuntimeError, Detail: err.Error()}).Wait(ctx) //nolint:errcheck // lost is lost
+		return
 	}
 	outcome, err := run.Do(ctx)
 	if err != nil {
 		log.ErrorContext(ctx, "the attempt failed", "error", err)
 	}
 	if outcome == loop.Lost {
-		// Whatever is still under way on this stream is void; a new one is clean.
 		log.InfoContext(ctx, "the attempt is lost")
-		l.close()
+		if !l.idle() && stopping.Err() == nil {
+			// The orchestrator does not know yet: without its stream it will.
+			l.lose()
+			l.retire()
+		}
 	}
-	return true
 }
 
 // done takes a hint off the dispatch stream. If that fails the hint comes again
@@ -123,7 +87,7 @@ func (w *Worker) done(ctx context.Context, id string) {
 }
 
 // prepare puts together what the loop needs.
-func (w *Worker) prepare(a *assignment, l *line) (*loop.Run, error) {
+func (w *Worker) prepare(a *assignment, j *journal) (*loop.Run, error) {
 	task := a.GetTask()
 	def, err := agentdef.Parse("pinned definition of "+task.GetAgent(), a.GetAgentDefinition())
 	if err != nil {
@@ -153,7 +117,7 @@ func (w *Worker) prepare(a *assignment, l *line) (*loop.Run, error) {
 		System: def.Prompt, ModelName: task.GetModel(), Transcript: transcript,
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()),
 		MaxPart: int(a.GetMaxPartBytes()),
-		Model:   w.Model, Tools: tools, Workspace: w.Workspace, Journal: l, Now: w.Now,
+		Model:   w.Model, Tools: tools, Workspace: w.Workspace, Journal: j, Now: w.Now,
 		Logger: w.Logger.With("session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()),
 	}
 	if run.ModelName == "" {

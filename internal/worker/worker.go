@@ -24,9 +24,6 @@ import (
 	"github.com/coppice-run/coppice/internal/tool"
 )
 
-// Protocol is the version of the worker protocol spoken here.
-const Protocol = 1
-
 // Config says what a worker works with.
 type Config struct {
 	ID        string // unique among the workers of the installation
@@ -49,6 +46,13 @@ const (
 	takeOverIdle  = 5 * time.Second
 	retryAfter    = 200 * time.Millisecond
 	retryAtMost   = 3 * time.Second
+)
+
+// How long a slot waits before it opens another stream: at first, and at most
+// while an attempt waits for it.
+const (
+	retryFirst    = 20 * time.Millisecond
+	retryAttached = 300 * time.Millisecond
 )
 
 // Worker is a running set of slots.
@@ -90,7 +94,10 @@ func New(c Config) (*Worker, error) {
 func (w *Worker) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range w.Slots {
-		g.Go(func() error { return w.slot(ctx) })
+		g.Go(func() error {
+			w.slot(ctx)
+			return nil
+		})
 	}
 	g.Go(func() error { return w.pull(ctx) })
 	err := g.Wait()

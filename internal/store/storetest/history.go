@@ -115,7 +115,7 @@ func (h *history) command() tree.Command {
 	case t.State == tree.StatePending:
 		return tree.Claim{Task: t.ID, Token: token, Worker: "w"}
 	case t.State == tree.StateRunning:
-		return h.request(t, tree.From{Task: t.ID, Token: token, Seq: t.LastSeq + 1})
+		return h.request(t, tree.From{Task: t.ID, Token: token, Attach: t.Attach, Seq: t.LastSeq + 1})
 	default:
 		return tree.Send{Message: say("go on")}
 	}

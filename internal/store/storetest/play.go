@@ -64,7 +64,7 @@ func (b *bundle) claim(id tree.SessionID, task tree.TaskID) *worker {
 
 func (w *worker) from() tree.From {
 	w.seq++
-	return tree.From{Task: w.task, Token: w.token, Seq: w.seq}
+	return tree.From{Task: w.task, Token: w.token, Attach: 1, Seq: w.seq}
 }
 
 // calls says that the model has called tools; their provider ids are all equal.

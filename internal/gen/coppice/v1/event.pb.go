@@ -101,6 +101,7 @@ type Event struct {
 	//	*Event_Progress
 	//	*Event_Result
 	//	*Event_Queued
+	//	*Event_Backgrounded
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -261,6 +262,15 @@ func (x *Event) GetQueued() *MessageQueued {
 	return nil
 }
 
+func (x *Event) GetBackgrounded() *TaskBackgrounded {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_Backgrounded); ok {
+			return x.Backgrounded
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -315,6 +325,11 @@ type Event_Queued struct {
 	Queued *MessageQueued `protobuf:"bytes,14,opt,name=queued,proto3,oneof"`
 }
 
+type Event_Backgrounded struct {
+	// Nobody's call waits for the run any more.
+	Backgrounded *TaskBackgrounded `protobuf:"bytes,15,opt,name=backgrounded,proto3,oneof"`
+}
+
 func (*Event_SessionOpened) isEvent_Kind() {}
 
 func (*Event_Started) isEvent_Kind() {}
@@ -335,6 +350,46 @@ func (*Event_Result) isEvent_Kind() {}
 
 func (*Event_Queued) isEvent_Kind() {}
 
+func (*Event_Backgrounded) isEvent_Kind() {}
+
+// TaskBackgrounded says that a run goes on in the background: the call that waited
+// for it was closed, and its end will be told as a message.
+type TaskBackgrounded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskBackgrounded) Reset() {
+	*x = TaskBackgrounded{}
+	mi := &file_coppice_v1_event_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskBackgrounded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskBackgrounded) ProtoMessage() {}
+
+func (x *TaskBackgrounded) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskBackgrounded.ProtoReflect.Descriptor instead.
+func (*TaskBackgrounded) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
 // SessionOpened is the first event of a session; its task is the root.
 type SessionOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -348,7 +403,7 @@ type SessionOpened struct {
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_coppice_v1_event_proto_msgTypes[1]
+	mi := &file_coppice_v1_event_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -360,7 +415,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[1]
+	mi := &file_coppice_v1_event_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -373,7 +428,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{1}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SessionOpened) GetAgent() string {
@@ -415,7 +470,7 @@ type TaskStarted struct {
 
 func (x *TaskStarted) Reset() {
 	*x = TaskStarted{}
-	mi := &file_coppice_v1_event_proto_msgTypes[2]
+	mi := &file_coppice_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +482,7 @@ func (x *TaskStarted) String() string {
 func (*TaskStarted) ProtoMessage() {}
 
 func (x *TaskStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[2]
+	mi := &file_coppice_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +495,7 @@ func (x *TaskStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStarted.ProtoReflect.Descriptor instead.
 func (*TaskStarted) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TaskStarted) GetParentId() string {
@@ -512,7 +567,7 @@ type CallRef struct {
 
 func (x *CallRef) Reset() {
 	*x = CallRef{}
-	mi := &file_coppice_v1_event_proto_msgTypes[3]
+	mi := &file_coppice_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +579,7 @@ func (x *CallRef) String() string {
 func (*CallRef) ProtoMessage() {}
 
 func (x *CallRef) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[3]
+	mi := &file_coppice_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +592,7 @@ func (x *CallRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRef.ProtoReflect.Descriptor instead.
 func (*CallRef) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CallRef) GetMessage() int32 {
@@ -567,7 +622,7 @@ type TaskDispatched struct {
 
 func (x *TaskDispatched) Reset() {
 	*x = TaskDispatched{}
-	mi := &file_coppice_v1_event_proto_msgTypes[4]
+	mi := &file_coppice_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +634,7 @@ func (x *TaskDispatched) String() string {
 func (*TaskDispatched) ProtoMessage() {}
 
 func (x *TaskDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[4]
+	mi := &file_coppice_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +647,7 @@ func (x *TaskDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDispatched.ProtoReflect.Descriptor instead.
 func (*TaskDispatched) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TaskDispatched) GetEpoch() int64 {
@@ -630,7 +685,7 @@ type MessageAppended struct {
 
 func (x *MessageAppended) Reset() {
 	*x = MessageAppended{}
-	mi := &file_coppice_v1_event_proto_msgTypes[5]
+	mi := &file_coppice_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +697,7 @@ func (x *MessageAppended) String() string {
 func (*MessageAppended) ProtoMessage() {}
 
 func (x *MessageAppended) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[5]
+	mi := &file_coppice_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +710,7 @@ func (x *MessageAppended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageAppended.ProtoReflect.Descriptor instead.
 func (*MessageAppended) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *MessageAppended) GetMessageId() string {
@@ -713,7 +768,7 @@ type OpenedCall struct {
 
 func (x *OpenedCall) Reset() {
 	*x = OpenedCall{}
-	mi := &file_coppice_v1_event_proto_msgTypes[6]
+	mi := &file_coppice_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +780,7 @@ func (x *OpenedCall) String() string {
 func (*OpenedCall) ProtoMessage() {}
 
 func (x *OpenedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[6]
+	mi := &file_coppice_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +793,7 @@ func (x *OpenedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenedCall.ProtoReflect.Descriptor instead.
 func (*OpenedCall) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OpenedCall) GetBlock() int32 {
@@ -770,7 +825,7 @@ type CallClosed struct {
 
 func (x *CallClosed) Reset() {
 	*x = CallClosed{}
-	mi := &file_coppice_v1_event_proto_msgTypes[7]
+	mi := &file_coppice_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +837,7 @@ func (x *CallClosed) String() string {
 func (*CallClosed) ProtoMessage() {}
 
 func (x *CallClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[7]
+	mi := &file_coppice_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +850,7 @@ func (x *CallClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClosed.ProtoReflect.Descriptor instead.
 func (*CallClosed) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CallClosed) GetCall() *CallRef {
@@ -830,7 +885,7 @@ type TaskParked struct {
 
 func (x *TaskParked) Reset() {
 	*x = TaskParked{}
-	mi := &file_coppice_v1_event_proto_msgTypes[8]
+	mi := &file_coppice_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +897,7 @@ func (x *TaskParked) String() string {
 func (*TaskParked) ProtoMessage() {}
 
 func (x *TaskParked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[8]
+	mi := &file_coppice_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +910,7 @@ func (x *TaskParked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskParked.ProtoReflect.Descriptor instead.
 func (*TaskParked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TaskParked) GetWait() *Wait {
@@ -878,7 +933,7 @@ type TaskReady struct {
 
 func (x *TaskReady) Reset() {
 	*x = TaskReady{}
-	mi := &file_coppice_v1_event_proto_msgTypes[9]
+	mi := &file_coppice_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +945,7 @@ func (x *TaskReady) String() string {
 func (*TaskReady) ProtoMessage() {}
 
 func (x *TaskReady) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[9]
+	mi := &file_coppice_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +958,7 @@ func (x *TaskReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReady.ProtoReflect.Descriptor instead.
 func (*TaskReady) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TaskReady) GetCause() ReadyCause {
@@ -931,7 +986,7 @@ type TaskProgress struct {
 
 func (x *TaskProgress) Reset() {
 	*x = TaskProgress{}
-	mi := &file_coppice_v1_event_proto_msgTypes[10]
+	mi := &file_coppice_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +998,7 @@ func (x *TaskProgress) String() string {
 func (*TaskProgress) ProtoMessage() {}
 
 func (x *TaskProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[10]
+	mi := &file_coppice_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1011,7 @@ func (x *TaskProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskProgress.ProtoReflect.Descriptor instead.
 func (*TaskProgress) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TaskProgress) GetActivity() string {
@@ -987,7 +1042,7 @@ type TaskResult struct {
 
 func (x *TaskResult) Reset() {
 	*x = TaskResult{}
-	mi := &file_coppice_v1_event_proto_msgTypes[11]
+	mi := &file_coppice_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1054,7 @@ func (x *TaskResult) String() string {
 func (*TaskResult) ProtoMessage() {}
 
 func (x *TaskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[11]
+	mi := &file_coppice_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1067,7 @@ func (x *TaskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResult.ProtoReflect.Descriptor instead.
 func (*TaskResult) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TaskResult) GetState() TaskState {
@@ -1069,7 +1124,7 @@ type MessageQueued struct {
 
 func (x *MessageQueued) Reset() {
 	*x = MessageQueued{}
-	mi := &file_coppice_v1_event_proto_msgTypes[12]
+	mi := &file_coppice_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1136,7 @@ func (x *MessageQueued) String() string {
 func (*MessageQueued) ProtoMessage() {}
 
 func (x *MessageQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[12]
+	mi := &file_coppice_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1149,7 @@ func (x *MessageQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageQueued.ProtoReflect.Descriptor instead.
 func (*MessageQueued) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MessageQueued) GetNews() *ChildRun {
@@ -1109,7 +1164,7 @@ var File_coppice_v1_event_proto protoreflect.FileDescriptor
 const file_coppice_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"\x16coppice/v1/event.proto\x12\n" +
-	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x05\n" +
+	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xeb\x05\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x17\n" +
@@ -1128,8 +1183,10 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\x05ready\x18\v \x01(\v2\x15.coppice.v1.TaskReadyH\x00R\x05ready\x126\n" +
 	"\bprogress\x18\f \x01(\v2\x18.coppice.v1.TaskProgressH\x00R\bprogress\x120\n" +
 	"\x06result\x18\r \x01(\v2\x16.coppice.v1.TaskResultH\x00R\x06result\x123\n" +
-	"\x06queued\x18\x0e \x01(\v2\x19.coppice.v1.MessageQueuedH\x00R\x06queuedB\x06\n" +
-	"\x04kind\";\n" +
+	"\x06queued\x18\x0e \x01(\v2\x19.coppice.v1.MessageQueuedH\x00R\x06queued\x12B\n" +
+	"\fbackgrounded\x18\x0f \x01(\v2\x1c.coppice.v1.TaskBackgroundedH\x00R\fbackgroundedB\x06\n" +
+	"\x04kind\"\x12\n" +
+	"\x10TaskBackgrounded\";\n" +
 	"\rSessionOpened\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\"\x9b\x02\n" +
@@ -1205,64 +1262,66 @@ func file_coppice_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coppice_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_coppice_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_coppice_v1_event_proto_goTypes = []any{
 	(ReadyCause)(0),               // 0: coppice.v1.ReadyCause
 	(*Event)(nil),                 // 1: coppice.v1.Event
-	(*SessionOpened)(nil),         // 2: coppice.v1.SessionOpened
-	(*TaskStarted)(nil),           // 3: coppice.v1.TaskStarted
-	(*CallRef)(nil),               // 4: coppice.v1.CallRef
-	(*TaskDispatched)(nil),        // 5: coppice.v1.TaskDispatched
-	(*MessageAppended)(nil),       // 6: coppice.v1.MessageAppended
-	(*OpenedCall)(nil),            // 7: coppice.v1.OpenedCall
-	(*CallClosed)(nil),            // 8: coppice.v1.CallClosed
-	(*TaskParked)(nil),            // 9: coppice.v1.TaskParked
-	(*TaskReady)(nil),             // 10: coppice.v1.TaskReady
-	(*TaskProgress)(nil),          // 11: coppice.v1.TaskProgress
-	(*TaskResult)(nil),            // 12: coppice.v1.TaskResult
-	(*MessageQueued)(nil),         // 13: coppice.v1.MessageQueued
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(TaskBranch)(0),               // 15: coppice.v1.TaskBranch
-	(TaskKind)(0),                 // 16: coppice.v1.TaskKind
-	(Role)(0),                     // 17: coppice.v1.Role
-	(*Usage)(nil),                 // 18: coppice.v1.Usage
-	(*ChildRun)(nil),              // 19: coppice.v1.ChildRun
-	(*Wait)(nil),                  // 20: coppice.v1.Wait
-	(TaskState)(0),                // 21: coppice.v1.TaskState
-	(Reason)(0),                   // 22: coppice.v1.Reason
+	(*TaskBackgrounded)(nil),      // 2: coppice.v1.TaskBackgrounded
+	(*SessionOpened)(nil),         // 3: coppice.v1.SessionOpened
+	(*TaskStarted)(nil),           // 4: coppice.v1.TaskStarted
+	(*CallRef)(nil),               // 5: coppice.v1.CallRef
+	(*TaskDispatched)(nil),        // 6: coppice.v1.TaskDispatched
+	(*MessageAppended)(nil),       // 7: coppice.v1.MessageAppended
+	(*OpenedCall)(nil),            // 8: coppice.v1.OpenedCall
+	(*CallClosed)(nil),            // 9: coppice.v1.CallClosed
+	(*TaskParked)(nil),            // 10: coppice.v1.TaskParked
+	(*TaskReady)(nil),             // 11: coppice.v1.TaskReady
+	(*TaskProgress)(nil),          // 12: coppice.v1.TaskProgress
+	(*TaskResult)(nil),            // 13: coppice.v1.TaskResult
+	(*MessageQueued)(nil),         // 14: coppice.v1.MessageQueued
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(TaskBranch)(0),               // 16: coppice.v1.TaskBranch
+	(TaskKind)(0),                 // 17: coppice.v1.TaskKind
+	(Role)(0),                     // 18: coppice.v1.Role
+	(*Usage)(nil),                 // 19: coppice.v1.Usage
+	(*ChildRun)(nil),              // 20: coppice.v1.ChildRun
+	(*Wait)(nil),                  // 21: coppice.v1.Wait
+	(TaskState)(0),                // 22: coppice.v1.TaskState
+	(Reason)(0),                   // 23: coppice.v1.Reason
 }
 var file_coppice_v1_event_proto_depIdxs = []int32{
-	14, // 0: coppice.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,  // 1: coppice.v1.Event.session_opened:type_name -> coppice.v1.SessionOpened
-	3,  // 2: coppice.v1.Event.started:type_name -> coppice.v1.TaskStarted
-	5,  // 3: coppice.v1.Event.dispatched:type_name -> coppice.v1.TaskDispatched
-	6,  // 4: coppice.v1.Event.message:type_name -> coppice.v1.MessageAppended
-	8,  // 5: coppice.v1.Event.call_closed:type_name -> coppice.v1.CallClosed
-	9,  // 6: coppice.v1.Event.parked:type_name -> coppice.v1.TaskParked
-	10, // 7: coppice.v1.Event.ready:type_name -> coppice.v1.TaskReady
-	11, // 8: coppice.v1.Event.progress:type_name -> coppice.v1.TaskProgress
-	12, // 9: coppice.v1.Event.result:type_name -> coppice.v1.TaskResult
-	13, // 10: coppice.v1.Event.queued:type_name -> coppice.v1.MessageQueued
-	15, // 11: coppice.v1.TaskStarted.branch:type_name -> coppice.v1.TaskBranch
-	16, // 12: coppice.v1.TaskStarted.kind:type_name -> coppice.v1.TaskKind
-	4,  // 13: coppice.v1.TaskStarted.call:type_name -> coppice.v1.CallRef
-	17, // 14: coppice.v1.MessageAppended.role:type_name -> coppice.v1.Role
-	7,  // 15: coppice.v1.MessageAppended.calls:type_name -> coppice.v1.OpenedCall
-	18, // 16: coppice.v1.MessageAppended.usage:type_name -> coppice.v1.Usage
-	19, // 17: coppice.v1.MessageAppended.news:type_name -> coppice.v1.ChildRun
-	4,  // 18: coppice.v1.CallClosed.call:type_name -> coppice.v1.CallRef
-	19, // 19: coppice.v1.CallClosed.child:type_name -> coppice.v1.ChildRun
-	20, // 20: coppice.v1.TaskParked.wait:type_name -> coppice.v1.Wait
-	0,  // 21: coppice.v1.TaskReady.cause:type_name -> coppice.v1.ReadyCause
-	21, // 22: coppice.v1.TaskResult.state:type_name -> coppice.v1.TaskState
-	22, // 23: coppice.v1.TaskResult.reason:type_name -> coppice.v1.Reason
-	18, // 24: coppice.v1.TaskResult.usage:type_name -> coppice.v1.Usage
-	19, // 25: coppice.v1.MessageQueued.news:type_name -> coppice.v1.ChildRun
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	15, // 0: coppice.v1.Event.time:type_name -> google.protobuf.Timestamp
+	3,  // 1: coppice.v1.Event.session_opened:type_name -> coppice.v1.SessionOpened
+	4,  // 2: coppice.v1.Event.started:type_name -> coppice.v1.TaskStarted
+	6,  // 3: coppice.v1.Event.dispatched:type_name -> coppice.v1.TaskDispatched
+	7,  // 4: coppice.v1.Event.message:type_name -> coppice.v1.MessageAppended
+	9,  // 5: coppice.v1.Event.call_closed:type_name -> coppice.v1.CallClosed
+	10, // 6: coppice.v1.Event.parked:type_name -> coppice.v1.TaskParked
+	11, // 7: coppice.v1.Event.ready:type_name -> coppice.v1.TaskReady
+	12, // 8: coppice.v1.Event.progress:type_name -> coppice.v1.TaskProgress
+	13, // 9: coppice.v1.Event.result:type_name -> coppice.v1.TaskResult
+	14, // 10: coppice.v1.Event.queued:type_name -> coppice.v1.MessageQueued
+	2,  // 11: coppice.v1.Event.backgrounded:type_name -> coppice.v1.TaskBackgrounded
+	16, // 12: coppice.v1.TaskStarted.branch:type_name -> coppice.v1.TaskBranch
+	17, // 13: coppice.v1.TaskStarted.kind:type_name -> coppice.v1.TaskKind
+	5,  // 14: coppice.v1.TaskStarted.call:type_name -> coppice.v1.CallRef
+	18, // 15: coppice.v1.MessageAppended.role:type_name -> coppice.v1.Role
+	8,  // 16: coppice.v1.MessageAppended.calls:type_name -> coppice.v1.OpenedCall
+	19, // 17: coppice.v1.MessageAppended.usage:type_name -> coppice.v1.Usage
+	20, // 18: coppice.v1.MessageAppended.news:type_name -> coppice.v1.ChildRun
+	5,  // 19: coppice.v1.CallClosed.call:type_name -> coppice.v1.CallRef
+	20, // 20: coppice.v1.CallClosed.child:type_name -> coppice.v1.ChildRun
+	21, // 21: coppice.v1.TaskParked.wait:type_name -> coppice.v1.Wait
+	0,  // 22: coppice.v1.TaskReady.cause:type_name -> coppice.v1.ReadyCause
+	22, // 23: coppice.v1.TaskResult.state:type_name -> coppice.v1.TaskState
+	23, // 24: coppice.v1.TaskResult.reason:type_name -> coppice.v1.Reason
+	19, // 25: coppice.v1.TaskResult.usage:type_name -> coppice.v1.Usage
+	20, // 26: coppice.v1.MessageQueued.news:type_name -> coppice.v1.ChildRun
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_event_proto_init() }
@@ -1283,6 +1342,7 @@ func file_coppice_v1_event_proto_init() {
 		(*Event_Progress)(nil),
 		(*Event_Result)(nil),
 		(*Event_Queued)(nil),
+		(*Event_Backgrounded)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1290,7 +1350,7 @@ func file_coppice_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_event_proto_rawDesc), len(file_coppice_v1_event_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -360,7 +360,11 @@ type Task struct {
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// The text of the answer that ended the current run. Only GetTask and
 	// WaitTask fill it in.
-	Result        string `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`
+	Result string `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`
+	// How long a run may be with workers in all; unset means for ever.
+	Timeout *durationpb.Duration `protobuf:"bytes,28,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// When the current run fails if it has not ended; unset means never.
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,29,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -584,6 +588,20 @@ func (x *Task) GetResult() string {
 	return ""
 }
 
+func (x *Task) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *Task) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
 // Wait says what a parked run waits for.
 type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -667,8 +685,13 @@ type SpawnTaskRequest struct {
 	NotifyParent bool `protobuf:"varint,7,opt,name=notify_parent,json=notifyParent,proto3" json:"notify_parent,omitempty"`
 	// Makes a repeat of this call safe; any text of up to 200 bytes.
 	IdempotencyKey string `protobuf:"bytes,8,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How long the run may be with workers in all before it fails with TIMEOUT;
+	// unset means as long as the agent's definition says.
+	Timeout *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// When the run fails with DEADLINE, whatever it is doing; unset means never.
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SpawnTaskRequest) Reset() {
@@ -755,6 +778,20 @@ func (x *SpawnTaskRequest) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *SpawnTaskRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *SpawnTaskRequest) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
 }
 
 // SpawnTaskResponse is the task that was started.
@@ -1270,6 +1307,107 @@ func (x *CancelTaskResponse) GetCancelledRuns() int32 {
 	return 0
 }
 
+// BackgroundTaskRequest names a task whose parent waits for it.
+type BackgroundTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; required.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The task; required.
+	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackgroundTaskRequest) Reset() {
+	*x = BackgroundTaskRequest{}
+	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackgroundTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackgroundTaskRequest) ProtoMessage() {}
+
+func (x *BackgroundTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackgroundTaskRequest.ProtoReflect.Descriptor instead.
+func (*BackgroundTaskRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *BackgroundTaskRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *BackgroundTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// BackgroundTaskResponse is the task that was put into the background.
+type BackgroundTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task afterwards.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackgroundTaskResponse) Reset() {
+	*x = BackgroundTaskResponse{}
+	mi := &file_coppice_v1_task_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackgroundTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackgroundTaskResponse) ProtoMessage() {}
+
+func (x *BackgroundTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackgroundTaskResponse.ProtoReflect.Descriptor instead.
+func (*BackgroundTaskResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BackgroundTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 // GetTranscriptRequest names a transcript.
 type GetTranscriptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1285,7 +1423,7 @@ type GetTranscriptRequest struct {
 
 func (x *GetTranscriptRequest) Reset() {
 	*x = GetTranscriptRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	mi := &file_coppice_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1435,7 @@ func (x *GetTranscriptRequest) String() string {
 func (*GetTranscriptRequest) ProtoMessage() {}
 
 func (x *GetTranscriptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	mi := &file_coppice_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1448,7 @@ func (x *GetTranscriptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTranscriptRequest.ProtoReflect.Descriptor instead.
 func (*GetTranscriptRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetTranscriptRequest) GetSessionId() string {
@@ -1345,7 +1483,7 @@ type GetTranscriptResponse struct {
 
 func (x *GetTranscriptResponse) Reset() {
 	*x = GetTranscriptResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[13]
+	mi := &file_coppice_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1495,7 @@ func (x *GetTranscriptResponse) String() string {
 func (*GetTranscriptResponse) ProtoMessage() {}
 
 func (x *GetTranscriptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[13]
+	mi := &file_coppice_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1508,7 @@ func (x *GetTranscriptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTranscriptResponse.ProtoReflect.Descriptor instead.
 func (*GetTranscriptResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetTranscriptResponse) GetMessages() []*Message {
@@ -1385,7 +1523,7 @@ var File_coppice_v1_task_proto protoreflect.FileDescriptor
 const file_coppice_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"\x15coppice/v1/task.proto\x12\n" +
-	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\a\n" +
+	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x83\b\n" +
 	"\x04Task\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x0e\n" +
@@ -1421,11 +1559,13 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x16\n" +
-	"\x06result\x18\x1b \x01(\tR\x06result\"F\n" +
+	"\x06result\x18\x1b \x01(\tR\x06result\x123\n" +
+	"\atimeout\x18\x1c \x01(\v2\x19.google.protobuf.DurationR\atimeout\x126\n" +
+	"\bdeadline\x18\x1d \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"F\n" +
 	"\x04Wait\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x10\n" +
 	"\x03met\x18\x02 \x01(\x05R\x03met\x12\x16\n" +
-	"\x06failed\x18\x03 \x01(\x05R\x06failed\"\x8b\x02\n" +
+	"\x06failed\x18\x03 \x01(\x05R\x06failed\"\xf8\x02\n" +
 	"\x10SpawnTaskRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12$\n" +
@@ -1435,7 +1575,10 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\vdescription\x18\x05 \x01(\tR\vdescription\x12\x14\n" +
 	"\x05model\x18\x06 \x01(\tR\x05model\x12#\n" +
 	"\rnotify_parent\x18\a \x01(\bR\fnotifyParent\x12'\n" +
-	"\x0fidempotency_key\x18\b \x01(\tR\x0eidempotencyKey\"9\n" +
+	"\x0fidempotency_key\x18\b \x01(\tR\x0eidempotencyKey\x123\n" +
+	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\atimeout\x126\n" +
+	"\bdeadline\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"9\n" +
 	"\x11SpawnTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\"H\n" +
 	"\x0eGetTaskRequest\x12\x1d\n" +
@@ -1469,7 +1612,13 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"a\n" +
 	"\x12CancelTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12%\n" +
-	"\x0ecancelled_runs\x18\x02 \x01(\x05R\rcancelledRuns\"s\n" +
+	"\x0ecancelled_runs\x18\x02 \x01(\x05R\rcancelledRuns\"O\n" +
+	"\x15BackgroundTaskRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\">\n" +
+	"\x16BackgroundTaskResponse\x12$\n" +
+	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\"s\n" +
 	"\x14GetTranscriptRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -1511,14 +1660,15 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x18REASON_CANCELLED_BY_USER\x10\f\x12\x1e\n" +
 	"\x1aREASON_CANCELLED_BY_PARENT\x10\r\x12\x14\n" +
 	"\x10REASON_ABANDONED\x10\x0e\x12\x12\n" +
-	"\x0eREASON_UNKNOWN\x10\x0f2\xd1\x03\n" +
+	"\x0eREASON_UNKNOWN\x10\x0f2\xaa\x04\n" +
 	"\vTaskService\x12H\n" +
 	"\tSpawnTask\x12\x1c.coppice.v1.SpawnTaskRequest\x1a\x1d.coppice.v1.SpawnTaskResponse\x12B\n" +
 	"\aGetTask\x12\x1a.coppice.v1.GetTaskRequest\x1a\x1b.coppice.v1.GetTaskResponse\x12H\n" +
 	"\tListTasks\x12\x1c.coppice.v1.ListTasksRequest\x1a\x1d.coppice.v1.ListTasksResponse\x12E\n" +
 	"\bWaitTask\x12\x1b.coppice.v1.WaitTaskRequest\x1a\x1c.coppice.v1.WaitTaskResponse\x12K\n" +
 	"\n" +
-	"CancelTask\x12\x1d.coppice.v1.CancelTaskRequest\x1a\x1e.coppice.v1.CancelTaskResponse\x12V\n" +
+	"CancelTask\x12\x1d.coppice.v1.CancelTaskRequest\x1a\x1e.coppice.v1.CancelTaskResponse\x12W\n" +
+	"\x0eBackgroundTask\x12!.coppice.v1.BackgroundTaskRequest\x1a\".coppice.v1.BackgroundTaskResponse\x12V\n" +
 	"\rGetTranscript\x12 .coppice.v1.GetTranscriptRequest\x1a!.coppice.v1.GetTranscriptResponse0\x01BBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
 
 var (
@@ -1534,65 +1684,74 @@ func file_coppice_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_coppice_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_coppice_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_coppice_v1_task_proto_goTypes = []any{
-	(TaskKind)(0),                 // 0: coppice.v1.TaskKind
-	(TaskBranch)(0),               // 1: coppice.v1.TaskBranch
-	(TaskState)(0),                // 2: coppice.v1.TaskState
-	(Reason)(0),                   // 3: coppice.v1.Reason
-	(*Task)(nil),                  // 4: coppice.v1.Task
-	(*Wait)(nil),                  // 5: coppice.v1.Wait
-	(*SpawnTaskRequest)(nil),      // 6: coppice.v1.SpawnTaskRequest
-	(*SpawnTaskResponse)(nil),     // 7: coppice.v1.SpawnTaskResponse
-	(*GetTaskRequest)(nil),        // 8: coppice.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),       // 9: coppice.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),      // 10: coppice.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 11: coppice.v1.ListTasksResponse
-	(*WaitTaskRequest)(nil),       // 12: coppice.v1.WaitTaskRequest
-	(*WaitTaskResponse)(nil),      // 13: coppice.v1.WaitTaskResponse
-	(*CancelTaskRequest)(nil),     // 14: coppice.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),    // 15: coppice.v1.CancelTaskResponse
-	(*GetTranscriptRequest)(nil),  // 16: coppice.v1.GetTranscriptRequest
-	(*GetTranscriptResponse)(nil), // 17: coppice.v1.GetTranscriptResponse
-	(*Usage)(nil),                 // 18: coppice.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
-	(*Message)(nil),               // 21: coppice.v1.Message
+	(TaskKind)(0),                  // 0: coppice.v1.TaskKind
+	(TaskBranch)(0),                // 1: coppice.v1.TaskBranch
+	(TaskState)(0),                 // 2: coppice.v1.TaskState
+	(Reason)(0),                    // 3: coppice.v1.Reason
+	(*Task)(nil),                   // 4: coppice.v1.Task
+	(*Wait)(nil),                   // 5: coppice.v1.Wait
+	(*SpawnTaskRequest)(nil),       // 6: coppice.v1.SpawnTaskRequest
+	(*SpawnTaskResponse)(nil),      // 7: coppice.v1.SpawnTaskResponse
+	(*GetTaskRequest)(nil),         // 8: coppice.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),        // 9: coppice.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),       // 10: coppice.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 11: coppice.v1.ListTasksResponse
+	(*WaitTaskRequest)(nil),        // 12: coppice.v1.WaitTaskRequest
+	(*WaitTaskResponse)(nil),       // 13: coppice.v1.WaitTaskResponse
+	(*CancelTaskRequest)(nil),      // 14: coppice.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),     // 15: coppice.v1.CancelTaskResponse
+	(*BackgroundTaskRequest)(nil),  // 16: coppice.v1.BackgroundTaskRequest
+	(*BackgroundTaskResponse)(nil), // 17: coppice.v1.BackgroundTaskResponse
+	(*GetTranscriptRequest)(nil),   // 18: coppice.v1.GetTranscriptRequest
+	(*GetTranscriptResponse)(nil),  // 19: coppice.v1.GetTranscriptResponse
+	(*Usage)(nil),                  // 20: coppice.v1.Usage
+	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
+	(*Message)(nil),                // 23: coppice.v1.Message
 }
 var file_coppice_v1_task_proto_depIdxs = []int32{
 	0,  // 0: coppice.v1.Task.kind:type_name -> coppice.v1.TaskKind
 	1,  // 1: coppice.v1.Task.branch:type_name -> coppice.v1.TaskBranch
 	2,  // 2: coppice.v1.Task.state:type_name -> coppice.v1.TaskState
 	3,  // 3: coppice.v1.Task.reason:type_name -> coppice.v1.Reason
-	18, // 4: coppice.v1.Task.usage:type_name -> coppice.v1.Usage
+	20, // 4: coppice.v1.Task.usage:type_name -> coppice.v1.Usage
 	5,  // 5: coppice.v1.Task.wait:type_name -> coppice.v1.Wait
-	19, // 6: coppice.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	19, // 7: coppice.v1.Task.start_time:type_name -> google.protobuf.Timestamp
-	19, // 8: coppice.v1.Task.end_time:type_name -> google.protobuf.Timestamp
-	4,  // 9: coppice.v1.SpawnTaskResponse.task:type_name -> coppice.v1.Task
-	4,  // 10: coppice.v1.GetTaskResponse.task:type_name -> coppice.v1.Task
-	4,  // 11: coppice.v1.ListTasksResponse.tasks:type_name -> coppice.v1.Task
-	20, // 12: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
-	4,  // 13: coppice.v1.WaitTaskResponse.task:type_name -> coppice.v1.Task
-	4,  // 14: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
-	21, // 15: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
-	6,  // 16: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
-	8,  // 17: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
-	10, // 18: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
-	12, // 19: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
-	14, // 20: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
-	16, // 21: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
-	7,  // 22: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
-	9,  // 23: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
-	11, // 24: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
-	13, // 25: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
-	15, // 26: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
-	17, // 27: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	21, // 6: coppice.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	21, // 7: coppice.v1.Task.start_time:type_name -> google.protobuf.Timestamp
+	21, // 8: coppice.v1.Task.end_time:type_name -> google.protobuf.Timestamp
+	22, // 9: coppice.v1.Task.timeout:type_name -> google.protobuf.Duration
+	21, // 10: coppice.v1.Task.deadline:type_name -> google.protobuf.Timestamp
+	22, // 11: coppice.v1.SpawnTaskRequest.timeout:type_name -> google.protobuf.Duration
+	21, // 12: coppice.v1.SpawnTaskRequest.deadline:type_name -> google.protobuf.Timestamp
+	4,  // 13: coppice.v1.SpawnTaskResponse.task:type_name -> coppice.v1.Task
+	4,  // 14: coppice.v1.GetTaskResponse.task:type_name -> coppice.v1.Task
+	4,  // 15: coppice.v1.ListTasksResponse.tasks:type_name -> coppice.v1.Task
+	22, // 16: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	4,  // 17: coppice.v1.WaitTaskResponse.task:type_name -> coppice.v1.Task
+	4,  // 18: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
+	4,  // 19: coppice.v1.BackgroundTaskResponse.task:type_name -> coppice.v1.Task
+	23, // 20: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
+	6,  // 21: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
+	8,  // 22: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
+	10, // 23: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
+	12, // 24: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
+	14, // 25: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
+	16, // 26: coppice.v1.TaskService.BackgroundTask:input_type -> coppice.v1.BackgroundTaskRequest
+	18, // 27: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
+	7,  // 28: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
+	9,  // 29: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
+	11, // 30: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
+	13, // 31: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
+	15, // 32: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
+	17, // 33: coppice.v1.TaskService.BackgroundTask:output_type -> coppice.v1.BackgroundTaskResponse
+	19, // 34: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
+	28, // [28:35] is the sub-list for method output_type
+	21, // [21:28] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_task_proto_init() }
@@ -1607,7 +1766,7 @@ func file_coppice_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_task_proto_rawDesc), len(file_coppice_v1_task_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

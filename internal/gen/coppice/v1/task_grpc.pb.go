@@ -19,12 +19,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TaskService_SpawnTask_FullMethodName     = "/coppice.v1.TaskService/SpawnTask"
-	TaskService_GetTask_FullMethodName       = "/coppice.v1.TaskService/GetTask"
-	TaskService_ListTasks_FullMethodName     = "/coppice.v1.TaskService/ListTasks"
-	TaskService_WaitTask_FullMethodName      = "/coppice.v1.TaskService/WaitTask"
-	TaskService_CancelTask_FullMethodName    = "/coppice.v1.TaskService/CancelTask"
-	TaskService_GetTranscript_FullMethodName = "/coppice.v1.TaskService/GetTranscript"
+	TaskService_SpawnTask_FullMethodName      = "/coppice.v1.TaskService/SpawnTask"
+	TaskService_GetTask_FullMethodName        = "/coppice.v1.TaskService/GetTask"
+	TaskService_ListTasks_FullMethodName      = "/coppice.v1.TaskService/ListTasks"
+	TaskService_WaitTask_FullMethodName       = "/coppice.v1.TaskService/WaitTask"
+	TaskService_CancelTask_FullMethodName     = "/coppice.v1.TaskService/CancelTask"
+	TaskService_BackgroundTask_FullMethodName = "/coppice.v1.TaskService/BackgroundTask"
+	TaskService_GetTranscript_FullMethodName  = "/coppice.v1.TaskService/GetTranscript"
 )
 
 // TaskServiceClient is the client API for TaskService service.
@@ -43,8 +44,9 @@ type TaskServiceClient interface {
 	// NOT_FOUND: no such session, parent or agent. INVALID_ARGUMENT: the agent may
 	// not run as a sub-agent, or the prompt is empty. FAILED_PRECONDITION: the
 	// session is closed, or the depth, width or total cap is reached.
-	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part. A
-	// concurrency cap never refuses; the task is queued.
+	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
+	// tasks of the session are queued already. A concurrency cap never refuses; the
+	// task is queued.
 	SpawnTask(ctx context.Context, in *SpawnTaskRequest, opts ...grpc.CallOption) (*SpawnTaskResponse, error)
 	// GetTask reads one task. Read-only. NOT_FOUND: no such session or task.
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
@@ -64,6 +66,12 @@ type TaskServiceClient interface {
 	// Idempotent: runs that have ended stay as they are. NOT_FOUND: no such session
 	// or task.
 	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*CancelTaskResponse, error)
+	// BackgroundTask lets a parent go on that waits for a task: the parent's call is
+	// closed as launched, and the end of the task reaches it as a message.
+	//
+	// Idempotent: a task in the background stays there. NOT_FOUND: no such session or
+	// task. FAILED_PRECONDITION: its run has ended. INVALID_ARGUMENT: it is the root.
+	BackgroundTask(ctx context.Context, in *BackgroundTaskRequest, opts ...grpc.CallOption) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
 	// or task.
@@ -128,6 +136,16 @@ func (c *taskServiceClient) CancelTask(ctx context.Context, in *CancelTaskReques
 	return out, nil
 }
 
+func (c *taskServiceClient) BackgroundTask(ctx context.Context, in *BackgroundTaskRequest, opts ...grpc.CallOption) (*BackgroundTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BackgroundTaskResponse)
+	err := c.cc.Invoke(ctx, TaskService_BackgroundTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *taskServiceClient) GetTranscript(ctx context.Context, in *GetTranscriptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetTranscriptResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &TaskService_ServiceDesc.Streams[0], TaskService_GetTranscript_FullMethodName, cOpts...)
@@ -163,8 +181,9 @@ type TaskServiceServer interface {
 	// NOT_FOUND: no such session, parent or agent. INVALID_ARGUMENT: the agent may
 	// not run as a sub-agent, or the prompt is empty. FAILED_PRECONDITION: the
 	// session is closed, or the depth, width or total cap is reached.
-	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part. A
-	// concurrency cap never refuses; the task is queued.
+	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
+	// tasks of the session are queued already. A concurrency cap never refuses; the
+	// task is queued.
 	SpawnTask(context.Context, *SpawnTaskRequest) (*SpawnTaskResponse, error)
 	// GetTask reads one task. Read-only. NOT_FOUND: no such session or task.
 	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
@@ -184,6 +203,12 @@ type TaskServiceServer interface {
 	// Idempotent: runs that have ended stay as they are. NOT_FOUND: no such session
 	// or task.
 	CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error)
+	// BackgroundTask lets a parent go on that waits for a task: the parent's call is
+	// closed as launched, and the end of the task reaches it as a message.
+	//
+	// Idempotent: a task in the background stays there. NOT_FOUND: no such session or
+	// task. FAILED_PRECONDITION: its run has ended. INVALID_ARGUMENT: it is the root.
+	BackgroundTask(context.Context, *BackgroundTaskRequest) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
 	// or task.
@@ -212,6 +237,9 @@ func (UnimplementedTaskServiceServer) WaitTask(context.Context, *WaitTaskRequest
 }
 func (UnimplementedTaskServiceServer) CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelTask not implemented")
+}
+func (UnimplementedTaskServiceServer) BackgroundTask(context.Context, *BackgroundTaskRequest) (*BackgroundTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BackgroundTask not implemented")
 }
 func (UnimplementedTaskServiceServer) GetTranscript(*GetTranscriptRequest, grpc.ServerStreamingServer[GetTranscriptResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetTranscript not implemented")
@@ -327,6 +355,24 @@ func _TaskService_CancelTask_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TaskService_BackgroundTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BackgroundTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).BackgroundTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_BackgroundTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).BackgroundTask(ctx, req.(*BackgroundTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TaskService_GetTranscript_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(GetTranscriptRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -364,6 +410,10 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelTask",
 			Handler:    _TaskService_CancelTask_Handler,
+		},
+		{
+			MethodName: "BackgroundTask",
+			Handler:    _TaskService_BackgroundTask_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -145,7 +145,7 @@ func (CallState) EnumDescriptor() ([]byte, []int) {
 type WorkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counts the requests of an attempt: 0 is the claim, then 1, 2, 3 and so on.
-	// A Delta has none.
+	// Delta, Reattach and Heartbeat have none.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// What it says.
 	//
@@ -161,6 +161,8 @@ type WorkRequest struct {
 	//	*WorkRequest_Progress
 	//	*WorkRequest_End
 	//	*WorkRequest_Delta
+	//	*WorkRequest_Reattach
+	//	*WorkRequest_Heartbeat
 	Kind          isWorkRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -300,6 +302,24 @@ func (x *WorkRequest) GetDelta() *TextDelta {
 	return nil
 }
 
+func (x *WorkRequest) GetReattach() *Reattach {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkRequest_Reattach); ok {
+			return x.Reattach
+		}
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkRequest_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
 type isWorkRequest_Kind interface {
 	isWorkRequest_Kind()
 }
@@ -354,6 +374,16 @@ type WorkRequest_Delta struct {
 	Delta *TextDelta `protobuf:"bytes,11,opt,name=delta,proto3,oneof"`
 }
 
+type WorkRequest_Reattach struct {
+	// Go on with an attempt whose stream broke.
+	Reattach *Reattach `protobuf:"bytes,12,opt,name=reattach,proto3,oneof"`
+}
+
+type WorkRequest_Heartbeat struct {
+	// The worker is there; not stored, not answered.
+	Heartbeat *Heartbeat `protobuf:"bytes,13,opt,name=heartbeat,proto3,oneof"`
+}
+
 func (*WorkRequest_Claim) isWorkRequest_Kind() {}
 
 func (*WorkRequest_Append) isWorkRequest_Kind() {}
@@ -374,10 +404,14 @@ func (*WorkRequest_End) isWorkRequest_Kind() {}
 
 func (*WorkRequest_Delta) isWorkRequest_Kind() {}
 
+func (*WorkRequest_Reattach) isWorkRequest_Kind() {}
+
+func (*WorkRequest_Heartbeat) isWorkRequest_Kind() {}
+
 // WorkResponse is what the orchestrator says.
 type WorkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The seq of the request that it answers; 0 for Welcome and Lost as well.
+	// The seq of the request that it answers; 0 for what answers none of those.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// What it says.
 	//
@@ -391,6 +425,8 @@ type WorkResponse struct {
 	//	*WorkResponse_Parked
 	//	*WorkResponse_Ended
 	//	*WorkResponse_Lost
+	//	*WorkResponse_Reattached
+	//	*WorkResponse_Heartbeat
 	Kind          isWorkResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -512,6 +548,24 @@ func (x *WorkResponse) GetLost() *Lost {
 	return nil
 }
 
+func (x *WorkResponse) GetReattached() *Reattached {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkResponse_Reattached); ok {
+			return x.Reattached
+		}
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
 type isWorkResponse_Kind interface {
 	isWorkResponse_Kind()
 }
@@ -556,6 +610,16 @@ type WorkResponse_Lost struct {
 	Lost *Lost `protobuf:"bytes,9,opt,name=lost,proto3,oneof"`
 }
 
+type WorkResponse_Reattached struct {
+	// The attempt goes on over this stream.
+	Reattached *Reattached `protobuf:"bytes,10,opt,name=reattached,proto3,oneof"`
+}
+
+type WorkResponse_Heartbeat struct {
+	// The orchestrator is there.
+	Heartbeat *Heartbeat `protobuf:"bytes,11,opt,name=heartbeat,proto3,oneof"`
+}
+
 func (*WorkResponse_Welcome) isWorkResponse_Kind() {}
 
 func (*WorkResponse_Assignment) isWorkResponse_Kind() {}
@@ -572,6 +636,10 @@ func (*WorkResponse_Ended) isWorkResponse_Kind() {}
 
 func (*WorkResponse_Lost) isWorkResponse_Kind() {}
 
+func (*WorkResponse_Reattached) isWorkResponse_Kind() {}
+
+func (*WorkResponse_Heartbeat) isWorkResponse_Kind() {}
+
 // Welcome opens a stream.
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -582,7 +650,14 @@ type Welcome struct {
 	// The highest protocol version that the replica speaks.
 	Protocol int32 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	// How many requests may be without an answer.
-	Window        int32 `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`
+	Window int32 `protobuf:"varint,4,opt,name=window,proto3" json:"window,omitempty"`
+	// The lowest protocol version that the replica speaks.
+	OldestProtocol int32 `protobuf:"varint,5,opt,name=oldest_protocol,json=oldestProtocol,proto3" json:"oldest_protocol,omitempty"`
+	// What the replica can do beyond the protocol version: "reattach",
+	// "heartbeat". Others are to be ignored.
+	Features []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
+	// How long after a stream broke its attempt may be gone on with.
+	Grace         *durationpb.Duration `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +720,192 @@ func (x *Welcome) GetWindow() int32 {
 	return 0
 }
 
+func (x *Welcome) GetOldestProtocol() int32 {
+	if x != nil {
+		return x.OldestProtocol
+	}
+	return 0
+}
+
+func (x *Welcome) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
+func (x *Welcome) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+// Reattach goes on with an attempt over this stream.
+type Reattach struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The delivery.
+	Epoch int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The number that the claim chose.
+	Nonce uint64 `protobuf:"fixed64,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// The ordinal of the last message of the transcript that the worker knows.
+	KnownOrdinal  int32 `protobuf:"varint,5,opt,name=known_ordinal,json=knownOrdinal,proto3" json:"known_ordinal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reattach) Reset() {
+	*x = Reattach{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reattach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reattach) ProtoMessage() {}
+
+func (x *Reattach) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reattach.ProtoReflect.Descriptor instead.
+func (*Reattach) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Reattach) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *Reattach) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Reattach) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Reattach) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *Reattach) GetKnownOrdinal() int32 {
+	if x != nil {
+		return x.KnownOrdinal
+	}
+	return 0
+}
+
+// Reattached says that the attempt goes on over this stream.
+type Reattached struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The last request that was stored.
+	LastSeq       int64 `protobuf:"varint,1,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reattached) Reset() {
+	*x = Reattached{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reattached) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reattached) ProtoMessage() {}
+
+func (x *Reattached) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reattached.ProtoReflect.Descriptor instead.
+func (*Reattached) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Reattached) GetLastSeq() int64 {
+	if x != nil {
+		return x.LastSeq
+	}
+	return 0
+}
+
+// Heartbeat says that its sender is there.
+type Heartbeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Heartbeat) Reset() {
+	*x = Heartbeat{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Heartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Heartbeat) ProtoMessage() {}
+
+func (x *Heartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
+func (*Heartbeat) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{5}
+}
+
 // Claim takes a run.
 type Claim struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -659,15 +920,17 @@ type Claim struct {
 	Nonce uint64 `protobuf:"fixed64,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// Who claims.
 	WorkerId string `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// The protocol version that the worker speaks.
-	Protocol      int32 `protobuf:"varint,6,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// The protocol version that is spoken: of those that both sides know, the highest.
+	Protocol int32 `protobuf:"varint,6,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// What the worker can do beyond the protocol version, as in Welcome.
+	Features      []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	mi := &file_coppice_v1_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +942,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	mi := &file_coppice_v1_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +955,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Claim) GetSessionId() string {
@@ -737,6 +1000,13 @@ func (x *Claim) GetProtocol() int32 {
 	return 0
 }
 
+func (x *Claim) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
 // Refused says why a claim was not granted.
 type Refused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -748,7 +1018,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[4]
+	mi := &file_coppice_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +1030,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[4]
+	mi := &file_coppice_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +1043,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Refused) GetCause() RefusedCause {
@@ -804,7 +1074,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	mi := &file_coppice_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +1086,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	mi := &file_coppice_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +1099,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Assignment) GetTask() *Task {
@@ -887,7 +1157,7 @@ type SpawnableAgent struct {
 
 func (x *SpawnableAgent) Reset() {
 	*x = SpawnableAgent{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[6]
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1169,7 @@ func (x *SpawnableAgent) String() string {
 func (*SpawnableAgent) ProtoMessage() {}
 
 func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[6]
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1182,7 @@ func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnableAgent.ProtoReflect.Descriptor instead.
 func (*SpawnableAgent) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SpawnableAgent) GetName() string {
@@ -942,7 +1212,7 @@ type OpenCall struct {
 
 func (x *OpenCall) Reset() {
 	*x = OpenCall{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1224,7 @@ func (x *OpenCall) String() string {
 func (*OpenCall) ProtoMessage() {}
 
 func (x *OpenCall) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1237,7 @@ func (x *OpenCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCall.ProtoReflect.Descriptor instead.
 func (*OpenCall) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OpenCall) GetBlock() int32 {
@@ -997,7 +1267,7 @@ type TranscriptChunk struct {
 
 func (x *TranscriptChunk) Reset() {
 	*x = TranscriptChunk{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[8]
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1279,7 @@ func (x *TranscriptChunk) String() string {
 func (*TranscriptChunk) ProtoMessage() {}
 
 func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[8]
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1292,7 @@ func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptChunk.ProtoReflect.Descriptor instead.
 func (*TranscriptChunk) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TranscriptChunk) GetMessages() []*Message {
@@ -1050,7 +1320,7 @@ type Append struct {
 
 func (x *Append) Reset() {
 	*x = Append{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1332,7 @@ func (x *Append) String() string {
 func (*Append) ProtoMessage() {}
 
 func (x *Append) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1345,7 @@ func (x *Append) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Append.ProtoReflect.Descriptor instead.
 func (*Append) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Append) GetMessage() *Message {
@@ -1096,7 +1366,7 @@ type CallStarted struct {
 
 func (x *CallStarted) Reset() {
 	*x = CallStarted{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1378,7 @@ func (x *CallStarted) String() string {
 func (*CallStarted) ProtoMessage() {}
 
 func (x *CallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1391,7 @@ func (x *CallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStarted.ProtoReflect.Descriptor instead.
 func (*CallStarted) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CallStarted) GetBlock() int32 {
@@ -1142,7 +1412,7 @@ type CallClose struct {
 
 func (x *CallClose) Reset() {
 	*x = CallClose{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1424,7 @@ func (x *CallClose) String() string {
 func (*CallClose) ProtoMessage() {}
 
 func (x *CallClose) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1437,7 @@ func (x *CallClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClose.ProtoReflect.Descriptor instead.
 func (*CallClose) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallClose) GetResult() *ToolResultBlock {
@@ -1188,7 +1458,7 @@ type Spawn struct {
 
 func (x *Spawn) Reset() {
 	*x = Spawn{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1470,7 @@ func (x *Spawn) String() string {
 func (*Spawn) ProtoMessage() {}
 
 func (x *Spawn) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1483,7 @@ func (x *Spawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawn.ProtoReflect.Descriptor instead.
 func (*Spawn) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Spawn) GetChildren() []*SpawnChild {
@@ -1247,7 +1517,7 @@ type SpawnChild struct {
 
 func (x *SpawnChild) Reset() {
 	*x = SpawnChild{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1529,7 @@ func (x *SpawnChild) String() string {
 func (*SpawnChild) ProtoMessage() {}
 
 func (x *SpawnChild) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1542,7 @@ func (x *SpawnChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnChild.ProtoReflect.Descriptor instead.
 func (*SpawnChild) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SpawnChild) GetBlock() int32 {
@@ -1340,7 +1610,7 @@ type WaitFor struct {
 
 func (x *WaitFor) Reset() {
 	*x = WaitFor{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1622,7 @@ func (x *WaitFor) String() string {
 func (*WaitFor) ProtoMessage() {}
 
 func (x *WaitFor) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1635,7 @@ func (x *WaitFor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitFor.ProtoReflect.Descriptor instead.
 func (*WaitFor) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitFor) GetBlock() int32 {
@@ -1398,7 +1668,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1680,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1693,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 // Progress tells what the run is doing.
@@ -1437,7 +1707,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1719,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1732,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Progress) GetActivity() string {
@@ -1485,7 +1755,7 @@ type TextDelta struct {
 
 func (x *TextDelta) Reset() {
 	*x = TextDelta{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1767,7 @@ func (x *TextDelta) String() string {
 func (*TextDelta) ProtoMessage() {}
 
 func (x *TextDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1780,7 @@ func (x *TextDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextDelta.ProtoReflect.Descriptor instead.
 func (*TextDelta) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TextDelta) GetText() string {
@@ -1543,7 +1813,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1825,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1838,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *End) GetOutcome() isEnd_Outcome {
@@ -1627,7 +1897,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1909,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1922,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Failure) GetReason() Reason {
@@ -1682,7 +1952,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1964,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1977,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Ack) GetBoundary() *Boundary {
@@ -1732,14 +2002,16 @@ type Boundary struct {
 	// this attempt. Unset if no calls were open.
 	Results *Message `protobuf:"bytes,1,opt,name=results,proto3" json:"results,omitempty"`
 	// What came after it: user messages, then news of children.
-	Messages      []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// The ordinal of the transcript's last message now.
+	Ordinal       int32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Boundary) Reset() {
 	*x = Boundary{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +2023,7 @@ func (x *Boundary) String() string {
 func (*Boundary) ProtoMessage() {}
 
 func (x *Boundary) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +2036,7 @@ func (x *Boundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Boundary.ProtoReflect.Descriptor instead.
 func (*Boundary) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Boundary) GetResults() *Message {
@@ -1781,6 +2053,13 @@ func (x *Boundary) GetMessages() []*Message {
 	return nil
 }
 
+func (x *Boundary) GetOrdinal() int32 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
+}
+
 // Parked says that the run is parked.
 type Parked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1790,7 +2069,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +2081,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +2094,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 // Ended says that the run has ended.
@@ -1829,7 +2108,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +2120,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +2133,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Ended) GetState() TaskState {
@@ -1875,7 +2154,7 @@ type Lost struct {
 
 func (x *Lost) Reset() {
 	*x = Lost{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2166,7 @@ func (x *Lost) String() string {
 func (*Lost) ProtoMessage() {}
 
 func (x *Lost) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2179,7 @@ func (x *Lost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lost.ProtoReflect.Descriptor instead.
 func (*Lost) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Lost) GetDetail() string {
@@ -1915,7 +2194,7 @@ var File_coppice_v1_worker_proto protoreflect.FileDescriptor
 const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/worker.proto\x12\n" +
-	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\x83\x04\n" +
+	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\xee\x04\n" +
 	"\vWorkRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12)\n" +
 	"\x05claim\x18\x02 \x01(\v2\x11.coppice.v1.ClaimH\x00R\x05claim\x12,\n" +
@@ -1929,8 +2208,10 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bprogress\x18\t \x01(\v2\x14.coppice.v1.ProgressH\x00R\bprogress\x12#\n" +
 	"\x03end\x18\n" +
 	" \x01(\v2\x0f.coppice.v1.EndH\x00R\x03end\x12-\n" +
-	"\x05delta\x18\v \x01(\v2\x15.coppice.v1.TextDeltaH\x00R\x05deltaB\x06\n" +
-	"\x04kind\"\xa9\x03\n" +
+	"\x05delta\x18\v \x01(\v2\x15.coppice.v1.TextDeltaH\x00R\x05delta\x122\n" +
+	"\breattach\x18\f \x01(\v2\x14.coppice.v1.ReattachH\x00R\breattach\x125\n" +
+	"\theartbeat\x18\r \x01(\v2\x15.coppice.v1.HeartbeatH\x00R\theartbeatB\x06\n" +
+	"\x04kind\"\x9a\x04\n" +
 	"\fWorkResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12/\n" +
 	"\awelcome\x18\x02 \x01(\v2\x13.coppice.v1.WelcomeH\x00R\awelcome\x128\n" +
@@ -1944,14 +2225,33 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x03ack\x18\x06 \x01(\v2\x0f.coppice.v1.AckH\x00R\x03ack\x12,\n" +
 	"\x06parked\x18\a \x01(\v2\x12.coppice.v1.ParkedH\x00R\x06parked\x12)\n" +
 	"\x05ended\x18\b \x01(\v2\x11.coppice.v1.EndedH\x00R\x05ended\x12&\n" +
-	"\x04lost\x18\t \x01(\v2\x10.coppice.v1.LostH\x00R\x04lostB\x06\n" +
-	"\x04kind\"\x85\x01\n" +
+	"\x04lost\x18\t \x01(\v2\x10.coppice.v1.LostH\x00R\x04lost\x128\n" +
+	"\n" +
+	"reattached\x18\n" +
+	" \x01(\v2\x16.coppice.v1.ReattachedH\x00R\n" +
+	"reattached\x125\n" +
+	"\theartbeat\x18\v \x01(\v2\x15.coppice.v1.HeartbeatH\x00R\theartbeatB\x06\n" +
+	"\x04kind\"\xfb\x01\n" +
 	"\aWelcome\x12'\n" +
 	"\x0finstallation_id\x18\x01 \x01(\tR\x0einstallationId\x12\x1d\n" +
 	"\n" +
 	"replica_id\x18\x02 \x01(\tR\treplicaId\x12\x1a\n" +
 	"\bprotocol\x18\x03 \x01(\x05R\bprotocol\x12\x16\n" +
-	"\x06window\x18\x04 \x01(\x05R\x06window\"\xa4\x01\n" +
+	"\x06window\x18\x04 \x01(\x05R\x06window\x12'\n" +
+	"\x0foldest_protocol\x18\x05 \x01(\x05R\x0eoldestProtocol\x12\x1a\n" +
+	"\bfeatures\x18\x06 \x03(\tR\bfeatures\x12/\n" +
+	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x93\x01\n" +
+	"\bReattach\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x14\n" +
+	"\x05nonce\x18\x04 \x01(\x06R\x05nonce\x12#\n" +
+	"\rknown_ordinal\x18\x05 \x01(\x05R\fknownOrdinal\"'\n" +
+	"\n" +
+	"Reattached\x12\x19\n" +
+	"\blast_seq\x18\x01 \x01(\x03R\alastSeq\"\v\n" +
+	"\tHeartbeat\"\xc0\x01\n" +
 	"\x05Claim\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -1959,7 +2259,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x14\n" +
 	"\x05nonce\x18\x04 \x01(\x06R\x05nonce\x12\x1b\n" +
 	"\tworker_id\x18\x05 \x01(\tR\bworkerId\x12\x1a\n" +
-	"\bprotocol\x18\x06 \x01(\x05R\bprotocol\"9\n" +
+	"\bprotocol\x18\x06 \x01(\x05R\bprotocol\x12\x1a\n" +
+	"\bfeatures\x18\a \x03(\tR\bfeatures\"9\n" +
 	"\aRefused\x12.\n" +
 	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\x99\x02\n" +
 	"\n" +
@@ -2018,10 +2319,11 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"Q\n" +
 	"\x03Ack\x120\n" +
 	"\bboundary\x18\x01 \x01(\v2\x14.coppice.v1.BoundaryR\bboundary\x12\x18\n" +
-	"\aordinal\x18\x02 \x01(\x05R\aordinal\"j\n" +
+	"\aordinal\x18\x02 \x01(\x05R\aordinal\"\x84\x01\n" +
 	"\bBoundary\x12-\n" +
 	"\aresults\x18\x01 \x01(\v2\x13.coppice.v1.MessageR\aresults\x12/\n" +
-	"\bmessages\x18\x02 \x03(\v2\x13.coppice.v1.MessageR\bmessages\"\b\n" +
+	"\bmessages\x18\x02 \x03(\v2\x13.coppice.v1.MessageR\bmessages\x12\x18\n" +
+	"\aordinal\x18\x03 \x01(\x05R\aordinal\"\b\n" +
 	"\x06Parked\"4\n" +
 	"\x05Ended\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.coppice.v1.TaskStateR\x05state\"\x1e\n" +
@@ -2054,85 +2356,93 @@ func file_coppice_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_coppice_v1_worker_proto_goTypes = []any{
 	(RefusedCause)(0),           // 0: coppice.v1.RefusedCause
 	(CallState)(0),              // 1: coppice.v1.CallState
 	(*WorkRequest)(nil),         // 2: coppice.v1.WorkRequest
 	(*WorkResponse)(nil),        // 3: coppice.v1.WorkResponse
 	(*Welcome)(nil),             // 4: coppice.v1.Welcome
-	(*Claim)(nil),               // 5: coppice.v1.Claim
-	(*Refused)(nil),             // 6: coppice.v1.Refused
-	(*Assignment)(nil),          // 7: coppice.v1.Assignment
-	(*SpawnableAgent)(nil),      // 8: coppice.v1.SpawnableAgent
-	(*OpenCall)(nil),            // 9: coppice.v1.OpenCall
-	(*TranscriptChunk)(nil),     // 10: coppice.v1.TranscriptChunk
-	(*Append)(nil),              // 11: coppice.v1.Append
-	(*CallStarted)(nil),         // 12: coppice.v1.CallStarted
-	(*CallClose)(nil),           // 13: coppice.v1.CallClose
-	(*Spawn)(nil),               // 14: coppice.v1.Spawn
-	(*SpawnChild)(nil),          // 15: coppice.v1.SpawnChild
-	(*WaitFor)(nil),             // 16: coppice.v1.WaitFor
-	(*Park)(nil),                // 17: coppice.v1.Park
-	(*Progress)(nil),            // 18: coppice.v1.Progress
-	(*TextDelta)(nil),           // 19: coppice.v1.TextDelta
-	(*End)(nil),                 // 20: coppice.v1.End
-	(*Failure)(nil),             // 21: coppice.v1.Failure
-	(*Ack)(nil),                 // 22: coppice.v1.Ack
-	(*Boundary)(nil),            // 23: coppice.v1.Boundary
-	(*Parked)(nil),              // 24: coppice.v1.Parked
-	(*Ended)(nil),               // 25: coppice.v1.Ended
-	(*Lost)(nil),                // 26: coppice.v1.Lost
-	(*Task)(nil),                // 27: coppice.v1.Task
-	(*Message)(nil),             // 28: coppice.v1.Message
-	(*ToolResultBlock)(nil),     // 29: coppice.v1.ToolResultBlock
+	(*Reattach)(nil),            // 5: coppice.v1.Reattach
+	(*Reattached)(nil),          // 6: coppice.v1.Reattached
+	(*Heartbeat)(nil),           // 7: coppice.v1.Heartbeat
+	(*Claim)(nil),               // 8: coppice.v1.Claim
+	(*Refused)(nil),             // 9: coppice.v1.Refused
+	(*Assignment)(nil),          // 10: coppice.v1.Assignment
+	(*SpawnableAgent)(nil),      // 11: coppice.v1.SpawnableAgent
+	(*OpenCall)(nil),            // 12: coppice.v1.OpenCall
+	(*TranscriptChunk)(nil),     // 13: coppice.v1.TranscriptChunk
+	(*Append)(nil),              // 14: coppice.v1.Append
+	(*CallStarted)(nil),         // 15: coppice.v1.CallStarted
+	(*CallClose)(nil),           // 16: coppice.v1.CallClose
+	(*Spawn)(nil),               // 17: coppice.v1.Spawn
+	(*SpawnChild)(nil),          // 18: coppice.v1.SpawnChild
+	(*WaitFor)(nil),             // 19: coppice.v1.WaitFor
+	(*Park)(nil),                // 20: coppice.v1.Park
+	(*Progress)(nil),            // 21: coppice.v1.Progress
+	(*TextDelta)(nil),           // 22: coppice.v1.TextDelta
+	(*End)(nil),                 // 23: coppice.v1.End
+	(*Failure)(nil),             // 24: coppice.v1.Failure
+	(*Ack)(nil),                 // 25: coppice.v1.Ack
+	(*Boundary)(nil),            // 26: coppice.v1.Boundary
+	(*Parked)(nil),              // 27: coppice.v1.Parked
+	(*Ended)(nil),               // 28: coppice.v1.Ended
+	(*Lost)(nil),                // 29: coppice.v1.Lost
 	(*durationpb.Duration)(nil), // 30: google.protobuf.Duration
-	(Reason)(0),                 // 31: coppice.v1.Reason
-	(TaskState)(0),              // 32: coppice.v1.TaskState
+	(*Task)(nil),                // 31: coppice.v1.Task
+	(*Message)(nil),             // 32: coppice.v1.Message
+	(*ToolResultBlock)(nil),     // 33: coppice.v1.ToolResultBlock
+	(Reason)(0),                 // 34: coppice.v1.Reason
+	(TaskState)(0),              // 35: coppice.v1.TaskState
 }
 var file_coppice_v1_worker_proto_depIdxs = []int32{
-	5,  // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
-	11, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
-	12, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
-	13, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
-	14, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
-	16, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
-	17, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
-	18, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
-	20, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
-	19, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
-	4,  // 10: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
-	7,  // 11: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
-	10, // 12: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
-	6,  // 13: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
-	22, // 14: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
-	24, // 15: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
-	25, // 16: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
-	26, // 17: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
-	0,  // 18: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
-	27, // 19: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
-	8,  // 20: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
-	9,  // 21: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
-	1,  // 22: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
-	28, // 23: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
-	28, // 24: coppice.v1.Append.message:type_name -> coppice.v1.Message
-	29, // 25: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
-	15, // 26: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
-	30, // 27: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
-	28, // 28: coppice.v1.End.answer:type_name -> coppice.v1.Message
-	21, // 29: coppice.v1.End.failure:type_name -> coppice.v1.Failure
-	31, // 30: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
-	23, // 31: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
-	28, // 32: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
-	28, // 33: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
-	32, // 34: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
-	2,  // 35: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
-	3,  // 36: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
-	36, // [36:37] is the sub-list for method output_type
-	35, // [35:36] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	8,  // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
+	14, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
+	15, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
+	16, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
+	17, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
+	19, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
+	20, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
+	21, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
+	23, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
+	22, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
+	5,  // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
+	7,  // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
+	4,  // 12: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
+	10, // 13: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
+	13, // 14: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
+	9,  // 15: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
+	25, // 16: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
+	27, // 17: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
+	28, // 18: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
+	29, // 19: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
+	6,  // 20: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
+	7,  // 21: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
+	30, // 22: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
+	0,  // 23: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
+	31, // 24: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
+	11, // 25: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
+	12, // 26: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
+	1,  // 27: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
+	32, // 28: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
+	32, // 29: coppice.v1.Append.message:type_name -> coppice.v1.Message
+	33, // 30: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
+	18, // 31: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
+	30, // 32: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
+	32, // 33: coppice.v1.End.answer:type_name -> coppice.v1.Message
+	24, // 34: coppice.v1.End.failure:type_name -> coppice.v1.Failure
+	34, // 35: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
+	26, // 36: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
+	32, // 37: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
+	32, // 38: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
+	35, // 39: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
+	2,  // 40: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
+	3,  // 41: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
+	41, // [41:42] is the sub-list for method output_type
+	40, // [40:41] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_worker_proto_init() }
@@ -2153,6 +2463,8 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkRequest_Progress)(nil),
 		(*WorkRequest_End)(nil),
 		(*WorkRequest_Delta)(nil),
+		(*WorkRequest_Reattach)(nil),
+		(*WorkRequest_Heartbeat)(nil),
 	}
 	file_coppice_v1_worker_proto_msgTypes[1].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
@@ -2163,8 +2475,10 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkResponse_Parked)(nil),
 		(*WorkResponse_Ended)(nil),
 		(*WorkResponse_Lost)(nil),
+		(*WorkResponse_Reattached)(nil),
+		(*WorkResponse_Heartbeat)(nil),
 	}
-	file_coppice_v1_worker_proto_msgTypes[18].OneofWrappers = []any{
+	file_coppice_v1_worker_proto_msgTypes[21].OneofWrappers = []any{
 		(*End_Answer)(nil),
 		(*End_Failure)(nil),
 	}
@@ -2174,7 +2488,7 @@ func file_coppice_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_worker_proto_rawDesc), len(file_coppice_v1_worker_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   25,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

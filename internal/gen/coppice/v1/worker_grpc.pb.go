@@ -41,8 +41,16 @@ type WorkerServiceClient interface {
 	//
 	// A worker may send requests ahead of the answers to earlier ones, up to the
 	// window that Welcome names. It must have the answer to Append before it runs
-	// that message's tools. If the stream breaks, what was answered is kept and
-	// the run goes to another worker.
+	// that message's tools.
+	//
+	// Both sides send Heartbeat each second, and a side that has heard nothing for
+	// three takes the stream for broken. Over another stream, to any replica, the
+	// worker may go on with its attempt within the grace that Welcome names: it says
+	// Reattach, is answered Reattached, and sends all requests again that it has no
+	// answer to; what was stored before is only answered. An unanswered Claim is
+	// sent again in the place of Reattach. After the grace the run goes to another
+	// worker. A worker that ends a stream in good order (half-close) hands its run
+	// over at once.
 	Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error)
 }
 
@@ -86,8 +94,16 @@ type WorkerServiceServer interface {
 	//
 	// A worker may send requests ahead of the answers to earlier ones, up to the
 	// window that Welcome names. It must have the answer to Append before it runs
-	// that message's tools. If the stream breaks, what was answered is kept and
-	// the run goes to another worker.
+	// that message's tools.
+	//
+	// Both sides send Heartbeat each second, and a side that has heard nothing for
+	// three takes the stream for broken. Over another stream, to any replica, the
+	// worker may go on with its attempt within the grace that Welcome names: it says
+	// Reattach, is answered Reattached, and sends all requests again that it has no
+	// answer to; what was stored before is only answered. An unanswered Claim is
+	// sent again in the place of Reattach. After the grace the run goes to another
+	// worker. A worker that ends a stream in good order (half-close) hands its run
+	// over at once.
 	Work(grpc.BidiStreamingServer[WorkRequest, WorkResponse]) error
 	mustEmbedUnimplementedWorkerServiceServer()
 }

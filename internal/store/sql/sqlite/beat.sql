@@ -1,4 +1,4 @@
 -- Says that a replica is alive.
--- Inputs: ?1 replica, ?2 time.
+-- Inputs: now, ?2 replica.
 -- Result: none.
-INSERT INTO replicas (id, beat) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat
+INSERT INTO replicas (id, beat) VALUES (?2, {now}) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat

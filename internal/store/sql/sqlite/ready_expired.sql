@@ -1,6 +1,6 @@
 -- Finds the runs that nobody has claimed in time.
 -- Inputs: ?1 now.
 -- Result: rows of ready with how many more their session may run.
-SELECT {ready}, max_running - running
-FROM ready INDEXED BY ready_announced CROSS JOIN sessions ON sessions.id = session
+SELECT {due}, max_running - running
+FROM ready AS due INDEXED BY ready_announced CROSS JOIN sessions ON sessions.id = session
 WHERE announced_until > 0 AND announced_until <= ?1

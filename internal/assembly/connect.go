@@ -1,0 +1,60 @@
+package assembly
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+)
+
+// Times of a client's connection: how soon it tries again after a failure, and
+// how soon it notices a link that is dead but not closed.
+const (
+	reconnectFirst = 50 * time.Millisecond
+	reconnectMost  = 2 * time.Second
+	pingSilent     = 10 * time.Second
+	pingPatience   = 3 * time.Second
+)
+
+// maxAnswerBytes bounds one answer; a large tree is large.
+const maxAnswerBytes = 64 << 20
+
+// Connect makes a client connection to orchestrators; calls spread over all
+// replicas that the target names: by a name with several addresses, or by a list
+// of host:port with commas between them.
+func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	options := append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: pingSilent, Timeout: pingPatience, PermitWithoutStream: true,
+		}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMost,
+			},
+			MinConnectTimeout: reconnectMost,
+		}),
+	}, more...)
+	if addresses := strings.Split(target, ","); len(addresses) > 1 {
+		list := manual.NewBuilderWithScheme("list")
+		var state resolver.State
+		for _, a := range addresses {
+			state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
+		}
+		list.InitialState(state)
+		options, target = append(options, grpc.WithResolvers(list)), "list:///orchestrators"
+	}
+	conn, err := grpc.NewClient(target, options...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", target, err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,108 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// respond waits for one request and says what came of it. An error means that
+// the attempt can't go on.
+func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error) {
+	var answer tree.Answer
+	err := a.err
+	if err == nil {
+		// What was submitted is decided even if the stream is gone by now, and
+		// whether an attempt is over must be known.
+		answer, err = a.pending.Wait(context.WithoutCancel(ctx))
+	}
+	switch k := a.req.GetKind().(type) {
+	case *pb.WorkRequest_Claim:
+		defer l.claiming.Store(false)
+		return l.claimed(ctx, k.Claim, answer, err)
+	case *pb.WorkRequest_Reattach:
+		defer l.claiming.Store(false)
+		return l.reattached(ctx, k.Reattach, answer, err)
+	}
+	lease := l.current()
+	switch {
+	case lease == nil:
+		return nil, nil // the worker has been told
+	case err != nil:
+		return nil, err
+	}
+	switch k := answer.(type) {
+	case tree.Stored:
+		ack, err := l.acknowledge(ctx, lease, a.req, k)
+		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ack{Ack: ack}}}, err
+	case tree.ParkedRun:
+		l.hold(nil)
+		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}}, nil
+	case tree.Ended:
+		l.hold(nil)
+		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}}, nil
+	}
+	return nil, fmt.Errorf("a worker's request was answered with %T", answer)
+}
+
+// acknowledge answers a stored request, with the boundary if it reached one.
+func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkRequest, stored tree.Stored) (*pb.Ack, error) {
+	ack := &pb.Ack{Ordinal: int32(stored.Ordinal)}
+	if stored.Ordinal > 0 {
+		lease.seen, lease.closed = stored.Ordinal, map[int]bool{}
+	}
+	if m := req.GetAppend().GetMessage(); m != nil {
+		lease.opened = 0
+		for _, b := range m.GetBlocks() {
+			if b.GetToolUse() != nil {
+				lease.opened++
+			}
+		}
+	}
+	if c := req.GetCallClose(); c != nil {
+		lease.closed[int(c.GetResult().GetBlock())] = true
+	}
+	if stored.Boundary == 0 {
+		return ack, nil
+	}
+	boundary, err := l.boundary(ctx, lease, stored.Boundary)
+	ack.Boundary = boundary
+	return ack, err
+}
+
+// boundary gives what the worker does not know of the transcript yet. If it has
+// closed all calls itself and there is no news, it knows everything.
+func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Boundary, error) {
+	after := lease.seen
+	lease.seen = last
+	if last == after || last == after+1 && lease.opened > 0 && len(lease.closed) == lease.opened {
+		return &pb.Boundary{Ordinal: int32(last)}, nil
+	}
+	messages, err := l.Store.Transcript(ctx, lease.session, lease.task, after, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.Boundary{Ordinal: int32(last)}
+	for _, m := range messages {
+		if m.Ordinal > last {
+			break
+		}
+		shown := wire.Message(&m)
+		if m.Role != tree.RoleTool {
+			out.Messages = append(out.Messages, shown)
+			continue
+		}
+		out.Results = shown
+		unknown := shown.Blocks[:0]
+		for _, b := range shown.GetBlocks() {
+			if !lease.closed[int(b.GetToolResult().GetBlock())] {
+				unknown = append(unknown, b)
+			}
+		}
+		shown.Blocks = unknown
+	}
+	return out, nil
+}

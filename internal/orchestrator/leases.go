@@ -1,0 +1,110 @@
+package orchestrator
+
+import (
+	"sync"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// leases knows which attempts are on streams of this replica, or were until a
+// moment ago.
+type leases struct {
+	mu      sync.Mutex
+	streams int
+	held    map[tree.TaskID]holding
+}
+
+// holding is an attempt on a stream; gone is set when it was ended from outside,
+// and the stream is told to look. A stream that broke leaves its attempt held for
+// the grace.
+type holding struct {
+	session tree.SessionID
+	epoch   int64
+	attach  int
+	gone    bool
+	look    chan<- struct{}
+}
+
+func newLeases() *leases { return &leases{held: map[tree.TaskID]holding{}} }
+
+func (l *leases) open() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams++
+}
+
+func (l *leases) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams--
+}
+
+func (l *leases) slots() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.streams
+}
+
+func (l *leases) add(a *lease, look chan<- struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[a.task] = holding{session: a.session, epoch: a.token.Epoch, attach: a.attach, look: look}
+}
+
+// drop forgets an attempt, unless it has come back over another stream.
+func (l *leases) drop(a *lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h := l.held[a.task]; h.epoch == a.token.Epoch && h.attach == a.attach {
+		delete(l.held, a.task)
+	}
+}
+
+// revoke tells the stream that holds an attempt that it was ended from outside.
+// It never waits: a stream that has been told already need not be told again.
+func (l *leases) revoke(task tree.TaskID, epoch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h, held := l.held[task]; held && h.epoch == epoch {
+		h.gone = true
+		l.held[task] = h
+		select {
+		case h.look <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// gone reports whether an attempt on a stream was ended from outside.
+func (l *leases) gone(task tree.TaskID, epoch int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.held[task]
+	return h.epoch == epoch && h.gone
+}
+
+func (l *leases) holds(task tree.TaskID, epoch int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[task].epoch == epoch
+}
+
+// heldAttempt is an attempt that is held here.
+type heldAttempt struct {
+	session tree.SessionID
+	task    tree.TaskID
+	epoch   int64
+}
+
+// all lists what is held, of one session if it is not zero.
+func (l *leases) all(session tree.SessionID) []heldAttempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []heldAttempt
+	for task, h := range l.held {
+		if !h.gone && (session.IsZero() || session == h.session) {
+			found = append(found, heldAttempt{h.session, task, h.epoch})
+		}
+	}
+	return found
+}

@@ -1,0 +1,46 @@
+package store
+
+import (
+	"context"
+	"runtime"
+)
+
+// committer makes one transaction after another of the commands that queue to it.
+// A session's commands all queue to the same one, so they are decided in order.
+type committer struct {
+	*Store
+	db     writer
+	queue  chan *Pending
+	most   int // of commands in one transaction
+	recent recent
+}
+
+func (s *Store) newCommitter(most int) *committer {
+	return &committer{
+		Store: s, db: s.db.writer(), queue: make(chan *Pending, 4*s.MaxBatch), most: most, recent: newRecent(),
+	}
+}
+
+func (c *committer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case p := <-c.queue:
+			c.commit(context.WithoutCancel(ctx), c.gather(p))
+		case <-ctx.Done():
+		}
+	}
+}
+
+// gather takes what has queued, up to a batch. Who has just been answered gets
+// the chance to ask for more first: fewer and larger transactions take less.
+func (c *committer) gather(first *Pending) []*Pending {
+	batch := []*Pending{first}
+	for before := 0; before < len(batch) && len(batch) < c.most; {
+		before = len(batch)
+		runtime.Gosched()
+		for len(c.queue) > 0 && len(batch) < c.most {
+			batch = append(batch, <-c.queue)
+		}
+	}
+	return batch
+}

@@ -1,0 +1,227 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// pgWriter makes transactions on a connection of its own, which it makes anew when
+// it is lost. Not safe for concurrent use.
+type pgWriter struct {
+	db   *postgres
+	conn *pgx.Conn // nil: none yet
+}
+
+// Codes of refusals after which the same transaction may well be taken.
+const (
+	codeUnique    = "23505" // another replica has created the same session
+	codeReadOnly  = "25006" // the server is not the primary any more
+	codeSerialize = "40001"
+	codeDeadlock  = "40P01"
+)
+
+// transact tries again what was not stored: because the database is out of reach,
+// for a while, and because another replica came first, once.
+func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) error {
+	cameFirst := false
+	return reached(ctx, func() error {
+		err := w.attempt(ctx, work)
+		switch codeOf(err) {
+		case codeSerialize, codeDeadlock:
+			return passing{err}
+		case codeUnique:
+			if !cameFirst {
+				cameFirst = true
+				return passing{err}
+			}
+		}
+		return err
+	})
+}
+
+// attempt makes one transaction. After a passing error nothing of it is stored.
+func (w *pgWriter) attempt(ctx context.Context, work func(transaction) error) error {
+	ctx, cancel := context.WithTimeout(ctx, stallPatience)
+	defer cancel()
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	tx := w.begin()
+	if err := work(tx); err != nil {
+		return w.rollback(ctx, err)
+	}
+	err := tx.commit(ctx)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("committing: %w", err)
+	if !w.conn.IsClosed() {
+		return w.rollback(ctx, err)
+	}
+	committed, doubt := w.resolve(context.WithoutCancel(ctx), tx.id)
+	switch {
+	case doubt != nil:
+		return fmt.Errorf("%w: %w (finding out: %s)", errUnknown, err, doubt.Error())
+	case committed:
+		return nil
+	}
+	return passing{err}
+}
+
+// connect makes a connection if there is none.
+func (w *pgWriter) connect(ctx context.Context) error {
+	if w.conn != nil && !w.conn.IsClosed() {
+		return nil
+	}
+	conn, err := pgx.ConnectConfig(ctx, w.db.config)
+	if err != nil {
+		return passing{err}
+	}
+	if err := prepareConnection(ctx, conn); err != nil {
+		return passing{errors.Join(err, conn.Close(ctx))}
+	}
+	w.conn = conn
+	return nil
+}
+
+// rollback ends a transaction that failed, or that is not wanted any more. If that
+// is not possible it closes the connection, and the server does it.
+func (w *pgWriter) rollback(ctx context.Context, err error) error {
+	if err = unlessLost(w.conn, err); w.conn.IsClosed() {
+		return err
+	}
+	_, failed := w.conn.Exec(ctx, "ROLLBACK")
+	if failed == nil && codeOf(err) != codeReadOnly {
+		return err
+	}
+	closing := w.conn.Close(ctx)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, failed, closing)
+}
+
+// resolve finds out whether a transaction was committed when the connection was
+// lost. It waits for one that is still being carried out.
+func (w *pgWriter) resolve(ctx context.Context, id []byte) (committed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reachPatience+time.Second)
+	defer cancel()
+	err = reached(ctx, func() error {
+		if err := w.connect(ctx); err != nil {
+			return err
+		}
+		tx, err := w.conn.Begin(ctx)
+		if err != nil {
+			return unlessLost(w.conn, err)
+		}
+		tag, err := tx.Exec(ctx, w.db.statements["batch"].text, id)
+		if err != nil {
+			return w.rollback(ctx, err)
+		}
+		committed = tag.RowsAffected() == 0
+		return w.rollback(ctx, nil)
+	})
+	return committed, err
+}
+
+func (w *pgWriter) close() error {
+	if w.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), reachPatience)
+	defer cancel()
+	return w.conn.Close(ctx)
+}
+
+// begin begins a transaction, with what it first sends. It writes its id before it
+// locks anything, so that resolve waits for it wherever it is held up.
+func (w *pgWriter) begin() *pgTransaction {
+	id := uuid.Must(uuid.NewV7())
+	tx := &pgTransaction{writer: w, id: id[:], queued: &pgx.Batch{}}
+	tx.queued.Queue("BEGIN")
+	tx.queued.Queue(w.db.statements["batch"].text, tx.id)
+	return tx
+}
+
+// pgTransaction collects statements and sends them together. Its round trips are
+// its loads and the commit.
+type pgTransaction struct {
+	writer *pgWriter
+	id     []byte
+	queued *pgx.Batch
+}
+
+func (tx *pgTransaction) load(ctx context.Context, lookups ...lookup) error {
+	reads := false
+	for _, l := range lookups {
+		s := tx.writer.db.statements[l.name]
+		args, err := s.arguments(l.keys)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+		for _, a := range args {
+			reads = true
+			tx.queued.Queue(s.text, a...).Query(func(rows pgx.Rows) error {
+				if err := eachRow(rows, l.scan); err != nil {
+					return fmt.Errorf("%s: %w", l.name, err)
+				}
+				return nil
+			})
+		}
+	}
+	if !reads {
+		return nil
+	}
+	return tx.send(ctx)
+}
+
+func (tx *pgTransaction) save(_ context.Context, name string, rows ...[]any) error {
+	s := tx.writer.db.statements[name]
+	args, err := s.arguments(rows)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, a := range args {
+		tx.queued.Queue(s.text, a...)
+	}
+	return nil
+}
+
+func (tx *pgTransaction) commit(ctx context.Context) error {
+	tx.queued.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() != "COMMIT" {
+			return fmt.Errorf("the server answered %s", tag)
+		}
+		return nil
+	})
+	return tx.send(ctx)
+}
+
+func (tx *pgTransaction) send(ctx context.Context) error {
+	batch := tx.queued
+	tx.queued = &pgx.Batch{}
+	return tx.writer.conn.SendBatch(ctx, batch).Close()
+}
+
+// arguments gives the arguments of each time that the statement has to be run.
+func (s pgStatement) arguments(rows [][]any) ([][]any, error) {
+	for _, row := range rows {
+		if err := values(row); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.types) == 0 || len(rows) == 0 {
+		return rows, nil
+	}
+	columns := make([]any, len(s.types))
+	for i, t := range s.types {
+		columns[i] = column{rows, i, zeroOf(t)}
+	}
+	return [][]any{columns}, nil
+}

@@ -1,0 +1,304 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+// postgres is a database that several replicas may have open. A pool reads; each
+// committer writes through a connection of its own.
+type postgres struct {
+	config     *pgx.ConnConfig
+	reads      *pgxpool.Pool
+	statements map[string]pgStatement
+	writers    []*pgWriter
+}
+
+// reachPatience is for how long a database that is out of reach is tried again,
+// and stallPatience how long one may take to answer.
+const (
+	reachPatience = 5 * time.Second
+	stallPatience = 30 * time.Second
+)
+
+// settings are those of each connection. All statements are look-ups by an index,
+// which a plan made while the tables were empty must not forget, and too short for
+// jit. A replica that is frozen in a transaction must not hold sessions for ever.
+var settings = map[string]string{
+	"application_name": "coppice", "jit": "off",
+	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+	"idle_in_transaction_session_timeout": "10s",
+}
+
+var (
+	errUnreached = ErrUnavailable.With("the database could not be reached")
+	errUnknown   = ErrUnavailable.With("the database was lost while it committed; whether it did is unknown")
+)
+
+func openPostgres(ctx context.Context, url string) (*postgres, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range settings {
+		config.ConnConfig.RuntimeParams[name] = value
+	}
+	config.ConnConfig.ConnectTimeout = reachPatience
+	config.AfterConnect = prepareConnection
+	if err := migratePostgres(ctx, config.ConnConfig); err != nil {
+		return nil, fmt.Errorf("bringing it up to date: %w", err)
+	}
+	db := &postgres{config: config.ConnConfig}
+	if db.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	if err := db.readStatements(ctx); err != nil {
+		return nil, errors.Join(err, db.close())
+	}
+	return db, nil
+}
+
+// prepareConnection lets a connection read and write strings as bytes, and makes
+// sure that what it commits is durable.
+func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
+	registerBytes(conn.TypeMap())
+	_, err := conn.Exec(ctx, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
+	return err
+}
+
+// migratePostgres brings the schema up to date, while no other replica does.
+func migratePostgres(ctx context.Context, config *pgx.ConnConfig) error {
+	folder, err := fs.Sub(files, "migrations/postgres")
+	if err != nil {
+		return err
+	}
+	// Another replica is waited for, with a look each second.
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
+	if err != nil {
+		return err
+	}
+	db := stdlib.OpenDB(*config)
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, folder, goose.WithSessionLocker(locker))
+	if err == nil {
+		_, err = provider.Up(ctx)
+	}
+	return errors.Join(err, db.Close())
+}
+
+// pgStatement is a statement. If it takes many rows at once, types are those of
+// their columns, each of which it takes as an array.
+type pgStatement struct {
+	text  string
+	types []string
+}
+
+var (
+	arrayCast = regexp.MustCompile(`::(\w+)\[\]`)
+	parameter = regexp.MustCompile(`\?(\d+)`)
+)
+
+// readStatements reads the statements' files and makes those that follow from the
+// columns that a table has in the database.
+func (db *postgres) readStatements(ctx context.Context) error {
+	texts, err := readStatements("postgres", map[string]string{
+		"now": "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		types, err := db.columnTypes(ctx, t)
+		if err != nil {
+			return fmt.Errorf("reading the columns of %s: %w", t.name, err)
+		}
+		columns := strings.Join(t.columns, ", ")
+		keys := strings.Join(t.columns[:t.keys], ", ")
+		add := fmt.Sprintf("INSERT INTO %s (%s) SELECT * FROM %s", t.name, columns, unnest(types))
+		texts["add_"+t.name], texts["put_"+t.name] = add, add+t.onConflict()
+		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE (%s) IN (SELECT * FROM %s)", t.name, keys, unnest(types[:t.keys]))
+	}
+	db.statements = map[string]pgStatement{}
+	for name, text := range texts {
+		s := pgStatement{text: parameter.ReplaceAllString(text, "$$$1")}
+		for _, cast := range arrayCast.FindAllStringSubmatch(text, -1) {
+			s.types = append(s.types, cast[1])
+		}
+		db.statements[name] = s
+	}
+	return nil
+}
+
+// columnTypes gives the types of a table's columns.
+func (db *postgres) columnTypes(ctx context.Context, t table) ([]string, error) {
+	rows, err := db.reads.Query(ctx, `SELECT format_type(atttypid, NULL) FROM unnest($1::text[]) WITH ORDINALITY AS c (name, n)
+		JOIN pg_attribute ON attrelid = $2::text::regclass AND attname = name ORDER BY n`, t.columns, t.name)
+	if err != nil {
+		return nil, err
+	}
+	types, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err == nil && len(types) != len(t.columns) {
+		err = errors.New("some are missing")
+	}
+	return types, err
+}
+
+func unnest(types []string) string {
+	casts := make([]string, len(types))
+	for i, t := range types {
+		casts[i] = fmt.Sprintf("?%d::%s[]", i+1, t)
+	}
+	return "unnest(" + strings.Join(casts, ", ") + ")"
+}
+
+// alone is false: others may have the database open.
+func (*postgres) alone() bool { return false }
+
+func (db *postgres) writer() writer {
+	w := &pgWriter{db: db}
+	db.writers = append(db.writers, w)
+	return w
+}
+
+func (db *postgres) close() error {
+	var errs []error
+	for _, w := range db.writers {
+		errs = append(errs, w.close())
+	}
+	db.reads.Close()
+	return errors.Join(errs...)
+}
+
+// read runs a query. As long as no row was read, it is tried again on another
+// connection when one turns out to be lost.
+func (db *postgres) read(ctx context.Context, name string, args []any, scan func(row) error) error {
+	if err := values(args); err != nil {
+		return err
+	}
+	return reached(ctx, func() error {
+		conn, err := db.reads.Acquire(ctx)
+		if err != nil {
+			return passing{err}
+		}
+		defer conn.Release()
+		begun := false
+		err = db.query(ctx, conn.Conn(), name, args, func(row row) error {
+			begun = true
+			return scan(row)
+		})
+		if err != nil && begun && conn.Conn().IsClosed() && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w", errUnreached, err)
+		}
+		return unlessLost(conn.Conn(), err)
+	})
+}
+
+func (db *postgres) query(ctx context.Context, conn *pgx.Conn, name string, args []any, scan func(row) error) error {
+	rows, err := conn.Query(ctx, db.statements[name].text, args...)
+	if err != nil {
+		return err
+	}
+	return eachRow(rows, scan)
+}
+
+func eachRow(rows pgx.Rows, scan func(row) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (db *postgres) snapshot(ctx context.Context, read func(reader) error) error {
+	var conn *pgxpool.Conn
+	var tx pgx.Tx
+	err := reached(ctx, func() (err error) {
+		if conn, err = db.reads.Acquire(ctx); err != nil {
+			return passing{err}
+		}
+		tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+		if err != nil {
+			err = unlessLost(conn.Conn(), err)
+			conn.Release()
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("beginning to read: %w", err)
+	}
+	defer conn.Release()
+	err = read(pgSnapshot{db, conn.Conn()})
+	if err != nil && conn.Conn().IsClosed() && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", errUnreached, err)
+	}
+	return errors.Join(err, tx.Rollback(ctx))
+}
+
+// pgSnapshot reads one state of the database.
+type pgSnapshot struct {
+	db   *postgres
+	conn *pgx.Conn
+}
+
+func (s pgSnapshot) read(ctx context.Context, name string, args []any, scan func(row) error) error {
+	if err := values(args); err != nil {
+		return err
+	}
+	return s.db.query(ctx, s.conn, name, args, scan)
+}
+
+// passing is an error after which the same may well succeed; nothing was done.
+type passing struct{ error }
+
+// Unwrap gives the error.
+func (p passing) Unwrap() error { return p.error }
+
+// reached tries again, for a while, what fails with a passing error.
+func reached(ctx context.Context, try func() error) error {
+	pauses := &backoff.ExponentialBackOff{
+		InitialInterval: 5 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 250 * time.Millisecond,
+	}
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := try()
+		if err != nil && !errors.As(err, &passing{}) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(reachPatience))
+	if err != nil && ctx.Err() == nil && errors.As(err, &passing{}) {
+		return fmt.Errorf("%w: %w", errUnreached, err)
+	}
+	return err
+}
+
+// unlessLost makes an error a passing one if the connection is lost, or has to be
+// given up, since its server does not write any more.
+func unlessLost(conn *pgx.Conn, err error) error {
+	if err != nil && (conn.IsClosed() || codeOf(err) == codeReadOnly) {
+		return passing{err}
+	}
+	return err
+}
+
+// codeOf is the code with which the server has refused; empty if it has not.
+func codeOf(err error) string {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return refused.Code
+	}
+	return ""
+}

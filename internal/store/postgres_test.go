@@ -1,0 +1,38 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/store/storetest"
+)
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	storetest.Dialect{
+		Fresh: func(t *testing.T) store.Config { return store.Config{Database: server.Database(t)} },
+		Break: breakPostgres,
+	}.Run(t)
+}
+
+// breakPostgres makes the schema refuse events.
+func breakPostgres(t *testing.T, c store.Config) (mend func()) {
+	t.Helper()
+	exec := func(statement string) {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), c.Database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("ALTER TABLE events ADD CONSTRAINT broken CHECK (false) NOT VALID")
+	return func() { exec("ALTER TABLE events DROP CONSTRAINT broken") }
+}

@@ -1,0 +1,10 @@
+-- Says that a replica is alive, and forgets the batches of more than an hour ago:
+-- whoever doubted whether they were committed has long found out.
+-- Inputs: now, ?2 replica.
+-- Result: none.
+WITH doubted AS (
+  SELECT id FROM batches WHERE at < {now} - 3600000000 FOR UPDATE SKIP LOCKED
+), forgotten AS (
+  DELETE FROM batches USING doubted WHERE batches.id = doubted.id
+)
+INSERT INTO replicas (id, beat) VALUES (?2, {now}) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat

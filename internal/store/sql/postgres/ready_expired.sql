@@ -1,0 +1,8 @@
+-- Finds the runs that nobody has claimed in time, and locks them; those that somebody
+-- is changing at this moment are left for later.
+-- Inputs: ?1 now.
+-- Result: rows of ready with how many more their session may run.
+WITH due AS MATERIALIZED (
+  SELECT {ready} FROM ready WHERE announced_until > 0 AND announced_until <= ?1 FOR UPDATE SKIP LOCKED
+)
+SELECT {due}, max_running - running FROM due JOIN sessions ON sessions.id = due.session

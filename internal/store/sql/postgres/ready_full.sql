@@ -1,0 +1,16 @@
+-- Finds the sessions that hold runs back and may run more. It steps from session to
+-- session, so that it does not matter how many runs they hold back.
+-- Inputs: none.
+-- Result: session, how many more it may run.
+WITH RECURSIVE holding (session) AS (
+  (SELECT session FROM ready WHERE announced_until < 0 ORDER BY session LIMIT 1)
+  UNION ALL
+  SELECT (
+    SELECT ready.session FROM ready
+    WHERE announced_until < 0 AND ready.session > holding.session ORDER BY ready.session LIMIT 1
+  )
+  FROM holding WHERE holding.session IS NOT NULL
+)
+SELECT session, max_running - running
+FROM holding JOIN sessions ON sessions.id = session
+WHERE running < max_running

@@ -1,0 +1,136 @@
+package tree
+
+// From says which attempt a worker's request comes from, and which of its
+// requests it is, counted from 1. Anything but the current attempt's next
+// request is refused.
+type From struct {
+	Task   TaskID
+	Token  Token
+	Attach int // of the stream that it comes over
+	Seq    int64
+}
+
+// Claim takes a pending run for a worker. A repeat by a worker that has not had
+// the answer gives it again, over the stream of the repeat. Answer: [Claimed].
+type Claim struct {
+	Task   TaskID
+	Token  Token
+	Worker string
+}
+
+// Claimed is the task as it was claimed, and the bound of a message part in its
+// session.
+type Claimed struct {
+	Task      Task
+	PartBytes int
+}
+
+// Reattach gives an attempt to another stream of its worker, since the last one
+// broke. Answer: [Reattached].
+type Reattach struct {
+	Task  TaskID
+	Token Token
+}
+
+// Reattached is the task as it was reattached. Its LastSeq says which requests
+// were taken before the last stream broke.
+type Reattached struct{ Task Task }
+
+// Repeat answers a request again that was taken before. Answer: [Stored].
+type Repeat struct {
+	From     From
+	Answered bool // the request has added an assistant message
+}
+
+func (Claimed) isAnswer()    {}
+func (Reattached) isAnswer() {}
+
+// attempt gives the task of a worker's request if the request is in order.
+func (d *decision) attempt(f From) (*Task, error) {
+	t, err := d.held(f.Task, f.Token)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.Attach != f.Attach:
+		return nil, ErrStale.With("the attempt has moved to another stream")
+	case f.Seq != t.LastSeq+1:
+		return nil, ErrOutOfOrder.With("request %d after %d", f.Seq, t.LastSeq)
+	}
+	return t, nil
+}
+
+// held gives a task if the token is that of its current attempt.
+func (d *decision) held(id TaskID, token Token) (*Task, error) {
+	t, err := d.task(id)
+	if err == nil && (t.State != StateRunning || t.Token() != token) {
+		err = ErrStale.With("epoch %d, the task is at %d", token.Epoch, t.Epoch)
+	}
+	return t, err
+}
+
+// took marks a worker's request as taken: the attempt makes progress.
+func (d *decision) took(t *Task, f From) {
+	t.LastSeq, t.Strikes = f.Seq, 0
+	d.view.touchTask(t)
+}
+
+func (c Claim) needs(n *needs) { n.boundary(n.task(c.Task)) }
+
+func (c Claim) decide(d *decision) (Answer, error) {
+	t, err := d.task(c.Task)
+	s := d.session()
+	switch {
+	case err != nil:
+		return nil, err
+	case t.State == StateRunning && t.Token() == c.Token && t.LastSeq == 0:
+		d.attach(t)
+		return Claimed{Task: *t, PartBytes: s.Limits.PartBytes}, nil
+	case t.State != StatePending || t.Epoch != c.Token.Epoch:
+		return nil, ErrNotReady.With("epoch %d, the task is at %d", c.Token.Epoch, t.Epoch)
+	case s.Running >= s.Limits.Running:
+		return nil, ErrCapped.With("%d", s.Limits.Running)
+	}
+	if err := checkName("the worker", c.Worker); err != nil {
+		return nil, err
+	}
+	d.claim(t, c.Token.Nonce, c.Worker)
+	if t.OpenCalls == 0 {
+		d.takeInbox(t)
+	}
+	return Claimed{Task: *t, PartBytes: s.Limits.PartBytes}, nil
+}
+
+func (c Reattach) needs(n *needs) { n.task(c.Task) }
+
+func (c Reattach) decide(d *decision) (Answer, error) {
+	t, err := d.held(c.Task, c.Token)
+	if err != nil {
+		return nil, err
+	}
+	d.attach(t)
+	return Reattached{Task: *t}, nil
+}
+
+func (c Repeat) needs(n *needs) { n.task(c.From.Task) }
+
+func (c Repeat) decide(d *decision) (Answer, error) {
+	t, err := d.held(c.From.Task, c.From.Token)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.Attach != c.From.Attach:
+		return nil, ErrStale.With("the attempt has moved to another stream")
+	case c.From.Seq > t.LastSeq:
+		return nil, ErrOutOfOrder.With("request %d was not taken, the last was %d", c.From.Seq, t.LastSeq)
+	}
+	var again Stored
+	if c.Answered {
+		again.Ordinal = t.LastAnswer
+	}
+	// A worker sends nothing past a boundary that it has not been told of: only
+	// the last request taken can have reached one.
+	if c.From.Seq == t.LastSeq {
+		again.Boundary = d.stored(t).Boundary
+	}
+	return again, nil
+}

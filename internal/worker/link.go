@@ -1,0 +1,129 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// Protocol is the highest version of the worker protocol spoken here, and
+// oldestProtocol the lowest.
+const (
+	Protocol       = 1
+	oldestProtocol = 1
+)
+
+// What a side can do beyond the protocol version.
+const (
+	featureReattach  = "reattach"
+	featureHeartbeat = "heartbeat"
+)
+
+// Times of a stream. One on which nothing was heard for silentAtMost is broken.
+// An idle one is replaced when it has lived for its age, so that the streams
+// spread over the replicas that there are.
+const (
+	beatEvery    = time.Second
+	silentAtMost = 3 * time.Second
+	ageAtLeast   = time.Minute
+)
+
+// link is one stream to an orchestrator.
+type link struct {
+	stream   pb.WorkerService_WorkClient
+	welcome  *pb.Welcome
+	protocol int32         // that is spoken on it
+	broken   chan struct{} // closed when nothing more will be received
+	cancel   context.CancelFunc
+	heard    atomic.Int64 // when anything was last received
+	useful   atomic.Bool  // a claim was answered on it with more than a refusal of the protocol
+}
+
+// openLink opens a stream and waits for its welcome. The stream outlives ctx, so
+// that it can be ended in good order.
+func openLink(opening context.Context, client pb.WorkerServiceClient, now time.Time) (*link, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(opening))
+	defer context.AfterFunc(opening, cancel)()
+	// An address that answers nothing must not hold the slot.
+	tooLate := time.AfterFunc(silentAtMost, cancel)
+	defer tooLate.Stop()
+	stream, err := client.Work(ctx)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("opening a stream: %w", err)
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("waiting for the welcome: %w", err)
+	}
+	welcome := first.GetWelcome()
+	k := &link{
+		stream: stream, welcome: welcome, cancel: cancel, broken: make(chan struct{}),
+		protocol: min(Protocol, welcome.GetProtocol()),
+	}
+	k.heard.Store(now.UnixNano())
+	switch {
+	case welcome == nil:
+		err = fmt.Errorf("the orchestrator did not start with a welcome, but with %T", first.GetKind())
+	case k.protocol < max(oldestProtocol, welcome.GetOldestProtocol()):
+		err = fmt.Errorf("no common protocol: replica %s speaks %d to %d, this worker %d to %d",
+			welcome.GetReplicaId(), welcome.GetOldestProtocol(), welcome.GetProtocol(), oldestProtocol, Protocol)
+	case welcome.GetWindow() < window:
+		err = fmt.Errorf("replica %s takes %d requests ahead, need %d", welcome.GetReplicaId(), welcome.GetWindow(), window)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return k, nil
+}
+
+// receive gives the next response.
+func (k *link) receive(now func() time.Time) (*pb.WorkResponse, error) {
+	resp, err := k.stream.Recv()
+	k.heard.Store(now().UnixNano())
+	return resp, err
+}
+
+// can reports whether the orchestrator has a feature.
+func (k *link) can(feature string) bool { return slices.Contains(k.welcome.GetFeatures(), feature) }
+
+// watch keeps the stream alive, and ends it when the other side is silent or when
+// it is old and idle. beat sends a heartbeat, and may block.
+func (k *link) watch(now func() time.Time, beat func(), idle func() bool) {
+	if k.can(featureHeartbeat) {
+		go func() {
+			tick := time.NewTicker(beatEvery)
+			defer tick.Stop()
+			for {
+				beat()
+				select {
+				case <-tick.C:
+				case <-k.broken:
+					return
+				}
+			}
+		}()
+	}
+	old := now().Add(ageAtLeast + rand.N(ageAtLeast))
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-k.broken:
+			return
+		}
+		silent := now().Sub(time.Unix(0, k.heard.Load())) > silentAtMost
+		if silent && k.can(featureHeartbeat) || now().After(old) && idle() {
+			k.cancel()
+			return
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/loop"
+)
+
+// claim asks for a run. drop is called when the attempt is lost.
+func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim) (*assignment, *journal, error) {
+	l.sending.Lock()
+	l.seq = -1
+	l.sending.Unlock()
+	l.mu.Lock()
+	l.over, l.drop, l.claimed, l.known = l.closed, drop, c, 0
+	l.attempt++
+	j := &journal{l, l.attempt}
+	if l.link != nil {
+		c.Protocol = l.link.protocol
+	}
+	l.mu.Unlock()
+	r := j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: c}})
+	if err := r.wait(ctx); err != nil {
+		return nil, nil, err
+	}
+	switch k := r.response.GetKind().(type) {
+	case *pb.WorkResponse_Assignment:
+		return &assignment{k.Assignment, r.chunks}, j, nil
+	case *pb.WorkResponse_Refused:
+		return nil, nil, &refusal{k.Refused.GetCause()}
+	}
+	return nil, nil, fmt.Errorf("the claim was answered with %T", r.response.GetKind())
+}
+
+// send numbers a request and sends it, or leaves it to the next stream; the answer
+// comes to the request.
+func (j *journal) send(req *pb.WorkRequest) *request {
+	l := j.line
+	r := &request{req: req, answered: make(chan struct{})}
+	l.window <- struct{}{} // room comes with an answer, or with the end of the attempt
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	l.mu.Lock()
+	if l.over || l.attempt != j.attempt {
+		l.mu.Unlock()
+		<-l.window
+		r.err = loop.ErrLost
+		close(r.answered)
+		return r
+	}
+	l.seq++
+	req.Seq = l.seq
+	l.waiting = append(l.waiting, r)
+	k := l.link
+	l.mu.Unlock()
+	if k != nil && k.stream.Send(req) != nil {
+		k.cancel()
+	}
+	return r
+}
+
+// delta shows a piece of the answer under way, if there is a stream for it.
+func (j *journal) delta(d *pb.TextDelta) {
+	l := j.line
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	l.mu.Lock()
+	k := l.link
+	if l.over || l.attempt != j.attempt {
+		k = nil
+	}
+	l.mu.Unlock()
+	if k != nil && k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Delta{Delta: d}}) != nil {
+		k.cancel()
+	}
+}
+
+// oldest gives the oldest request its answer, or a piece of it; it is done when
+// take says so.
+func (l *line) oldest(take func(*request) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) == 0 {
+		return // an answer to an attempt that was dropped
+	}
+	r := l.waiting[0]
+	if !take(r) {
+		return
+	}
+	l.waiting = l.waiting[1:]
+	switch k := r.response.GetKind().(type) {
+	case *pb.WorkResponse_Parked, *pb.WorkResponse_Ended, *pb.WorkResponse_Refused:
+		l.over = true
+	case *pb.WorkResponse_Assignment:
+		if n := len(r.chunks); n > 0 {
+			l.known = r.chunks[n-1].GetOrdinal()
+		}
+	case *pb.WorkResponse_Ack:
+		l.known = max(l.known, k.Ack.GetOrdinal(), k.Ack.GetBoundary().GetOrdinal())
+	}
+	close(r.answered)
+	<-l.window
+}
+
+// lose ends the attempt on the line: nothing that is under way will be answered.
+func (l *line) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.waiting {
+		r.err = loop.ErrLost
+		close(r.answered)
+		<-l.window
+	}
+	l.waiting, l.over = nil, true
+	if l.drop != nil {
+		l.drop()
+	}
+}
+
+func (r *request) wait(ctx context.Context) error {
+	select {
+	case <-r.answered:
+		return r.err
+	case <-ctx.Done():
+		return loop.ErrLost
+	}
+}
