@@ -35,7 +35,14 @@ type size struct {
 
 func sizes(t *testing.T) size {
 	t.Helper()
-	p := plan{orchestrators: 1, workers: 3, slots: 16}
+	p := plan{postgres: true, orchestrators: 3, workers: 3, slots: 16}
+	switch name := os.Getenv("COPPICE_CHAOS_DATABASE"); name {
+	case "", "postgres":
+	case "sqlite":
+		p.postgres, p.orchestrators = false, 1
+	default:
+		t.Fatalf("there is no database %q", name)
+	}
 	if n, err := strconv.Atoi(os.Getenv("COPPICE_CHAOS_ORCHESTRATORS")); err == nil {
 		p.orchestrators = n
 	}
@@ -97,12 +104,12 @@ func TestCampaign(t *testing.T) {
 // enough fails if a fault never happened, or too little did.
 func (c *campaign) enough(t *testing.T) {
 	t.Helper()
-	for _, f := range slices.Concat(ofProcesses(), ofLinks(), ofRedis()) {
+	for _, f := range slices.Concat(c.faultsOf()...) {
 		if c.counts.of[f.name] == 0 {
 			t.Errorf("the fault %q never happened", f.name)
 		}
 	}
-	for _, name := range []string{callRepeated, watcherCut, treeCancelled, taskCancelled} {
+	for _, name := range []string{callRepeated, watcherCut, treeCancelled, taskCancelled, taskBacked} {
 		if c.counts.of[name] == 0 {
 			t.Errorf("the fault %q never happened", name)
 		}
@@ -123,13 +130,14 @@ func (c *campaign) round(t *testing.T, seed uint64, part func(*testing.T, *havoc
 	if err := house.served(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	courses := c.courses(t, house)
+	calm, courses := c.undisturbed(t, house)
 	crowd := house.crowd(fmt.Sprint(seed), c.counts)
 	quiet := part(t, &havoc{cluster: house, crowd: crowd, counts: c.counts, back: c.back}, seed)
 	if err := house.rest(t.Context()); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
-	c.check(t, house, crowd, courses, quiet)
+	c.check(t, house, crowd.all(), courses, quiet)
+	c.check(t, house, calm.all(), courses, true)
 	for _, s := range slices.Concat(house.surprises, crowd.surprises) {
 		t.Errorf("seed %d: %s", seed, s)
 	}
@@ -138,8 +146,8 @@ func (c *campaign) round(t *testing.T, seed uint64, part func(*testing.T, *havoc
 	}
 }
 
-// courses lets one tree of each shape grow before anything is broken.
-func (c *campaign) courses(t *testing.T, house *cluster) map[string]*chaos.Course {
+// undisturbed lets one tree of each shape grow before anything is broken.
+func (c *campaign) undisturbed(t *testing.T, house *cluster) (*crowd, map[string]*chaos.Course) {
 	t.Helper()
 	calm := house.crowd("calm", c.counts)
 	calm.calm, calm.mischief = true, nothing
@@ -158,13 +166,22 @@ func (c *campaign) courses(t *testing.T, house *cluster) map[string]*chaos.Cours
 		}
 		courses[shape] = chaos.CourseOf(e)
 	}
-	return courses
+	return calm, courses
+}
+
+// faultsOf gives all faults, by what they break.
+func (c *campaign) faultsOf() [][]fault {
+	all := [][]fault{ofProcesses(), ofLinks(), ofRedis()}
+	if c.postgres {
+		all = append(all, ofPostgres())
+	}
+	return all
 }
 
 // gremlins gives those of a seed.
 func (c *campaign) gremlins(seed uint64, gap time.Duration, most int) []*gremlin {
 	var all []*gremlin
-	for i, faults := range [][]fault{ofProcesses(), ofLinks(), ofRedis()} {
+	for i, faults := range c.faultsOf() {
 		all = append(all, &gremlin{faults: faults, rng: rand.New(rand.NewPCG(seed, uint64(i))), gap: gap, most: most})
 	}
 	return all
@@ -239,8 +256,8 @@ func (c *campaign) letEverythingEnd(t *testing.T, h *havoc, seed uint64) bool {
 	return true
 }
 
-// check collects and examines all sessions that were acknowledged.
-func (c *campaign) check(t *testing.T, house *cluster, crowd *crowd, courses map[string]*chaos.Course, quiet bool) {
+// check collects and examines sessions that were acknowledged.
+func (c *campaign) check(t *testing.T, house *cluster, sessions map[string]string, courses map[string]*chaos.Course, quiet bool) {
 	t.Helper()
 	records, err := chaos.ReadLogs(house.dir)
 	if err != nil {
@@ -251,7 +268,7 @@ func (c *campaign) check(t *testing.T, house *cluster, crowd *crowd, courses map
 	var mu sync.Mutex
 	var reading errgroup.Group
 	reading.SetLimit(4)
-	for id, shape := range crowd.all() {
+	for id, shape := range sessions {
 		reading.Go(func() error {
 			e, err := chaos.NewCollector(house.reader, caps()).Collect(t.Context(), id)
 			if err != nil {

@@ -231,7 +231,7 @@ func (c *inquiry) children() {
 			told := parent.news[childRun{l.id, result.GetRun()}]
 			c.must(len(told) <= 1, ToldOnce, l.id, "the end of run %d was told %d times", result.GetRun(), len(told))
 			switch {
-			case !start.GetBackground():
+			case !start.GetBackground() && !l.backed[result.GetRun()]:
 				c.closedBy(parent, l, start, result)
 				c.must(len(told) == 0, ToldOnce, l.id, "run %d was awaited, and told as news", result.GetRun())
 			case start.GetCall() != nil || notify[l.id]:

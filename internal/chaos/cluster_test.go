@@ -23,11 +23,13 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/chaos"
+	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/redistest"
 )
 
 // plan says how large an installation is.
 type plan struct {
+	postgres      bool // otherwise SQLite, and one orchestrator
 	orchestrators int
 	workers       int
 	slots         int
@@ -38,7 +40,8 @@ type cluster struct {
 	t             *testing.T
 	dir           string
 	redis         *redistest.Server
-	direct        *redis.Client // past all links
+	direct        *redis.Client  // past all links
+	postgres      *pgtest.Server // nil: SQLite
 	orchestrators []*node
 	workers       []*node
 	toClients     []*chaos.Link // one for each orchestrator
@@ -83,17 +86,7 @@ func raise(t *testing.T, bin string, p plan) *cluster {
 	}
 	c.log, err = chaos.OpenLog(filepath.Join(dir, "clients.log"))
 	must(err)
-	var listens []string
-	for i := range p.orchestrators {
-		addr := freeAddr(t)
-		listens = append(listens, addr)
-		toRedis := c.link(c.redis.Addr())
-		limits := caps()
-		c.orchestrators = append(c.orchestrators, c.node(fmt.Sprintf("orchestrator-%d", i+1), filepath.Join(bin, "orchestrator"),
-			[]*chaos.Link{toRedis}, "--listen", addr, "--database", filepath.Join(dir, "coppice.db"),
-			"--redis-url", "redis://"+toRedis.Addr(), "--max-width", strconv.Itoa(limits.Width), "--max-running", strconv.Itoa(limits.Running)))
-		c.toClients = append(c.toClients, c.link(addr))
-	}
+	listens := c.raiseOrchestrators(filepath.Join(bin, "orchestrator"), p)
 	for i := range p.workers {
 		links := []*chaos.Link{c.link(c.redis.Addr())}
 		var to []string
@@ -118,6 +111,31 @@ func raise(t *testing.T, bin string, p plan) *cluster {
 		must(n.start())
 	}
 	return c
+}
+
+// raiseOrchestrators makes the orchestrators, all on one database, and gives the
+// addresses that they listen on.
+func (c *cluster) raiseOrchestrators(program string, p plan) (listens []string) {
+	database := filepath.Join(c.dir, "coppice.db")
+	if p.postgres {
+		c.postgres = pgtest.Start(c.t)
+		database = c.postgres.Database(c.t)
+	}
+	limits := caps()
+	for i := range p.orchestrators {
+		addr, own := freeAddr(c.t), database
+		links := []*chaos.Link{c.link(c.redis.Addr())}
+		if p.postgres {
+			links = append(links, c.link(c.postgres.Addr()))
+			own = strings.Replace(database, c.postgres.Addr(), links[1].Addr(), 1)
+		}
+		c.orchestrators = append(c.orchestrators, c.node(fmt.Sprintf("orchestrator-%d", i+1), program, links,
+			"--listen", addr, "--database", own, "--redis-url", "redis://"+links[0].Addr(),
+			"--max-width", strconv.Itoa(limits.Width), "--max-running", strconv.Itoa(limits.Running)))
+		c.toClients = append(c.toClients, c.link(addr))
+		listens = append(listens, addr)
+	}
+	return listens
 }
 
 // connect makes a connection that spreads its calls over addresses.
@@ -193,7 +211,7 @@ func (c *cluster) surprise(what string) {
 // fall ends everything.
 func (c *cluster) fall() {
 	for _, n := range c.nodes() {
-		if n.ended == nil {
+		if n.hasEnded() == nil {
 			continue
 		}
 		if err := n.kill(); err != nil {

@@ -57,10 +57,17 @@ func courseOf(e *Evidence, p *past) *Course {
 		transcript := e.Transcripts[l.id]
 		c.Tasks[l.path] = Passage{
 			State: l.state, Transcript: told(transcript),
-			Determined: l.queued == 0 && len(l.started) == 1 && !slices.ContainsFunc(transcript, strayed),
+			Determined: l.queued == 0 && len(l.started) == 1 && !p.backed(l) && !slices.ContainsFunc(transcript, strayed),
 		}
 	}
 	return c
+}
+
+// backed reports whether a child of a task was put into the background.
+func (p *past) backed(parent *life) bool {
+	return slices.ContainsFunc(p.order, func(l *life) bool {
+		return l.first().GetParentId() == parent.id && len(l.backed) > 0
+	})
 }
 
 // strayed reports whether a message is there because of how things happened to

@@ -12,8 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-
-	"github.com/coppice-run/coppice/internal/chaos"
 )
 
 // fault breaks something, and mends it before it returns, also when ctx ends
@@ -124,71 +122,6 @@ func freeze(ctx context.Context, c *cluster, rng *rand.Rand) error {
 	}
 	pause(ctx, between(rng, 4*time.Second, 9*time.Second))
 	return n.signal(syscall.SIGCONT)
-}
-
-// ofLinks are the faults of the network.
-func ofLinks() []fault {
-	// worker's and others choose a link.
-	work := func(c *cluster, rng *rand.Rand) *chaos.Link {
-		links := c.workers[rng.IntN(len(c.workers))].links[1:]
-		return links[rng.IntN(len(links))]
-	}
-	pull := func(c *cluster, rng *rand.Rand) *chaos.Link { return c.workers[rng.IntN(len(c.workers))].links[0] }
-	announce := func(c *cluster, rng *rand.Rand) *chaos.Link {
-		return c.orchestrators[rng.IntN(len(c.orchestrators))].links[0]
-	}
-	client := func(c *cluster, rng *rand.Rand) *chaos.Link { return c.toClients[rng.IntN(len(c.toClients))] }
-	type pick = func(*cluster, *rand.Rand) *chaos.Link
-	cut := func(name string, of pick) fault {
-		return fault{name: name, do: func(_ context.Context, c *cluster, rng *rand.Rand) error {
-			of(c, rng).Cut()
-			return nil
-		}}
-	}
-	spell := func(name string, of pick, low, high time.Duration, w func(*rand.Rand) chaos.Weather) fault {
-		return fault{name: name, do: func(ctx context.Context, c *cluster, rng *rand.Rand) error {
-			l := of(c, rng)
-			for !c.take(l) {
-				if pause(ctx, 10*time.Millisecond); ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				l = of(c, rng)
-			}
-			defer c.give(l)
-			l.Set(w(rng))
-			pause(ctx, between(rng, low, high))
-			l.Set(chaos.Weather{})
-			return nil
-		}}
-	}
-	const short, second = 100 * time.Millisecond, time.Second
-	hole := func(*rand.Rand) chaos.Weather { return chaos.BlackHole() }
-	oneWay := func(rng *rand.Rand) (w chaos.Weather) {
-		w.Block[rng.IntN(2)] = true
-		return w
-	}
-	late := func(rng *rand.Rand) chaos.Weather {
-		return chaos.Weather{Delay: between(rng, 5*time.Millisecond, 80*time.Millisecond)}
-	}
-	slow := func(rng *rand.Rand) chaos.Weather { return chaos.Weather{Rate: 4_000 + rng.IntN(60_000)} }
-	midway := func(rng *rand.Rand) chaos.Weather { return chaos.Weather{Cut: 1 + rng.Int64N(20_000)} }
-	long := spell("worker link black-holed until it is noticed", work, 4*second, 8*second, hole)
-	long.long = true
-	return []fault{
-		cut("worker link cut", work),
-		spell("worker link cut in the middle of a message", work, short, 5*short, midway),
-		spell("worker link black-holed", work, short, 2*second, hole),
-		long,
-		spell("worker link open in one direction", work, short, second, oneWay),
-		spell("worker link late", work, 3*short, second, late),
-		spell("worker link slow", work, 3*short, second, slow),
-		cut("worker cut from Redis", pull),
-		cut("orchestrator cut from Redis", announce),
-		spell("orchestrator's Redis black-holed", announce, short, second, hole),
-		cut("client link cut", client),
-		spell("client link cut in the middle of a message", client, short, 3*short, midway),
-		spell("client link black-holed", client, short, second, hole),
-	}
 }
 
 // ofRedis are the faults of Redis and of what is kept there.

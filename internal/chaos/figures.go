@@ -17,6 +17,7 @@ type Figures struct {
 	Acknowledged                  int // answers that workers and clients recorded
 	Watched                       int // events that clients compared
 	Refused                       int // attempts that were told that they are over
+	Reattached                    int // times that an attempt went on over another stream
 }
 
 // Add counts a session.
@@ -54,6 +55,8 @@ func (f *Figures) Add(e *Evidence) {
 			f.Watched += len(r.Digests)
 		case Lost:
 			f.Refused++
+		case Reattached:
+			f.Reattached++
 		default:
 			f.Acknowledged++
 		}
@@ -62,11 +65,11 @@ func (f *Figures) Add(e *Evidence) {
 
 func (f Figures) String() string {
 	return fmt.Sprintf("%d sessions, %d tasks, %d runs (%d cancelled, %d poisoned), %d events\n"+
-		"%d attempts, %d of them lost and delivered again, %d told that they are over\n"+
+		"%d attempts, %d of them lost and delivered again, %d told that they are over; %d reattachments\n"+
 		"%d model calls, %d of them repeated; %d effects\n"+
 		"%d acknowledgements and %d watched events held against the database",
 		f.Sessions, f.Tasks, f.Runs, f.Cancelled, f.Poisoned, f.Events,
-		f.Attempts, f.Redelivered, f.Refused, f.Asked, f.Repeated, f.Effects, f.Acknowledged, f.Watched)
+		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.Asked, f.Repeated, f.Effects, f.Acknowledged, f.Watched)
 }
 
 // Redeliveries says how long runs waited to be offered again after the process of

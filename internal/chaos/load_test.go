@@ -31,6 +31,7 @@ const (
 	watcherCut    = "watcher cut and resumed"
 	treeCancelled = "cancel in the middle of a tree"
 	taskCancelled = "cancel racing completion"
+	taskBacked    = "task put into the background"
 )
 
 // counts counts by name.
@@ -129,6 +130,7 @@ func byChance(t *tree, _ string) []act {
 		do   func(*tree, context.Context) error
 	}{
 		{0.08, (*tree).cancelRoot}, {0.10, (*tree).cancelTask}, {0.15, (*tree).launch}, {0.15, (*tree).say},
+		{0.10, (*tree).background},
 	} {
 		if t.rng.Float64() < m.odds {
 			plan = append(plan, act{3 + t.rng.Int64N(40), m.do})
@@ -257,6 +259,29 @@ func (t *tree) cancelTask(ctx context.Context) error {
 	}
 	t.counts.add(taskCancelled)
 	return t.cancel(ctx, t.live[len(t.live)-1])
+}
+
+// background puts the task that started last into the background, unless it has
+// ended.
+func (t *tree) background(ctx context.Context) error {
+	if len(t.live) == 0 {
+		return nil
+	}
+	last := t.live[len(t.live)-1]
+	if last == t.root {
+		return nil
+	}
+	req := &pb.BackgroundTaskRequest{SessionId: t.session, TaskId: last}
+	return t.call(ctx, "BackgroundTask", func(ctx context.Context) error {
+		_, err := t.tasks.BackgroundTask(ctx, req, grpc.WaitForReady(true))
+		if status.Code(err) == codes.FailedPrecondition {
+			return nil
+		}
+		if err == nil {
+			t.counts.add(taskBacked)
+		}
+		return err
+	})
 }
 
 func (t *tree) cancel(ctx context.Context, task string) error {

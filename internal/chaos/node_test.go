@@ -3,8 +3,10 @@
 package chaos_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -33,40 +35,65 @@ type node struct {
 	killed map[int]time.Time // by process id, when it was told to end
 }
 
-// start starts the process.
-func (n *node) start() error {
+// start starts the process. If it ends before it has got anywhere, because what
+// it needs is broken just then, it is started again, as whoever runs it would.
+func (n *node) start() error { return n.startAfter(nil) }
+
+// startAfter starts the process in place of one that ended by itself, unless
+// somebody else has decided meanwhile.
+func (n *node) startAfter(last *exec.Cmd) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if last != nil && (n.cmd != last || !n.wanted) {
+		return nil
+	}
 	out, err := os.OpenFile(n.errors, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(n.program, n.args...)
+	before, err := out.Seek(0, io.SeekEnd)
+	if err != nil {
+		return errors.Join(err, out.Close())
+	}
+	cmd, ended := exec.Command(n.program, n.args...), make(chan struct{})
 	cmd.Stderr = out
 	if err := errors.Join(cmd.Start(), out.Close()); err != nil {
 		return fmt.Errorf("starting %s: %w", n.name, err)
 	}
-	ended := make(chan struct{})
-	n.mu.Lock()
 	n.cmd, n.ended, n.wanted = cmd, ended, true
-	n.mu.Unlock()
 	go func() {
 		err := cmd.Wait()
-		n.mu.Lock()
-		wanted := n.wanted && n.cmd == cmd
-		n.mu.Unlock()
 		close(ended)
-		if wanted {
-			n.died(fmt.Sprintf("%s ended by itself: %v: %s", n.name, err, n.lastWords()))
-		}
+		n.again(cmd, err, before)
 	}()
 	return nil
 }
 
-// lastWords are the last lines that it said.
-func (n *node) lastWords() string {
-	said, err := os.ReadFile(n.errors)
-	if err != nil {
-		return err.Error()
+// again starts a process again if it ended by itself. One that had served already
+// had no reason to.
+func (n *node) again(last *exec.Cmd, why error, before int64) {
+	n.mu.Lock()
+	wanted := n.wanted && n.cmd == last
+	n.mu.Unlock()
+	if !wanted {
+		return
 	}
+	said, err := os.ReadFile(n.errors)
+	if err != nil || bytes.Contains(said[before:], []byte(`"msg":"serving"`)) {
+		n.died(fmt.Sprintf("%s ended by itself: %v: %s", n.name, errors.Join(why, err), lastWords(said)))
+	}
+	time.AfterFunc(restartAfter, func() {
+		if err := n.startAfter(last); err != nil {
+			n.died(err.Error())
+		}
+	})
+}
+
+// restartAfter is how long nobody starts a process again that has ended by itself.
+const restartAfter = 100 * time.Millisecond
+
+// lastWords are the last lines that a process said.
+func lastWords(said []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
@@ -78,28 +105,36 @@ func (n *node) signal(s syscall.Signal) error {
 		n.wanted = false
 		n.killed[n.cmd.Process.Pid] = time.Now()
 	}
-	return n.cmd.Process.Signal(s)
+	if err := n.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("%s to %s: %w", s, n.name, err)
+	}
+	return nil // or it has ended by itself just now, and is about to be started again
+}
+
+// hasEnded is closed when the process that was started last has ended.
+func (n *node) hasEnded() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ended
 }
 
 // kill ends the process as a crash would.
 func (n *node) kill() error {
-	if err := n.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("killing %s: %w", n.name, err)
-	}
-	<-n.ended
-	return nil
+	err := n.signal(syscall.SIGKILL)
+	<-n.hasEnded()
+	return err
 }
 
 // stop asks the process to end and says how long it took.
 func (n *node) stop(most time.Duration) (time.Duration, error) {
 	began := time.Now()
 	if err := n.signal(syscall.SIGTERM); err != nil {
-		return 0, fmt.Errorf("stopping %s: %w", n.name, err)
+		return 0, err
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
-	case <-n.ended:
+	case <-n.hasEnded():
 		return time.Since(began), nil
 	case <-timer.C:
 		return 0, errors.Join(fmt.Errorf("%s was asked to stop and had not after %s", n.name, most), n.kill())

@@ -22,7 +22,8 @@ type life struct {
 	lastAt     int32               // ordinal of the last message
 	opened     []ref               // in the order of the log
 	closed     map[ref][]*pb.Event
-	queued     int // user messages that waited for a boundary
+	backed     map[int32]bool // runs that a client has put into the background
+	queued     int            // user messages that waited for a boundary
 	news       map[childRun][]*pb.Event
 	newsQueued map[childRun]int
 	losses     map[int32]int // lost attempts, by the last ordinal at that time
@@ -66,7 +67,7 @@ func recount(events []*pb.Event) *past {
 			l = &life{
 				id: e.GetTaskId(), state: pb.TaskState_TASK_STATE_NEW, messages: map[int32]*pb.Event{},
 				closed: map[ref][]*pb.Event{}, news: map[childRun][]*pb.Event{},
-				newsQueued: map[childRun]int{}, losses: map[int32]int{},
+				newsQueued: map[childRun]int{}, losses: map[int32]int{}, backed: map[int32]bool{},
 			}
 			p.tasks[l.id] = l
 			p.order = append(p.order, l)
@@ -95,6 +96,8 @@ func (l *life) add(e *pb.Event) {
 	case *pb.Event_CallClosed:
 		r := refOf(k.CallClosed.GetCall())
 		l.closed[r] = append(l.closed[r], e)
+	case *pb.Event_Backgrounded:
+		l.backed[e.GetRun()] = true
 	case *pb.Event_Parked:
 		l.release(e)
 		l.state = pb.TaskState_TASK_STATE_WAITING

@@ -34,6 +34,7 @@ type attempt struct {
 	token
 	mu      sync.Mutex
 	asked   map[int64]*pb.WorkRequest
+	granted bool
 	ordinal int32 // of the message whose calls are open
 }
 
@@ -47,17 +48,28 @@ type witnessedStream struct {
 }
 
 func (s *witnessedStream) SendMsg(m any) error {
-	if req, ok := m.(*pb.WorkRequest); ok && req.GetDelta() == nil {
-		if claim := req.GetClaim(); claim != nil {
-			s.enter(token{claim.GetSessionId(), claim.GetTaskId(), claim.GetEpoch(), claim.GetNonce()})
-		}
-		if a := s.current(); a != nil {
-			a.mu.Lock()
-			a.asked[req.GetSeq()] = req
-			a.mu.Unlock()
-		}
+	if req, ok := m.(*pb.WorkRequest); ok {
+		s.asks(req)
 	}
 	return s.ClientStream.SendMsg(m)
+}
+
+// asks remembers a request.
+func (s *witnessedStream) asks(req *pb.WorkRequest) {
+	switch k := req.GetKind().(type) {
+	case *pb.WorkRequest_Delta, *pb.WorkRequest_Heartbeat:
+		return
+	case *pb.WorkRequest_Reattach:
+		s.enter(token{k.Reattach.GetSessionId(), k.Reattach.GetTaskId(), k.Reattach.GetEpoch(), k.Reattach.GetNonce()})
+		return
+	case *pb.WorkRequest_Claim:
+		s.enter(token{k.Claim.GetSessionId(), k.Claim.GetTaskId(), k.Claim.GetEpoch(), k.Claim.GetNonce()})
+	}
+	if a := s.current(); a != nil {
+		a.mu.Lock()
+		a.asked[req.GetSeq()] = req
+		a.mu.Unlock()
+	}
 }
 
 // enter makes an attempt the one on this stream; it may have been on another.
@@ -112,7 +124,7 @@ func (s *witnessedStream) answered(a *attempt, resp *pb.WorkResponse) {
 	req := a.asked[resp.GetSeq()]
 	switch k := resp.GetKind().(type) {
 	case *pb.WorkResponse_Assignment:
-		r.Kind, r.Run = Granted, k.Assignment.GetTask().GetRun()
+		a.granted, r.Kind, r.Run = true, Granted, k.Assignment.GetTask().GetRun()
 		s.add(r)
 	case *pb.WorkResponse_Transcript:
 		for _, m := range k.Transcript.GetMessages() {
@@ -120,7 +132,14 @@ func (s *witnessedStream) answered(a *attempt, resp *pb.WorkResponse) {
 				a.ordinal = m.GetOrdinal()
 			}
 		}
+	case *pb.WorkResponse_Reattached:
+		r.Kind, r.Seq = Reattached, k.Reattached.GetLastSeq()
+		s.add(r)
 	case *pb.WorkResponse_Refused:
+		if a.granted { // it wanted to go on, and it is over
+			r.Kind = Lost
+			s.add(r)
+		}
 		s.leave(a)
 	case *pb.WorkResponse_Lost:
 		r.Kind = Lost
