@@ -91,7 +91,7 @@ func (c *inquiry) course() {
 	mine := courseOf(c.Evidence, c.past)
 	for _, l := range c.past.order {
 		want, known := c.Undisturbed.Tasks[l.path]
-		if !known || !want.Determined || !mine.Tasks[l.path].Determined || !c.untouched(l) {
+		if !known || !c.untouched(mine, l) {
 			continue
 		}
 		got := mine.Tasks[l.path]
@@ -111,15 +111,18 @@ func at(lines []string, i int) string {
 	return "none"
 }
 
-// untouched reports whether a task and all below it have ended as they do when
-// nothing is broken: nobody cancelled them, and they did not lose worker after
-// worker.
-func (c *inquiry) untouched(top *life) bool {
+// untouched reports whether a task and all below it have gone as they do when
+// nothing is broken, and have ended so: nobody spoke to them or cancelled them,
+// and they did not lose worker after worker.
+func (c *inquiry) untouched(mine *Course, top *life) bool {
 	for path, want := range c.Undisturbed.Tasks {
 		if path != top.path && !strings.HasPrefix(path, top.path+"/") {
 			continue
 		}
 		same := false
+		if !want.Determined || !mine.Tasks[path].Determined {
+			return false
+		}
 		for _, l := range c.past.order {
 			same = same || l.path == path && l.state == want.State && l.last().GetReason() != pb.Reason_REASON_POISONED
 		}
