@@ -94,7 +94,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Committed tells the replica what a commit has changed. It never waits.
+// Committed tells the replica what a commit has changed. It never waits, and may be
+// called several times at once.
 func (s *Service) Committed(c store.Commit) {
 	for _, touched := range c.Sessions {
 		s.hub.poke(touched.Session)
