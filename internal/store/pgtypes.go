@@ -1,8 +1,6 @@
 package store
 
-import (
-	"github.com/jackc/pgx/v5/pgtype"
-)
+import "github.com/jackc/pgx/v5/pgtype"
 
 // column is a column of rows as an array of PostgreSQL's.
 type column struct {
@@ -19,7 +17,7 @@ func (c column) Dimensions() []pgtype.ArrayDimension {
 // Index gives an element.
 func (c column) Index(n int) any { return c.rows[n][c.i] }
 
-// IndexType gives an element of the type that all have, or a string for bytes.
+// IndexType gives a value of the type that all have.
 func (c column) IndexType() any { return c.zero }
 
 // zeroOf gives a value of a column's type.
