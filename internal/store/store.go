@@ -59,6 +59,7 @@ type Config struct {
 	NewID      func() [16]byte  // nil: UUIDv7
 	MaxBatch   int              // commands in one transaction; 0: DefaultMaxBatch
 	Committers int              // with PostgreSQL; 0: DefaultCommitters
+	Caps       Caps
 	// OnCommit is called after each commit; it must not wait. Of one session it hears
 	// in order. With PostgreSQL it may be called several times at once.
 	OnCommit func(Commit)
