@@ -31,6 +31,7 @@ breaking: ## fail if proto breaks clients of the commit BASE (main)
 lint: ## check style of the contract and of the code
 	@$(BUF) lint
 	@$(LINT) run $(PKGS) $(REPORT)
+	@$(LINT) run --build-tags chaos ./internal/chaos/...
 
 .PHONY: vet
 vet: ## go vet
@@ -49,6 +50,14 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	    echo "$$dir $$target"; \
 	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$$dir || exit 1; \
 	  done; done
+
+.PHONY: chaos
+chaos: ## break an installation in every way and hold it against the rules (3 minutes)
+	$(GO) test -tags chaos -run '^TestCampaign$$' -count=1 -v -timeout 10m ./internal/chaos
+
+.PHONY: chaos-long
+chaos-long: ## the same with 10,000 faults and 100,000 tasks (20 minutes)
+	COPPICE_CHAOS=long $(GO) test -tags chaos -run '^TestCampaign$$' -count=1 -v -timeout 40m ./internal/chaos
 
 .PHONY: build
 build: ## build the three binaries into bin

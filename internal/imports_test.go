@@ -55,9 +55,13 @@ var allowed = map[string][]string{
 	},
 	"internal/pgtest":    {},
 	"internal/redistest": {},
-	"cmd/coppice":        {"internal/cli"},
-	"cmd/orchestrator":   {"internal/assembly", "internal/tree"},
-	"cmd/worker":         {"internal/assembly", "internal/model/scripted"},
+	"internal/chaos": {
+		"internal/gen/coppice/v1", "internal/model", "internal/tool", "internal/tree",
+	},
+	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
+	"cmd/coppice":           {"internal/cli"},
+	"cmd/orchestrator":      {"internal/assembly", "internal/tree"},
+	"cmd/worker":            {"internal/assembly", "internal/model/scripted"},
 }
 
 // shunned are packages of others that a package has to do without.

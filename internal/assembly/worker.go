@@ -23,6 +23,7 @@ type Worker struct {
 	Slots        int
 	Workspace    string // the directory of the file tools
 	Model        model.Model
+	Tools        []tool.Tool // beside those that are built in
 	Logger       *slog.Logger
 }
 
@@ -38,7 +39,7 @@ func (w Worker) Run(ctx context.Context) error {
 		Bus: func(installation string) (*dispatch.Bus, error) {
 			return dispatch.New(dispatch.Config{Client: w.Redis, Installation: installation, Logger: w.Logger})
 		},
-		Model: w.Model, Tools: tool.Builtin(), Workspace: workspace, Logger: w.Logger,
+		Model: w.Model, Tools: append(tool.Builtin(), w.Tools...), Workspace: workspace, Logger: w.Logger,
 	})
 	if err != nil {
 		return errors.Join(err, workspace.Close())

@@ -247,7 +247,11 @@ func (db *postgres) snapshot(ctx context.Context, read func(reader) error) error
 	if err != nil && conn.Conn().IsClosed() && ctx.Err() == nil {
 		return fmt.Errorf("%w: %w", errUnreached, err)
 	}
-	return errors.Join(err, tx.Rollback(ctx))
+	// What was read was read, also if the connection is lost by now.
+	if ended := tx.Rollback(ctx); ended != nil && !conn.Conn().IsClosed() {
+		err = errors.Join(err, ended)
+	}
+	return err
 }
 
 // pgSnapshot reads one state of the database.

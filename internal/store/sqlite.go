@@ -251,7 +251,14 @@ func (db *sqlite) snapshot(ctx context.Context, read func(reader) error) error {
 	if err != nil {
 		return fmt.Errorf("beginning to read: %w", err)
 	}
-	return errors.Join(read(sqliteSnapshot{db, tx}), tx.Rollback())
+	err = read(sqliteSnapshot{db, tx})
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(ctx.Err(), err) // the end of ctx ends the transaction
+	}
+	if ended := tx.Rollback(); ended != nil && !errors.Is(ended, sql.ErrTxDone) {
+		err = errors.Join(err, ended)
+	}
+	return err
 }
 
 // sqliteSnapshot reads one state of the database.

@@ -1,0 +1,329 @@
+//go:build chaos
+
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-run/coppice/internal/chaos"
+)
+
+// size is how large a campaign is.
+type size struct {
+	plan
+	clients                 int           // trees that grow at once
+	safety                  time.Duration // how long everything is broken
+	trees                   int           // that have to end in spite of faults
+	faults                  int           // of each gremlin while they grow
+	ends                    time.Duration // in which they have to end after the last fault
+	rounds                  int           // each with a seed of its own
+	leastTasks, leastFaults int           // or it proves too little
+}
+
+func sizes(t *testing.T) size {
+	t.Helper()
+	p := plan{postgres: true, orchestrators: 3, workers: 3, slots: 16}
+	switch name := os.Getenv("COPPICE_CHAOS_DATABASE"); name {
+	case "", "postgres":
+	case "sqlite":
+		p.postgres, p.orchestrators = false, 1
+	default:
+		t.Fatalf("there is no database %q", name)
+	}
+	if n, err := strconv.Atoi(os.Getenv("COPPICE_CHAOS_ORCHESTRATORS")); err == nil {
+		p.orchestrators = n
+	}
+	switch name := os.Getenv("COPPICE_CHAOS"); name {
+	case "", "short":
+		return size{plan: p, clients: 32, safety: 20 * time.Second, trees: 400, faults: 20, ends: time.Minute, rounds: 2}
+	case "long":
+		return size{plan: p, clients: 64, safety: 100 * time.Second, trees: 4000, faults: 250,
+			ends: time.Minute, rounds: 4, leastTasks: 100_000, leastFaults: 10_000}
+	default:
+		t.Fatalf("there is no size %q", name)
+		return size{}
+	}
+}
+
+// seeds gives a fixed seed and random ones, or the one that was asked for.
+func seeds(t *testing.T, n int) []uint64 {
+	t.Helper()
+	if asked := os.Getenv("COPPICE_CHAOS_SEED"); asked != "" {
+		seed, err := strconv.ParseUint(asked, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []uint64{seed}
+	}
+	all := []uint64{1}
+	for len(all) < n {
+		all = append(all, uint64(rand.Uint32()))
+	}
+	return all
+}
+
+// campaign is what all rounds have in common.
+type campaign struct {
+	size
+	bin        string
+	counts     *counts
+	back       *recoveries
+	figures    chaos.Figures
+	violations int
+}
+
+// TestCampaign breaks an installation in all ways there are. COPPICE_CHAOS is
+// short or long, COPPICE_CHAOS_SEED repeats what a seed did.
+func TestCampaign(t *testing.T) {
+	c := &campaign{
+		size: sizes(t), bin: build(t), counts: newCounts(),
+		back: &recoveries{of: map[string][]time.Duration{}},
+	}
+	began := time.Now()
+	for _, seed := range seeds(t, c.rounds) {
+		t.Run(fmt.Sprintf("seed %d: safety", seed), func(t *testing.T) { c.round(t, seed, c.breakEverything) })
+		t.Run(fmt.Sprintf("seed %d: liveness", seed), func(t *testing.T) { c.round(t, seed, c.letEverythingEnd) })
+	}
+	c.enough(t)
+	t.Logf("in %s\n%s", time.Since(began).Round(time.Second), c.table())
+}
+
+// enough fails if a fault never happened, or too little did.
+func (c *campaign) enough(t *testing.T) {
+	t.Helper()
+	for _, f := range slices.Concat(c.faultsOf()...) {
+		if c.counts.of[f.name] == 0 {
+			t.Errorf("the fault %q never happened", f.name)
+		}
+	}
+	for _, name := range []string{callRepeated, watcherCut, treeCancelled, taskCancelled, taskBacked} {
+		if c.counts.of[name] == 0 {
+			t.Errorf("the fault %q never happened", name)
+		}
+	}
+	faults := 0
+	for _, n := range c.counts.of {
+		faults += n
+	}
+	if os.Getenv("COPPICE_CHAOS_SEED") == "" && (faults < c.leastFaults || c.figures.Tasks < c.leastTasks) {
+		t.Errorf("%d faults and %d tasks, want %d and %d", faults, c.figures.Tasks, c.leastFaults, c.leastTasks)
+	}
+}
+
+// round runs a part of a campaign on an installation of its own and holds all
+// that is known afterwards against the rules.
+func (c *campaign) round(t *testing.T, seed uint64, part func(*testing.T, *havoc, uint64) bool) {
+	house := raise(t, c.bin, c.plan)
+	if err := house.served(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	calm, courses := c.undisturbed(t, house)
+	crowd := house.crowd(fmt.Sprint(seed), c.counts)
+	quiet := part(t, &havoc{cluster: house, crowd: crowd, counts: c.counts, back: c.back}, seed)
+	if err := house.rest(t.Context()); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	c.check(t, house, crowd.all(), courses, quiet)
+	c.check(t, house, calm.all(), courses, true)
+	for _, s := range slices.Concat(house.surprises, crowd.surprises) {
+		t.Errorf("seed %d: %s", seed, s)
+	}
+	if t.Failed() {
+		t.Logf("to do it again: COPPICE_CHAOS_SEED=%d make chaos", seed)
+	}
+}
+
+// undisturbed lets one tree of each shape grow before anything is broken.
+func (c *campaign) undisturbed(t *testing.T, house *cluster) (*crowd, map[string]*chaos.Course) {
+	t.Helper()
+	calm := house.crowd("calm", c.counts)
+	calm.calm, calm.mischief = true, nothing
+	var growing errgroup.Group
+	for _, shape := range shapes() {
+		growing.Go(func() error { return calm.grow(t.Context(), rand.New(rand.NewPCG(0, 0)), shape) })
+	}
+	if err := growing.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	courses := map[string]*chaos.Course{}
+	for id, shape := range calm.all() {
+		e, err := chaos.NewCollector(house.client, caps()).Collect(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		courses[shape] = chaos.CourseOf(e)
+	}
+	return calm, courses
+}
+
+// faultsOf gives all faults, by what they break.
+func (c *campaign) faultsOf() [][]fault {
+	all := [][]fault{ofProcesses(), ofLinks(), ofRedis()}
+	if c.postgres {
+		all = append(all, ofPostgres())
+	}
+	return all
+}
+
+// gremlins gives those of a seed.
+func (c *campaign) gremlins(seed uint64, gap time.Duration, most int) []*gremlin {
+	var all []*gremlin
+	for i, faults := range c.faultsOf() {
+		all = append(all, &gremlin{faults: faults, rng: rand.New(rand.NewPCG(seed, uint64(i))), gap: gap, most: most})
+	}
+	return all
+}
+
+// How often something breaks, for each gremlin.
+const (
+	safetyGap   = 250 * time.Millisecond
+	livenessGap = 500 * time.Millisecond
+)
+
+// errOver ends the load of a safety campaign.
+var errOver = errors.New("the campaign is over")
+
+// breakEverything breaks what can be broken for some time; trees grow, and many
+// do not get far.
+func (c *campaign) breakEverything(t *testing.T, h *havoc, seed uint64) bool {
+	ctx, stop := context.WithTimeoutCause(t.Context(), c.safety, errOver)
+	defer stop()
+	var under sync.WaitGroup
+	for _, g := range c.gremlins(seed, safetyGap, 0) {
+		under.Go(func() { h.run(ctx, g) })
+	}
+	for i := range c.clients {
+		under.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, 1000+uint64(i)))
+			for ctx.Err() == nil {
+				if err := h.crowd.grow(ctx, rng, shapes()[rng.IntN(len(shapes()))]); err != nil && !errors.Is(err, errOver) {
+					return // it is among the surprises
+				}
+			}
+		})
+	}
+	under.Wait()
+	return false
+}
+
+// letEverythingEnd breaks things so many times and asks that all trees end.
+func (c *campaign) letEverythingEnd(t *testing.T, h *havoc, seed uint64) bool {
+	breaking, enough := context.WithCancel(t.Context())
+	defer enough()
+	growing, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	var gremlins, trees sync.WaitGroup
+	for _, g := range c.gremlins(seed, livenessGap, c.faults) {
+		gremlins.Go(func() { h.run(breaking, g) })
+	}
+	queue := make(chan int)
+	for range c.clients {
+		trees.Go(func() {
+			for i := range queue {
+				rng := rand.New(rand.NewPCG(seed, 2000+uint64(i)))
+				if err := h.crowd.grow(growing, rng, shapes()[i%len(shapes())]); err != nil {
+					t.Errorf("seed %d: tree %d did not end: %v", seed, i, err)
+				}
+			}
+		})
+	}
+	for i := range c.trees {
+		queue <- i
+	}
+	close(queue)
+	go func() {
+		gremlins.Wait()
+		timer := time.AfterFunc(c.ends, func() { stop(fmt.Errorf("%s have passed since the last fault", c.ends)) })
+		defer timer.Stop()
+		<-growing.Done()
+	}()
+	trees.Wait()
+	enough()
+	gremlins.Wait()
+	return true
+}
+
+// check collects and examines sessions that were acknowledged.
+func (c *campaign) check(t *testing.T, house *cluster, sessions map[string]string, courses map[string]*chaos.Course, quiet bool) {
+	t.Helper()
+	records, err := chaos.ReadLogs(house.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sorted := chaos.BySession(records)
+	violations := chaos.CheckKeys(records)
+	var mu sync.Mutex
+	var reading errgroup.Group
+	reading.SetLimit(4)
+	for id, shape := range sessions {
+		reading.Go(func() error {
+			e, err := chaos.NewCollector(house.reader, caps()).Collect(t.Context(), id)
+			if err != nil {
+				return err
+			}
+			e.Quiet, e.Records, e.Undisturbed = quiet, sorted[id], courses[shape]
+			found, late := chaos.Check(e), chaos.Redeliveries(e, house.killedAt)
+			mu.Lock()
+			defer mu.Unlock()
+			violations = append(violations, found...)
+			c.figures.Add(e)
+			for _, took := range late {
+				c.back.add(redelivery, took)
+			}
+			return nil
+		})
+	}
+	if err := reading.Wait(); err != nil {
+		t.Error(err)
+	}
+	c.violations += len(violations)
+	for i, v := range violations {
+		if i == 20 {
+			t.Errorf("and %d more", len(violations)-i)
+			break
+		}
+		t.Error(v)
+	}
+}
+
+// redelivery is the name under which it is told how long runs of a worker that
+// was killed waited to be offered again.
+const redelivery = "run of a killed worker offered again"
+
+// table shows what was done and what came of it.
+func (c *campaign) table() string {
+	var out strings.Builder
+	total := 0
+	fmt.Fprintf(&out, "%-50s %8s %10s %10s\n", "fault", "times", "p50", "p99")
+	for _, name := range slices.Sorted(maps.Keys(c.counts.of)) {
+		p50, p99 := percentiles(c.back.of[name])
+		fmt.Fprintf(&out, "%-50s %8d %10s %10s\n", name, c.counts.of[name], p50, p99)
+		total += c.counts.of[name]
+	}
+	p50, p99 := percentiles(c.back.of[redelivery])
+	fmt.Fprintf(&out, "%-50s %8d %10s %10s\n", redelivery, len(c.back.of[redelivery]), p50, p99)
+	fmt.Fprintf(&out, "\n%d faults of %d kinds\n%s\nviolations: %d\n", total, len(c.counts.of), c.figures, c.violations)
+	return out.String()
+}
+
+func percentiles(all []time.Duration) (p50, p99 string) {
+	if len(all) == 0 {
+		return "", ""
+	}
+	slices.Sort(all)
+	show := func(p float64) string { return all[int(p*float64(len(all)-1))].Round(time.Millisecond).String() }
+	return show(0.50), show(0.99)
+}

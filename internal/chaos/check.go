@@ -1,0 +1,137 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// Rule is what has to hold whatever dies.
+type Rule string
+
+// The rules.
+const (
+	Acknowledged Rule = "what a client was acknowledged exists"
+	Terminal     Rule = "everything ends"
+	OneResult    Rule = "a run starts once, before all else, and has one result, after all else"
+	NoGap        Rule = "the log has no gap"
+	SameLog      Rule = "a watcher sees the log, byte for byte"
+	OneAttempt   Rule = "an epoch is one attempt"
+	Fenced       Rule = "only the current attempt changes a run"
+	Stored       Rule = "what a worker was acknowledged is stored once, as it was said"
+	CancelHolds  Rule = "nothing below a cancel is dispatched after it was acknowledged"
+	ClosedOnce   Rule = "a call is closed once and has one result"
+	ToldOnce     Rule = "a child's result reaches its parent once"
+	UsageAdds    Rule = "usage is the sum of what was said"
+	OneRepeat    Rule = "a lost attempt costs one model call at most"
+	NoRepeat     Rule = "no effect is repeated"
+	CapsHold     Rule = "caps hold at each moment"
+	KeysHold     Rule = "a repeated key does nothing twice"
+	SameCourse   Rule = "transcripts are those of an undisturbed run"
+	LogTells     Rule = "the log tells what is stored"
+	Diagnosed    Rule = "the system finds nothing wrong with itself"
+)
+
+// Violation is a rule that does not hold, with the ids to look it up by.
+type Violation struct {
+	Rule    Rule
+	Session string
+	Task    string // empty: the session as a whole
+	Detail  string
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("%s: session %s, task %s: %s", v.Rule, v.Session, v.Task, v.Detail)
+}
+
+// Check holds a session against all rules.
+func Check(e *Evidence) []Violation {
+	c := &inquiry{Evidence: e, past: recount(e.Events)}
+	if e.Session == nil {
+		for _, r := range e.Records {
+			c.must(false, Acknowledged, r.Task, "the session is not known, and %s %s was acknowledged at %s", r.Kind, r.Key, r.At)
+		}
+		return c.found
+	}
+	for _, examine := range []func(){
+		c.log, c.runs, c.ends, c.stored, c.watched, c.clients, c.cancels, c.attempts, c.accepted,
+		c.calls, c.children, c.usage, c.modelCalls, c.effects, c.caps, c.course, c.diagnosed,
+	} {
+		examine()
+	}
+	return c.found
+}
+
+// CheckKeys holds what clients were answered under one key against each other.
+func CheckKeys(records []Record) []Violation {
+	c := &inquiry{Evidence: &Evidence{}}
+	first := map[[2]string]Record{}
+	for _, r := range records {
+		if r.Key == "" {
+			continue
+		}
+		key := [2]string{string(r.Kind), r.Key}
+		known, again := first[key]
+		if !again {
+			first[key] = r
+			continue
+		}
+		c.ID = r.Session
+		c.must(r.Session == known.Session && r.Task == known.Task, KeysHold, r.Task,
+			"%s %s was session %s task %s before", r.Kind, r.Key, known.Session, known.Task)
+	}
+	return c.found
+}
+
+// inquiry is a session being held against the rules.
+type inquiry struct {
+	*Evidence
+	past  *past
+	found []Violation
+}
+
+func (c *inquiry) must(ok bool, rule Rule, task, format string, args ...any) {
+	if !ok {
+		c.found = append(c.found, Violation{Rule: rule, Session: c.ID, Task: task, Detail: fmt.Sprintf(format, args...)})
+	}
+}
+
+// of gives the records of some kinds.
+func (c *inquiry) of(kinds ...Kind) []Record {
+	var out []Record
+	for _, r := range c.Records {
+		if slices.Contains(kinds, r.Kind) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// life gives what the log tells of a task, or an empty life.
+func (c *inquiry) life(task string) *life {
+	if l := c.past.tasks[task]; l != nil {
+		return l
+	}
+	return &life{id: task}
+}
+
+// message gives a message of a transcript; nil if there is none.
+func (c *inquiry) message(task string, ordinal int32) *pb.Message {
+	for _, m := range c.Transcripts[task] {
+		if m.GetOrdinal() == ordinal {
+			return m
+		}
+	}
+	return nil
+}
+
+// root is the task at the root.
+func (c *inquiry) root() string { return c.Session.GetRootTaskId() }
+
+// diagnosed: the system is a witness too.
+func (c *inquiry) diagnosed() {
+	for _, v := range c.Diagnosed {
+		c.must(false, Diagnosed, v.GetTaskId(), "%s: %s", v.GetRule(), v.GetDetail())
+	}
+}

@@ -1,0 +1,163 @@
+package chaos
+
+import (
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// log: its numbers have no gap.
+func (c *inquiry) log() {
+	for i, e := range c.Events {
+		c.must(e.GetSeq() == int64(i+1), NoGap, e.GetTaskId(), "event %d is number %d", i+1, e.GetSeq())
+	}
+	c.must(int64(len(c.Events)) == c.Session.GetLastSeq(), NoGap, "",
+		"there are %d events, the session is at %d", len(c.Events), c.Session.GetLastSeq())
+}
+
+// runs: each has one start, before all else, and one result, after all else.
+func (c *inquiry) runs() {
+	type run struct {
+		task string
+		run  int32
+	}
+	began, over := map[run]bool{}, map[run]bool{}
+	for _, e := range c.Events {
+		if e.GetSessionOpened() != nil || e.GetRun() == 0 {
+			continue
+		}
+		r := run{e.GetTaskId(), e.GetRun()}
+		start, end := e.GetStarted() != nil, e.GetResult() != nil
+		c.must(began[r] != start, OneResult, r.task, "run %d: event %d, started before: %t", r.run, e.GetSeq(), began[r])
+		c.must(!over[r], OneResult, r.task, "run %d: event %d comes after its result", r.run, e.GetSeq())
+		began[r], over[r] = began[r] || start, over[r] || end
+	}
+	for _, l := range c.past.order {
+		for n := int32(1); n < int32(len(l.started)); n++ {
+			c.must(over[run{l.id, n}], OneResult, l.id, "run %d has no result, and another one has started", n)
+		}
+	}
+}
+
+// ends: when all is quiet, everything has ended.
+func (c *inquiry) ends() {
+	if !c.Quiet {
+		return
+	}
+	for _, t := range c.Tasks {
+		c.must(terminal(t.GetState()) || t.GetState() == pb.TaskState_TASK_STATE_NEW, Terminal, t.GetId(),
+			"run %d is %s", t.GetRun(), t.GetState())
+	}
+	for _, l := range c.past.order {
+		c.must(len(l.results) == len(l.started), Terminal, l.id, "%d runs started, %d have a result", len(l.started), len(l.results))
+	}
+}
+
+func terminal(s pb.TaskState) bool {
+	switch s {
+	case pb.TaskState_TASK_STATE_COMPLETED, pb.TaskState_TASK_STATE_FAILED, pb.TaskState_TASK_STATE_CANCELLED:
+		return true
+	}
+	return false
+}
+
+// stored: the tasks and transcripts are those that the log tells of.
+func (c *inquiry) stored() {
+	known := map[string]bool{}
+	for _, t := range c.Tasks {
+		known[t.GetId()] = true
+		l := c.life(t.GetId())
+		c.must(l.state == t.GetState(), LogTells, t.GetId(), "it is %s, the log says %s", t.GetState(), l.state)
+		c.must(int(t.GetRun()) == len(l.started), LogTells, t.GetId(), "it is in run %d, the log has %d", t.GetRun(), len(l.started))
+		transcript := c.Transcripts[t.GetId()]
+		c.must(len(transcript) == len(l.messages), LogTells, t.GetId(),
+			"it has %d messages, the log has %d", len(transcript), len(l.messages))
+		for i, m := range transcript {
+			e := l.messages[int32(i+1)].GetMessage()
+			c.must(int(m.GetOrdinal()) == i+1 && e.GetMessageId() == m.GetId() && e.GetRole() == m.GetRole(), LogTells, t.GetId(),
+				"message %d is number %d, %s, %s; the log says %s, %s", i+1, m.GetOrdinal(), m.GetId(), m.GetRole(), e.GetMessageId(), e.GetRole())
+		}
+	}
+	for _, l := range c.past.order {
+		c.must(known[l.id], LogTells, l.id, "the log tells of a task that is not stored")
+	}
+}
+
+// watched: each watcher saw the log from its cursor on.
+func (c *inquiry) watched() {
+	for _, w := range c.of(Watched) {
+		for i, seen := range w.Digests {
+			seq := w.After + int64(i) + 1
+			if seq > int64(len(c.Events)) {
+				c.must(false, SameLog, "", "a watcher saw event %d, the log has %d", seq, len(c.Events))
+				break
+			}
+			e := c.Events[seq-1]
+			c.must(DigestOf(e) == seen, SameLog, e.GetTaskId(), "a watcher saw another event %d", seq)
+		}
+	}
+}
+
+// usage: tokens are counted once each.
+func (c *inquiry) usage() {
+	var all tokens
+	for _, t := range c.Tasks {
+		var spoken, ended tokens
+		for _, m := range c.Transcripts[t.GetId()] {
+			spoken.add(m.GetUsage())
+		}
+		for _, r := range c.life(t.GetId()).results {
+			ended.add(r.GetResult().GetUsage())
+		}
+		all.add(t.GetUsage())
+		c.must(spoken == tokensOf(t.GetUsage()), UsageAdds, t.GetId(), "it counts %v, its messages say %v", t.GetUsage(), spoken)
+		c.must(!terminal(t.GetState()) || spoken == ended, UsageAdds, t.GetId(), "its results say %v, its messages %v", ended, spoken)
+	}
+	c.must(all == tokensOf(c.Session.GetUsage()), UsageAdds, "", "the session counts %v, its tasks %v", c.Session.GetUsage(), all)
+}
+
+// tokens is usage that can be compared.
+type tokens struct{ input, output, read, written int64 }
+
+func tokensOf(u *pb.Usage) tokens {
+	return tokens{u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheReadTokens(), u.GetCacheWriteTokens()}
+}
+
+func (t *tokens) add(u *pb.Usage) {
+	t.input += u.GetInputTokens()
+	t.output += u.GetOutputTokens()
+	t.read += u.GetCacheReadTokens()
+	t.written += u.GetCacheWriteTokens()
+}
+
+// caps: at no moment were there more than a session may have.
+func (c *inquiry) caps() {
+	total, running := 1, 0 // the root is there from the start
+	children := map[string]int{}
+	at := map[string]bool{}
+	begun := map[string]bool{}
+	for _, e := range c.Events {
+		id := e.GetTaskId()
+		switch k := e.GetKind().(type) {
+		case *pb.Event_Started:
+			if begun[id] || k.Started.GetParentId() == "" {
+				break
+			}
+			begun[id] = true
+			total++
+			children[k.Started.GetParentId()]++
+			c.must(int(k.Started.GetDepth()) <= c.Limits.Depth, CapsHold, id, "event %d: depth %d", e.GetSeq(), k.Started.GetDepth())
+			c.must(children[k.Started.GetParentId()] <= c.Limits.Width, CapsHold, id, "event %d: child %d of %s", e.GetSeq(), children[k.Started.GetParentId()], k.Started.GetParentId())
+			c.must(total <= c.Limits.Total, CapsHold, id, "event %d: task %d", e.GetSeq(), total)
+		case *pb.Event_Dispatched:
+			if !at[id] {
+				running++
+			}
+			at[id] = true
+			c.must(running <= c.Limits.Running, CapsHold, id, "event %d: %d run", e.GetSeq(), running)
+		case *pb.Event_Parked, *pb.Event_Result, *pb.Event_Ready:
+			if at[id] {
+				running--
+			}
+			at[id] = false
+		}
+	}
+}

@@ -1,0 +1,315 @@
+package chaos
+
+import (
+	"slices"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// attempts: each epoch was given away once, and the worker that was told so is
+// the one that the log names.
+func (c *inquiry) attempts() {
+	for _, l := range c.past.order {
+		for i := 1; i < len(l.deliveries); i++ {
+			c.must(l.deliveries[i].epoch > l.deliveries[i-1].epoch, OneAttempt, l.id,
+				"epoch %d was dispatched after epoch %d", l.deliveries[i].epoch, l.deliveries[i-1].epoch)
+		}
+	}
+	type epoch struct {
+		task  string
+		epoch int64
+	}
+	nonces := map[epoch]uint64{}
+	for _, r := range c.of(Granted) {
+		at := epoch{r.Task, r.Epoch}
+		nonce, again := nonces[at]
+		c.must(!again || nonce == r.Nonce, OneAttempt, r.Task, "epoch %d was granted to nonces %x and %x", r.Epoch, nonce, r.Nonce)
+		nonces[at] = r.Nonce
+		d := c.life(r.Task).delivery(r.Epoch)
+		c.must(d != nil && d.run == r.Run, OneAttempt, r.Task, "epoch %d of run %d was granted to %s and is not in the log", r.Epoch, r.Run, r.By)
+	}
+}
+
+// accepted: whatever a worker was told is stored is stored as it was said, once,
+// and while that worker's attempt was the current one.
+func (c *inquiry) accepted() {
+	type place struct {
+		task    string
+		ordinal int32
+	}
+	by := map[place]Record{}
+	for _, r := range c.of(Appended, Closed, Spawned, ParkedAt, Ended) {
+		l := c.life(r.Task)
+		d := l.delivery(r.Epoch)
+		if d == nil {
+			c.must(false, Fenced, r.Task, "%s %d of epoch %d was accepted, which was never dispatched", r.Kind, r.Seq, r.Epoch)
+			continue
+		}
+		switch r.Kind {
+		case Appended:
+			other, again := by[place{r.Task, r.Ordinal}]
+			c.must(!again || other.Epoch == r.Epoch && other.Seq == r.Seq, Fenced, r.Task,
+				"message %d was accepted from epochs %d and %d", r.Ordinal, other.Epoch, r.Epoch)
+			by[place{r.Task, r.Ordinal}] = r
+			c.isSaid(l, d, r, c.message(r.Task, r.Ordinal))
+		case Closed:
+			c.isClosed(l, d, r)
+		case Spawned:
+			c.isSpawned(l, d, r)
+		case ParkedAt:
+			c.must(d.end != nil && d.end.GetParked() != nil, Fenced, r.Task, "epoch %d was told that it is parked; it ended with %v", r.Epoch, d.end)
+			if r.Digest != "" {
+				c.isSaid(l, d, r, c.lastSaid(l, d))
+			}
+		case Ended:
+			c.hasEnded(d, r)
+		}
+	}
+}
+
+// isSaid: a message is stored as the worker said it, within its attempt.
+func (c *inquiry) isSaid(l *life, d *delivery, r Record, m *pb.Message) {
+	if m == nil {
+		c.must(false, Stored, r.Task, "message %d of epoch %d was acknowledged and is not stored", r.Ordinal, r.Epoch)
+		return
+	}
+	c.must(said(m) == r.Digest, Stored, r.Task, "message %d of epoch %d is stored with another content", m.GetOrdinal(), r.Epoch)
+	c.must(d.holds(l.messages[m.GetOrdinal()]), Fenced, r.Task,
+		"message %d was accepted from epoch %d, and is not within its events %d to %d", m.GetOrdinal(), r.Epoch, d.from, d.to)
+}
+
+// lastSaid is the last message that the model said in a delivery.
+func (c *inquiry) lastSaid(l *life, d *delivery) *pb.Message {
+	var last *pb.Message
+	for _, m := range c.Transcripts[l.id] {
+		if m.GetRole() == pb.Role_ROLE_ASSISTANT && d.holds(l.messages[m.GetOrdinal()]) {
+			last = m
+		}
+	}
+	return last
+}
+
+func (c *inquiry) isClosed(l *life, d *delivery, r Record) {
+	closings := l.closed[ref{r.Ordinal, r.Block}]
+	if len(closings) == 0 {
+		c.must(false, Stored, r.Task, "the result of call %d.%d was acknowledged and is not in the log", r.Ordinal, r.Block)
+		return
+	}
+	c.must(d.holds(closings[0]), Fenced, r.Task,
+		"call %d.%d was closed by epoch %d, and not within its events %d to %d", r.Ordinal, r.Block, r.Epoch, d.from, d.to)
+	results := c.results(r.Task, r.Ordinal)
+	if results == nil {
+		return // other calls are still open: the message is not there yet
+	}
+	for _, stored := range results {
+		if stored.GetBlock() == r.Block {
+			c.must(result(stored) == r.Digest, Stored, r.Task, "call %d.%d is stored with another result", r.Ordinal, r.Block)
+		}
+	}
+}
+
+// results gives those of the calls of a message; nil if they are not complete.
+func (c *inquiry) results(task string, ordinal int32) []*pb.ToolResultBlock {
+	m := c.message(task, ordinal+1)
+	if m.GetRole() != pb.Role_ROLE_TOOL {
+		return nil
+	}
+	var out []*pb.ToolResultBlock
+	for _, b := range m.GetBlocks() {
+		out = append(out, b.GetToolResult())
+	}
+	return out
+}
+
+func (c *inquiry) isSpawned(l *life, d *delivery, r Record) {
+	for _, block := range r.Blocks {
+		call := ref{r.Ordinal, block}
+		var at *pb.Event
+		for _, child := range c.childrenOf(l.id, call) {
+			at = child
+		}
+		if at == nil && len(l.closed[call]) > 0 {
+			at = l.closed[call][0] // refused, or steered: the call is closed
+		}
+		c.must(at != nil, Stored, r.Task, "the child of call %d.%d was acknowledged and did not start", r.Ordinal, block)
+		c.must(at == nil || d.holds(at), Fenced, r.Task,
+			"the child of call %d.%d was accepted from epoch %d, and is not within its events %d to %d", r.Ordinal, block, r.Epoch, d.from, d.to)
+	}
+}
+
+// childrenOf gives the starts of runs that a call has asked for.
+func (c *inquiry) childrenOf(parent string, call ref) []*pb.Event {
+	var out []*pb.Event
+	for _, l := range c.past.order {
+		for _, e := range l.started {
+			s := e.GetStarted()
+			if s.GetParentId() == parent && s.GetCall() != nil && refOf(s.GetCall()) == call {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
+}
+
+func (c *inquiry) hasEnded(d *delivery, r Record) {
+	end := d.end.GetResult()
+	c.must(end != nil, Fenced, r.Task, "epoch %d was told that it has ended its run; it ended with %v", r.Epoch, d.end)
+	if end == nil {
+		return
+	}
+	c.must(end.GetState().String() == r.State, Stored, r.Task, "epoch %d ended %s, stored is %s", r.Epoch, r.State, end.GetState())
+	if r.Digest == "" {
+		return
+	}
+	for _, m := range c.Transcripts[r.Task] {
+		if m.GetId() == end.GetMessageId() {
+			c.must(said(m) == r.Digest, Stored, r.Task, "the answer of epoch %d is stored with another content", r.Epoch)
+			return
+		}
+	}
+	c.must(false, Stored, r.Task, "the answer of epoch %d was acknowledged and is not stored", r.Epoch)
+}
+
+// calls: each is closed once, and has one result once its message is answered.
+func (c *inquiry) calls() {
+	for _, l := range c.past.order {
+		for _, call := range l.opened {
+			n := len(l.closed[call])
+			c.must(n <= 1, ClosedOnce, l.id, "call %d.%d was closed %d times", call.message, call.block, n)
+			c.must(n == 1 || !terminal(l.state), ClosedOnce, l.id, "call %d.%d is open, and the run has ended", call.message, call.block)
+			for _, child := range c.childrenOf(l.id, call) {
+				s := c.life(child.GetTaskId())
+				over := int(child.GetRun()) <= len(s.results)
+				c.must(n == 1 || !over, ClosedOnce, l.id, "call %d.%d is open, and its child has ended", call.message, call.block)
+			}
+		}
+		c.must(len(c.distinct(l)) == len(l.opened), ClosedOnce, l.id, "a call was opened twice")
+		for call := range l.closed {
+			c.must(slices.Contains(l.opened, call), ClosedOnce, l.id, "call %d.%d was closed and never opened", call.message, call.block)
+			c.answered(l, call)
+		}
+	}
+}
+
+func (c *inquiry) distinct(l *life) map[ref]bool {
+	out := map[ref]bool{}
+	for _, call := range l.opened {
+		out[call] = true
+	}
+	return out
+}
+
+// answered: a message with calls that is followed by anything is followed by one
+// result for each of them.
+func (c *inquiry) answered(l *life, call ref) {
+	if c.message(l.id, call.message+1) == nil {
+		return
+	}
+	n := 0
+	for _, r := range c.results(l.id, call.message) {
+		if r.GetBlock() == call.block {
+			n++
+		}
+	}
+	c.must(n == 1, ClosedOnce, l.id, "call %d.%d has %d results", call.message, call.block, n)
+}
+
+// children: the end of each is told to its parent once, by closing the call that
+// waits for it or, if it ran in the background, by a message.
+func (c *inquiry) children() {
+	notify := map[string]bool{}
+	for _, r := range c.of(Launched) {
+		notify[r.Task] = r.Notify
+	}
+	for _, l := range c.past.order {
+		for i, result := range l.results[:min(len(l.results), len(l.started))] {
+			start := l.started[i].GetStarted()
+			if start.GetParentId() == "" {
+				continue
+			}
+			parent := c.life(start.GetParentId())
+			told := parent.news[childRun{l.id, result.GetRun()}]
+			c.must(len(told) <= 1, ToldOnce, l.id, "the end of run %d was told %d times", result.GetRun(), len(told))
+			switch {
+			case !start.GetBackground() && !l.backed[result.GetRun()]:
+				c.closedBy(parent, l, start, result)
+				c.must(len(told) == 0, ToldOnce, l.id, "run %d was awaited, and told as news", result.GetRun())
+			case start.GetCall() != nil || notify[l.id]:
+				due := c.Quiet && parent.last().GetState() == pb.TaskState_TASK_STATE_COMPLETED &&
+					result.GetResult().GetReason() != pb.Reason_REASON_CANCELLED_BY_PARENT
+				c.must(len(told) == 1 || !due, ToldOnce, l.id, "the end of run %d was not told", result.GetRun())
+			default:
+				c.must(len(told) == 0, ToldOnce, l.id, "the end of run %d was told to nobody who asked", result.GetRun())
+			}
+			for _, e := range told {
+				c.must(e.GetSeq() > result.GetSeq(), ToldOnce, l.id, "the end of run %d was told before it came", result.GetRun())
+			}
+		}
+	}
+}
+
+// closedBy: the call that waited for a run was closed by its end, or by the end
+// of the run that waited.
+func (c *inquiry) closedBy(parent, child *life, start *pb.TaskStarted, end *pb.Event) {
+	if start.GetCall() == nil {
+		return
+	}
+	closings := parent.closed[refOf(start.GetCall())]
+	if len(closings) == 0 {
+		return // an open call is another rule's
+	}
+	by := closings[0].GetCallClosed()
+	if by.GetChild() == nil {
+		c.must(by.GetIsError(), ToldOnce, child.id, "the call that waited for run %d was closed by nobody", end.GetRun())
+		return
+	}
+	c.must(childOf(by.GetChild()) == childRun{child.id, end.GetRun()}, ToldOnce, child.id,
+		"the call that waited for run %d was closed by run %d of %s", end.GetRun(), by.GetChild().GetRun(), by.GetChild().GetTaskId())
+	c.must(closings[0].GetSeq() > end.GetSeq(), ToldOnce, child.id, "the call that waited for run %d was closed before its end", end.GetRun())
+}
+
+// modelCalls: the model is asked once at each boundary, and once more for each
+// attempt that was lost there.
+func (c *inquiry) modelCalls() {
+	type boundary struct {
+		task    string
+		ordinal int32
+	}
+	asked := map[boundary]int{}
+	for _, r := range c.of(Asked) {
+		asked[boundary{r.Task, r.Ordinal}]++
+	}
+	for b, n := range asked {
+		lost := c.life(b.task).losses[b.ordinal]
+		c.must(n <= 1+lost, OneRepeat, b.task, "after message %d the model was asked %d times, and %d attempts were lost", b.ordinal, n, lost)
+	}
+}
+
+// effects: a call has its effect once at most, and once if it says so.
+func (c *inquiry) effects() {
+	type call struct {
+		task string
+		ref
+	}
+	seen := map[call]int{}
+	for _, r := range c.of(Effect) {
+		seen[call{r.Task, ref{r.Ordinal + 1, r.Block}}]++
+	}
+	for at, n := range seen {
+		c.must(n == 1, NoRepeat, at.task, "call %d.%d had its effect %d times", at.message, at.block, n)
+	}
+	for _, t := range c.Tasks {
+		for _, m := range c.Transcripts[t.GetId()] {
+			for i, b := range m.GetBlocks() {
+				if b.GetToolUse().GetName() != noteName {
+					continue
+				}
+				for _, r := range c.results(t.GetId(), m.GetOrdinal()) {
+					did := seen[call{t.GetId(), ref{m.GetOrdinal(), int32(i)}}]
+					c.must(int(r.GetBlock()) != i || r.GetIsError() || did == 1, NoRepeat, t.GetId(),
+						"call %d.%d says that it had its effect, which it had %d times", m.GetOrdinal(), i, did)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,385 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coppice-run/coppice/internal/chaos"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// shapes are the first messages of sessions, which say what their trees look
+// like; see testdata/scenario.yaml.
+func shapes() []string {
+	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "crowded"}
+}
+
+// What clients do to a tree that makes it harder; each is counted like a fault.
+const (
+	callRepeated  = "client call repeated with its key"
+	watcherCut    = "watcher cut and resumed"
+	treeCancelled = "cancel in the middle of a tree"
+	taskCancelled = "cancel racing completion"
+	taskBacked    = "task put into the background"
+)
+
+// counts counts by name.
+type counts struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func newCounts() *counts { return &counts{of: map[string]int{}} }
+
+func (c *counts) add(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of[name]++
+}
+
+// crowd is the clients of an installation. What they are acknowledged they
+// record; what surprises them they keep.
+type crowd struct {
+	sessions pb.SessionServiceClient
+	tasks    pb.TaskServiceClient
+	log      *chaos.Log
+	name     string // keys begin with it
+	counts   *counts
+	calm     bool // look only: nothing is repeated or cut
+	mischief func(*tree, string) []act
+	events   atomic.Int64  // seen
+	milepost chan struct{} // holds one: so many more events were seen
+	number   atomic.Int64
+
+	mu         sync.Mutex
+	opened     map[string]string // session → shape
+	surprises  []string
+	dispatched time.Time     // of the last run that was seen to go to a worker
+	moved      chan struct{} // closed when that changes
+}
+
+func newCrowd(conn grpc.ClientConnInterface, log *chaos.Log, name string, c *counts) *crowd {
+	return &crowd{
+		sessions: pb.NewSessionServiceClient(conn), tasks: pb.NewTaskServiceClient(conn),
+		log: log, name: name, counts: c, mischief: byChance, milepost: make(chan struct{}, 1), opened: map[string]string{},
+		moved: make(chan struct{}),
+	}
+}
+
+// patience is how long a call may take before it is made again.
+const patience = 5 * time.Second
+
+// tree is a session of one client, from its creation to its end.
+type tree struct {
+	*crowd
+	rng     *rand.Rand
+	session string
+	root    string
+	seen    int64
+	plan    []act
+	live    []string // tasks that have started
+}
+
+// act is something that a client does once it has seen so many events.
+type act struct {
+	at int64
+	do func(*tree, context.Context) error
+}
+
+// grow opens a session of a shape and stays with it until it is idle and nothing
+// is left to do, or ctx ends.
+func (c *crowd) grow(ctx context.Context, rng *rand.Rand, shape string) error {
+	t := &tree{crowd: c, rng: rng}
+	if err := t.open(ctx, shape); err != nil {
+		return err
+	}
+	t.plan = c.mischief(t, shape)
+	for {
+		idle, err := t.watch(ctx)
+		if err != nil {
+			return err
+		}
+		if !idle {
+			continue
+		}
+		if len(t.plan) == 0 {
+			return nil
+		}
+		if err := t.act(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// byChance chooses what a client will do to a tree, and when.
+func byChance(t *tree, _ string) []act {
+	var plan []act
+	for _, m := range []struct {
+		odds float64
+		do   func(*tree, context.Context) error
+	}{
+		{0.08, (*tree).cancelRoot}, {0.10, (*tree).cancelTask}, {0.15, (*tree).launch}, {0.15, (*tree).say},
+		{0.10, (*tree).background},
+	} {
+		if t.rng.Float64() < m.odds {
+			plan = append(plan, act{3 + t.rng.Int64N(40), m.do})
+		}
+	}
+	slices.SortFunc(plan, func(a, b act) int { return int(a.at - b.at) })
+	return plan
+}
+
+// act does what comes next.
+func (t *tree) act(ctx context.Context) error {
+	next := t.plan[0]
+	t.plan = t.plan[1:]
+	return next.do(t, ctx)
+}
+
+// call makes a call until it is answered. Each answer but success and what a
+// client has to expect of an installation in trouble is a surprise.
+func (c *crowd) call(ctx context.Context, what string, do func(context.Context) error) error {
+	for {
+		trying, cancel := context.WithTimeout(ctx, patience)
+		err := do(trying)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !passing(err):
+			return c.surprise("%s: %v", what, err)
+		}
+	}
+}
+
+// passing reports whether an error says that the call may succeed later.
+func passing(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return true
+	}
+	return false
+}
+
+func (c *crowd) surprise(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.surprises = append(c.surprises, err.Error())
+	return err
+}
+
+// key makes a text that nobody else has.
+func (c *crowd) key(what string) string {
+	return fmt.Sprintf("%s %s %d", what, c.name, c.number.Add(1))
+}
+
+// once makes a call that has a key, and now and then makes it again.
+func (t *tree) once(ctx context.Context, what string, do func(context.Context) error) error {
+	if err := t.call(ctx, what, do); err != nil {
+		return err
+	}
+	if t.calm || t.rng.IntN(4) > 0 {
+		return nil
+	}
+	t.counts.add(callRepeated)
+	return t.call(ctx, what+" again", do)
+}
+
+func (t *tree) open(ctx context.Context, shape string) error {
+	req := &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: shape}, IdempotencyKey: t.key("open")}
+	return t.once(ctx, "CreateSession", func(ctx context.Context) error {
+		resp, err := t.sessions.CreateSession(ctx, req, grpc.WaitForReady(true))
+		if err != nil {
+			return err
+		}
+		t.session, t.root = resp.GetSession().GetId(), resp.GetSession().GetRootTaskId()
+		t.mu.Lock()
+		t.opened[t.session] = shape
+		t.mu.Unlock()
+		return t.log.Add(chaos.Record{Kind: chaos.Created, Session: t.session, Key: req.GetIdempotencyKey()})
+	})
+}
+
+func (t *tree) launch(ctx context.Context) error {
+	req := &pb.SpawnTaskRequest{
+		SessionId: t.session, Agent: "explore", Prompt: "leaf of a client", NotifyParent: t.rng.IntN(2) == 0,
+	}
+	req.IdempotencyKey = t.key("task")
+	req.Description = req.GetIdempotencyKey()
+	return t.once(ctx, "SpawnTask", func(ctx context.Context) error {
+		resp, err := t.tasks.SpawnTask(ctx, req, grpc.WaitForReady(true))
+		if status.Code(err) == codes.FailedPrecondition {
+			return nil // the root has as many children as it may
+		}
+		if err != nil {
+			return err
+		}
+		return t.log.Add(chaos.Record{
+			Kind: chaos.Launched, Session: t.session, Task: resp.GetTask().GetId(), Key: req.GetIdempotencyKey(),
+			Notify: req.GetNotifyParent(),
+		})
+	})
+}
+
+func (t *tree) say(ctx context.Context) error {
+	text := t.key("hello")
+	req := &pb.SendMessageRequest{SessionId: t.session, Message: &pb.UserMessage{Text: text}, IdempotencyKey: text}
+	return t.once(ctx, "SendMessage", func(ctx context.Context) error {
+		resp, err := t.sessions.SendMessage(ctx, req, grpc.WaitForReady(true))
+		if err != nil {
+			return err
+		}
+		return t.log.Add(chaos.Record{Kind: chaos.Said, Session: t.session, Task: resp.GetTask().GetId(), Key: text})
+	})
+}
+
+func (t *tree) cancelRoot(ctx context.Context) error {
+	t.counts.add(treeCancelled)
+	return t.cancel(ctx, t.root)
+}
+
+// cancelTask cancels the task that started last, which may be about to end.
+func (t *tree) cancelTask(ctx context.Context) error {
+	if len(t.live) == 0 {
+		return nil
+	}
+	t.counts.add(taskCancelled)
+	return t.cancel(ctx, t.live[len(t.live)-1])
+}
+
+// background puts the task that started last into the background, unless it has
+// ended.
+func (t *tree) background(ctx context.Context) error {
+	if len(t.live) == 0 {
+		return nil
+	}
+	last := t.live[len(t.live)-1]
+	if last == t.root {
+		return nil
+	}
+	req := &pb.BackgroundTaskRequest{SessionId: t.session, TaskId: last}
+	return t.call(ctx, "BackgroundTask", func(ctx context.Context) error {
+		_, err := t.tasks.BackgroundTask(ctx, req, grpc.WaitForReady(true))
+		if status.Code(err) == codes.FailedPrecondition {
+			return nil
+		}
+		if err == nil {
+			t.counts.add(taskBacked)
+		}
+		return err
+	})
+}
+
+func (t *tree) cancel(ctx context.Context, task string) error {
+	return t.call(ctx, "CancelTask", func(ctx context.Context) error {
+		began := time.Now()
+		_, err := t.tasks.CancelTask(ctx, &pb.CancelTaskRequest{SessionId: t.session, TaskId: task}, grpc.WaitForReady(true))
+		if err != nil {
+			return err
+		}
+		return t.log.Add(chaos.Record{Kind: chaos.Cancelled, Session: t.session, Task: task, Began: began})
+	})
+}
+
+// watch follows the session from where it left off, until it is idle or the
+// stream breaks, and does what is planned on the way.
+func (t *tree) watch(ctx context.Context) (idle bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seen := chaos.Record{Kind: chaos.Watched, Session: t.session, After: t.seen}
+	defer func() { err = errors.Join(err, t.log.Add(seen)) }()
+	stream, err := t.sessions.WatchSession(ctx, &pb.WatchSessionRequest{
+		SessionId: t.session, AfterSeq: t.seen, UntilIdle: true,
+	}, grpc.WaitForReady(true))
+	for cut := t.whenCut(); err == nil; {
+		var resp *pb.WatchSessionResponse
+		if resp, err = stream.Recv(); err != nil {
+			break
+		}
+		if resp.GetIdle() != nil {
+			return true, nil
+		}
+		t.see(resp.GetEvent())
+		seen.Digests = append(seen.Digests, chaos.DigestOf(resp.GetEvent()))
+		if len(t.plan) > 0 && t.plan[0].at <= t.seen {
+			if err := t.act(ctx); err != nil {
+				return false, err
+			}
+		}
+		if cut--; cut == 0 {
+			t.counts.add(watcherCut)
+			return false, nil
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case errors.Is(err, io.EOF):
+		return false, t.surprise("session %s: a watch ended without a word", t.session)
+	case passing(err):
+		return false, nil
+	}
+	return false, t.surprise("session %s: watching after %d: %v", t.session, t.seen, err)
+}
+
+// whenCut says after how many events this watch ends itself; 0: it does not.
+func (t *tree) whenCut() int {
+	if t.calm || t.rng.IntN(4) > 0 {
+		return 0
+	}
+	return 1 + t.rng.IntN(20)
+}
+
+// mile is how many events are from one milepost to the next.
+const mile = 70
+
+func (t *tree) see(e *pb.Event) {
+	t.seen = e.GetSeq()
+	if t.events.Add(1)%mile == 0 {
+		select {
+		case t.milepost <- struct{}{}:
+		default:
+		}
+	}
+	if e.GetStarted() != nil {
+		t.live = append(t.live, e.GetTaskId())
+	}
+	if e.GetDispatched() != nil {
+		t.moves(e.GetTime().AsTime())
+	}
+}
+
+func (c *crowd) moves(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.After(c.dispatched) {
+		c.dispatched = at
+		close(c.moved)
+		c.moved = make(chan struct{})
+	}
+}
+
+// all gives the sessions that were acknowledged, and their shapes.
+func (c *crowd) all() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]string{}
+	for id, shape := range c.opened {
+		out[id] = shape
+	}
+	return out
+}

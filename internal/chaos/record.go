@@ -1,0 +1,141 @@
+package chaos
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Kind says what a record tells of.
+type Kind string
+
+// What workers record.
+const (
+	Granted    Kind = "granted"    // a claim was granted: Run, Epoch, Nonce
+	Appended   Kind = "appended"   // an assistant message was stored: Ordinal, Digest
+	Closed     Kind = "closed"     // a call's result was stored: Ordinal, Block, Digest
+	Spawned    Kind = "spawned"    // children were stored: Ordinal, Blocks
+	ParkedAt   Kind = "parked"     // the run was parked; Digest if an answer was stored with it
+	Ended      Kind = "ended"      // the run was ended: State, Digest of the answer
+	Lost       Kind = "lost"       // the attempt was told that it is over
+	Reattached Kind = "reattached" // the attempt goes on over another stream
+	Asked      Kind = "asked"      // a model call was begun: Ordinal of the last message it was shown
+	Effect     Kind = "effect"     // a tool left its mark: Ordinal of the message before its call, Block
+)
+
+// What clients record.
+const (
+	Created   Kind = "created"   // a session was opened: Key
+	Said      Kind = "said"      // a message was taken: Key, which is its text
+	Launched  Kind = "launched"  // a task was started: Key, which is its description; Notify
+	Cancelled Kind = "cancelled" // a cancel was acknowledged: Task, Began, At
+	Watched   Kind = "watched"   // events were seen: After, Digests
+)
+
+// Record is a line of a log: something that was acknowledged to somebody, or
+// that somebody did. Which fields are set depends on the kind.
+type Record struct {
+	Kind    Kind      `json:"kind"`
+	At      time.Time `json:"at"`
+	Began   time.Time `json:"began,omitzero"`
+	By      string    `json:"by,omitempty"`
+	Session string    `json:"session,omitempty"`
+	Task    string    `json:"task,omitempty"`
+	Run     int32     `json:"run,omitempty"`
+	Epoch   int64     `json:"epoch,omitempty"`
+	Nonce   uint64    `json:"nonce,omitempty"`
+	Seq     int64     `json:"seq,omitempty"`
+	Ordinal int32     `json:"ordinal,omitempty"`
+	Block   int32     `json:"block,omitempty"`
+	Blocks  []int32   `json:"blocks,omitempty"`
+	State   string    `json:"state,omitempty"`
+	Digest  string    `json:"digest,omitempty"`
+	Key     string    `json:"key,omitempty"`
+	Notify  bool      `json:"notify,omitempty"`
+	After   int64     `json:"after,omitempty"`
+	Digests []string  `json:"digests,omitempty"`
+}
+
+// Log is an append-only file of records. A record is one write of a whole line,
+// so what was added survives the death of the process at any later moment. Its
+// methods may be called at once.
+type Log struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+// OpenLog opens a log, or makes it, to add records at its end.
+func OpenLog(path string) (*Log, error) {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening a log of records: %w", err)
+	}
+	return &Log{file: file}, nil
+}
+
+// Add writes a record down. An error means that evidence is missing from now on:
+// whoever records has to stop.
+func (l *Log) Add(r Record) error {
+	if r.At.IsZero() {
+		r.At = time.Now()
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("writing a record: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.file.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("writing a record: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (l *Log) Close() error { return l.file.Close() }
+
+// ReadLogs reads all logs of a directory (*.log).
+func ReadLogs(dir string) ([]Record, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Record
+	for _, path := range paths {
+		if all, err = readLog(path, all); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func readLog(path string, all []Record) (_ []Record, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a log of records: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	in := bufio.NewReader(file)
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		switch {
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return all, nil
+		case err != nil:
+			// A line without its end was cut by the death of its writer, which then
+			// acted on nothing that it says; but each line is one write.
+			return nil, fmt.Errorf("reading line %d of %s: %w", n, path, err)
+		}
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("reading line %d of %s: %w", n, path, err)
+		}
+		all = append(all, r)
+	}
+}

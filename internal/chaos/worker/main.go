@@ -1,0 +1,76 @@
+// Command worker is the worker of a campaign: a worker like any other, with a
+// witness around it.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/chaos"
+	"github.com/coppice-run/coppice/internal/model/scripted"
+)
+
+type flags struct {
+	Orchestrators []string `required:"" help:"All orchestrators, as this worker reaches them."`
+	RedisURL      string   `required:"" help:"Redis, as this worker reaches it."`
+	Slots         int      `default:"16" help:"Runs to carry at once."`
+	Workspace     string   `required:"" help:"Directory that the file tools work in."`
+	Scenario      string   `required:"" help:"Scenario file."`
+	Log           string   `required:"" help:"File to record in."`
+	Name          string   `required:"" help:"Name in the records."`
+}
+
+func main() {
+	var f flags
+	kong.Parse(&f)
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	if err := run(f, log); err != nil {
+		log.Error("the worker ended", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(f flags, log *slog.Logger) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	scenario, err := scripted.Load(f.Scenario)
+	if err != nil {
+		return err
+	}
+	records, err := chaos.OpenLog(f.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	witness := chaos.NewWitness(records, f.Name)
+	client, err := assembly.OpenRedis(f.RedisURL)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	replicas := manual.NewBuilderWithScheme("replicas")
+	state := resolver.State{}
+	for _, addr := range f.Orchestrators {
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: addr})
+	}
+	replicas.InitialState(state)
+	conn, err := assembly.Connect("replicas:///", grpc.WithResolvers(replicas), grpc.WithStreamInterceptor(witness.Streams()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return assembly.Worker{
+		Orchestrator: conn, Redis: client, Pool: assembly.DefaultPool, Slots: f.Slots, Workspace: f.Workspace,
+		Model: witness.Model(scripted.New(scenario)), Logger: log, Tools: witness.Tools(),
+	}.Run(ctx)
+}
