@@ -207,6 +207,7 @@ func (db *postgres) read(ctx context.Context, name string, args []any, scan func
 }
 
 func (db *postgres) query(ctx context.Context, conn *pgx.Conn, name string, args []any, scan func(row) error) error {
+	asWords(args)
 	rows, err := conn.Query(ctx, db.statements[name].text, args...)
 	if err != nil {
 		return err

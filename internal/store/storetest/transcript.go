@@ -158,7 +158,6 @@ func anyBytes(t *testing.T, d Dialect) {
 	w := b.claim(cmd.ID, root)
 	w.calls(nul)
 	w.closes(1, nul, false)
-	w.closes(0, nul, false)
 	b.must(cmd.ID, tree.Report{From: w.from(), Activity: nul})
 	s := must[*tree.Session](t)(b.Session(t.Context(), "acme", cmd.ID))
 	eq(t, "the title", s.Title, nul)
