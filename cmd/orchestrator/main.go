@@ -27,6 +27,9 @@ type flags struct {
 	MaxWidth   int `env:"COPPICE_MAX_WIDTH" default:"${width}" help:"Children one task may ever have."`
 	MaxTotal   int `env:"COPPICE_MAX_TOTAL" default:"${total}" help:"Tasks of one session."`
 	MaxRunning int `env:"COPPICE_MAX_RUNNING" default:"${running}" help:"Tasks of one session with workers at once; more are queued."`
+	MaxQueue   int `env:"COPPICE_MAX_QUEUE" default:"${queue}" help:"Tasks of one session that may wait for a worker; 0 is no cap."`
+	MaxTenant  int `env:"COPPICE_MAX_RUNNING_TENANT" default:"0" help:"Tasks of one tenant with workers at once; more wait; 0 is no cap."`
+	MaxAll     int `env:"COPPICE_MAX_RUNNING_ALL" default:"0" help:"Tasks of all tenants with workers at once; more wait; 0 is no cap. All orchestrators have to say the same."`
 	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" default:"${part}" help:"Bytes of one message part."`
 }
 
@@ -35,10 +38,10 @@ func main() {
 	var f flags
 	kong.Parse(&f, kong.Description("Serves the Coppice API and hands work to workers."), kong.Vars{
 		"depth": fmt.Sprint(limits.Depth), "width": fmt.Sprint(limits.Width), "total": fmt.Sprint(limits.Total),
-		"running": fmt.Sprint(limits.Running), "part": fmt.Sprint(limits.PartBytes),
+		"running": fmt.Sprint(limits.Running), "queue": fmt.Sprint(limits.Queue), "part": fmt.Sprint(limits.PartBytes),
 	})
 	limits.Depth, limits.Width, limits.Total = f.MaxDepth, f.MaxWidth, f.MaxTotal
-	limits.Running, limits.PartBytes = f.MaxRunning, f.MaxPart
+	limits.Running, limits.Queue, limits.PartBytes = f.MaxRunning, f.MaxQueue, f.MaxPart
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	if err := run(f, limits, log); err != nil {
 		log.Error("the orchestrator ended", "error", err)
@@ -60,6 +63,7 @@ func run(f flags, limits tree.Limits, log *slog.Logger) error {
 	}
 	return assembly.Orchestrator{
 		Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits,
+		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll,
 		Listeners: []net.Listener{l}, Logger: log,
 	}.Run(ctx, func() { log.Info("serving", "listen", l.Addr().String(), "database", f.Database) })
 }

@@ -30,12 +30,14 @@ const DefaultPool = "default"
 
 // Orchestrator is an orchestrator process.
 type Orchestrator struct {
-	Database  string // path of a SQLite file, or a postgres:// URL
-	Redis     redis.UniversalClient
-	Pool      string
-	Limits    tree.Limits
-	Listeners []net.Listener
-	Logger    *slog.Logger
+	Database string // path of a SQLite file, or a postgres:// URL
+	Redis    redis.UniversalClient
+	Pool     string
+	Limits   tree.Limits
+	// How many runs of a tenant, and in all, may be with workers at once; 0 is no cap.
+	RunningOfTenant, RunningInAll int
+	Listeners                     []net.Listener
+	Logger                        *slog.Logger
 }
 
 // Run serves until ctx ends, then stops: no new calls, streams are told to end,
@@ -45,6 +47,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	var svc *orchestrator.Service
 	db, err := o.open(ctx, store.Config{
 		Database: o.Database, Logger: o.Logger, Replica: replica,
+		Caps:     store.Caps{Tenant: o.RunningOfTenant, All: o.RunningInAll},
 		OnCommit: func(c store.Commit) { svc.Committed(c) },
 	})
 	switch {

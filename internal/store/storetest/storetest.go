@@ -32,6 +32,7 @@ func (d Dialect) Run(t *testing.T) {
 		"Transcript": transcript, "TranscriptPages": transcriptPages, "News": news, "Outcome": outcome,
 		"ReadyOrder": readyOrder, "ReadyTurns": readyTurns, "ReadyCap": readyCap, "ReadyFlood": readyFlood,
 		"ReadyLease": readyLease, "ReadyReleased": readyReleased, "ReadyRestart": readyRestart, "Room": room,
+		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps,
 		"Restart": restart, "Pages": pages, "Tenants": tenants, "Idle": idle,
 		"Timers": timers, "Attempts": attempts, "Definitions": definitions, "Bytes": anyBytes,
 		"Histories": histories,

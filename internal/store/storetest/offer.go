@@ -1,0 +1,103 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// flood opens a tenant's session whose root has so many children that wait, of
+// which it may run any number.
+func (b *bundle) flood(n int, tenant string, children int, background bool) {
+	b.t.Helper()
+	cmd := create(n)
+	cmd.Tenant, cmd.Message = tenant, say("spread")
+	cmd.Limits.Running, cmd.Limits.Width = children+1, children+1
+	root := b.must(cmd.ID, cmd).(tree.Created).Root
+	w := b.claim(cmd.ID, root)
+	tools := make([]string, children)
+	for i := range tools {
+		tools[i] = "task"
+	}
+	w.calls(tools...)
+	spawn := tree.SpawnCalls{From: w.from()}
+	for i := range tools {
+		spawn.Children = append(spawn.Children, tree.CallChild{Block: i + 1, Child: child("work"), Background: background})
+	}
+	b.must(cmd.ID, spawn)
+}
+
+// readyTenants: tenants take turns, however many sessions and runs one of them has.
+func readyTenants(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	for n := range 10 {
+		b.flood(1+n, "loud", 50, false)
+	}
+	b.flood(20, "quiet", 8, false)
+	c := counts(b.take(20))
+	eq(t, "the quiet tenant's share", c[session(20)], 8)
+	for n := range 10 {
+		if got := c[session(1+n)]; got == 0 || got > 2 {
+			t.Errorf("session %d of the loud tenant got %d of 12", n+1, got)
+		}
+	}
+}
+
+// readyShare: background runs go last, but not never.
+func readyShare(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.flood(1, "acme", 100, false)
+	b.flood(2, "acme", 100, true)
+	c := counts(b.take(80))
+	eq(t, "the share of what is waited for", c[session(1)], 70)
+	eq(t, "the share of the background", c[session(2)], 10)
+}
+
+// readyCaps: no more is announced than the tenant and the installation may run, and
+// only what is announced can be claimed.
+func readyCaps(t *testing.T, d Dialect) {
+	config := d.Fresh(t)
+	config.Caps = store.Caps{Tenant: 4, All: 6}
+	b := opened(t, config)
+	b.run()
+	for n, tenant := range []string{"loud", "loud", "quiet"} {
+		cmd := create(1 + n)
+		cmd.Tenant = tenant
+		b.must(cmd.ID, cmd)
+		for range 10 {
+			b.must(cmd.ID, tree.SpawnTask{Child: child("work")})
+		}
+	}
+	taken := b.take(100)
+	c := counts(taken)
+	eq(t, "how many are offered", len(taken), 6)
+	if loud := c[session(1)] + c[session(2)]; loud < 3 || loud > 4 {
+		t.Errorf("the loud tenant got %d", loud)
+	}
+	offered := map[tree.TaskID]bool{}
+	var workers []*worker
+	for _, r := range taken {
+		offered[r.Task] = true
+		workers = append(workers, b.claim(r.Session, r.Task))
+	}
+	for _, task := range must[[]tree.Task](t)(b.Tree(t.Context(), session(1))) {
+		if task.Depth == 0 || offered[task.ID] {
+			continue
+		}
+		_, err := b.Update(t.Context(), session(1), tree.Claim{Task: task.ID, Token: tree.Token{Epoch: task.Epoch, Nonce: 1}, Worker: "w"})
+		if !errors.Is(err, tree.ErrNotReady) {
+			t.Errorf("a claim out of turn: %v", err)
+		}
+	}
+	b.clock.advance(2 * lease)
+	eq(t, "how many are offered while all run", len(b.take(100)), 0)
+	for _, w := range workers[:2] {
+		w.answers("done")
+	}
+	taken = b.take(100)
+	eq(t, "how many are offered when two have ended", len(taken), 2)
+	b.clock.advance(2 * lease)
+	eq(t, "how many are offered again when nobody claims them", len(b.take(100)), 2)
+}
