@@ -53,7 +53,7 @@ type SessionServiceClient interface {
 	// in when the calls of its current message are closed.
 	//
 	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
-	// session or task. FAILED_PRECONDITION: the session is closed.
+	// session or task.
 	// INVALID_ARGUMENT: no text. RESOURCE_EXHAUSTED: the text is over the bound of
 	// a message part, or too many messages wait already.
 	SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (*SendMessageResponse, error)
@@ -174,7 +174,7 @@ type SessionServiceServer interface {
 	// in when the calls of its current message are closed.
 	//
 	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
-	// session or task. FAILED_PRECONDITION: the session is closed.
+	// session or task.
 	// INVALID_ARGUMENT: no text. RESOURCE_EXHAUSTED: the text is over the bound of
 	// a message part, or too many messages wait already.
 	SendMessage(context.Context, *SendMessageRequest) (*SendMessageResponse, error)

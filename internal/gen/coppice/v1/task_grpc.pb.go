@@ -43,7 +43,7 @@ type TaskServiceClient interface {
 	// ALREADY_EXISTS. Without a key every call starts a task.
 	// NOT_FOUND: no such session, parent or agent. INVALID_ARGUMENT: the agent may
 	// not run as a sub-agent, or the prompt is empty. FAILED_PRECONDITION: the
-	// session is closed, or the depth, width or total cap is reached.
+	// depth, width or total cap is reached.
 	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
 	// tasks of the session are queued already. A concurrency cap never refuses; the
 	// task is queued.
@@ -180,7 +180,7 @@ type TaskServiceServer interface {
 	// ALREADY_EXISTS. Without a key every call starts a task.
 	// NOT_FOUND: no such session, parent or agent. INVALID_ARGUMENT: the agent may
 	// not run as a sub-agent, or the prompt is empty. FAILED_PRECONDITION: the
-	// session is closed, or the depth, width or total cap is reached.
+	// depth, width or total cap is reached.
 	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
 	// tasks of the session are queued already. A concurrency cap never refuses; the
 	// task is queued.
