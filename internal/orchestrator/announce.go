@@ -43,11 +43,7 @@ func (s *Service) announce(ctx context.Context) error {
 // announceSome announces as much as there is room for, and reports whether it
 // found anything.
 func (s *Service) announceSome(ctx context.Context) (bool, error) {
-	slots, err := s.Store.Slots(ctx, replicaDead)
-	if err != nil {
-		return false, err
-	}
-	room := max(announceAtLeast, announcePerSlot*max(slots, s.leases.slots()))
+	room := max(announceAtLeast, announcePerSlot*max(int(s.slots.Load()), s.leases.slots()))
 	rows, err := s.Store.TakeReady(ctx, room, announceLease)
 	if err != nil || len(rows) == 0 {
 		return false, err

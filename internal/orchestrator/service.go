@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -49,8 +50,9 @@ type Service struct {
 	kick     chan struct{} // something may be ready to announce
 	stopping chan struct{} // closed by Stop
 	stop     sync.Once
-	serving  sync.WaitGroup       // of streams
-	ended    map[heldAttempt]bool // seen by the last sweep to be ended; only the sweep looks at it
+	serving  sync.WaitGroup // of streams
+	slots    atomic.Int64   // of all workers, as of the last sweep
+	sweeper  sweeper
 }
 
 // New checks the configuration. Call Committed after each commit of the store.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -25,7 +26,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			name string
 			do   func(context.Context) error
 		}{
-			{"heartbeat", func(ctx context.Context) error { return s.Store.Beat(ctx, s.Replica, s.leases.slots()) }},
+			{"heartbeat", s.beat},
 			{"lost attempts", s.takeBack},
 			{"timers", s.fireTimers},
 		} {
@@ -45,6 +46,22 @@ func (s *Service) sweep(ctx context.Context) error {
 	}
 }
 
+// sweeper is what one sweep remembers for the next; nobody else looks at it.
+type sweeper struct {
+	ended   map[heldAttempt]bool      // held here, but no attempt of ours any more
+	orphans map[heldAttempt]time.Time // ours, but not held here; since when
+}
+
+// beat says that this replica is alive, and learns how much all workers can do.
+func (s *Service) beat(ctx context.Context) error {
+	if err := s.Store.Beat(ctx, s.Replica, s.leases.slots()); err != nil {
+		return err
+	}
+	slots, err := s.Store.Slots(ctx, replicaDead)
+	s.slots.Store(int64(slots))
+	return err
+}
+
 // takeBack offers the runs again whose replica is gone, or that are ours but on
 // no stream any more.
 func (s *Service) takeBack(ctx context.Context) error {
@@ -57,16 +74,9 @@ func (s *Service) takeBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known := make(map[tree.TaskID]int64, len(ours))
-	for _, a := range ours {
-		known[a.Task] = a.Epoch
-		if !s.leases.holds(a.Task, a.Epoch) && s.Now().Sub(a.At) > orphanedFor {
-			lost = append(lost, a)
-		}
-	}
-	s.revokeEnded(held, known)
+	s.revokeEnded(held, ours)
 	var failed error
-	for _, a := range lost {
+	for _, a := range append(lost, s.orphaned(ours)...) {
 		failed = errors.Join(failed, s.redeliver(ctx, a.Session, tree.Redeliver{
 			Task: a.Task, Epoch: a.Epoch, Attach: a.Attach,
 		}))
@@ -74,21 +84,48 @@ func (s *Service) takeBack(ctx context.Context) error {
 	return failed
 }
 
+// orphaned gives the attempts of ours that no stream has held for a while. The
+// time is counted here, since the rows are dated by another clock.
+func (s *Service) orphaned(ours []store.Attempt) []store.Attempt {
+	var lost []store.Attempt
+	orphans := map[heldAttempt]time.Time{}
+	for _, a := range ours {
+		if s.leases.holds(a.Task, a.Epoch) {
+			continue
+		}
+		key := heldAttempt{a.Task, a.Epoch}
+		since, known := s.sweeper.orphans[key]
+		if !known {
+			since = s.Now()
+		}
+		orphans[key] = since
+		if s.Now().Sub(since) >= orphanedFor {
+			lost = append(lost, a)
+		}
+	}
+	s.sweeper.orphans = orphans
+	return lost
+}
+
 // revokeEnded tells the streams whose attempts were ended by another replica, in
 // case the nudge was lost. One that was not held by the rows just now may be
 // ending by itself: only what is seen twice is revoked.
-func (s *Service) revokeEnded(held []heldAttempt, known map[tree.TaskID]int64) {
+func (s *Service) revokeEnded(held []heldAttempt, ours []store.Attempt) {
+	known := make(map[heldAttempt]bool, len(ours))
+	for _, a := range ours {
+		known[heldAttempt{a.Task, a.Epoch}] = true
+	}
 	ended := map[heldAttempt]bool{}
 	for _, h := range held {
-		if known[h.task] == h.epoch {
+		if known[h] {
 			continue
 		}
 		ended[h] = true
-		if s.ended[h] {
+		if s.sweeper.ended[h] {
 			s.leases.revoke(h.task, h.epoch)
 		}
 	}
-	s.ended = ended
+	s.sweeper.ended = ended
 }
 
 // redeliver offers a run again; that somebody else has done so already is fine.

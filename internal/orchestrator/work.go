@@ -67,8 +67,9 @@ type slot struct {
 	*Service
 	stream   WorkStream
 	asked    chan asked
-	claiming atomic.Bool  // a claim or a reattachment is on its way
-	heard    atomic.Int64 // when the worker last said anything; 0 until its first heartbeat
+	claiming atomic.Bool // a claim or a reattachment is on its way
+	begun    time.Time
+	heard    atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
 	failed   chan error   // holds one: why the stream can't go on
 	sending  sync.Mutex
 	revoked  chan struct{} // holds one: look whether the attempt was ended from outside
@@ -102,7 +103,7 @@ func (s *Service) Work(stream WorkStream) error {
 	s.leases.open()
 	defer s.leases.close()
 	l := &slot{
-		Service: s, stream: stream, asked: make(chan asked, workWindow),
+		Service: s, stream: stream, begun: s.Now(), asked: make(chan asked, workWindow),
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1),
 	}
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
@@ -173,7 +174,7 @@ func (l *slot) beat() {
 // silent reports whether a worker that sends heartbeats has stopped to.
 func (l *slot) silent() bool {
 	heard := l.heard.Load()
-	return heard != 0 && l.Now().Sub(time.Unix(0, heard)) > silentAtMost
+	return heard != 0 && l.Now().Sub(l.begun)-time.Duration(heard) > silentAtMost
 }
 
 // send sends one response.
@@ -191,7 +192,7 @@ func (l *slot) receive() error {
 			return err
 		}
 		if l.heard.Load() != 0 || req.GetHeartbeat() != nil {
-			l.heard.Store(l.Now().UnixNano())
+			l.heard.Store(int64(max(l.Now().Sub(l.begun), 1)))
 		}
 		switch k := req.GetKind().(type) {
 		case *pb.WorkRequest_Heartbeat:

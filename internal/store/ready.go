@@ -54,10 +54,16 @@ func (s *Store) DueTimers(ctx context.Context, limit int) ([]Timer, error) {
 	return query(ctx, s.db, "timers_due", timerRow, s.clock(), limit)
 }
 
+// forgetReplica is how long a replica may be silent before nothing is known of it.
+const forgetReplica = time.Hour
+
 // Beat says that a replica is alive, and how many runs the workers on its streams
 // can carry.
 func (s *Store) Beat(ctx context.Context, replica string, slots int) error {
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
+		if err := b.tx.save(ctx, "replicas_forget", []any{s.clock(), forgetReplica.Microseconds()}); err != nil {
+			return err
+		}
 		return b.tx.save(ctx, "beat", []any{s.clock(), replica, slots})
 	})
 }

@@ -40,7 +40,8 @@ type link struct {
 	protocol int32         // that is spoken on it
 	broken   chan struct{} // closed when nothing more will be received
 	cancel   context.CancelFunc
-	heard    atomic.Int64 // when anything was last received
+	begun    time.Time
+	heard    atomic.Int64 // when anything was last received, since begun
 	useful   atomic.Bool  // a claim was answered on it with more than a refusal of the protocol
 }
 
@@ -65,9 +66,8 @@ func openLink(opening context.Context, client pb.WorkerServiceClient, now time.T
 	welcome := first.GetWelcome()
 	k := &link{
 		stream: stream, welcome: welcome, cancel: cancel, broken: make(chan struct{}),
-		protocol: min(Protocol, welcome.GetProtocol()),
+		protocol: min(Protocol, welcome.GetProtocol()), begun: now,
 	}
-	k.heard.Store(now.UnixNano())
 	switch {
 	case welcome == nil:
 		err = fmt.Errorf("the orchestrator did not start with a welcome, but with %T", first.GetKind())
@@ -87,7 +87,7 @@ func openLink(opening context.Context, client pb.WorkerServiceClient, now time.T
 // receive gives the next response.
 func (k *link) receive(now func() time.Time) (*pb.WorkResponse, error) {
 	resp, err := k.stream.Recv()
-	k.heard.Store(now().UnixNano())
+	k.heard.Store(int64(now().Sub(k.begun)))
 	return resp, err
 }
 
@@ -120,7 +120,7 @@ func (k *link) watch(now func() time.Time, beat func(), idle func() bool) {
 		case <-k.broken:
 			return
 		}
-		silent := now().Sub(time.Unix(0, k.heard.Load())) > silentAtMost
+		silent := now().Sub(k.begun)-time.Duration(k.heard.Load()) > silentAtMost
 		if silent && k.can(featureHeartbeat) || now().After(old) && idle() {
 			k.cancel()
 			return
