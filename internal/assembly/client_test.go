@@ -17,13 +17,10 @@ import (
 )
 
 // patience is how long a test waits for what has to happen; it only guards
-
 // against hanging.
-
 const patience = 60 * time.Second
 
 // client is what a test speaks to a running Coppice with.
-
 type client struct {
 	t *testing.T
 	pb.SessionServiceClient
@@ -47,7 +44,6 @@ func newClient(t *testing.T, conn grpc.ClientConnInterface) *client {
 }
 
 // setup starts everything in one process, with a scenario as the model.
-
 func setup(t *testing.T, scenario string, change func(*assembly.Dev)) *client {
 	t.Helper()
 	played, err := scripted.Parse("scenario.yaml", []byte(scenario))
@@ -95,7 +91,6 @@ func (c *client) create(text string) *pb.Session {
 }
 
 // idle watches a session from the start until it is idle.
-
 func (c *client) idle(session string) ([]*pb.Event, *pb.Idle) {
 	c.t.Helper()
 	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, UntilIdle: true},
@@ -125,7 +120,6 @@ func (c *client) idle(session string) ([]*pb.Event, *pb.Idle) {
 }
 
 // sound holds all that is stored against the rules.
-
 func (c *client) sound() {
 	c.t.Helper()
 	resp, err := c.Diagnose(c.ctx(), &pb.DiagnoseRequest{})
@@ -170,8 +164,7 @@ func (c *client) tasks(session string) []*pb.Task {
 	}
 }
 
-// fanOut is a root that spawns children which spawn children.
-
+// root gives the session's root task.
 func (c *client) root(session string) string {
 	c.t.Helper()
 	resp, err := c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: session})
@@ -199,7 +192,3 @@ func (c *client) transcript(session, task string) []*pb.Message {
 		all = append(all, resp.GetMessages()...)
 	}
 }
-
-// TestAStaleTokenIsRefused claims a run by hand, lets another claim the same
-
-// hint, and goes on after its own run was taken away.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -42,11 +43,14 @@ type Orchestrator struct {
 func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	replica := processName()
 	var svc *orchestrator.Service
-	db, err := store.Open(ctx, store.Config{
+	db, err := o.open(ctx, store.Config{
 		Database: o.Database, Logger: o.Logger, Replica: replica,
 		OnCommit: func(c store.Commit) { svc.Committed(c) },
 	})
-	if err != nil {
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil //nolint:nilerr // it was stopped before it had begun
+	case err != nil:
 		return err
 	}
 	bus, err := dispatch.New(dispatch.Config{Client: o.Redis, Installation: db.Installation(), Logger: o.Logger})
@@ -61,6 +65,21 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 		return errors.Join(err, db.Close())
 	}
 	return errors.Join(o.serve(ctx, db, svc, ready), db.Close())
+}
+
+// openPatience is how long a database server may take until it can be opened.
+const openPatience = 30 * time.Second
+
+// open opens the database. A server that is not up yet is waited for.
+func (o Orchestrator) open(ctx context.Context, c store.Config) (*store.Store, error) {
+	if !store.Shared(c.Database) {
+		return store.Open(ctx, c)
+	}
+	return backoff.Retry(ctx, func() (*store.Store, error) { return store.Open(ctx, c) },
+		backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(openPatience),
+		backoff.WithNotify(func(err error, wait time.Duration) {
+			o.Logger.WarnContext(ctx, "opening the database failed", "error", err, "retry_in", wait)
+		}))
 }
 
 // serve runs the parts. The store outlives the service, and the service the
@@ -85,6 +104,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 		<-running.Done()
 		svc.Stop()
 		server.Shutdown()
+		svc.Wait()
 		return nil
 	})
 	if ready != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,11 +21,12 @@ import (
 	"github.com/coppice-run/coppice/internal/redistest"
 )
 
-// deployment is an orchestrator and workers as processes of their own.
+// deployment is orchestrators and workers as processes of their own.
 type deployment struct {
 	t         *testing.T
 	bin, dir  string
-	address   string
+	addresses []string // one for each orchestrator
+	database  string
 	redis     *redistest.Server
 	processes map[string]*exec.Cmd
 }
@@ -59,17 +61,11 @@ func deploy(t *testing.T, scenario string) *deployment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	d := &deployment{
-		t: t, bin: bin, dir: t.TempDir(), address: l.Addr().String(),
+		t: t, bin: bin, dir: t.TempDir(), addresses: []string{freeAddress(t)},
 		redis: redistest.Start(t), processes: map[string]*exec.Cmd{},
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	d.database = filepath.Join(d.dir, "coppice.db")
 	if err := os.WriteFile(filepath.Join(d.dir, "scenario.yaml"), []byte(scenario), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +75,18 @@ func deploy(t *testing.T, scenario string) *deployment {
 		}
 	})
 	return d
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
 }
 
 func (d *deployment) start(name, program string, args ...string) {
@@ -93,12 +101,26 @@ func (d *deployment) start(name, program string, args ...string) {
 
 func (d *deployment) startAll() {
 	d.t.Helper()
-	d.start("orchestrator", "orchestrator", "--listen", d.address,
-		"--database", filepath.Join(d.dir, "coppice.db"), "--redis-url", d.redis.URL())
-	for _, name := range []string{"worker 1", "worker 2"} {
-		d.start(name, "worker", "--orchestrator", d.address, "--redis-url", d.redis.URL(), "--slots", "4",
-			"--workspace", d.dir, "--scenario", filepath.Join(d.dir, "scenario.yaml"))
+	for i := range d.addresses {
+		d.startOrchestrator(i)
 	}
+	for _, name := range []string{"worker 1", "worker 2"} {
+		d.startWorker(name)
+	}
+}
+
+func (d *deployment) startOrchestrator(i int) {
+	d.t.Helper()
+	d.start(orchestratorName(i), "orchestrator", "--listen", d.addresses[i],
+		"--database", d.database, "--redis-url", d.redis.URL())
+}
+
+func orchestratorName(i int) string { return fmt.Sprint("orchestrator ", i+1) }
+
+func (d *deployment) startWorker(name string) {
+	d.t.Helper()
+	d.start(name, "worker", "--orchestrator", strings.Join(d.addresses, ","), "--redis-url", d.redis.URL(), "--slots", "4",
+		"--workspace", d.dir, "--scenario", filepath.Join(d.dir, "scenario.yaml"))
 }
 
 // kill ends a process as a crash would.
@@ -114,7 +136,7 @@ func (d *deployment) kill(name string) {
 
 func (d *deployment) client() *client {
 	d.t.Helper()
-	conn, err := assembly.Connect("passthrough:///" + d.address)
+	conn, err := assembly.Connect(strings.Join(d.addresses, ","))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -179,7 +201,7 @@ func TestEverythingIsKilled(t *testing.T) {
 		}
 		return results == 10
 	})
-	for _, name := range []string{"worker 1", "orchestrator", "worker 2"} {
+	for _, name := range []string{"worker 1", "orchestrator 1", "worker 2"} {
 		d.kill(name)
 	}
 	d.startAll()
@@ -277,7 +299,7 @@ func TestADatabaseHasOneProcess(t *testing.T) {
 	second := exec.Command(filepath.Join(d.bin, "orchestrator"), "--listen", "127.0.0.1:0",
 		"--database", filepath.Join(d.dir, "coppice.db"), "--redis-url", d.redis.URL())
 	out, err := second.CombinedOutput()
-	holder := fmt.Sprintf("process %d on", d.processes["orchestrator"].Process.Pid)
+	holder := fmt.Sprintf("process %d on", d.processes["orchestrator 1"].Process.Pid)
 	if err == nil || !bytes.Contains(out, []byte(holder)) {
 		t.Errorf("a second process: %v, want it to name %q:\n%s", err, holder, out)
 	}

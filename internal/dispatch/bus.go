@@ -8,8 +8,6 @@ import (
 	"log/slog"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // Config says what a Bus works with.
@@ -128,13 +126,13 @@ func (b *Bus) Forget(ctx context.Context, pool, consumer string) error {
 	return nil
 }
 
-// Nudge tells every listener of the installation to look at sessions; the zero
-// id stands for all of them. Who does not listen now is not told later.
-func (b *Bus) Nudge(ctx context.Context, sessions ...tree.SessionID) error {
-	if len(sessions) == 0 {
+// Nudge tells every listener of the installation but the sender to look at what
+// has changed. Who does not listen now is not told later.
+func (b *Bus) Nudge(ctx context.Context, from string, nudges ...Nudge) error {
+	if len(nudges) == 0 {
 		return nil
 	}
-	if err := b.client.Publish(ctx, b.keys.nudge(), nudgeOf(sessions)).Err(); err != nil {
+	if err := b.client.Publish(ctx, b.keys.nudge(), write(from, nudges)).Err(); err != nil {
 		return fmt.Errorf("nudging: %w", err)
 	}
 	return nil

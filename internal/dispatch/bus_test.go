@@ -11,8 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/coppice-run/coppice/internal/tree"
 )
 
 func TestHintsComeInOrder(t *testing.T) {
@@ -260,10 +258,10 @@ func TestInstallationsAndPoolsAreApart(t *testing.T) {
 		ctx := within(t)
 		other := newBus(t, client)
 		looks := listening(t, other)
-		wantLook(t, ctx, looks, tree.SessionID{})
+		wantLook(t, ctx, looks, Nudge{})
 		hints := some(1, 1)
 		announce(t, bus, hints)
-		if err := bus.Nudge(ctx, hints[0].Session); err != nil {
+		if err := bus.Nudge(ctx, "sender", Nudge{Session: hints[0].Session}); err != nil {
 			t.Fatal(err)
 		}
 		if found := pull(t, other, "w", 1, 0); found != nil {
@@ -274,11 +272,11 @@ func TestInstallationsAndPoolsAreApart(t *testing.T) {
 		}
 		wantBacklog(t, other, 0)
 		own := some(1, 1)[0].Session
-		if err := other.Nudge(ctx, own); err != nil {
+		if err := other.Nudge(ctx, "sender", Nudge{Session: own}); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-looks; got != own {
-			t.Errorf("told to look at %s, want %s", got, own)
+		if got := nextLook(t, ctx, looks); got != (Nudge{Session: own}) {
+			t.Errorf("told to look at %v, want %s", got, own)
 		}
 		if found := pull(t, bus, "w", 1, 0); !slices.Equal(hintsOf(found), hints) {
 			t.Errorf("got %v", found)

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/coppice-run/coppice/internal/tree"
 )
 
 func TestTimeInABubble(t *testing.T) {
@@ -57,8 +55,8 @@ func TestTimeInABubble(t *testing.T) {
 		}
 
 		ctx, cancel = context.WithCancel(t.Context())
-		looks, ended := make(chan tree.SessionID, 100), make(chan error, 1)
-		go func() { ended <- bus.Listen(ctx, func(s tree.SessionID) { looks <- s }) }()
+		looks, ended := make(chan Nudge, 100), make(chan error, 1)
+		go func() { ended <- bus.Listen(ctx, "listener", func(n Nudge) { looks <- n }) }()
 		time.Sleep(time.Hour)
 		if len(looks) != 1 {
 			t.Errorf("an idle hour brought %d looks, want the first only", len(looks))

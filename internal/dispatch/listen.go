@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -24,21 +25,21 @@ const (
 	retryAtMost  = time.Second
 )
 
-// Listen calls look with each session that is nudged, and with the zero id, which
-// means "look at everything", whenever it has subscribed: at first and after each
-// reconnection, as nudges may have been missed before. Calls come one at a time;
-// while one lasts, nudges queue up, and if too many do, Redis cuts the connection
-// and Listen starts anew. A session may come more often than it was nudged.
+// Listen calls look with what others than self nudge, and with the zero Nudge,
+// which means "look at everything", whenever it has subscribed: at first and after
+// each reconnection, as nudges may have been missed before. Calls come one at a
+// time; while one lasts, nudges queue up, and if too many do, Redis cuts the
+// connection and Listen starts anew. A nudge may come more often than it was sent.
 //
 // Listen reconnects until ctx ends, and then returns nil; it fails only if the
 // client has been closed.
-func (b *Bus) Listen(ctx context.Context, look func(tree.SessionID)) error {
+func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge)) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = retryFirst, retryAtMost
 	for {
-		err := b.subscription(ctx, func(s tree.SessionID) {
+		err := b.subscription(ctx, self, func(n Nudge) {
 			pause.Reset()
-			look(s)
+			look(n)
 		})
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the end of ctx is the ordinary end
@@ -57,11 +58,11 @@ func (b *Bus) Listen(ctx context.Context, look func(tree.SessionID)) error {
 }
 
 // subscription is one connection's life. It ends with an error, be it ctx's.
-func (b *Bus) subscription(ctx context.Context, look func(tree.SessionID)) error {
+func (b *Bus) subscription(ctx context.Context, self string, look func(Nudge)) error {
 	sub := b.client.Subscribe(ctx) // to nothing: not connected yet
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return beat(ctx, sub) })
-	g.Go(func() error { return b.receive(ctx, sub, look) })
+	g.Go(func() error { return b.receive(ctx, sub, self, look) })
 	return g.Wait()
 }
 
@@ -83,7 +84,7 @@ func beat(ctx context.Context, sub *redis.PubSub) error {
 }
 
 // receive subscribes and hands on what comes.
-func (b *Bus) receive(ctx context.Context, sub *redis.PubSub, look func(tree.SessionID)) error {
+func (b *Bus) receive(ctx context.Context, sub *redis.PubSub, self string, look func(Nudge)) error {
 	if err := sub.Subscribe(ctx, b.keys.nudge()); err != nil {
 		return fmt.Errorf("subscribing: %w", err)
 	}
@@ -95,30 +96,53 @@ func (b *Bus) receive(ctx context.Context, sub *redis.PubSub, look func(tree.Ses
 		}
 		switch got := got.(type) {
 		case *redis.Subscription:
-			look(tree.SessionID{})
+			look(Nudge{})
 		case *redis.Message:
-			b.nudged(ctx, got.Payload, look)
+			b.nudged(ctx, got.Payload, self, look)
 		}
 	}
 }
 
-// nudgeOf writes a nudge: the sessions' ids with a space between them.
-func nudgeOf(sessions []tree.SessionID) string {
-	ids := make([]string, len(sessions))
-	for i, s := range sessions {
-		ids[i] = s.String()
-	}
-	return strings.Join(ids, " ")
+// Nudge says that something has changed: about a session, or about one of its
+// tasks, if that is not zero. The zero Nudge is about everything.
+type Nudge struct {
+	Session tree.SessionID
+	Task    tree.TaskID
 }
 
-// nudged reads a nudge, which anybody may have written.
-func (b *Bus) nudged(ctx context.Context, payload string, look func(tree.SessionID)) {
-	for id := range strings.FieldsSeq(payload) {
-		session, err := tree.ParseID[tree.Session](id)
+// write gives the text of nudges: who sends them, then session or session/task,
+// with a space between them.
+func write(from string, nudges []Nudge) string {
+	words := make([]string, 0, 1+len(nudges))
+	words = append(words, url.QueryEscape(from))
+	for _, n := range nudges {
+		word := n.Session.String()
+		if !n.Task.IsZero() {
+			word += "/" + n.Task.String()
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
+}
+
+// nudged reads nudges, which anybody may have written.
+func (b *Bus) nudged(ctx context.Context, payload, self string, look func(Nudge)) {
+	from, rest, _ := strings.Cut(payload, " ")
+	if name, err := url.QueryUnescape(from); err == nil && name == self {
+		return
+	}
+	for word := range strings.FieldsSeq(rest) {
+		id, task, named := strings.Cut(word, "/")
+		var n Nudge
+		var err error
+		n.Session, err = tree.ParseID[tree.Session](id)
+		if err == nil && named {
+			n.Task, err = tree.ParseID[tree.Task](task)
+		}
 		if err != nil {
-			b.log.WarnContext(ctx, "a nudge names no session", "error", err)
+			b.log.WarnContext(ctx, "a nudge names nothing", "error", err)
 			continue
 		}
-		look(session)
+		look(n)
 	}
 }

@@ -17,35 +17,38 @@ func TestNudges(t *testing.T) {
 		log := newLogbook()
 		bus.log = log.logger()
 		first, second := listening(t, bus), listening(t, bus)
-		for _, looks := range []<-chan tree.SessionID{first, second} {
-			if got := nextLook(t, ctx, looks); !got.IsZero() {
-				t.Errorf("began with %s", got)
+		for _, looks := range []<-chan Nudge{first, second} {
+			if got := nextLook(t, ctx, looks); got != (Nudge{}) {
+				t.Errorf("began with %v", got)
 			}
 		}
-		sessions := []tree.SessionID{tree.SessionID(uuid.New()), tree.SessionID(uuid.New())}
-		if err := bus.Nudge(ctx, sessions...); err != nil {
+		sessions := []Nudge{{Session: tree.SessionID(uuid.New())}, {Session: tree.SessionID(uuid.New()), Task: tree.TaskID(uuid.New())}}
+		if err := bus.Nudge(ctx, "sender 1", sessions...); err != nil {
 			t.Fatal(err)
 		}
-		for _, payload := range []string{"", "what ever", "\xff", sessions[1].String() + "x", uuid.Nil.String()} {
+		for _, payload := range []string{
+			"", "x", "what ever", "x \xff", "x " + sessions[1].Session.String() + "x", "x " + uuid.Nil.String(),
+			"x " + sessions[0].Session.String() + "/", "%zz y", write("listener", sessions),
+		} {
 			if err := client.Publish(ctx, bus.keys.nudge(), payload).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := bus.Nudge(ctx); err != nil {
+		if err := bus.Nudge(ctx, "sender 1"); err != nil {
 			t.Fatal(err)
 		}
-		if err := bus.Nudge(ctx, sessions[0]); err != nil {
+		if err := bus.Nudge(ctx, "sender 1", sessions[0]); err != nil {
 			t.Fatal(err)
 		}
-		for _, looks := range []<-chan tree.SessionID{first, second} {
+		for _, looks := range []<-chan Nudge{first, second} {
 			for _, want := range append(sessions, sessions[0]) {
 				if got := nextLook(t, ctx, looks); got != want {
-					t.Errorf("told to look at %s, want %s", got, want)
+					t.Errorf("told to look at %v, want %v", got, want)
 				}
 			}
 		}
-		if n := log.count("a nudge names no session"); n != 2*5 {
-			t.Errorf("%d unreadable names were logged, want 10", n)
+		if n := log.count("a nudge names nothing"); n != 2*6 {
+			t.Errorf("%d unreadable names were logged, want 12", n)
 		}
 	})
 }
@@ -55,8 +58,8 @@ func TestListenEndsWithTheClient(t *testing.T) {
 	e := embedded(t)
 	bus := newBus(t, e.Client())
 	ended := make(chan error, 1)
-	looks := make(chan tree.SessionID, 10)
-	go func() { ended <- bus.Listen(t.Context(), func(s tree.SessionID) { looks <- s }) }()
+	looks := make(chan Nudge, 10)
+	go func() { ended <- bus.Listen(t.Context(), "listener", func(n Nudge) { looks <- n }) }()
 	<-looks
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -74,7 +77,7 @@ func TestListenWithoutRedis(t *testing.T) {
 	bus.log = log.logger()
 	ctx, cancel := context.WithCancel(within(t))
 	ended := make(chan error, 1)
-	go func() { ended <- bus.Listen(ctx, func(tree.SessionID) { t.Error("subscribed to nothing") }) }()
+	go func() { ended <- bus.Listen(ctx, "listener", func(Nudge) { t.Error("subscribed to nothing") }) }()
 	log.waitFor(t, ctx, "listening for nudges broke off")
 	cancel()
 	if err := <-ended; err != nil {

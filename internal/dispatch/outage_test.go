@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coppice-run/coppice/internal/redistest"
-	"github.com/coppice-run/coppice/internal/tree"
 )
 
 func TestRedisIsKilledAndRestarted(t *testing.T) {
@@ -24,7 +23,7 @@ func TestRedisIsKilledAndRestarted(t *testing.T) {
 	bus.log = log.logger()
 	ctx, cancel := context.WithCancel(within(t))
 	looks := listening(t, bus)
-	wantLook(t, ctx, looks, tree.SessionID{})
+	wantLook(t, ctx, looks, Nudge{})
 	got := make(chan Hint, 100)
 	pulled := make(chan struct{})
 	go func() {
@@ -55,11 +54,11 @@ func TestRedisIsKilledAndRestarted(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("the hint never came")
 		}
-		wantLook(t, ctx, looks, tree.SessionID{})
-		if err := bus.Nudge(ctx, hint.Session); err != nil {
+		wantLook(t, ctx, looks, Nudge{})
+		if err := bus.Nudge(ctx, "sender", Nudge{Session: hint.Session}); err != nil {
 			t.Fatal(err)
 		}
-		wantLook(t, ctx, looks, hint.Session)
+		wantLook(t, ctx, looks, Nudge{Session: hint.Session})
 	}
 	cancel()
 	<-pulled
@@ -120,7 +119,7 @@ func TestRedisIsFrozen(t *testing.T) {
 	bus.log = log.logger()
 	ctx := within(t)
 	looks := listening(t, bus)
-	wantLook(t, ctx, looks, tree.SessionID{})
+	wantLook(t, ctx, looks, Nudge{})
 	pulled := make(chan error, 1)
 	untilPulling(t, server.Client(), func() *Bus {
 		go func() {
@@ -135,7 +134,7 @@ func TestRedisIsFrozen(t *testing.T) {
 	}
 	log.waitFor(t, ctx, "listening for nudges broke off")
 	server.Thaw()
-	wantLook(t, ctx, looks, tree.SessionID{})
+	wantLook(t, ctx, looks, Nudge{})
 }
 
 // The client retries on its own, but not what would then be there twice.

@@ -136,12 +136,12 @@ func until(t testing.TB, ctx context.Context, what string, yes func() bool) {
 }
 
 // listening runs Listen and gives what it reports. It ends with the test.
-func listening(t *testing.T, bus *Bus) <-chan tree.SessionID {
+func listening(t *testing.T, bus *Bus) <-chan Nudge {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	looks := make(chan tree.SessionID, 1000)
+	looks := make(chan Nudge, 1000)
 	ended := make(chan error, 1)
-	go func() { ended <- bus.Listen(ctx, func(s tree.SessionID) { looks <- s }) }()
+	go func() { ended <- bus.Listen(ctx, "listener", func(n Nudge) { looks <- n }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -152,19 +152,19 @@ func listening(t *testing.T, bus *Bus) <-chan tree.SessionID {
 }
 
 // nextLook waits for the next session to be looked at.
-func nextLook(t *testing.T, ctx context.Context, looks <-chan tree.SessionID) tree.SessionID {
+func nextLook(t *testing.T, ctx context.Context, looks <-chan Nudge) Nudge {
 	t.Helper()
 	select {
 	case got := <-looks:
 		return got
 	case <-ctx.Done():
 		t.Fatal("nobody was told to look at anything")
-		return tree.SessionID{}
+		return Nudge{}
 	}
 }
 
 // wantLook waits for a session to be looked at, whatever comes before it.
-func wantLook(t *testing.T, ctx context.Context, looks <-chan tree.SessionID, want tree.SessionID) {
+func wantLook(t *testing.T, ctx context.Context, looks <-chan Nudge, want Nudge) {
 	t.Helper()
 	for {
 		select {

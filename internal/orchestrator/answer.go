@@ -15,9 +15,7 @@ func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error)
 	var answer tree.Answer
 	err := a.err
 	if err == nil {
-		// What was submitted is decided even if the stream is gone by now, and
-		// whether an attempt is over must be known.
-		answer, err = a.pending.Wait(context.WithoutCancel(ctx))
+		answer, err = a.pending.Wait(ctx)
 	}
 	switch k := a.req.GetKind().(type) {
 	case *pb.WorkRequest_Claim:

@@ -60,10 +60,25 @@ func (h *hub) poke(id tree.SessionID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.watchers[id] {
-		select {
-		case w.changed <- struct{}{}:
-		default:
+		w.poke()
+	}
+}
+
+// pokeAll makes everyone look again.
+func (h *hub) pokeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, watchers := range h.watchers {
+		for w := range watchers {
+			w.poke()
 		}
+	}
+}
+
+func (w *watcher) poke() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
 	}
 }
 

@@ -18,11 +18,10 @@ type leases struct {
 // and the stream is told to look. A stream that broke leaves its attempt held for
 // the grace.
 type holding struct {
-	session tree.SessionID
-	epoch   int64
-	attach  int
-	gone    bool
-	look    chan<- struct{}
+	epoch  int64
+	attach int
+	gone   bool
+	look   chan<- struct{}
 }
 
 func newLeases() *leases { return &leases{held: map[tree.TaskID]holding{}} }
@@ -48,7 +47,7 @@ func (l *leases) slots() int {
 func (l *leases) add(a *lease, look chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[a.task] = holding{session: a.session, epoch: a.token.Epoch, attach: a.attach, look: look}
+	l.held[a.task] = holding{epoch: a.token.Epoch, attach: a.attach, look: look}
 }
 
 // drop forgets an attempt, unless it has come back over another stream.
@@ -89,21 +88,28 @@ func (l *leases) holds(task tree.TaskID, epoch int64) bool {
 	return l.held[task].epoch == epoch
 }
 
-// heldAttempt is an attempt that is held here.
-type heldAttempt struct {
-	session tree.SessionID
-	task    tree.TaskID
-	epoch   int64
+// epoch gives the delivery of a task that is held here.
+func (l *leases) epoch(task tree.TaskID) (int64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, held := l.held[task]
+	return h.epoch, held
 }
 
-// all lists what is held, of one session if it is not zero.
-func (l *leases) all(session tree.SessionID) []heldAttempt {
+// heldAttempt is an attempt that is held here.
+type heldAttempt struct {
+	task  tree.TaskID
+	epoch int64
+}
+
+// all lists what is held.
+func (l *leases) all() []heldAttempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var found []heldAttempt
 	for task, h := range l.held {
-		if !h.gone && (session.IsZero() || session == h.session) {
-			found = append(found, heldAttempt{h.session, task, h.epoch})
+		if !h.gone {
+			found = append(found, heldAttempt{task, h.epoch})
 		}
 	}
 	return found

@@ -44,10 +44,12 @@ type Config struct {
 type Service struct {
 	Config
 	hub      *hub
+	outbox   *outbox
 	leases   *leases
 	kick     chan struct{} // something may be ready to announce
 	stopping chan struct{} // closed by Stop
 	stop     sync.Once
+	serving  sync.WaitGroup       // of streams
 	ended    map[heldAttempt]bool // seen by the last sweep to be ended; only the sweep looks at it
 }
 
@@ -66,7 +68,7 @@ func New(c Config) (*Service, error) {
 		c.Now = time.Now
 	}
 	return &Service{
-		Config: c, hub: newHub(), leases: newLeases(),
+		Config: c, hub: newHub(), outbox: newOutbox(), leases: newLeases(),
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}, nil
 }
@@ -74,6 +76,9 @@ func New(c Config) (*Service, error) {
 // Stop makes watches, waits and workers' streams end, so that their clients go
 // to another replica.
 func (s *Service) Stop() { s.stop.Do(func() { close(s.stopping) }) }
+
+// Wait waits until nothing of any stream is left, once all streams have ended.
+func (s *Service) Wait() { s.serving.Wait() }
 
 // Prepare makes sure that the definitions which may be handed out are stored.
 // It has to be done before calls are served.
@@ -86,16 +91,24 @@ func (s *Service) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Run announces and sweeps until ctx ends.
+// Run announces, sweeps, and keeps in touch with other replicas until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.announce(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
+	if !s.Store.Alone() {
+		g.Go(func() error { return s.nudge(ctx) })
+		g.Go(func() error { return s.listen(ctx) })
+	}
 	return g.Wait()
 }
 
-// Committed tells the replica what a commit has changed. It never waits.
+// Committed tells the replica what a commit has changed, and through it the other
+// replicas. It never waits, and may be called several times at once.
 func (s *Service) Committed(c store.Commit) {
+	if !s.Store.Alone() {
+		s.outbox.put(c)
+	}
 	for _, touched := range c.Sessions {
 		s.hub.poke(touched.Session)
 	}

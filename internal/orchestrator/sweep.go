@@ -34,6 +34,9 @@ func (s *Service) sweep(ctx context.Context) error {
 			}
 		}
 		s.lookForReady()
+		if !s.Store.Alone() {
+			s.hub.pokeAll() // a nudge may have been lost
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -49,7 +52,7 @@ func (s *Service) takeBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	held := s.leases.all(tree.SessionID{}) // before the rows, which may be newer
+	held := s.leases.all() // before the rows, which may be newer
 	ours, err := s.Store.AttemptsOf(ctx, s.Replica)
 	if err != nil {
 		return err

@@ -113,15 +113,15 @@ func (s *Service) Work(stream WorkStream) error {
 		return err
 	}
 	answered, received := make(chan struct{}), make(chan error, 1)
-	go func() {
+	s.serving.Go(func() {
 		defer close(answered)
 		l.answer()
-	}()
-	go func() {
+	})
+	s.serving.Go(func() {
 		defer close(l.asked)
 		received <- l.receive()
-	}()
-	go l.beat()
+	})
+	s.serving.Go(l.beat)
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
@@ -265,16 +265,15 @@ func (l *slot) submitClaim(claim *pb.Claim) (*store.Pending, error) {
 }
 
 // answer waits for each request in turn and sends what came of it, and tells the
-// worker when its attempt was ended from outside.
+// worker when its attempt was ended from outside. Once the stream is broken nobody
+// waits for answers: the worker learns over another stream what was stored.
 func (l *slot) answer() {
 	ctx := l.stream.Context()
 	broken := false
 	send := func(seq int64, responses ...*pb.WorkResponse) {
 		for _, r := range responses {
 			r.Seq = seq
-			if !broken && l.send(r) != nil {
-				broken = true // the receiver sees the end too; go on to learn what was stored
-			}
+			broken = broken || l.send(r) != nil
 		}
 	}
 	for {
@@ -283,18 +282,18 @@ func (l *slot) answer() {
 			if !more {
 				return
 			}
-			if broken && l.isOver() {
+			if broken || ctx.Err() != nil {
 				continue
 			}
 			responses, err := l.respond(ctx, a)
-			if tree.CodeOf(err) == tree.CodeUnavailable {
-				// It may have been stored or not: another stream will tell.
-				broken = true
-				l.finish()
+			switch {
+			case ctx.Err() != nil:
+				continue
+			case tree.CodeOf(err) == tree.CodeUnavailable:
+				broken = true // it may have been stored or not
 				l.failed <- err
 				continue
-			}
-			if err != nil {
+			case err != nil:
 				responses = []*pb.WorkResponse{l.lose(ctx, err)}
 			}
 			send(a.req.GetSeq(), responses...)
@@ -394,12 +393,6 @@ func (l *slot) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over = true
-}
-
-func (l *slot) isOver() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.over
 }
 
 // hold puts an attempt on the stream, or takes it off. It reports false if the

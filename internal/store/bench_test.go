@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -16,14 +17,28 @@ import (
 // claimed and answered, by 256 callers at once over 32 sessions. Each step is
 // durable before the next is asked for.
 func BenchmarkLife(b *testing.B) {
-	const callers, sessions = 256, 32
-	db := running(b, store.Config{Database: b.TempDir() + "/bench.db", Replica: "bench"})
+	for _, sessions := range []int{32, 256} {
+		dialects(b, fmt.Sprintf("%d_sessions", sessions), func(b *testing.B, database string) {
+			benchmarkLife(b, database, sessions)
+		})
+	}
+}
+
+// dialects runs a benchmark on each kind of database.
+func dialects(b *testing.B, name string, run func(b *testing.B, database string)) {
+	b.Run("sqlite/"+name, func(b *testing.B) { run(b, b.TempDir()+"/bench.db") })
+	b.Run("postgres/"+name, func(b *testing.B) { run(b, pgtest.Start(b).Database(b)) })
+}
+
+func benchmarkLife(b *testing.B, database string, sessions int) {
+	const callers = 256
+	db := running(b, store.Config{Database: database, Replica: "bench"})
 	agent := &tree.Agent{Name: "general", Version: "1", Mode: tree.ModeBoth, MaxIterations: 10}
 	limits := tree.DefaultLimits()
 	limits.Width, limits.Total, limits.Running = 1<<30, 1<<30, 1<<30
 	ids := make([]tree.SessionID, sessions)
 	for i := range ids {
-		ids[i][15] = byte(i + 1)
+		ids[i][15], ids[i][14] = byte(i), 1
 		create := tree.CreateSession{ID: ids[i], Tenant: "bench", Agent: agent, Limits: limits}
 		if _, err := db.Update(b.Context(), ids[i], create); err != nil {
 			b.Fatal(err)
@@ -73,14 +88,20 @@ func life(ctx context.Context, db *store.Store, id tree.SessionID, agent *tree.A
 }
 
 // BenchmarkTakeReady is a look at what may be announced while one session has
-// 10,000 ready runs and runs all it may, beside another that has one.
+// 10,000 or 100,000 ready runs and runs all it may, beside another that has one.
 func BenchmarkTakeReady(b *testing.B) {
-	db := running(b, store.Config{Database: b.TempDir() + "/bench.db", Replica: "bench", MaxBatch: 1000})
+	for _, ready := range []int{10_000, 100_000} {
+		dialects(b, fmt.Sprint(ready), func(b *testing.B, database string) { benchmarkTakeReady(b, database, ready) })
+	}
+}
+
+func benchmarkTakeReady(b *testing.B, database string, ready int) {
+	db := running(b, store.Config{Database: database, Replica: "bench", MaxBatch: 1000})
 	var flood, other tree.SessionID
 	flood[15], other[15] = 1, 2
 	limits := tree.DefaultLimits()
-	limits.Width = 20_000
-	for id, children := range map[tree.SessionID]int{flood: 10_000, other: 1} {
+	limits.Width, limits.Total = 2*ready, 2*ready
+	for id, children := range map[tree.SessionID]int{flood: ready, other: 1} {
 		if _, err := db.Update(b.Context(), id, tree.CreateSession{ID: id, Tenant: "bench", Agent: scout, Limits: limits}); err != nil {
 			b.Fatal(err)
 		}

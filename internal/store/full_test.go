@@ -22,6 +22,12 @@ func running(t testing.TB, c store.Config) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	commits(t, db)
+	return db
+}
+
+// commits lets a store commit until the test ends, and closes it then.
+func commits(t testing.TB, db *store.Store) {
 	ctx, stop := context.WithCancel(context.Background())
 	var committing sync.WaitGroup
 	committing.Go(func() {
@@ -36,7 +42,6 @@ func running(t testing.TB, c store.Config) *store.Store {
 			t.Error(err)
 		}
 	})
-	return db
 }
 
 // TestDiskFull: a full disk fails what does not fit, wholly, keeps what was

@@ -114,7 +114,8 @@ var (
 // columns that a table has in the database.
 func (db *postgres) readStatements(ctx context.Context) error {
 	texts, err := readStatements("postgres", map[string]string{
-		"now": "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
+		"now":          "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
+		"by ready_due": "", "by ready_announced": "", "by ready_held": "", // it finds them
 	})
 	if err != nil {
 		return err

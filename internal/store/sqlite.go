@@ -78,7 +78,11 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 	if db.conn, err = writes.Conn(ctx); err != nil {
 		return err
 	}
-	if db.texts, err = readStatements("sqlite", map[string]string{"now": "?1"}); err != nil {
+	db.texts, err = readStatements("sqlite", map[string]string{
+		"now": "?1", "by ready_due": "INDEXED BY ready_due",
+		"by ready_announced": "INDEXED BY ready_announced", "by ready_held": "INDEXED BY ready_held",
+	})
+	if err != nil {
 		return err
 	}
 	for _, t := range tables {

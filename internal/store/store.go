@@ -137,6 +137,10 @@ func openDatabase(ctx context.Context, name string) (database, error) {
 	return openSQLite(ctx, name)
 }
 
+// Shared reports whether a database is one on a server, which several replicas may
+// work on.
+func Shared(database string) bool { return isPostgres(database) }
+
 func isPostgres(name string) bool {
 	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
 }
@@ -187,6 +191,9 @@ func newUUID() [16]byte { return uuid.Must(uuid.NewV7()) }
 
 // Installation is the id of this database, made when it was.
 func (s *Store) Installation() string { return s.installation }
+
+// Alone reports whether no other replica can work on the database.
+func (s *Store) Alone() bool { return s.db.alone() }
 
 // Close closes the database. Run has to have ended.
 func (s *Store) Close() error { return s.db.close() }

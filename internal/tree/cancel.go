@@ -100,7 +100,7 @@ func (d *decision) bringDown(tasks []*Task) int {
 // revoke has the worker of a running run told.
 func (d *decision) revoke(t *Task) {
 	if t.State == StateRunning {
-		d.view.changes.Revoked = append(d.view.changes.Revoked, Revoked{Task: t.ID, Epoch: t.Epoch})
+		d.view.changes.Revoked = append(d.view.changes.Revoked, Revoked{Session: t.Session, Task: t.ID, Epoch: t.Epoch})
 	}
 }
 

@@ -48,8 +48,9 @@ type Changes struct {
 
 // Revoked is an attempt that was ended from outside.
 type Revoked struct {
-	Task  TaskID
-	Epoch int64
+	Session SessionID
+	Task    TaskID
+	Epoch   int64
 }
 
 // NewView gives a view of a session, nil if there is none.

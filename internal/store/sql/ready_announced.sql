@@ -1,4 +1,5 @@
 -- Counts the announcements in force.
 -- Inputs: ?1 now.
 -- Result: session, count.
-SELECT session, count(*) FROM ready WHERE announced_until > 0 AND announced_until > ?1 GROUP BY session
+SELECT session, count(*) FROM ready {by ready_announced}
+WHERE announced_until > 0 AND announced_until > ?1 GROUP BY session

@@ -2,5 +2,5 @@
 -- Inputs: ?1 now.
 -- Result: rows of ready with how many more their session may run.
 SELECT {due}, max_running - running
-FROM ready AS due INDEXED BY ready_announced CROSS JOIN sessions ON sessions.id = session
+FROM ready AS due {by ready_announced} CROSS JOIN sessions ON sessions.id = session
 WHERE announced_until > 0 AND announced_until <= ?1

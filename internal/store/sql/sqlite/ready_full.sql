@@ -3,9 +3,12 @@
 -- Inputs: none.
 -- Result: session, how many more it may run.
 WITH RECURSIVE holding (session) AS (
-  SELECT min(session) FROM ready WHERE announced_until < 0
+  SELECT min(session) FROM ready {by ready_held} WHERE announced_until < 0
   UNION ALL
-  SELECT (SELECT min(ready.session) FROM ready WHERE announced_until < 0 AND ready.session > holding.session)
+  SELECT (
+    SELECT min(ready.session) FROM ready {by ready_held}
+    WHERE announced_until < 0 AND ready.session > holding.session
+  )
   FROM holding WHERE holding.session IS NOT NULL
 )
 SELECT session, max_running - running

@@ -1,0 +1,244 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// proxy stands between a store and its server, and cuts a connection at a moment
+// that the test has chosen.
+type proxy struct {
+	t      *testing.T
+	listen net.Listener
+	server string
+	open   sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	cut   *cut // nil: none is due
+}
+
+// cut says which connection is cut: that which carries some bytes.
+type cut struct {
+	asked, answered []byte        // one of both
+	forward         bool          // the bytes arrive, but what follows does not
+	deaf            bool          // nobody can connect afterwards
+	done            chan struct{} // closed when it is cut
+}
+
+func newProxy(t *testing.T, server string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{t: t, listen: l, server: server, conns: map[net.Conn]bool{}}
+	p.open.Go(p.accept)
+	t.Cleanup(func() {
+		l.Close()
+		p.mu.Lock()
+		for c := range p.conns {
+			c.Close()
+		}
+		p.mu.Unlock()
+		p.open.Wait()
+	})
+	return p
+}
+
+// database gives a database's URL by way of the proxy.
+func (p *proxy) database(url string) string {
+	return strings.Replace(url, p.server, p.listen.Addr().String(), 1)
+}
+
+func (p *proxy) arm(c cut) *cut {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.done = make(chan struct{})
+	p.cut = &c
+	return p.cut
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listen.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.server)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns[client], p.conns[server] = true, true
+		p.mu.Unlock()
+		p.open.Go(func() { p.carry(client, server, func(c *cut) []byte { return c.asked }) })
+		p.open.Go(func() { p.carry(server, client, func(c *cut) []byte { return c.answered }) })
+	}
+}
+
+// carry forwards one direction until it ends or is cut.
+func (p *proxy) carry(from, to net.Conn, mark func(*cut) []byte) {
+	var seen []byte
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			to.Close()
+			from.Close()
+			return
+		}
+		if bytes.HasPrefix(buf[:n], cancelRequest) {
+			to.Close()
+			from.Close()
+			return
+		}
+		seen = append(seen[max(0, len(seen)-64):], buf[:n]...)
+		due := p.due(seen, mark)
+		if due == nil || due.forward {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return // whoever closed it has closed what there is to close
+			}
+		}
+		if due != nil {
+			if due.deaf {
+				p.listen.Close()
+			}
+			from.Close()
+			if !due.forward {
+				to.Close() // else it would lose what it has not read yet
+			}
+			close(due.done)
+			return
+		}
+	}
+}
+
+// due gives the cut that the bytes are the occasion for.
+func (p *proxy) due(seen []byte, mark func(*cut) []byte) *cut {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut == nil || len(mark(p.cut)) == 0 {
+		clear(seen) // what comes later must not be taken for it
+		return nil
+	}
+	if !bytes.Contains(seen, mark(p.cut)) {
+		return nil
+	}
+	due := p.cut
+	p.cut = nil
+	return due
+}
+
+const marked = "a prompt that is easily recognised"
+
+var committed = []byte("COMMIT\x00") // as the server answers
+
+// cancelRequest begins what a client sends on another connection when it has lost
+// one. The proxy loses that too, so that the server goes on with what it was asked.
+var cancelRequest = []byte{0, 0, 0, 16, 4, 210, 22, 46}
+
+// TestCut: whoever loses the connection while a transaction is committed is told
+// what became of it.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	for name, test := range map[string]struct {
+		cut     cut
+		unknown bool
+	}{
+		"BeforeCommit":    {cut: cut{asked: []byte(marked)}},
+		"AfterCommit":     {cut: cut{answered: committed}},
+		"WhileCommitting": {cut: cut{asked: []byte(marked), forward: true}},
+		"Deaf":            {cut: cut{answered: committed, deaf: true}, unknown: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := server.Database(t)
+			direct := replicas(t, url, 1)[0]
+			p := newProxy(t, server.Addr())
+			db := replicas(t, p.database(url), 1)[0]
+			id := newSession()
+			if _, err := db.Update(t.Context(), id, open(id)); err != nil {
+				t.Fatal(err)
+			}
+			c := p.arm(test.cut)
+			answer, err := db.Update(t.Context(), id, spawn(marked))
+			<-c.done
+			tasks, treeErr := direct.Tree(t.Context(), id)
+			if treeErr != nil || len(tasks) != 2 {
+				t.Fatalf("there are %d tasks, not a root with a child (%v)", len(tasks), treeErr)
+			}
+			checkLog(t, direct, id)
+			if test.unknown {
+				if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "unknown") {
+					t.Errorf("who can't know was answered %v", err)
+				}
+				return
+			}
+			if spawned, ok := answer.(tree.Spawned); err != nil || !ok || spawned.Task != tasks[1].ID {
+				t.Errorf("answered was %+v, %v; stored is %s", answer, err, tasks[1].ID)
+			}
+		})
+	}
+}
+
+// TestCutInDoubt: a transaction that is still being carried out when its
+// connection is lost is waited for.
+func TestCutInDoubt(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	url := server.Database(t)
+	p := newProxy(t, server.Addr())
+	db := replicas(t, p.database(url), 1)[0]
+	id := newSession()
+	if _, err := db.Update(t.Context(), id, open(id)); err != nil {
+		t.Fatal(err)
+	}
+	// So that the connection has its statements, and waits for nothing but the table.
+	if _, err := db.Update(t.Context(), id, spawn("work")); err != nil {
+		t.Fatal(err)
+	}
+	holder, observer := connect(t, url), connect(t, url)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := holder.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting := func(n int) {
+		t.Helper()
+		for found := -1; found != n; {
+			err := observer.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&found)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	exec("BEGIN")
+	exec("LOCK TABLE runs, messages, events IN EXCLUSIVE MODE")
+	c := p.arm(cut{asked: []byte(marked), forward: true})
+	pending, err := db.Submit(t.Context(), id, spawn(marked))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-c.done
+	waiting(2) // the transaction for the table, and who asks about it for the transaction
+	exec("COMMIT")
+	if _, err := pending.Wait(t.Context()); err != nil {
+		t.Errorf("answered was %v", err)
+	}
+	if tasks, err := db.Tree(t.Context(), id); err != nil || len(tasks) != 3 {
+		t.Errorf("there are %d tasks, not a root with two children (%v)", len(tasks), err)
+	}
+	checkLog(t, db, id)
+}

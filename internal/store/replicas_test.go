@@ -1,0 +1,361 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// replicas opens several stores on one new database, at once.
+func replicas(t *testing.T, url string, n int) []*store.Store {
+	t.Helper()
+	dbs := make([]*store.Store, n)
+	var opening sync.WaitGroup
+	for i := range dbs {
+		opening.Go(func() {
+			db, err := store.Open(t.Context(), store.Config{Database: url, Replica: fmt.Sprint("replica-", i)})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			dbs[i] = db
+		})
+	}
+	opening.Wait()
+	if slices.Contains(dbs, nil) {
+		t.FailNow()
+	}
+	for _, db := range dbs {
+		commits(t, db)
+	}
+	return dbs
+}
+
+// TestReplicas: several replicas have a database open at once.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	for name, test := range map[string]func(*testing.T, *pgtest.Server){
+		"Open": replicasOpen, "Write": replicasWrite, "Pick": replicasPick, "Create": replicasCreate,
+		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, server)
+		})
+	}
+}
+
+// replicasOpen: those that come to a new database at once agree which it is.
+func replicasOpen(t *testing.T, server *pgtest.Server) {
+	dbs := replicas(t, server.Database(t), 3)
+	for _, db := range dbs[1:] {
+		if a, b := dbs[0].Installation(), db.Installation(); a == "" || a != b {
+			t.Errorf("one replica serves installation %q, another %q", a, b)
+		}
+	}
+}
+
+// replicasWrite: writes of several replicas to the same sessions leave no gap, and
+// none is lost.
+func replicasWrite(t *testing.T, server *pgtest.Server) {
+	const sessions, writers, each = 4, 8, 15
+	dbs := replicas(t, server.Database(t), 2)
+	ids := make([]tree.SessionID, sessions)
+	for i := range ids {
+		ids[i] = newSession()
+		if _, err := dbs[0].Update(t.Context(), ids[i], open(ids[i])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range sessions * writers {
+		wg.Go(func() {
+			for n := range each {
+				if _, err := dbs[(i+n)%2].Update(t.Context(), ids[i%sessions], spawn("work")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		checkLog(t, dbs[0], id)
+		tasks, err := dbs[1].Tree(t.Context(), id)
+		if err != nil || len(tasks) != 1+writers*each {
+			t.Errorf("a session has %d tasks, not %d (%v)", len(tasks), 1+writers*each, err)
+		}
+	}
+}
+
+// replicasPick: no run is announced by two replicas, sessions take turns whoever
+// picks, and a replica that comes later knows how far the turns have come.
+func replicasPick(t *testing.T, server *pgtest.Server) {
+	const sessions, each = 3, 20
+	dbs := replicas(t, server.Database(t), 2)
+	fill := func(db *store.Store) tree.SessionID {
+		id := newSession()
+		if _, err := db.Update(t.Context(), id, open(id)); err != nil {
+			t.Fatal(err)
+		}
+		for range each {
+			if _, err := db.Update(t.Context(), id, spawn("work")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return id
+	}
+	for i := range sessions {
+		fill(dbs[i%2])
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	taken := map[tree.TaskID]int{}
+	for _, db := range dbs {
+		wg.Go(func() {
+			for n := 2; n <= sessions*each; n += 2 {
+				got, err := db.TakeReady(t.Context(), n, time.Hour)
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				for _, r := range got {
+					taken[r.Task]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(taken) != sessions*each {
+		t.Errorf("%d runs were announced, not %d", len(taken), sessions*each)
+	}
+	for task, n := range taken {
+		if n != 1 {
+			t.Errorf("task %s was announced %d times", task, n)
+		}
+	}
+	// One that was there before goes on where it is, and a new one starts there.
+	older, younger := fill(dbs[0]), fill(dbs[1])
+	got, err := dbs[1].TakeReady(t.Context(), sessions*each+10, time.Hour)
+	counts := map[tree.SessionID]int{}
+	for _, r := range got {
+		counts[r.Session]++
+	}
+	if err != nil || counts[older] != 5 || counts[younger] != 5 {
+		t.Errorf("two sessions had %d and %d turns (%v)", counts[older], counts[younger], err)
+	}
+}
+
+// replicasCreate: a request to open a session that comes to two replicas at once
+// has one answer, in whatever company it comes.
+func replicasCreate(t *testing.T, server *pgtest.Server) {
+	const rounds, sessions = 10, 12
+	dbs := replicas(t, server.Database(t), 2)
+	for range rounds {
+		ids := make([]tree.SessionID, sessions)
+		for i := range ids {
+			ids[i] = newSession()
+		}
+		var answers [2][sessions]tree.Answer
+		var wg sync.WaitGroup
+		for r, db := range dbs {
+			for i := range ids {
+				if r == 1 {
+					i = sessions - 1 - i
+				}
+				wg.Go(func() {
+					var err error
+					answers[r][i], err = db.UpdateOnce(t.Context(), ids[i], store.Key{Key: "k"}, open(ids[i]))
+					if err != nil {
+						t.Errorf("replica %d: %v", r, err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if answers[0] != answers[1] {
+			t.Fatalf("one was answered\n%+v, the other\n%+v", answers[0], answers[1])
+		}
+		for _, id := range ids {
+			checkLog(t, dbs[0], id)
+		}
+	}
+}
+
+// databaseClock: without a clock of its own, a store takes the server's time.
+func databaseClock(t *testing.T, server *pgtest.Server) {
+	url := server.Database(t)
+	db := replicas(t, url, 1)[0]
+	conn := connect(t, url)
+	now := func() time.Time {
+		var now time.Time
+		if err := conn.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&now); err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+	before, id := now(), newSession()
+	if _, err := db.Update(t.Context(), id, open(id)); err != nil {
+		t.Fatal(err)
+	}
+	after := now()
+	s, err := db.Session(t.Context(), "acme", id)
+	if err != nil || s.CreatedAt.Before(before) || s.CreatedAt.After(after) {
+		t.Errorf("a session was made between %s and %s: %+v, %v", before, after, s, err)
+	}
+	if err := db.Beat(t.Context(), "replica-0"); err != nil {
+		t.Error(err)
+	}
+	if lost, err := db.LostAttempts(t.Context(), time.Minute); err != nil || len(lost) > 0 {
+		t.Errorf("lost are %v, %v", lost, err)
+	}
+	if due, err := db.DueTimers(t.Context(), 10); err != nil || len(due) > 0 {
+		t.Errorf("due are %v, %v", due, err)
+	}
+}
+
+// culprit: what the server refuses of one command does not disturb those that
+// queue with it.
+func culprit(t *testing.T, server *pgtest.Server) {
+	db, err := store.Open(t.Context(), store.Config{Database: server.Database(t), Committers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var queued []*store.Pending
+	for n := range 5 {
+		id := newSession()
+		cmd := open(id)
+		if n == 2 {
+			cmd.Tenant = "nul\x00"
+		}
+		p, err := db.Submit(t.Context(), id, cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		queued = append(queued, p)
+	}
+	commits(t, db)
+	for n, p := range queued {
+		if _, err := p.Wait(t.Context()); (err == nil) != (n != 2) {
+			t.Errorf("command %d was answered %v", n, err)
+		}
+	}
+}
+
+// oldBatches: a beat forgets the batches that nobody can be in doubt about.
+func oldBatches(t *testing.T, server *pgtest.Server) {
+	url := server.Database(t)
+	db := replicas(t, url, 1)[0]
+	conn := connect(t, url)
+	count := func() (n int) {
+		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM batches").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	beat := func() {
+		if err := db.Beat(t.Context(), "replica-0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beat()
+	before := count()
+	beat()
+	if n := count(); n != before+1 {
+		t.Errorf("there are %d batches, not %d", n, before+1)
+	}
+	if _, err := conn.Exec(t.Context(), "UPDATE batches SET at = at - 3600000001"); err != nil {
+		t.Fatal(err)
+	}
+	beat()
+	if n := count(); n != 1 {
+		t.Errorf("there are %d batches, not only the last", n)
+	}
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// TestKillPostgres: what was acknowledged before the server was killed is there,
+// once; what was refused is not.
+func TestKillPostgres(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	db := replicas(t, server.Database(t), 1)[0]
+	const writers, rounds = 16, 3
+	ids := make([]tree.SessionID, writers)
+	outcomes := make([]map[string]error, writers) // by description
+	stop := make(chan struct{})
+	progress := make(chan struct{}, 1<<16)
+	var writing sync.WaitGroup
+	for i := range ids {
+		ids[i], outcomes[i] = newSession(), map[string]error{}
+		if _, err := db.Update(t.Context(), ids[i], open(ids[i])); err != nil {
+			t.Fatal(err)
+		}
+		writing.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				cmd := spawn("work")
+				cmd.Child.Description = fmt.Sprintf("task %d of %d", n, i)
+				_, err := db.Update(t.Context(), ids[i], cmd)
+				outcomes[i][cmd.Child.Description] = err
+				select {
+				case progress <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	for range rounds {
+		for range 10 * writers {
+			<-progress
+		}
+		server.Kill()
+		server.Restart()
+	}
+	for range 10 * writers {
+		<-progress
+	}
+	close(stop)
+	writing.Wait()
+	for i, id := range ids {
+		checkLog(t, db, id)
+		tasks, err := db.Tree(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := map[string]int{}
+		for _, task := range tasks {
+			stored[task.Description]++
+		}
+		for description, err := range outcomes[i] {
+			n := stored[description]
+			if err == nil && n != 1 || err != nil && n > 0 && !strings.Contains(err.Error(), "unknown") || n > 1 {
+				t.Errorf("%s was answered %v, and is stored %d times", description, err, n)
+			}
+		}
+	}
+}
