@@ -193,7 +193,7 @@ func (c *campaign) gremlins(seed uint64, gap time.Duration, most int) []*gremlin
 
 // How often something breaks, for each gremlin.
 const (
-	safetyGap   = 250 * time.Millisecond
+	safetyGap   = 400 * time.Millisecond
 	livenessGap = 500 * time.Millisecond
 )
 
