@@ -19,7 +19,7 @@ const module = "github.com/coppice-run/coppice/"
 // allowed says which of our packages each package may import. Two chains, and
 // all edges point down: cmd → api → orchestrator → store, dispatch → wire → tree
 // and cmd → worker → loop → model, tool → tree. Tests are free; what only they
-// import (redistest, storetest) is in nobody's list.
+// import (pgtest, redistest, storetest) is in nobody's list.
 var allowed = map[string][]string{
 	"internal":                {},
 	"internal/tree":           {},

@@ -19,7 +19,7 @@ import (
 
 type flags struct {
 	Listen   string `env:"COPPICE_LISTEN" default:":7070" help:"host:port to serve gRPC on."`
-	Database string `env:"COPPICE_DATABASE_URL" default:"coppice.db" help:"Path of the SQLite database."`
+	Database string `env:"COPPICE_DATABASE_URL" default:"coppice.db" help:"Path of a SQLite file, or the postgres:// URL of a database that replicas share."`
 	RedisURL string `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to announce work on."`
 	Pool     string `env:"COPPICE_POOL" default:"default" help:"Pool of workers that gets the work."`
 

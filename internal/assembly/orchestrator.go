@@ -30,7 +30,7 @@ const DefaultPool = "default"
 
 // Orchestrator is an orchestrator process.
 type Orchestrator struct {
-	Database  string // path of the SQLite file
+	Database  string // path of a SQLite file, or a postgres:// URL
 	Redis     redis.UniversalClient
 	Pool      string
 	Limits    tree.Limits

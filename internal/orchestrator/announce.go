@@ -10,8 +10,8 @@ import (
 )
 
 // The dispatch stream is kept shallow, so that what runs next is decided late,
-// in SQL: at most announceAtLeast entries, or announcePerSlot for each slot whose
-// stream is open here, wait there at once.
+// in SQL: at most announceAtLeast entries, or announcePerSlot for each slot of all
+// workers, wait there at once.
 const (
 	announceAtLeast = 16
 	announcePerSlot = 2
@@ -43,7 +43,11 @@ func (s *Service) announce(ctx context.Context) error {
 // announceSome announces as much as there is room for, and reports whether it
 // found anything.
 func (s *Service) announceSome(ctx context.Context) (bool, error) {
-	room := max(announceAtLeast, announcePerSlot*s.leases.slots())
+	slots, err := s.Store.Slots(ctx, replicaDead)
+	if err != nil {
+		return false, err
+	}
+	room := max(announceAtLeast, announcePerSlot*max(slots, s.leases.slots()))
 	rows, err := s.Store.TakeReady(ctx, room, announceLease)
 	if err != nil || len(rows) == 0 {
 		return false, err

@@ -25,7 +25,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			name string
 			do   func(context.Context) error
 		}{
-			{"heartbeat", func(ctx context.Context) error { return s.Store.Beat(ctx, s.Replica) }},
+			{"heartbeat", func(ctx context.Context) error { return s.Store.Beat(ctx, s.Replica, s.leases.slots()) }},
 			{"lost attempts", s.takeBack},
 			{"timers", s.fireTimers},
 		} {

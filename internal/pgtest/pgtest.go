@@ -57,7 +57,7 @@ var settings = []string{
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{t: t, binaries: binaries(t), as: owner(t)}
-	dir, err := os.MkdirTemp("", "pgtest")
+	dir, err := os.MkdirTemp("", "pgtest") //nolint:usetesting // whom the server runs as may not look into that of root
 	if err != nil {
 		t.Fatal(err)
 	}

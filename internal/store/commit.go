@@ -157,6 +157,12 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 			return r.again(p.key.Hash), nil
 		}
 	}
+	if claim, ok := p.cmd.(tree.Claim); ok {
+		granted, err := b.granted(ctx, p.session, claim)
+		if err != nil || !granted {
+			return decided{err: tree.ErrNotReady.With("it is not its turn")}, err
+		}
+	}
 	view := b.views[p.session]
 	// An earlier command of the batch may have led to rows that were not foreseen.
 	for missing := view.Missing(p.cmd); !missing.Empty(); missing = view.Missing(p.cmd) {

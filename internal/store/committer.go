@@ -13,11 +13,12 @@ type committer struct {
 	queue  chan *Pending
 	most   int // of commands in one transaction
 	recent recent
+	turns  *turns // only of the one that takes steps
 }
 
 func (s *Store) newCommitter(most int) *committer {
 	return &committer{
-		Store: s, db: s.db.writer(), queue: make(chan *Pending, 4*s.MaxBatch), most: most, recent: newRecent(),
+		Store: s, db: s.db.writer(), queue: make(chan *Pending, 4*s.MaxBatch), most: most, recent: newRecent(), turns: newTurns(),
 	}
 }
 

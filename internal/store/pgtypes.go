@@ -19,7 +19,7 @@ func (c column) Dimensions() []pgtype.ArrayDimension {
 // Index gives an element.
 func (c column) Index(n int) any { return c.rows[n][c.i] }
 
-// IndexType gives an element of the type that all have, or a string for bytes.
+// IndexType gives a value of the type that all have.
 func (c column) IndexType() any { return c.zero }
 
 // zeroOf gives a value of a column's type.
@@ -49,8 +49,11 @@ func registerBytes(types *pgtype.Map) {
 
 // PlanEncode takes strings in the binary format, which is the one in use.
 func (c bytesCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
-	if _, ok := value.(string); ok && format == pgtype.BinaryFormatCode {
-		return stringAsBytes{}
+	if format == pgtype.BinaryFormatCode {
+		switch value.(type) {
+		case string, words:
+			return stringAsBytes{}
+		}
 	}
 	return c.ByteaCodec.PlanEncode(m, oid, format, value)
 }
@@ -67,6 +70,9 @@ type stringAsBytes struct{}
 
 // Encode appends the bytes.
 func (stringAsBytes) Encode(value any, to []byte) ([]byte, error) {
+	if w, ok := value.(words); ok {
+		return append(to, w...), nil
+	}
 	return append(to, value.(string)...), nil
 }
 
@@ -74,4 +80,17 @@ func (stringAsBytes) Encode(value any, to []byte) ([]byte, error) {
 func (stringAsBytes) Scan(from []byte, target any) error {
 	*target.(*string) = string(from)
 	return nil
+}
+
+// words is a string as an argument of its own, which pgx would send as text, whatever
+// the server takes it for.
+type words string
+
+// asWords does that to the strings of a row.
+func asWords(row []any) {
+	for i, arg := range row {
+		if s, ok := arg.(string); ok {
+			row[i] = words(s)
+		}
+	}
 }

@@ -217,6 +217,9 @@ func (s pgStatement) arguments(rows [][]any) ([][]any, error) {
 		}
 	}
 	if len(s.types) == 0 || len(rows) == 0 {
+		for _, row := range rows {
+			asWords(row)
+		}
 		return rows, nil
 	}
 	columns := make([]any, len(s.types))

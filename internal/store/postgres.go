@@ -114,8 +114,8 @@ var (
 // columns that a table has in the database.
 func (db *postgres) readStatements(ctx context.Context) error {
 	texts, err := readStatements("postgres", map[string]string{
-		"now":          "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
-		"by ready_due": "", "by ready_announced": "", "by ready_held": "", // it finds them
+		"now":            "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
+		"by ready_queue": "", "by ready_announced": "", "by ready_held": "", // it finds them
 	})
 	if err != nil {
 		return err
@@ -207,6 +207,7 @@ func (db *postgres) read(ctx context.Context, name string, args []any, scan func
 }
 
 func (db *postgres) query(ctx context.Context, conn *pgx.Conn, name string, args []any, scan func(row) error) error {
+	asWords(args)
 	rows, err := conn.Query(ctx, db.statements[name].text, args...)
 	if err != nil {
 		return err

@@ -214,7 +214,7 @@ func databaseClock(t *testing.T, server *pgtest.Server) {
 	if err != nil || s.CreatedAt.Before(before) || s.CreatedAt.After(after) {
 		t.Errorf("a session was made between %s and %s: %+v, %v", before, after, s, err)
 	}
-	if err := db.Beat(t.Context(), "replica-0"); err != nil {
+	if err := db.Beat(t.Context(), "replica-0", 0); err != nil {
 		t.Error(err)
 	}
 	if lost, err := db.LostAttempts(t.Context(), time.Minute); err != nil || len(lost) > 0 {
@@ -265,7 +265,7 @@ func oldBatches(t *testing.T, server *pgtest.Server) {
 		return n
 	}
 	beat := func() {
-		if err := db.Beat(t.Context(), "replica-0"); err != nil {
+		if err := db.Beat(t.Context(), "replica-0", 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -50,7 +50,7 @@ var tables = []table{
 	newTable("inbox", 2, 7, "session id task news_task news_run queued_at body"),
 	newTable("waits", 6, 6, "session target target_run task message block"),
 	newTable("timers", 4, 4, callKeyColumns+"due"),
-	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until"),
+	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until tenant"),
 	newTable("attempts", 2, 2, "session task epoch attach replica worker at"),
 	newTable("requests", 2, 4, "session key hash answer"),
 }
@@ -137,6 +137,7 @@ type Ready struct {
 	tree.Ready
 	Again bool // it was announced before, and nobody has claimed it in time
 
+	tenant         string
 	fairTag        int64
 	announcedUntil int64
 }
@@ -144,7 +145,7 @@ type Ready struct {
 func readyRow(r *Ready) []any {
 	return []any{
 		idColumn(&r.Session), idColumn(&r.Task), &r.Epoch, &r.Priority, &r.fairTag,
-		timeColumn{&r.At}, &r.announcedUntil,
+		timeColumn{&r.At}, &r.announcedUntil, &r.tenant,
 	}
 }
 

@@ -101,7 +101,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 			put("drop_ready", []any{idColumn(&id), idColumn(&task)})
 			continue
 		}
-		row := Ready{Session: id, Ready: *r, fairTag: b.fairTag(id)}
+		row := Ready{Session: id, Ready: *r, fairTag: b.fairTag(id), tenant: b.views[id].Session().Tenant}
 		if s := b.views[id].Session(); s.Running+s.Pending > s.Limits.Running {
 			row.announcedUntil = heldBack
 		}

@@ -2,8 +2,12 @@ package store_test
 
 import (
 	"database/sql"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/pressly/goose/v3"
 
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/store/storetest"
@@ -35,4 +39,42 @@ func breakSQLite(t *testing.T, c store.Config) (mend func()) {
 	}
 	exec("CREATE TRIGGER broken BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'broken for a test'); END")
 	return func() { exec("DROP TRIGGER broken") }
+}
+
+// TestMigrateTags: a database of before sessions had tags goes on with the turns
+// that its ready runs were given.
+func TestMigrateTags(t *testing.T) {
+	t.Parallel()
+	c := fresh(t)
+	db, err := sql.Open("sqlite", c.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	old, err := goose.NewProvider(goose.DialectSQLite3, db, os.DirFS("migrations/sqlite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.UpTo(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		`INSERT INTO meta (installation) VALUES ('old')`,
+		`INSERT INTO sessions VALUES (zeroblob(15) || x'01', 'acme', '', 'a', zeroblob(16), '{}', '{}', 1, 1, 1, 2, 0, 0, 0, 0, 0, 0, 1, 1)`,
+		`INSERT INTO ready VALUES (zeroblob(15) || x'01', zeroblob(15) || x'02', 1, 0, 7, 1, 0)`,
+		`INSERT INTO ready VALUES (zeroblob(15) || x'01', zeroblob(15) || x'03', 1, 0, 9, 1, 0)`,
+	} {
+		statement = strings.NewReplacer("zeroblob(15) || x'", "x'"+strings.Repeat("00", 15), "zeroblob(16)", "x'"+strings.Repeat("00", 16)+"'").Replace(statement)
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if installation := running(t, c).Installation(); installation != "old" {
+		t.Errorf("the installation is %s", installation)
+	}
+	var last, now int64
+	err = db.QueryRowContext(t.Context(), "SELECT fair_tag, fair_now FROM sessions, meta").Scan(&last, &now)
+	if err != nil || last != 9 || now != 6 {
+		t.Errorf("the session's tag is %d and the present %d (%v)", last, now, err)
+	}
 }

@@ -1,15 +1,29 @@
 // Package store keeps the truth: sessions, their trees, transcripts and events,
 // in SQL.
 //
-// Update is the only way to change a session. Commands queue to one committer;
-// it takes what has queued meanwhile, for many sessions, and makes one
-// transaction of it: it reads what the commands touch, lets each be decided in
-// the order of arrival (a refusal never disturbs the others), writes with one
-// statement a table, commits, and answers. So what was answered is durable, a
-// session's events have no gap, nothing is ever retried against a changed row,
-// and a commit is shared by all that wait for one.
+// Update is the only way to change a session. Commands queue to a committer, those
+// of one session always to the same; it takes what has queued meanwhile, for many
+// sessions, and makes one transaction of it: it reads what the commands touch, lets
+// each be decided in the order of arrival (a refusal never disturbs the others),
+// writes with one statement a table, commits, and answers. So what was answered is
+// durable, a session's events have no gap, nothing is ever decided upon a row that
+// somebody else changes, and a commit is shared by all that wait for one. If the
+// database refuses a batch, its commands are committed one by one.
 //
-// Reads go past the committer, each in one snapshot, and see every commit that
+// A SQLite file belongs to one process, which locks it. It has one committer, which
+// remembers the rows that it has just written.
+//
+// A PostgreSQL database may be open in several replicas, each with a few committers.
+// A transaction begins by locking its sessions, in the order of their ids; everything
+// of a session is written under that lock. It takes three round trips, one more for
+// each step by which reading leads to more to read: begin, lock, the time; what the
+// commands touch; what they changed, with COMMIT. The picker of ready runs waits for
+// nobody but another picker, and has a transaction of its own. When the connection
+// is lost before COMMIT the batch is done again; when it is lost at COMMIT, a row that
+// bears the transaction's id says what became of it. So a restart of the server is
+// a delay, unless it takes too long.
+//
+// Reads go past the committers, each in one snapshot, and see every commit that
 // was answered before they began.
 package store
 
@@ -45,6 +59,7 @@ type Config struct {
 	NewID      func() [16]byte  // nil: UUIDv7
 	MaxBatch   int              // commands in one transaction; 0: DefaultMaxBatch
 	Committers int              // with PostgreSQL; 0: DefaultCommitters
+	Caps       Caps
 	// OnCommit is called after each commit; it must not wait. Of one session it hears
 	// in order. With PostgreSQL it may be called several times at once.
 	OnCommit func(Commit)

@@ -1,6 +1,9 @@
 package tree
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Limits are the caps of a session, fixed when it is opened. The running cap
 // queues; all others refuse.
@@ -68,10 +71,14 @@ func (l Limits) checkPart(what, text string) error {
 	return nil
 }
 
-// checkName refuses a name that is too long to be one.
+// checkName refuses a name that is too long to be one, or that holds NUL, which
+// nobody can show and not every database takes.
 func checkName(what, name string) error {
 	if len(name) > maxName {
 		return ErrTooLarge.With("%s has %d bytes, the bound is %d", what, len(name), maxName)
+	}
+	if strings.ContainsRune(name, 0) {
+		return ErrBadInput.With("%s holds a NUL byte", what)
 	}
 	return nil
 }

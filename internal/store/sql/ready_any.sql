@@ -1,6 +1,6 @@
 -- Looks whether any run might be announced.
 -- Inputs: now.
 -- Result: whether.
-SELECT EXISTS (SELECT 1 FROM ready {by ready_due} WHERE announced_until = 0)
+SELECT EXISTS (SELECT 1 FROM ready {by ready_queue} WHERE announced_until = 0)
   OR EXISTS (SELECT 1 FROM ready {by ready_announced} WHERE announced_until > 0 AND announced_until <= {now})
   OR EXISTS (SELECT 1 FROM ready {by ready_held} WHERE announced_until < 0)

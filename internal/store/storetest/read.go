@@ -210,7 +210,7 @@ func attempts(t *testing.T, d Dialect) {
 	}
 	beat := func(replica string) {
 		t.Helper()
-		if err := b.Beat(b.t.Context(), replica); err != nil {
+		if err := b.Beat(b.t.Context(), replica, 4); err != nil {
 			t.Fatal(err)
 		}
 	}

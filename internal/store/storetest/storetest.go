@@ -33,7 +33,7 @@ func (d Dialect) Run(t *testing.T) {
 		"ReadyOrder": readyOrder, "ReadyTurns": readyTurns, "ReadyCap": readyCap, "ReadyFlood": readyFlood,
 		"ReadyLease": readyLease, "ReadyReleased": readyReleased, "ReadyRestart": readyRestart, "Room": room,
 		"Restart": restart, "Pages": pages, "Tenants": tenants, "Idle": idle,
-		"Timers": timers, "Attempts": attempts, "Definitions": definitions,
+		"Timers": timers, "Attempts": attempts, "Definitions": definitions, "Bytes": anyBytes,
 		"Histories": histories,
 	} {
 		t.Run(name, func(t *testing.T) {

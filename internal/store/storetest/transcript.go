@@ -2,10 +2,12 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"testing"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -144,4 +146,36 @@ func outcome(t *testing.T, d Dialect) {
 	if err == nil {
 		t.Errorf("the outcome of a run that goes on: %v", err)
 	}
+}
+
+// anyBytes: what people, models and tools say may hold NUL; a name may not.
+func anyBytes(t *testing.T, d Dialect) {
+	const nul = "a\x00b"
+	b := setup(t, d)
+	cmd := create(1)
+	cmd.Title, cmd.Metadata, cmd.Message = nul, map[string]string{"k": nul}, say(nul)
+	root := b.must(cmd.ID, cmd).(tree.Created).Root
+	w := b.claim(cmd.ID, root)
+	w.calls(nul)
+	w.closes(1, nul, false)
+	b.must(cmd.ID, tree.Report{From: w.from(), Activity: nul})
+	s := must[*tree.Session](t)(b.Session(t.Context(), "acme", cmd.ID))
+	eq(t, "the title", s.Title, nul)
+	eq(t, "the metadata", s.Metadata["k"], nul)
+	eq(t, "the activity", must[*tree.Task](t)(b.Task(t.Context(), cmd.ID, root)).Activity, nul)
+	messages := must[[]tree.Message](t)(b.Transcript(t.Context(), cmd.ID, root, 0, 0))
+	if result, ok := messages[2].Blocks[0].(tree.ToolResult); !ok || result.Text != nul {
+		t.Errorf("the result of the call is %+v", messages[2].Blocks[0])
+	}
+	w.fails(tree.ReasonToolError, nul)
+	outcome := must[tree.Outcome](t)(b.Outcome(t.Context(), cmd.ID, tree.ChildRun{Task: root, Run: 1}))
+	eq(t, "the detail", outcome.Run.Detail, nul)
+	c := child("look")
+	c.Description = nul
+	if _, err := b.Update(t.Context(), cmd.ID, tree.SpawnTask{Child: c}); !errors.Is(err, tree.ErrBadInput) {
+		t.Errorf("a name with NUL was answered %v", err)
+	}
+	key := store.Key{Key: nul}
+	first := must[tree.Answer](t)(b.UpdateOnce(t.Context(), cmd.ID, key, tree.SpawnTask{Child: child("look")}))
+	eq(t, "the answer to a repeat", must[tree.Answer](t)(b.UpdateOnce(t.Context(), cmd.ID, key, tree.SpawnTask{Child: child("look")})), first)
 }

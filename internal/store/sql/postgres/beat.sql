@@ -7,4 +7,5 @@ WITH doubted AS (
 ), forgotten AS (
   DELETE FROM batches USING doubted WHERE batches.id = doubted.id
 )
-INSERT INTO replicas (id, beat) VALUES (?2, {now}) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat
+INSERT INTO replicas (id, beat, slots) VALUES (?2, {now}, ?3)
+ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, slots = excluded.slots

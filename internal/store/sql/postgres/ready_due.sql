@@ -1,11 +1,10 @@
--- Finds the next runs that nobody has announced, and locks them; those that somebody
--- is changing at this moment are left for later.
--- Inputs: ?1 how many.
+-- Finds the next runs of a queue, but for those that somebody is writing.
+-- Inputs: ?1 tenant, ?2 priority, ?3 how many.
 -- Result: rows of ready with how many more their session may run, the next first.
 WITH due AS MATERIALIZED (
-  SELECT {ready} FROM ready WHERE announced_until = 0
-  ORDER BY priority, fair_tag LIMIT ?1 FOR UPDATE SKIP LOCKED
+  SELECT {ready} FROM ready WHERE announced_until = 0 AND tenant = ?1 AND priority = ?2
+  ORDER BY fair_tag LIMIT ?3 FOR UPDATE SKIP LOCKED
 )
 SELECT {due}, max_running - running
 FROM due JOIN sessions ON sessions.id = due.session
-ORDER BY due.priority, due.fair_tag
+ORDER BY due.fair_tag

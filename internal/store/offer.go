@@ -1,0 +1,260 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Caps bound how many runs are with workers at once, beside the cap of each
+// session; 0 is no bound. What is over a cap waits.
+type Caps struct {
+	Tenant int // of one tenant's sessions
+	All    int // of the whole installation
+}
+
+// turns says whose turn it is: tenants take turns as sessions do, start-time fair.
+// It is a hint about order, so each replica keeps its own and forgets it with its
+// end. Only the steps' committer looks at it.
+type turns struct {
+	now     int64
+	last    map[string]int64 // by tenant
+	offered int
+}
+
+func newTurns() *turns { return &turns{last: map[string]int64{}} }
+
+// forgetTurnsAbove is how many tenants are remembered before all are forgotten.
+const forgetTurnsAbove = 10_000
+
+// of gives the turn that a tenant would have next.
+func (t *turns) of(tenant string) int64 { return max(t.now, t.last[tenant]) + 1 }
+
+func (t *turns) take(tenant string) {
+	if len(t.last) > forgetTurnsAbove {
+		clear(t.last)
+	}
+	turn := t.of(tenant)
+	t.last[tenant], t.now = turn, turn-1
+	t.offered++
+}
+
+// backgroundShare is the share of background runs while interactive ones wait: one
+// in so many.
+const backgroundShare = 8
+
+// lookAhead is how many candidates are read for each run that there is room for,
+// since some may belong to sessions that run as many as they may.
+const lookAhead = 4
+
+// candidate is a ready run and how many more its session may run, counting none
+// of its announcements.
+type candidate struct {
+	Ready
+	free int
+}
+
+// queue names a tenant's ready runs of one priority.
+type queue struct {
+	tenant   string
+	priority int
+}
+
+// offer is a look at what may be announced.
+type offer struct {
+	*turns
+	caps      Caps
+	room      int
+	announced map[tree.SessionID]int
+	used      map[string]int // by tenant, if there are caps
+	usedAll   int
+	queues    map[queue][]candidate
+	taken     []Ready
+	marks     [][]any // of the runs taken or held back
+}
+
+// takeReady picks while nobody else does. What somebody is writing at the moment it
+// passes over, so it never waits for a session's transaction, which may wait for it.
+func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
+	o := &offer{turns: b.turns, caps: b.Caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}}
+	lock := lookup{"ready_lock", [][]any{{}}, func(row) error { return nil }}
+	present := lookup{"present", [][]any{{b.clock()}}, func(row row) error {
+		return row.Scan(timeColumn{&b.now}, &b.fairNow)
+	}}
+	if err := b.tx.load(ctx, lock, present); err != nil {
+		return nil, err
+	}
+	if err := b.tx.load(ctx, o.inForce(b.now)...); err != nil {
+		return nil, err
+	}
+	for more := true; more && len(o.taken) < o.room; {
+		if err := b.candidates(ctx, o); err != nil {
+			return nil, err
+		}
+		more = o.pick(b.now.Add(lease))
+		if err := b.tx.save(ctx, "ready_mark", o.marks...); err != nil {
+			return nil, err
+		}
+		o.marks = nil
+	}
+	if len(o.taken) == 0 {
+		return nil, nil
+	}
+	for _, r := range o.taken {
+		b.fairNow = max(b.fairNow, r.fairTag)
+	}
+	return o.taken, b.tx.save(ctx, "ready_turn", []any{b.fairNow})
+}
+
+// inForce looks up what is announced, and what counts for the caps.
+func (o *offer) inForce(now time.Time) []lookup {
+	lookups := []lookup{{"ready_announced", [][]any{{now.UnixMicro()}}, func(row row) error {
+		var session tree.SessionID
+		var n int
+		err := row.Scan(idColumn(&session), &n)
+		o.announced[session] = n
+		o.room -= n
+		return err
+	}}}
+	if o.caps == (Caps{}) {
+		return lookups
+	}
+	return append(lookups, lookup{"ready_used", [][]any{{}}, func(row row) error {
+		var tenant string
+		var n int
+		err := row.Scan(&tenant, &n)
+		o.used[tenant] = n
+		o.usedAll += n
+		return err
+	}})
+}
+
+// candidates reads what may be announced, queue by queue: as much as is due, and of
+// what is held back as much as its sessions may run.
+func (b *batch) candidates(ctx context.Context, o *offer) error {
+	o.queues = map[queue][]candidate{}
+	take := func(row row) error {
+		var c candidate
+		err := row.Scan(append(readyRow(&c.Ready), &c.free)...)
+		o.add(c)
+		return err
+	}
+	var due [][]any
+	free := map[tree.SessionID]int{}
+	err := b.tx.load(ctx,
+		lookup{"ready_queues", [][]any{{}}, func(row row) error {
+			var q queue
+			err := row.Scan(&q.tenant, &q.priority)
+			due = append(due, []any{q.tenant, q.priority, (o.room - len(o.taken)) * lookAhead})
+			return err
+		}},
+		lookup{"ready_expired", [][]any{{b.now.UnixMicro()}}, take},
+		lookup{"ready_full", [][]any{{}}, func(row row) error {
+			var session tree.SessionID
+			var n int
+			err := row.Scan(idColumn(&session), &n)
+			free[session] = n
+			return err
+		}})
+	if err != nil {
+		return err
+	}
+	var held [][]any
+	for id, n := range free {
+		if n -= o.announced[id]; n > 0 {
+			held = append(held, []any{idColumn(&id), min(n, o.room-len(o.taken))})
+		}
+	}
+	err = b.tx.load(ctx, lookup{"ready_due", due, take}, lookup{"ready_held", held, func(row row) error {
+		var c candidate
+		err := row.Scan(readyRow(&c.Ready)...)
+		c.free = free[c.Session]
+		o.add(c)
+		return err
+	}})
+	for _, waiting := range o.queues {
+		slices.SortFunc(waiting, func(a, b candidate) int {
+			return cmp.Or(cmp.Compare(a.fairTag, b.fairTag), a.At.Compare(b.At))
+		})
+	}
+	return err
+}
+
+func (o *offer) add(c candidate) {
+	q := queue{c.tenant, c.Priority}
+	o.queues[q] = append(o.queues[q], c)
+}
+
+// pick takes runs while there is room, and holds back those whose sessions may not
+// run more. It reports whether that has made way for others.
+func (o *offer) pick(until time.Time) (more bool) {
+	for len(o.taken) < o.room {
+		q, any := o.next()
+		if !any {
+			return more
+		}
+		c := o.queues[q][0]
+		o.queues[q] = o.queues[q][1:]
+		r := c.Ready
+		switch {
+		case o.announced[r.Session] < c.free:
+			o.announced[r.Session]++
+			if r.Again = r.announcedUntil > 0; !r.Again {
+				o.used[r.tenant]++
+				o.usedAll++
+			}
+			o.take(r.tenant)
+			o.taken = append(o.taken, r)
+			o.mark(&r, until.UnixMicro())
+		case r.announcedUntil != heldBack:
+			more = true
+			o.mark(&r, heldBack)
+		}
+	}
+	return false
+}
+
+// next gives the queue whose turn it is; false if there is none.
+func (o *offer) next() (best queue, any bool) {
+	wanted := func(q queue) int {
+		if (o.offered+1)%backgroundShare == 0 {
+			return -q.priority
+		}
+		return q.priority
+	}
+	for q, waiting := range o.queues {
+		if len(waiting) == 0 || !o.mayRun(q.tenant, &waiting[0].Ready) {
+			continue
+		}
+		if !any || cmp.Or(wanted(q)-wanted(best), cmp.Compare(o.of(q.tenant), o.of(best.tenant)), cmp.Compare(q.tenant, best.tenant)) < 0 {
+			best, any = q, true
+		}
+	}
+	return best, any
+}
+
+// mayRun reports whether the caps leave room for a run. One that was announced
+// before has its place.
+func (o *offer) mayRun(tenant string, r *Ready) bool {
+	return r.announcedUntil > 0 ||
+		(o.caps.Tenant == 0 || o.used[tenant] < o.caps.Tenant) && (o.caps.All == 0 || o.usedAll < o.caps.All)
+}
+
+func (o *offer) mark(r *Ready, until int64) {
+	o.marks = append(o.marks, []any{until, idColumn(&r.Session), idColumn(&r.Task), r.Epoch})
+}
+
+// granted reports whether a claim may be decided: under caps only what is announced
+// can be claimed, since the caps are kept where runs are announced.
+func (b *batch) granted(ctx context.Context, id tree.SessionID, c tree.Claim) (bool, error) {
+	granted := true // or it is for the core to say why not
+	if b.Caps == (Caps{}) {
+		return granted, nil
+	}
+	key := []any{idColumn(&id), idColumn(&c.Task), c.Token.Epoch}
+	err := b.tx.load(ctx, lookup{"ready_granted", [][]any{key}, func(row row) error { return row.Scan(&granted) }})
+	return granted, err
+}
