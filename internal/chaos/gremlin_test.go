@@ -87,7 +87,7 @@ func (h *havoc) alone(ctx context.Context, faults []fault, rng *rand.Rand) {
 		}
 		h.do(ctx, faults[i], rng)
 		h.recovered(ctx, faults[i].name, time.Now())
-		pause(ctx, second/2)
+		pause(ctx, max(second/2, faults[i].echo))
 	}
 }
 
