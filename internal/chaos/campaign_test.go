@@ -355,6 +355,8 @@ func percentiles(all []time.Duration) (p50, p99 string) {
 		return "", ""
 	}
 	slices.Sort(all)
-	show := func(p float64) string { return all[int(math.Ceil(p*float64(len(all))))-1].Round(time.Millisecond).String() }
+	show := func(p float64) string {
+		return all[int(math.Ceil(p*float64(len(all))))-1].Round(time.Millisecond).String()
+	}
 	return show(0.50), show(0.99)
 }
