@@ -57,7 +57,7 @@ chaos: ## break an installation in every way and hold it against the rules (3 mi
 
 .PHONY: chaos-long
 chaos-long: ## the same with at least 10,000 faults and 100,000 tasks
-	COPPICE_CHAOS=long $(GO) test -tags chaos -run '^TestCampaign$$' -count=1 -v -timeout 40m ./internal/chaos
+	COPPICE_CHAOS=long $(GO) test -tags chaos -run '^TestCampaign$$' -count=1 -v -timeout 60m ./internal/chaos
 
 .PHONY: build
 build: ## build the three binaries into bin
