@@ -56,7 +56,9 @@
 // # Whole processes
 //
 // internal/assembly wires the parts of a process and says in which order they
-// start and stop; internal/cli is what a person types.
+// start and stop; internal/cli is what a person types. internal/chaos kills such
+// processes, and the connections between them, and holds what is stored against
+// what was acknowledged.
 //
 // # Doubts
 //

@@ -20,6 +20,9 @@ type fault struct {
 	name string
 	do   func(context.Context, *cluster, *rand.Rand) error
 	long bool // others go on meanwhile
+	// echo is how long its consequences last; when it happens alone, nothing else
+	// is broken meanwhile.
+	echo time.Duration
 }
 
 // pause waits, or less if ctx ends.
@@ -61,7 +64,7 @@ const (
 // ofProcesses are the faults of whole processes.
 func ofProcesses() []fault {
 	return []fault{
-		{name: "worker killed", do: func(ctx context.Context, c *cluster, rng *rand.Rand) error {
+		{name: "worker killed", echo: 5 * time.Second, do: func(ctx context.Context, c *cluster, rng *rand.Rand) error {
 			return crash(ctx, rng, c.workers)
 		}},
 		{name: "worker told to stop", do: func(ctx context.Context, c *cluster, rng *rand.Rand) error {

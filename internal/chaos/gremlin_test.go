@@ -72,32 +72,41 @@ func (h *havoc) do(ctx context.Context, f fault, rng *rand.Rand) {
 		h.surprise(fmt.Sprintf("the fault %q: %v", f.name, err))
 	case err == nil:
 		h.counts.add(f.name)
-		h.recovered(ctx, f.name, time.Now())
 	}
 }
 
-// recoversWithin is how long a fault is looked after.
+// recoversWithin is how long a fault may hold everything up once it is mended.
 const recoversWithin = 30 * time.Second
 
-// recovered measures, in the background of other faults, how long it takes from
-// now until a run goes to a worker.
+// alone makes each fault happen while no other does, and measures how long it
+// takes from its end until a run goes to a worker.
+func (h *havoc) alone(ctx context.Context, faults []fault, rng *rand.Rand) {
+	for _, i := range rng.Perm(len(faults)) {
+		if ctx.Err() != nil {
+			return
+		}
+		h.do(ctx, faults[i], rng)
+		h.recovered(ctx, faults[i].name, time.Now())
+		pause(ctx, max(second/2, faults[i].echo))
+	}
+}
+
 func (h *havoc) recovered(ctx context.Context, name string, since time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, recoversWithin)
-	go func() {
-		defer cancel()
-		for {
-			h.crowd.mu.Lock()
-			at, moved := h.crowd.dispatched, h.crowd.moved
-			h.crowd.mu.Unlock()
-			if at.After(since) {
-				h.back.add(name, at.Sub(since))
-				return
-			}
-			select {
-			case <-moved:
-			case <-ctx.Done():
-				return
-			}
+	defer cancel()
+	for {
+		h.crowd.mu.Lock()
+		at, moved := h.crowd.dispatched, h.crowd.moved
+		h.crowd.mu.Unlock()
+		if at.After(since) {
+			h.back.add(name, at.Sub(since))
+			return
 		}
-	}()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			h.surprise(fmt.Sprintf("%s after the fault %q was over no run had gone to a worker", recoversWithin, name))
+			return
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -94,12 +95,20 @@ func (note) Spec() model.ToolSpec {
 
 func (note) Effect() tool.Effect { return tool.EffectLasting }
 
-func (n note) Call(_ context.Context, call tool.Call) tool.Outcome {
+// lingers is how long a note takes after it has had its effect: the moment in
+// which a crash leaves the effect without its record.
+const lingers = 40 * time.Millisecond
+
+func (n note) Call(ctx context.Context, call tool.Call) tool.Outcome {
 	var at noted
 	if err := json.Unmarshal(call.Input, &at); err != nil {
 		return tool.Done{IsError: true, Text: err.Error()}
 	}
 	n.add(Record{Kind: Effect, Session: at.Session, Task: at.Task, Ordinal: at.Ordinal, Block: at.Block})
+	select {
+	case <-time.After(lingers):
+	case <-ctx.Done():
+	}
 	return tool.Done{Text: "noted"}
 }
 
