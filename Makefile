@@ -41,7 +41,7 @@ vet: ## go vet
 test: ## run all tests with the race detector (needs redis-server and postgresql)
 	@command -v redis-server >/dev/null || { echo "redis-server is missing: apt-get install redis-server"; exit 1; }
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "postgres is missing: apt-get install postgresql"; exit 1; }
-	$(GO) test -race -timeout 15m $(TESTFLAGS) $(PKGS)
+	$(GO) test -race -timeout 15m -parallel 4 $(TESTFLAGS) $(PKGS)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)
@@ -64,4 +64,4 @@ build: ## build the three binaries into bin
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: verify
-verify: drift lint vet test ## everything that has to hold before a commit is handed in
+verify: drift lint vet test chaos ## everything that has to hold before a commit is handed in

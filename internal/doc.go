@@ -24,6 +24,13 @@
 // nobody has to poll, no wake can be lost, and a run can go on from its
 // transcript alone.
 //
+// internal/transcript says what a model sees of a conversation: messages are
+// stored once and referred to by forks and branches, a summary stands for what is
+// older than it, and no model ever sees a call without its result.
+//
+// internal/policy, as pure, says what a run may do: an authority is a list of layers,
+// its own and those of all above it, and the strictest counts.
+//
 // # The store
 //
 // internal/store/store.go: Update is the only way to write. Commands queue to a
@@ -52,6 +59,16 @@
 // whose last worker was killed take the same path: look at the transcript, look
 // at the open calls, go on. internal/tool and internal/model hold the contracts
 // of the two things a loop uses; each tool is a file with its prose beside it.
+// Below internal/model, each provider's types stop in a package of their own;
+// patience waits failures out, and governor makes rate limits a queue.
+// internal/agentdef reads the definitions of agents and the names of models, and
+// internal/orchestrator/agents.go says which of them count; internal/skill reads
+// the folders that the tool skill loads.
+//
+// internal/hook runs what operators hang on the start and the stop of sub-agents;
+// what comes of it is a request of the attempt like others, so it is stored once.
+// internal/callback calls those who want to hear of the end of runs; a row that is
+// written with the end says that it is still to be done.
 //
 // # Whole processes
 //

@@ -19,49 +19,78 @@ const module = "github.com/coppice-run/coppice/"
 // allowed says which of our packages each package may import. Two chains, and
 // all edges point down: cmd → api → orchestrator → store, dispatch → wire → tree
 // and cmd → worker → loop → model, tool → tree. Tests are free; what only they
-// import (pgtest, redistest, storetest) is in nobody's list.
+// import (proctest, pgtest, redistest, storetest) is in nobody's list.
 var allowed = map[string][]string{
+	".":                       {},
 	"internal":                {},
-	"internal/tree":           {},
+	"internal/policy":         {},
+	"internal/tree":           {"internal/policy"},
 	"internal/gen/coppice/v1": {},
-	"internal/agentdef":       {"internal/tree"},
+	"internal/transcript":     {"internal/tree"},
+	"internal/hook":           {"internal/tree"},
+	"internal/outbound":       {},
+	"internal/callback":       {"internal/outbound"},
+	"internal/agentdef":       {"internal/hook", "internal/policy", "internal/tree"},
 	"internal/model":          {"internal/tree"},
 	"internal/model/scripted": {"internal/model", "internal/tree"},
-	"internal/tool":           {"internal/model", "internal/tree"},
-	"internal/loop":           {"internal/model", "internal/tool", "internal/tree"},
-	"internal/wire":           {"internal/gen/coppice/v1", "internal/tree"},
-	"internal/dispatch":       {"internal/tree"},
-	"internal/store":          {"internal/gen/coppice/v1", "internal/tree", "internal/wire"},
+	"internal/model/price":    {"internal/tree"},
+	// Vendors' types stop in the packages named after them.
+	"internal/model/conversation": {"internal/tree"},
+	"internal/model/upstream":     {"internal/model"},
+	"internal/model/anthropic": {
+		"internal/model", "internal/model/conversation", "internal/model/upstream", "internal/tree",
+	},
+	"internal/model/openai": {
+		"internal/model", "internal/model/conversation", "internal/model/upstream", "internal/tree",
+	},
+	"internal/model/governor": {},
+	"internal/model/patience": {"internal/model", "internal/model/governor"},
+	"internal/model/provider": {
+		"internal/model", "internal/model/anthropic", "internal/model/governor", "internal/model/openai",
+		"internal/model/patience", "internal/model/scripted", "internal/model/upstream",
+	},
+	"internal/model/fakellm": {"internal/model", "internal/model/upstream", "internal/tree"},
+	"internal/skill":         {},
+	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/skill", "internal/tree"},
+	"internal/loop":          {"internal/model", "internal/policy", "internal/tool", "internal/transcript", "internal/tree"},
+	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
+	"internal/dispatch":      {"internal/tree"},
+	"internal/store": {
+		"internal/gen/coppice/v1", "internal/transcript", "internal/tree", "internal/wire",
+	},
 	"internal/store/storetest": {
-		"internal/gen/coppice/v1", "internal/store", "internal/tree", "internal/wire",
+		"internal/gen/coppice/v1", "internal/policy", "internal/store", "internal/tree", "internal/wire",
 	},
 	"internal/orchestrator": {
-		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/store",
-		"internal/tree", "internal/wire",
+		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/store",
+		"internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/api": {
-		"internal/agentdef", "internal/gen/coppice/v1", "internal/orchestrator", "internal/tree", "internal/wire",
+		"internal/agentdef", "internal/gen/coppice/v1", "internal/orchestrator", "internal/transcript", "internal/tree",
+		"internal/wire",
 	},
 	"internal/worker": {
-		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/loop", "internal/model",
-		"internal/tool", "internal/tree", "internal/wire",
+		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/loop", "internal/model",
+		"internal/policy", "internal/skill", "internal/tool", "internal/tree", "internal/wire",
 	},
 	"internal/assembly": {
-		"internal/agentdef", "internal/api", "internal/dispatch", "internal/gen/coppice/v1", "internal/model",
-		"internal/orchestrator", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
+		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/store", "internal/tool", "internal/tree", "internal/worker",
 	},
 	"internal/cli": {
-		"internal/assembly", "internal/gen/coppice/v1", "internal/model", "internal/model/scripted", "internal/tree",
+		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",
+		"internal/model/fakellm", "internal/model/provider", "internal/transcript", "internal/tree", "internal/wire",
 	},
-	"internal/pgtest":    {},
-	"internal/redistest": {},
+	"internal/pgtest":    {"internal/proctest"},
+	"internal/proctest":  {},
+	"internal/redistest": {"internal/proctest"},
 	"internal/chaos": {
-		"internal/gen/coppice/v1", "internal/model", "internal/tool", "internal/tree",
+		"internal/gen/coppice/v1", "internal/model", "internal/policy", "internal/tool", "internal/tree",
 	},
 	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
 	"cmd/coppice":           {"internal/cli"},
-	"cmd/orchestrator":      {"internal/assembly", "internal/tree"},
-	"cmd/worker":            {"internal/assembly", "internal/model/scripted"},
+	"cmd/orchestrator":      {"internal/assembly", "internal/callback", "internal/tree"},
+	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/model/provider"},
 }
 
 // shunned are packages of others that a package has to do without.

@@ -10,10 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -23,6 +25,10 @@ type flags struct {
 	RedisURL string `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to announce work on."`
 	Pool     string `env:"COPPICE_POOL" default:"default" help:"Pool of workers that gets the work."`
 
+	AgentsDir  []string `env:"COPPICE_AGENTS_DIR" help:"Directories of agents; the later goes before the earlier. Changes are taken in within a second or two."`
+	PluginsDir string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose agents are taken in too."`
+	Models     string   `env:"COPPICE_MODELS" help:"File of what the names of models stand for; by default the one that is built in."`
+
 	MaxDepth   int `env:"COPPICE_MAX_DEPTH" default:"${depth}" help:"How far below the root a task may be."`
 	MaxWidth   int `env:"COPPICE_MAX_WIDTH" default:"${width}" help:"Children one task may ever have."`
 	MaxTotal   int `env:"COPPICE_MAX_TOTAL" default:"${total}" help:"Tasks of one session."`
@@ -30,7 +36,17 @@ type flags struct {
 	MaxQueue   int `env:"COPPICE_MAX_QUEUE" default:"${queue}" help:"Tasks of one session that may wait for a worker; 0 is no cap."`
 	MaxTenant  int `env:"COPPICE_MAX_RUNNING_TENANT" default:"0" help:"Tasks of one tenant with workers at once; more wait; 0 is no cap."`
 	MaxAll     int `env:"COPPICE_MAX_RUNNING_ALL" default:"0" help:"Tasks of all tenants with workers at once; more wait; 0 is no cap. All orchestrators have to say the same."`
+	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" default:"${output}" help:"Bytes of a task's output that are shown; of longer output the end."`
 	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" default:"${part}" help:"Bytes of one message part."`
+
+	NoBackground    bool          `env:"COPPICE_NO_BACKGROUND" help:"What agents ask to run in the background runs in the foreground, in sessions that are opened from now on."`
+	RetainSessions  time.Duration `env:"COPPICE_RETAIN_SESSIONS" default:"0" placeholder:"DURATION" help:"Delete sessions in which nothing runs and nothing has happened for so long, like 720h; 0 keeps them."`
+	CallbackHosts   []string      `env:"COPPICE_CALLBACK_HOSTS" help:"Hosts that agents' on_complete may call: globs, with commas between them. A private address is called only if its host is named in full."`
+	CallbackSecret  string        `env:"COPPICE_CALLBACK_SECRET" help:"Key that signs those calls."`
+	CallbackTries   int           `env:"COPPICE_CALLBACK_TRIES" default:"${tries}" help:"How often a call is tried."`
+	CallbackTimeout time.Duration `env:"COPPICE_CALLBACK_TIMEOUT" default:"${calltime}" help:"How long one call may take."`
+
+	ApprovalTimeout time.Duration `env:"COPPICE_APPROVAL_TIMEOUT" default:"${approval}" help:"How long a call waits for somebody to allow it before it is denied; 0 is for ever."`
 }
 
 func main() {
@@ -39,9 +55,12 @@ func main() {
 	kong.Parse(&f, kong.Description("Serves the Coppice API and hands work to workers."), kong.Vars{
 		"depth": fmt.Sprint(limits.Depth), "width": fmt.Sprint(limits.Width), "total": fmt.Sprint(limits.Total),
 		"running": fmt.Sprint(limits.Running), "queue": fmt.Sprint(limits.Queue), "part": fmt.Sprint(limits.PartBytes),
+		"approval": limits.Approval.String(), "output": fmt.Sprint(limits.OutputBytes),
+		"tries": fmt.Sprint(callback.DefaultMaxTries), "calltime": callback.DefaultTimeout.String(),
 	})
 	limits.Depth, limits.Width, limits.Total = f.MaxDepth, f.MaxWidth, f.MaxTotal
 	limits.Running, limits.Queue, limits.PartBytes = f.MaxRunning, f.MaxQueue, f.MaxPart
+	limits.Approval, limits.OutputBytes, limits.NoBackground = f.ApprovalTimeout, f.MaxOutput, f.NoBackground
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	if err := run(f, limits, log); err != nil {
 		log.Error("the orchestrator ended", "error", err)
@@ -63,7 +82,9 @@ func run(f flags, limits tree.Limits, log *slog.Logger) error {
 	}
 	return assembly.Orchestrator{
 		Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits,
-		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll,
+		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll, RetainSessions: f.RetainSessions,
+		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models,
+		Callbacks: callback.Config{Hosts: f.CallbackHosts, Secret: f.CallbackSecret, MaxTries: f.CallbackTries, Timeout: f.CallbackTimeout},
 		Listeners: []net.Listener{l}, Logger: log,
 	}.Run(ctx, func() { log.Info("serving", "listen", l.Addr().String(), "database", f.Database) })
 }

@@ -12,16 +12,25 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/coppice-run/coppice/internal/assembly"
-	"github.com/coppice-run/coppice/internal/model/scripted"
+	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/model/provider"
 )
 
 type flags struct {
-	Orchestrator string `env:"COPPICE_ORCHESTRATOR" default:"127.0.0.1:7070" help:"Orchestrators to work for: host:port, whose name may have several addresses, or several with commas between them."`
-	RedisURL     string `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to pull work from."`
-	Pool         string `env:"COPPICE_POOL" default:"default" help:"Pool to serve."`
-	Slots        int    `env:"COPPICE_SLOTS" default:"16" help:"Runs to carry at once."`
-	Workspace    string `env:"COPPICE_WORKSPACE" default:"." help:"Directory that the file tools work in."`
-	Scenario     string `env:"COPPICE_SCENARIO" help:"Scenario file for the scripted model; by default the built-in survey."`
+	Orchestrator string   `env:"COPPICE_ORCHESTRATOR" default:"127.0.0.1:7070" help:"Orchestrators to work for: host:port, whose name may have several addresses, or several with commas between them."`
+	RedisURL     string   `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to pull work from."`
+	Pool         string   `env:"COPPICE_POOL" default:"default" help:"Pool to serve."`
+	Slots        int      `env:"COPPICE_SLOTS" default:"16" help:"Runs to carry at once."`
+	Workspace    string   `env:"COPPICE_WORKSPACE" default:"." help:"Directory that the file tools work in."`
+	SkillsDir    []string `env:"COPPICE_SKILLS_DIR" help:"Directories of skills, beside those of the workspace."`
+	PluginsDir   string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose skills can be loaded too."`
+
+	FetchAllow []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
+
+	provider.Flags
+
+	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks on the start and stop of sub-agents."`
+	DefinitionHooks bool   `env:"COPPICE_DEFINITION_HOOKS" help:"Run the hooks that come with agents' definitions as well: whoever may define agents may then run commands here."`
 }
 
 func main() {
@@ -37,10 +46,13 @@ func main() {
 func run(f flags, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	scenario := scripted.Survey()
-	if f.Scenario != "" {
-		var err error
-		if scenario, err = scripted.Load(f.Scenario); err != nil {
+	chosen, err := provider.Choose(f.Flags, os.Getenv, log)
+	if err != nil {
+		return err
+	}
+	var hooks []hook.Spec
+	if f.Hooks != "" {
+		if hooks, err = hook.Load(f.Hooks); err != nil {
 			return err
 		}
 	}
@@ -54,9 +66,11 @@ func run(f flags, log *slog.Logger) error {
 		return err
 	}
 	defer conn.Close()
-	log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots)
+	log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Which)
 	return assembly.Worker{
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
-		Workspace: f.Workspace, Model: scripted.New(scenario), Logger: log,
+		Workspace: f.Workspace, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
+		Model: chosen.Model, Governor: chosen.Governor, Logger: log,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow,
 	}.Run(ctx)
 }

@@ -16,19 +16,31 @@ package agentdef
 import (
 	"slices"
 	"time"
+
+	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/policy"
 )
 
 // Definition is an agent as [Parse] read it. It is shared: don't change it.
 type Definition struct {
-	// Name is what others call the agent: [a-z0-9][a-z0-9_-]{0,63}.
+	// Name is what others call the agent: [a-z0-9][a-z0-9_-]{0,63}, with that of its
+	// plugin and a colon before it if it comes from one.
 	Name string
 	// Description says when to use the agent; a model chooses by it.
 	Description string
 	Mode        Mode
 	// Model is the name of the model; empty leaves the choice to who starts the agent.
 	Model string
-	// Tools are the names of the tools it may use; empty means all.
+	// Tools are the names of the tools it may use; empty means all but those that
+	// have to be named.
 	Tools []string
+	// DisallowedTools are the names of tools it may not use, whatever Tools says.
+	DisallowedTools []string
+	// DeferredTools are the names of tools that it is handed only when it has looked
+	// for them.
+	DeferredTools []string
+	// Skills are the names of the skills it may load; empty means all.
+	Skills []string
 	// Spawns are globs (as of path.Match) of the agents it may give tasks to;
 	// empty means all that may be spawned. Without the tool task it spawns none.
 	Spawns []string
@@ -40,6 +52,23 @@ type Definition struct {
 	// FailOnInterrupt ends a run that loses its worker, instead of going on with it
 	// on another: on_interrupt is fail, not resume.
 	FailOnInterrupt bool
+	// Background lets the agent run in the background unless the call that spawns it
+	// says otherwise.
+	Background bool
+	// Reminder is what the model is reminded of with every call, after all else.
+	Reminder string
+	// Permissions are what its runs may do, as far as who starts it may: permissions,
+	// approvals and background_tools.
+	Permissions policy.Permissions
+	// ForkContext lets the agent see the conversation of whoever spawns it.
+	ForkContext bool
+	// CompactAt is how many tokens its conversation may have before the older part
+	// is summed up; 0 leaves it to the model's window.
+	CompactAt int
+	// Hooks run when the agent starts and stops as a sub-agent.
+	Hooks []hook.Spec
+	// OnComplete is the URL that is called when a run of the agent has ended.
+	OnComplete string
 	// Prompt is the system prompt: the body of the file.
 	Prompt string
 	// Source is where the definition comes from: a path, or built-in.
@@ -92,5 +121,5 @@ const taskTool = "task"
 
 // Allows reports whether the agent may use a tool.
 func (d *Definition) Allows(tool string) bool {
-	return len(d.Tools) == 0 || slices.Contains(d.Tools, tool)
+	return (len(d.Tools) == 0 || slices.Contains(d.Tools, tool)) && !slices.Contains(d.DisallowedTools, tool)
 }

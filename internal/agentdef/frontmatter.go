@@ -23,7 +23,11 @@ type frontMatter struct {
 
 // keys gives what a definition may say.
 func keys() []string {
-	return []string{"name", "description", "mode", "model", "tools", "spawns", "max_iterations", "timeout", "on_interrupt"}
+	return []string{
+		"name", "description", "mode", "model", "tools", "disallowed_tools", "deferred_tools", "skills", "spawns",
+		"max_iterations", "timeout", "on_interrupt", "background", "reminder", "hooks", "on_complete", "fork_context", "compact_at",
+		"permissions", "approvals", "background_tools",
+	}
 }
 
 func parseFront(source, text string) (*frontMatter, error) {
@@ -157,6 +161,20 @@ func (f *frontMatter) number(key string, high uint64) int {
 	}
 	f.fail(key, "expected a whole number from 1 to %d, got %.100s", high, node)
 	return 0
+}
+
+// flag gives true or false; false if the key is absent.
+func (f *frontMatter) flag(key string) bool {
+	node, ok := f.values[key]
+	if !ok {
+		return false
+	}
+	value, ok := node.(*ast.BoolNode)
+	if !ok {
+		f.fail(key, "expected true or false, got %s", kind(node))
+		return false
+	}
+	return value.Value
 }
 
 // kind names what a value is.

@@ -21,6 +21,9 @@ func (d *Definition) Marshal() []byte {
 	putText(&b, "mode", d.Mode.String())
 	putText(&b, "model", d.Model)
 	putList(&b, "tools", d.Tools)
+	putList(&b, "disallowed_tools", d.DisallowedTools)
+	putList(&b, "deferred_tools", d.DeferredTools)
+	putList(&b, "skills", d.Skills)
 	putList(&b, "spawns", d.Spawns)
 	if d.MaxIterations > 0 {
 		fmt.Fprintf(&b, "max_iterations: %d\n", d.MaxIterations)
@@ -31,6 +34,19 @@ func (d *Definition) Marshal() []byte {
 	if d.FailOnInterrupt {
 		putText(&b, "on_interrupt", interruptFail)
 	}
+	if d.Background {
+		b.WriteString("background: true\n")
+	}
+	putText(&b, "reminder", d.Reminder)
+	if d.ForkContext {
+		b.WriteString("fork_context: true\n")
+	}
+	if d.CompactAt > 0 {
+		fmt.Fprintf(&b, "compact_at: %d\n", d.CompactAt)
+	}
+	putHooks(&b, d.Hooks)
+	putText(&b, "on_complete", d.OnComplete)
+	putPermissions(&b, d.Permissions)
 	b.WriteString(fence + "\n\n" + d.Prompt + "\n")
 	return []byte(b.String())
 }

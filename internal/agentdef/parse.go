@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -19,6 +20,8 @@ const (
 	maxFront = 8 << 10
 	// maxIterations bounds what a definition may ask for.
 	maxIterations = 10_000
+	// maxCompactAt bounds the tokens of a conversation.
+	maxCompactAt = 100_000_000
 	// The bounds of a timeout.
 	minTimeout = time.Second
 	maxTimeout = 30 * 24 * time.Hour
@@ -42,9 +45,21 @@ func Parse(source string, data []byte) (*Definition, error) {
 		Model:         f.text("model", checkModel),
 		Tools:         f.list("tools", checkTool),
 		Spawns:        f.list("spawns", checkGlob),
+		Skills:        f.list("skills", checkSkill),
 		MaxIterations: f.number("max_iterations", maxIterations),
 
+		ForkContext: f.flag("fork_context"),
+		CompactAt:   f.number("compact_at", maxCompactAt),
+
+		DisallowedTools: f.list("disallowed_tools", checkTool),
+		DeferredTools:   f.list("deferred_tools", checkTool),
 		FailOnInterrupt: f.text("on_interrupt", checkInterrupt) == interruptFail,
+		Background:      f.flag("background"),
+		Reminder:        strings.TrimSpace(f.text("reminder", checkReminder)),
+
+		Permissions: f.permissions(),
+		Hooks:       f.hooks("hooks"),
+		OnComplete:  f.text("on_complete", checkCallback),
 
 		Prompt: body,
 		Source: source,
@@ -52,14 +67,37 @@ func Parse(source string, data []byte) (*Definition, error) {
 	d.Mode, _ = parseMode(f.text("mode", checkMode))
 	d.Timeout, _ = time.ParseDuration(f.text("timeout", checkTimeout)) // empty is 0
 	f.require("name", "description", "mode")
-	if len(d.Spawns) > 0 && !d.Allows(taskTool) {
-		f.fail("spawns", "expected %q among the tools, without which no agent is spawned", taskTool)
-	}
+	d.agree(f)
 	if f.err != nil {
 		return nil, f.err
 	}
 	d.Version = d.digest()
 	return d, nil
+}
+
+// agree reports keys that contradict each other.
+func (d *Definition) agree(f *frontMatter) {
+	if len(d.Spawns) > 0 && !d.Allows(taskTool) {
+		f.fail("spawns", "expected %q among the tools, without which no agent is spawned", taskTool)
+	}
+	for _, name := range d.DisallowedTools {
+		if slices.Contains(d.Tools, name) {
+			f.fail("disallowed_tools", "%q is among the tools too; expected it in one of the two", name)
+		}
+	}
+	for _, name := range d.DeferredTools {
+		if !d.Allows(name) {
+			f.fail("deferred_tools", "%q is not among the tools that the agent may use", name)
+		}
+	}
+	for _, name := range d.Permissions.Background {
+		if !d.Allows(name) {
+			f.fail("background_tools", "expected some of the tools of the agent, got %q", name)
+		}
+	}
+	if d.Mode == Primary && d.Background {
+		f.fail("background", "expected an agent that may be spawned; mode is %s", d.Mode)
+	}
 }
 
 // split takes front matter and prompt apart.
@@ -119,7 +157,7 @@ func problem(source string, line int, format string, args ...any) error {
 // The checks of single values: each says what was expected, or nothing.
 
 var (
-	nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+	nameForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}:)?[a-z0-9][a-z0-9_-]{0,63}$`)
 	toolForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 )
 
@@ -130,19 +168,35 @@ func checkName(s string) string {
 	return "expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit"
 }
 
+func checkSkill(s string) string {
+	if wrong := checkName(s); wrong != "" {
+		return "expected the name of a skill: " + strings.TrimPrefix(wrong, "expected ")
+	}
+	return ""
+}
+
+func checkReminder(s string) string {
+	const limit = 4000
+	if strings.TrimSpace(s) == "" || len(s) > limit || strings.ContainsFunc(s, isControl) {
+		return fmt.Sprintf("expected a text of at most %d bytes without control characters", limit)
+	}
+	return ""
+}
+
 func checkDescription(s string) string {
 	const limit = 4000
-	control := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 	switch {
 	case strings.TrimSpace(s) == "":
 		return "expected a sentence on when to use the agent"
 	case len(s) > limit:
 		return fmt.Sprintf("expected at most %d bytes", limit)
-	case strings.ContainsFunc(s, control):
+	case strings.ContainsFunc(s, isControl):
 		return "expected text without control characters"
 	}
 	return ""
 }
+
+func isControl(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
 func checkMode(s string) string {
 	if _, ok := parseMode(s); ok {

@@ -17,7 +17,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	full := "\ufeff---  \r\n" +
 		"# who\r\nname: \"12\"\r\ndescription: >-\r\n  For\r\n  this.\r\nmode: subagent\r\nmodel: some/model-1\r\n" +
-		"tools: [task, 'read']\r\nspawns:\r\n  - explore # it\r\n  - review-*\r\nmax_iterations: 40\r\ntimeout: 90s\r\non_interrupt: fail\r\n" +
+		"tools: [task, 'read']\r\nspawns:\r\n  - explore # it\r\n  - review-*\r\nmax_iterations: 40\r\ntimeout: 90s\r\non_interrupt: fail\r\nfork_context: true\r\ncompact_at: 60000\r\n" +
 		"---\r\n\r\n\n    You are.\n\n---\n\nMore.  \n\n"
 	got, err := Parse("x.md", []byte(full))
 	if err != nil {
@@ -26,16 +26,48 @@ func TestParse(t *testing.T) {
 	want := &Definition{
 		Name: "12", Description: "For this.", Mode: Subagent, Model: "some/model-1",
 		Tools: []string{"task", "read"}, Spawns: []string{"explore", "review-*"}, MaxIterations: 40,
-		Timeout: 90 * time.Second, FailOnInterrupt: true,
+		Timeout: 90 * time.Second, FailOnInterrupt: true, ForkContext: true, CompactAt: 60000,
 		Prompt: "    You are.\n\n---\n\nMore.", Source: "x.md", Version: got.Version,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	const canonical = "---\nname: \"12\"\ndescription: \"For this.\"\nmode: \"subagent\"\nmodel: \"some/model-1\"\n" +
-		"tools: [\"task\", \"read\"]\nspawns: [\"explore\", \"review-*\"]\nmax_iterations: 40\ntimeout: \"1m30s\"\non_interrupt: \"fail\"\n---\n\n    You are.\n\n---\n\nMore.\n"
+		"tools: [\"task\", \"read\"]\nspawns: [\"explore\", \"review-*\"]\nmax_iterations: 40\ntimeout: \"1m30s\"\non_interrupt: \"fail\"\nfork_context: true\ncompact_at: 60000\n---\n\n    You are.\n\n---\n\nMore.\n"
 	if string(got.Marshal()) != canonical {
 		t.Errorf("got %q\nwant %q", got.Marshal(), canonical)
+	}
+}
+
+func TestParseMore(t *testing.T) {
+	t.Parallel()
+	got, err := Parse("x", []byte(small("model: inherit", "tools: [read, grep, task]", "disallowed_tools: [ls]", "deferred_tools:", "- grep",
+		"skills: [a, 'tools:b']", "background: true", "reminder: |", "  Mind", "  the gap.")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Definition{
+		Name: "a", Description: "for all", Mode: Both, Model: Inherit, Tools: []string{"read", "grep", "task"},
+		DisallowedTools: []string{"ls"}, DeferredTools: []string{"grep"}, Skills: []string{"a", "tools:b"},
+		Background: true, Reminder: "Mind\nthe gap.", Prompt: "You are a.", Source: "x", Version: got.Version,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if again, err := Parse("x", got.Marshal()); err != nil || !reflect.DeepEqual(again, got) {
+		t.Errorf("%s parsed again: %+v, %v", got.Marshal(), again, err)
+	}
+	for tool, allowed := range map[string]bool{"read": true, "ls": false, "write": false} {
+		if got.Allows(tool) != allowed {
+			t.Errorf("%s is allowed: %t", tool, !allowed)
+		}
+	}
+	if all := define(t, "name: b", "mode: both", "disallowed_tools: [task]"); !all.Allows("ls") || all.Allows("task") {
+		t.Errorf("%+v allows the wrong tools", all)
+	}
+	named := got.Qualified("tools")
+	if named.Name != "tools:a" || named.Version == got.Version || !named.OfPlugin() || got.OfPlugin() {
+		t.Errorf("%+v of %+v", named, got)
 	}
 }
 
@@ -57,7 +89,8 @@ func TestVersion(t *testing.T) {
 		t.Errorf("another version for the same definition: %s, %s", v, base)
 	}
 	for _, other := range []string{
-		small("model: m"), small("tools: [a]"), small("spawns: [a]"), small("max_iterations: 1"), small("timeout: 5s"), small("on_interrupt: fail"), small() + "!",
+		small("model: m"), small("tools: [a]"), small("spawns: [a]"), small("max_iterations: 1"), small("timeout: 5s"), small("on_interrupt: fail"), small("fork_context: true"), small("compact_at: 1000"), small() + "!",
+		small("disallowed_tools: [a]"), small("deferred_tools: [a]"), small("skills: [a]"), small("background: true"), small("reminder: r"),
 		strings.Replace(small(), "both", "primary", 1), strings.Replace(small(), "all", "none", 1), strings.Replace(small(), "name: a", "name: b", 1),
 	} {
 		if version("x", other) == base {
@@ -77,7 +110,7 @@ func TestParseErrors(t *testing.T) {
 		"---\n---\nYou.":                             "x:2: expected lines of the form key: value",
 		"---\n- a\n---\nYou.":                        "x:2: expected lines of the form key: value",
 		"---\na: b\n...\n---\nYou.":                  "x:2: unknown key a, expected one of name, description",
-		small("tool: [a]"):                           "x:5: unknown key tool, expected one of name, description, mode, model, tools, spawns, max_iterations, timeout, on_interrupt",
+		small("tool: [a]"):                           "x:5: unknown key tool, expected one of name, description, mode, model, tools, disallowed_tools, ",
 		small("Name: b"):                             "x:5: unknown key Name",
 		small("<<: {model: m}"):                      "x:5: unknown key <<",
 		small("? model\n: b"):                        "x:5: unknown key",
@@ -109,30 +142,46 @@ func TestParseErrors(t *testing.T) {
 		small("timeout: 0s"):                         "x:5: timeout: expected a duration",
 		small("timeout: 721h"):                       "x:5: timeout: expected a duration",
 		small("timeout: -5s"):                        "x:5: timeout: expected a duration",
-		small("on_interrupt: stop"):                  "x:5: on_interrupt: expected resume or fail",
-		small("max_iterations: 0"):                   "x:5: max_iterations: expected a whole number from 1 to 10000, got 0",
-		small("max_iterations: -1"):                  "x:5: max_iterations: expected a whole number from 1 to 10000, got -1",
-		small("max_iterations: 10001"):               "x:5: max_iterations: expected a whole number",
-		small("max_iterations: 1.5"):                 "x:5: max_iterations: expected a whole number",
-		small("max_iterations: '5'"):                 "x:5: max_iterations: expected a whole number",
-		small() + "\x00":                             "x:6: expected text without NUL",
-		small() + "\n\xff":                           "x:7: expected text in UTF-8",
-		small() + long:                               "x:1: expected at most 262144 bytes",
-		small("#" + long[:maxFront]):                 "x:1: expected at most 8192 bytes of front matter",
-		strings.TrimSuffix(small(), "You are a."):    "x:6: expected the prompt",
-		"---\nname: a\n---\n \n\t\n":                 "x:6: expected the prompt",
-		"---\nname: a\n---":                          "x:3: expected the prompt",
-		"---\nname: A\n---\nYou.":                    `x:2: name: expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit, got "A"`,
-		"---\nname: -a\n---\nYou.":                   "x:2: name: expected",
-		"---\nname: " + long[:65] + "\n---\nYou.":    "x:2: name: expected",
-		"---\nname: null\n---\nYou.":                 "x:2: name: expected a string, got nothing; quote it",
-		"---\nmode: both\n---\nYou.":                 "x:1: name: missing",
-		"---\nname: a\nmode: both\n---\nYou.":        "x:1: description: missing",
-		"---\nname: a\ndescription: d\n---\nYou.":    "x:1: mode: missing",
-		"---\nname: a\nmode: all\n---\nYou.":         `x:3: mode: expected primary, subagent or both, got "all"`,
-		"---\nname: a\ndescription: ' '\n---\nY":     "x:3: description: expected a sentence",
-		"---\nname: a\ndescription: \"\\e\"\n---\nY": "x:3: description: expected text without control",
-		"---\nname: a\ndescription: " + long[:4001] + "\n---\nY": "x:3: description: expected at most 4000 bytes",
+		small("fork_context: yes please"):            "x:5: fork_context: expected true or false, got a string",
+		small("compact_at: 0"):                       "x:5: compact_at: expected a whole number from 1 to",
+		small("background: 1"):                       "x:5: background: expected true or false, got a number",
+		small("background: 'true'"):                  "x:5: background: expected true or false, got a string",
+		small("reminder: ''"):                        "x:5: reminder: expected a text of at most 4000 bytes",
+		small("reminder: \"\\0\""):                   "x:5: reminder: expected a text",
+		small("reminder: " + long[:4001]):            "x:5: reminder: expected a text",
+		small("skills: [A]"):                         "x:5: skills: expected the name of a skill: 1 to 64",
+		small("disallowed_tools: ['*']"):             "x:5: disallowed_tools: expected the name of a tool",
+		small("tools: [a]", "disallowed_tools: [a]"): `x:6: disallowed_tools: "a" is among the tools too`,
+		small("tools: [a]", "deferred_tools: [b]"):   `x:6: deferred_tools: "b" is not among the tools`,
+		small("disallowed_tools: [a]", "deferred_tools: [a]"):            `x:6: deferred_tools: "a" is not among the tools`,
+		small("disallowed_tools: [task]", "spawns: [a]"):                 `x:6: spawns: expected "task" among the tools`,
+		strings.Replace(small("background: true"), "both", "primary", 1): "x:5: background: expected an agent that may be spawned",
+		"---\nname: a:b:c\n---\nYou.":                                    "x:2: name: expected",
+		"---\nname: 'a:'\n---\nYou.":                                     "x:2: name: expected",
+		small("on_interrupt: stop"):                                      "x:5: on_interrupt: expected resume or fail",
+		small("max_iterations: 0"):                                       "x:5: max_iterations: expected a whole number from 1 to 10000, got 0",
+		small("max_iterations: -1"):                                      "x:5: max_iterations: expected a whole number from 1 to 10000, got -1",
+		small("max_iterations: 10001"):                                   "x:5: max_iterations: expected a whole number",
+		small("max_iterations: 1.5"):                                     "x:5: max_iterations: expected a whole number",
+		small("max_iterations: '5'"):                                     "x:5: max_iterations: expected a whole number",
+		small() + "\x00":                                                 "x:6: expected text without NUL",
+		small() + "\n\xff":                                               "x:7: expected text in UTF-8",
+		small() + long:                                                   "x:1: expected at most 262144 bytes",
+		small("#" + long[:maxFront]):                                     "x:1: expected at most 8192 bytes of front matter",
+		strings.TrimSuffix(small(), "You are a."):                        "x:6: expected the prompt",
+		"---\nname: a\n---\n \n\t\n":                                     "x:6: expected the prompt",
+		"---\nname: a\n---":                                              "x:3: expected the prompt",
+		"---\nname: A\n---\nYou.":                                        `x:2: name: expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit, got "A"`,
+		"---\nname: -a\n---\nYou.":                                       "x:2: name: expected",
+		"---\nname: " + long[:65] + "\n---\nYou.":                        "x:2: name: expected",
+		"---\nname: null\n---\nYou.":                                     "x:2: name: expected a string, got nothing; quote it",
+		"---\nmode: both\n---\nYou.":                                     "x:1: name: missing",
+		"---\nname: a\nmode: both\n---\nYou.":                            "x:1: description: missing",
+		"---\nname: a\ndescription: d\n---\nYou.":                        "x:1: mode: missing",
+		"---\nname: a\nmode: all\n---\nYou.":                             `x:3: mode: expected primary, subagent or both, got "all"`,
+		"---\nname: a\ndescription: ' '\n---\nY":                         "x:3: description: expected a sentence",
+		"---\nname: a\ndescription: \"\\e\"\n---\nY":                     "x:3: description: expected text without control",
+		"---\nname: a\ndescription: " + long[:4001] + "\n---\nY":         "x:3: description: expected at most 4000 bytes",
 	} {
 		d, err := Parse("x", []byte(text))
 		if err == nil {
@@ -149,8 +198,8 @@ func FuzzParse(f *testing.F) {
 		f.Add(d.Marshal())
 	}
 	for _, lines := range []string{
-		"model: m", "tools: [a, 'b', \"c\"]", "tools:\n- a\n- b", "spawns: ['a*', \"[^\\u0062]\"]", "max_iterations: 0x10", "timeout: 1h", "on_interrupt: resume", "model: &a b",
-		"tools: [[[[", "model: \"\\ud83d\\ude00\\x41\"", "model: |\n  a\n", "...", "%YAML 1.2", "? a", "model: !!binary YQ==",
+		"model: m", "tools: [a, 'b', \"c\"]", "tools:\n- a\n- b", "spawns: ['a*', \"[^\\u0062]\"]", "max_iterations: 0x10", "timeout: 1h", "on_interrupt: resume", "on_interrupt: fail\ntimeout: 1h1m1.5s", "timeout: 720h0m0.000000001s", "timeout: -1s", "timeout: 1us", "on_interrupt: no", "model: &a b",
+		"tools: [[[[", "model: \"\\ud83d\\ude00\\x41\"", "model: |\n  a\n", "disallowed_tools: [a]", "deferred_tools: [a]", "skills: [a, b:c]", "background: true", "reminder: \"a\\tb\"", "...", "%YAML 1.2", "? a", "model: !!binary YQ==",
 	} {
 		f.Add([]byte(small(lines)))
 	}
@@ -162,6 +211,9 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%+v, %v", d, err)
 			}
 			return
+		}
+		if d.Timeout != 0 && (d.Timeout < minTimeout || d.Timeout > maxTimeout) || d.MaxIterations < 0 || d.MaxIterations > maxIterations {
+			t.Errorf("%s and %d iterations are out of bounds", d.Timeout, d.MaxIterations)
 		}
 		again, err := Parse("fuzz", d.Marshal())
 		if err != nil || !reflect.DeepEqual(again, d) {

@@ -35,7 +35,7 @@ func NewRegistry(definitions ...*Definition) (*Registry, error) {
 }
 
 // Builtin gives the definitions that come with the program: general-purpose,
-// explore and plan. It panics if one of them is broken, which a test rules out.
+// explore, guide and plan. It panics if one of them is broken, which a test rules out.
 func Builtin() *Registry {
 	r, err := readBuiltin()
 	if err != nil {

@@ -29,14 +29,15 @@ func TestBuiltin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := names(r.List()); got != "explore general-purpose plan" {
+	if got := names(r.List()); got != "explore general-purpose guide plan" {
 		t.Fatalf("built-in agents: %s", got)
 	}
 	for name, want := range map[string]struct {
 		mode          Mode
 		tools, spawns string
 	}{
-		"general-purpose": {Both, "", "explore general-purpose plan"},
+		"general-purpose": {Both, "", "explore general-purpose guide plan"},
+		"guide":           {Both, "docs", ""},
 		"explore":         {Subagent, "ls glob grep read task task_output", "explore"},
 		"plan":            {Subagent, "ls glob grep read", ""},
 	} {

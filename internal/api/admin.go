@@ -29,7 +29,7 @@ func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := s.svc.Store.Sessions(ctx, tenant, req.GetPageToken(), size)
+	found, next, err := s.svc.Store.Sessions(ctx, tenant, req.GetPageToken(), size, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -63,6 +63,7 @@ func New(svc *orchestrator.Service, log *slog.Logger) *Server {
 	)
 	pb.RegisterSessionServiceServer(s, &sessionServer{svc: svc})
 	pb.RegisterTaskServiceServer(s, &taskServer{svc: svc})
+	pb.RegisterApprovalServiceServer(s, &approvalServer{svc: svc})
 	pb.RegisterAgentServiceServer(s, &agentServer{svc: svc})
 	pb.RegisterWorkerServiceServer(s, &workerServer{svc: svc})
 	pb.RegisterAdminServiceServer(s, &adminServer{svc: svc})

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
@@ -38,9 +40,14 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
+	permissions, err := wire.LayerFrom(req.GetPermissions())
+	if err != nil {
+		return nil, err
+	}
 	id, err := s.svc.CreateSession(ctx, tenant, orchestrator.NewSession{
 		Agent: req.GetAgent(), Text: req.GetMessage().GetText(), Title: req.GetTitle(),
-		Model: req.GetModel(), Metadata: req.GetMetadata(),
+		Model: req.GetModel(), Metadata: req.GetMetadata(), NoBackground: req.GetNoBackground(),
+		Permissions: permissions, Source: req.GetSource(),
 	}, key)
 	if err != nil {
 		return nil, err
@@ -60,6 +67,9 @@ func checkAttached(title string, metadata map[string]string) error {
 		return tree.ErrTooLarge.With("metadata has %d pairs, at most %d", len(metadata), maxMetadata)
 	}
 	for k, v := range metadata {
+		if strings.ContainsRune(k+v, 0) {
+			return tree.ErrBadInput.With("a pair of metadata holds a NUL byte")
+		}
 		if len(k)+len(v) > maxMetadataBytes {
 			return tree.ErrTooLarge.With("a pair of metadata has %d bytes, at most %d", len(k)+len(v), maxMetadataBytes)
 		}
@@ -92,17 +102,29 @@ func (s *sessionServer) ListSessions(ctx context.Context, req *pb.ListSessionsRe
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := s.svc.Store.Sessions(ctx, tenant, req.GetPageToken(), size)
+	if err := checkAttached("", req.GetFilter()); err != nil {
+		return nil, err
+	}
+	found, next, err := s.svc.Store.Sessions(ctx, tenant, req.GetPageToken(), size, req.GetFilter())
 	if err != nil {
 		return nil, err
 	}
 	resp := &pb.ListSessionsResponse{NextPageToken: next}
 	for i := range found {
 		root, err := s.svc.Store.Task(ctx, found[i].ID, found[i].Root)
+		if errors.Is(err, tree.ErrNoTask) {
+			continue // it was deleted a moment ago
+		}
 		if err != nil {
 			return nil, err
 		}
-		resp.Sessions = append(resp.Sessions, wire.Session(&found[i], root))
+		shown := wire.Session(&found[i], root)
+		if req.GetIncludeChildren() {
+			if err := s.withChildren(ctx, &found[i], shown); err != nil {
+				return nil, err
+			}
+		}
+		resp.Sessions = append(resp.Sessions, shown)
 	}
 	return resp, nil
 }
@@ -116,11 +138,17 @@ func (s *sessionServer) SendMessage(ctx context.Context, req *pb.SendMessageRequ
 	if err != nil {
 		return nil, err
 	}
-	t, queued, err := s.svc.SendMessage(ctx, tenant, session, task, req.GetMessage().GetText(), key)
+	interrupt, err := interrupts(req.GetDelivery())
 	if err != nil {
 		return nil, err
 	}
-	return &pb.SendMessageResponse{Task: wire.Task(t), Queued: queued}, nil
+	t, sent, err := s.svc.SendMessage(ctx, tenant, session, orchestrator.UserMessage{
+		Task: task, Text: req.GetMessage().GetText(), Interrupt: interrupt, Source: req.GetSource(),
+	}, key)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SendMessageResponse{Task: wire.Task(t), Queued: sent.Queued, Backgrounded: int32(sent.Backgrounded)}, nil
 }
 
 func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.SessionService_WatchSessionServer) error {
@@ -128,15 +156,13 @@ func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.Sess
 	if err != nil {
 		return err
 	}
-	root, last, err := s.svc.WatchSession(stream.Context(), tenant, id, orchestrator.Watch{
+	idle, err := s.svc.WatchSession(stream.Context(), tenant, id, orchestrator.Watch{
 		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(),
 	}, stream.Send)
 	if err != nil {
 		return err
 	}
-	return stream.Send(&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Idle{
-		Idle: &pb.Idle{Root: wire.Task(root), LastSeq: last},
-	}})
+	return stream.Send(&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Idle{Idle: idle}})
 }
 
 func (s *sessionServer) GetTree(ctx context.Context, req *pb.GetTreeRequest) (*pb.GetTreeResponse, error) {
@@ -169,27 +195,34 @@ func (s *sessionServer) GetTree(ctx context.Context, req *pb.GetTreeRequest) (*p
 // nil if the task is not among them.
 func grow(tasks []tree.Task, top tree.TaskID, levels int) *pb.TreeNode {
 	var root *tree.Task
-	children := map[tree.TaskID][]*tree.Task{}
+	children, branches := map[tree.TaskID][]*tree.Task{}, map[tree.TaskID][]*tree.Task{}
 	for i := range tasks {
 		t := &tasks[i]
 		if t.ID == top {
 			root = t
+		}
+		if t.Branch == tree.BranchHuman {
+			branches[t.Base.Task] = append(branches[t.Base.Task], t)
+			continue
 		}
 		children[t.Parent] = append(children[t.Parent], t)
 	}
 	if root == nil {
 		return nil
 	}
-	var node func(t *tree.Task) *pb.TreeNode
-	node = func(t *tree.Task) *pb.TreeNode {
+	var node func(t, top *tree.Task) *pb.TreeNode
+	node = func(t, top *tree.Task) *pb.TreeNode {
 		n := &pb.TreeNode{Task: wire.Task(t)}
-		if levels > 0 && t.Depth-root.Depth >= levels {
+		for _, b := range branches[t.ID] {
+			n.Branches = append(n.Branches, node(b, b))
+		}
+		if levels > 0 && t.Depth-top.Depth >= levels {
 			return n
 		}
 		for _, c := range children[t.ID] {
-			n.Children = append(n.Children, node(c))
+			n.Children = append(n.Children, node(c, top))
 		}
 		return n
 	}
-	return node(root)
+	return node(root, root)
 }

@@ -48,7 +48,8 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	t, err := s.svc.SpawnTask(ctx, tenant, session, orchestrator.NewTask{
 		Parent: parent, Agent: req.GetAgent(), Description: req.GetDescription(),
 		Prompt: req.GetPrompt(), Model: req.GetModel(), Notify: req.GetNotifyParent(),
-		Timeout: timeout, Deadline: deadline,
+		Timeout: timeout, Deadline: deadline, Fork: req.GetForkContext(), Source: req.GetSource(),
+		Context: req.GetContext(), MaxIterations: int(req.GetMaxIterations()),
 	}, key)
 	if err != nil {
 		return nil, err
@@ -68,6 +69,9 @@ func bounds(req *pb.SpawnTaskRequest) (timeout time.Duration, deadline time.Time
 			return 0, deadline, tree.ErrBadInput.With("deadline: %v", err)
 		}
 		deadline = req.GetDeadline().AsTime().Truncate(time.Microsecond)
+		if deadline.Unix() <= 0 {
+			return 0, deadline, tree.ErrBadInput.With("deadline is not after 1970")
+		}
 	}
 	return timeout.Truncate(time.Microsecond), deadline, nil
 }
@@ -142,7 +146,11 @@ func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal()}, nil
+	out, cut, err := s.svc.Store.Output(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal(), Output: wire.Output(t, out, cut)}, nil
 }
 
 func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) (*pb.CancelTaskResponse, error) {
@@ -178,6 +186,11 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 	t, err := s.svc.Task(ctx, tenant, session, id)
 	if err != nil {
 		return err
+	}
+	if req.GetIncludeInherited() {
+		if err := s.inherited(t, int(req.GetAfterOrdinal()), stream); err != nil {
+			return err
+		}
 	}
 	for after := int(req.GetAfterOrdinal()); ; {
 		messages, err := s.svc.Store.Transcript(ctx, session, t.ID, after, transcriptPage)

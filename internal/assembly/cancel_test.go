@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -77,6 +78,59 @@ func TestCancelEndsAWholeTree(t *testing.T) {
 		t.Errorf("the next turn ended %s with %q", root.GetState(), root.GetResult())
 	}
 	c.sound()
+}
+
+// TestCancelOfAThousandRunning cancels a tree all of whose runs are in the middle of
+// a model call, on PostgreSQL, over and over.
+func TestCancelOfAThousandRunning(t *testing.T) {
+	t.Parallel()
+	const nodes = 1 + 1000
+	a := takeApart(t)
+	a.database = pgtest.Start(t).Database(t)
+	a.limits.Running = nodes
+	_, addr := a.orchestrator()
+	c := a.client(addr)
+	a.worker(addr, `
+steps:
+  - when: {depth: 0, turn: 1}
+    calls: [{tool: task, for_each: numbers 1000, input: {description: 'child {{.Item}}', prompt: 'part {{.Item}}', subagent_type: explore, run_in_background: true}}]
+  - {delay: 1h, text: at last}
+`, func(w *assembly.Worker) { w.Slots = nodes })
+	var acknowledged figures
+	for range often(2, 20) {
+		session := c.create("go").GetId()
+		taken := map[string]bool{}
+		c.events(session, func(e *pb.Event) bool {
+			if e.GetDispatched() != nil {
+				taken[e.GetTaskId()] = true
+			}
+			return len(taken) == nodes
+		})
+		begun := time.Now()
+		resp, err := c.CancelTask(c.ctx(), &pb.CancelTaskRequest{SessionId: session})
+		if err != nil {
+			t.Fatal(err)
+		}
+		acknowledged = append(acknowledged, time.Since(begun))
+		if resp.GetCancelledRuns() != nodes {
+			t.Errorf("%d runs were cancelled, want %d", resp.GetCancelledRuns(), nodes)
+		}
+		events, _ := c.idle(session)
+		results := 0
+		for _, e := range events {
+			switch {
+			case e.GetResult() != nil:
+				results++
+			case e.GetDispatched() != nil && results > 0:
+				t.Errorf("event %d: a worker took a run after the cancel", e.GetSeq())
+			}
+		}
+		if results != nodes {
+			t.Errorf("%d runs ended, want %d", results, nodes)
+		}
+	}
+	c.sound()
+	t.Logf("%d running runs, acknowledged as ended after %s", nodes, acknowledged)
 }
 
 func TestCancelOfAChildIsAnAnswer(t *testing.T) {

@@ -27,6 +27,7 @@ type client struct {
 	pb.TaskServiceClient
 	pb.AgentServiceClient
 	pb.AdminServiceClient
+	pb.ApprovalServiceClient
 	work    pb.WorkerServiceClient
 	running *assembly.Running
 	patient bool // calls wait for the server to come up
@@ -39,7 +40,9 @@ func newClient(t *testing.T, conn grpc.ClientConnInterface) *client {
 		TaskServiceClient:    pb.NewTaskServiceClient(conn),
 		AgentServiceClient:   pb.NewAgentServiceClient(conn),
 		AdminServiceClient:   pb.NewAdminServiceClient(conn),
-		work:                 pb.NewWorkerServiceClient(conn),
+
+		ApprovalServiceClient: pb.NewApprovalServiceClient(conn),
+		work:                  pb.NewWorkerServiceClient(conn),
 	}
 }
 
@@ -67,7 +70,7 @@ func setup(t *testing.T, scenario string, change func(*assembly.Dev)) *client {
 		}
 	})
 	c := newClient(t, running.Conn())
-	c.running = running
+	c.running, c.patient = running, true // a busy machine may take long to connect
 	return c
 }
 

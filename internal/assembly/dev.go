@@ -8,14 +8,19 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -24,14 +29,30 @@ const DefaultSlots = 16
 
 // Dev is an orchestrator and a worker in one process.
 type Dev struct {
-	DataDir   string       // the database lives here
-	Listen    string       // host:port to serve on as well; empty: in-process only
-	RedisURL  string       // empty: a Redis in the process
-	Workspace string       // the directory of the file tools
-	Slots     int          // 0: DefaultSlots
-	Limits    *tree.Limits // nil: the defaults
-	Model     model.Model
-	Logger    *slog.Logger
+	DataDir        string       // the database lives here
+	Listen         string       // host:port to serve on as well; empty: in-process only
+	RedisURL       string       // empty: a Redis in the process
+	Workspace      string       // the directory of the file tools
+	Files          Files        // agents, plugins, skills, models
+	Slots          int          // 0: DefaultSlots
+	Limits         *tree.Limits // nil: the defaults
+	Hooks          []hook.Spec  // on the start and stop of sub-agents
+	Callbacks      callback.Config
+	RetainSessions time.Duration // in which nothing happens; 0: for ever
+	// DefinitionHooks lets the hooks run that come with agents' definitions.
+	DefinitionHooks bool
+	FetchAllow      []string // as in Worker
+	Model           model.Model
+	Governor        *governor.Governor // of the model; nil: none
+	Logger          *slog.Logger
+}
+
+// Files is where the files are that say what agents there are and what they know.
+type Files struct {
+	Agents  []string // directories of definitions; the later goes before the earlier
+	Plugins string   // directory of plugins; empty: none
+	Skills  []string // directories of skills; the earlier goes before the later
+	Models  string   // file of the names of models; empty: the one that is built in
 }
 
 // Running is a Dev that has been started.
@@ -87,9 +108,26 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 	}()
 	select {
 	case <-served:
+		r.connect(ctx)
 		return r, nil
 	case <-r.done:
 		return nil, r.err
+	}
+}
+
+// connect waits until the connection is up, or closed. The worker may have tried in
+// vain before anybody listened, and a call would fail with that.
+func (r *Running) connect(ctx context.Context) {
+	r.conn.ResetConnectBackoff()
+	for {
+		state := r.conn.GetState()
+		if state == connectivity.Ready || state == connectivity.Shutdown {
+			return
+		}
+		r.conn.Connect()
+		if !r.conn.WaitForStateChange(ctx, state) {
+			return
+		}
 	}
 }
 
@@ -119,14 +157,16 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		defer stopWorking()
 		return Orchestrator{
 			Database: filepath.Join(d.DataDir, "coppice.db"), Redis: client, Pool: DefaultPool,
-			Limits: *d.Limits, Listeners: listeners, Logger: d.Logger,
+			Limits: *d.Limits, Callbacks: d.Callbacks, Listeners: listeners, Logger: d.Logger, RetainSessions: d.RetainSessions,
+			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models,
 		}.Run(serving, ready)
 	})
 	g.Go(func() error {
 		defer stopServing()
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
-			Workspace: d.Workspace, Model: d.Model, Logger: d.Logger,
+			Workspace: d.Workspace, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
+			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow,
 		}.Run(working)
 	})
 	return g.Wait()

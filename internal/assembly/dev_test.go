@@ -216,7 +216,7 @@ steps:
   - when: {depth: 0, turn: 2}
     text: 'launched {{(json (result "task" 0)).result}}'
   - when: {depth: 0}
-    text: 'heard {{(json .User).summary}}'
+    text: 'heard {{(json .Last).summary}}'
   - {delay: 300ms, text: it is late}
 `, nil)
 	session := c.create("go").GetId()

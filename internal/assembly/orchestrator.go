@@ -19,6 +19,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/agentdef"
 	"github.com/coppice-run/coppice/internal/api"
+	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/store"
@@ -36,6 +37,11 @@ type Orchestrator struct {
 	Limits   tree.Limits
 	// How many runs of a tenant, and in all, may be with workers at once; 0 is no cap.
 	RunningOfTenant, RunningInAll int
+	RetainSessions                time.Duration   // in which nothing happens; 0: for ever
+	Callbacks                     callback.Config // who may be called when runs end
+	AgentsDirs                    []string        // directories of definitions; the later goes before the earlier
+	PluginsDir                    string          // empty: no plugins
+	Models                        string          // file of the names of models; empty: the one that is built in
 	Listeners                     []net.Listener
 	Logger                        *slog.Logger
 }
@@ -44,6 +50,13 @@ type Orchestrator struct {
 // short calls end by themselves. ready is called once calls are served.
 func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	replica := processName()
+	if err := directories(append([]string{o.PluginsDir}, o.AgentsDirs...)); err != nil {
+		return err
+	}
+	models, err := agentdef.LoadModels(o.Models)
+	if err != nil {
+		return err
+	}
 	var svc *orchestrator.Service
 	db, err := o.open(ctx, store.Config{
 		Database: o.Database, Logger: o.Logger, Replica: replica,
@@ -60,14 +73,33 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
+	caller, err := callback.New(o.Callbacks)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
 	svc, err = orchestrator.New(orchestrator.Config{
-		Store: db, Bus: bus, Agents: agentdef.Builtin(), Replica: replica, Pool: o.Pool,
-		Limits: o.Limits, Logger: o.Logger,
+		Store: db, Bus: bus, Agents: agentdef.NewLibrary(o.AgentsDirs, o.PluginsDir), Models: models, Callbacks: caller, Replica: replica, Pool: o.Pool,
+		Limits: o.Limits, Logger: o.Logger, Retain: o.RetainSessions,
 	})
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
 	return errors.Join(o.serve(ctx, db, svc, ready), db.Close())
+}
+
+// directories reports one that is not there; an empty name is none.
+func directories(names []string) error {
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		if info, err := os.Stat(name); err != nil {
+			return fmt.Errorf("looking for a directory: %w", err)
+		} else if !info.IsDir() {
+			return fmt.Errorf("%s is not a directory", name)
+		}
+	}
+	return nil
 }
 
 // openPatience is how long a database server may take until it can be opened.

@@ -26,6 +26,7 @@ import (
 // size is how large a campaign is.
 type size struct {
 	plan
+	shapes                  []string      // of the trees
 	clients                 int           // trees that grow at once
 	safety                  time.Duration // how long everything is broken
 	trees                   int           // that have to end in spite of faults
@@ -51,10 +52,10 @@ func sizes(t *testing.T) size {
 	}
 	switch name := os.Getenv("COPPICE_CHAOS"); name {
 	case "", "short":
-		return size{plan: p, clients: 32, safety: 15 * time.Second, trees: 300, faults: 18, ends: time.Minute, rounds: 2, alone: 1}
+		return size{plan: p, shapes: shapes(), clients: 32, safety: 15 * time.Second, trees: 300, faults: 18, ends: time.Minute, rounds: 2, alone: 1}
 	case "long":
-		return size{plan: p, clients: 64, safety: time.Minute, trees: 5500, faults: 150,
-			ends: time.Minute, rounds: 3, alone: 3, leastTasks: 100_000, leastFaults: 10_000}
+		return size{plan: p, shapes: append(shapes(), "broad"), clients: 64, safety: time.Minute, trees: 2350, faults: 150,
+			ends: time.Minute, rounds: 3, alone: 2, leastTasks: 100_000, leastFaults: 10_000}
 	default:
 		t.Fatalf("there is no size %q", name)
 		return size{}
@@ -157,7 +158,7 @@ func (c *campaign) undisturbed(t *testing.T, house *cluster) (*crowd, map[string
 	calm := house.crowd("calm", c.counts)
 	calm.calm, calm.mischief = true, nothing
 	var growing errgroup.Group
-	for _, shape := range shapes() {
+	for _, shape := range c.shapes {
 		growing.Go(func() error { return calm.grow(t.Context(), rand.New(rand.NewPCG(0, 0)), shape) })
 	}
 	if err := growing.Wait(); err != nil {
@@ -214,7 +215,7 @@ func (c *campaign) breakEverything(t *testing.T, h *havoc, seed uint64) bool {
 		under.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, 1000+uint64(i)))
 			for ctx.Err() == nil {
-				if err := h.crowd.grow(ctx, rng, shapes()[rng.IntN(len(shapes()))]); err != nil && !errors.Is(err, errOver) {
+				if err := h.crowd.grow(ctx, rng, c.shapes[rng.IntN(len(c.shapes))]); err != nil && !errors.Is(err, errOver) {
 					return // it is among the surprises
 				}
 			}
@@ -239,7 +240,7 @@ func (c *campaign) letEverythingEnd(t *testing.T, h *havoc, seed uint64) bool {
 		trees.Go(func() {
 			for i := range queue {
 				rng := rand.New(rand.NewPCG(seed, 2000+uint64(i)))
-				if err := h.crowd.grow(growing, rng, shapes()[i%len(shapes())]); err != nil {
+				if err := h.crowd.grow(growing, rng, c.shapes[i%len(c.shapes)]); err != nil {
 					t.Errorf("seed %d: tree %d did not end: %v", seed, i, err)
 				}
 			}
@@ -269,7 +270,7 @@ func (c *campaign) oneAtATime(t *testing.T, h *havoc, seed uint64) bool {
 		trees.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, 3000+uint64(i)))
 			for !enough.Load() {
-				if err := h.crowd.grow(t.Context(), rng, shapes()[rng.IntN(len(shapes()))]); err != nil {
+				if err := h.crowd.grow(t.Context(), rng, c.shapes[rng.IntN(len(c.shapes))]); err != nil {
 					return // it is among the surprises
 				}
 			}

@@ -237,7 +237,7 @@ func (c *inquiry) children() {
 			case start.GetCall() != nil || notify[l.id]:
 				due := c.Quiet && parent.last().GetState() == pb.TaskState_TASK_STATE_COMPLETED &&
 					result.GetResult().GetReason() != pb.Reason_REASON_CANCELLED_BY_PARENT
-				c.must(len(told) == 1 || !due, ToldOnce, l.id, "the end of run %d was not told", result.GetRun())
+				c.must(len(told) == 1 || parent.has(l.id, result.GetRun()) || !due, ToldOnce, l.id, "the end of run %d was not told", result.GetRun())
 			default:
 				c.must(len(told) == 0, ToldOnce, l.id, "the end of run %d was told to nobody who asked", result.GetRun())
 			}
@@ -246,6 +246,18 @@ func (c *inquiry) children() {
 			}
 		}
 	}
+}
+
+// has reports whether a call of the task was closed by the end of a run.
+func (l *life) has(task string, run int32) bool {
+	for _, closings := range l.closed {
+		for _, e := range closings {
+			if child := e.GetCallClosed().GetChild(); child.GetTaskId() == task && child.GetRun() == run {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // closedBy: the call that waited for a run was closed by its end, or by the end

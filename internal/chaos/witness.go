@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -94,6 +95,9 @@ func (note) Spec() model.ToolSpec {
 }
 
 func (note) Effect() tool.Effect { return tool.EffectLasting }
+
+// Guard: nobody has to be asked for a note.
+func (note) Guard() tool.Guard { return tool.Guard{Access: policy.AccessRead} }
 
 // lingers is how long a note takes after it has had its effect: the moment in
 // which a crash leaves the effect without its record.

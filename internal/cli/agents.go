@@ -2,8 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -11,16 +15,23 @@ import (
 )
 
 type agentsCommand struct {
+	List   listAgentsCommand  `cmd:"" default:"withargs" help:"List the agents, and the files that define none; with a name, show that one."`
+	Show   showAgentCommand   `cmd:"" help:"Show an agent: what is set, which versions were put, its prompt."`
+	Put    putAgentCommand    `cmd:"" help:"Keep the definition in a file, and make it the one that counts under its name."`
+	Delete deleteAgentCommand `cmd:"" help:"Take away an agent that was put. Its versions stay for the tasks that have them."`
+}
+
+type listAgentsCommand struct {
 	remote
 	Name string `arg:"" optional:"" help:"The agent to show."`
 }
 
 // Run lists the agents, or shows one.
-func (g *agentsCommand) Run(ctx context.Context, a *app) error {
+func (g *listAgentsCommand) Run(ctx context.Context, a *app) error {
+	if g.Name != "" {
+		return (&showAgentCommand{remote: g.remote, Name: g.Name}).Run(ctx, a)
+	}
 	return g.with(func(c *client) error {
-		if g.Name != "" {
-			return g.one(ctx, a, c)
-		}
 		resp, err := c.agents.ListAgents(ctx, &pb.ListAgentsRequest{})
 		if err != nil {
 			return during("listing the agents", err)
@@ -29,6 +40,13 @@ func (g *agentsCommand) Run(ctx context.Context, a *app) error {
 			if err := a.printAgent(agent); err != nil {
 				return err
 			}
+		}
+		for _, p := range resp.GetProblems() {
+			kept := ""
+			if p.GetKept() {
+				kept = "; what it held before still counts"
+			}
+			a.complain(p.GetDetail() + kept)
 		}
 		return nil
 	})
@@ -48,28 +66,143 @@ func (a *app) printAgent(agent *pb.Agent) error {
 	return a.print(line)
 }
 
-func (g *agentsCommand) one(ctx context.Context, a *app, c *client) error {
-	resp, err := c.agents.GetAgent(ctx, &pb.GetAgentRequest{Name: g.Name})
-	if err != nil {
-		return during("reading the agent", err)
-	}
-	if a.json {
-		return a.printJSON(resp.GetAgent())
-	}
+type showAgentCommand struct {
+	remote
+	Name       string `arg:"" help:"The agent."`
+	Version    string `placeholder:"VERSION" help:"A version that was put; by default the one that counts."`
+	Definition bool   `help:"Show the definition alone, as agents put takes it."`
+}
+
+// Run shows an agent.
+func (g *showAgentCommand) Run(ctx context.Context, a *app) error {
+	return g.with(func(c *client) error {
+		resp, err := c.agents.GetAgent(ctx, &pb.GetAgentRequest{Name: g.Name, Version: g.Version})
+		switch {
+		case err != nil:
+			return during("reading the agent", err)
+		case a.json:
+			return a.printJSON(resp.GetAgent())
+		case g.Definition:
+			return a.print(strings.TrimSuffix(safeText(resp.GetAgent().GetDefinition()), "\n"))
+		}
+		return a.printDefinition(resp)
+	})
+}
+
+// printDefinition prints all there is to know of an agent.
+func (a *app) printDefinition(resp *pb.GetAgentResponse) error {
 	agent, l := resp.GetAgent(), a.look()
 	lines := []string{l.bold.Render(safeLine(agent.GetName())), safeLine(agent.GetDescription()), ""}
+	list := func(names []string) string { return strings.Join(names, ", ") }
 	for _, field := range []struct{ name, value string }{
 		{"mode", modeText(agent.GetMode())},
-		{"tools", orElse(strings.Join(agent.GetTools(), ", "), "all")},
-		{"spawns", orElse(strings.Join(agent.GetSpawns(), ", "), "none")},
-		{"model", orElse(agent.GetModel(), "the default")},
+		{"tools", orElse(list(agent.GetTools()), "all")},
+		{"not", list(agent.GetDisallowedTools())},
+		{"deferred", list(agent.GetDeferredTools())},
+		{"skills", orElse(list(agent.GetSkills()), "all")},
+		{"spawns", orElse(list(agent.GetSpawns()), "all that may be")},
+		{"model", orElse(agent.GetModel(), "that of the parent")},
 		{"iterations", orElse(limitText(agent.GetMaxIterations()), "the default")},
+		{"timeout", timeoutText(agent)},
+		{"runs", backgroundText(agent)},
+		{"reminder", agent.GetReminder()},
 		{"source", agent.GetSource()},
 		{"version", agent.GetVersion()},
+		{"put", putText(resp.GetVersions())},
 	} {
-		lines = append(lines, l.dim.Render(fmt.Sprintf("%-11s", field.name))+safeLine(field.value))
+		if field.value != "" {
+			lines = append(lines, l.dim.Render(fmt.Sprintf("%-11s", field.name))+safeLine(field.value))
+		}
 	}
 	return a.print(append(lines, "", strings.TrimSpace(safeText(agent.GetPrompt())))...)
+}
+
+func timeoutText(agent *pb.Agent) string {
+	if agent.GetTimeout() == nil {
+		return ""
+	}
+	return agent.GetTimeout().AsDuration().String()
+}
+
+func backgroundText(agent *pb.Agent) string {
+	if agent.GetBackground() {
+		return "in the background"
+	}
+	return ""
+}
+
+// putText lists versions with when they were put.
+func putText(versions []*pb.AgentVersion) string {
+	var all []string
+	for _, v := range versions {
+		all = append(all, fmt.Sprintf("%s (%s)", v.GetVersion(), v.GetPutTime().AsTime().Local().Format(time.DateTime)))
+	}
+	return strings.Join(all, ", ")
+}
+
+type putAgentCommand struct {
+	remote
+	File string `arg:"" help:"Markdown with front matter; - reads it from standard input."`
+}
+
+// maxDefinition is more than any definition may have; the orchestrator has the bound.
+const maxDefinition = 1 << 20
+
+// Run puts an agent.
+func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
+	text, err := g.text(a)
+	if err != nil {
+		return err
+	}
+	return g.with(func(c *client) error {
+		resp, err := c.agents.PutAgent(ctx, &pb.PutAgentRequest{Definition: text})
+		switch {
+		case err != nil:
+			return during("putting the agent", err)
+		case a.json:
+			return a.printJSON(resp.GetAgent())
+		}
+		return a.print(safeLine(fmt.Sprintf("%s is now version %s", resp.GetAgent().GetName(), resp.GetAgent().GetVersion())))
+	})
+}
+
+func (g *putAgentCommand) text(a *app) (string, error) {
+	from := a.Stdin
+	if g.File != "-" {
+		file, err := os.Open(g.File)
+		if err != nil {
+			return "", usagef("%w", err)
+		}
+		defer file.Close()
+		from = file
+	}
+	data, err := io.ReadAll(io.LimitReader(from, maxDefinition+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading the definition: %w", err)
+	case len(data) > maxDefinition:
+		return "", usagef("%w", errors.New("the definition is too large"))
+	}
+	return strings.ToValidUTF8(string(data), "\x00"), nil // which is refused with its line
+}
+
+type deleteAgentCommand struct {
+	remote
+	Name string `arg:"" help:"The agent."`
+}
+
+// Run deletes an agent.
+func (g *deleteAgentCommand) Run(ctx context.Context, a *app) error {
+	return g.with(func(c *client) error {
+		resp, err := c.agents.DeleteAgent(ctx, &pb.DeleteAgentRequest{Name: g.Name})
+		switch {
+		case err != nil:
+			return during("deleting the agent", err)
+		case a.json:
+			return a.printJSON(resp)
+		}
+		return a.print(safeLine(fmt.Sprintf("%s is deleted; it was version %s", g.Name, resp.GetVersion())))
+	})
 }
 
 func modeText(m pb.AgentMode) string {

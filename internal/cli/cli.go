@@ -41,7 +41,7 @@ const (
 	exitFailed      = 1 // the task that was asked for failed or was cancelled
 	exitUsage       = 2
 	exitInternal    = 3 // no connection, a refused call, or a fault
-	exitUnfinished  = 4 // wait gave up before the task had ended
+	exitUnfinished  = 4 // wait gave up before the task had ended, or an approval is open
 	exitInterrupted = 130
 )
 
@@ -58,10 +58,21 @@ type commands struct {
 	Transcript transcriptCommand `cmd:"" help:"Show the conversation of a task."`
 	Spawn      spawnCommand      `cmd:"" help:"Start a sub-agent in a session."`
 	Send       sendCommand       `cmd:"" help:"Send a message to a task of a session."`
+	Inbox      inboxCommand      `cmd:"" help:"Show what waits for a task, or take it away."`
+	Rename     renameCommand     `cmd:"" help:"Give a session another title."`
+	Close      closeCommand      `cmd:"" help:"End a session for good; it can still be read."`
+	Delete     deleteCommand     `cmd:"" help:"Delete a session with all that is in it."`
 	Wait       waitCommand       `cmd:"" help:"Wait until a task has ended, and show its answer."`
 	Background backgroundCommand `cmd:"" help:"Let the parent go on that waits for a task."`
+	Branch     branchCommand     `cmd:"" help:"Go on from a message of a task in a branch of its own."`
+	Select     selectCommand     `cmd:"" help:"Choose the branch that messages go to."`
+	Import     importCommand     `cmd:"" help:"Open a session that begins with a transcript of another place."`
 	Cancel     cancelCommand     `cmd:"" help:"Cancel a task and all below it; by default the root's turn."`
-	Agents     agentsCommand     `cmd:"" help:"List the agents, or show one."`
+	Approvals  approvalsCommand  `cmd:"" help:"List calls of tools that wait for somebody to allow them."`
+	Approve    approveCommand    `cmd:"" help:"Allow a call that waits for it."`
+	Deny       denyCommand       `cmd:"" help:"Deny a call that waits to be allowed."`
+	Agents     agentsCommand     `cmd:"" help:"List, show, put and delete agents."`
+	FakeLLM    fakeLLMCommand    `cmd:"" name:"fake-llm" help:"Serve a fake of Anthropic's and OpenAI's APIs, with troubles if you like."`
 	Doctor     doctorCommand     `cmd:"" help:"Hold what is stored against the rules, and list what breaks them."`
 }
 
@@ -69,7 +80,7 @@ const about = `Runs trees of LLM agents.
 
 Where SESSION is asked for, "last" is the newest one; of the ids of sessions and tasks the last characters are enough.
 
-Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 no connection or an internal error, 4 not ended in time (wait), 130 interrupted.`
+Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 no connection or an internal error, 4 not ended in time (wait) or blocked by an approval (run, watch), 130 interrupted.`
 
 // app is what all commands share.
 type app struct {

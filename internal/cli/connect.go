@@ -28,6 +28,8 @@ type client struct {
 	tasks    pb.TaskServiceClient
 	agents   pb.AgentServiceClient
 	admin    pb.AdminServiceClient
+
+	approvals pb.ApprovalServiceClient
 }
 
 func newClient(conn grpc.ClientConnInterface) *client {
@@ -36,6 +38,8 @@ func newClient(conn grpc.ClientConnInterface) *client {
 		tasks:    pb.NewTaskServiceClient(conn),
 		agents:   pb.NewAgentServiceClient(conn),
 		admin:    pb.NewAdminServiceClient(conn),
+
+		approvals: pb.NewApprovalServiceClient(conn),
 	}
 }
 

@@ -10,15 +10,19 @@ import (
 	"path/filepath"
 
 	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/model/provider"
 )
 
 type devCommand struct {
+	files
 	Listen    string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
 	Data      string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
 	RedisURL  string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
 	Workspace string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
-	Scenario  string `placeholder:"FILE" help:"Scenario that plays the model, instead of a provider."`
 	Slots     int    `default:"16" help:"Runs that are carried at once."`
+	fetchFlags
+	provider.Flags
+	hookFlags
 }
 
 // Run serves until ctx ends.
@@ -26,7 +30,12 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if d.Slots < 1 {
 		return usagef("--slots is %d; it has to be 1 or more", d.Slots)
 	}
-	m, which, err := chooseModel(d.Scenario)
+	log := slog.New(slog.NewTextHandler(a.Stderr, nil))
+	chosen, err := a.chooseModel(d.Flags, log)
+	if err != nil {
+		return err
+	}
+	hooks, err := d.hooks()
 	if err != nil {
 		return err
 	}
@@ -36,12 +45,14 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
-		Slots: d.Slots, Model: m, Logger: slog.New(slog.NewTextHandler(a.Stderr, nil)),
+		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
+		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow,
+		Logger: log,
 	})
 	if err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
-	if err := d.greet(a, running.Addr(), data, which); err != nil {
+	if err := d.greet(a, running.Addr(), data, chosen.Which); err != nil {
 		return errors.Join(err, running.Stop())
 	}
 	select {

@@ -75,6 +75,9 @@ func (c canvas) label(r row) string {
 	if d := safeLine(n.description); d != "" {
 		s += "  " + d
 	}
+	if n.branch {
+		s += c.look.dim.Render(" (branch)")
+	}
 	if n.background {
 		s += c.look.dim.Render(" (background)")
 	}
@@ -168,6 +171,12 @@ func (c canvas) note(n *node, room int) string {
 }
 
 func waitText(n *node) string {
+	if len(n.asks) > 0 {
+		return askText(n.asks[0])
+	}
+	if n.asking > 0 {
+		return "asks: see coppice approvals"
+	}
 	if n.total > 0 {
 		return fmt.Sprintf("waiting, %d of %d done", n.met, n.total)
 	}

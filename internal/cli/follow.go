@@ -55,6 +55,9 @@ func (a *app) show(ctx context.Context, f follow) error {
 	case err != nil:
 		return during("watching the session", err)
 	}
+	if idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED {
+		return a.blocked(ctx, f)
+	}
 	root := idle.GetRoot().GetId()
 	resp, err := f.client.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: f.session, TaskId: root})
 	if err != nil {

@@ -27,6 +27,7 @@ type node struct {
 	agent       string
 	description string
 	background  bool
+	branch      bool // a person goes on in it from a message of the task above
 
 	run      int32
 	state    pb.TaskState
@@ -37,6 +38,8 @@ type node struct {
 	preview  tail // what its model is writing
 	met      int32
 	total    int32 // of a wait; 0 if it waits for nothing
+	asks     []*pb.ApprovalRequested
+	asking   int32 // how many there are, where only that is known
 	start    time.Time
 	end      time.Time
 
@@ -110,6 +113,11 @@ func (f *forest) apply(e *pb.Event) {
 		f.title = k.SessionOpened.GetTitle()
 		n.agent = k.SessionOpened.GetAgent()
 		n.state = pb.TaskState_TASK_STATE_NEW
+	case *pb.Event_BranchOpened:
+		n.state, n.branch = pb.TaskState_TASK_STATE_NEW, true
+		n.agent, n.description = k.BranchOpened.GetAgent(), k.BranchOpened.GetDescription()
+		f.hang(n, k.BranchOpened.GetBase().GetTaskId())
+		return
 	case *pb.Event_Started:
 		n.begin(e.GetRun(), k.Started)
 		f.hang(n, k.Started.GetParentId())
@@ -130,8 +138,12 @@ func (f *forest) apply(e *pb.Event) {
 		n.met, n.total = 0, 0
 	case *pb.Event_Progress:
 		n.activity = k.Progress.GetActivity()
+	case *pb.Event_HookRan:
+		n.activity = hookText(k.HookRan)
 	case *pb.Event_Result:
 		n.finish(k.Result, at)
+	default:
+		n.ask(e)
 	}
 	f.hang(n, "")
 }
@@ -197,6 +209,9 @@ func forestOf(t *pb.GetTreeResponse) *forest {
 		for _, child := range at.GetChildren() {
 			add(n.id, child)
 		}
+		for _, branch := range at.GetBranches() {
+			add(n.id, branch)
+		}
 	}
 	if t.GetRoot() != nil {
 		add("", t.GetRoot())
@@ -206,11 +221,12 @@ func forestOf(t *pb.GetTreeResponse) *forest {
 
 func (n *node) set(t *pb.Task) {
 	n.agent, n.description, n.background = t.GetAgent(), t.GetDescription(), t.GetBackground()
+	n.branch = t.GetBranch() == pb.TaskBranch_TASK_BRANCH_HUMAN
 	n.run, n.state, n.reason, n.detail = t.GetRun(), t.GetState(), t.GetReason(), t.GetDetail()
 	if !n.ended() {
 		n.activity = t.GetActivity()
 	}
-	n.met, n.total = t.GetWait().GetMet(), t.GetWait().GetTotal()
+	n.met, n.total, n.asking = t.GetWait().GetMet(), t.GetWait().GetTotal(), t.GetOpenApprovals()
 	if t.GetStartTime() != nil {
 		n.start = t.GetStartTime().AsTime()
 	}

@@ -97,6 +97,9 @@ func (l *live) paint() {
 		look: l.look, width: l.width, height: max(1, l.height-2), now: now, frame: l.frame,
 	})
 	foot := l.forest.summary(now, l.look.dot)
+	if n := l.forest.asking(); n > 0 {
+		foot = plural(n, "open approval") + ": coppice approvals" + l.look.dot + foot
+	}
 	if l.status != "" {
 		foot = l.status + l.look.dot + foot
 	}

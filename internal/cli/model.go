@@ -1,21 +1,16 @@
 package cli
 
 import (
-	"fmt"
+	"log/slog"
 
-	"github.com/coppice-run/coppice/internal/model"
-	"github.com/coppice-run/coppice/internal/model/scripted"
+	"github.com/coppice-run/coppice/internal/model/provider"
 )
 
-// chooseModel chooses the model that agents of this process use, and says in a
-// few words which and why.
-func chooseModel(scenario string) (m model.Model, which string, err error) {
-	if scenario == "" {
-		return scripted.New(scripted.Survey()), "no provider key set: playing the built-in demo scenario", nil
-	}
-	s, err := scripted.Load(scenario)
+// chooseModel chooses the model that agents of this process use.
+func (a *app) chooseModel(f provider.Flags, log *slog.Logger) (provider.Choice, error) {
+	choice, err := provider.Choose(f, a.Getenv, log)
 	if err != nil {
-		return nil, "", usagef("reading the scenario: %w", err)
+		return provider.Choice{}, usagef("%w", err)
 	}
-	return scripted.New(s), "playing the scenario " + fmt.Sprintf("%q", scenario), nil
+	return choice, nil
 }

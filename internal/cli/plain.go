@@ -36,11 +36,21 @@ func (p *plain) event(e *pb.Event) error {
 			return nil
 		}
 		text = "its worker was lost; another one goes on"
+	case *pb.Event_HookRan:
+		text = hookText(k.HookRan)
+	case *pb.Event_CallbackEnded:
+		text = callbackText(k.CallbackEnded)
 	case *pb.Event_Result:
 		text = resultText(n)
 		if w := why(k.Result.GetReason(), k.Result.GetDetail()); w != "" {
 			text += p.look.dot + w
 		}
+	case *pb.Event_ApprovalRequested:
+		text = askText(k.ApprovalRequested)
+	case *pb.Event_ApprovalDecided:
+		text = decidedText(k.ApprovalDecided)
+	case *pb.Event_ApprovalExpired:
+		text = "denied, since nobody decided in time"
 	default:
 		return nil
 	}

@@ -12,17 +12,22 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/model/provider"
 )
 
 type runCommand struct {
-	Workspace    string   `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
-	Scenario     string   `placeholder:"FILE" help:"Scenario that plays the model, instead of a provider."`
-	Data         string   `placeholder:"DIR" help:"Where to keep the session; by default it is dropped at the end."`
-	Orchestrator string   `placeholder:"HOST:PORT" help:"Run it there instead of in this process."`
-	Agent        string   `placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
-	Deltas       bool     `help:"With --json: show pieces of answers under way as well."`
-	Quiet        bool     `short:"q" help:"Show the answer alone."`
-	Prompt       []string `arg:"" help:"What to do; - reads it from standard input."`
+	Workspace    string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
+	Data         string `placeholder:"DIR" help:"Where to keep the session; by default it is dropped at the end."`
+	Orchestrator string `placeholder:"HOST:PORT" help:"Run it there instead of in this process."`
+	Agent        string `placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
+	Deltas       bool   `help:"With --json: show pieces of answers under way as well."`
+	Quiet        bool   `short:"q" help:"Show the answer alone."`
+	files
+	fetchFlags
+	provider.Flags
+	hookFlags
+	permissionFlags
+	Prompt []string `arg:"" help:"What to do; - reads it from standard input."`
 }
 
 // Run runs the prompt here or at an orchestrator.
@@ -34,8 +39,11 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	if r.Orchestrator == "" {
 		return r.here(ctx, a, prompt)
 	}
-	if r.Workspace+r.Scenario+r.Data != "" {
-		return usagef("--workspace, --scenario and --data are for a run in this process; they can't be used with --orchestrator")
+	if r.given() {
+		return usagef("--agents-dir, --plugins-dir, --skills-dir and --models are for a run in this process; they can't be used with --orchestrator")
+	}
+	if r.Workspace+r.Scenario+r.Data+r.Hooks != "" {
+		return usagef("--workspace, --scenario, --data and --hooks are for a run in this process; they can't be used with --orchestrator")
 	}
 	return remote{r.Orchestrator}.with(func(c *client) error {
 		session, err := r.in(ctx, a, c, prompt)
@@ -48,22 +56,28 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 
 // here runs it with everything in this process.
 func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error) {
-	m, which, err := chooseModel(r.Scenario)
+	// The terminal belongs to the drawing until it is over.
+	var written bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	chosen, err := a.chooseModel(r.Flags, log)
 	if err != nil {
 		return err
 	}
 	if !a.json && !r.Quiet {
-		fmt.Fprintln(a.Stderr, which)
+		fmt.Fprintln(a.Stderr, safeLine(chosen.Which))
+	}
+	hooks, err := r.hooks()
+	if err != nil {
+		return err
 	}
 	data, drop, err := r.data()
 	if err != nil {
 		return err
 	}
-	// The terminal belongs to the drawing until it is over.
-	var log bytes.Buffer
 	running, err := assembly.StartDev(ctx, assembly.Dev{
-		DataDir: data, Workspace: orHere(r.Workspace), Model: m,
-		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		DataDir: data, Workspace: orHere(r.Workspace), Files: r.assembly(), Model: chosen.Model, Governor: chosen.Governor,
+		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow,
+		Logger: log,
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
@@ -72,8 +86,8 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	_, err = r.in(ctx, a, newClient(running.Conn()), prompt)
 	stop()
 	stopErr := errors.Join(running.Stop(), drop())
-	if log.Len() > 0 {
-		fmt.Fprint(a.Stderr, safeText(log.String()))
+	if written.Len() > 0 {
+		fmt.Fprint(a.Stderr, safeText(written.String()))
 	}
 	if err != nil && stopErr != nil {
 		a.complain("stopping: " + stopErr.Error())
@@ -84,8 +98,12 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 
 // in runs it at an orchestrator, and gives the session.
 func (r *runCommand) in(ctx context.Context, a *app, c *client, prompt string) (session string, err error) {
+	permissions, err := r.permissions()
+	if err != nil {
+		return "", err
+	}
 	resp, err := c.sessions.CreateSession(ctx, &pb.CreateSessionRequest{
-		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt},
+		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions,
 	})
 	if err != nil {
 		return "", during("creating the session", err)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
@@ -12,7 +13,9 @@ import (
 
 type sessionsCommand struct {
 	remote
-	Limit int `default:"20" help:"How many at most; 0 means all."`
+	Limit  int               `default:"20" help:"How many at most; 0 means all."`
+	All    bool              `help:"With the sub-agents of each session."`
+	Filter map[string]string `placeholder:"KEY=VALUE" help:"Only sessions whose metadata has this pair; may be given several times."`
 }
 
 // Run lists sessions, newest first.
@@ -22,7 +25,7 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 	}
 	return s.with(func(c *client) error {
 		left := s.Limit
-		req := &pb.ListSessionsRequest{}
+		req := &pb.ListSessionsRequest{Filter: s.Filter, IncludeChildren: s.All}
 		for {
 			req.PageSize = int32(min(left, 1000))
 			page, err := c.sessions.ListSessions(ctx, req)
@@ -54,10 +57,23 @@ func (a *app) printSession(s *pb.Session) error {
 		durationText(a.now().Sub(s.GetCreateTime().AsTime()).Truncate(time.Second)),
 		plural(int64(s.GetTasks().GetTotal()), "task"), countText(tokens(s.GetUsage()))+" tok",
 		safeLine(s.GetTitle()))
-	if width, terminal := a.terminal(a.Stdout); terminal {
-		line = ansi.Truncate(line, width, l.more)
+	if s.GetCloseTime() != nil {
+		line += "  (closed)"
 	}
-	return a.print(line)
+	lines := []string{line}
+	for _, t := range s.GetChildren() {
+		lines = append(lines, fmt.Sprintf("  %s  %s %-9s  %s%s  %s", safeLine(t.GetId()), l.mark(t.GetState(), -1), stateText(t.GetState()),
+			strings.Repeat("  ", int(max(0, t.GetDepth()-1))), safeLine(t.GetAgent()), safeLine(t.GetDescription())))
+	}
+	if missing := int(s.GetTasks().GetTotal()) - 1 - len(s.GetChildren()); missing > 0 && len(s.GetChildren()) > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", missing))
+	}
+	if width, terminal := a.terminal(a.Stdout); terminal {
+		for i := range lines {
+			lines[i] = ansi.Truncate(lines[i], width, l.more)
+		}
+	}
+	return a.print(lines...)
 }
 
 type treeCommand struct {

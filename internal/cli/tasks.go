@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -21,11 +23,32 @@ type spawnCommand struct {
 	Timeout     time.Duration `placeholder:"DURATION" help:"How long it may be at work in all, like 90s; by default what its agent says."`
 	Deadline    time.Duration `placeholder:"DURATION" help:"When it fails if it has not ended, counted from now."`
 	Prompt      []string      `arg:"" help:"What it has to do; - reads it from standard input."`
+
+	MaxIterations int32    `placeholder:"N" help:"How many model calls it may make; by default what its agent says."`
+	Context       []string `placeholder:"TEXT" sep:"none" help:"What it is told beside the prompt; may be given several times."`
+	ContextFile   []string `placeholder:"FILE" sep:"none" help:"A file of this machine that it is told beside the prompt; may be given several times."`
+}
+
+// told is what the sub-agent is told beside the prompt.
+func (s *spawnCommand) told() ([]string, error) {
+	told := s.Context
+	for _, name := range s.ContextFile {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, usagef("--context-file: %w", err)
+		}
+		told = append(told, "File "+name+":\n"+strings.ToValidUTF8(string(content), "\uFFFD"))
+	}
+	return told, nil
 }
 
 // Run starts a sub-agent.
 func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 	prompt, err := a.text(s.Prompt)
+	if err != nil {
+		return err
+	}
+	told, err := s.told()
 	if err != nil {
 		return err
 	}
@@ -37,6 +60,7 @@ func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 		req := &pb.SpawnTaskRequest{
 			SessionId: session, ParentTaskId: parent, Agent: s.Agent, Prompt: prompt,
 			Description: s.Description, NotifyParent: s.Notify,
+			MaxIterations: s.MaxIterations, Context: told,
 		}
 		if s.Timeout != 0 {
 			req.Timeout = durationpb.New(s.Timeout)
@@ -57,9 +81,11 @@ func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 
 type sendCommand struct {
 	remote
-	Session string   `arg:"" help:"The session."`
-	Task    string   `placeholder:"ID" help:"The task; by default the root."`
-	Text    []string `arg:"" help:"What to say; - reads it from standard input."`
+	Session   string   `arg:"" help:"The session."`
+	Task      string   `placeholder:"ID" help:"The task; by default the current branch."`
+	Steer     bool     `help:"Speak to a sub-agent as well; its conversation is its parent's otherwise."`
+	Interrupt bool     `help:"Have it read now: children that it waits for go on in the background."`
+	Text      []string `arg:"" help:"What to say; - reads it from standard input."`
 }
 
 // Run sends a message.
@@ -73,20 +99,42 @@ func (s *sendCommand) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		resp, err := c.sessions.SendMessage(ctx, &pb.SendMessageRequest{
-			SessionId: session, TaskId: task, Message: &pb.UserMessage{Text: text},
-		})
+		if err := s.mayReach(ctx, c, session, task); err != nil {
+			return err
+		}
+		req := &pb.SendMessageRequest{SessionId: session, TaskId: task, Message: &pb.UserMessage{Text: text}}
+		if s.Interrupt {
+			req.Delivery = pb.Delivery_DELIVERY_INTERRUPT
+		}
+		resp, err := c.sessions.SendMessage(ctx, req)
 		if err != nil {
 			return during("sending the message", err)
 		}
 		switch {
 		case a.json:
 			return a.printJSON(resp)
+		case resp.GetBackgrounded() > 0:
+			return a.print(fmt.Sprintf("the message waits for nobody any more; children in the background for it: %d", resp.GetBackgrounded()))
 		case resp.GetQueued():
 			return a.print("the message waits until the task's current tool calls are done")
 		}
 		return a.print(fmt.Sprintf("the message started run %d of task %s", resp.GetTask().GetRun(), safeLine(resp.GetTask().GetId())))
 	})
+}
+
+// mayReach keeps a person from speaking to a sub-agent by mistake.
+func (s *sendCommand) mayReach(ctx context.Context, c *client, session, task string) error {
+	if task == "" || s.Steer {
+		return nil
+	}
+	resp, err := c.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: session, TaskId: task})
+	if err != nil {
+		return during("reading the task", err)
+	}
+	if resp.GetTask().GetDepth() > 0 {
+		return usagef("task %s is a sub-agent, which its parent speaks to; say --steer to speak to it, or go on from one of its messages with coppice branch", task)
+	}
+	return nil
 }
 
 type cancelCommand struct {
@@ -165,7 +213,7 @@ func (w *waitCommand) Run(ctx context.Context, a *app) error {
 		case resp.GetEnded():
 			err = a.printAnswer(resp.GetTask(), false)
 		default:
-			err = a.print("the task has not ended: " + stateText(resp.GetTask().GetState()))
+			err = a.printUnfinished(resp)
 		}
 		switch {
 		case err != nil:
@@ -175,6 +223,20 @@ func (w *waitCommand) Run(ctx context.Context, a *app) error {
 		}
 		return outcome(resp.GetTask())
 	})
+}
+
+// printUnfinished says how far a task is, and what it has said so far.
+func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
+	lines := []string{"the task has not ended: " + stateText(resp.GetTask().GetState())}
+	if progress := resp.GetOutput().GetAgent().GetProgress(); progress != "" {
+		lines = append(lines, safeLine(progress))
+	}
+	for _, line := range strings.Split(resp.GetOutput().GetOutput(), "\n") {
+		if line != "" {
+			lines = append(lines, safeLine(line))
+		}
+	}
+	return a.print(lines...)
 }
 
 // wait waits in pieces until the task has ended, or the time is up.

@@ -17,6 +17,9 @@ type transcriptCommand struct {
 	Session string `arg:"" help:"The session."`
 	Task    string `arg:"" optional:"" help:"The task; by default the root."`
 	Full    bool   `help:"Show tool calls and their results in full."`
+
+	Inherited bool   `help:"Begin with what the task inherits of others' conversations; other formats than text always do."`
+	Format    string `enum:"text,markdown,jsonl,json" default:"text" help:"How to write it: ${enum}. Lines (jsonl) can be imported again."`
 }
 
 // Run prints a conversation.
@@ -26,7 +29,12 @@ func (t *transcriptCommand) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		stream, err := c.tasks.GetTranscript(ctx, &pb.GetTranscriptRequest{SessionId: session, TaskId: task})
+		if t.Format != formatText {
+			return t.export(ctx, a, c, session, task)
+		}
+		stream, err := c.tasks.GetTranscript(ctx, &pb.GetTranscriptRequest{
+			SessionId: session, TaskId: task, IncludeInherited: t.Inherited,
+		})
 		if err != nil {
 			return during("reading the transcript", err)
 		}
@@ -39,6 +47,7 @@ func (t *transcriptCommand) Run(ctx context.Context, a *app) error {
 			if err != nil {
 				return during("reading the transcript", err)
 			}
+			reader.inherited = resp.GetInherited()
 			for _, m := range resp.GetMessages() {
 				if a.json {
 					err = a.printJSON(m)
@@ -65,6 +74,8 @@ type transcript struct {
 	look  look
 	full  bool
 	tools map[int32]string // of the last assistant message, by block
+
+	inherited bool // the messages are another task's
 }
 
 // message gives the lines of the next message.
@@ -86,6 +97,8 @@ func (t *transcript) message(m *pb.Message) []string {
 			lines = append(lines, t.call(k.ToolUse)...)
 		case *pb.Block_ToolResult:
 			lines = append(lines, t.result(k.ToolResult)...)
+		case *pb.Block_Attachment:
+			lines = append(lines, "  "+attachmentText(k.Attachment))
 		}
 	}
 	return append(lines, "")
@@ -109,10 +122,15 @@ func (t *transcript) heading(m *pb.Message) string {
 		}
 	case m.GetRole() == pb.Role_ROLE_TOOL:
 		who = "tools"
+	case m.GetSumsUpTo() > 0:
+		who = fmt.Sprintf("summary of what is up to %d", m.GetSumsUpTo())
 	case m.GetNews() != nil:
 		who = "news of task " + idEnd(m.GetNews().GetTaskId())
 	}
-	if m.GetRun() > 1 {
+	if t.inherited {
+		more = append(more, "inherited")
+	}
+	if m.GetRun() > 1 && !t.inherited {
 		more = append(more, fmt.Sprintf("run %d", m.GetRun()))
 	}
 	number := t.look.dim.Render(fmt.Sprintf("%d ", m.GetOrdinal()))

@@ -11,9 +11,12 @@ import (
 //	coppice:{<installation>}:ready:<pool>   stream: hints for the workers of a pool
 //	    group "workers"                     one consumer for each worker, by its id
 //	coppice:{<installation>}:nudge          channel: sessions to look at
+//	coppice:{<installation>}:rate:<bucket>  hash: what is known of a provider's rate
+//	                                        limit; workers' alone
 //
 //	<installation>  1 to 64 of A-Z, a-z, 0-9 and -: the database's installation id
 //	<pool>          1 to 63 of a-z, 0-9 and -
+//	<bucket>        a provider's name, a colon, and 16 of 0-9 and a-f
 //
 // The braces make the installation id the hash tag: in a Redis cluster, all keys
 // of an installation are in one slot.
@@ -51,3 +54,6 @@ func (k keys) ready(pool string) (string, error) {
 }
 
 func (k keys) nudge() string { return k.base + ":nudge" }
+
+// RateBucket names the bucket of a rate limit.
+func (b *Bus) RateBucket(bucket string) string { return b.keys.base + ":rate:" + bucket }

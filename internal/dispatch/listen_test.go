@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -86,4 +88,31 @@ func TestListenWithoutRedis(t *testing.T) {
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+func FuzzNudged(f *testing.F) {
+	bus := &Bus{log: slog.New(slog.DiscardHandler)}
+	some := []Nudge{{Session: tree.SessionID{1}}, {Session: tree.SessionID{1}, Task: tree.TaskID{2}}}
+	f.Add(write("other", some), "me")
+	f.Add(write("me", some), "me")
+	f.Add(" "+some[0].Session.String()+"/", "")
+	f.Add("%zz \xff//\x00 "+tree.SessionID{}.String()+"  x", "%zz")
+	f.Fuzz(func(t *testing.T, payload, self string) {
+		read := func(payload string) (seen []Nudge) {
+			bus.nudged(t.Context(), payload, self, func(n Nudge) { seen = append(seen, n) })
+			return seen
+		}
+		seen := read(payload)
+		for _, n := range seen {
+			if n.Session.IsZero() {
+				t.Errorf("%q makes everybody look at everything", payload)
+			}
+		}
+		if again := read(write(self+"x", seen)); !slices.Equal(again, seen) {
+			t.Errorf("%v came back as %v", seen, again)
+		}
+		if heard := read(write(self, seen)); heard != nil {
+			t.Errorf("%q heard itself: %v", self, heard)
+		}
+	})
 }

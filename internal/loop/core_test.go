@@ -30,9 +30,14 @@ type core struct {
 	ids      uint64
 	now      time.Time
 	requests int
+	// compactAt is how many tokens a conversation may have; 0 is for ever.
+	compactAt int
+	hooks     loop.Hooks // of sub-agents
 	// lose decides, for the n-th request of all attempts, whether its worker dies
 	// before or after it was stored.
 	lose func(n int) (before, after bool)
+	// prepare changes a run before it is carried forward.
+	prepare func(*loop.Run)
 }
 
 func newCore(t *testing.T, m model.Model, tools ...tool.Tool) *core {
@@ -41,6 +46,8 @@ func newCore(t *testing.T, m model.Model, tools ...tool.Tool) *core {
 		now:    time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		agents: map[string]*tree.Agent{},
 		lose:   func(int) (bool, bool) { return false, false },
+
+		prepare: func(*loop.Run) {},
 	}
 	for _, name := range []string{"root", "scout"} {
 		c.agents[name] = &tree.Agent{Name: name, Version: "1", Mode: tree.ModeBoth}
@@ -72,6 +79,12 @@ func (c *core) decide(cmd tree.Command) (tree.Answer, error) {
 		}
 		for _, run := range missing.Watchers {
 			c.view.PutWatchers(run, nil)
+		}
+		for _, id := range missing.Approvals {
+			c.view.PutApproval(id, nil)
+		}
+		for _, run := range missing.Callbacks {
+			c.view.PutCallback(run, nil)
 		}
 	}
 	c.now = c.now.Add(time.Millisecond)
@@ -167,8 +180,8 @@ func (c *core) attempt(ctx context.Context, r tree.Ready) {
 	claimed := c.now
 	run := &loop.Run{
 		Session: task.Session, Task: task.ID, Agent: task.Agent, Depth: task.Depth,
-		Transcript: c.transcript(task.ID), Iterations: task.Iterations,
-		MaxIterations: task.MaxIterations, MaxPart: 1 << 20,
+		Transcript: c.conversation(task.ID), CompactAt: c.compactAt, Iterations: task.Iterations,
+		MaxIterations: task.MaxIterations, MaxPart: 1 << 20, Authority: task.Authority, Source: task.Source,
 		Model: c.model, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return claimed },
 		Tools:   append(c.tools, tool.NewTask([]tool.Spawnable{{Name: "scout", WhenToUse: "looking"}})),
 		Journal: &journal{core: c, from: tree.From{Task: task.ID, Token: token, Attach: task.Attach}, seen: task.NextOrdinal - 1},
@@ -179,6 +192,10 @@ func (c *core) attempt(ctx context.Context, r tree.Ready) {
 		}
 	}
 	slices.SortFunc(run.Open, func(a, b tree.Call) int { return a.Ref.Block - b.Ref.Block })
+	c.prepare(run)
+	if task.Depth > 0 {
+		run.Hooks, run.HooksDue, run.WentOn = c.hooks, !task.StartHooked && task.Iterations == 0, task.StopHooked
+	}
 	outcome, err := run.Do(ctx)
 	if err != nil {
 		c.t.Errorf("attempt at %s: %v", task.ID, err)
@@ -234,7 +251,7 @@ func (j *journal) request(make func(tree.From) tree.Command) loop.Pending {
 		if a.Ordinal > 0 {
 			j.seen = a.Ordinal
 		}
-		out := loop.Reply{Ordinal: a.Ordinal}
+		out := loop.Reply{Ordinal: a.Ordinal, Approved: a.Approved}
 		if a.Boundary > 0 {
 			out.Boundary = j.boundary(a.Boundary)
 		}
@@ -249,7 +266,10 @@ func (j *journal) request(make func(tree.From) tree.Command) loop.Pending {
 
 func (j *journal) boundary(last int) *loop.Boundary {
 	out := &loop.Boundary{}
-	for _, m := range j.transcript(j.from.Task)[j.seen:last] {
+	for _, m := range j.transcript(j.from.Task) {
+		if m.Ordinal <= j.seen || m.Ordinal > last {
+			continue
+		}
 		if m.Role != tree.RoleTool {
 			out.News = append(out.News, m)
 			continue
@@ -285,6 +305,7 @@ func (j *journal) Spawn(children []loop.Child) loop.Pending {
 				Block: c.Block, Resume: c.Resume, Background: c.Background,
 				Child: tree.Child{
 					Agent: j.agents[c.Agent], AgentName: c.Agent, Description: c.Description, Prompt: c.Prompt,
+					Fork: c.Fork,
 				},
 			})
 		}
@@ -298,6 +319,12 @@ func (j *journal) Await(block int, task tree.TaskID, timeout time.Duration) loop
 	})
 }
 
+func (j *journal) Ask(block int, argument string, rules []string) loop.Pending {
+	return j.request(func(f tree.From) tree.Command {
+		return tree.Ask{From: f, Block: block, Argument: argument, Rules: rules}
+	})
+}
+
 func (j *journal) Park() loop.Pending {
 	return j.request(func(f tree.From) tree.Command { return tree.Park{From: f} })
 }
@@ -306,6 +333,14 @@ func (j *journal) End(e loop.Ending) loop.Pending {
 	return j.request(func(f tree.From) tree.Command {
 		return tree.End{From: f, Answer: e.Answer, Reason: e.Reason, Detail: e.Detail}
 	})
+}
+
+func (j *journal) StartHooks(ran []tree.HookRun) loop.Pending {
+	return j.request(func(f tree.From) tree.Command { return tree.StartHooks{From: f, Ran: ran} })
+}
+
+func (j *journal) StopHooks(answer *tree.Message, ran []tree.HookRun) loop.Pending {
+	return j.request(func(f tree.From) tree.Command { return tree.StopHooks{From: f, Answer: answer, Ran: ran} })
 }
 
 func (j *journal) Report(activity string) {

@@ -22,10 +22,19 @@ type Journal interface {
 	Spawn(children []Child) Pending
 	// Await leaves a call open until a task has output.
 	Await(block int, task tree.TaskID, timeout time.Duration) Pending
+	// Ask asks whether a call may run. If the answer does not say that it is approved,
+	// the call waits, or is closed with a denial.
+	Ask(block int, argument string, rules []string) Pending
+	// Compact records a summary of all messages up to an ordinal.
+	Compact(upTo int, summary *tree.Message) Pending
 	// Park gives the run back until its open calls are closed.
 	Park() Pending
 	// End ends the run with an answer, or without one and a reason.
 	End(e Ending) Pending
+	// StartHooks records what the hooks on the start of the run have come to.
+	StartHooks(ran []tree.HookRun) Pending
+	// StopHooks ends the run with an answer, unless the hooks on its stop object.
+	StopHooks(answer *tree.Message, ran []tree.HookRun) Pending
 	// Report says what the run is doing.
 	Report(activity string)
 	// Delta shows a piece of the answer under way.
@@ -38,13 +47,14 @@ type Pending interface {
 	Wait(ctx context.Context) (Reply, error)
 }
 
-// Reply is the answer to a request. At most one of Boundary, Parked and Ended is set.
+// Reply is the answer to a request. At most one of Boundary, Parked, Approved and Ended is set.
 type Reply struct {
 	// Ordinal is the place of an appended message.
 	Ordinal int
 	// Boundary is set when no call is open any more.
 	Boundary *Boundary
 	Parked   bool
+	Approved bool // of an Ask
 	Ended    bool
 }
 
@@ -57,6 +67,8 @@ type Boundary struct {
 	Ordinal int
 	// News came after it: user messages, then ends of background children.
 	News []tree.Message
+	// Source is who outside the run is on behalf of, if there is news.
+	Source string
 }
 
 // Child is the child that a call asks for.
@@ -68,6 +80,13 @@ type Child struct {
 	Model       string
 	Resume      tree.TaskID
 	Background  bool
+	Fork        bool // it sees the run's conversation so far
+
+	Context       []string
+	MaxIterations int
+	Timeout       time.Duration
+	Join          tree.Join
+	JoinFor       time.Duration
 }
 
 // Ending is how a run ends.

@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -43,18 +45,29 @@ type Run struct {
 	Depth   int
 
 	System     string
+	Reminder   string // given to the model with each call, and to nobody else
+	Provider   string
 	ModelName  string
 	Transcript []tree.Message
 	Open       []tree.Call // the calls of the last assistant message without a result
 
+	Authority policy.Authority // what the run may do
+	Source    string           // who outside it is on behalf of; empty: nobody
+
 	Iterations    int // model calls made so far
 	MaxIterations int
 	MaxPart       int // bytes of one message part
+	NoBackground  bool
+	CompactAt     int // tokens of the conversation at which its older part is summed up; 0: never
 
 	Model     model.Model
 	Tools     []tool.Tool
+	Deferred  []tool.Tool // handed over once the model has found them
 	Workspace *tool.Workspace
 	Journal   Journal
+	Hooks     Hooks // nil: none
+	HooksDue  bool  // those on the start have to be run
+	WentOn    int   // how often those on the stop have made the run go on
 	Logger    *slog.Logger
 	Now       func() time.Time
 }
@@ -64,18 +77,17 @@ type runner struct {
 	*Run
 	tools    map[string]tool.Tool
 	specs    []model.ToolSpec
+	internal map[string]bool // tools that the run may not know
 	reported time.Time
+
+	noSummary bool // the model gave none when it was asked
 }
 
 // Do carries the run forward until it ends, parks or is lost. The error says
 // why it was lost, if that is not what the journal or the context said.
 func (r *Run) Do(ctx context.Context) (Outcome, error) {
-	run := &runner{Run: r, tools: map[string]tool.Tool{}, reported: r.Now()}
-	for _, t := range r.Tools {
-		spec := t.Spec()
-		run.tools[spec.Name] = t
-		run.specs = append(run.specs, spec)
-	}
+	run := &runner{Run: r, reported: r.Now()}
+	run.handOverTools()
 	outcome, err := run.loop(ctx)
 	if errors.Is(err, ErrLost) || ctx.Err() != nil {
 		return Lost, nil //nolint:nilerr // being lost is an outcome, told to nobody as an error
@@ -85,18 +97,24 @@ func (r *Run) Do(ctx context.Context) (Outcome, error) {
 
 func (r *runner) loop(ctx context.Context) (Outcome, error) {
 	if len(r.Open) > 0 {
-		asked, err := r.lastAnswer()
-		if err != nil {
-			return Lost, err
+		asked := transcript.Unanswered(r.Transcript)
+		if asked == nil {
+			return Lost, errors.New("calls are open, but the transcript does not end with the message that opened them")
 		}
 		if parked, err := r.work(ctx, asked, r.Open, nil); parked || err != nil {
 			return Parked, err
 		}
 	}
+	if err := r.start(ctx); err != nil {
+		return Lost, err
+	}
 	for {
 		if r.Iterations >= r.MaxIterations {
 			return r.fail(ctx, tree.ReasonMaxIterations,
 				fmt.Sprintf("stopped after %d model calls; resume the task to let it go on", r.Iterations))
+		}
+		if err := r.compact(ctx); err != nil {
+			return Lost, err
 		}
 		answer, reason, err := r.ask(ctx)
 		if ctx.Err() != nil {
@@ -106,7 +124,7 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 			return r.fail(ctx, reason, err.Error())
 		}
 		r.Iterations++
-		calls := openedBy(answer)
+		calls := transcript.Calls(answer)
 		if len(calls) == 0 {
 			outcome, goOn, err := r.end(ctx, answer)
 			if !goOn || err != nil {
@@ -120,19 +138,13 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// lastAnswer gives the assistant message whose calls are open.
-func (r *runner) lastAnswer() (*tree.Message, error) {
-	if n := len(r.Transcript); n > 0 && r.Transcript[n-1].Role == tree.RoleAssistant {
-		return &r.Transcript[n-1], nil
-	}
-	return nil, errors.New("calls are open, but the transcript does not end with the message that opened them")
-}
-
 // ask calls the model. The reason says how the run fails if there is an error.
 func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
+	r.handOverTools()
 	answer, err := r.Model.Generate(ctx, &model.Request{
-		Model: r.ModelName, System: r.System, Tools: r.specs, Messages: r.Transcript,
-		Session: r.Session, Task: r.Task, Agent: r.Agent, Depth: r.Depth,
+		Provider: r.Provider, Model: r.ModelName, System: r.System, Tools: r.specs, Messages: r.Transcript,
+		Reminder: r.Reminder,
+		Session:  r.Session, Task: r.Task, Agent: r.Agent, Depth: r.Depth,
 	}, func(d model.Delta) { r.Journal.Delta(d.Text, d.Thinking) })
 	if err != nil {
 		return nil, tree.ReasonProviderError, err
@@ -158,7 +170,7 @@ func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
 // end records the model's answer as the end of the run. goOn is set if there is
 // news that the run has to take in first.
 func (r *runner) end(ctx context.Context, answer *tree.Message) (_ Outcome, goOn bool, _ error) {
-	reply, err := r.Journal.End(Ending{Answer: answer}).Wait(ctx)
+	reply, err := r.stop(ctx, answer)
 	switch {
 	case err != nil:
 		return Lost, false, err
@@ -171,6 +183,7 @@ func (r *runner) end(ctx context.Context, answer *tree.Message) (_ Outcome, goOn
 	}
 	answer.Ordinal = reply.Ordinal
 	r.Transcript = append(append(r.Transcript, *answer), reply.Boundary.News...)
+	r.turnTo(reply.Boundary.Source)
 	return Lost, true, nil
 }
 
@@ -180,15 +193,4 @@ func (r *runner) fail(ctx context.Context, reason tree.Reason, detail string) (O
 		return Lost, err
 	}
 	return Ended, nil
-}
-
-// openedBy gives the calls that an assistant message opens.
-func openedBy(m *tree.Message) []tree.Call {
-	var calls []tree.Call
-	for i, b := range m.Blocks {
-		if use, ok := b.(tree.ToolUse); ok {
-			calls = append(calls, tree.Call{Ref: tree.CallRef{Block: i}, Tool: use.Name, State: tree.CallOpen})
-		}
-	}
-	return calls
 }

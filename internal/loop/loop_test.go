@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -70,6 +71,8 @@ func (counter) Spec() model.ToolSpec {
 	return model.ToolSpec{Name: "deploy", Schema: json.RawMessage(`{"type":"object"}`)}
 }
 func (counter) Effect() tool.Effect { return tool.EffectLasting }
+
+func (counter) Guard() tool.Guard { return tool.Guard{Access: policy.AccessRead} }
 func (c counter) Call(context.Context, tool.Call) tool.Outcome {
 	c.runs.Add(1)
 	return tool.Done{Text: "deployed"}
@@ -232,6 +235,7 @@ type panics struct{}
 
 func (panics) Spec() model.ToolSpec                         { return model.ToolSpec{Name: "boom"} }
 func (panics) Effect() tool.Effect                          { return tool.EffectNone }
+func (panics) Guard() tool.Guard                            { return tool.Guard{Access: policy.AccessRead} }
 func (panics) Call(context.Context, tool.Call) tool.Outcome { panic("boom") }
 
 func TestAPanickingToolIsAResult(t *testing.T) {

@@ -2,13 +2,14 @@ package loop
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -24,16 +25,19 @@ func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call
 	var tools []tree.Call
 	for _, c := range open {
 		switch use := asked.Blocks[c.Ref.Block].(tree.ToolUse); {
-		case c.State == tree.CallWaiting:
+		case c.State == tree.CallWaiting || c.State == tree.CallAsking:
 			w.waiting = true
 		case c.State == tree.CallStarted:
 			w.close(c.Ref.Block, tool.Done{IsError: true, Text: outcomeUnknown})
-		case r.effect(use.Name) == tool.EffectDelegated:
-			w.delegate(ctx, c.Ref.Block, use)
-		default:
+		case w.judge(c, use):
 			tools = append(tools, c)
 		}
 	}
+	approved, err := w.answers(ctx)
+	if err != nil {
+		return false, err
+	}
+	tools = w.delegated(ctx, asked, append(tools, approved...))
 	w.spawn()
 	if len(tools) > 0 {
 		if appended != nil {
@@ -72,6 +76,9 @@ type batch struct {
 	sent     []Pending               // requests whose answers are still to be looked at
 	own      map[int]tree.ToolResult // results that this attempt has reported
 	waiting  bool                    // some call waits for something outside
+	told     int                     // bytes of context that the children get
+
+	questions []question
 }
 
 // effect says what kind of tool a name stands for.
@@ -80,6 +87,21 @@ func (r *runner) effect(name string) tool.Effect {
 		return t.Effect()
 	}
 	return tool.EffectNone
+}
+
+// delegated asks the orchestrator for what calls need that it sees to, in the order
+// of the calls, and gives the other calls.
+func (w *batch) delegated(ctx context.Context, asked *tree.Message, calls []tree.Call) (own []tree.Call) {
+	slices.SortFunc(calls, func(a, b tree.Call) int { return a.Ref.Block - b.Ref.Block })
+	for _, c := range calls {
+		use := asked.Blocks[c.Ref.Block].(tree.ToolUse)
+		if w.effect(use.Name) == tool.EffectDelegated {
+			w.delegate(ctx, c.Ref.Block, use)
+			continue
+		}
+		own = append(own, c)
+	}
+	return own
 }
 
 // delegate asks the orchestrator for what a call needs.
@@ -91,12 +113,32 @@ func (w *batch) delegate(ctx context.Context, block int, use tree.ToolUse) {
 		w.waiting = true
 		w.sent = append(w.sent, w.Journal.Await(block, o.Task, o.Timeout))
 	case tool.Spawn:
-		w.waiting = w.waiting || !o.Background
+		background := o.Background && !w.NoBackground
+		w.waiting = w.waiting || !background
 		w.children = append(w.children, Child{
 			Block: block, Agent: o.Agent, Description: valid(o.Description), Prompt: valid(o.Prompt),
-			Model: o.Model, Resume: o.Resume, Background: o.Background,
+			Model: o.Model, Resume: o.Resume, Background: background, Fork: o.Fork,
+			Context: w.context(o.Context), MaxIterations: o.MaxIterations, Timeout: o.Timeout,
+			Join: o.Join, JoinFor: o.JoinFor,
 		})
 	}
+}
+
+// contextBytes bounds the context that the children of one message get, since they
+// are asked for in one request.
+const contextBytes = 4 << 20
+
+// context makes what a child is told beside its prompt fit to be stored.
+func (w *batch) context(parts []string) []string {
+	var out []string
+	for _, text := range parts {
+		text = bound(valid(text), w.MaxPart)
+		if w.told += len(text); w.told > contextBytes {
+			text = fmt.Sprintf("[cut: %d bytes of context are left out, the agents of one message get %d in all]", len(text), contextBytes)
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 func (w *batch) spawn() {
@@ -153,6 +195,9 @@ func (w *batch) perform(ctx context.Context, block int, use tree.ToolUse) (tool.
 // call calls a tool; whatever goes wrong is a result that the model can read.
 func (w *batch) call(ctx context.Context, use tree.ToolUse) (outcome tool.Outcome) {
 	t := w.tools[use.Name]
+	if t == nil && w.isDeferred(use.Name) {
+		return tool.Done{IsError: true, Text: fmt.Sprintf("the tool %q has to be found before it can be called", use.Name)}
+	}
 	if t == nil {
 		return tool.Done{IsError: true, Text: fmt.Sprintf("there is no tool %q; there are: %s", use.Name, w.toolNames())}
 	}
@@ -162,7 +207,7 @@ func (w *batch) call(ctx context.Context, use tree.ToolUse) (outcome tool.Outcom
 			outcome = tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s failed inside", use.Name)}
 		}
 	}()
-	return t.Call(ctx, tool.Call{Input: use.Input, Workspace: w.Workspace})
+	return t.Call(ctx, tool.Call{Input: use.Input, Workspace: w.Workspace, Past: w.past})
 }
 
 func (w *batch) toolNames() string {
@@ -194,6 +239,7 @@ func (w *batch) settle(ctx context.Context, asked *tree.Message) (parked bool, _
 			boundary = reply.Boundary
 		case reply.Boundary != nil:
 			boundary.News = append(boundary.News, reply.Boundary.News...)
+			boundary.Source = reply.Boundary.Source
 		}
 	}
 	if boundary == nil {
@@ -204,23 +250,18 @@ func (w *batch) settle(ctx context.Context, asked *tree.Message) (parked bool, _
 	}
 	w.Transcript = append(w.Transcript, w.results(asked, boundary))
 	w.Transcript = append(w.Transcript, boundary.News...)
+	w.turnTo(boundary.Source)
 	return false, nil
 }
 
 // results puts the tool message together, one block a call in the order of the calls.
 func (w *batch) results(asked *tree.Message, b *Boundary) tree.Message {
-	m := tree.Message{ID: b.ID, Ordinal: b.Ordinal, Role: tree.RoleTool}
 	for _, r := range b.Results {
 		w.own[r.Block] = r
 	}
-	for i, block := range asked.Blocks {
-		if use, ok := block.(tree.ToolUse); ok {
-			r := w.own[i]
-			r.Block, r.ProviderID = i, use.ProviderID
-			m.Blocks = append(m.Blocks, r)
-		}
+	return tree.Message{
+		ID: b.ID, Ordinal: b.Ordinal, Role: tree.RoleTool, Blocks: transcript.Results(asked, w.own),
 	}
-	return m
 }
 
 // reportEvery is how often a run says what it is doing, at most.
@@ -230,23 +271,6 @@ const reportEvery = time.Second
 func (r *runner) report(use tree.ToolUse) {
 	if now := r.Now(); now.Sub(r.reported) >= reportEvery {
 		r.reported = now
-		r.Journal.Report(activity(use))
+		r.Journal.Report(valid(tree.Activity(use)))
 	}
-}
-
-// activityLength is how much of a call's input a report shows, in bytes.
-const activityLength = 80
-
-// activity is a call in a few words: the tool and the first texts of its input.
-func activity(use tree.ToolUse) string {
-	line := use.Name
-	var input map[string]any
-	if json.Unmarshal(use.Input, &input) == nil {
-		for _, key := range []string{"pattern", "path", "description", "command", "url", "task_id"} {
-			if text, ok := input[key].(string); ok && text != "" {
-				line += " " + text
-			}
-		}
-	}
-	return cut(valid(line), activityLength)
 }

@@ -25,6 +25,9 @@ type Model interface {
 
 // Request is everything a model is told.
 type Request struct {
+	// Provider is the name of the provider that has the model; empty means the
+	// worker's choice.
+	Provider string
 	// Model is the name of the model wanted; empty means the provider's default.
 	Model string
 	// System is the system prompt.
@@ -34,6 +37,10 @@ type Request struct {
 	// Messages is the conversation: it starts with a user message, and each tool
 	// message closes all the calls of the assistant message before it.
 	Messages []tree.Message
+	// Reminder is a text for the model to see after the last message; empty means
+	// none. It is no part of the conversation: it is given anew with each call, so it
+	// belongs behind whatever a provider caches.
+	Reminder string
 	// MaxTokens bounds the answer; 0 means the provider's default.
 	MaxTokens int
 
@@ -65,6 +72,9 @@ type Answer struct {
 type Delta struct {
 	Text     string
 	Thinking bool
+	// Restart says that the pieces before this one belong to an answer that was
+	// given up; the text says why, in brackets, for who can't take them back.
+	Restart bool
 }
 
 // ErrorKind says what can be done about a provider's error.

@@ -9,13 +9,21 @@ import (
 	"github.com/coppice-run/coppice/internal/store"
 )
 
-// The dispatch stream is kept shallow, so that what runs next is decided late,
-// in SQL: at most announceAtLeast entries, or announcePerSlot for each slot of all
-// workers, wait there at once.
+// The dispatch stream is kept shallow, so that what runs next is decided late, in
+// SQL. What waits there is what workers take while more is announced: a few
+// entries where runs take long, so that whoever comes gets the next slot; more
+// where they are short, but never more than announcePerSlot for each slot.
 const (
-	announceAtLeast = 16
+	announceAtLeast = 4
 	announcePerSlot = 2
+	announcePerPace = 2 // for each claim of late: a pace that rises finds enough
 )
+
+// room is how much may wait on the dispatch stream.
+func (s *Service) room() int {
+	most := announcePerSlot * max(int(s.slots.Load()), s.leases.slots())
+	return max(announceAtLeast, min(most, announcePerPace*s.claims.lately(s.Now())))
+}
 
 // announceLease is how long an announcement may go without a claim before the
 // replica looks whether it was lost.
@@ -43,7 +51,7 @@ func (s *Service) announce(ctx context.Context) error {
 // announceSome announces as much as there is room for, and reports whether it
 // found anything.
 func (s *Service) announceSome(ctx context.Context) (bool, error) {
-	room := max(announceAtLeast, announcePerSlot*max(int(s.slots.Load()), s.leases.slots()))
+	room := s.room()
 	rows, err := s.Store.TakeReady(ctx, room, announceLease)
 	if err != nil || len(rows) == 0 {
 		return false, err

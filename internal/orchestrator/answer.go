@@ -48,7 +48,7 @@ func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error)
 
 // acknowledge answers a stored request, with the boundary if it reached one.
 func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkRequest, stored tree.Stored) (*pb.Ack, error) {
-	ack := &pb.Ack{Ordinal: int32(stored.Ordinal)}
+	ack := &pb.Ack{Ordinal: int32(stored.Ordinal), Approved: stored.Approved}
 	if stored.Ordinal > 0 {
 		lease.seen, lease.closed = stored.Ordinal, map[int]bool{}
 	}
@@ -101,6 +101,13 @@ func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Bounda
 			}
 		}
 		shown.Blocks = unknown
+	}
+	if len(out.GetMessages()) > 0 {
+		t, err := l.Store.Task(ctx, lease.session, lease.task)
+		if err != nil {
+			return nil, err
+		}
+		out.Source = t.Source
 	}
 	return out, nil
 }

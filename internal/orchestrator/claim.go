@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
@@ -14,6 +15,7 @@ import (
 // claimed answers a claim: with the assignment and its transcript, or with why
 // it was refused.
 func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+	l.claims.add(l.Now())
 	l.lookForReady() // the dispatch stream has room for one more
 	granted, ok := answer.(tree.Claimed)
 	switch {
@@ -30,7 +32,7 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 	}
 	t := &granted.Task
 	held := &lease{
-		session: t.Session, task: t.ID, agent: t.Agent, run: t.Run, token: t.Token(), attach: t.Attach,
+		session: t.Session, task: t.ID, tenant: granted.Tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
 		returns: slices.Contains(claim.GetFeatures(), featureReattach),
 		seen:    t.NextOrdinal - 1, closed: map[int]bool{},
 	}
@@ -38,10 +40,14 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 		l.handOver(held, false)
 		return nil, nil
 	}
+	if guarded(t) && !slices.Contains(claim.GetFeatures(), featurePolicy) {
+		l.abandon(false)
+		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+	}
 	if current, err := l.stillHolds(ctx, held); err != nil || !current {
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), err
 	}
-	return l.assignment(ctx, held, t, granted.PartBytes)
+	return l.assignment(ctx, held, t, granted)
 }
 
 // reattached answers a worker that goes on with its attempt over this stream.
@@ -57,7 +63,7 @@ func (l *slot) reattached(ctx context.Context, again *pb.Reattach, answer tree.A
 	}
 	t := &granted.Task
 	held := &lease{
-		session: t.Session, task: t.ID, agent: t.Agent, run: t.Run, token: t.Token(), attach: t.Attach,
+		session: t.Session, task: t.ID, tenant: granted.Tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
 		stored: t.LastSeq, returns: true, seen: int(again.GetKnownOrdinal()), closed: map[int]bool{},
 	}
 	if !l.hold(held) {
@@ -99,8 +105,12 @@ func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
 
 // assignment puts together what a worker needs to go on with a run. Results that
 // come between the claim and this look are in the transcript already.
-func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task, partBytes int) ([]*pb.WorkResponse, error) {
+func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task, granted tree.Claimed) ([]*pb.WorkResponse, error) {
 	definition, err := l.Store.AgentVersion(ctx, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	spawnable, err := l.spawnable(ctx, held)
 	if err != nil {
 		return nil, err
 	}
@@ -108,12 +118,17 @@ func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task, partBy
 	if err != nil {
 		return nil, err
 	}
-	if n := len(messages); n > 0 {
-		held.seen = messages[n-1].Ordinal
+	for i := range messages { // a summary comes before messages that are older than it
+		held.seen = max(held.seen, messages[i].Ordinal)
 	}
 	a := &pb.Assignment{
-		Task: wire.Task(t), AgentDefinition: definition, Spawnable: l.spawnable(t.Agent),
-		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(partBytes),
+		Task: wire.Task(t), AgentDefinition: definition, Spawnable: spawnable,
+		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(granted.PartBytes),
+		NoBackground: granted.NoBackground, TakesCompact: true,
+		Authority: string(t.Authority), Source: t.Source,
+	}
+	if t.Depth > 0 {
+		a.Hooks = &pb.HookState{Start: !t.StartHooked && t.Iterations == 0, WentOn: int32(t.StopHooked)}
 	}
 	for _, c := range open {
 		a.OpenCalls = append(a.OpenCalls, &pb.OpenCall{Block: int32(c.Ref.Block), State: pb.CallState(c.State)})
@@ -137,15 +152,18 @@ func chunks(messages []*pb.Message) []*pb.WorkResponse {
 	return out
 }
 
-// spawnable lists the agents that an agent may spawn.
-func (s *Service) spawnable(agent string) []*pb.SpawnableAgent {
-	def, ok := s.Agents.Get(agent)
-	if !ok {
-		return nil
+func (l *slot) submitClaim(claim *pb.Claim) (*store.Pending, error) {
+	session, cmd, err := wire.ClaimFrom(claim)
+	if err != nil {
+		return nil, unreadable(err)
 	}
-	var out []*pb.SpawnableAgent
-	for _, d := range s.Agents.Spawnable(def) {
-		out = append(out, &pb.SpawnableAgent{Name: d.Name, Description: d.Description})
+	return l.Store.Submit(l.stream.Context(), session, cmd)
+}
+
+func (l *slot) submitReattach(again *pb.Reattach) (*store.Pending, error) {
+	session, cmd, err := wire.ReattachFrom(again)
+	if err != nil {
+		return nil, unreadable(err)
 	}
-	return out
+	return l.Store.Submit(l.stream.Context(), session, cmd)
 }

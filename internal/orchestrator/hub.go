@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"sync"
+	"unicode/utf8"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -23,6 +24,21 @@ type watcher struct {
 // deltaRoom is how many pieces of text a slow watcher may be behind before it
 // loses some; they are a preview, the message itself is never lost.
 const deltaRoom = 256
+
+// deltaBytes is how large a piece of text may be.
+const deltaBytes = 16 << 10
+
+// firstPiece is the start of a text, cut at a rune's edge.
+func firstPiece(text string) string {
+	if len(text) <= deltaBytes {
+		return text
+	}
+	cut := deltaBytes
+	for cut > deltaBytes-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut]
+}
 
 func newHub() *hub { return &hub{watchers: map[tree.SessionID]map[*watcher]struct{}{}} }
 
@@ -94,5 +110,21 @@ func (h *hub) delta(id tree.SessionID, d *pb.Delta) {
 		case w.deltas <- d:
 		default:
 		}
+	}
+}
+
+// show passes a piece of text to those who watch, cut into pieces of a size that
+// many of them can be kept for a slow watcher.
+func (l *slot) show(d *pb.TextDelta) {
+	lease := l.current()
+	if lease == nil {
+		return
+	}
+	for text := d.GetText(); text != ""; {
+		piece := firstPiece(text)
+		text = text[len(piece):]
+		l.hub.delta(lease.session, &pb.Delta{
+			TaskId: lease.task.String(), Run: int32(lease.run), Text: piece, Thinking: d.GetThinking(),
+		})
 	}
 }

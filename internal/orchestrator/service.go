@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,10 +19,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-run/coppice/internal/agentdef"
+	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
-	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // DefaultAgent is the root of a session that names no other.
@@ -31,14 +30,17 @@ const DefaultAgent = "general-purpose"
 
 // Config says what a replica works with.
 type Config struct {
-	Store   *store.Store
-	Bus     *dispatch.Bus
-	Agents  *agentdef.Registry
-	Replica string
-	Pool    string
-	Limits  tree.Limits
-	Logger  *slog.Logger
-	Now     func() time.Time
+	Store     *store.Store
+	Bus       *dispatch.Bus
+	Agents    *agentdef.Library // nil: only those that are built in
+	Models    *agentdef.Models  // nil: those that are built in
+	Replica   string
+	Pool      string
+	Limits    tree.Limits
+	Callbacks *callback.Caller // nil: nobody may be called
+	Logger    *slog.Logger
+	Now       func() time.Time
+	Retain    time.Duration // how long sessions are kept in which nothing happens; 0: for ever
 }
 
 // Service is one replica.
@@ -52,13 +54,15 @@ type Service struct {
 	stop     sync.Once
 	serving  sync.WaitGroup // of streams
 	slots    atomic.Int64   // of all workers, as of the last sweep
+	claims   pace
 	sweeper  sweeper
+	agents   *agents
 }
 
 // New checks the configuration. Call Committed after each commit of the store.
 func New(c Config) (*Service, error) {
-	if c.Store == nil || c.Bus == nil || c.Agents == nil || c.Replica == "" || c.Pool == "" {
-		return nil, errors.New("orchestrator: a store, a bus, agents, a replica name and a pool are required")
+	if c.Store == nil || c.Bus == nil || c.Replica == "" || c.Pool == "" {
+		return nil, errors.New("orchestrator: a store, a bus, a replica name and a pool are required")
 	}
 	if err := c.Limits.Validate(); err != nil {
 		return nil, fmt.Errorf("orchestrator: %w", err)
@@ -69,8 +73,20 @@ func New(c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Agents == nil {
+		c.Agents = agentdef.NewLibrary(nil, "")
+	}
+	if c.Models == nil {
+		c.Models = agentdef.StandardModels()
+	}
+	if c.Callbacks == nil {
+		var err error
+		if c.Callbacks, err = callback.New(callback.Config{}); err != nil {
+			return nil, fmt.Errorf("orchestrator: %w", err)
+		}
+	}
 	return &Service{
-		Config: c, hub: newHub(), outbox: newOutbox(), leases: newLeases(),
+		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(),
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}, nil
 }
@@ -82,22 +98,17 @@ func (s *Service) Stop() { s.stop.Do(func() { close(s.stopping) }) }
 // Wait waits until nothing of any stream is left, once all streams have ended.
 func (s *Service) Wait() { s.serving.Wait() }
 
-// Prepare makes sure that the definitions which may be handed out are stored.
-// It has to be done before calls are served.
-func (s *Service) Prepare(ctx context.Context) error {
-	for _, def := range s.Agents.List() {
-		if err := s.Store.PutAgentVersion(ctx, def.Name, def.Version, def.Marshal()); err != nil {
-			return fmt.Errorf("storing the definition of %s: %w", def.Name, err)
-		}
-	}
-	return nil
-}
+// Prepare reads the definitions of agents and stores them. It has to be done before
+// calls are served.
+func (s *Service) Prepare(ctx context.Context) error { return s.agents.read(ctx) }
 
 // Run announces, sweeps, and keeps in touch with other replicas until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.announce(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
+	g.Go(func() error { return s.agents.follow(ctx) })
+	g.Go(func() error { return s.callBack(ctx) })
 	if !s.Store.Alone() {
 		g.Go(func() error { return s.nudge(ctx) })
 		g.Go(func() error { return s.listen(ctx) })
@@ -127,30 +138,5 @@ func (s *Service) lookForReady() {
 	select {
 	case s.kick <- struct{}{}:
 	default:
-	}
-}
-
-// spawnableBy gives a look-up of the agents that an agent may spawn.
-func (s *Service) spawnableBy(spawner string) wire.AgentLookup {
-	return func(name string) *tree.Agent {
-		by, known := s.Agents.Get(spawner)
-		def, ok := s.Agents.Get(name)
-		if !known || !ok || !slices.Contains(s.Agents.Spawnable(by), def) {
-			return nil
-		}
-		return s.agent(name)
-	}
-}
-
-// agent gives what the core needs to know of a definition; nil if there is none.
-func (s *Service) agent(name string) *tree.Agent {
-	def, ok := s.Agents.Get(name)
-	if !ok {
-		return nil
-	}
-	return &tree.Agent{
-		Name: def.Name, Version: def.Version, Mode: tree.Mode(def.Mode),
-		Model: def.Model, MaxIterations: def.MaxIterations,
-		Timeout: def.Timeout, FailOnInterrupt: def.FailOnInterrupt,
 	}
 }

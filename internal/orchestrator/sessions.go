@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -18,6 +19,12 @@ type NewSession struct {
 	Title    string
 	Model    string
 	Metadata map[string]string
+
+	Permissions  policy.Layer
+	Source       string // who outside opens it; empty: nobody
+	NoBackground bool
+
+	history []tree.Message // what the root's conversation begins with
 }
 
 // Request makes a client's call safe to repeat. Without a key it does nothing.
@@ -31,18 +38,23 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession
 	if n.Agent == "" {
 		n.Agent = DefaultAgent
 	}
-	agent := s.agent(n.Agent)
-	if agent == nil {
-		return tree.SessionID{}, tree.ErrNoAgent.With("%s", n.Agent)
+	root := tree.Child{AgentName: n.Agent, Model: n.Model}
+	if err := s.complete(ctx, tenant, &root); err != nil {
+		return tree.SessionID{}, err
+	}
+	if root.Pin.IsZero() {
+		root.Pin = s.Models.First()
 	}
 	id, err := sessionID(tenant, req.Key)
 	if err != nil {
 		return tree.SessionID{}, err
 	}
 	cmd := tree.CreateSession{
-		ID: id, Tenant: tenant, Title: n.Title, Agent: agent, Model: n.Model,
-		Metadata: n.Metadata, Limits: s.Limits,
+		ID: id, Tenant: tenant, Title: n.Title, Agent: root.Agent, AgentName: n.Agent, Model: n.Model,
+		Pin: root.Pin, NoModel: root.NoModel, Metadata: n.Metadata, Limits: s.Limits, History: n.history,
+		Permissions: n.Permissions, Source: n.Source,
 	}
+	cmd.Limits.NoBackground = s.Limits.NoBackground || n.NoBackground
 	if n.Text != "" {
 		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
 	}
@@ -84,22 +96,32 @@ func (s *Service) Session(ctx context.Context, tenant string, id tree.SessionID)
 	return session, root, err
 }
 
-// SendMessage gives a task of the session a user message; the zero task is the
-// root. It returns the task afterwards.
-func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, text string, req Request) (*tree.Task, bool, error) {
+// UserMessage is what a client says to a task.
+type UserMessage struct {
+	Task      tree.TaskID // zero: the current branch
+	Text      string
+	Interrupt bool
+	Source    string // who outside says it; empty: nobody
+}
+
+// SendMessage gives a task of the session a user message. It returns the task
+// afterwards.
+func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.SessionID, m UserMessage, req Request) (*tree.Task, tree.Sent, error) {
 	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
-		return nil, false, err
+		return nil, tree.Sent{}, err
 	}
-	if text == "" {
-		return nil, false, tree.ErrEmpty.With("message")
+	if m.Text == "" {
+		return nil, tree.Sent{}, tree.ErrEmpty.With("message")
 	}
-	answer, err := s.update(ctx, id, tree.Send{Task: task, Message: []tree.Block{tree.Text{Text: text}}}, req)
+	answer, err := s.update(ctx, id, tree.Send{
+		Task: m.Task, Message: []tree.Block{tree.Text{Text: m.Text}}, Interrupt: m.Interrupt, Source: m.Source,
+	}, req)
 	if err != nil {
-		return nil, false, err
+		return nil, tree.Sent{}, err
 	}
 	sent := answer.(tree.Sent)
 	t, err := s.Store.Task(ctx, id, sent.Task)
-	return t, sent.Queued, err
+	return t, sent, err
 }
 
 // NewTask is what a client asks for when it spawns a task.
@@ -110,8 +132,13 @@ type NewTask struct {
 	Prompt      string
 	Model       string
 	Notify      bool
+	Fork        bool          // it sees its parent's conversation
 	Timeout     time.Duration // 0: the agent's
 	Deadline    time.Time     // zero: none
+	Source      string        // who outside asks for it; empty: nobody
+
+	Context       []string // beside the prompt
+	MaxIterations int      // 0: the agent's
 }
 
 // SpawnTask starts a task below another.
@@ -119,13 +146,15 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
 		return nil, err
 	}
-	answer, err := s.update(ctx, id, tree.SpawnTask{
-		Parent: n.Parent, Notify: n.Notify,
-		Child: tree.Child{
-			Agent: s.agent(n.Agent), AgentName: n.Agent, Description: n.Description,
-			Prompt: n.Prompt, Model: n.Model, Timeout: n.Timeout, Deadline: n.Deadline,
-		},
-	}, req)
+	child := tree.Child{
+		AgentName: n.Agent, Description: n.Description,
+		Prompt: n.Prompt, Model: n.Model, Timeout: n.Timeout, Deadline: n.Deadline,
+		Fork: n.Fork, Context: n.Context, MaxIterations: n.MaxIterations,
+	}
+	if err := s.complete(ctx, tenant, &child); err != nil {
+		return nil, err
+	}
+	answer, err := s.update(ctx, id, tree.SpawnTask{Parent: n.Parent, Notify: n.Notify, Source: n.Source, Child: child}, req)
 	if err != nil {
 		return nil, err
 	}

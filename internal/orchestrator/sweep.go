@@ -29,6 +29,8 @@ func (s *Service) sweep(ctx context.Context) error {
 			{"heartbeat", s.beat},
 			{"lost attempts", s.takeBack},
 			{"timers", s.fireTimers},
+			{"retention", s.retain},
+			{"deleted sessions", s.purge},
 		} {
 			if err := step.do(ctx); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "a sweep failed", "step", step.name, "error", err)
@@ -50,6 +52,8 @@ func (s *Service) sweep(ctx context.Context) error {
 type sweeper struct {
 	ended   map[heldAttempt]bool      // held here, but no attempt of ours any more
 	orphans map[heldAttempt]time.Time // ours, but not held here; since when
+
+	retained tree.SessionID // the last session that was looked at for its age
 }
 
 // beat says that this replica is alive, and learns how much all workers can do.

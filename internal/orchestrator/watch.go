@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // Watch says from where to watch, and how long.
@@ -18,9 +19,9 @@ type Watch struct {
 const watchBatch = 512
 
 // WatchSession gives send the events of a session in order: what has happened,
-// then what happens. It returns the root when the session is idle, if that was
-// asked for, and otherwise only when ctx ends or send fails.
-func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.SessionID, w Watch, send func(*pb.WatchSessionResponse) error) (*tree.Task, int64, error) {
+// then what happens. It returns once the session is idle, if that was asked
+// for, and otherwise only when ctx ends or send fails.
+func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.SessionID, w Watch, send func(*pb.WatchSessionResponse) error) (*pb.Idle, error) {
 	join := s.hub.watch
 	if w.Deltas {
 		join = s.hub.watchDeltas
@@ -30,28 +31,29 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	session, err := s.Store.Session(ctx, tenant, id)
 	switch {
 	case err != nil:
-		return nil, 0, err
+		return nil, err
 	case w.After < 0 || w.After >= session.NextSeq:
-		return nil, 0, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
+		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
 	for {
 		if err := s.catchUp(ctx, id, &w.After, send); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if w.UntilIdle {
-			idle, last, root, err := s.Store.Idle(ctx, id)
+			idle, at, root, err := s.Store.Idle(ctx, id)
 			if err != nil {
-				return nil, 0, err
+				return nil, err
 			}
+			last := at.NextSeq - 1
 			if idle && last == w.After {
-				return &root, last, nil
+				return &pb.Idle{Root: wire.Task(&root), LastSeq: last, Cause: idleCause(&at)}, nil
 			}
 			if last > w.After {
 				continue
 			}
 		}
 		if err := s.awaitNews(ctx, look, send); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
 }
@@ -64,8 +66,14 @@ func (s *Service) catchUp(ctx context.Context, id tree.SessionID, after *int64, 
 			return err
 		}
 		for _, e := range events {
+			if e.GetSeq() != *after+1 {
+				return tree.ErrNoSession.With("it was deleted") // and its first rows are gone
+			}
 			if err := send(&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: e}}); err != nil {
 				return err
+			}
+			if e.GetSessionChanged().GetChange() == pb.SessionChange_SESSION_CHANGE_DELETED {
+				return tree.ErrNoSession.With("it was deleted")
 			}
 			*after = e.GetSeq()
 		}

@@ -43,9 +43,6 @@ const (
 // workWindow is how many requests of a stream may be without an answer.
 const workWindow = 256
 
-// handOverFor bounds how long the end of a stream may take to be recorded.
-const handOverFor = 10 * time.Second
-
 // WorkStream is the stream of one slot of a worker.
 type WorkStream interface {
 	Context() context.Context
@@ -79,23 +76,6 @@ type slot struct {
 	over  bool       // the stream takes no attempt any more
 }
 
-// lease is an attempt that is on a stream.
-type lease struct {
-	session tree.SessionID
-	task    tree.TaskID
-	agent   string
-	run     int
-	token   tree.Token
-	attach  int
-	stored  int64 // requests up to here were stored before this stream
-	returns bool  // the worker knows how to reattach
-
-	// How far the worker knows the transcript; only the sender looks at these.
-	seen   int
-	opened int
-	closed map[int]bool // calls of the last message that the worker closed itself
-}
-
 // Work serves a worker's stream until it ends. An attempt that is still on it
 // then may be gone on with over another stream, and is offered to others if it
 // is not.
@@ -109,7 +89,7 @@ func (s *Service) Work(stream WorkStream) error {
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
 		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Window: workWindow,
 		Protocol: Protocol, OldestProtocol: OldestProtocol,
-		Features: []string{featureReattach, featureHeartbeat}, Grace: durationpb.New(Grace),
+		Features: []string{featureReattach, featureHeartbeat, featurePolicy}, Grace: durationpb.New(Grace),
 	}}}); err != nil {
 		return err
 	}
@@ -125,16 +105,17 @@ func (s *Service) Work(stream WorkStream) error {
 	s.serving.Go(l.beat)
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
+	var said <-chan struct{} // closed once a worker that asks no more has its answers
 	for {
 		select {
 		case err := <-received:
-			<-answered
-			if errors.Is(err, io.EOF) {
-				l.abandon(false)
-				return nil
+			if !errors.Is(err, io.EOF) {
+				return l.breakOff(err) // an answer that it does not read would never be sent
 			}
-			l.detach()
-			return err
+			said = answered
+		case <-said:
+			l.abandon(false)
+			return nil
 		case err := <-l.failed:
 			return l.breakOff(err)
 		case <-s.stopping:
@@ -232,16 +213,12 @@ func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
 	case claim != nil:
 		a.pending, a.err = l.submitClaim(claim)
 	case again != nil:
-		var session tree.SessionID
-		var cmd tree.Reattach
-		if session, cmd, a.err = wire.ReattachFrom(again); a.err == nil {
-			a.pending, a.err = l.Store.Submit(ctx, session, cmd)
-		}
+		a.pending, a.err = l.submitReattach(again)
 	case lease == nil:
 		return a, false, nil
 	default:
 		var cmd tree.Command
-		if cmd, a.err = l.command(lease, req); a.err == nil {
+		if cmd, a.err = l.command(ctx, lease, req); a.err == nil {
 			a.pending, a.err = l.Store.Submit(ctx, lease.session, cmd)
 		}
 	}
@@ -249,20 +226,36 @@ func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
 }
 
 // command reads a request of the attempt on the stream.
-func (l *slot) command(lease *lease, req *pb.WorkRequest) (tree.Command, error) {
+func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (tree.Command, error) {
 	from := tree.From{Task: lease.task, Token: lease.token, Attach: lease.attach, Seq: req.GetSeq()}
 	if req.GetSeq() <= lease.stored {
-		return tree.Repeat{From: from, Answered: req.GetAppend() != nil || req.GetEnd() != nil}, nil
+		again := tree.Repeat{
+			From: from, Answered: req.GetAppend() != nil || req.GetEnd() != nil || req.GetStopHooks() != nil,
+			Summed: req.GetCompact() != nil,
+		}
+		if ask := req.GetAsk(); ask != nil {
+			block := int(ask.GetBlock())
+			again.Asked = &block
+		}
+		return again, nil
 	}
-	return wire.CommandFrom(req, from, l.spawnableBy(lease.agent))
+	agents := func(*tree.Child) {}
+	if req.GetSpawn() != nil {
+		var err error
+		if agents, err = l.spawnableBy(ctx, lease); err != nil {
+			return nil, err
+		}
+	}
+	cmd, err := wire.CommandFrom(req, from, agents)
+	return cmd, unreadable(err)
 }
 
-func (l *slot) submitClaim(claim *pb.Claim) (*store.Pending, error) {
-	session, cmd, err := wire.ClaimFrom(claim)
-	if err != nil {
-		return nil, tree.ErrBadInput.With("%v", err)
+// unreadable says that what a worker has sent makes no sense.
+func unreadable(err error) error {
+	if err == nil {
+		return nil
 	}
-	return l.Store.Submit(l.stream.Context(), session, cmd)
+	return tree.ErrBadInput.With("%v", err)
 }
 
 // answer waits for each request in turn and sends what came of it, and tells the
@@ -327,100 +320,4 @@ func workersFault(err error) bool {
 		return true
 	}
 	return false
-}
-
-// abandon offers the run to others, if an attempt is on the stream.
-func (l *slot) abandon(blame bool) {
-	if lease := l.current(); lease != nil {
-		l.hold(nil)
-		l.handOver(lease, blame)
-	}
-}
-
-// detach lets go of the attempt on the stream, if there is one: its worker may
-// come back for it within the grace.
-func (l *slot) detach() {
-	lease := l.current()
-	if lease == nil {
-		return
-	}
-	if !lease.returns {
-		l.abandon(true)
-		return
-	}
-	l.mu.Lock()
-	l.lease = nil
-	l.mu.Unlock()
-	time.AfterFunc(Grace, func() { l.graceOver(lease) })
-}
-
-// graceOver offers a run to others whose worker has not come back. The attempt is
-// held until that is done, so that nobody else sees to it.
-func (s *Service) graceOver(lease *lease) {
-	select {
-	case <-s.stopping:
-		return // other replicas see to it
-	default:
-	}
-	if s.handOver(lease, true) {
-		s.leases.drop(lease)
-		return
-	}
-	time.AfterFunc(beatEvery, func() { s.graceOver(lease) })
-}
-
-// handOver offers a run to others, and reports whether that was stored.
-func (s *Service) handOver(lease *lease, blame bool) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), handOverFor)
-	defer cancel()
-	err := s.redeliver(ctx, lease.session, tree.Redeliver{
-		Task: lease.task, Epoch: lease.token.Epoch, Attach: lease.attach, Blame: blame,
-	})
-	if err != nil {
-		// The sweep finds the attempt and tries again.
-		s.Logger.WarnContext(ctx, "handing a run over failed", "session_id", lease.session, "task_id", lease.task, "error", err)
-	}
-	return err == nil
-}
-
-func (l *slot) current() *lease {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lease
-}
-
-// finish makes the stream take no attempt any more.
-func (l *slot) finish() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.over = true
-}
-
-// hold puts an attempt on the stream, or takes it off. It reports false if the
-// stream takes none any more.
-func (l *slot) hold(next *lease) bool {
-	l.mu.Lock()
-	if l.over && next != nil {
-		l.mu.Unlock()
-		return false
-	}
-	last := l.lease
-	l.lease = next
-	l.mu.Unlock()
-	if last != nil {
-		l.leases.drop(last)
-	}
-	if next != nil {
-		l.leases.add(next, l.revoked)
-	}
-	return true
-}
-
-// show passes a piece of text to those who watch.
-func (l *slot) show(d *pb.TextDelta) {
-	if lease := l.current(); lease != nil {
-		l.hub.delta(lease.session, &pb.Delta{
-			TaskId: lease.task.String(), Run: int32(lease.run), Text: d.GetText(), Thinking: d.GetThinking(),
-		})
-	}
 }

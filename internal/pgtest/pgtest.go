@@ -1,48 +1,34 @@
-// Package pgtest runs private PostgreSQL servers for tests: on a free port, in a
-// temporary directory, to be killed and restarted at will.
+// Package pgtest runs private PostgreSQL servers for tests.
 package pgtest
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/coppice-run/coppice/internal/proctest"
 )
 
-// Server is a PostgreSQL server. Its methods fail the test if they can't do what
-// they say; only Database is safe for concurrent use.
+// Server is a PostgreSQL server. Only Database is safe for concurrent use.
 type Server struct {
+	*proctest.Server
+
 	t         testing.TB
 	binaries  string
 	dir       string
-	port      int
 	as        *syscall.Credential // nil: whoever runs the test
-	cmd       *exec.Cmd           // nil: not running
-	log       sync.WaitGroup
 	databases atomic.Int64
 }
-
-// startPatience is how long a server may take to start or to be gone, and
-// startAttempts how often a port may turn out to be taken meanwhile.
-const (
-	startPatience = 60 * time.Second
-	startAttempts = 5
-)
 
 // settings are those of all servers. What is committed survives a kill.
 var settings = []string{
@@ -63,7 +49,6 @@ func Start(t testing.TB) *Server {
 	}
 	s.dir = dir
 	t.Cleanup(func() {
-		s.stop()
 		if err := os.RemoveAll(dir); err != nil {
 			t.Errorf("removing a database: %v", err)
 		}
@@ -78,14 +63,19 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatalf("making a database: %v\n%s", err, out)
 	}
-	for range startAttempts {
-		s.port = freePort(t)
-		if err = s.run(); err == nil {
-			return s
-		}
+	s.Server = proctest.Start(t, proctest.Program{
+		Name: "postgres", Ready: "ready to accept connections",
+		Command: func(port int) *exec.Cmd { return s.command("postgres", arguments(s.data(), port)...) },
+	})
+	return s
+}
+
+func arguments(data string, port int) []string {
+	args := []string{"-D", data, "-p", strconv.Itoa(port)}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
 	}
-	t.Fatalf("starting postgres: %v", err)
-	return nil
+	return args
 }
 
 // binaries finds where PostgreSQL's programs are.
@@ -128,18 +118,6 @@ func owner(t testing.TB) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("looking for a free port: %v", err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatalf("freeing a port: %v", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 func (s *Server) command(name string, args ...string) *exec.Cmd {
@@ -148,9 +126,6 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
 	return cmd
 }
-
-// Addr is host:port. It stays over restarts.
-func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
 // URL names the database that every server has.
 func (s *Server) URL() string { return s.url("postgres") }
@@ -172,123 +147,4 @@ func (s *Server) Database(t testing.TB) string {
 		t.Fatalf("making a database: %v", err)
 	}
 	return s.url(name)
-}
-
-// Kill ends all processes of the server as a crash would (SIGKILL) and waits until
-// they are gone.
-func (s *Server) Kill() {
-	s.t.Helper()
-	if s.cmd == nil {
-		s.t.Fatal("postgres is not running")
-	}
-	s.stop()
-}
-
-// Restart starts a killed server on the same address.
-func (s *Server) Restart() {
-	s.t.Helper()
-	if s.cmd != nil {
-		s.t.Fatal("postgres is still running")
-	}
-	if err := s.run(); err != nil {
-		s.t.Fatalf("restarting postgres: %v", err)
-	}
-}
-
-// run starts the process and waits until it takes connections.
-func (s *Server) run() error {
-	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port)}
-	for _, setting := range settings {
-		args = append(args, "-c", setting)
-	}
-	cmd := s.command("postgres", args...)
-	out, err := cmd.StderrPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	s.cmd = cmd
-	ready := make(chan error, 1)
-	s.log.Go(func() { watch(out, ready) })
-	select {
-	case err = <-ready:
-	case <-time.After(startPatience):
-		err = errors.New("it does not get ready")
-	}
-	if err != nil {
-		s.stop()
-	}
-	return err
-}
-
-// watch reads the server's log to its end, and says once that it is ready, or
-// what its last words were.
-func watch(out io.Reader, ready chan<- error) {
-	var last string
-	lines := bufio.NewScanner(out)
-	for told := false; lines.Scan(); {
-		last = lines.Text()
-		if !told && strings.Contains(last, "ready to accept connections") {
-			ready <- nil
-			told = true
-		}
-	}
-	select {
-	case ready <- errors.New("it ended: " + last):
-	default:
-	}
-}
-
-// stop kills the server if it runs: its first process, which is stopped before so
-// that it starts no other, and those that this one has started.
-func (s *Server) stop() {
-	if s.cmd == nil {
-		return
-	}
-	cmd := s.cmd
-	s.cmd = nil
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		s.t.Errorf("stopping postgres: %v", err)
-	}
-	started := children(cmd.Process.Pid)
-	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		s.t.Errorf("killing postgres: %v", err)
-	}
-	for _, pid := range started {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			s.t.Errorf("killing process %d of postgres: %v", pid, err)
-		}
-	}
-	s.log.Wait() // all have closed their end of it
-	var killed *exec.ExitError
-	if err := cmd.Wait(); err != nil && !errors.As(err, &killed) {
-		s.t.Errorf("waiting for postgres: %v", err)
-	}
-}
-
-// children finds the processes that a process has started.
-func children(of int) []int {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil
-	}
-	var found []int
-	for _, name := range stats {
-		stat, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		pid, parent := 0, 0
-		// The name of the program is in parentheses and may hold anything.
-		rest := stat[strings.LastIndexByte(string(stat), ')')+1:]
-		if _, err := fmt.Sscanf(string(rest), " %1s %d", new(string), &parent); err != nil || parent != of {
-			continue
-		}
-		if _, err := fmt.Sscan(string(stat), &pid); err == nil {
-			found = append(found, pid)
-		}
-	}
-	return found
 }

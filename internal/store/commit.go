@@ -206,6 +206,8 @@ type keptAnswer struct {
 	Created *tree.Created `json:"created,omitempty"`
 	Sent    *tree.Sent    `json:"sent,omitempty"`
 	Spawned *tree.Spawned `json:"spawned,omitempty"`
+
+	Branched *tree.Branched `json:"branched,omitempty"`
 }
 
 func encodeAnswer(a tree.Answer) ([]byte, error) {
@@ -217,6 +219,8 @@ func encodeAnswer(a tree.Answer) ([]byte, error) {
 		s.Sent = &a
 	case tree.Spawned:
 		s.Spawned = &a
+	case tree.Branched:
+		s.Branched = &a
 	default:
 		return nil, fmt.Errorf("an answer of type %T can't be kept for a repeat", a)
 	}
@@ -229,14 +233,16 @@ func decodeAnswer(data []byte) (tree.Answer, error) {
 		return nil, fmt.Errorf("reading a stored answer: %w", err)
 	}
 	switch {
-	case s.Created != nil:
+	case s.Created != nil && !s.Created.Session.IsZero() && !s.Created.Root.IsZero():
 		return *s.Created, nil
-	case s.Sent != nil:
+	case s.Sent != nil && !s.Sent.Task.IsZero():
 		return *s.Sent, nil
-	case s.Spawned != nil:
+	case s.Spawned != nil && !s.Spawned.Task.IsZero():
 		return *s.Spawned, nil
+	case s.Branched != nil && !s.Branched.Task.IsZero():
+		return *s.Branched, nil
 	}
-	return nil, errors.New("reading a stored answer: it is of no known type")
+	return nil, errors.New("reading a stored answer: it is of no known type, or names nothing")
 }
 
 // told says what the batch has changed.

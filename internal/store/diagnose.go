@@ -29,8 +29,18 @@ func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.Rows, error)
 		if r.Inbox, err = query(ctx, tx, "session_inbox", plainInboxRow, idColumn(&id)); err != nil {
 			return err
 		}
+		if r.Callbacks, err = query(ctx, tx, "session_callbacks", plainCallbackRow, idColumn(&id)); err != nil {
+			return err
+		}
 		if err := s.deliveries(ctx, tx, id, r); err != nil {
 			return err
+		}
+		open, err := query(ctx, tx, "approvals_of_session", approvalRow, idColumn(&id), make([]byte, 16), noLimit, int(tree.ApprovalOpen))
+		if err != nil {
+			return err
+		}
+		for _, a := range open {
+			r.Approvals = append(r.Approvals, a.Approval)
 		}
 		r.Events, err = s.heads(ctx, tx, id)
 		return err

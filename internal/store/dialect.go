@@ -92,6 +92,7 @@ func readStatements(dialect string, words map[string]string) (map[string]string,
 			statements[strings.TrimSuffix(path.Base(name), ".sql")] = expand.Replace(string(text))
 		}
 	}
+	purgeStatements(statements)
 	return statements, nil
 }
 

@@ -63,7 +63,8 @@ func (b *batch) view(s storedSession) {
 func (b *batch) load(ctx context.Context, wanted []want) error {
 	tasks, putTasks := b.tasks(wanted)
 	calls, putCalls := b.calls(wanted)
-	lookups := []lookup{tasks, calls}
+	approvals, putApprovals := b.approvals(wanted)
+	lookups := []lookup{tasks, calls, approvals}
 	var put []func()
 	for _, w := range wanted {
 		lookups, put = b.lists(w, lookups, put)
@@ -73,6 +74,7 @@ func (b *batch) load(ctx context.Context, wanted []want) error {
 	}
 	putTasks()
 	putCalls()
+	putApprovals()
 	for _, put := range put {
 		put()
 	}
@@ -183,6 +185,16 @@ func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func(
 			return row.Scan(taskRow(t)...)
 		}})
 		put = append(put, func() { view.PutBelow(id, found) })
+	}
+	for _, run := range w.Callbacks {
+		var found *tree.Callback
+		lookups = append(lookups, lookup{"callback", key(&w.session, &run.Task, run.Run), func(row row) error {
+			var c Callback
+			err := row.Scan(callbackRow(&c)...)
+			found = &c.Callback
+			return err
+		}})
+		put = append(put, func() { view.PutCallback(run, found) })
 	}
 	return lookups, put
 }

@@ -191,10 +191,11 @@ func killed(t *testing.T, path string, enough int, acknowledged map[string]strin
 // checkLog checks that a session's log has no gap and ends where it says.
 func checkLog(t *testing.T, db *store.Store, id tree.SessionID) {
 	t.Helper()
-	_, last, _, err := db.Idle(t.Context(), id)
+	_, at, _, err := db.Idle(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
+	last := at.NextSeq - 1
 	events, err := db.Events(t.Context(), id, 0, 1<<20)
 	if err != nil {
 		t.Fatal(err)

@@ -49,9 +49,10 @@ func (s *Store) Session(ctx context.Context, tenant string, id tree.SessionID) (
 		idColumn(&id), tenant)
 }
 
-// Sessions reads a page of a tenant's sessions, newest first, and the token of
-// the next page; an empty token is the first and after the last.
-func (s *Store) Sessions(ctx context.Context, tenant, token string, size int) ([]tree.Session, string, error) {
+// Sessions reads a page of a tenant's sessions whose metadata has all pairs of the
+// filter, newest first, and the token of the next page; an empty token is the first
+// and after the last.
+func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, filter map[string]string) ([]tree.Session, string, error) {
 	before := time.UnixMicro(1<<62 - 1)
 	var id tree.SessionID
 	if token != "" {
@@ -60,7 +61,11 @@ func (s *Store) Sessions(ctx context.Context, tenant, token string, size int) ([
 			return nil, "", err
 		}
 	}
-	found, err := query(ctx, s.db, "sessions_page", plainSessionRow, tenant, before.UnixMicro(), id[:], size)
+	if filter == nil {
+		filter = map[string]string{}
+	}
+	found, err := query(ctx, s.db, "sessions_page", plainSessionRow,
+		tenant, before.UnixMicro(), id[:], size, jsonColumn{filter})
 	if err != nil || len(found) < size {
 		return found, "", err
 	}
@@ -130,22 +135,22 @@ func (s *Store) Events(ctx context.Context, session tree.SessionID, after int64,
 	return events, nil
 }
 
-// Idle says whether nothing of a session is pending or running, with the number
-// of its last event and its root as they are at that moment.
-func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, lastSeq int64, root tree.Task, err error) {
+// Idle says whether nothing of a session is pending or running, and gives the
+// session and its root as they are at that moment.
+func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, at tree.Session, root tree.Task, err error) {
 	err = s.db.snapshot(ctx, func(tx reader) error {
 		session, err := one(ctx, tx, tree.ErrNoSession, "session", plainSessionRow, idColumn(&id))
 		if err != nil {
 			return err
 		}
-		idle, lastSeq = session.Idle(), session.NextSeq-1
+		idle, at = session.Idle(), *session
 		t, err := one(ctx, tx, tree.ErrNoTask, "task", taskRow, idColumn(&id), idColumn(&session.Root))
 		if err == nil {
 			root = *t
 		}
 		return err
 	})
-	return idle, lastSeq, root, err
+	return idle, at, root, err
 }
 
 // PutAgentVersion keeps a definition that tasks may pin.

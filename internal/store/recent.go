@@ -1,6 +1,10 @@
 package store
 
-import "github.com/coppice-run/coppice/internal/tree"
+import (
+	"maps"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
 
 // recent remembers sessions and active tasks as the last commits left them, so
 // that they need not be read again. It is right because only what was committed
@@ -26,6 +30,12 @@ func newRecent() recent {
 		sessions: map[tree.SessionID]storedSession{},
 		tasks:    map[inSession[tree.TaskID]]tree.Task{},
 	}
+}
+
+// forget drops all that is remembered of a session.
+func (r *recent) forget(id tree.SessionID) {
+	delete(r.sessions, id)
+	maps.DeleteFunc(r.tasks, func(k inSession[tree.TaskID], _ tree.Task) bool { return k.session == id })
 }
 
 // keep takes in what has just been committed for a session.

@@ -32,44 +32,53 @@ const (
 
 // tables are the tables whose rows follow from what the core changes.
 var tables = []table{
-	newTable("sessions", 1, 8, "id tenant title agent root metadata limits max_running next_seq "+
-		"total pending running waiting"+usageColumns+"created_at updated_at fair_tag"),
-	newTable("tasks", 2, 14, "session id parent kind branch depth agent agent_version model description "+
-		"max_iterations created_at timeout fail_on_interrupt run state reason detail caller call_message call_block background iterations "+
+	newTable("sessions", 1, 7, "id tenant agent root metadata limits max_running title next_seq "+
+		"total pending running waiting"+usageColumns+"created_at updated_at fair_tag current_task "+
+		"asking grants closed_at deleted_at"),
+	newTable("tasks", 2, 18, "session id parent kind branch depth agent agent_version model description "+
+		"created_at fail_on_interrupt base_kind base_task base_message base_block model_provider model_name max_iterations timeout "+
+		"run state reason detail caller call_message call_block background iterations "+
 		"run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_tools answer "+
 		"accepted_at started_at ended_at wait_kind wait_total wait_met wait_failed "+
 		"priority deadline ran reported_at "+
 		"epoch nonce attach last_seq replica worker claimed_at strikes "+
 		"next_ordinal head last_answer open_message open_calls inbox "+
-		"children live_background watchers"+usageColumns+"tool_uses activity"),
+		"children live_background watchers"+usageColumns+"tool_uses activity compacted start_hooked stop_hooked on_complete "+
+		"permissions origin authority source asking all_iterations recent told"),
 	newTable("runs", 3, 16, "session task run state reason detail answer"+usageColumns+
 		"tool_uses iterations accepted_at started_at ended_at"),
 	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run created_at body"),
-	newTable("calls", 4, 5, callKeyColumns+"tool state child child_run text is_error by_outcome"),
+	newTable("calls", 4, 5, callKeyColumns+"tool state child child_run text is_error by_outcome approval join_policy reads upto"),
 	newTable("events", 2, 3, "session seq data"),
-	newTable("inbox", 2, 7, "session id task news_task news_run queued_at body"),
+	newTable("inbox", 2, 8, "session id task news_task news_run queued_at body source"),
 	newTable("waits", 6, 6, "session target target_run task message block"),
 	newTable("timers", 4, 4, callKeyColumns+"due"),
 	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until tenant"),
 	newTable("attempts", 2, 2, "session task epoch attach replica worker at"),
+	newTable("callbacks", 3, 4, "session task run url tries due"),
 	newTable("requests", 2, 4, "session key hash answer"),
+	newTable("approvals", 2, 11, "session id task run message block tool argument rules asked_at due "+
+		"state for_session note decided_at"),
 }
 
 func sessionRow(s *tree.Session, maxRunning *int, fairTag *int64) []any {
 	return []any{
-		idColumn(&s.ID), &s.Tenant, &s.Title, &s.Agent, idColumn(&s.Root),
-		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, maxRunning, &s.NextSeq,
+		idColumn(&s.ID), &s.Tenant, &s.Agent, idColumn(&s.Root),
+		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, maxRunning, &s.Title, &s.NextSeq,
 		&s.Total, &s.Pending, &s.Running, &s.Waiting,
 		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite,
-		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt}, fairTag,
+		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt}, fairTag, idColumn(&s.Current),
+		&s.Asking, jsonColumn{&s.Grants},
+		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt},
 	}
 }
 
 func taskRow(t *tree.Task) []any {
 	return []any{
 		idColumn(&t.Session), idColumn(&t.ID), idColumn(&t.Parent), &t.Kind, &t.Branch, &t.Depth,
-		&t.Agent, &t.AgentVersion, &t.Model, &t.Description, &t.MaxIterations, timeColumn{&t.CreatedAt},
-		durationColumn{&t.Timeout}, &t.FailOnInterrupt,
+		&t.Agent, &t.AgentVersion, &t.Model, &t.Description, timeColumn{&t.CreatedAt},
+		&t.FailOnInterrupt, &t.Base.Kind, idColumn(&t.Base.Task), &t.Base.Message, &t.Base.Block,
+		&t.Pin.Provider, &t.Pin.Name, &t.MaxIterations, durationColumn{&t.Timeout},
 		&t.Run, &t.State, &t.Reason, &t.Detail, idColumn(&t.Caller), &t.Call.Message, &t.Call.Block,
 		&t.Background, &t.Iterations,
 		&t.RunUsage.Input, &t.RunUsage.Output, &t.RunUsage.CacheRead, &t.RunUsage.CacheWrite, &t.RunTools, &t.Answer,
@@ -80,6 +89,10 @@ func taskRow(t *tree.Task) []any {
 		&t.NextOrdinal, idColumn(&t.Head), &t.LastAnswer, &t.OpenMessage, &t.OpenCalls, &t.Inbox,
 		&t.Children, &t.LiveBackground, &t.Watchers,
 		&t.Usage.Input, &t.Usage.Output, &t.Usage.CacheRead, &t.Usage.CacheWrite, &t.ToolUses, &t.Activity,
+		&t.Compacted,
+		&t.StartHooked, &t.StopHooked, &t.OnComplete,
+		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking,
+		&t.AllIterations, &t.Recent, &t.Told,
 	}
 }
 
@@ -102,14 +115,15 @@ func messageRow(session *tree.SessionID, m *tree.Message, body *[]byte) []any {
 func callRow(session *tree.SessionID, c *tree.Call) []any {
 	return []any{
 		idColumn(session), idColumn(&c.Task), &c.Ref.Message, &c.Ref.Block, &c.Tool, &c.State,
-		idColumn(&c.Child.Task), &c.Child.Run, &c.Text, &c.IsError, &c.ByOutcome,
+		idColumn(&c.Child.Task), &c.Child.Run, &c.Text, &c.IsError, &c.ByOutcome, idColumn(&c.Approval),
+		&c.Join, &c.Reads, &c.Upto,
 	}
 }
 
 func inboxRow(session *tree.SessionID, e *tree.InboxEntry, body *[]byte) []any {
 	return []any{
 		idColumn(session), idColumn(&e.ID), idColumn(&e.Task), idColumn(&e.News.Task), &e.News.Run,
-		timeColumn{&e.QueuedAt}, body,
+		timeColumn{&e.QueuedAt}, body, &e.Source,
 	}
 }
 

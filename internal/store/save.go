@@ -65,6 +65,9 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 	for _, call := range c.Calls {
 		put("put_calls", callRow(&id, call))
 	}
+	for _, a := range c.Approvals {
+		put("put_approvals", approvalRow(&Approval{Session: id, Approval: *a}))
+	}
 	for _, e := range c.Events {
 		put("add_events", []any{idColumn(&id), e.Seq, wire.EncodeEvent(e)})
 	}
@@ -107,6 +110,13 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 		}
 		b.ready = append(b.ready, row)
 		put("put_ready", readyRow(&row))
+	}
+	for run, cb := range c.Callbacks {
+		if cb == nil {
+			put("drop_callbacks", []any{idColumn(&id), idColumn(&run.Task), run.Run})
+			continue
+		}
+		put("put_callbacks", callbackRow(&Callback{Session: id, Callback: *cb}))
 	}
 	for task, a := range c.Attempts {
 		if a == nil {

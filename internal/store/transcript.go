@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
@@ -16,23 +17,24 @@ func (s *Store) Transcript(ctx context.Context, session tree.SessionID, task tre
 	var found []tree.Message
 	err := s.db.snapshot(ctx, func(tx reader) error {
 		var err error
-		found, err = sessionReader{tx, session}.transcript(ctx, task, after, limit)
+		found, err = (&sessionReader{tx: tx, session: session}).transcript(ctx, task, after, limit)
 		return err
 	})
 	return found, err
 }
 
-// Conversation reads the whole transcript of a task and the calls of its last
+// Conversation reads what the model of a task sees, and the calls of its last
 // message that are still open, in one snapshot.
 func (s *Store) Conversation(ctx context.Context, session tree.SessionID, task tree.TaskID) ([]tree.Message, []tree.Call, error) {
 	var messages []tree.Message
 	var open []tree.Call
 	err := s.db.snapshot(ctx, func(tx reader) error {
-		r := sessionReader{tx, session}
-		var err error
-		if messages, err = r.transcript(ctx, task, 0, 0); err != nil {
+		r := &sessionReader{tx: tx, session: session}
+		chain, err := r.lineage(ctx, task)
+		if err != nil {
 			return err
 		}
+		messages = transcript.Conversation(chain)
 		open, err = query(ctx, tx, "calls_open", plainCallRow, idColumn(&session), idColumn(&task), tree.CallClosed)
 		return err
 	})
@@ -44,7 +46,7 @@ func (s *Store) Outcome(ctx context.Context, session tree.SessionID, run tree.Ch
 	var found tree.Outcome
 	err := s.db.snapshot(ctx, func(tx reader) error {
 		var err error
-		found, err = sessionReader{tx, session}.outcome(ctx, run)
+		found, err = (&sessionReader{tx: tx, session: session}).outcome(ctx, run)
 		return err
 	})
 	return found, err
@@ -54,6 +56,7 @@ func (s *Store) Outcome(ctx context.Context, session tree.SessionID, run tree.Ch
 type sessionReader struct {
 	tx      reader
 	session tree.SessionID
+	shown   int // how much of an output is shown; 0 until it was read
 }
 
 // messageAndBody is a message as it is in its row.
@@ -74,7 +77,7 @@ const noLimit = math.MaxInt64
 
 // transcript reads the message before those asked for too, since a tool message
 // is made of the calls of the message before it.
-func (r sessionReader) transcript(ctx context.Context, task tree.TaskID, after, limit int) ([]tree.Message, error) {
+func (r *sessionReader) transcript(ctx context.Context, task tree.TaskID, after, limit int) ([]tree.Message, error) {
 	switch {
 	case limit == 0:
 		limit = noLimit
@@ -98,9 +101,9 @@ func (r sessionReader) transcript(ctx context.Context, task tree.TaskID, after, 
 		case m.Role == tree.RoleTool:
 			err = errors.New("a tool message follows no message")
 		case !m.News.Task.IsZero():
-			var outcome tree.Outcome
-			outcome, err = r.outcome(ctx, m.News)
-			m.Blocks = []tree.Block{tree.Text{Text: outcome.Text()}}
+			var news string
+			news, err = r.news(ctx, m.News)
+			m.Blocks = []tree.Block{tree.Text{Text: news}}
 		}
 		if err != nil {
 			return nil, err
@@ -113,7 +116,7 @@ func (r sessionReader) transcript(ctx context.Context, task tree.TaskID, after, 
 }
 
 // results gives the closed calls of an assistant message, in the order of the calls.
-func (r sessionReader) results(ctx context.Context, asked *tree.Message) ([]tree.Block, error) {
+func (r *sessionReader) results(ctx context.Context, asked *tree.Message) ([]tree.Block, error) {
 	calls, err := query(ctx, r.tx, "calls_closed", plainCallRow,
 		idColumn(&r.session), idColumn(&asked.Task), asked.Ordinal, tree.CallClosed)
 	if err != nil {
@@ -125,12 +128,8 @@ func (r sessionReader) results(ctx context.Context, asked *tree.Message) ([]tree
 		if use, ok := asked.Blocks[c.Ref.Block].(tree.ToolUse); ok {
 			result.ProviderID = use.ProviderID
 		}
-		if c.ByOutcome {
-			outcome, err := r.outcome(ctx, c.Child)
-			if err != nil {
-				return nil, err
-			}
-			result.Text = outcome.Text()
+		if result.Text, err = r.result(ctx, &c); err != nil {
+			return nil, err
 		}
 		blocks[i] = result
 	}
@@ -140,13 +139,16 @@ func (r sessionReader) results(ctx context.Context, asked *tree.Message) ([]tree
 // errNoOutcome says that a run has not ended, or never was.
 var errNoOutcome = errors.New("the run has no outcome")
 
-func (r sessionReader) outcome(ctx context.Context, run tree.ChildRun) (tree.Outcome, error) {
+func (r *sessionReader) outcome(ctx context.Context, run tree.ChildRun) (tree.Outcome, error) {
 	found, err := one(ctx, r.tx, errNoOutcome, "run", plainRunRow,
 		idColumn(&r.session), idColumn(&run.Task), run.Run)
 	if err != nil {
 		return tree.Outcome{}, err
 	}
-	outcome := tree.Outcome{Run: *found}
+	outcome := tree.Outcome{Run: *found, Session: r.session}
+	if outcome.Limit, err = r.limit(ctx); err != nil {
+		return tree.Outcome{}, err
+	}
 	if found.Answer == 0 {
 		return outcome, nil
 	}

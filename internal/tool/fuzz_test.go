@@ -18,6 +18,7 @@ func FuzzInput(f *testing.F) {
 		`{"pattern":"x+","output_mode":"content","case_insensitive":true,"head_limit":3,"glob":"*"}`,
 		`{"description":"d","prompt":"p","subagent_type":"plan","model":"m","resume":"` + anID + `","run_in_background":true}`,
 		`{"task_id":"` + anID + `","block":false,"timeout":10}`, `{"path":"\ud800"}`, `{"path":1e999}`,
+		`{"path":"new/a.txt","content":"x\n"}`, `{"path":"a.go","old_string":"a","new_string":"b","replace_all":true}`,
 		`{"pattern":"{a,b}{[^c]*,**}\\"}`, `{"pattern":"(?i)\\pL{5}(a|b)*$","path":"b"}`,
 	} {
 		f.Add([]byte(seed))

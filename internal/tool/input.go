@@ -79,17 +79,22 @@ func (in *input) field(name string) (raw json.RawMessage, ok bool) {
 
 // required is a string that must be there and not be blank.
 func (in *input) required(name string, limit int) string {
+	before := len(in.problems)
+	s := in.text(name, limit)
+	if strings.TrimSpace(s) == "" && len(in.problems) == before {
+		in.problem("%s: expected a string that is not blank", name)
+	}
+	return s
+}
+
+// text is a string that must be there, and may be blank or empty.
+func (in *input) text(name string, limit int) string {
 	if _, ok := in.fields[name]; !ok {
 		in.known = append(in.known, name)
 		in.problem("%s: missing, expected a string", name)
 		return ""
 	}
-	before := len(in.problems)
-	s := in.optional(name, "", limit)
-	if strings.TrimSpace(s) == "" && len(in.problems) == before {
-		in.problem("%s: expected a string that is not blank", name)
-	}
-	return s
+	return in.optional(name, "", limit)
 }
 
 // optional is a string of at most limit characters, or the fallback if it is absent.
@@ -109,6 +114,33 @@ func (in *input) optional(name, fallback string, limit int) string {
 		in.problem("%s: expected text without NUL characters", name)
 	}
 	return s
+}
+
+// texts is a list of strings that are not blank; nil if it is absent.
+func (in *input) texts(name string, most, limit int) []string {
+	raw, ok := in.field(name)
+	if !ok {
+		return nil
+	}
+	var list []json.RawMessage
+	if kind := kindOf(raw); kind != "a list" {
+		in.problem("%s: expected a list of strings, got %s", name, kind)
+		return nil
+	} else if err := json.Unmarshal(raw, &list); err != nil {
+		in.problem("%s: expected a list of strings: %v", name, err)
+		return nil
+	}
+	if len(list) > most {
+		in.problem("%s: expected at most %d entries, got %d", name, most, len(list))
+		return nil
+	}
+	out := make([]string, len(list))
+	for i, raw := range list {
+		entry := &input{fields: map[string]json.RawMessage{name: raw}}
+		out[i] = entry.required(name, limit)
+		in.problems = append(in.problems, entry.problems...)
+	}
+	return out
 }
 
 // choice is one of a few words.

@@ -23,6 +23,8 @@ type schema struct {
 	MaxLength            int               `json:"maxLength"`
 	Minimum              *int64            `json:"minimum"`
 	Maximum              *int64            `json:"maximum"`
+	Items                *schema           `json:"items"`
+	MaxItems             int               `json:"maxItems"`
 }
 
 func parseSchema(t *testing.T, raw json.RawMessage) schema {
@@ -45,8 +47,17 @@ func (s schema) samples(name string) (good, bad []any) {
 			bad = append(bad, value)
 		}
 	}
-	bad = append(bad, nil, []string{"a"}, map[string]int{})
+	bad = append(bad, nil, map[string]int{})
+	if s.Type != "array" {
+		bad = append(bad, []string{"a"})
+	}
 	switch {
+	case s.Type == "array":
+		good, worse := s.Items.samples(name)
+		for _, value := range worse {
+			bad = append(bad, []any{value})
+		}
+		return []any{[]any{}, good}, append(bad, slices.Repeat([]any{good[0]}, s.MaxItems+1))
 	case s.Enum != nil:
 		return []any{s.Enum[0], s.Enum[len(s.Enum)-1]}, append(bad, "none of these")
 	case name == "resume" || name == "task_id":
@@ -77,6 +88,8 @@ func parsers() map[string]func(json.RawMessage) error {
 		"glob":        func(raw json.RawMessage) error { _, err := parseGlob(raw); return err },
 		"grep":        func(raw json.RawMessage) error { _, err := parseGrep(raw); return err },
 		"read":        func(raw json.RawMessage) error { _, err := parseRead(raw); return err },
+		"write":       func(raw json.RawMessage) error { _, err := parseWrite(raw); return err },
+		"edit":        func(raw json.RawMessage) error { _, err := parseEdit(raw); return err },
 		"task_output": func(raw json.RawMessage) error { _, err := parseTaskOutput(raw); return err },
 		"task": func(raw json.RawMessage) error {
 			_, err := taskTool{agents: []string{"explore", "plan"}}.parse(raw)

@@ -12,6 +12,9 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
+// readName is what rules call the reading of a file.
+const readName = "read"
+
 //go:embed read.md
 var readProse string
 
@@ -36,7 +39,7 @@ const (
 type readTool struct{}
 
 func (readTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: "read", Description: readProse, Schema: json.RawMessage(readSchema)}
+	return model.ToolSpec{Name: readName, Description: readProse, Schema: json.RawMessage(readSchema)}
 }
 
 func (readTool) Effect() Effect { return EffectNone }
@@ -69,13 +72,27 @@ func read(ctx context.Context, w *Workspace, in readInput) (text string, err err
 	if err != nil {
 		return "", err
 	}
-	lines := newLineReader(readShown)
+	lines, sum := newLineReader(readShown), newDigest()
+	lines.seen = sum
 	file, err := w.openText(ctx, name, lines)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 
+	text, err = numbered(name, lines, in)
+	if err != nil {
+		return "", err
+	}
+	// The version is that of the whole file.
+	if _, err := io.CopyN(io.Discard, lines.buf, max(0, maxFile+1-sum.size)); err != nil && !errors.Is(err, io.EOF) {
+		return "", pathError(name, err)
+	}
+	return withVersion(text, sum.version()), nil
+}
+
+// numbered gives the lines that are wanted, each with its number.
+func numbered(name string, lines *lineReader, in readInput) (string, error) {
 	var out listing
 	for number := int64(1); ; number++ {
 		line, size, err := lines.next()
@@ -88,8 +105,8 @@ func read(ctx context.Context, w *Workspace, in readInput) (text string, err err
 		if number < in.offset {
 			continue
 		}
-		numbered := fmt.Sprintf("%6d\t%s", number, printable(line, size, readShown))
-		if int64(out.lines) == in.limit || !out.add(numbered) {
+		text := fmt.Sprintf("%6d\t%s", number, printable(line, size, readShown))
+		if int64(out.lines) == in.limit || !out.add(text) {
 			out.cut("lines %d to %d shown, the file goes on; continue with offset %d, or use grep to find the lines you want", in.offset, number-1, number)
 			return out.or(""), nil
 		}

@@ -11,16 +11,18 @@ import (
 func TestRead(t *testing.T) {
 	t.Parallel()
 	w := setup(t, "f", "one\r\ntwo\n\nfour", "empty", "", "bin", "a\x00", "dir/x", "", "bad", "a\xff\n", "blank", "\n")
+	of := func(content, shown string) string { return withVersion(shown, versionOf(content)) }
+	const f = "one\r\ntwo\n\nfour"
 	cut := "\n[cut: lines %d to %d shown, the file goes on; continue with offset %d, or use grep to find the lines you want]"
 	check(t, w, "read", []toolCase{
-		{`{"path":"f"}`, "     1\tone\n     2\ttwo\n     3\t\n     4\tfour"},
-		{`{"path":"./dir/../f","offset":4}`, "     4\tfour"},
-		{`{"path":"f","offset":2,"limit":2}`, "     2\ttwo\n     3\t" + fmt.Sprintf(cut, 2, 3, 4)},
-		{`{"path":"f","offset":3,"limit":2}`, "     3\t\n     4\tfour"},
+		{`{"path":"f"}`, of(f, "     1\tone\n     2\ttwo\n     3\t\n     4\tfour")},
+		{`{"path":"./dir/../f","offset":4}`, of(f, "     4\tfour")},
+		{`{"path":"f","offset":2,"limit":2}`, of(f, "     2\ttwo\n     3\t"+fmt.Sprintf(cut, 2, 3, 4))},
+		{`{"path":"f","offset":3,"limit":2}`, of(f, "     3\t\n     4\tfour")},
 		{`{"path":"f","offset":5}`, "error: offset: the file has only 4 lines"},
-		{`{"path":"empty"}`, "The file is empty"},
-		{`{"path":"blank"}`, "     1\t"},
-		{`{"path":"bad"}`, "     1\ta\ufffd"},
+		{`{"path":"empty"}`, of("", "The file is empty")},
+		{`{"path":"blank"}`, of("\n", "     1\t")},
+		{`{"path":"bad"}`, of("a\xff\n", "     1\ta\ufffd")},
 		{`{"path":"bin"}`, "error: bin: a binary file"},
 		{`{"path":"dir"}`, "error: dir: is a directory"},
 		{`{"path":"missing"}`, "error: missing: no such file"},
@@ -39,8 +41,8 @@ func TestReadIsBounded(t *testing.T) {
 	for name, want := range map[string]int{"short": readLimit, "wide": 14} {
 		got := call(t, w, "read", fmt.Sprintf(`{"path":%q}`, name))
 		lines := strings.Split(got.Text, "\n")
-		last := lines[len(lines)-1]
-		if len(lines) != want+1 || !strings.HasPrefix(last, fmt.Sprintf("[cut: lines 1 to %d shown", want)) {
+		last := lines[len(lines)-2]
+		if len(lines) != want+2 || !strings.HasPrefix(last, fmt.Sprintf("[cut: lines 1 to %d shown", want)) {
 			t.Errorf("%s: %d lines, the last %q", name, len(lines), last)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coppice-run/coppice/internal/policy"
 )
 
 func names(tools []Tool) string {
@@ -18,7 +20,7 @@ func TestSelect(t *testing.T) {
 	t.Parallel()
 	all := append(Builtin(), NewTask(agents))
 	for allowed, want := range map[string]string{
-		"":             "ls glob grep read task_output task",
+		"":             "ls glob grep read write edit task_output task",
 		"task,read,ls": "ls read task",
 		"ls,ls":        "ls",
 	} {
@@ -27,7 +29,7 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%q: %s, %v; want %s", allowed, names(got), err, want)
 		}
 	}
-	if names(all) != "ls glob grep read task_output task" {
+	if names(all) != "ls glob grep read write edit task_output task" {
 		t.Errorf("Select changed what it was given: %s", names(all))
 	}
 	if _, err := Select(all, []string{"bash"}); err == nil || !strings.Contains(err.Error(), `no tool is named "bash"`) {
@@ -48,11 +50,12 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-func TestNothingBuiltInLeavesEffects(t *testing.T) {
+// What changes files is recorded first, and nothing else has to be.
+func TestOnlyChangesLeaveEffects(t *testing.T) {
 	t.Parallel()
 	for _, tool := range append(Builtin(), NewTask(agents)) {
-		if tool.Effect() == EffectLasting {
-			t.Errorf("%s may not be repeated", tool.Spec().Name)
+		if changes := GuardOf(tool).Access == policy.AccessEdit; changes != (tool.Effect() == EffectLasting) {
+			t.Errorf("%s changes files: %t, and its effect is %d", tool.Spec().Name, changes, tool.Effect())
 		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 //go:embed task.md
@@ -19,11 +21,19 @@ const taskSchema = `{
   "type": "object",
   "properties": {
     "description": {"type": "string", "minLength": 1, "maxLength": 200, "description": "What the task is about, in 3 to 7 words; people see it while the task runs."},
-    "prompt": {"type": "string", "minLength": 1, "maxLength": 250000, "description": "The task itself, complete in itself: the agent sees nothing of this conversation."},
+    "prompt": {"type": "string", "minLength": 1, "maxLength": 250000, "description": "The task itself, complete in itself: unless fork_context is set, the agent sees nothing of this conversation."},
     "subagent_type": {"type": "string"%s, "description": "The name of the agent to give the task to."},
     "model": {"type": "string", "maxLength": 200, "description": "The model to run the agent with. Default: the agent's own; leave it out unless you were told which one to use."},
     "resume": {"type": "string", "description": "The task_id of a task you started earlier: its agent goes on with this prompt and remembers what it did."},
-    "run_in_background": {"type": "boolean", "description": "Go on at once and get the result later as a message. Default: false."}
+    "fork_context": {"type": "boolean", "description": "Let the agent see this conversation so far, and continue from it. Default: false. For tasks that need most of what was said here; it costs as many tokens."},
+    "run_in_background": {"type": "boolean", "description": "Go on at once and get the result later as a message. Default: false, unless the agent's description says otherwise."},
+    "background": {"type": "boolean", "description": "The same as run_in_background."},
+    "context": {"type": "string", "maxLength": 250000, "description": "What the agent should know beside the prompt."},
+    "context_files": {"type": "array", "maxItems": 20, "items": {"type": "string", "minLength": 1, "maxLength": 4096}, "description": "Text files of the workspace whose content the agent gets with the prompt; at most 64 KiB of each and 256 KiB in all."},
+    "max_iterations": {"type": "integer", "minimum": 1, "maximum": 10000, "description": "How many model calls the agent may make. Default: what its definition says."},
+    "timeout": {"type": "integer", "minimum": 1, "maximum": 604800000, "description": "How long the agent may work in all, in milliseconds; then it fails. Default: what its definition says."},
+    "join": {"type": "string", "enum": ["all", "any"], "description": "any: of the calls of this message with any, the first agent that completes wins and the others are cancelled. Default: all."},
+    "join_timeout": {"type": "integer", "minimum": 1, "maximum": 604800000, "description": "How long to wait for the agent, in milliseconds; then it goes on in the background. Default: until it has ended."}
   },
   "required": ["description", "prompt", "subagent_type"],
   "additionalProperties": false
@@ -33,18 +43,22 @@ const (
 	maxDescription = 200
 	maxPrompt      = 250_000
 	maxModel       = 200
+	maxCalls       = 10_000
+	maxTime        = 7 * 24 * 60 * 60 * 1000 // milliseconds
 )
 
 // Spawnable is an agent that a run may give tasks to. Its name is made of
-// letters, digits, - and _.
+// letters, digits, -, _ and :.
 type Spawnable struct {
-	Name      string
-	WhenToUse string
+	Name       string
+	WhenToUse  string
+	Background bool // it runs in the background unless the call says otherwise
 }
 
 type taskTool struct {
-	spec   model.ToolSpec
-	agents []string
+	spec       model.ToolSpec
+	agents     []string
+	background []string // those that run in the background by themselves
 }
 
 // NewTask gives the tool that starts and resumes sub-agents, for a run that may
@@ -55,7 +69,12 @@ func NewTask(agents []Spawnable) Tool {
 	prose.WriteString(taskProse)
 	for _, a := range agents {
 		t.agents = append(t.agents, a.Name)
-		fmt.Fprintf(&prose, "- `%s`: %s\n", a.Name, strings.Join(strings.Fields(a.WhenToUse), " "))
+		byItself := ""
+		if a.Background {
+			t.background = append(t.background, a.Name)
+			byItself = " (Runs in the background unless you say otherwise.)"
+		}
+		fmt.Fprintf(&prose, "- `%s`: %s%s\n", a.Name, strings.Join(strings.Fields(a.WhenToUse), " "), byItself)
 	}
 	if len(agents) == 0 {
 		prose.WriteString("- none\n")
@@ -84,15 +103,23 @@ func (t taskTool) Spec() model.ToolSpec { return t.spec }
 // Effect: the orchestrator starts the child, and knows a call that has one.
 func (t taskTool) Effect() Effect { return EffectDelegated }
 
-func (t taskTool) Call(_ context.Context, call Call) Outcome {
-	spawn, err := t.parse(call.Input)
+func (t taskTool) Call(ctx context.Context, call Call) Outcome {
+	in, err := t.parse(call.Input)
 	if err != nil {
 		return failed(err)
 	}
-	return spawn
+	in.Context = call.Workspace.context(ctx, in.context, in.files)
+	return in.Spawn
 }
 
-func (t taskTool) parse(raw json.RawMessage) (Spawn, error) {
+// taskInput is what the model asks for, its files not read yet.
+type taskInput struct {
+	Spawn
+	context string
+	files   []string
+}
+
+func (t taskTool) parse(raw json.RawMessage) (taskInput, error) {
 	in := newInput(raw)
 	spawn := Spawn{
 		Description: in.required("description", maxDescription),
@@ -100,15 +127,48 @@ func (t taskTool) parse(raw json.RawMessage) (Spawn, error) {
 		Agent:       in.required("subagent_type", maxError),
 		Model:       in.optional("model", "", maxModel),
 		Resume:      in.task("resume", false),
-		Background:  in.flag("run_in_background", false),
+		Fork:        in.flag("fork_context", false),
+
+		MaxIterations: int(in.number("max_iterations", 0, 1, maxCalls)),
+		Timeout:       in.duration("timeout"),
+		JoinFor:       in.duration("join_timeout"),
 	}
+	if spawn.Fork && !spawn.Resume.IsZero() {
+		in.problem("fork_context: a task that is resumed goes on with the context it has; leave one of the two out")
+	}
+	if in.choice("join", "all", "all", "any") == "any" {
+		spawn.Join = tree.JoinAny
+	}
+	in.background(&spawn, slices.Contains(t.background, spawn.Agent))
 	if spawn.Agent != "" && !slices.Contains(t.agents, spawn.Agent) {
 		in.problem("subagent_type: there is no agent %q to give tasks to; there are: %s", spawn.Agent, orNone(t.agents))
 	}
-	if err := in.end(); err != nil {
-		return Spawn{}, err
+	parsed := taskInput{
+		Spawn: spawn, context: in.optional("context", "", maxContext),
+		files: in.texts("context_files", contextFiles, maxPath),
 	}
-	return spawn, nil
+	return parsed, in.end()
+}
+
+// background takes both names of run_in_background. byDefault is what the agent's
+// definition says; it does not count for an agent that is to be waited for.
+func (in *input) background(spawn *Spawn, byDefault bool) {
+	_, first := in.fields["run_in_background"]
+	_, second := in.fields["background"]
+	joins := spawn.Join != tree.JoinAll || spawn.JoinFor > 0
+	spawn.Background = in.flag("run_in_background", byDefault && !joins)
+	also := in.flag("background", spawn.Background)
+	if first && second && also != spawn.Background {
+		in.problem("background: contradicts run_in_background; they are the same, give one")
+	}
+	if spawn.Background = also; also && joins {
+		in.problem("join and join_timeout are for agents that you wait for, not for those in the background")
+	}
+}
+
+// duration is a time in milliseconds; 0 if it is absent.
+func (in *input) duration(name string) time.Duration {
+	return time.Duration(in.number(name, 0, 1, maxTime)) * time.Millisecond
 }
 
 func orNone(names []string) string {

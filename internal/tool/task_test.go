@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-var agents = []Spawnable{{"explore", "finds things"}, {"plan", "plans\n\tthings"}}
+var agents = []Spawnable{{Name: "explore", WhenToUse: "finds things"}, {Name: "plan", WhenToUse: "plans\n\tthings"}}
 
 const anID = "01980000-0000-7000-8000-000000000001"
 
@@ -24,7 +25,7 @@ func outcomes(t *testing.T, tool Tool, cases map[string]Outcome) {
 			if !done.IsError || !strings.Contains(done.Text, failure.Text) {
 				t.Errorf("%s:\n got %+v\nwant an error with %q", input, got, failure.Text)
 			}
-		} else if got != want {
+		} else if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", input, got, want)
 		}
 	}
@@ -38,8 +39,28 @@ func TestTask(t *testing.T) {
 			Agent: "explore", Description: "look", Prompt: "look at it"},
 		`{"description":"d","prompt":"p","subagent_type":"plan","model":"m","run_in_background":true,"resume":"` + anID + `"}`: Spawn{
 			Agent: "plan", Description: "d", Prompt: "p", Model: "m", Background: true, Resume: id},
+		`{"description":"d","prompt":"p","subagent_type":"plan","background":true,"max_iterations":3,"timeout":1500}`: Spawn{
+			Agent: "plan", Description: "d", Prompt: "p", Background: true, MaxIterations: 3, Timeout: 1500 * time.Millisecond},
+		`{"description":"d","prompt":"p","subagent_type":"plan","join":"any","join_timeout":2000,"context":"c","background":false}`: Spawn{
+			Agent: "plan", Description: "d", Prompt: "p", Join: tree.JoinAny, JoinFor: 2 * time.Second,
+			Context: []string{"Context that comes with the task:\nc"}},
+		`{"description":"d","prompt":"p","subagent_type":"plan","context_files":["a.txt"]}`: Spawn{
+			Agent: "plan", Description: "d", Prompt: "p", Context: []string{
+				"Files that were meant to come with the task and could not be read:\n- " + errNoWorkspace.Error()}},
+		`{"description":"d","prompt":"p","subagent_type":"plan","background":true,"run_in_background":false}`: Done{
+			Text: "background: contradicts run_in_background"},
+		`{"description":"d","prompt":"p","subagent_type":"plan","background":true,"join":"any"}`: Done{
+			Text: "join and join_timeout are for agents that you wait for"},
+		`{"description":"d","prompt":"p","subagent_type":"plan","context_files":["a",7," "]}`: Done{
+			Text: "context_files: expected a string, got a number; context_files: expected a string that is not blank"},
+		`{"description":"d","prompt":"p","subagent_type":"plan","join":"some"}`: Done{Text: "join: expected one of all, any"},
 		`{"description":"d","prompt":"p","subagent_type":"root"}`: Done{
 			Text: `subagent_type: there is no agent "root" to give tasks to; there are: explore, plan`},
+		`{"description":"d","prompt":"p","subagent_type":"plan","fork_context":true}`: Spawn{
+			Agent: "plan", Description: "d", Prompt: "p", Fork: true,
+		},
+		`{"description":"d","prompt":"p","subagent_type":"plan","fork_context":true,"resume":"` + anID + `"}`: Done{
+			Text: "fork_context: a task that is resumed goes on with the context it has; leave one of the two out"},
 		`{"description":"d","prompt":"p","subagent_type":"plan","resume":"last"}`: Done{
 			Text: `resume: expected the id of a task as you were given it, got "last"`},
 		`{"description":"d","prompt":"p","subagent_type":"plan","resume":""}`: Done{Text: "resume: expected"},
@@ -60,6 +81,24 @@ func TestTaskProse(t *testing.T) {
 	}
 	if want := `"enum": ["explore", "plan"]`; !strings.Contains(string(spec.Schema), want) {
 		t.Errorf("got %s", spec.Schema)
+	}
+}
+
+// An agent may run in the background by itself; the call has the last word.
+func TestTaskInTheBackgroundByItself(t *testing.T) {
+	t.Parallel()
+	task := NewTask([]Spawnable{{Name: "watcher", WhenToUse: "watches", Background: true}, {Name: "plan", WhenToUse: "plans"}})
+	spawn := Spawn{Agent: "watcher", Description: "d", Prompt: "p", Background: true}
+	foreground, plan := spawn, spawn
+	foreground.Background, plan.Background, plan.Agent = false, false, "plan"
+	outcomes(t, task, map[string]Outcome{
+		`{"description":"d","prompt":"p","subagent_type":"watcher"}`:                           spawn,
+		`{"description":"d","prompt":"p","subagent_type":"watcher","run_in_background":true}`:  spawn,
+		`{"description":"d","prompt":"p","subagent_type":"watcher","run_in_background":false}`: foreground,
+		`{"description":"d","prompt":"p","subagent_type":"plan"}`:                              plan,
+	})
+	if want := "- `watcher`: watches (Runs in the background unless you say otherwise.)\n"; !strings.Contains(task.Spec().Description, want) {
+		t.Errorf("got %q", task.Spec().Description)
 	}
 }
 

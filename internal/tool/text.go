@@ -23,6 +23,7 @@ var errBinary = errors.New("a binary file")
 // neither a long file nor a long line is ever held.
 type lineReader struct {
 	keep int
+	seen io.Writer // gets all that is read of the text; nil: nothing does
 	buf  *bufio.Reader
 	line []byte
 }
@@ -73,7 +74,11 @@ func (w *Workspace) openText(ctx context.Context, name string, lines *lineReader
 	if err != nil {
 		return nil, err
 	}
-	lines.buf.Reset(readUntil(ctx, file))
+	text := readUntil(ctx, file)
+	if lines.seen != nil {
+		text = io.TeeReader(text, lines.seen)
+	}
+	lines.buf.Reset(text)
 	head, err := lines.buf.Peek(binaryHead)
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):

@@ -6,6 +6,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
@@ -51,6 +52,17 @@ type Call struct {
 	Input json.RawMessage
 	// Workspace is the directory that the file tools work in; nil if the run has none.
 	Workspace *Workspace
+	// Past gives the calls of earlier messages with their results, as the model sees
+	// them now, oldest first; nil if nobody has put it together.
+	Past iter.Seq[Past]
+}
+
+// Past is an earlier call that has its result.
+type Past struct {
+	Tool    string
+	Input   json.RawMessage
+	Text    string
+	IsError bool
 }
 
 // Outcome is what came of a call: [Done], [Spawn] or [Wait]. The loop acts on
@@ -72,6 +84,13 @@ type Spawn struct {
 	Model       string      // empty: the agent's own, then the parent's
 	Resume      tree.TaskID // zero: a new child; otherwise the task that gets another run
 	Background  bool
+	Fork        bool // the child sees the conversation so far
+
+	Context       []string      // what it is told beside the prompt, a part each
+	MaxIterations int           // model calls of a run; 0: the agent's
+	Timeout       time.Duration // of a run while it is with workers; 0: the agent's
+	Join          tree.Join
+	JoinFor       time.Duration // how long the call waits before the child goes on in the background; 0: until its end
 }
 
 // Wait asks for the output of a task below the caller: once it ends, or as it

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 )
 
@@ -16,6 +17,7 @@ type Workspace struct {
 	dir      string // as it was asked for, made absolute
 	resolved string // the same without symbolic links
 	root     *os.Root
+	changing sync.Mutex // held while a file is looked at and changed
 }
 
 var errNoWorkspace = errors.New("this run has no workspace, so there are no files to work with")

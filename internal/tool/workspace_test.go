@@ -94,6 +94,7 @@ func TestNoWorkspace(t *testing.T) {
 	t.Parallel()
 	for tool, input := range map[string]string{
 		"ls": `{}`, "glob": `{"pattern":"*"}`, "grep": `{"pattern":"x"}`, "read": `{"path":"x"}`,
+		"write": `{"path":"x","content":""}`, "edit": `{"path":"x","old_string":"a","new_string":""}`,
 	} {
 		check(t, nil, tool, []toolCase{{input, "error: no workspace"}})
 	}
@@ -108,7 +109,7 @@ func TestAbsolutePathsInside(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, linked.Close()) })
 	for _, dir := range []string{link, w.Dir()} {
-		check(t, linked, "read", []toolCase{{fmt.Sprintf(`{"path":%q}`, dir+"/a/b.txt"), "     1\thello"}})
+		check(t, linked, "read", []toolCase{{fmt.Sprintf(`{"path":%q}`, dir+"/a/b.txt"), withVersion("     1\thello", versionOf("hello\n"))}})
 		check(t, linked, "ls", []toolCase{{fmt.Sprintf(`{"path":%q}`, dir), "a/"}})
 		check(t, linked, "glob", []toolCase{{fmt.Sprintf(`{"pattern":%q}`, dir+"/**/*.txt"), "a/b.txt"}})
 		check(t, linked, "grep", []toolCase{{fmt.Sprintf(`{"pattern":"h","path":%q}`, dir+"/a"), "a/b.txt"}})
@@ -132,7 +133,7 @@ func TestEscapes(t *testing.T) {
 		"up-link/ws/../secret", "absolute-link", "in/chain", "inside-link/chain", "loop", "loop/x",
 	} {
 		for _, input := range []string{"read {%q:%q}", "ls {%q:%q}", `grep {"pattern":"","output_mode":"content",%q:%q}`,
-			`grep {"pattern":".","output_mode":"content",%q:%q}`, `glob {"pattern":"**",%q:%q}`} {
+			`grep {"pattern":".","output_mode":"content",%q:%q}`, `glob {"pattern":"**",%q:%q}`, `write {"content":"x",%q:%q}`, `edit {"old_string":"the","new_string":"x",%q:%q}`} {
 			tool, input, _ := strings.Cut(input, " ")
 			got := call(t, w, tool, fmt.Sprintf(input, "path", path))
 			if !got.IsError || strings.Contains(got.Text, secret) {
@@ -146,7 +147,7 @@ func TestEscapes(t *testing.T) {
 			}
 		}
 	}
-	check(t, w, "read", []toolCase{{`{"path":"inside-link/file"}`, "     1\tinside"}})
+	check(t, w, "read", []toolCase{{`{"path":"inside-link/file"}`, withVersion("     1\tinside", versionOf("inside\n"))}})
 	check(t, w, "glob", []toolCase{{`{"pattern":"**"}`, "in/file"}, {`{"pattern":"../*"}`, "error: leads out"}})
 	check(t, w, "grep", []toolCase{{`{"pattern":"."}`, "in/file"}})
 }
@@ -207,6 +208,7 @@ func TestSpecialFiles(t *testing.T) {
 			check(t, w, tool, []toolCase{{fmt.Sprintf(input, name), "error: neither a file nor a directory"}})
 		}
 	}
+	check(t, w, "write", []toolCase{{`{"path":"pipe","content":"x"}`, "error: neither a file nor a directory"}})
 	check(t, w, "glob", []toolCase{{`{"pattern":"**"}`, "plain"}})
 	check(t, w, "grep", []toolCase{{`{"pattern":".","output_mode":"count"}`, "plain:1"}})
 	check(t, w, "ls", []toolCase{{`{}`, "link\npipe\nplain"}})
@@ -242,7 +244,7 @@ func TestPipeRace(t *testing.T) {
 		}
 	})
 	for range 500 {
-		if got := call(t, w, "read", `{"path":"file"}`); !got.IsError && got.Text != "     1\ttext" {
+		if got := call(t, w, "read", `{"path":"file"}`); !got.IsError && !strings.HasPrefix(got.Text, "     1\ttext\n[version ") {
 			t.Errorf("%+v", got)
 		}
 	}

@@ -18,11 +18,13 @@ type Claim struct {
 	Worker string
 }
 
-// Claimed is the task as it was claimed, and the bound of a message part in its
-// session.
+// Claimed is the task as it was claimed, and what its session says: whose it is, the bound
+// of a message part, and whether background work is switched off.
 type Claimed struct {
-	Task      Task
-	PartBytes int
+	Task         Task
+	Tenant       string
+	PartBytes    int
+	NoBackground bool
 }
 
 // Reattach gives an attempt to another stream of its worker, since the last one
@@ -32,14 +34,19 @@ type Reattach struct {
 	Token Token
 }
 
-// Reattached is the task as it was reattached. Its LastSeq says which requests
-// were taken before the last stream broke.
-type Reattached struct{ Task Task }
+// Reattached is the task as it was reattached, and whose it is. Its LastSeq says
+// which requests were taken before the last stream broke.
+type Reattached struct {
+	Task   Task
+	Tenant string
+}
 
 // Repeat answers a request again that was taken before. Answer: [Stored].
 type Repeat struct {
 	From     From
 	Answered bool // the request has added an assistant message
+	Asked    *int // the block that it has asked about, if it has
+	Summed   bool // the request has added a summary
 }
 
 func (Claimed) isAnswer()    {}
@@ -84,7 +91,7 @@ func (c Claim) decide(d *decision) (Answer, error) {
 		return nil, err
 	case t.State == StateRunning && t.Token() == c.Token && t.LastSeq == 0:
 		d.attach(t)
-		return Claimed{Task: *t, PartBytes: s.Limits.PartBytes}, nil
+		return claimed(s, t), nil
 	case t.State != StatePending || t.Epoch != c.Token.Epoch:
 		return nil, ErrNotReady.With("epoch %d, the task is at %d", c.Token.Epoch, t.Epoch)
 	case s.Running >= s.Limits.Running:
@@ -97,7 +104,11 @@ func (c Claim) decide(d *decision) (Answer, error) {
 	if t.OpenCalls == 0 {
 		d.takeInbox(t)
 	}
-	return Claimed{Task: *t, PartBytes: s.Limits.PartBytes}, nil
+	return claimed(s, t), nil
+}
+
+func claimed(s *Session, t *Task) Claimed {
+	return Claimed{Task: *t, Tenant: s.Tenant, PartBytes: s.Limits.PartBytes, NoBackground: s.Limits.NoBackground}
 }
 
 func (c Reattach) needs(n *needs) { n.task(c.Task) }
@@ -108,10 +119,14 @@ func (c Reattach) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	d.attach(t)
-	return Reattached{Task: *t}, nil
+	return Reattached{Task: *t, Tenant: d.session().Tenant}, nil
 }
 
-func (c Repeat) needs(n *needs) { n.task(c.From.Task) }
+func (c Repeat) needs(n *needs) {
+	if t := n.task(c.From.Task); t != nil && c.Asked != nil {
+		n.call(t.ID, CallRef{t.OpenMessage, *c.Asked})
+	}
+}
 
 func (c Repeat) decide(d *decision) (Answer, error) {
 	t, err := d.held(c.From.Task, c.From.Token)
@@ -126,6 +141,13 @@ func (c Repeat) decide(d *decision) (Answer, error) {
 	var again Stored
 	if c.Answered {
 		again.Ordinal = t.LastAnswer
+	}
+	if c.Asked != nil {
+		call := d.view.call(t.ID, CallRef{t.OpenMessage, *c.Asked})
+		again.Approved = call != nil && call.State == CallApproved
+	}
+	if c.Summed {
+		again.Ordinal = t.Compacted
 	}
 	// A worker sends nothing past a boundary that it has not been told of: only
 	// the last request taken can have reached one.

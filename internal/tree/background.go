@@ -25,21 +25,28 @@ func (c Background) decide(d *decision) (Answer, error) {
 		return nil, ErrBadInput.With("the root is nobody's child")
 	case t.Background:
 		return Done{}, nil
+	case d.session().Limits.NoBackground:
+		return nil, ErrNoBackground
 	}
+	d.background(t)
+	return Done{}, nil
+}
+
+// background lets whoever waits for a run go on.
+func (d *decision) background(t *Task) {
 	t.Background, t.Priority = true, priorityBackground
 	d.view.touchTask(t)
 	d.emit(t, Backgrounded{})
 	if t.Caller.IsZero() {
-		return Done{}, nil
+		return
 	}
 	caller := d.view.task(t.Caller)
 	caller.LiveBackground++
 	d.view.touchTask(caller)
 	call := d.view.call(t.Caller, t.Call)
 	if call == nil || call.State != CallWaiting || call.Child != (ChildRun{t.ID, t.Run}) {
-		return Done{}, nil
+		return
 	}
 	call.Text = launchedText(t, true)
 	d.closeCall(caller, call)
-	return Done{}, nil
 }

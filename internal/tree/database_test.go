@@ -15,20 +15,25 @@ import (
 // database holds the rows of one session as a store would. Nothing in it is
 // shared with a view: rows go in and out by value.
 type database struct {
-	session  *Session
-	tasks    map[TaskID]Task
-	calls    map[CallKey]Call
-	messages map[TaskID][]Message
-	runs     map[ChildRun]Run
-	events   []Event
-	inbox    map[MessageID]InboxEntry
-	waits    map[WaitRow]int // the write that made it
-	timers   map[CallKey]Timer
-	ready    map[TaskID]Ready
-	attempts map[TaskID]Attempt
+	session   *Session
+	tasks     map[TaskID]Task
+	calls     map[CallKey]Call
+	messages  map[TaskID][]Message
+	runs      map[ChildRun]Run
+	events    []Event
+	inbox     map[MessageID]InboxEntry
+	waits     map[WaitRow]int // the write that made it
+	timers    map[CallKey]Timer
+	ready     map[TaskID]Ready
+	attempts  map[TaskID]Attempt
+	callbacks map[ChildRun]Callback
+
+	approvals map[ApprovalID]Approval
 
 	// asked remembers who wanted each run, which only the current run's row says.
 	asked map[ChildRun]asked
+	// dropped are the runs of which news was taken from an inbox.
+	dropped map[ChildRun]bool
 
 	now    time.Time
 	ids    uint64
@@ -37,17 +42,20 @@ type database struct {
 
 func newDatabase() *database {
 	return &database{
-		tasks:    map[TaskID]Task{},
-		calls:    map[CallKey]Call{},
-		messages: map[TaskID][]Message{},
-		runs:     map[ChildRun]Run{},
-		inbox:    map[MessageID]InboxEntry{},
-		waits:    map[WaitRow]int{},
-		timers:   map[CallKey]Timer{},
-		ready:    map[TaskID]Ready{},
-		attempts: map[TaskID]Attempt{},
-		asked:    map[ChildRun]asked{},
-		now:      time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		tasks:     map[TaskID]Task{},
+		calls:     map[CallKey]Call{},
+		messages:  map[TaskID][]Message{},
+		runs:      map[ChildRun]Run{},
+		inbox:     map[MessageID]InboxEntry{},
+		waits:     map[WaitRow]int{},
+		timers:    map[CallKey]Timer{},
+		ready:     map[TaskID]Ready{},
+		attempts:  map[TaskID]Attempt{},
+		callbacks: map[ChildRun]Callback{},
+		asked:     map[ChildRun]asked{},
+		approvals: map[ApprovalID]Approval{},
+		dropped:   map[ChildRun]bool{},
+		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
 }
 
@@ -58,7 +66,9 @@ func (db *database) clone() *database {
 	c.tasks, c.calls, c.runs = maps.Clone(db.tasks), maps.Clone(db.calls), maps.Clone(db.runs)
 	c.inbox, c.waits, c.timers = maps.Clone(db.inbox), maps.Clone(db.waits), maps.Clone(db.timers)
 	c.ready, c.attempts, c.asked = maps.Clone(db.ready), maps.Clone(db.attempts), maps.Clone(db.asked)
-	c.events = slices.Clone(db.events)
+	c.dropped = maps.Clone(db.dropped)
+	c.events, c.callbacks = slices.Clone(db.events), maps.Clone(db.callbacks)
+	c.approvals = maps.Clone(db.approvals)
 	c.messages = map[TaskID][]Message{}
 	for id, messages := range db.messages {
 		c.messages[id] = slices.Clone(messages)
@@ -109,6 +119,12 @@ func (db *database) load(v *View, cmd Command) {
 		}
 		for _, id := range missing.Below {
 			v.PutBelow(id, db.below(id))
+		}
+		for _, id := range missing.Approvals {
+			v.PutApproval(id, found(db.approvals, id))
+		}
+		for _, run := range missing.Callbacks {
+			v.PutCallback(run, found(db.callbacks, run))
 		}
 	}
 }
@@ -262,6 +278,7 @@ func snapshot(v *View) *View {
 	s := &View{
 		session: copied(v.session),
 		tasks:   rows(v.tasks), calls: rows(v.calls), open: maps.Clone(v.open), below: maps.Clone(v.below),
+		callbacks: rows(v.callbacks), approvals: rows(v.approvals),
 		inbox: map[TaskID][]*InboxEntry{}, watchers: map[ChildRun][]WaitRow{},
 	}
 	for id, entries := range v.inbox {
@@ -278,7 +295,7 @@ func snapshot(v *View) *View {
 		Session: copied(c.Session), Tasks: rows(c.Tasks), Calls: rows(c.Calls),
 		Messages: slices.Clone(c.Messages), Runs: slices.Clone(c.Runs), Events: slices.Clone(c.Events),
 		Inbox: rows(c.Inbox), Waits: maps.Clone(c.Waits), Timers: rows(c.Timers),
-		Ready: rows(c.Ready), Attempts: rows(c.Attempts), Revoked: slices.Clone(c.Revoked),
+		Ready: rows(c.Ready), Attempts: rows(c.Attempts), Callbacks: rows(c.Callbacks), Approvals: rows(c.Approvals), Revoked: slices.Clone(c.Revoked),
 	}
 	return s
 }
@@ -314,6 +331,16 @@ func (db *database) write(c *Changes) error {
 	}
 	for _, e := range c.Events {
 		db.events = append(db.events, *e)
+		if cleared, ok := e.Kind.(InboxCleared); ok {
+			for _, run := range cleared.News {
+				db.dropped[run] = true
+			}
+		}
+		run := ChildRun{e.Task, e.Run}
+		if a, known := db.asked[run]; known && e.Kind == (Backgrounded{}) {
+			a.background = true // by now the row may be that of the next run
+			db.asked[run] = a
+		}
 	}
 	for row, there := range c.Waits {
 		if there {
@@ -327,6 +354,8 @@ func (db *database) write(c *Changes) error {
 	put(db.timers, c.Timers)
 	put(db.ready, c.Ready)
 	put(db.attempts, c.Attempts)
+	put(db.approvals, c.Approvals)
+	put(db.callbacks, c.Callbacks)
 	return nil
 }
 
@@ -356,6 +385,9 @@ func (db *database) constraints(c *Changes) error {
 	for _, m := range c.Messages {
 		if next[m.Task] == 0 {
 			next[m.Task] = len(db.messages[m.Task]) + 1
+			if t := c.Tasks[m.Task]; t != nil {
+				next[m.Task] = len(db.messages[m.Task]) + t.Base.First()
+			}
 		}
 		if m.Ordinal != next[m.Task] {
 			errs = append(errs, fmt.Errorf("message %d of task %s where %d is next", m.Ordinal, m.Task, next[m.Task]))

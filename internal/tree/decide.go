@@ -32,8 +32,8 @@ func Decide(v *View, env Env, cmd Command) (Answer, error) {
 		return nil, fmt.Errorf("deciding %T: the view misses %+v", cmd, missing)
 	}
 	d := &decision{view: v, env: env}
-	if _, creates := cmd.(CreateSession); !creates && v.session == nil {
-		return nil, ErrNoSession
+	if err := v.mayDecide(cmd); err != nil {
+		return nil, err
 	}
 	return cmd.decide(d)
 }
@@ -83,7 +83,7 @@ func (d *decision) append(t *Task, m *Message) *Message {
 	s.Usage = s.Usage.Add(m.Usage)
 	d.view.touchTask(t)
 	d.view.changes.Messages = append(d.view.changes.Messages, m)
-	event := MessageAppended{Message: m.ID, Ordinal: m.Ordinal, Role: m.Role, Usage: m.Usage, News: m.News}
+	event := MessageAppended{Message: m.ID, Ordinal: m.Ordinal, Role: m.Role, Usage: m.Usage, News: m.News, UpTo: m.UpTo}
 	for i, b := range m.Blocks {
 		if use, ok := b.(ToolUse); ok {
 			event.Calls = append(event.Calls, OpenedCall{Block: i, Tool: use.Name})

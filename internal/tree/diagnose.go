@@ -11,7 +11,9 @@ type Rows struct {
 	Attempts  []Attempt
 	Inbox     []InboxEntry
 	Runs      []Run
+	Callbacks []Callback
 	Events    []EventHead // in the order of their numbers
+	Approvals []Approval  // those that are open
 }
 
 // EventHead is what of an event the rules are about.
@@ -53,6 +55,8 @@ func Diagnose(rows *Rows) []Violation {
 	e.delivery()
 	e.calls()
 	e.events()
+	e.hooks()
+	e.approvals()
 	return e.found
 }
 
@@ -76,6 +80,7 @@ func (e *examination) counts() {
 	for _, t := range e.rows.Tasks {
 		want.count(t.State, 1)
 		want.Usage = want.Usage.Add(t.Usage)
+		e.must(t.AllIterations >= t.Iterations, t.ID, "a task counts its model calls", "%d in all, %d in its run", t.AllIterations, t.Iterations)
 	}
 	const rule = "the session's counts are those of its tasks"
 	e.must(s.Total == len(e.rows.Tasks), TaskID{}, rule, "it counts %d tasks of %d", s.Total, len(e.rows.Tasks))
@@ -83,6 +88,9 @@ func (e *examination) counts() {
 		"it counts %d pending, %d running, %d waiting; they are %d, %d, %d",
 		s.Pending, s.Running, s.Waiting, want.Pending, want.Running, want.Waiting)
 	e.must(s.Usage == want.Usage, TaskID{}, "the session's usage is the sum of its tasks'", "%+v, the sum is %+v", s.Usage, want.Usage)
+	e.must(s.ClosedAt.IsZero() || s.Pending+s.Running+s.Waiting == 0, TaskID{}, "nothing runs in a closed session",
+		"%d pending, %d running, %d waiting", s.Pending, s.Running, s.Waiting)
+	e.must(s.DeletedAt.IsZero() || !s.ClosedAt.IsZero(), TaskID{}, "a session is closed before it is deleted", "it is open")
 	e.must(s.Running <= s.Limits.Running, TaskID{}, "caps hold", "%d tasks run, the cap is %d", s.Running, s.Limits.Running)
 	e.must(s.Total <= s.Limits.Total, TaskID{}, "caps hold", "%d tasks, the cap is %d", s.Total, s.Limits.Total)
 }
@@ -94,11 +102,16 @@ func (e *examination) tree() {
 	for i := range e.rows.Tasks {
 		t := &e.rows.Tasks[i]
 		children[t.Parent]++
+		e.must((t.Pin.Provider == "") == (t.Pin.Name == ""), t.ID, "a pinned model has a provider and a name", "%+v", t.Pin)
 		if t.Background && t.State.Active() && !t.Caller.IsZero() {
 			live[t.Caller]++
 		}
 		if t.ID == e.rows.Session.Root {
 			e.must(t.Parent.IsZero() && t.Depth == 0, t.ID, "a tree has one root", "the root hangs off %s", t.Parent)
+			continue
+		}
+		if t.Branch == BranchHuman {
+			e.must(t.Parent.IsZero() && t.Depth == 0, t.ID, "a branch hangs off nobody", "it hangs off %s, depth %d", t.Parent, t.Depth)
 			continue
 		}
 		parent := e.tasks[t.Parent]
@@ -107,10 +120,28 @@ func (e *examination) tree() {
 	}
 	for i := range e.rows.Tasks {
 		t := &e.rows.Tasks[i]
+		e.base(t)
 		e.must(t.Children == children[t.ID], t.ID, "a task counts its children", "%d, there are %d", t.Children, children[t.ID])
 		e.must(t.Children <= e.rows.Session.Limits.Width, t.ID, "caps hold", "%d children", t.Children)
 		e.must(t.LiveBackground == live[t.ID], t.ID, "a task counts its background children", "%d, there are %d", t.LiveBackground, live[t.ID])
 	}
+}
+
+// base: what a conversation goes on from is there, and older than what it says.
+func (e *examination) base(t *Task) {
+	b := t.Base
+	e.must(b.Kind != BaseNone || b == Base{}, t.ID, "a conversation goes on from messages that are there", "it has none, and a base %+v", b)
+	e.must((b.Kind == BaseApart || b.Kind == BaseBranch) == (t.Branch == BranchHuman), t.ID,
+		"a branch goes on from a message", "branch %d, base %+v", t.Branch, b)
+	if b.Kind != BaseNone {
+		base := e.tasks[b.Task]
+		e.must(base != nil && b.Message >= 0 && b.Message < base.NextOrdinal, t.ID,
+			"a conversation goes on from messages that are there", "message %d of %s", b.Message, b.Task)
+		e.must(t.NextOrdinal >= b.First(), t.ID, "a conversation goes on from messages that are there", "at message %d, its first is %d", t.NextOrdinal, b.First())
+	}
+	e.must(t.Compacted < t.NextOrdinal, t.ID, "a summary is a message", "message %d of %d", t.Compacted, t.NextOrdinal-1)
+	current := e.rows.Session.GoesOnWith()
+	e.must(t.ID != current || t.Parent.IsZero(), t.ID, "messages go to the root or to a branch", "it is a sub-agent")
 }
 
 // delivery: a pending run is offered, a running one is with a worker, and no
@@ -144,6 +175,7 @@ func (e *examination) calls() {
 			continue
 		}
 		child := e.tasks[c.Child.Task]
+		e.must(c.Join <= JoinAny, c.Task, "a call joins by a known policy", "call %v joins by %d", c.Ref, c.Join)
 		e.must(child != nil && child.State.Active() && child.Run == c.Child.Run, c.Task,
 			"a waiting call waits for a run under way", "call %v waits for run %d of %s", c.Ref, c.Child.Run, c.Child.Task)
 	}
@@ -159,6 +191,22 @@ func (e *examination) calls() {
 			satisfied := t.Wait.Kind == WaitCalls && t.OpenCalls == 0 || t.Wait.Kind == WaitBackground && t.LiveBackground == 0 || t.Wait.Kind == WaitNone
 			e.must(!satisfied, t.ID, "a parked run waits for something", "kind %d, %d open calls, %d in the background", t.Wait.Kind, t.OpenCalls, t.LiveBackground)
 		}
+	}
+}
+
+// hooks: a stop is put off so many times and no more, and only a run that has
+// ended is called back for.
+func (e *examination) hooks() {
+	for i := range e.rows.Tasks {
+		t := &e.rows.Tasks[i]
+		e.must(t.StopHooked >= 0 && t.StopHooked <= MaxStopHooks, t.ID, "hooks put a stop off a bounded number of times",
+			"%d times, the bound is %d", t.StopHooked, MaxStopHooks)
+		e.must(t.Depth > 0 || !t.StartHooked && t.StopHooked == 0, t.ID, "hooks hang on sub-agents", "the root has run some")
+	}
+	for _, c := range e.rows.Callbacks {
+		t := e.tasks[c.Task]
+		e.must(t != nil && (c.Run < t.Run || c.Run == t.Run && t.State.Terminal()), c.Task,
+			"a callback is of a run that has ended", "run %d", c.Run)
 	}
 }
 

@@ -12,7 +12,12 @@ func (db *database) rows() *Rows {
 	r := &Rows{
 		Session: *db.session, Tasks: slices.Collect(maps.Values(db.tasks)), Ready: slices.Collect(maps.Values(db.ready)),
 		Attempts: slices.Collect(maps.Values(db.attempts)), Inbox: slices.Collect(maps.Values(db.inbox)),
-		Runs: slices.Collect(maps.Values(db.runs)),
+		Runs: slices.Collect(maps.Values(db.runs)), Callbacks: slices.Collect(maps.Values(db.callbacks)),
+	}
+	for _, a := range db.approvals {
+		if a.State == ApprovalOpen {
+			r.Approvals = append(r.Approvals, a)
+		}
 	}
 	for _, c := range db.calls {
 		if c.State != CallClosed {
@@ -38,7 +43,7 @@ func TestDiagnoseFindsDamage(t *testing.T) {
 			}
 		}
 		agent := &Agent{Name: "a", Mode: ModeBoth}
-		took(CreateSession{ID: SessionID{1}, Agent: agent, Limits: DefaultLimits(), Message: []Block{Text{Text: "go"}}})
+		took(CreateSession{ID: SessionID{1}, Agent: agent, Limits: DefaultLimits(), Message: []Block{Text{Text: "go"}}, Pin: ModelPin{"p", "m"}})
 		root := db.session.Root
 		token := Token{Epoch: 1, Nonce: 7}
 		took(Claim{Task: root, Token: token, Worker: "w"})
@@ -60,6 +65,7 @@ func TestDiagnoseFindsDamage(t *testing.T) {
 			took(End{From: From{task, Token{Epoch: 1, Nonce: 8}, 1, 1}, Answer: &Message{Blocks: []Block{Text{Text: "seen"}}}})
 		}
 		took(Send{Message: []Block{Text{Text: "and?"}}})
+		took(CreateBranch{At: db.messages[root][0], Agent: agent, Select: true})
 		return db.rows()
 	}
 	if found := Diagnose(session()); len(found) > 0 {
@@ -68,34 +74,45 @@ func TestDiagnoseFindsDamage(t *testing.T) {
 	pick := func(rows *Rows, is func(*Task) bool) *Task {
 		return &rows.Tasks[slices.IndexFunc(rows.Tasks, func(t Task) bool { return is(&t) })]
 	}
-	root := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.Depth == 0 }) }
+	root := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.Branch == BranchMain }) }
+	branch := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.Branch == BranchHuman }) }
 	ended := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.State == StateCompleted }) }
 	pending := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.State == StatePending }) }
 	for name, damage := range map[string]func(*Rows){
-		"a task lost":             func(r *Rows) { r.Tasks = r.Tasks[1:] },
-		"a count wrong":           func(r *Rows) { r.Session.Waiting++ },
-		"usage counted twice":     func(r *Rows) { r.Session.Usage.Input *= 2 },
-		"a cap passed":            func(r *Rows) { r.Session.Limits.Total = 2 },
-		"two roots":               func(r *Rows) { pending(r).Parent = TaskID{} },
-		"a depth wrong":           func(r *Rows) { pending(r).Depth = 3 },
-		"a child not counted":     func(r *Rows) { root(r).Children-- },
-		"background not counted":  func(r *Rows) { root(r).LiveBackground++ },
-		"never offered":           func(r *Rows) { r.Ready = r.Ready[1:] },
-		"offered twice":           func(r *Rows) { r.Ready = append(r.Ready, Ready{Task: ended(r).ID, Epoch: 2}) },
-		"offered under another":   func(r *Rows) { r.Ready[0].Epoch++ },
-		"an attempt of nobody":    func(r *Rows) { r.Attempts = append(r.Attempts, Attempt{Task: root(r).ID, Epoch: 1, At: time.Now()}) },
-		"a running one let go":    func(r *Rows) { pending(r).State = StateRunning },
-		"a call waits in vain":    func(r *Rows) { r.OpenCalls[0].Child.Task = ended(r).ID },
-		"a call lost":             func(r *Rows) { r.OpenCalls = nil },
-		"a message lost":          func(r *Rows) { r.Inbox = nil },
-		"a wake lost":             func(r *Rows) { root(r).OpenCalls, r.OpenCalls = 0, nil },
-		"an event lost":           func(r *Rows) { r.Events = slices.Delete(r.Events, 4, 5) },
-		"an event twice":          func(r *Rows) { r.Events = append(r.Events, r.Events[len(r.Events)-1]) },
-		"the last event lost":     func(r *Rows) { r.Events = r.Events[:len(r.Events)-1] },
-		"an outcome lost":         func(r *Rows) { r.Runs = nil },
-		"a run ended in silence":  func(r *Rows) { pending(r).Run++ },
-		"an event after the end":  func(r *Rows) { e := &r.Events[len(r.Events)-1]; e.Task, e.Run = ended(r).ID, 1 },
-		"a second start of a run": func(r *Rows) { e := &r.Events[len(r.Events)-1]; e.Task, e.Run, e.Started = root(r).ID, 1, true },
+		"a task lost":               func(r *Rows) { r.Tasks = r.Tasks[1:] },
+		"a count wrong":             func(r *Rows) { r.Session.Waiting++ },
+		"usage counted twice":       func(r *Rows) { r.Session.Usage.Input *= 2 },
+		"a cap passed":              func(r *Rows) { r.Session.Limits.Total = 2 },
+		"two roots":                 func(r *Rows) { pending(r).Parent = TaskID{} },
+		"a branch below a task":     func(r *Rows) { branch(r).Parent = root(r).ID },
+		"a base lost":               func(r *Rows) { branch(r).Base = Base{} },
+		"a base that is not there":  func(r *Rows) { branch(r).Base.Message = 9 },
+		"a base of nobody":          func(r *Rows) { branch(r).Base.Task = TaskID{7} },
+		"a summary not there":       func(r *Rows) { root(r).Compacted = 9 },
+		"messages to a child":       func(r *Rows) { r.Session.Current = ended(r).ID },
+		"a depth wrong":             func(r *Rows) { pending(r).Depth = 3 },
+		"a child not counted":       func(r *Rows) { root(r).Children-- },
+		"half a model":              func(r *Rows) { pending(r).Pin.Provider = "" },
+		"background not counted":    func(r *Rows) { root(r).LiveBackground++ },
+		"never offered":             func(r *Rows) { r.Ready = r.Ready[1:] },
+		"offered twice":             func(r *Rows) { r.Ready = append(r.Ready, Ready{Task: ended(r).ID, Epoch: 2}) },
+		"offered under another":     func(r *Rows) { r.Ready[0].Epoch++ },
+		"an attempt of nobody":      func(r *Rows) { r.Attempts = append(r.Attempts, Attempt{Task: root(r).ID, Epoch: 1, At: time.Now()}) },
+		"a running one let go":      func(r *Rows) { pending(r).State = StateRunning },
+		"a call waits in vain":      func(r *Rows) { r.OpenCalls[0].Child.Task = ended(r).ID },
+		"a call lost":               func(r *Rows) { r.OpenCalls = nil },
+		"a message lost":            func(r *Rows) { r.Inbox = nil },
+		"a wake lost":               func(r *Rows) { root(r).OpenCalls, r.OpenCalls = 0, nil },
+		"an event lost":             func(r *Rows) { r.Events = slices.Delete(r.Events, 4, 5) },
+		"an event twice":            func(r *Rows) { r.Events = append(r.Events, r.Events[len(r.Events)-1]) },
+		"the last event lost":       func(r *Rows) { r.Events = r.Events[:len(r.Events)-1] },
+		"an outcome lost":           func(r *Rows) { r.Runs = nil },
+		"a run ended in silence":    func(r *Rows) { pending(r).Run++ },
+		"an event after the end":    func(r *Rows) { e := &r.Events[len(r.Events)-1]; e.Task, e.Run = ended(r).ID, 1 },
+		"a second start of a run":   func(r *Rows) { e := &r.Events[len(r.Events)-1]; e.Task, e.Run, e.Started = root(r).ID, 1, true },
+		"a stop put off for ever":   func(r *Rows) { ended(r).StopHooked = MaxStopHooks + 1 },
+		"a hook of the root":        func(r *Rows) { root(r).StartHooked = true },
+		"a callback before the end": func(r *Rows) { r.Callbacks = append(r.Callbacks, Callback{Task: pending(r).ID, Run: 1}) },
 	} {
 		rows := session()
 		damage(rows)

@@ -64,17 +64,25 @@ func (c Park) decide(d *decision) (Answer, error) {
 		d.took(t, c.From)
 		return Stored{Boundary: t.NextOrdinal - 1}, nil
 	}
+	approved := false
 	for _, call := range d.view.openCalls(t) {
-		if call.State != CallWaiting {
+		switch call.State {
+		case CallWaiting, CallAsking:
+		case CallApproved:
+			approved = true
+		default:
 			return nil, ErrNotWaiting.With("block %d", call.Ref.Block)
 		}
 	}
 	d.took(t, c.From)
 	d.park(t, ParkedOn{Kind: WaitCalls, Total: t.OpenCalls})
+	if approved { // while the worker did something else
+		d.wake(t)
+	}
 	return ParkedRun{}, nil
 }
 
-func (c End) needs(n *needs) { n.finish(n.task(c.From.Task)) }
+func (c End) needs(n *needs) { n.complete(n.task(c.From.Task)) }
 
 func (c End) decide(d *decision) (Answer, error) {
 	t, err := d.attempt(c.From)
@@ -179,8 +187,15 @@ func (c Expire) needs(n *needs) {
 		return
 	}
 	n.boundary(n.task(c.Task))
-	if call := n.call(c.Task, c.Ref); call != nil && !call.Child.Task.IsZero() {
-		n.task(call.Child.Task)
+	call := n.call(c.Task, c.Ref)
+	switch {
+	case call == nil:
+	case call.State == CallAsking:
+		n.approval(call.Approval)
+	case call.State == CallWaiting && !call.Child.Task.IsZero():
+		if child := n.task(call.Child.Task); child != nil && child.called(call) && n.view.session.Limits.NoBackground {
+			n.fall(child)
+		}
 	}
 }
 
@@ -195,13 +210,19 @@ func (c Expire) decide(d *decision) (Answer, error) {
 		return Done{}, nil
 	}
 	call := d.view.call(c.Task, c.Ref)
+	if call != nil && call.State == CallAsking {
+		d.lapse(t, call)
+		return Done{}, nil
+	}
 	if call == nil || call.State != CallWaiting {
 		d.view.changes.Timers[CallKey(c)] = nil
 		return Done{}, nil
 	}
-	d.stopWatching(call)
-	call.Text = outputText(d.view.task(call.Child.Task))
-	d.closeCall(t, call)
+	if child := d.view.task(call.Child.Task); child.called(call) {
+		d.joinOver(child)
+	} else {
+		d.leave(t, call, child)
+	}
 	return Done{}, nil
 }
 

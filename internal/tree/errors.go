@@ -3,6 +3,8 @@ package tree
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 )
 
 // Code is what a caller can act on. wire/status.go maps codes to gRPC.
@@ -19,6 +21,7 @@ const (
 	CodeStale                    // the token is not the current one
 	CodeOutOfRange               // beyond the end
 	CodeUnavailable              // try again later
+	CodeDenied                   // the permissions do not allow it
 )
 
 // Error is a refusal: nothing was changed. Compare with errors.Is against the
@@ -36,15 +39,36 @@ func (e *Error) Error() string {
 	return e.name + ": " + e.detail
 }
 
+// Reason is the name of the error as programs know it: NO_SUCH_SESSION. It stays the
+// same for ever.
+func (e *Error) Reason() string {
+	words := strings.FieldsFunc(strings.ToUpper(e.name), func(r rune) bool {
+		return (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
+	return strings.Join(words, "_")
+}
+
 // Is makes a detailed error equal to its named one.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.name == e.name
 }
 
-// With gives the same error with detail.
+// maxErrorDetail bounds the detail of an error in bytes: it may quote what somebody
+// has sent.
+const maxErrorDetail = 500
+
+// With gives the same error with detail, of which it keeps the start if it is long.
 func (e *Error) With(format string, args ...any) *Error {
-	return &Error{Code: e.Code, name: e.name, detail: fmt.Sprintf(format, args...)}
+	detail := fmt.Sprintf(format, args...)
+	if len(detail) > maxErrorDetail {
+		cut := maxErrorDetail
+		for cut > 0 && !utf8.RuneStart(detail[cut]) {
+			cut--
+		}
+		detail = detail[:cut] + "…"
+	}
+	return &Error{Code: e.Code, name: e.name, detail: detail}
 }
 
 // CodeOf gives the code of the named error in err's chain, or CodeInternal.
@@ -61,12 +85,15 @@ var (
 	ErrNoSession     = &Error{Code: CodeNotFound, name: "no such session"}
 	ErrNoTask        = &Error{Code: CodeNotFound, name: "no such task"}
 	ErrNoAgent       = &Error{Code: CodeNotFound, name: "no such agent"}
+	ErrNoModel       = &Error{Code: CodeNotFound, name: "no such model"}
 	ErrNoCall        = &Error{Code: CodeNotFound, name: "no such call"}
 	ErrSessionExists = &Error{Code: CodeConflict, name: "the session exists already"}
 	ErrKeyReused     = &Error{Code: CodeConflict, name: "the idempotency key was used for another request"}
 
 	ErrNotARoot    = &Error{Code: CodeInvalid, name: "the agent may not be a root"}
 	ErrNotSubagent = &Error{Code: CodeInvalid, name: "the agent may not be a sub-agent"}
+	ErrNoMessage   = &Error{Code: CodeNotFound, name: "no such message"}
+	ErrNotABranch  = &Error{Code: CodeInvalid, name: "the task is neither the root nor a branch"}
 	ErrEmpty       = &Error{Code: CodeInvalid, name: "the text is empty"}
 	ErrBadInput    = &Error{Code: CodeInvalid, name: "the request is not valid"}
 	ErrNotBelow    = &Error{Code: CodeInvalid, name: "the task is not below the caller"}
@@ -78,10 +105,21 @@ var (
 	ErrTooLarge = &Error{Code: CodeExhausted, name: "too large"}
 	ErrInbox    = &Error{Code: CodeExhausted, name: "too many messages wait for the task"}
 
+	ErrInboxBytes = &Error{Code: CodeExhausted, name: "the messages that wait for the task are too large"}
+
 	ErrStale      = &Error{Code: CodeStale, name: "the attempt is not the current one"}
 	ErrNotReady   = &Error{Code: CodeStale, name: "the run does not wait for a worker under this epoch"}
 	ErrCapped     = &Error{Code: CodeExhausted, name: "the session runs as many tasks as it may"}
 	ErrOutOfOrder = &Error{Code: CodeStale, name: "the request is out of order"}
+
+	ErrClosed       = &Error{Code: CodePrecondition, name: "the session is closed"}
+	ErrDeleting     = &Error{Code: CodeUnavailable, name: "the session of this key is being deleted"}
+	ErrInUse        = &Error{Code: CodePrecondition, name: "the session is in use"}
+	ErrNoBackground = &Error{Code: CodePrecondition, name: "background work is switched off"}
+
+	ErrHooksRan   = &Error{Code: CodePrecondition, name: "the start hooks of the run were stored already"}
+	ErrNoCallback = &Error{Code: CodeNotFound, name: "no such callback"}
+	ErrNotDue     = &Error{Code: CodePrecondition, name: "the callback is not due"}
 
 	ErrEnded       = &Error{Code: CodePrecondition, name: "the run has ended"}
 	ErrCallsOpen   = &Error{Code: CodePrecondition, name: "calls are still open"}
@@ -92,4 +130,10 @@ var (
 	ErrUnavailable = &Error{Code: CodeUnavailable, name: "try again later"}
 	ErrStopping    = &Error{Code: CodeUnavailable, name: "the replica is stopping; call again"}
 	ErrBeyondEnd   = &Error{Code: CodeOutOfRange, name: "beyond the last event"}
+
+	ErrNoApproval     = &Error{Code: CodeNotFound, name: "no such approval"}
+	ErrDecided        = &Error{Code: CodePrecondition, name: "the approval is not open any more"}
+	ErrDenied         = &Error{Code: CodeDenied, name: "PERMISSION_DENIED"}
+	ErrApprovalDenied = &Error{Code: CodeDenied, name: "APPROVAL_DENIED"}
+	ErrInternalTool   = &Error{Code: CodeDenied, name: "TOOL_INTERNAL"}
 )

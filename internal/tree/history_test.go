@@ -22,13 +22,17 @@ import (
 // there is to do, and the session has to become quiet.
 func TestHistories(t *testing.T) {
 	t.Parallel()
+	histories, steps, commands := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		h := openHistory(t)
 		for range rapid.IntRange(20, 80).Draw(t, "steps") {
 			h.step()
+			steps++
 		}
 		h.end()
+		histories, commands = histories+1, commands+h.commands
 	})
+	t.Logf("%d histories of %d steps, %d commands: all became quiet", histories, steps, commands)
 }
 
 // history is a session in the hands of random workers and clients.
@@ -38,8 +42,10 @@ type history struct {
 	db      *database
 	workers []*worker // all that ever claimed a run, also those that were lost
 	hazard  int       // how often workers are lost
-	texts   int
-	said    map[string]TaskID // the messages of clients that were accepted
+
+	commands int // committed so far
+	texts    int
+	said     map[string]TaskID // the messages of clients that were accepted
 }
 
 // worker is an attempt as its worker sees it.
@@ -52,8 +58,9 @@ type worker struct {
 
 var (
 	scout   = &Agent{Name: "scout", Version: "1", Mode: ModeBoth}
-	brittle = &Agent{Name: "brittle", Version: "1", Mode: ModeBoth, FailOnInterrupt: true}
-	boss    = &Agent{Name: "boss", Version: "1", Mode: ModePrimary}
+	brittle = &Agent{Name: "brittle", Version: "1", Mode: ModeBoth, FailOnInterrupt: true, OnComplete: "https://b.example/"}
+	boss    = &Agent{Name: "boss", Version: "1", Mode: ModePrimary, OnComplete: "https://a.example/"}
+	careful = carefulAgent()
 )
 
 func openHistory(t *rapid.T) *history {
@@ -61,12 +68,13 @@ func openHistory(t *rapid.T) *history {
 	h.reseed()
 	limits := Limits{
 		Depth: h.rng.IntN(4), Width: 1 + h.rng.IntN(8), Total: 1 + h.rng.IntN(30), Running: 1 + h.rng.IntN(5),
-		RootIterations: 1 + h.rng.IntN(12), SubIterations: 1 + h.rng.IntN(8), PartBytes: 100, Inbox: 1 + h.rng.IntN(4),
-		Queue: h.rng.IntN(20),
+		RootIterations: 1 + h.rng.IntN(12), SubIterations: 1 + h.rng.IntN(8), PartBytes: 100, Inbox: 1 + h.rng.IntN(4), InboxBytes: h.rng.IntN(40),
+		Queue: h.rng.IntN(20), Approval: time.Duration(h.rng.IntN(2)) * time.Minute, NoBackground: h.often(10),
 	}
 	h.hazard = 1 + h.rng.IntN(15)
 	h.commit(CreateSession{
 		ID: SessionID{1}, Tenant: "acme", Agent: boss, Message: h.chance(80, []Block{Text{Text: "begin"}}), Limits: limits,
+		History: h.past(),
 	})
 	return h
 }
@@ -143,6 +151,7 @@ func (h *history) commit(cmds ...Command) []decided {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	h.commands += len(cmds)
 	for i, cmd := range cmds {
 		one, err := alone.commit(cmd)
 		if err != nil {
@@ -174,8 +183,8 @@ func (h *history) compare(alone *database, before int) {
 	}
 	same := maps.Equal(h.db.tasks, alone.tasks) && maps.Equal(h.db.calls, alone.calls) && maps.Equal(h.db.runs, alone.runs) &&
 		maps.Equal(h.db.waits, alone.waits) && maps.Equal(h.db.timers, alone.timers) &&
-		maps.Equal(h.db.ready, alone.ready) && maps.Equal(h.db.attempts, alone.attempts) &&
-		reflect.DeepEqual(h.db.session, alone.session) && reflect.DeepEqual(h.db.inbox, alone.inbox) &&
+		maps.Equal(h.db.ready, alone.ready) && maps.Equal(h.db.attempts, alone.attempts) && maps.Equal(h.db.callbacks, alone.callbacks) &&
+		reflect.DeepEqual(h.db.session, alone.session) && reflect.DeepEqual(h.db.approvals, alone.approvals) && reflect.DeepEqual(h.db.inbox, alone.inbox) &&
 		reflect.DeepEqual(h.db.events[before:], alone.events[before:])
 	for id := range h.db.tasks {
 		same = same && slices.EqualFunc(h.db.messages[id], alone.messages[id], func(a, b Message) bool { return a.ID == b.ID })
@@ -191,12 +200,43 @@ func (h *history) note(cmd Command, d decided) {
 	case Claimed:
 		c := cmd.(Claim)
 		h.workers = append(h.workers, &worker{task: c.Task, token: c.Token})
+	case Cleared:
+		h.forget(answer)
 	case Sent:
 		h.said[cmd.(Send).Message[0].(Text).Text] = answer.Task
 	case Spawned:
 		if _, there := h.db.tasks[answer.Task]; !there {
 			h.t.Fatalf("task %s was acknowledged and is not there", answer.Task)
 		}
+	}
+}
+
+// forget takes what was cleared from what has to be delivered: all that was said
+// to the task and is not with it any more.
+func (h *history) forget(c Cleared) {
+	there := map[string]bool{}
+	note := func(blocks []Block) {
+		if len(blocks) > 0 {
+			if text, ok := blocks[0].(Text); ok {
+				there[text.Text] = true
+			}
+		}
+	}
+	for _, m := range h.db.messages[c.Task] {
+		note(m.Blocks)
+	}
+	for _, e := range h.db.inboxOf(c.Task) {
+		note(e.Blocks)
+	}
+	gone := 0
+	for text, to := range h.said {
+		if to == c.Task && !there[text] {
+			delete(h.said, text)
+			gone++
+		}
+	}
+	if gone > c.Messages {
+		h.t.Fatalf("%d messages to task %s are gone, %d were cleared", gone, c.Task, c.Messages)
 	}
 }
 
@@ -269,7 +309,13 @@ func (h *history) command() Command {
 		weighted[func() Command]{4, h.expire},
 		weighted[func() Command]{1, h.cancel},
 		weighted[func() Command]{3, h.background},
+		weighted[func() Command]{8, h.decision},
+		weighted[func() Command]{2, h.clearInbox},
+		weighted[func() Command]{1, h.rare},
 		weighted[func() Command]{1, h.create},
+		weighted[func() Command]{3, h.branch},
+		weighted[func() Command]{1, h.selects},
+		weighted[func() Command]{4, h.callback},
 	)()
 }
 
@@ -278,6 +324,24 @@ func (h *history) cancel() Command {
 		return Cancel{Detail: "enough"}
 	}
 	return Cancel{Task: h.aTask()}
+}
+
+func (h *history) clearInbox() Command {
+	c := ClearInbox{News: h.often(20)}
+	if h.often(70) {
+		c.Task = h.aTask()
+	}
+	return c
+}
+
+// rare is what ends a session or names it.
+func (h *history) rare() Command {
+	return pick(h,
+		weighted[Command]{30, RenameSession{Title: strings.Repeat("t", h.rng.IntN(3))}},
+		weighted[Command]{2, CloseSession{Detail: "enough"}},
+		weighted[Command]{1, DeleteSession{IdleFor: time.Duration(h.rng.IntN(5)) * time.Second}},
+		weighted[Command]{1, DeleteSession{}},
+	)
 }
 
 func (h *history) background() Command { return Background{Task: h.aTask()} }
@@ -291,7 +355,7 @@ func (h *history) send() Command {
 	if h.often(5) {
 		text += strings.Repeat("x", 100)
 	}
-	s := Send{Message: h.chance(95, []Block{Text{Text: text}})}
+	s := Send{Message: h.chance(95, []Block{Text{Text: text}}), Source: h.source(), Interrupt: h.often(30)}
 	if h.often(60) {
 		s.Task = h.aTask()
 	}
@@ -299,12 +363,12 @@ func (h *history) send() Command {
 }
 
 func (h *history) spawn() Command {
-	return SpawnTask{Parent: h.aTask(), Child: h.child(), Notify: h.often(70)}
+	return SpawnTask{Parent: h.aTask(), Child: h.child(), Notify: h.often(70), Source: h.source()}
 }
 
 func (h *history) child() Child {
-	agent := pick(h, weighted[*Agent]{20, scout}, weighted[*Agent]{2, brittle}, weighted[*Agent]{1, boss}, weighted[*Agent]{1, nil})
-	c := Child{Agent: agent, AgentName: "x", Description: "d"}
+	agent := pick(h, weighted[*Agent]{15, scout}, weighted[*Agent]{8, careful}, weighted[*Agent]{2, brittle}, weighted[*Agent]{1, boss}, weighted[*Agent]{1, nil})
+	c := Child{Agent: agent, AgentName: "x", Description: "d", Fork: h.often(25)}
 	if h.often(20) {
 		c.Timeout = time.Duration(1+h.rng.IntN(8)) * time.Second
 	}
@@ -313,6 +377,20 @@ func (h *history) child() Child {
 	}
 	if h.often(97) {
 		c.Prompt = h.text()
+	}
+	if h.often(10) {
+		c.MaxIterations = h.rng.IntN(16) - 1
+	}
+	if h.often(10) {
+		c.Context = []string{strings.Repeat("c", 1+h.rng.IntN(102))}
+	}
+	switch n := h.rng.IntN(20); {
+	case n == 0:
+		c.Model, c.NoModel = "nonsense", "nonsense"
+	case n < 5:
+		c.Model, c.Pin = "fast", ModelPin{Provider: "p", Name: "m"}
+	case n < 7:
+		c.Model = InheritModel
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ func (h *history) work() Command {
 	case h.often(2):
 		f.Attach--
 	case h.often(2):
-		return Repeat{From: From{f.Task, f.Token, f.Attach, max(f.Seq-1, 1)}, Answered: h.often(50)}
+		return Repeat{From: From{f.Task, f.Token, f.Attach, max(f.Seq-1, 1)}, Answered: h.often(50), Asked: h.askedBefore(f)}
 	case h.often(3):
 		return Reattach{Task: w.task, Token: w.token}
 	}
@@ -52,27 +53,32 @@ func (h *history) turn(f From) Command {
 	return pick(h,
 		weighted[func(From) Command]{60, h.asks},
 		weighted[func(From) Command]{25, h.answers},
+		weighted[func(From) Command]{10, h.startHooks},
+		weighted[func(From) Command]{15, h.stopHooks},
 		weighted[func(From) Command]{3, h.fails},
 		weighted[func(From) Command]{2, h.parks},
 		weighted[func(From) Command]{3, h.reports},
 		weighted[func(From) Command]{1, h.closes},
+		weighted[func(From) Command]{4, h.sums},
 	)(f)
 }
 
 // tend draws what a worker does while calls are open.
 func (h *history) tend(f From) Command {
 	tend, park := 60, 5
-	if !slices.ContainsFunc(h.db.openCalls(f.Task), func(c *Call) bool { return c.State != CallWaiting }) {
+	if !slices.ContainsFunc(h.db.openCalls(f.Task), func(c *Call) bool { return c.State != CallWaiting && c.State != CallAsking }) {
 		tend, park = 5, 60
 	}
 	return pick(h,
 		weighted[func(From) Command]{tend, h.spawns},
 		weighted[func(From) Command]{tend / 3, h.closes},
 		weighted[func(From) Command]{tend / 4, h.awaits},
+		weighted[func(From) Command]{tend / 3, h.asksWhether},
 		weighted[func(From) Command]{tend / 8, h.starts},
 		weighted[func(From) Command]{park, h.parks},
 		weighted[func(From) Command]{3, h.reports},
 		weighted[func(From) Command]{2, h.asks},
+		weighted[func(From) Command]{1, h.sums},
 		weighted[func(From) Command]{1, h.answers},
 		weighted[func(From) Command]{1, h.fails},
 	)(f)
@@ -144,6 +150,12 @@ func (h *history) spawns(f From) Command {
 		if h.often(25) {
 			c.Resume = h.aTask()
 		}
+		if h.often(25) {
+			c.Join = Join(1 + h.rng.IntN(20)/19) //nolint:gosec // 1 or, now and then, 2
+		}
+		if h.often(10) {
+			c.JoinFor = time.Duration(h.rng.IntN(20)-1) * time.Second
+		}
 		s.Children = append(s.Children, c)
 	}
 	if h.often(2) {
@@ -156,6 +168,9 @@ func (h *history) spawns(f From) Command {
 // has to take that in with all that came before; and once more all finish.
 func (h *history) end() {
 	h.drain()
+	if !h.db.session.ClosedAt.IsZero() {
+		return
+	}
 	var cmds []Command
 	for _, id := range byID(h.db.tasks) {
 		cmds = append(cmds, Send{Task: id, Message: []Block{Text{Text: h.text()}}})
@@ -187,14 +202,15 @@ func (h *history) drain() {
 			break
 		}
 		for _, outcome := range h.commit(cmds...) {
-			if outcome.Err != nil {
+			// Of two that end in one batch, one may have cancelled the other.
+			if outcome.Err != nil && !errors.Is(outcome.Err, ErrStale) && !errors.Is(outcome.Err, ErrNotReady) {
 				h.t.Fatalf("while draining: %v", outcome.Err)
 			}
 		}
 	}
 	for id, t := range h.db.tasks {
 		if t.State != StateNew && !t.State.Terminal() {
-			h.t.Fatalf("all is quiet, but task %s is %s: %+v", id, t.State, t)
+			h.t.Fatalf("all is quiet, but task %s is %s: %+v, %+v", id, t.State, t, h.db.openCalls(id)[0])
 		}
 	}
 	if n := len(h.db.ready) + len(h.db.attempts) + len(h.db.waits) + len(h.db.timers); n > 0 || !h.db.session.Idle() {
@@ -216,6 +232,7 @@ func (h *history) finishing(timers bool) []Command {
 			cmds = append(cmds, Claim{Task: id, Token: Token{h.db.ready[id].Epoch, 1}, Worker: "w"})
 		}
 	}
+	cmds = append(cmds, h.deciding(len(cmds) == 0)...)
 	if timers {
 		for _, key := range callKeys(h.db.timers) {
 			cmds = append(cmds, Expire(key))
@@ -229,7 +246,7 @@ func (h *history) finish(t *Task) []Command {
 	f := From{Task: t.ID, Token: t.Token(), Attach: t.Attach, Seq: t.LastSeq + 1}
 	waiting := false
 	for _, call := range h.db.openCalls(t.ID) {
-		if call.State != CallWaiting {
+		if call.State != CallWaiting && call.State != CallAsking {
 			return []Command{CloseCall{From: f, Block: call.Ref.Block, Text: "result"}}
 		}
 		waiting = true

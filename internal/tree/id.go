@@ -18,6 +18,8 @@ type (
 	TaskID = ID[Task]
 	// MessageID names a message within its task.
 	MessageID = ID[Message]
+	// ApprovalID names an approval.
+	ApprovalID = ID[Approval]
 )
 
 // ParseID reads the canonical text form of an id.

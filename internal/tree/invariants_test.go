@@ -28,10 +28,12 @@ func (db *database) check() error {
 		c.transcript(&t)
 		c.usage(&t)
 		c.links(&t)
+		c.authority(&t)
 	}
 	c.results()
 	c.leftovers()
 	c.told()
+	c.approvalsOf()
 	for _, v := range Diagnose(db.rows()) {
 		c.must(false, "diagnosed at %s: %s: %s", v.Task, v.Rule, v.Detail)
 	}
@@ -54,9 +56,9 @@ func (c *checker) totals() {
 		counted.Total++
 		counted.count(t.State, 1)
 		counted.Usage = counted.Usage.Add(t.Usage)
-		if t.Parent.IsZero() {
+		if t.Parent.IsZero() && t.Branch != BranchHuman {
 			roots++
-			c.must(t.ID == s.Root, "task %s has no parent and is not the root", t.ID)
+			c.must((t.ID == s.Root) == (t.Branch == BranchMain), "task %s has no parent and is branch %d", t.ID, t.Branch)
 		}
 	}
 	c.must(roots == 1, "there are %d roots", roots)
@@ -82,6 +84,13 @@ func (c *checker) log() {
 		case SessionOpened:
 			c.must(i == 0, "the session is opened by event %d", e.Seq)
 			continue
+		case SessionChanged, InboxCleared, InboxEmpty, BranchOpened, BranchSelected, Imported:
+			c.must(e.Run == 0, "event %d (%T) is of run %d", e.Seq, e.Kind, e.Run)
+			continue
+		case CallbackEnded:
+			_, over := c.runs[ChildRun{e.Task, kind.Run}]
+			c.must(e.Run == 0 && over, "event %d tells of a callback of run %d, which goes on", e.Seq, kind.Run)
+			continue
 		case Started:
 			c.must(!active[e.Task] && e.Run == current[e.Task]+1, "event %d starts run %d after run %d", e.Seq, e.Run, current[e.Task])
 			active[e.Task], current[e.Task] = true, e.Run
@@ -104,7 +113,7 @@ func (c *checker) log() {
 				background[a.by]--
 			}
 			spent := run.Iterations >= c.tasks[e.Task].MaxIterations // nothing could be done with news
-			c.must(e.Task == c.session.Root || r.State != StateCompleted || spent || background[e.Task] == 0,
+			c.must(c.tasks[e.Task].Depth == 0 || r.State != StateCompleted || spent || background[e.Task] == 0,
 				"event %d completes a sub-agent with %d live background children", e.Seq, background[e.Task])
 		}
 	}
@@ -148,10 +157,11 @@ func (c *checker) state(t *Task) {
 		_, ended := c.runs[ChildRun{t.ID, run}]
 		c.must(ended, "run %d of task %s has no end", run, t.ID)
 	}
-	if t.ID == c.session.Root && !t.State.Active() {
+	c.base(t)
+	if t.Depth == 0 && !t.State.Active() {
 		c.must(t.State == StateCancelled || t.Inbox == 0, "the root has ended with an inbox of %d", t.Inbox)
 		for _, e := range c.inbox {
-			c.must(e.Task != t.ID || e.News != ChildRun{}, "the root was cancelled and a user's message left in its inbox")
+			c.must(e.Task != t.ID || e.News != ChildRun{} || !c.session.ClosedAt.IsZero(), "the root was cancelled and a user's message left in its inbox")
 		}
 	}
 }
@@ -183,7 +193,7 @@ func (c *checker) wait(t *Task) {
 	case WaitCalls:
 		c.must(w.Total-w.Met == t.OpenCalls, "task %s waits for %d of %d calls, %d are open", t.ID, w.Total-w.Met, w.Total, t.OpenCalls)
 		for _, call := range c.openCalls(t.ID) {
-			c.must(call.State == CallWaiting, "task %s waits, its call %v does not", t.ID, call.Ref)
+			c.must(call.State == CallWaiting || call.State == CallAsking, "task %s waits, its call %v does not", t.ID, call.Ref)
 		}
 	case WaitBackground:
 		c.must(w.Total-w.Met == t.LiveBackground, "task %s waits for %d of %d children, %d are alive",
@@ -211,11 +221,12 @@ func (c *checker) openCallsOf(t *Task) {
 // come right after it.
 func (c *checker) transcript(t *Task) {
 	messages := c.messages[t.ID]
-	c.must(t.NextOrdinal == len(messages)+1, "task %s has %d messages, the next is %d", t.ID, len(messages), t.NextOrdinal)
-	var before Message
+	first := t.Base.First()
+	c.must(t.NextOrdinal == len(messages)+first, "task %s has %d messages, the next is %d", t.ID, len(messages), t.NextOrdinal)
+	before := Message{ID: c.head(t)}
 	asked := false
 	for i, m := range messages {
-		c.must(m.Ordinal == i+1 && m.Parent == before.ID, "message %d of task %s is not linked", m.Ordinal, t.ID)
+		c.must(m.Ordinal == first+i && m.Parent == before.ID, "message %d of task %s is not linked", m.Ordinal, t.ID)
 		c.must(asked == (m.Role == RoleTool), "message %d of task %s has role %d after calls: %t", m.Ordinal, t.ID, m.Role, asked)
 		asked = false
 		for j, b := range m.Blocks {
@@ -235,11 +246,17 @@ func (c *checker) transcript(t *Task) {
 // usage: the task's counters are those of its messages, run by run.
 func (c *checker) usage(t *Task) {
 	var total, current Usage
-	calls, tools, runTools := 0, 0, 0
+	calls, all, tools, runTools := 0, 0, 0, 0
 	for _, m := range c.messages[t.ID] {
+		if m.Run == 0 {
+			continue // it was imported
+		}
 		total = total.Add(m.Usage)
 		uses := len(openedBy(&m))
 		tools += uses
+		if m.Role == RoleAssistant {
+			all++
+		}
 		if m.Run != t.Run {
 			continue
 		}
@@ -254,6 +271,8 @@ func (c *checker) usage(t *Task) {
 	c.must(t.ToolUses == tools && t.RunTools == runTools, "task %s counts %d and %d tool uses of %d and %d",
 		t.ID, t.ToolUses, t.RunTools, tools, runTools)
 	c.must(t.Iterations == calls, "task %s counts %d model calls of %d", t.ID, t.Iterations, calls)
+	c.must(t.AllIterations == all, "task %s counts %d model calls in all of %d", t.ID, t.AllIterations, all)
+	c.must(len(t.RecentActivities()) <= recentActivities, "task %s remembers too much: %q", t.ID, t.Recent)
 }
 
 func openedBy(m *Message) []ToolUse {
@@ -304,7 +323,7 @@ func (c *checker) results() {
 	}
 	for key, call := range c.calls {
 		want := 0
-		if call.State == CallClosed {
+		if call.State == CallClosed && c.message(key.Task, key.Ref.Message).Run > 0 {
 			want = 1
 		}
 		c.must(resolved[key] == want, "call %v is in state %d and was resolved %d times", key, call.State, resolved[key])
@@ -336,8 +355,13 @@ func (c *checker) leftovers() {
 			continue
 		}
 		call := c.calls[key]
+		if call.State == CallAsking {
+			c.must(c.timers[key].Due.Equal(c.approvals[call.Approval].Due), "the timer of approval %s is another's", call.Approval)
+			continue
+		}
 		row := WaitRow{Target: call.Child, Task: key.Task, Ref: key.Ref}
-		c.must(call.State == CallWaiting && c.waits[row] > 0, "timer %v is left over", key)
+		child := c.tasks[call.Child.Task]
+		c.must(call.State == CallWaiting && (c.waits[row] > 0 || child.called(&call)), "timer %v is left over", key)
 	}
 	for id, t := range c.tasks {
 		_, timeout := c.timers[CallKey{id, timeoutRef}]
@@ -354,7 +378,8 @@ func (c *checker) leftovers() {
 }
 
 // told: the end of a background run is told to the one who asked for it, once,
-// unless both were cancelled together; nobody hears of another's.
+// unless both were cancelled together or a call of his has it as its result; nobody
+// hears of another's.
 func (c *checker) told() {
 	news := map[ChildRun]map[TaskID]int{}
 	add := func(run ChildRun, to TaskID) {
@@ -374,10 +399,22 @@ func (c *checker) told() {
 	for _, e := range c.inbox {
 		add(e.News, e.Task)
 	}
+	type reading struct {
+		run ChildRun
+		by  TaskID
+	}
+	read := map[reading]bool{}
+	for key, call := range c.calls {
+		if call.ByOutcome {
+			read[reading{call.Child, key.Task}] = true
+		}
+	}
 	for run, a := range c.asked {
 		r, ended := c.runs[run]
 		switch {
-		case ended && r.Reason == ReasonCancelledByParent:
+		case c.dropped[run]:
+			c.must(len(news[run]) == 0, "run %v was told to %v, and taken away", run, news[run])
+		case ended && (r.Reason == ReasonCancelledByParent || r.Reason == ReasonAbandoned || read[reading{run, a.by}]):
 			// The caller may have fallen with it; then there is nobody to tell.
 			c.must(len(news[run]) == 0 || len(news[run]) == 1 && news[run][a.by] == 1, "run %v was told to %v", run, news[run])
 		case ended && a.background && !a.by.IsZero():

@@ -1,8 +1,10 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Limits are the caps of a session, fixed when it is opened. The running cap
@@ -16,7 +18,12 @@ type Limits struct {
 	SubIterations  int // model calls of a sub-agent's run
 	PartBytes      int // the text of one message part
 	Inbox          int // messages that may wait for one task
+	InboxBytes     int // the text of all messages that wait for one task, if there are several; 0: no cap
 	Queue          int // tasks of a session that may wait for a worker; 0: no cap
+
+	Approval     time.Duration // how long an approval may be open; 0: for ever
+	OutputBytes  int           // what is shown of an output; 0: DefaultOutputBytes
+	NoBackground bool          // nothing that an agent asks for runs in the background
 }
 
 // DefaultLimits are the caps of a session when nothing else is configured.
@@ -30,7 +37,10 @@ func DefaultLimits() Limits {
 		SubIterations:  10,
 		PartBytes:      1 << 20,
 		Inbox:          1000,
+		InboxBytes:     8 << 20,
 		Queue:          20_000,
+		Approval:       24 * time.Hour,
+		OutputBytes:    DefaultOutputBytes,
 	}
 }
 
@@ -42,11 +52,15 @@ func (l Limits) Validate() error {
 	}{
 		{"depth", l.Depth + 1}, {"width", l.Width}, {"total", l.Total}, {"running", l.Running},
 		{"root iterations", l.RootIterations}, {"sub-agent iterations", l.SubIterations},
-		{"part bytes", l.PartBytes}, {"inbox", l.Inbox}, {"queue", l.Queue + 1},
+		{"part bytes", l.PartBytes}, {"inbox", l.Inbox}, {"inbox bytes", l.InboxBytes + 1}, {"queue", l.Queue + 1},
+		{"output bytes", l.OutputBytes + 1},
 	} {
 		if c.cap < 1 {
 			return fmt.Errorf("the cap on %s must be positive", c.name)
 		}
+	}
+	if l.Approval < 0 {
+		return errors.New("the time for an approval must not be negative")
 	}
 	return nil
 }
@@ -64,9 +78,11 @@ func (l Limits) iterations(a Agent, depth int) int {
 }
 
 // checkPart refuses text that is over the bound of a message part.
-func (l Limits) checkPart(what, text string) error {
-	if len(text) > l.PartBytes {
-		return ErrTooLarge.With("%s has %d bytes, the bound of a message part is %d", what, len(text), l.PartBytes)
+func (l Limits) checkPart(what, text string) error { return l.checkSize(what, len(text)) }
+
+func (l Limits) checkSize(what string, size int) error {
+	if size > l.PartBytes {
+		return ErrTooLarge.With("%s has %d bytes, the bound of a message part is %d", what, size, l.PartBytes)
 	}
 	return nil
 }
@@ -103,20 +119,51 @@ func (l Limits) checkBlocks(blocks []Block) error {
 		return ErrTooLarge.With("a message has %d parts, the bound is %d", len(blocks), MaxBlocks)
 	}
 	for i, b := range blocks {
-		var text string
-		switch b := b.(type) {
-		case Text:
-			text = b.Text
-		case Thinking:
-			text = b.Text + b.Signature
-		case ToolUse:
-			text = b.Name + b.ProviderID + string(b.Input)
-		case ToolResult:
-			text = b.Text
-		}
-		if err := l.checkPart(fmt.Sprintf("block %d", i), text); err != nil {
+		if err := l.checkSize(fmt.Sprintf("block %d", i), textBytes(b)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// textBytes is how much text a block has.
+func textBytes(b Block) int {
+	switch b := b.(type) {
+	case Text:
+		return len(b.Text)
+	case Thinking:
+		return len(b.Text) + len(b.Signature)
+	case ToolUse:
+		return len(b.Name) + len(b.ProviderID) + len(b.Input)
+	case ToolResult:
+		return len(b.Text)
+	case Attachment:
+		return len(b.MediaType) + len(b.Name) + len(b.URL) + len(b.Data)
+	}
+	return 0
+}
+
+// mayWait refuses a message for which there is no room in a task's inbox. The first
+// one always finds room.
+func (d *decision) mayWait(t *Task, blocks []Block) error {
+	limits := d.session().Limits
+	if t.Inbox >= limits.Inbox {
+		return ErrInbox.With("%d, the bound is %d", t.Inbox, limits.Inbox)
+	}
+	if t.Inbox == 0 || limits.InboxBytes == 0 {
+		return nil
+	}
+	size := 0
+	for _, b := range blocks {
+		size += textBytes(b)
+	}
+	for _, e := range d.view.inbox[t.ID] {
+		for _, b := range e.Blocks {
+			size += textBytes(b)
+		}
+	}
+	if size > limits.InboxBytes {
+		return ErrInboxBytes.With("they would have %d bytes, the bound is %d", size, limits.InboxBytes)
 	}
 	return nil
 }

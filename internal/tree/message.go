@@ -35,7 +35,11 @@ type Message struct {
 	// end; the text is made from the child's outcome when the message is read.
 	News ChildRun
 
-	// Of assistant messages only.
+	// UpTo is set on a user message that sums up what came before: a model sees it
+	// in the place of all messages up to this ordinal.
+	UpTo int
+
+	// Of assistant messages; of a summary, of the answer that it is made of.
 	Model string
 	Usage Usage
 	Stop  StopReason
@@ -43,7 +47,8 @@ type Message struct {
 	CreatedAt time.Time
 }
 
-// Block is a part of a message: [Text], [Thinking], [ToolUse] or [ToolResult].
+// Block is a part of a message: [Text], [Thinking], [ToolUse], [ToolResult] or
+// [Attachment].
 type Block interface{ isBlock() }
 
 // Text is plain text or Markdown.
@@ -73,6 +78,27 @@ type ToolResult struct {
 	IsError    bool
 }
 
+// Attachment is an image or a document. It is carried along for models that can
+// look at it; others do without.
+type Attachment struct {
+	Kind      AttachmentKind
+	MediaType string
+	Name      string
+	Data      []byte // or
+	URL       string
+}
+
+// AttachmentKind says what an attachment is.
+type AttachmentKind uint8
+
+// The kinds of attachments.
+const (
+	AttachmentUnspecified AttachmentKind = iota
+	AttachmentImage
+	AttachmentDocument
+)
+
+func (Attachment) isBlock() {}
 func (Text) isBlock()       {}
 func (Thinking) isBlock()   {}
 func (ToolUse) isBlock()    {}

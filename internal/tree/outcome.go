@@ -7,49 +7,91 @@ import (
 )
 
 // Bounds of what is said about a run beside its transcript, in bytes. Longer
-// details, summaries and activities are cut; longer names are refused.
+// details and activities are cut; longer names are refused.
 const (
 	maxDetail   = 4 << 10
-	maxSummary  = 30 << 10
 	maxActivity = 1 << 10
 	maxName     = 1 << 10 // a description, a model, a worker
 )
 
 // Outcome is how a child's run ended, as its parent's model sees it.
 type Outcome struct {
-	Run    Run
-	Answer string // the text of the answer; empty if there is none
+	Run     Run
+	Answer  string // the text of the answer; empty if there is none
+	Session SessionID
+	Limit   int // how much of the answer is shown; 0: DefaultOutputBytes
 }
 
-// Text is the bounded summary that becomes a call's result or a message: the
-// same bytes each time, since an outcome never changes.
-func (o Outcome) Text() string {
-	type usage struct {
-		ToolUses   int   `json:"tool_uses"`
-		Tokens     int64 `json:"tokens"`
-		DurationMS int64 `json:"duration_ms"`
+// outcomeText is what a model reads of an outcome.
+type outcomeText struct {
+	TaskID     TaskID       `json:"task_id"`
+	Status     string       `json:"status"`
+	Message    string       `json:"message,omitempty"`
+	Summary    string       `json:"summary,omitempty"`
+	Cut        bool         `json:"summary_cut,omitempty"`
+	Reason     string       `json:"reason,omitempty"`
+	Error      string       `json:"error,omitempty"`
+	Usage      outcomeUsage `json:"usage"`
+	Transcript string       `json:"transcript,omitempty"`
+}
+
+type outcomeUsage struct {
+	ToolUses   int   `json:"tool_uses"`
+	Tokens     int64 `json:"tokens"`
+	DurationMS int64 `json:"duration_ms"`
+	Iterations int   `json:"iterations,omitempty"`
+	Input      int64 `json:"input_tokens,omitempty"`
+	Output     int64 `json:"output_tokens,omitempty"`
+	CacheRead  int64 `json:"cache_read_tokens,omitempty"`
+	CacheWrite int64 `json:"cache_write_tokens,omitempty"`
+}
+
+// Text is the bounded summary that becomes a call's result: the same bytes each
+// time, since an outcome never changes.
+func (o Outcome) Text() string { return o.text().encode() }
+
+// News is the same as a message that comes by itself: it says what it is about, and
+// where the rest is.
+func (o Outcome) News(t *Task) string {
+	out := o.text()
+	name := t.Agent
+	if t.Description != "" {
+		name = fmt.Sprintf("%s (%s)", t.Description, t.Agent)
 	}
-	summary, cut := bounded(o.Answer, maxSummary)
-	out := struct {
-		TaskID  TaskID `json:"task_id"`
-		Status  string `json:"status"`
-		Summary string `json:"summary,omitempty"`
-		Cut     bool   `json:"summary_cut,omitempty"`
-		Reason  string `json:"reason,omitempty"`
-		Error   string `json:"error,omitempty"`
-		Usage   usage  `json:"usage"`
-	}{
-		TaskID: o.Run.Task, Status: o.Run.State.String(), Summary: summary, Cut: cut, Error: o.Run.Detail,
-		Usage: usage{o.Run.ToolUses, o.Run.Usage.Total(), o.Run.EndedAt.Sub(o.Run.AcceptedAt).Milliseconds()},
+	out.Message = fmt.Sprintf("Your background agent %s: %s", out.Status, name)
+	out.Transcript = TranscriptOf(o.Session, o.Run.Task)
+	return out.encode()
+}
+
+func (o Outcome) text() outcomeText {
+	u := o.Run.Usage
+	out := outcomeText{
+		TaskID: o.Run.Task, Status: o.Run.State.String(), Error: o.Run.Detail,
+		Usage: outcomeUsage{
+			ToolUses: o.Run.ToolUses, Tokens: u.Total(), Iterations: o.Run.Iterations,
+			DurationMS: o.Run.EndedAt.Sub(o.Run.AcceptedAt).Milliseconds(),
+			Input:      u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite,
+		},
 	}
+	out.Summary, out.Cut = o.shown()
 	if o.Run.State != StateCompleted {
 		out.Reason = o.Run.Reason.String()
 	}
-	text, err := json.Marshal(out)
+	return out
+}
+
+func (o outcomeText) encode() string {
+	text, err := json.Marshal(o)
 	if err != nil {
 		panic(fmt.Sprintf("tree: encoding an outcome: %v", err))
 	}
 	return string(text)
+}
+
+// shown is as much of the answer as is shown.
+func (o Outcome) shown() (string, bool) {
+	return Tail(o.Answer, Limits{OutputBytes: o.Limit}.Output(),
+		fmt.Sprintf("message %d of %s", o.Run.Answer, TranscriptOf(o.Session, o.Run.Task)))
 }
 
 // bounded cuts text to at most limit bytes at a rune's edge; it keeps the end,

@@ -27,12 +27,14 @@ func TestOutcomeText(t *testing.T) {
 		{
 			Outcome{Run: run, Answer: "It is fine."},
 			`{"task_id":"00000000-0000-0000-0000-000000000007","status":"completed","summary":"It is fine.",` +
-				`"usage":{"tool_uses":3,"tokens":10,"duration_ms":2500}}`,
+				`"usage":{"tool_uses":3,"tokens":10,"duration_ms":2500,` +
+				`"input_tokens":1,"output_tokens":2,"cache_read_tokens":3,"cache_write_tokens":4}}`,
 		},
 		{
 			Outcome{Run: failed},
 			`{"task_id":"00000000-0000-0000-0000-000000000007","status":"failed","reason":"PROVIDER_ERROR","error":"no answer",` +
-				`"usage":{"tool_uses":3,"tokens":10,"duration_ms":2500}}`,
+				`"usage":{"tool_uses":3,"tokens":10,"duration_ms":2500,` +
+				`"input_tokens":1,"output_tokens":2,"cache_read_tokens":3,"cache_write_tokens":4}}`,
 		},
 	} {
 		if got := c.outcome.Text(); got != c.want {
@@ -47,11 +49,11 @@ func TestOutcomeKeepsTheEndOfALongAnswer(t *testing.T) {
 		Summary string `json:"summary"`
 		Cut     bool   `json:"summary_cut"`
 	}
-	text := Outcome{Run: Run{State: StateCompleted}, Answer: strings.Repeat("é", maxSummary) + "the end"}.Text()
+	text := Outcome{Run: Run{State: StateCompleted}, Answer: strings.Repeat("é", DefaultOutputBytes) + "the end"}.Text()
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
 		t.Fatal(err)
 	}
-	if !out.Cut || !strings.HasSuffix(out.Summary, "éthe end") || len(out.Summary) > maxSummary {
+	if !out.Cut || !strings.HasSuffix(out.Summary, "éthe end") || len(out.Summary) > DefaultOutputBytes+200 {
 		t.Errorf("cut: %t, %d bytes", out.Cut, len(out.Summary))
 	}
 }

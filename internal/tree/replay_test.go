@@ -8,6 +8,7 @@ import (
 // heard is a task as a watcher knows it who has read nothing but the events.
 type heard struct {
 	Parent      TaskID
+	Base        Base
 	Depth       int
 	Agent       string
 	Description string
@@ -63,9 +64,16 @@ func (t *heard) hear(e Event, tree map[TaskID]*heard) {
 	switch k := e.Kind.(type) {
 	case SessionOpened:
 		t.Agent = k.Agent
+	case BranchOpened:
+		t.Base, t.Head, t.Messages, t.Agent, t.Description = k.Base, k.Head, k.Base.First()-1, k.Agent, k.Description
+	case Imported:
+		t.Messages, t.Head = k.Messages, k.Head
 	case Started:
 		if parent := tree[k.Parent]; parent != nil && e.Run == 1 {
 			parent.Children++
+		}
+		if k.Base.Kind != BaseNone {
+			t.Base = k.Base
 		}
 		t.Parent, t.Depth, t.Agent, t.Description, t.Background = k.Parent, k.Depth, k.Agent, k.Description, k.Background
 		t.Run, t.State, t.Reason, t.Detail = e.Run, StatePending, ReasonUnspecified, ""
@@ -105,7 +113,7 @@ func (db *database) checkReplay() error {
 	}
 	for id, t := range db.tasks {
 		row := heard{
-			Parent: t.Parent, Depth: t.Depth, Agent: t.Agent, Description: t.Description, Background: t.Background,
+			Parent: t.Parent, Base: t.Base, Depth: t.Depth, Agent: t.Agent, Description: t.Description, Background: t.Background,
 			Run: t.Run, State: t.State, Reason: t.Reason, Detail: t.Detail, Epoch: t.Epoch, Worker: t.Worker, Wait: t.Wait.Kind,
 			Messages: t.NextOrdinal - 1, Head: t.Head, Open: t.OpenCalls,
 			Usage: t.Usage, RunUsage: t.RunUsage, Tools: t.ToolUses, Children: t.Children,

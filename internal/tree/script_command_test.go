@@ -3,6 +3,7 @@ package tree
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // command reads a command of the core.
@@ -13,10 +14,28 @@ func (s *script) command(v *View, words []string) Command {
 	switch words[0] {
 	case "open":
 		return CreateSession{
-			ID: SessionID{1}, Tenant: "acme", Agent: s.agents[words[1]], Message: texts(words[2:]), Limits: s.limits,
+			ID: SessionID{1}, Tenant: "acme", Agent: s.agents[words[1]], Message: texts(words[2:]), Limits: s.limits, Pin: s.pin,
+			Permissions: s.opening.Permissions, Source: s.opening.Source,
 		}
 	case "send":
-		return Send{Task: s.taskOrRoot(words[1]), Message: texts(words[2:])}
+		text := slices.DeleteFunc(slices.Clone(words[2:]), func(w string) bool { return w == "interrupt" })
+		return Send{Task: s.taskOrRoot(words[1]), Message: texts(text), Interrupt: len(text) < len(words)-2}
+	case "clear":
+		return ClearInbox{Task: s.taskOrRoot(words[1]), News: slices.Contains(words, "news")}
+	case "close":
+		return CloseSession{Detail: strings.Join(words[1:], " ")}
+	case "delete":
+		d := DeleteSession{}
+		if len(words) > 1 {
+			d.IdleFor = s.duration(words[1])
+		}
+		return d
+	case "rename":
+		return RenameSession{Title: strings.Join(words[1:], " ")}
+	case "hear":
+		return Send{Task: s.taskOrRoot(words[1]), Source: words[2], Message: texts(words[3:])}
+	case "approve", "deny":
+		return s.answerTo(words)
 	case "spawn":
 		return SpawnTask{
 			Parent: s.taskOrRoot(words[1]), Child: s.child(words[2], words[3:]).Child, Notify: slices.Contains(words, "notify"),
@@ -36,9 +55,24 @@ func (s *script) command(v *View, words []string) Command {
 		f := s.from(words[1])
 		return Reattach{Task: f.Task, Token: f.Token}
 	case "repeat":
-		return Repeat{From: s.from(words[1]), Answered: slices.Contains(words, "answer")}
+		return Repeat{From: s.from(words[1]), Answered: slices.Contains(words, "answer"), Summed: slices.Contains(words, "summary"), Asked: s.askedIn(words)}
 	case "background":
 		return Background{Task: s.task(words[1])}
+	case "branch":
+		return s.branch(words)
+	case "select":
+		return SelectBranch{Task: s.taskOrRoot(words[1])}
+	case "import":
+		return CreateSession{
+			ID: SessionID{1}, Tenant: "acme", Agent: s.agents[words[1]], History: imported(words[2:]), Limits: s.limits,
+		}
+	case "calls":
+		return TakeCallback{Task: s.task(words[1]), Run: s.option(words, "run"), Lease: time.Minute, MaxTries: 3}
+	case "called":
+		return SettleCallback{
+			Task: s.task(words[1]), Run: s.option(words, "run"), Try: s.option(words, "try"), MaxTries: 3, Retry: 10 * time.Second,
+			Delivered: slices.Contains(words, "delivered"), Final: slices.Contains(words, "final"), Detail: words[len(words)-1],
+		}
 	case "cancel":
 		return Cancel{Task: s.taskOrRoot(words[1]), Detail: strings.Join(words[2:], " ")}
 	case "expire":
@@ -143,8 +177,12 @@ func (s *script) request(f From, verb string, args []string) Command {
 		return c
 	case "reports":
 		return Report{From: f, Activity: args[0]}
+	case "wonders":
+		return Ask{From: f, Block: s.number(args[0]), Argument: "x", Rules: args[1:]}
 	case "parks":
 		return Park{From: f}
+	case "sums":
+		return Compact{From: f, UpTo: s.number(args[2]), Said: said(args[3:], nil)}
 	case "answers":
 		text, tools := args, []string(nil)
 		if i := slices.Index(args, "calling"); i >= 0 {
@@ -152,6 +190,12 @@ func (s *script) request(f From, verb string, args []string) Command {
 		}
 		answer := said(text, tools)
 		return End{From: f, Answer: &answer}
+	case "hooks":
+		if args[0] == "start" {
+			return StartHooks{From: f, Ran: hooksRan(SubagentStart, args[1:])}
+		}
+		answer := said(args[1:2], nil)
+		return StopHooks{From: f, Answer: &answer, Ran: hooksRan(SubagentStop, args[2:])}
 	case "fails":
 		reason := Reason(slices.Index(reasonNames[:], args[0])) //nolint:gosec // a script names a reason there is
 		return End{From: f, Reason: reason, Detail: args[1]}
@@ -174,14 +218,28 @@ func (s *script) child(name string, options []string) CallChild {
 			c.Description = value
 		case "model":
 			c.Model = value
+		case "pin":
+			c.Pin.Provider, c.Pin.Name, _ = strings.Cut(value, "/")
+		case "no-model":
+			c.NoModel = value
 		case "background":
 			c.Background = true
 		case "timeout":
 			c.Timeout = s.duration(value)
 		case "deadline":
 			c.Deadline = s.db.now.Add(s.duration(value))
+		case "iterations":
+			c.MaxIterations = s.number(value)
+		case "context":
+			c.Context = append(c.Context, value)
+		case "any":
+			c.Join = JoinAny
+		case "join":
+			c.JoinFor = s.duration(value)
 		case "resume":
 			c.Resume = s.task(name)
+		case "fork":
+			c.Fork = true
 		case "notify":
 		default:
 			s.t.Fatalf("no option of a child: %q", option)
@@ -206,4 +264,21 @@ func texts(words []string) []Block {
 		blocks = append(blocks, Text{Text: w})
 	}
 	return blocks
+}
+
+// hooksRan reads NAME=OUTCOME[,OUTPUT] of hooks.
+func hooksRan(event HookEvent, words []string) []HookRun {
+	var ran []HookRun
+	for _, w := range words {
+		name, rest, _ := strings.Cut(w, "=")
+		outcome, output, _ := strings.Cut(rest, ",")
+		r := HookRun{Event: event, Name: name, Matcher: "*", Output: output, Message: output, Millis: 7}
+		for o := HookPassed; o <= HookForbidden; o++ {
+			if o.String() == outcome {
+				r.Outcome = o
+			}
+		}
+		ran = append(ran, r)
+	}
+	return ran
 }

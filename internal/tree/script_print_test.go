@@ -24,7 +24,10 @@ func (s *script) answer(a Answer) string {
 		return s.names[a.Root]
 	case Sent:
 		run := s.runName(ChildRun{a.Task, a.Run})
-		if a.Queued {
+		switch {
+		case a.Backgrounded > 0:
+			return fmt.Sprintf("queued for %s, %d children go on without it", run, a.Backgrounded)
+		case a.Queued:
 			return "queued for " + run
 		}
 		return run
@@ -40,6 +43,9 @@ func (s *script) answer(a Answer) string {
 		if a.Ordinal > 0 {
 			text += fmt.Sprintf(" as message %d", a.Ordinal)
 		}
+		if a.Approved {
+			text += ", approved"
+		}
 		if a.Boundary > 0 {
 			text += fmt.Sprintf(", go on after message %d", a.Boundary)
 		}
@@ -48,8 +54,18 @@ func (s *script) answer(a Answer) string {
 		return "parked"
 	case Ended:
 		return "ended " + a.State.String()
+	case Branched:
+		return s.names[a.Task]
 	case Cancelled:
 		return fmt.Sprintf("ended %d runs", a.Runs)
+	case Decided:
+		return a.Approval.Outcome()
+	case Cleared:
+		return fmt.Sprintf("cleared %d messages and %d news, %d left", a.Messages, len(a.News), a.Left)
+	case Closed:
+		return fmt.Sprintf("closed, ended %d runs", a.Runs)
+	case CallbackTaken:
+		return fmt.Sprintf("to call %s, try %d", a.Callback.URL, a.Callback.Tries)
 	case Done:
 		return "done"
 	}
@@ -101,14 +117,42 @@ func (s *script) event(kind EventKind) string {
 		return fmt.Sprintf("result: %s, %d tokens, %d tool uses", ended(k.State, k.Reason, k.Detail), k.Usage.Total(), k.ToolUses)
 	case Backgrounded:
 		return "backgrounded"
+	case BranchOpened:
+		return fmt.Sprintf("branch opened with %s, %s", k.Agent, s.base(k.Base))
+	case BranchSelected:
+		return "selected"
+	case Imported:
+		return fmt.Sprintf("imported %d messages", k.Messages)
+	case HookRan:
+		return fmt.Sprintf("hook %s on %s for %s %s after %d ms: %s", k.Name, k.Event, k.Matcher, k.Outcome, k.Millis, k.Message)
+	case CallbackEnded:
+		return fmt.Sprintf("callback of run %d to %s ended, delivered: %t, tries: %d, %s", k.Run, k.URL, k.Delivered, k.Tries, k.Detail)
 	case Queued:
 		if (k.News != ChildRun{}) {
 			return "queued news of " + s.runName(k.News)
 		}
 		return "queued a message"
 	}
-	s.t.Fatalf("no event: %T", kind)
-	return ""
+	if text, ok := inboxEvent(kind); ok {
+		return text
+	}
+	return s.approvalEvent(kind)
+}
+
+func inboxEvent(kind EventKind) (string, bool) {
+	switch k := kind.(type) {
+	case InboxTaken:
+		return fmt.Sprintf("takes in %d messages, %d news", k.Messages, k.News), true
+	case InboxCleared:
+		return fmt.Sprintf("inbox cleared of %d messages, %d news, %d left", k.Messages, len(k.News), k.Left), true
+	case InboxEmpty:
+		return "inbox empty", true
+	case SessionChanged:
+		return map[SessionChange]string{
+			SessionClosed: "closed", SessionDeleted: "deleted", SessionRenamed: fmt.Sprintf("renamed %q", k.Title),
+		}[k.Change], true
+	}
+	return "", false
 }
 
 func (s *script) started(k Started) string {
@@ -122,6 +166,9 @@ func (s *script) started(k Started) string {
 	if k.Background {
 		text += ", in the background"
 	}
+	if k.Base.Kind != BaseNone {
+		text += ", " + s.base(k.Base)
+	}
 	return text
 }
 
@@ -130,6 +177,9 @@ func (s *script) appended(k MessageAppended) string {
 	text := fmt.Sprintf("message %d, %s", k.Ordinal, roles[k.Role])
 	if (k.News != ChildRun{}) {
 		text += ", news of " + s.runName(k.News)
+	}
+	if k.UpTo > 0 {
+		text += fmt.Sprintf(", sums up what is up to %d", k.UpTo)
 	}
 	for i, call := range k.Calls {
 		if i == 0 {
@@ -181,6 +231,9 @@ func (s *script) state(db *database, id TaskID) string {
 	if t.Worker != "" {
 		text += " with " + t.Worker
 	}
+	if !t.Pin.IsZero() {
+		text += fmt.Sprintf(", model %s/%s", t.Pin.Provider, t.Pin.Name)
+	}
 	if t.Attach > 1 {
 		text += fmt.Sprintf(", stream %d", t.Attach)
 	}
@@ -199,6 +252,12 @@ func (s *script) state(db *database, id TaskID) string {
 	if t.Inbox > 0 {
 		text += fmt.Sprintf(", inbox %d", t.Inbox)
 	}
+	if t.Authority != "" {
+		text += fmt.Sprintf(", may %s", t.Authority)
+	}
+	if t.Source != "" {
+		text += ", for " + t.Source
+	}
 	if t.LiveBackground > 0 {
 		text += fmt.Sprintf(", live in the background %d", t.LiveBackground)
 	}
@@ -215,6 +274,14 @@ func (s *script) call(db *database, c *Call) string {
 			text += " until " + timer.Due.Format("15:04:05")
 		}
 		return text
+	case CallAsking:
+		text := "asks"
+		if timer, ok := db.timers[CallKey{c.Task, c.Ref}]; ok {
+			text += " until " + timer.Due.Format("15:04:05")
+		}
+		return text
+	case CallApproved:
+		return "approved"
 	default:
 		return "open"
 	}
@@ -225,8 +292,10 @@ func (s *script) show(id TaskID) {
 	for _, m := range s.db.messages[id] {
 		fmt.Fprintf(&s.out, "  %d ", m.Ordinal)
 		switch {
+		case m.UpTo > 0:
+			fmt.Fprintf(&s.out, "summary up to %d: %s\n", m.UpTo, m.Text())
 		case (m.News != ChildRun{}):
-			fmt.Fprintf(&s.out, "user: %s\n", s.outcome(m.News))
+			fmt.Fprintf(&s.out, "user: %s\n", s.news(m.News))
 		case m.Role == RoleTool:
 			fmt.Fprint(&s.out, "tool:\n")
 			s.showResults(m)
@@ -245,14 +314,17 @@ func (s *script) show(id TaskID) {
 }
 
 func (s *script) showResults(m Message) {
-	asked := s.db.messages[m.Task][m.Ordinal-2]
+	asked := s.db.message(m.Task, m.Ordinal-1)
 	for i := range asked.Blocks {
 		c, ok := s.db.calls[CallKey{m.Task, CallRef{asked.Ordinal, i}}]
 		if !ok {
 			continue
 		}
 		text := s.named(c.Text)
-		if c.ByOutcome {
+		switch {
+		case c.ByOutcome && c.Reads:
+			text = s.output(c.Child)
+		case c.ByOutcome:
 			text = s.outcome(c.Child)
 		}
 		if c.IsError {
@@ -262,10 +334,22 @@ func (s *script) showResults(m Message) {
 	}
 }
 
-func (s *script) outcome(run ChildRun) string {
-	o := Outcome{Run: s.db.runs[run]}
+func (s *script) outcome(run ChildRun) string { return s.named(s.outcomeOf(run).Text()) }
+
+func (s *script) news(run ChildRun) string {
+	t := s.db.tasks[run.Task]
+	return s.named(s.outcomeOf(run).News(&t))
+}
+
+func (s *script) output(run ChildRun) string {
+	t := s.db.tasks[run.Task]
+	return s.named(s.outcomeOf(run).Output(&t).Text())
+}
+
+func (s *script) outcomeOf(run ChildRun) Outcome {
+	o := Outcome{Run: s.db.runs[run], Session: s.db.session.ID}
 	if o.Run.Answer > 0 {
-		o.Answer = s.db.messages[run.Task][o.Run.Answer-1].Text()
+		o.Answer = s.db.message(run.Task, o.Run.Answer).Text()
 	}
-	return s.named(o.Text())
+	return o
 }

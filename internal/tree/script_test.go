@@ -24,27 +24,40 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 // for a refusal), the events, and the new state of each task that changed. The
 // commands:
 //
-//	limits CAP=N …                 caps of the session that is opened next
-//	agent NAME MODE [iterations=N] [model=M] [timeout=DURATION] [brittle]
+//	limits CAP=N … [foreground]    caps of the session that is opened next
+//	agent NAME MODE [iterations=N] [model=M] [timeout=DURATION] [brittle] [callback=URL] [PERMISSION …]
+//	session [PERMISSION …] [source=S]   of the session that is opened next
 //	clock DURATION                 time passes
 //	open AGENT ["text"]
-//	send TASK ["text" …]
+//	send TASK [interrupt] ["text" …]
+//	hear TASK SOURCE "text"         a message from outside
+//	approve APPROVAL [session] · deny APPROVAL [session] ["text"]
+//	clear TASK [news]              what waits for it
+//	close [WHY] · delete [IDLE] · rename TITLE
 //	spawn PARENT NAME [CHILD] [notify]
 //	claim TASK WORKER [epoch=N] [again]
 //	lose TASK [blameless] [epoch=N] [stream=N]
 //	reattach TASK
 //	repeat TASK#N [answer]
 //	background TASK
+//	calls TASK run=N               a callback is taken
+//	called TASK run=N try=N [delivered] [final] "detail"
 //	expire TASK MESSAGE.BLOCK · timeout · deadline
+//	branch TASK NAME N [apart|again|select] ["text"] · select TASK
+//	import AGENT "text" …          opens a session with a history, by turns of user and assistant
 //	show TASK                      its transcript, as its model sees it
 //	TASK: asks TOOL …              and what else its worker may send:
 //	TASK: spawns BLOCK=NAME[,CHILD] …
 //	TASK: starts BLOCK · closes BLOCK [error] "text" · reports "text"
-//	TASK: awaits BLOCK TASK [DURATION] · parks
+//	TASK: awaits BLOCK TASK [DURATION] · parks · wonders BLOCK RULE …
+//	TASK: sums up to N "text"
+//	TASK: hooks start [NAME=OUTCOME[,OUTPUT] …] · hooks stop "answer" [NAME=OUTCOME[,OUTPUT] …]
 //	TASK: answers ["text" …] [calling TOOL] · fails REASON "detail"
 //
-// where CHILD is agent=NAME, prompt=TEXT, model=M, timeout=D, deadline=D from now,
-// background or resume. A worker has the token of the task's last claim and counts
+// where CHILD is fork, agent=NAME, prompt=TEXT, model=M, timeout=D, deadline=D from now,
+// iterations=N, context=TEXT, background, any, join=D or resume, PERMISSION is mode=M,
+// allow=RULE, ask=RULE, deny=RULE, background=TOOL or escalate, and approvals are called
+// a1, a2 and so on. A worker has the token of the task's last claim and counts
 // its requests; TASK@E: is the worker of epoch E, TASK~S: speaks over the stream S,
 // TASK#N: makes it request N.
 func TestScripts(t *testing.T) {
@@ -90,12 +103,15 @@ type script struct {
 	db      *database
 	agents  map[string]*Agent
 	limits  Limits
+	pin     ModelPin // of sessions opened from now on
 	names   map[TaskID]string
 	tokens  map[TaskID]map[int64]Token // by epoch
 	seqs    map[Token]int64            // last request taken; epochs of tasks differ by nonce
 	streams map[Token]int              // the last stream of an attempt
 	nonces  uint64
 	out     bytes.Buffer
+
+	opening CreateSession // what the next session says besides
 }
 
 func newScript(t *testing.T) *script {
@@ -181,10 +197,18 @@ func (s *script) aside(line string) bool {
 		caps := map[string]*int{
 			"depth": &s.limits.Depth, "width": &s.limits.Width, "total": &s.limits.Total, "running": &s.limits.Running,
 			"root": &s.limits.RootIterations, "sub": &s.limits.SubIterations, "part": &s.limits.PartBytes, "inbox": &s.limits.Inbox,
-			"queue": &s.limits.Queue,
+			"queue": &s.limits.Queue, "inboxbytes": &s.limits.InboxBytes, "output": &s.limits.OutputBytes,
 		}
 		for _, w := range words[1:] {
 			name, value, _ := strings.Cut(w, "=")
+			switch name {
+			case "approval":
+				s.limits.Approval = s.duration(value)
+				continue
+			case "foreground":
+				s.limits.NoBackground = true
+				continue
+			}
 			*caps[name] = s.number(value)
 		}
 	case "agent":
@@ -198,11 +222,20 @@ func (s *script) aside(line string) bool {
 				a.MaxIterations = s.number(value)
 			case "timeout":
 				a.Timeout = s.duration(value)
+			case "fork":
+				a.ForkContext = true
+			case "callback":
+				a.OnComplete = value
 			case "brittle":
 				a.FailOnInterrupt = true
 			}
 		}
+		a.Permissions = s.permissions(words[3:]).Pin()
 		s.agents[a.Name] = a
+	case "pin":
+		s.pin.Provider, s.pin.Name, _ = strings.Cut(words[1], "/")
+	case "session":
+		s.opening = CreateSession{Permissions: s.permissions(words[1:]).Layer, Source: s.text(words, "source")}
 	case "clock":
 		s.db.now = s.db.now.Add(s.duration(words[1]))
 	case "show":
@@ -222,6 +255,8 @@ func (s *script) note(v *View, cmd Command, words []string, got decided) {
 	case Created:
 		s.names[answer.Root] = "root"
 	case Spawned:
+		s.names[answer.Task] = words[2]
+	case Branched:
 		s.names[answer.Task] = words[2]
 	case Claimed:
 		token := cmd.(Claim).Token

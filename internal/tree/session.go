@@ -1,18 +1,29 @@
 package tree
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/policy"
+)
 
 // CreateSession opens a session with its root and, if there is a message, starts
 // the root's first run. Answer: [Created].
 type CreateSession struct {
-	ID       SessionID
-	Tenant   string
-	Title    string // empty: the start of the message
-	Agent    *Agent // nil: there is no agent of that name
-	Model    string
-	Message  []Block // empty: no first turn yet
-	Metadata map[string]string
-	Limits   Limits
+	ID        SessionID
+	Tenant    string
+	Title     string // empty: the start of the message
+	Agent     *Agent // nil: there is no agent of that name
+	AgentName string
+	Model     string
+	Pin       ModelPin // what the session's or else the agent's model stands for
+	NoModel   string   // the name among those that stands for no model; empty: all is well
+	Message   []Block  // empty: no first turn yet
+	Metadata  map[string]string
+	Limits    Limits
+	History   []Message // what the root's conversation begins with
+
+	Permissions policy.Layer // what the session says of what it may do
+	Source      string       // who outside opened it; empty: nobody
 }
 
 // Created is the session that was opened.
@@ -24,8 +35,10 @@ type Created struct {
 // Send gives a task a user message: the next run of an ended task starts with
 // it, a running one takes it in at its next boundary. Answer: [Sent].
 type Send struct {
-	Task    TaskID // zero: the root
-	Message []Block
+	Task      TaskID // zero: the current branch
+	Message   []Block
+	Interrupt bool   // a running run gets to its boundary now, as far as that is up to its children
+	Source    string // who outside says it; empty: nobody
 }
 
 // Sent says what became of a message.
@@ -33,6 +46,8 @@ type Sent struct {
 	Task   TaskID
 	Run    int
 	Queued bool
+	// Backgrounded counts the children that went on in the background for it.
+	Backgrounded int
 }
 
 func (Created) isAnswer() {}
@@ -45,7 +60,9 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	case d.view.session != nil:
 		return nil, ErrSessionExists
 	case c.Agent == nil:
-		return nil, ErrNoAgent
+		return nil, ErrNoAgent.With("%s", c.AgentName)
+	case c.NoModel != "":
+		return nil, ErrNoModel.With("%s", c.NoModel)
 	case !c.Agent.Mode.MayBeRoot():
 		return nil, ErrNotARoot.With("%s", c.Agent.Name)
 	}
@@ -55,6 +72,12 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	if err := checkName("the model", c.Model); err != nil {
 		return nil, err
 	}
+	if err := checkSource(c.Source); err != nil {
+		return nil, err
+	}
+	if err := c.Limits.checkHistory(c.History); err != nil {
+		return nil, err
+	}
 	root := TaskID(d.env.NewID())
 	d.view.session = &Session{
 		ID: c.ID, Tenant: c.Tenant, Title: c.Title, Agent: c.Agent.Name, Root: root,
@@ -62,10 +85,16 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 		CreatedAt: d.env.Now, UpdatedAt: d.env.Now,
 	}
 	if c.Title == "" {
-		d.view.session.Title = titleFrom(c.Message)
+		d.view.session.Title = c.title()
 	}
 	t := d.newTask(root, nil, *c.Agent, c.Model, "")
+	t.Pin = c.Pin
+	t.Origin = c.Source
+	t.Authority = policy.OfRoot(c.Permissions, t.Permissions.Open(), false)
 	d.emit(t, SessionOpened{Agent: c.Agent.Name, Title: d.view.session.Title})
+	if len(c.History) > 0 {
+		d.begin(t, c.History)
+	}
 	if len(c.Message) > 0 {
 		d.accept(t, asked{})
 		d.append(t, &Message{Role: RoleUser, Blocks: c.Message})
@@ -80,6 +109,7 @@ func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, descript
 		Session: s.ID, ID: id, Kind: KindAgent, Branch: BranchMain, State: StateNew,
 		Agent: agent.Name, AgentVersion: agent.Version, Model: model, Description: description,
 		CreatedAt: d.env.Now, NextOrdinal: 1, Timeout: agent.Timeout, FailOnInterrupt: agent.FailOnInterrupt,
+		OnComplete: agent.OnComplete, Permissions: agent.Permissions,
 	}
 	if parent != nil {
 		t.Parent, t.Branch, t.Depth = parent.ID, BranchSubagent, parent.Depth+1
@@ -96,6 +126,14 @@ func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, descript
 // titleLength is how much of a first message makes a title, in bytes.
 const titleLength = 80
 
+// title is the start of the first message.
+func (c CreateSession) title() string {
+	if len(c.Message) == 0 && len(c.History) > 0 {
+		return titleFrom(c.History[0].Blocks)
+	}
+	return titleFrom(c.Message)
+}
+
 func titleFrom(blocks []Block) string {
 	m := Message{Blocks: blocks}
 	title := m.Text()
@@ -111,12 +149,21 @@ func titleFrom(blocks []Block) string {
 
 func (c Send) target(v *View) TaskID {
 	if c.Task.IsZero() && v.session != nil {
-		return v.session.Root
+		return v.session.GoesOnWith()
 	}
 	return c.Task
 }
 
-func (c Send) needs(n *needs) { n.boundary(n.task(c.target(n.view))) }
+func (c Send) needs(n *needs) {
+	t := n.task(c.target(n.view))
+	n.boundary(t)
+	if t != nil && !t.Parent.IsZero() {
+		n.task(t.Parent)
+	}
+	if c.Interrupt {
+		n.interrupted(t)
+	}
+}
 
 func (c Send) decide(d *decision) (Answer, error) {
 	t, err := d.task(c.target(d.view))
@@ -130,11 +177,25 @@ func (c Send) decide(d *decision) (Answer, error) {
 	if err := limits.checkBlocks(c.Message); err != nil {
 		return nil, err
 	}
-	if t.State.Active() && t.Inbox >= limits.Inbox {
-		return nil, ErrInbox.With("%d, the bound is %d", t.Inbox, limits.Inbox)
+	if err := checkSource(c.Source); err != nil {
+		return nil, err
 	}
-	queued := d.say(t, asked{}, c.Message)
-	return Sent{Task: t.ID, Run: t.Run, Queued: queued}, nil
+	if t.State.Active() {
+		if err := d.mayWait(t, c.Message); err != nil {
+			return nil, err
+		}
+	}
+	if t.Depth == 0 && d.session().Title == "" {
+		if title := titleFrom(c.Message); title != "" {
+			d.rename(title)
+		}
+	}
+	sent := Sent{Task: t.ID, Queued: d.say(t, asked{source: c.Source}, c.Message)}
+	if sent.Queued && c.Interrupt {
+		sent.Backgrounded = d.interrupt(t)
+	}
+	sent.Run = t.Run
+	return sent, nil
 }
 
 // say gives a task a user message and reports whether it had to be queued.
@@ -145,7 +206,7 @@ func (d *decision) say(t *Task, a asked, blocks []Block) bool {
 		d.append(t, &Message{Role: RoleUser, Blocks: blocks})
 		return false
 	}
-	d.queue(t, &InboxEntry{Blocks: blocks})
+	d.queue(t, &InboxEntry{Blocks: blocks, Source: a.source})
 	if t.State == StateWaiting && t.Wait.Kind == WaitBackground {
 		d.takeInbox(t)
 		d.wake(t)

@@ -1,11 +1,16 @@
 package tree
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // settle tells everyone who waits for a run that it has ended: the caller's call
-// or inbox, and other calls that wait for its output.
+// or inbox, and other calls that wait for its output. A caller whose call has
+// waited for a background run has the end as the call's result, and is not told
+// of it again.
 func (d *decision) settle(t *Task) {
-	run := ChildRun{t.ID, t.Run}
+	run, told := ChildRun{t.ID, t.Run}, false
 	if !t.Background && !t.Caller.IsZero() {
 		d.resolve(t, t.Caller, t.Call)
 	}
@@ -13,25 +18,35 @@ func (d *decision) settle(t *Task) {
 		t.Watchers = 0
 		for _, row := range d.view.watchers[run] {
 			d.view.changes.Waits[row] = false
-			d.resolve(t, row.Task, row.Ref)
+			if d.resolve(t, row.Task, row.Ref) && row.Task == t.Caller {
+				told = true
+			}
 		}
 		d.view.watchers[run] = nil
 	}
 	if t.Background && !t.Caller.IsZero() {
-		d.tell(t, run)
+		caller := d.view.task(t.Caller)
+		caller.LiveBackground--
+		d.view.touchTask(caller)
+		if !told && !slices.Contains(d.falling, caller.ID) {
+			d.tell(caller, t, run)
+		}
 	}
 }
 
 // resolve closes a call with the outcome of the run that has ended, unless it is
-// closed already or waits for something else by now.
-func (d *decision) resolve(ended *Task, caller TaskID, ref CallRef) {
+// closed already or waits for something else by now, and reports whether it did.
+func (d *decision) resolve(ended *Task, caller TaskID, ref CallRef) bool {
 	c := d.view.call(caller, ref)
 	run := ChildRun{ended.ID, ended.Run}
 	if c == nil || c.State != CallWaiting || c.Child != run {
-		return
+		return false
 	}
 	c.ByOutcome, c.IsError = true, ended.State != StateCompleted
-	d.closeCall(d.view.task(caller), c)
+	t := d.view.task(caller)
+	d.closeCall(t, c)
+	d.wonBy(t, c)
+	return true
 }
 
 // closeCall closes a call whose result the caller has set; with the last one the
@@ -78,8 +93,11 @@ func (d *decision) dropOpenCalls(t *Task) {
 		return
 	}
 	for _, c := range d.view.openCalls(t) {
-		if c.State == CallWaiting {
+		switch c.State {
+		case CallWaiting:
 			d.stopWatching(c)
+		case CallAsking:
+			d.withdraw(t, c)
 		}
 		c.Text, c.IsError, c.State = "not finished: the run ended before the result came", true, CallClosed
 		d.view.changes.Timers[CallKey{t.ID, c.Ref}] = nil
@@ -104,11 +122,21 @@ func (d *decision) takeInbox(t *Task) {
 		return
 	}
 	entries := d.view.inbox[t.ID]
+	taken := InboxTaken{}
+	for _, e := range entries {
+		if (e.News == ChildRun{}) {
+			taken.Messages++
+		} else {
+			taken.News++
+		}
+	}
+	d.emit(t, taken)
 	for _, news := range []bool{false, true} {
 		for _, e := range entries {
 			if (e.News != ChildRun{}) != news {
 				continue
 			}
+			t.Source = cmp.Or(t.Source, e.Source)
 			d.append(t, &Message{ID: e.ID, Role: RoleUser, Blocks: e.Blocks, News: e.News})
 			d.view.changes.Inbox[e.ID] = nil
 		}
@@ -116,6 +144,7 @@ func (d *decision) takeInbox(t *Task) {
 	d.view.inbox[t.ID] = nil
 	t.Inbox = 0
 	d.view.touchTask(t)
+	d.emitAside(t, InboxEmpty{})
 }
 
 // queue puts an entry into a task's inbox; the command has asked for the inbox.
@@ -126,26 +155,20 @@ func (d *decision) queue(t *Task, e *InboxEntry) {
 	d.view.changes.Inbox[e.ID] = e
 	d.view.touchTask(t)
 	if t.State.Active() {
-		d.emit(t, Queued{News: e.News})
+		d.emit(t, Queued{News: e.News, Message: e.ID, Waiting: t.Inbox})
 	}
 }
 
 // tell brings the news of a background run's end to its caller.
-func (d *decision) tell(t *Task, run ChildRun) {
-	caller := d.view.task(t.Caller)
-	caller.LiveBackground--
-	d.view.touchTask(caller)
-	if slices.Contains(d.falling, caller.ID) {
-		return
-	}
+func (d *decision) tell(caller, t *Task, run ChildRun) {
 	if caller.Depth == 0 && !caller.State.Active() {
-		d.accept(caller, asked{})
+		d.accept(caller, asked{source: t.Source})
 		d.takeInbox(caller)
 		d.append(caller, &Message{Role: RoleUser, News: run})
 		return
 	}
 	// A sub-agent that has ended hears of it when somebody resumes it.
-	d.queue(caller, &InboxEntry{News: run})
+	d.queue(caller, &InboxEntry{News: run, Source: t.Source})
 	if caller.State != StateWaiting || caller.Wait.Kind != WaitBackground {
 		return
 	}

@@ -1,16 +1,20 @@
 package tree
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/coppice-run/coppice/internal/policy"
 )
 
 // SpawnTask starts a child of a task on a client's behalf. Answer: [Spawned].
 type SpawnTask struct {
 	Parent TaskID // zero: the root
 	Child  Child
-	Notify bool // the parent's conversation is told of the end
+	Notify bool   // the parent's conversation is told of the end
+	Source string // who outside asks for it; empty: nobody
 }
 
 // Child is what is known of a child that is to be started.
@@ -20,8 +24,14 @@ type Child struct {
 	Description string
 	Prompt      string
 	Model       string        // empty: the agent's, then the parent's
+	Pin         ModelPin      // what the call's or else the agent's model stands for; zero: the parent's
+	NoModel     string        // the name among those that stands for no model; empty: all is well
 	Timeout     time.Duration // of a run while it is RUNNING; 0: the agent's
 	Deadline    time.Time     // of the run; zero: none
+	Fork        bool          // it sees its parent's conversation; so it does if its agent says so
+
+	Context       []string // what it is told beside the prompt, a part each
+	MaxIterations int      // model calls of a run; 0: the agent's
 }
 
 // Spawned is the child that was started.
@@ -42,6 +52,8 @@ type CallChild struct {
 	Child
 	Resume     TaskID // a task below the caller that gets another run instead
 	Background bool
+	Join       Join
+	JoinFor    time.Duration // how long the call waits before the child goes on in the background; 0: until its end
 }
 
 func (Spawned) isAnswer() {}
@@ -63,11 +75,17 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 	if err := d.mayHaveChild(parent, c.Child); err != nil {
 		return nil, err
 	}
-	a := asked{background: true}
+	if v := judgeTask(parent, c.Child.AgentName); v.Decision == policy.Deny {
+		return nil, ErrDenied.With("%s", v.Why)
+	}
+	if err := checkSource(c.Source); err != nil {
+		return nil, err
+	}
+	a := asked{background: true, source: c.Source}
 	if c.Notify {
 		a.by = parent.ID
 	}
-	return Spawned{Task: d.spawn(parent, c.Child, a).ID}, nil
+	return Spawned{Task: d.spawn(parent, c.Child, a, forkOf(parent)).ID}, nil
 }
 
 // mayHaveChild refuses a child that breaks a cap or can't be spawned.
@@ -81,6 +99,8 @@ func (d *decision) mayHaveChild(parent *Task, c Child) error {
 		return ErrNoAgent.With("%s", c.AgentName)
 	case !c.Agent.Mode.MayBeSpawned():
 		return ErrNotSubagent.With("%s", c.AgentName)
+	case c.NoModel != "":
+		return ErrNoModel.With("%s", c.NoModel)
 	case c.Prompt == "":
 		return ErrEmpty.With("prompt")
 	case parent.Depth+1 > limits.Depth:
@@ -101,7 +121,47 @@ func (d *decision) mayHaveChild(parent *Task, c Child) error {
 	if err := checkName("the model", c.Model); err != nil {
 		return err
 	}
-	return limits.checkPart("the prompt", c.Prompt)
+	if err := d.mayTake(c); err != nil {
+		return err
+	}
+	return c.checkText(limits)
+}
+
+// checkText refuses what a child can't be told.
+func (c Child) checkText(limits Limits) error {
+	if err := limits.checkPart("the prompt", c.Prompt); err != nil {
+		return err
+	}
+	if len(c.Context)+1 > MaxBlocks {
+		return ErrTooLarge.With("the context has %d parts, the bound is %d", len(c.Context), MaxBlocks-1)
+	}
+	for i, text := range c.Context {
+		if err := limits.checkPart(fmt.Sprintf("part %d of the context", i), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told is the first message of a child's run.
+func (c Child) told() []Block {
+	blocks := []Block{Text{Text: c.Prompt}}
+	for _, text := range c.Context {
+		blocks = append(blocks, Text{Text: text})
+	}
+	return blocks
+}
+
+// mayTake refuses more model calls than a root may make.
+func (d *decision) mayTake(c Child) error {
+	most := d.session().Limits.RootIterations
+	if c.Agent != nil {
+		most = max(most, c.Agent.MaxIterations)
+	}
+	if c.MaxIterations < 0 || c.MaxIterations > most {
+		return ErrBadInput.With("max_iterations is %d, must be from 1 to %d", c.MaxIterations, most)
+	}
+	return nil
 }
 
 // mayQueue refuses a run when too many wait for a worker.
@@ -112,19 +172,35 @@ func (d *decision) mayQueue() error {
 	return nil
 }
 
-func (d *decision) spawn(parent *Task, c Child, a asked) *Task {
+// spawn starts a child; if it is to see its parent's conversation, then from base on.
+func (d *decision) spawn(parent *Task, c Child, a asked, base Base) *Task {
 	model := c.Model
-	if model == "" && c.Agent.Model == "" {
+	if model == InheritModel || model == "" && (c.Agent.Model == "" || c.Agent.Model == InheritModel) {
 		model = parent.Model
 	}
 	t := d.newTask(TaskID(d.env.NewID()), parent, *c.Agent, model, c.Description)
-	if c.Timeout > 0 {
-		t.Timeout = c.Timeout
+	d.bind(t, c)
+	if t.Pin = c.Pin; t.Pin.IsZero() {
+		t.Pin = parent.Pin
+	}
+	t.Origin = cmp.Or(a.source, parent.Source)
+	if c.Fork || c.Agent.ForkContext {
+		t.goOnFrom(base)
 	}
 	a.deadline = c.Deadline
 	d.accept(t, a)
-	d.append(t, &Message{Role: RoleUser, Blocks: []Block{Text{Text: c.Prompt}}})
+	d.append(t, &Message{Role: RoleUser, Blocks: c.told()})
 	return t
+}
+
+// bind gives a task the bounds of its runs that are asked for.
+func (d *decision) bind(t *Task, c Child) {
+	if c.Timeout > 0 {
+		t.Timeout = c.Timeout
+	}
+	if c.MaxIterations > 0 {
+		t.MaxIterations = c.MaxIterations
+	}
 }
 
 func (c SpawnCalls) needs(n *needs) {
@@ -156,7 +232,7 @@ func (c SpawnCalls) decide(d *decision) (Answer, error) {
 	}
 	d.took(t, c.From)
 	for i, child := range c.Children {
-		if calls[i].State == CallOpen {
+		if calls[i].State == CallOpen || calls[i].State == CallApproved {
 			d.spawnCall(t, calls[i], child)
 		}
 	}
@@ -167,12 +243,17 @@ func (c SpawnCalls) decide(d *decision) (Answer, error) {
 func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 	a := asked{by: t.ID, call: call.Ref, background: c.Background}
 	var child *Task
-	var err error
-	if c.Resume.IsZero() {
-		if err = d.mayHaveChild(t, c.Child); err == nil {
-			child = d.spawn(t, c.Child, a)
+	err := d.mayJoin(c)
+	switch {
+	case err != nil:
+	case c.Resume.IsZero():
+		if err = d.mayDelegate(t, call, c.AgentName); err == nil {
+			err = d.mayHaveChild(t, c.Child)
 		}
-	} else {
+		if err == nil {
+			child = d.spawn(t, c.Child, a, forkAt(t, call.Ref))
+		}
+	default:
 		child, err = d.resume(t, call, c, a)
 	}
 	if err != nil {
@@ -186,8 +267,24 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 		d.closeCall(t, call)
 		return
 	}
-	call.State = CallWaiting
+	call.State, call.Join = CallWaiting, c.Join
 	d.view.touchCall(call)
+	if c.JoinFor > 0 {
+		d.setTimer(t, call.Ref, d.env.Now.Add(c.JoinFor))
+	}
+}
+
+// mayJoin refuses a way of waiting for a child that there is not.
+func (d *decision) mayJoin(c CallChild) error {
+	switch {
+	case c.Background && d.session().Limits.NoBackground:
+		return ErrNoBackground
+	case c.JoinFor < 0 || c.JoinFor > maxJoin:
+		return ErrBadInput.With("the join may take from 0 to %s", maxJoin)
+	case c.Join > JoinAny:
+		return ErrBadInput.With("there is no join policy %d", c.Join)
+	}
+	return nil
 }
 
 // resume gives an ended task below the caller its next run; a running one is
@@ -197,26 +294,34 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a asked) (*Task, err
 	if err != nil {
 		return nil, err
 	}
-	limits := d.session().Limits
+	if err := d.mayDelegate(t, call, child.Agent); err != nil {
+		return nil, err
+	}
 	if c.Prompt == "" {
 		return nil, ErrEmpty.With("prompt")
 	}
-	if err := limits.checkPart("the prompt", c.Prompt); err != nil {
+	if err := c.checkText(d.session().Limits); err != nil {
 		return nil, err
 	}
-	if child.State.Active() && child.Inbox >= limits.Inbox {
-		return nil, ErrInbox.With("%d, the bound is %d", child.Inbox, limits.Inbox)
+	if err := d.mayTake(c.Child); err != nil {
+		return nil, err
 	}
-	if !child.State.Active() {
+	prompt := c.told()
+	if child.State.Active() {
+		if err := d.mayWait(child, prompt); err != nil {
+			return nil, err
+		}
+	} else {
 		if err := d.mayQueue(); err != nil {
 			return nil, err
 		}
 		a.deadline = c.Deadline
+		d.bind(child, c.Child)
 	}
 	if child.State.Active() && !c.Background {
 		d.watch(child, t, call)
 	}
-	d.say(child, a, []Block{Text{Text: c.Prompt}})
+	d.say(child, a, prompt)
 	return child, nil
 }
 

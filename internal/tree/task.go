@@ -1,6 +1,10 @@
 package tree
 
-import "time"
+import (
+	"time"
+
+	"github.com/coppice-run/coppice/internal/policy"
+)
 
 // Session is a parent conversation: one tree of tasks, one sequence of events.
 type Session struct {
@@ -9,6 +13,7 @@ type Session struct {
 	Title    string
 	Agent    string
 	Root     TaskID
+	Current  TaskID // the branch that a person goes on with; zero: the root
 	Metadata map[string]string
 	Limits   Limits
 
@@ -20,6 +25,11 @@ type Session struct {
 	Usage     Usage
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	ClosedAt  time.Time // zero: it is open
+	DeletedAt time.Time // its rows are being removed; zero: it is there
+
+	Asking int      // approvals that nobody has decided
+	Grants []string // what is allowed without asking again
 }
 
 // Idle reports whether nothing is pending or running.
@@ -54,6 +64,7 @@ const (
 	BranchUnspecified Branch = iota
 	BranchMain               // the root's
 	BranchSubagent           // a spawned child's
+	BranchHuman              // one that a person goes on with from a message of another
 )
 
 // Mode says where an agent may be used.
@@ -84,7 +95,24 @@ type Agent struct {
 
 	Timeout         time.Duration // of a run while it is RUNNING; 0: none
 	FailOnInterrupt bool          // a run whose worker is lost fails instead of going on
+	ForkContext     bool          // when spawned it sees its parent's conversation
+	OnComplete      string        // the URL to call when a run has ended; empty: none
+
+	Permissions policy.Pinned // what its definition says of what it may do
 }
+
+// ModelPin is the model that a task runs with, as the name that was asked for was
+// resolved when the task was made. Zero: nobody named one, and the worker chooses.
+type ModelPin struct {
+	Provider string
+	Name     string // what the provider calls it
+}
+
+// InheritModel is the name that stands for the parent's model.
+const InheritModel = "inherit"
+
+// IsZero reports whether nothing is pinned.
+func (p ModelPin) IsZero() bool { return p == ModelPin{} }
 
 // State is the state of a task's current run.
 type State uint8
@@ -174,6 +202,7 @@ type Task struct {
 	Parent  TaskID // zero for the root
 	Kind    Kind
 	Branch  Branch
+	Base    Base // what its conversation goes on from
 	Depth   int
 
 	Agent         string
@@ -183,8 +212,13 @@ type Task struct {
 	MaxIterations int
 	CreatedAt     time.Time
 
+	Pin             ModelPin      // what Model stood for when the task was made
 	Timeout         time.Duration // how long a run may be RUNNING in all; 0: for ever
 	FailOnInterrupt bool          // a lost worker ends the run
+	OnComplete      string        // the URL to call when a run has ended; empty: none
+
+	Permissions policy.Pinned // of its agent
+	Origin      string        // who it was started for, if that is somebody outside
 
 	// The current run.
 	Run        int // counted from 1; 0 for StateNew
@@ -207,6 +241,12 @@ type Task struct {
 	Ran        time.Duration // how long the run was RUNNING in earlier attempts
 	ReportedAt time.Time     // the last event about its activity
 
+	Authority   policy.Authority // what the run may do
+	Source      string           // who outside the run is on behalf of; empty: nobody
+	Asking      int              // open calls that wait for an approval
+	StartHooked bool             // the outcome of the hooks on its start is stored
+	StopHooked  int              // how often hooks on its stop have made it go on
+
 	// The attempt. Epoch stays when an attempt ends; the others are zero unless RUNNING.
 	Epoch     int64
 	Nonce     uint64
@@ -221,6 +261,7 @@ type Task struct {
 	NextOrdinal int // from 1
 	Head        MessageID
 	LastAnswer  int // ordinal of the last assistant message, or 0
+	Compacted   int // ordinal of the last summary, or 0
 	OpenMessage int // ordinal of the assistant message with open calls, or 0
 	OpenCalls   int
 	Inbox       int // entries that wait for the next boundary
@@ -231,9 +272,14 @@ type Task struct {
 	Watchers       int // waits of other tasks' calls on the current run
 
 	// Over all runs.
-	Usage    Usage
-	ToolUses int
+	Usage         Usage
+	ToolUses      int
+	AllIterations int
+
+	// What the current run is doing.
 	Activity string
+	Recent   string // the last activities, one a line, oldest first
+	Told     string // the line of progress that was shown last to somebody who reads its output
 }
 
 // Token gives the token of the current attempt.
@@ -249,6 +295,9 @@ const (
 	CallStarted               // a tool that may not run twice was about to run
 	CallWaiting               // it waits for a child or for a task's output
 	CallClosed                // it has its result
+
+	CallAsking   CallState = 20 // it waits for an approval
+	CallApproved CallState = 21 // it is approved, and nothing has been done for it
 )
 
 // Call is a tool call. Exactly one of the ways to close it applies: by a tool's
@@ -264,6 +313,11 @@ type Call struct {
 	Text      string // the result, unless Child's outcome is
 	IsError   bool
 	ByOutcome bool // closed by Child's outcome
+
+	Approval ApprovalID // the question whether it may run, if there was one
+	Join     Join       // what the end of Child means for the other calls of the message
+	Reads    bool       // it asks for Child's output
+	Upto     int        // closed with what Child had said up to this message; Text is then the state it was in
 }
 
 // Run is how a run ended: immutable.
@@ -289,6 +343,7 @@ type InboxEntry struct {
 	ID       MessageID // the id that the message will have
 	Blocks   []Block   // a user's message
 	News     ChildRun  // or: the child run that ended
+	Source   string    // who outside it comes from; empty: nobody
 	QueuedAt time.Time
 }
 

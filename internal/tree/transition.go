@@ -11,6 +11,7 @@ type asked struct {
 	call       CallRef
 	background bool
 	deadline   time.Time // of the run; zero: none
+	source     string    // who outside it is for; empty: nobody
 }
 
 // accept starts the next run of a task that has none: it waits for a worker.
@@ -23,7 +24,9 @@ func (d *decision) accept(t *Task, a asked) {
 	t.Caller, t.Call, t.Background = a.by, a.call, a.background
 	t.Iterations, t.RunUsage, t.RunTools, t.Answer, t.Strikes = 0, Usage{}, 0, 0, 0
 	t.AcceptedAt, t.StartedAt, t.EndedAt = d.env.Now, time.Time{}, time.Time{}
-	t.Activity, t.ReportedAt, t.Ran, t.Deadline = "", time.Time{}, 0, a.deadline
+	t.Activity, t.Recent, t.Told = "", "", ""
+	t.ReportedAt, t.Ran, t.Deadline = time.Time{}, 0, a.deadline
+	t.StartHooked, t.StopHooked = false, 0
 	t.Priority = 0
 	if t.Background || !a.by.IsZero() && d.view.task(a.by).Priority > 0 {
 		t.Priority = priorityBackground
@@ -36,10 +39,14 @@ func (d *decision) accept(t *Task, a asked) {
 		}
 		d.view.touchTask(caller)
 	}
+	d.authorize(t, a)
 	d.move(t, StatePending)
 	started := Started{
 		Parent: t.Parent, Kind: t.Kind, Branch: t.Branch, Depth: t.Depth, Agent: t.Agent,
 		Description: t.Description, Background: t.Background,
+	}
+	if t.Branch == BranchSubagent {
+		started.Base = t.Base
 	}
 	if t.Caller == t.Parent {
 		started.Call = t.Call
@@ -139,6 +146,7 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 		result.Message = t.Head
 	}
 	d.emit(t, result)
+	d.callBack(t)
 	d.settle(t)
 	if t.Depth == 0 && t.Inbox > 0 && state != StateCancelled {
 		d.nextTurn(t)

@@ -1,10 +1,6 @@
 package tree
 
-import (
-	"encoding/json"
-	"fmt"
-	"time"
-)
+import "time"
 
 // AppendAnswer stores an assistant message that calls tools and opens the calls.
 // Answer: [Stored].
@@ -51,6 +47,8 @@ type Stored struct {
 	// Boundary is the ordinal of the transcript's last message if no call is open
 	// any more, else 0: the model has to see what has come up to there.
 	Boundary int
+	// Approved answers [Ask]: the call may run.
+	Approved bool
 }
 
 func (Stored) isAnswer() {}
@@ -97,12 +95,16 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	t.OpenMessage, t.OpenCalls = m.Ordinal, len(opened)
 	t.RunTools += len(opened)
 	t.ToolUses += len(opened)
+	for _, call := range opened {
+		t.doing(Activity(m.Blocks[call.Ref.Block].(ToolUse)))
+	}
 	return Stored{Ordinal: m.Ordinal}, nil
 }
 
 // appendAnswer adds an assistant message and counts the model call.
 func (d *decision) appendAnswer(t *Task, said Message) *Message {
 	t.Iterations++
+	t.AllIterations++
 	return d.append(t, &Message{
 		Role: RoleAssistant, Blocks: said.Blocks, Model: said.Model, Usage: said.Usage, Stop: said.Stop,
 	})
@@ -118,6 +120,8 @@ func (d *decision) openCall(t *Task, block int) (*Call, error) {
 		return nil, ErrCallClosed.With("block %d", block)
 	case c.State == CallWaiting:
 		return nil, ErrBadInput.With("block %d waits for a task", block)
+	case c.State == CallAsking:
+		return nil, ErrBadInput.With("block %d waits for an approval", block)
 	}
 	return c, nil
 }
@@ -195,19 +199,23 @@ func (c AwaitTask) decide(d *decision) (Answer, error) {
 	}
 	d.took(t, c.From)
 	target, err := d.below(t, c.Target)
+	if t.Source != "" {
+		err = errInternal(t)
+	}
 	switch {
 	case err != nil:
 		call.Text, call.IsError = err.Error(), true
 		d.closeCall(t, call)
 	case target.State.Terminal():
-		call.Child, call.ByOutcome = ChildRun{target.ID, target.Run}, true
+		call.Child, call.ByOutcome, call.Reads = ChildRun{target.ID, target.Run}, true, true
 		call.IsError = target.State != StateCompleted
 		d.closeCall(t, call)
 	case c.Timeout <= 0:
-		call.Text = outputText(target)
+		call.Child, call.Reads = ChildRun{target.ID, target.Run}, true
+		d.show(call, target)
 		d.closeCall(t, call)
 	default:
-		call.State, call.Child = CallWaiting, ChildRun{target.ID, target.Run}
+		call.State, call.Child, call.Reads = CallWaiting, ChildRun{target.ID, target.Run}, true
 		d.watch(target, t, call)
 		d.view.touchCall(call)
 		d.setTimer(t, call.Ref, d.env.Now.Add(c.Timeout))
@@ -225,21 +233,6 @@ func (d *decision) watch(target, t *Task, call *Call) {
 	d.view.touchTask(target)
 }
 
-// outputText is what task_output shows of a run that goes on.
-func outputText(t *Task) string {
-	text, err := json.Marshal(struct {
-		TaskID   TaskID `json:"task_id"`
-		Status   string `json:"status"`
-		Activity string `json:"activity,omitempty"`
-		ToolUses int    `json:"tool_uses"`
-		Tokens   int64  `json:"tokens"`
-	}{t.ID, queuedOrRunning(t), t.Activity, t.ToolUses, t.Usage.Total()})
-	if err != nil {
-		panic(fmt.Sprintf("tree: encoding an output: %v", err))
-	}
-	return string(text)
-}
-
 // reportEvery is how often the activity of a run makes an event, at most.
 const reportEvery = time.Second
 
@@ -251,11 +244,13 @@ func (c Report) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	t.LastSeq = c.From.Seq
-	t.Activity, _ = bounded(c.Activity, maxActivity)
+	t.doing(head(c.Activity, maxActivity))
 	d.view.touchTask(t)
 	if d.env.Now.Sub(t.ReportedAt) >= reportEvery {
 		t.ReportedAt = d.env.Now
-		d.emit(t, Progressed{Activity: t.Activity})
+		d.emit(t, Progressed{
+			Activity: t.Activity, ToolUses: t.RunTools, Tokens: t.RunUsage.Total(), Recent: t.RecentActivities(),
+		})
 	}
 	return Stored{}, nil
 }

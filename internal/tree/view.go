@@ -9,13 +9,16 @@ import (
 // it with what [View.Missing] asks for, lets commands be decided on it one after
 // another, and writes its [Changes]. Not safe for concurrent use.
 type View struct {
-	session  *Session
-	tasks    map[TaskID]*Task // nil: looked for and not there
-	calls    map[CallKey]*Call
-	open     map[TaskID]bool // all open calls of the task are in calls
-	inbox    map[TaskID][]*InboxEntry
-	watchers map[ChildRun][]WaitRow
-	below    map[TaskID]bool // all tasks below the task are in tasks
+	session   *Session
+	tasks     map[TaskID]*Task // nil: looked for and not there
+	calls     map[CallKey]*Call
+	open      map[TaskID]bool // all open calls of the task are in calls
+	inbox     map[TaskID][]*InboxEntry
+	watchers  map[ChildRun][]WaitRow
+	callbacks map[ChildRun]*Callback
+	below     map[TaskID]bool // all tasks below the task are in tasks
+
+	approvals map[ApprovalID]*Approval
 
 	changes Changes
 }
@@ -29,17 +32,20 @@ type CallKey struct {
 // Changes is what has to be written, all of it or nothing. In the maps a nil
 // value means that the row goes. Rows of the slices are new.
 type Changes struct {
-	Session  *Session // nil: unchanged
-	Tasks    map[TaskID]*Task
-	Calls    map[CallKey]*Call
-	Messages []*Message
-	Runs     []*Run
-	Events   []*Event
-	Inbox    map[MessageID]*InboxEntry
-	Waits    map[WaitRow]bool // false: the row goes
-	Timers   map[CallKey]*Timer
-	Ready    map[TaskID]*Ready
-	Attempts map[TaskID]*Attempt
+	Session   *Session // nil: unchanged
+	Tasks     map[TaskID]*Task
+	Calls     map[CallKey]*Call
+	Messages  []*Message
+	Runs      []*Run
+	Events    []*Event
+	Inbox     map[MessageID]*InboxEntry
+	Waits     map[WaitRow]bool // false: the row goes
+	Timers    map[CallKey]*Timer
+	Ready     map[TaskID]*Ready
+	Attempts  map[TaskID]*Attempt
+	Callbacks map[ChildRun]*Callback
+
+	Approvals map[ApprovalID]*Approval
 
 	// Revoked are attempts that were ended from outside: their workers have to be
 	// told at once. They are no rows.
@@ -56,13 +62,15 @@ type Revoked struct {
 // NewView gives a view of a session, nil if there is none.
 func NewView(session *Session) *View {
 	v := &View{
-		session:  session,
-		tasks:    map[TaskID]*Task{},
-		calls:    map[CallKey]*Call{},
-		open:     map[TaskID]bool{},
-		inbox:    map[TaskID][]*InboxEntry{},
-		watchers: map[ChildRun][]WaitRow{},
-		below:    map[TaskID]bool{},
+		session:   session,
+		tasks:     map[TaskID]*Task{},
+		calls:     map[CallKey]*Call{},
+		open:      map[TaskID]bool{},
+		inbox:     map[TaskID][]*InboxEntry{},
+		watchers:  map[ChildRun][]WaitRow{},
+		callbacks: map[ChildRun]*Callback{},
+		below:     map[TaskID]bool{},
+		approvals: map[ApprovalID]*Approval{},
 	}
 	v.changes = newChanges()
 	return v
@@ -70,13 +78,15 @@ func NewView(session *Session) *View {
 
 func newChanges() Changes {
 	return Changes{
-		Tasks:    map[TaskID]*Task{},
-		Calls:    map[CallKey]*Call{},
-		Inbox:    map[MessageID]*InboxEntry{},
-		Waits:    map[WaitRow]bool{},
-		Timers:   map[CallKey]*Timer{},
-		Ready:    map[TaskID]*Ready{},
-		Attempts: map[TaskID]*Attempt{},
+		Tasks:     map[TaskID]*Task{},
+		Calls:     map[CallKey]*Call{},
+		Inbox:     map[MessageID]*InboxEntry{},
+		Waits:     map[WaitRow]bool{},
+		Timers:    map[CallKey]*Timer{},
+		Ready:     map[TaskID]*Ready{},
+		Attempts:  map[TaskID]*Attempt{},
+		Callbacks: map[ChildRun]*Callback{},
+		Approvals: map[ApprovalID]*Approval{},
 	}
 }
 
@@ -93,12 +103,14 @@ type Needs struct {
 	OpenCalls []TaskID   // every call of the task that is not closed
 	Inbox     []TaskID   // the whole inbox, oldest first
 	Watchers  []ChildRun // every wait on that run
-	Below     []TaskID   // every task below the task
+	Below     []TaskID   // every task below the task; below none: every task
+	Approvals []ApprovalID
+	Callbacks []ChildRun // the callback of that run
 }
 
 // Empty reports whether nothing is missing.
 func (n *Needs) Empty() bool {
-	return len(n.Tasks)+len(n.Calls)+len(n.OpenCalls)+len(n.Inbox)+len(n.Watchers)+len(n.Below) == 0
+	return len(n.Tasks)+len(n.Calls)+len(n.OpenCalls)+len(n.Inbox)+len(n.Watchers)+len(n.Below)+len(n.Callbacks)+len(n.Approvals) == 0
 }
 
 // Missing names what has to be put before cmd can be decided. Rows lead to rows,
@@ -151,6 +163,14 @@ func (v *View) PutBelow(id TaskID, tasks []*Task) {
 		v.PutTask(t.ID, t)
 	}
 	v.below[id] = true
+}
+
+// PutCallback hands the view the stored callback of a run; nil means that there is
+// none.
+func (v *View) PutCallback(run ChildRun, c *Callback) {
+	if _, held := v.callbacks[run]; !held {
+		v.callbacks[run] = c
+	}
 }
 
 // needs collects what a command reads while it walks the view.
@@ -206,6 +226,7 @@ func (n *needs) finish(t *Task) {
 	}
 	n.boundary(t)
 	n.openCalls(t)
+	n.asking(t)
 	if !t.Caller.IsZero() {
 		n.boundary(n.task(t.Caller))
 		if !t.Background {

@@ -12,6 +12,9 @@ import (
 // Event gives an event as the contract shows it.
 func Event(e *tree.Event) *pb.Event {
 	out := &pb.Event{Seq: e.Seq, Time: timestamp(e.Time), TaskId: id(e.Task), Run: int32(e.Run)}
+	if aside(e.Kind, out) {
+		return out
+	}
 	switch k := e.Kind.(type) {
 	case tree.SessionOpened:
 		out.Kind = &pb.Event_SessionOpened{SessionOpened: &pb.SessionOpened{Agent: k.Agent, Title: k.Title}}
@@ -30,7 +33,9 @@ func Event(e *tree.Event) *pb.Event {
 	case tree.Readied:
 		out.Kind = &pb.Event_Ready{Ready: &pb.TaskReady{Cause: pb.ReadyCause(k.Cause), Epoch: k.Epoch}}
 	case tree.Progressed:
-		out.Kind = &pb.Event_Progress{Progress: &pb.TaskProgress{Activity: k.Activity}}
+		out.Kind = &pb.Event_Progress{Progress: &pb.TaskProgress{
+			Activity: k.Activity, ToolUses: int32(k.ToolUses), Tokens: k.Tokens, Recent: k.Recent,
+		}}
 	case tree.Result:
 		out.Kind = &pb.Event_Result{Result: &pb.TaskResult{
 			State: pb.TaskState(k.State), Reason: pb.Reason(k.Reason), Detail: k.Detail,
@@ -38,8 +43,17 @@ func Event(e *tree.Event) *pb.Event {
 		}}
 	case tree.Backgrounded:
 		out.Kind = &pb.Event_Backgrounded{Backgrounded: &pb.TaskBackgrounded{}}
+	case tree.HookRan:
+		out.Kind = &pb.Event_HookRan{HookRan: hookRan(k)}
+	case tree.CallbackEnded:
+		out.Kind = &pb.Event_CallbackEnded{CallbackEnded: callbackEnded(k)}
 	case tree.Queued:
-		out.Kind = &pb.Event_Queued{Queued: &pb.MessageQueued{News: childRun(k.News)}}
+		out.Kind = &pb.Event_Queued{Queued: &pb.MessageQueued{
+			News: childRun(k.News), MessageId: id(k.Message), Waiting: int32(k.Waiting),
+		}}
+	default:
+		inboxEvent(out, k)
+		approvalEvent(out, k)
 	}
 	return out
 }
@@ -47,7 +61,7 @@ func Event(e *tree.Event) *pb.Event {
 func started(k tree.Started) *pb.TaskStarted {
 	out := &pb.TaskStarted{
 		ParentId: id(k.Parent), Branch: pb.TaskBranch(k.Branch), Kind: pb.TaskKind(k.Kind),
-		Depth: int32(k.Depth), Agent: k.Agent, Description: k.Description, Background: k.Background,
+		Depth: int32(k.Depth), Agent: k.Agent, Description: k.Description, Background: k.Background, Base: Base(k.Base),
 	}
 	if k.Call != (tree.CallRef{}) {
 		out.Call = callRef(k.Call)
@@ -58,7 +72,7 @@ func started(k tree.Started) *pb.TaskStarted {
 func messageAppended(k tree.MessageAppended) *pb.MessageAppended {
 	out := &pb.MessageAppended{
 		MessageId: id(k.Message), Ordinal: int32(k.Ordinal), Role: pb.Role(k.Role),
-		Usage: Usage(k.Usage), News: childRun(k.News),
+		Usage: Usage(k.Usage), News: childRun(k.News), SumsUpTo: int32(k.UpTo),
 	}
 	for _, c := range k.Calls {
 		out.Calls = append(out.Calls, &pb.OpenedCall{Block: int32(c.Block), Tool: c.Tool})

@@ -29,6 +29,7 @@ func Message(m *tree.Message) *pb.Message {
 		StopReason: pb.StopReason(m.Stop),
 		CreateTime: timestamp(m.CreatedAt),
 		News:       childRun(m.News),
+		SumsUpTo:   int32(m.UpTo),
 	}
 }
 
@@ -46,6 +47,7 @@ func MessageFrom(m *pb.Message) (tree.Message, error) {
 		Model:   m.GetModel(),
 		Usage:   UsageFrom(m.GetUsage()),
 		Stop:    tree.StopReason(m.GetStopReason()),
+		UpTo:    int(m.GetSumsUpTo()),
 	}
 	if out.ID, err = optionalID[tree.Message](m.GetId()); err != nil {
 		return tree.Message{}, fmt.Errorf("message id: %w", err)
@@ -119,6 +121,8 @@ func Blocks(blocks []tree.Block) []*pb.Block {
 			}}}
 		case tree.ToolResult:
 			out[i] = &pb.Block{Kind: &pb.Block_ToolResult{ToolResult: ToolResult(b)}}
+		case tree.Attachment:
+			out[i] = &pb.Block{Kind: &pb.Block_Attachment{Attachment: Attachment(b)}}
 		}
 	}
 	return out
@@ -147,6 +151,8 @@ func BlocksFrom(blocks []*pb.Block) ([]tree.Block, error) {
 			}
 		case *pb.Block_ToolResult:
 			out[i] = ToolResultFrom(k.ToolResult)
+		case *pb.Block_Attachment:
+			out[i] = AttachmentFrom(k.Attachment)
 		default:
 			return nil, fmt.Errorf("block %d has no kind that is known here", i)
 		}
@@ -181,13 +187,14 @@ func UsageFrom(u *pb.Usage) tree.Usage {
 }
 
 // EncodeBody gives the part of a message that the store keeps as one value:
-// blocks, model, usage and stop reason.
+// blocks, model, usage, stop reason, and what it sums up.
 func EncodeBody(m *tree.Message) []byte {
 	if len(m.Blocks) == 0 && m.Model == "" && m.Usage == (tree.Usage{}) && m.Stop == tree.StopUnspecified {
 		return nil
 	}
 	return encode(&pb.Message{
 		Blocks: Blocks(m.Blocks), Model: m.Model, Usage: Usage(m.Usage), StopReason: pb.StopReason(m.Stop),
+		SumsUpTo: int32(m.UpTo),
 	})
 }
 
@@ -203,6 +210,7 @@ func DecodeBody(data []byte, m *tree.Message) error {
 	}
 	m.Blocks, m.Model = blocks, body.GetModel()
 	m.Usage, m.Stop = UsageFrom(body.GetUsage()), tree.StopReason(body.GetStopReason())
+	m.UpTo = int(body.GetSumsUpTo())
 	return nil
 }
 

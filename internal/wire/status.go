@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -21,6 +22,7 @@ var grpcCodes = map[tree.Code]codes.Code{
 	tree.CodeStale:        codes.Aborted,
 	tree.CodeOutOfRange:   codes.OutOfRange,
 	tree.CodeUnavailable:  codes.Unavailable,
+	tree.CodeDenied:       codes.PermissionDenied,
 }
 
 // Status gives the gRPC status of an error. The text of a named refusal is for
@@ -36,10 +38,23 @@ func Status(err error) (internal bool, st error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return false, status.Error(codes.DeadlineExceeded, "the deadline of the call passed")
 	case errors.As(err, &named):
-		return named.Code == tree.CodeInternal, status.Error(grpcCodes[named.Code], named.Error())
+		return named.Code == tree.CodeInternal, refusal(named)
 	}
 	if given, ok := status.FromError(err); ok {
 		return false, given.Err()
 	}
 	return true, status.Error(codes.Internal, "internal error")
+}
+
+// errorDomain is whose reasons those of refusals are.
+const errorDomain = "coppice.v1"
+
+// refusal carries the reason of a named refusal beside its text.
+func refusal(named *tree.Error) error {
+	st := status.New(grpcCodes[named.Code], named.Error())
+	detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: named.Reason(), Domain: errorDomain})
+	if err != nil {
+		return st.Err()
+	}
+	return detailed.Err()
 }

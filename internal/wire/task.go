@@ -36,6 +36,18 @@ func Task(t *tree.Task) *pb.Task {
 		StartTime:    timestamp(t.StartedAt),
 		EndTime:      timestamp(t.EndedAt),
 		Deadline:     timestamp(t.Deadline),
+		Base:         Base(t.Base),
+
+		CompactedOrdinal: int32(t.Compacted),
+		ModelProvider:    t.Pin.Provider,
+		ModelName:        t.Pin.Name,
+		Source:           t.Source,
+		OpenApprovals:    int32(t.Asking),
+
+		TotalIterations:  int32(t.AllIterations),
+		MaxIterations:    int32(t.MaxIterations),
+		RecentActivities: t.RecentActivities(),
+		Inbox:            int32(t.Inbox),
 	}
 	if t.State == tree.StateWaiting {
 		out.Wait = wait(t.Wait)
@@ -63,6 +75,11 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 		CreateTime: timestamp(s.CreatedAt),
 		UpdateTime: timestamp(s.UpdatedAt),
 		Metadata:   s.Metadata,
+
+		OpenApprovals: int32(s.Asking),
+		CurrentTaskId: id(s.GoesOnWith()),
+		CloseTime:     timestamp(s.ClosedAt),
+		NoBackground:  s.Limits.NoBackground,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -66,6 +67,31 @@ func TestEnumsHaveTheSameNumbers(t *testing.T) {
 			t.Errorf("ready cause %d is %d in the contract", core, contract)
 		}
 	}
+	for core, contract := range map[tree.BaseKind]pb.BaseKind{
+		tree.BaseApart: pb.BaseKind_BASE_KIND_APART, tree.BaseBranch: pb.BaseKind_BASE_KIND_BRANCH,
+		tree.BaseFork: pb.BaseKind_BASE_KIND_FORK, tree.BaseCall: pb.BaseKind_BASE_KIND_CALL,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("base kind %d is %d in the contract", core, contract)
+		}
+	}
+	for core, contract := range map[tree.Branch]pb.TaskBranch{
+		tree.BranchMain: pb.TaskBranch_TASK_BRANCH_MAIN, tree.BranchSubagent: pb.TaskBranch_TASK_BRANCH_SUBAGENT,
+		tree.BranchHuman: pb.TaskBranch_TASK_BRANCH_HUMAN,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("branch %d is %d in the contract", core, contract)
+		}
+	}
+	name := func(text string) string { return strings.ReplaceAll(text, " ", "_") }
+	same(pb.HookOutcome(0).Descriptor(), "HOOK_OUTCOME_", func(n int) string { return name(tree.HookOutcome(n).String()) })
+	for core, contract := range map[tree.HookEvent]pb.HookEvent{
+		tree.SubagentStart: pb.HookEvent_HOOK_EVENT_SUBAGENT_START, tree.SubagentStop: pb.HookEvent_HOOK_EVENT_SUBAGENT_STOP,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("hook event %d is %d in the contract", core, contract)
+		}
+	}
 	for core, contract := range map[tree.Mode]pb.AgentMode{
 		tree.ModePrimary: pb.AgentMode_AGENT_MODE_PRIMARY, tree.ModeSubagent: pb.AgentMode_AGENT_MODE_SUBAGENT,
 		tree.ModeBoth: pb.AgentMode_AGENT_MODE_BOTH,
@@ -83,8 +109,9 @@ func whole() tree.Message {
 			tree.Text{Text: "grüße"}, tree.Thinking{Text: "hm", Signature: "seal"},
 			tree.ToolUse{ProviderID: "p", Name: "ls", Input: []byte(`{"path":"."}`)},
 			tree.ToolResult{Block: 2, ProviderID: "p", Text: "a\nb", IsError: true},
+			tree.Attachment{Kind: tree.AttachmentDocument, MediaType: "m", Name: "n", Data: []byte{1}, URL: "u"},
 		},
-		News: tree.ChildRun{Task: tree.TaskID{9}, Run: 4}, Model: "m",
+		News: tree.ChildRun{Task: tree.TaskID{9}, Run: 4}, Model: "m", UpTo: 2,
 		Usage: tree.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Stop: tree.StopToolUse,
 		CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
 	}
@@ -99,7 +126,7 @@ func TestMessagesComeBack(t *testing.T) {
 	}
 	var body tree.Message
 	if err := DecodeBody(EncodeBody(&m), &body); err != nil || !reflect.DeepEqual(body.Blocks, m.Blocks) ||
-		body.Usage != m.Usage || body.Model != m.Model || body.Stop != m.Stop {
+		body.Usage != m.Usage || body.UpTo != m.UpTo || body.Model != m.Model || body.Stop != m.Stop {
 		t.Errorf("the body of %+v came back as %+v, %v", m, body, err)
 	}
 }
@@ -110,12 +137,26 @@ func TestEveryEventHasItsKind(t *testing.T) {
 		tree.SessionOpened{Agent: "a"}, tree.Started{Call: tree.CallRef{Message: 2, Block: 1}}, tree.Dispatched{Epoch: 1},
 		tree.MessageAppended{Calls: []tree.OpenedCall{{Block: 1, Tool: "ls"}}}, tree.CallResolved{}, tree.Parked{},
 		tree.Readied{}, tree.Progressed{}, tree.Result{State: tree.StateFailed}, tree.Queued{},
+		tree.BranchOpened{Base: tree.Base{Kind: tree.BaseBranch}}, tree.BranchSelected{}, tree.Imported{},
+		tree.HookRan{Name: "h", Outcome: tree.HookFailed}, tree.CallbackEnded{Run: 2},
 	} {
 		e := &tree.Event{Seq: 7, Task: tree.TaskID{1}, Run: 2, Kind: kind}
 		got, err := DecodeEvent(EncodeEvent(e))
 		if err != nil || got.GetKind() == nil || got.GetSeq() != 7 || !proto.Equal(got, Event(e)) {
 			t.Errorf("%T came back as %v, %v", kind, got, err)
 		}
+	}
+}
+
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	_, err := Status(fmt.Errorf("spawning: %w", tree.ErrTooWide.With("it has %d", 8)))
+	details := status.Convert(err).Details()
+	if len(details) != 1 {
+		t.Fatalf("details: %v", details)
+	}
+	if info, ok := details[0].(*errdetails.ErrorInfo); !ok || info.GetReason() != "THE_WIDTH_CAP_IS_REACHED" || info.GetDomain() != "coppice.v1" {
+		t.Errorf("details: %v", details)
 	}
 }
 
@@ -158,6 +199,7 @@ func FuzzWorkRequest(f *testing.F) {
 		{Kind: &pb.WorkRequest_Spawn{Spawn: &pb.Spawn{Children: []*pb.SpawnChild{{Block: -1, ResumeTaskId: "x"}}}}},
 		{Kind: &pb.WorkRequest_End{End: &pb.End{}}},
 		{Kind: &pb.WorkRequest_WaitFor{WaitFor: &pb.WaitFor{}}},
+		{Kind: &pb.WorkRequest_Compact{Compact: &pb.Compact{UpTo: 1, Message: Message(&m)}}},
 		{Kind: &pb.WorkRequest_Claim{Claim: &pb.Claim{SessionId: "x"}}},
 	} {
 		data, err := proto.Marshal(req)
@@ -166,7 +208,7 @@ func FuzzWorkRequest(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	agents := func(string) *tree.Agent { return nil }
+	agents := func(*tree.Child) {}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var req pb.WorkRequest
 		if proto.Unmarshal(data, &req) != nil {

@@ -38,8 +38,9 @@ func ReattachFrom(r *pb.Reattach) (tree.SessionID, tree.Reattach, error) {
 	return session, tree.Reattach{Task: task, Token: tree.Token{Epoch: r.GetEpoch(), Nonce: r.GetNonce()}}, nil
 }
 
-// AgentLookup finds an agent by name for a spawn; nil if there is none.
-type AgentLookup func(name string) *tree.Agent
+// AgentLookup completes a child of which the names of its agent and its model are
+// known: with the agent, if there is one that may be spawned, and the model.
+type AgentLookup func(child *tree.Child)
 
 // CommandFrom reads a request of a running attempt as the command it asks for.
 // Claim and Delta are not commands of an attempt.
@@ -69,12 +70,20 @@ func CommandFrom(req *pb.WorkRequest, from tree.From, agents AgentLookup) (tree.
 			From: from, Block: int(k.WaitFor.GetBlock()), Target: target,
 			Timeout: min(k.WaitFor.GetTimeout().AsDuration(), maxAwait),
 		}, nil
+	case *pb.WorkRequest_Ask:
+		return askFrom(k.Ask, from)
 	case *pb.WorkRequest_Park:
 		return tree.Park{From: from}, nil
 	case *pb.WorkRequest_Progress:
 		return tree.Report{From: from, Activity: k.Progress.GetActivity()}, nil
+	case *pb.WorkRequest_StartHooks:
+		return tree.StartHooks{From: from, Ran: hookReportsFrom(k.StartHooks.GetRan())}, nil
+	case *pb.WorkRequest_StopHooks:
+		return stopHooksFrom(k.StopHooks, from)
 	case *pb.WorkRequest_End:
 		return endFrom(k.End, from)
+	case *pb.WorkRequest_Compact:
+		return compactFrom(k.Compact, from)
 	}
 	return nil, fmt.Errorf("request %d has no kind that is known here", req.GetSeq())
 }
@@ -92,11 +101,15 @@ func spawnFrom(s *pb.Spawn, from tree.From, agents AgentLookup) (tree.Command, e
 		cmd.Children[i] = tree.CallChild{
 			Block: int(c.GetBlock()),
 			Child: tree.Child{
-				Agent: agents(c.GetAgent()), AgentName: c.GetAgent(), Description: c.GetDescription(),
-				Prompt: c.GetPrompt(), Model: c.GetModel(),
+				AgentName: c.GetAgent(), Description: c.GetDescription(),
+				Prompt: c.GetPrompt(), Model: c.GetModel(), Fork: c.GetForkContext(),
+				Context: c.GetContext(), MaxIterations: int(c.GetMaxIterations()),
+				Timeout: c.GetTimeout().AsDuration().Truncate(time.Microsecond),
 			},
 			Resume: resume, Background: c.GetBackground(),
+			Join: joinFrom(c.GetJoin()), JoinFor: c.GetJoinTimeout().AsDuration().Truncate(time.Microsecond),
 		}
+		agents(&cmd.Children[i].Child)
 	}
 	return cmd, nil
 }

@@ -29,7 +29,7 @@ func (r *request) Wait(ctx context.Context) (loop.Reply, error) {
 	}
 	switch k := r.response.GetKind().(type) {
 	case *pb.WorkResponse_Ack:
-		reply := loop.Reply{Ordinal: int(k.Ack.GetOrdinal())}
+		reply := loop.Reply{Ordinal: int(k.Ack.GetOrdinal()), Approved: k.Ack.GetApproved()}
 		if b := k.Ack.GetBoundary(); b != nil {
 			var err error
 			if reply.Boundary, err = boundaryFrom(b); err != nil {
@@ -46,7 +46,7 @@ func (r *request) Wait(ctx context.Context) (loop.Reply, error) {
 }
 
 func boundaryFrom(b *pb.Boundary) (*loop.Boundary, error) {
-	out := &loop.Boundary{}
+	out := &loop.Boundary{Source: b.GetSource()}
 	if b.GetResults() != nil {
 		m, err := wire.MessageFrom(b.GetResults())
 		if err != nil {
@@ -89,7 +89,14 @@ func (j *journal) Spawn(children []loop.Child) loop.Pending {
 	for _, c := range children {
 		child := &pb.SpawnChild{
 			Block: int32(c.Block), Agent: c.Agent, Description: c.Description, Prompt: c.Prompt,
-			Model: c.Model, Background: c.Background,
+			Model: c.Model, Background: c.Background, ForkContext: c.Fork,
+			Context: c.Context, MaxIterations: int32(c.MaxIterations), Join: wire.Join(c.Join),
+		}
+		if c.Timeout > 0 {
+			child.Timeout = durationpb.New(c.Timeout)
+		}
+		if c.JoinFor > 0 {
+			child.JoinTimeout = durationpb.New(c.JoinFor)
 		}
 		if !c.Resume.IsZero() {
 			child.ResumeTaskId = c.Resume.String()
@@ -104,6 +111,20 @@ func (j *journal) Await(block int, task tree.TaskID, timeout time.Duration) loop
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_WaitFor{WaitFor: &pb.WaitFor{
 		Block: int32(block), TaskId: task.String(), Timeout: durationpb.New(timeout),
 	}}})
+}
+
+// Ask asks whether a call may run.
+func (j *journal) Ask(block int, argument string, rules []string) loop.Pending {
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Ask{Ask: &pb.Ask{
+		Block: int32(block), Argument: argument, Rules: rules,
+	}}})
+}
+
+// Compact records a summary.
+func (j *journal) Compact(upTo int, summary *tree.Message) loop.Pending {
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Compact{
+		Compact: &pb.Compact{UpTo: int32(upTo), Message: wire.Message(summary)},
+	}})
 }
 
 // Park gives the run back.

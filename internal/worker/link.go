@@ -22,6 +22,7 @@ const (
 const (
 	featureReattach  = "reattach"
 	featureHeartbeat = "heartbeat"
+	featurePolicy    = "policy"
 )
 
 // Times of a stream. One on which nothing was heard for silentAtMost is broken.

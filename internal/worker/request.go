@@ -94,8 +94,8 @@ func (l *line) oldest(take func(*request) bool) {
 	case *pb.WorkResponse_Parked, *pb.WorkResponse_Ended, *pb.WorkResponse_Refused:
 		l.over = true
 	case *pb.WorkResponse_Assignment:
-		if n := len(r.chunks); n > 0 {
-			l.known = r.chunks[n-1].GetOrdinal()
+		for _, m := range r.chunks { // a summary comes before messages that are older than it
+			l.known = max(l.known, m.GetOrdinal())
 		}
 	case *pb.WorkResponse_Ack:
 		l.known = max(l.known, k.Ack.GetOrdinal(), k.Ack.GetBoundary().GetOrdinal())

@@ -1,16 +1,18 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 
 	"github.com/coppice-run/coppice/internal/agentdef"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
@@ -42,7 +44,7 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 	defer cancel()
 	a, journal, err := l.claim(ctx, cancel, &pb.Claim{
 		SessionId: hint.Session.String(), TaskId: hint.Task.String(), Epoch: hint.Epoch,
-		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: []string{featureReattach, featureHeartbeat},
+		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: []string{featureReattach, featureHeartbeat, featurePolicy},
 	})
 	var refused *refusal
 	switch {
@@ -58,7 +60,7 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 		return
 	}
 	w.done(ctx, id)
-	run, err := w.prepare(a, journal)
+	run, err := w.prepare(ctx, a, journal)
 	if err != nil {
 		log.ErrorContext(ctx, "the assignment can't be run", "error", err)
 		journal.End(loop.Ending{Reason: tree.ReasonRuntimeError, Detail: err.Error()}).Wait(ctx) //nolint:errcheck // lost is lost
@@ -87,18 +89,15 @@ func (w *Worker) done(ctx context.Context, id string) {
 }
 
 // prepare puts together what the loop needs.
-func (w *Worker) prepare(a *assignment, j *journal) (*loop.Run, error) {
+func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal) (*loop.Run, error) {
 	task := a.GetTask()
 	def, err := agentdef.Parse("pinned definition of "+task.GetAgent(), a.GetAgentDefinition())
 	if err != nil {
 		return nil, err
 	}
-	tools, err := tool.Select(append([]tool.Tool{tool.NewTask(spawnable(a))}, w.Tools...), def.Tools)
+	tools, deferred, err := w.tools(ctx, def, spawnable(a))
 	if err != nil {
 		return nil, err
-	}
-	if len(a.GetSpawnable()) == 0 {
-		tools = slices.DeleteFunc(tools, func(t tool.Tool) bool { return t.Effect() == tool.EffectDelegated })
 	}
 	session, err := tree.ParseID[tree.Session](task.GetSessionId())
 	if err != nil {
@@ -114,15 +113,18 @@ func (w *Worker) prepare(a *assignment, j *journal) (*loop.Run, error) {
 	}
 	run := &loop.Run{
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
-		System: def.Prompt, ModelName: task.GetModel(), Transcript: transcript,
+		System: def.Prompt, Reminder: def.Reminder, Transcript: transcript,
+		Provider: task.GetModelProvider(), ModelName: modelName(task, def),
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()),
-		MaxPart: int(a.GetMaxPartBytes()),
-		Model:   w.Model, Tools: tools, Workspace: w.Workspace, Journal: j, Now: w.Now,
+		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(),
+		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
+		Model: w.Model, Tools: tools, Deferred: deferred, Workspace: w.Workspace, Journal: j, Now: w.Now,
 		Logger: w.Logger.With("session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()),
 	}
-	if run.ModelName == "" {
-		run.ModelName = def.Model
+	if a.GetTakesCompact() {
+		run.CompactAt = cmp.Or(def.CompactAt, model.CompactAt(run.ModelName))
 	}
+	w.addHooks(run, a, def.Hooks)
 	for _, c := range a.GetOpenCalls() {
 		run.Open = append(run.Open, tree.Call{
 			Ref: tree.CallRef{Block: int(c.GetBlock())}, State: tree.CallState(c.GetState()),
@@ -131,10 +133,21 @@ func (w *Worker) prepare(a *assignment, j *journal) (*loop.Run, error) {
 	return run, nil
 }
 
+// modelName is the model that the task has pinned. One of an orchestrator that pins
+// none has only the names that were asked for.
+func modelName(task *pb.Task, def *agentdef.Definition) string {
+	for _, name := range []string{task.GetModelName(), task.GetModel(), def.Model} {
+		if name != "" && name != agentdef.Inherit {
+			return name
+		}
+	}
+	return ""
+}
+
 func spawnable(a *assignment) []tool.Spawnable {
 	var out []tool.Spawnable
 	for _, s := range a.GetSpawnable() {
-		out = append(out, tool.Spawnable{Name: s.GetName(), WhenToUse: s.GetDescription()})
+		out = append(out, tool.Spawnable{Name: s.GetName(), WhenToUse: s.GetDescription(), Background: s.GetBackground()})
 	}
 	return out
 }

@@ -28,7 +28,9 @@ type world struct {
 	// lost tells why the explorer of a folder fails.
 	lost map[string]string
 
-	tasks []string // the folders that got an explorer, with depth
+	tasks  []string       // the folders that got an explorer, with depth
+	behind string         // what the agent in the background said
+	seen   []tree.Message // by the root
 }
 
 func allTools() []model.ToolSpec {
@@ -47,6 +49,9 @@ func (w *world) run(agent string, depth int, prompt string) string {
 		calls := tree.Message{Role: tree.RoleAssistant, Blocks: answer.Blocks}
 		if answer.Stop == tree.StopEndTurn {
 			return calls.Text()
+		}
+		if depth == 0 {
+			w.seen = req.Messages
 		}
 		results := tree.Message{Role: tree.RoleTool}
 		for i, b := range answer.Blocks {
@@ -111,6 +116,18 @@ func (w *world) call(use tree.ToolUse, depth int) (text string, failed bool) {
 }
 
 func (w *world) task(agent, prompt string, depth int) (string, bool) {
+	switch {
+	case strings.HasPrefix(prompt, "Find the README"):
+		w.behind = w.run(agent, depth, prompt)
+		return `{"task_id":"b","status":"async_launched"}`, false
+	case strings.HasPrefix(prompt, "Of what you have seen"):
+		answer := w.ask(&model.Request{Agent: agent, Depth: depth, Tools: allTools(), Messages: append(slices.Clone(w.seen), said(prompt))})
+		text, err := json.Marshal(map[string]any{"task_id": "f", "status": "completed", "summary": (&tree.Message{Blocks: answer.Blocks}).Text()})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return string(text), false
+	}
 	folder := regexp.MustCompile(`path=(.*)`).FindStringSubmatch(prompt)[1]
 	w.tasks = append(w.tasks, fmt.Sprintf("%d %s", depth, folder))
 	outcome := map[string]any{"task_id": "t", "status": "completed"}

@@ -15,6 +15,8 @@ import (
 type dot struct {
 	Agent     string
 	Model     string
+	Provider  string
+	Reminder  string
 	Depth     int
 	Turn      int    // the assistant message to come, of all
 	SinceUser int    // the same, counted since the last user message
@@ -43,7 +45,8 @@ type view struct {
 	dot      dot
 	groups   groups
 	all      []result
-	since    int // the first of all since the last user message
+	since    int   // the first of all since the last user message
+	heard    []any // what was told of background agents
 
 	bound   map[*snippet]*template.Template
 	vars    map[string]any
@@ -60,7 +63,7 @@ type groups struct {
 func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 	v := &view{
 		ended: ctx.Err, scenario: s, tools: req.Tools,
-		dot:   dot{Agent: req.Agent, Model: req.Model, Depth: req.Depth, Turn: 1, SinceUser: 1},
+		dot:   dot{Agent: req.Agent, Model: req.Model, Provider: req.Provider, Reminder: req.Reminder, Depth: req.Depth, Turn: 1, SinceUser: 1},
 		bound: map[*snippet]*template.Template{},
 		vars:  map[string]any{},
 		open:  map[string]bool{},
@@ -71,7 +74,11 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 		m := &req.Messages[i]
 		switch m.Role {
 		case tree.RoleUser:
-			v.dot.Last, v.dot.User = m.Text(), m.Text()
+			v.dot.Last = m.Text()
+			if !v.hear(m) {
+				continue // nobody but background agents was heard of
+			}
+			v.dot.User = v.dot.Last
 			if first {
 				v.dot.Prompt, first = v.dot.Last, false
 			}
@@ -85,6 +92,31 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 		}
 	}
 	return v
+}
+
+// hear takes in what a user message tells of background agents, each in a block of
+// its own, and reports whether it says anything else. What came over a provider's
+// API does not say what it is, but looks like it.
+func (v *view) hear(m *tree.Message) (more bool) {
+	for _, b := range m.Blocks {
+		text, ok := b.(tree.Text)
+		if ok && (!m.News.Task.IsZero() || tellsOfEnd(text.Text)) {
+			v.heard = append(v.heard, text.Text)
+			continue
+		}
+		more = true
+	}
+	return more
+}
+
+// tellsOfEnd reports whether a text is the news of a background agent's end.
+func tellsOfEnd(text string) bool {
+	var news struct {
+		TaskID     string `json:"task_id"`
+		Status     string `json:"status"`
+		Transcript string `json:"transcript"`
+	}
+	return json.Unmarshal([]byte(text), &news) == nil && news.TaskID != "" && news.Status != "" && news.Transcript != ""
 }
 
 // take adds the results in a tool message to the calls before it.
@@ -163,6 +195,7 @@ func (v *view) functions() template.FuncMap {
 		"result":     v.result,
 		"results":    v.results,
 		"allResults": v.allResults,
+		"news":       func() []any { return v.heard },
 		"hasTool":    v.hasTool,
 		"group":      v.group,
 		"var":        v.variable,

@@ -1,8 +1,10 @@
--- Reads every task below a task, ended or not.
--- Inputs: ?1 session, ?2 task.
+-- Reads every task below a task, ended or not; of no task, every task of the session.
+-- Inputs: ?1 session, ?2 task or NULL.
 -- Result: rows of tasks, in no order.
 WITH RECURSIVE below(id) AS (
   SELECT id FROM tasks WHERE session = ?1 AND parent = ?2
+  UNION ALL
+  SELECT id FROM tasks WHERE ?2 IS NULL AND session = ?1 AND parent IS NULL
   UNION ALL
   SELECT t.id FROM below b JOIN tasks t ON t.session = ?1 AND t.parent = b.id
 )

@@ -87,6 +87,9 @@ func (h *history) remember(cmd tree.Command) (tree.Answer, error) {
 		for _, id := range missing.Below {
 			h.view.PutBelow(id, nil)
 		}
+		for _, run := range missing.Callbacks {
+			h.view.PutCallback(run, nil)
+		}
 	}
 	return tree.Decide(h.view, tree.Env{Now: h.clock.Now(), NewID: h.ids, Replica: "replica-1"}, cmd)
 }
@@ -110,6 +113,8 @@ func (h *history) command() tree.Command {
 		return tree.SpawnTask{Parent: t.ID, Child: child("work"), Notify: h.rng.IntN(2) == 0}
 	case h.rng.IntN(20) == 0:
 		return tree.Redeliver{Task: t.ID, Epoch: t.Epoch, Blame: true}
+	case h.rng.IntN(15) == 0:
+		return h.callback(t)
 	case h.rng.IntN(30) == 0:
 		return tree.Cancel{Task: t.ID, Detail: "enough"}
 	case t.State == tree.StatePending:
@@ -124,7 +129,9 @@ func (h *history) command() tree.Command {
 // request makes up what the worker of a running task may say next.
 func (h *history) request(t *tree.Task, from tree.From) tree.Command {
 	if t.OpenCalls == 0 {
-		switch h.rng.IntN(4) {
+		switch h.rng.IntN(5) {
+		case 4:
+			return h.hooks(from)
 		case 0:
 			return tree.Report{From: from, Activity: "reading"}
 		case 1:
@@ -184,6 +191,7 @@ func (h *history) compare() {
 		}
 	}
 	h.compareQueues(want)
+	h.compareCallbacks(want)
 	h.t.Logf("%d tasks, %d events, %d messages, %d runs", len(stored), len(events), len(want.Messages), len(want.Runs))
 }
 

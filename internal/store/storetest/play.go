@@ -8,7 +8,7 @@ import (
 
 var (
 	general = &tree.Agent{Name: "general", Version: "1", Mode: tree.ModeBoth, Model: "m", MaxIterations: 100}
-	helper  = &tree.Agent{Name: "helper", Version: "1", Mode: tree.ModeSubagent, Model: "m", MaxIterations: 10}
+	helper  = &tree.Agent{Name: "helper", Version: "1", Mode: tree.ModeSubagent, Model: "m", MaxIterations: 10, OnComplete: "https://x.example/ended"}
 )
 
 // session names a session by a number; sessions and counted ids don't meet.

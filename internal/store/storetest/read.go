@@ -60,7 +60,7 @@ func pages(t *testing.T, d Dialect) {
 	for size := 1; size <= 9; size++ {
 		var sessions []tree.Session
 		for token := ""; ; {
-			page, next, err := b.Sessions(b.t.Context(), "acme", token, size)
+			page, next, err := b.Sessions(b.t.Context(), "acme", token, size, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func pages(t *testing.T, d Dialect) {
 			eq(t, "the number of tasks", len(b.tasks(session(9), parent, size)), want)
 		}
 	}
-	if _, _, err := b.Sessions(b.t.Context(), "acme", "no token", 1); !errors.Is(err, tree.ErrBadInput) {
+	if _, _, err := b.Sessions(b.t.Context(), "acme", "no token", 1, nil); !errors.Is(err, tree.ErrBadInput) {
 		t.Errorf("a foreign page token was answered %v", err)
 	}
 	if _, _, err := b.Tasks(b.t.Context(), session(9), tree.TaskID{}, "no token", 1); !errors.Is(err, tree.ErrBadInput) {
@@ -123,7 +123,7 @@ func tenants(t *testing.T, d Dialect) {
 	if _, err := b.Session(b.t.Context(), "acme", session(3)); !errors.Is(err, tree.ErrNoSession) {
 		t.Errorf("no session: %v", err)
 	}
-	if found, _, err := b.Sessions(b.t.Context(), "other", "", 10); err != nil || len(found) > 0 {
+	if found, _, err := b.Sessions(b.t.Context(), "other", "", 10, nil); err != nil || len(found) > 0 {
 		t.Errorf("another tenant has %+v, %v", found, err)
 	}
 	if _, err := b.Task(b.t.Context(), session(2), root); !errors.Is(err, tree.ErrNoTask) {
@@ -144,13 +144,13 @@ func idle(t *testing.T, d Dialect) {
 	root := b.create(1, "hello")
 	check := func(want bool, state tree.State) {
 		t.Helper()
-		quiet, last, task, err := b.Idle(b.t.Context(), session(1))
+		quiet, at, task, err := b.Idle(b.t.Context(), session(1))
 		if err != nil {
 			t.Fatal(err)
 		}
 		eq(t, "idleness", quiet, want)
 		eq(t, "the root's state", task.State, state)
-		eq(t, "the last event", last, b.events(session(1)))
+		eq(t, "the last event", at.NextSeq-1, b.events(session(1)))
 	}
 	check(false, tree.StatePending)
 	w := b.claim(session(1), root)

@@ -34,8 +34,10 @@ func (d Dialect) Run(t *testing.T) {
 		"ReadyLease": readyLease, "ReadyReleased": readyReleased, "ReadyRestart": readyRestart, "Room": room,
 		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps,
 		"Restart": restart, "Pages": pages, "Tenants": tenants, "Idle": idle,
-		"Timers": timers, "Attempts": attempts, "Definitions": definitions, "Bytes": anyBytes,
-		"Histories": histories,
+		"Timers": timers, "Attempts": attempts, "Definitions": definitions, "TenantAgents": tenantAgents, "Pins": pins, "Bytes": anyBytes,
+		"Histories": histories, "Callbacks": callbacks, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
+		"Approvals": approvals,
+		"Inbox":     inbox, "Output": readOutput, "Filter": filter, "Purge": purge, "Old": old,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

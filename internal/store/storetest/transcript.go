@@ -126,8 +126,9 @@ func news(t *testing.T, d Dialect) {
 	told := must[tree.Outcome](t)(b.Outcome(b.t.Context(), id, run))
 	eq(t, "what is told of", last.News, run)
 	eq(t, "who tells it", last.Role, tree.RoleUser)
-	if !reflect.DeepEqual(last.Blocks, say(told.Text())) {
-		t.Errorf("the news is %+v, not %s", last.Blocks, told.Text())
+	child := must[*tree.Task](t)(b.Task(t.Context(), id, work))
+	if !reflect.DeepEqual(last.Blocks, say(told.News(child))) {
+		t.Errorf("the news is %+v, not %s", last.Blocks, told.News(child))
 	}
 	w.answers("it has been found")
 }

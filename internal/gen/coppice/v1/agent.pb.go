@@ -9,6 +9,8 @@ package coppicev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -87,20 +89,37 @@ type Agent struct {
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// Where it may be used.
 	Mode AgentMode `protobuf:"varint,3,opt,name=mode,proto3,enum=coppice.v1.AgentMode" json:"mode,omitempty"`
-	// The tools it may use; empty means all.
+	// The tools it may use; empty means all but those that have to be named.
 	Tools []string `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
-	// The model it asks for; empty means the default.
+	// The model it asks for; empty means that of its parent.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	// The model calls a run may make; 0 means the default.
 	MaxIterations int32 `protobuf:"varint,6,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
-	// Where the definition comes from.
+	// Where the definition comes from: a path, "built-in", or "api" if it was put.
 	Source string `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
 	// Changes whenever the definition changes.
 	Version string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
 	// The system prompt. Only GetAgent fills it in.
 	Prompt string `protobuf:"bytes,9,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// Globs of the agents that it may spawn.
-	Spawns        []string `protobuf:"bytes,10,rep,name=spawns,proto3" json:"spawns,omitempty"`
+	Spawns []string `protobuf:"bytes,10,rep,name=spawns,proto3" json:"spawns,omitempty"`
+	// Tools it may not use, whatever tools says.
+	DisallowedTools []string `protobuf:"bytes,11,rep,name=disallowed_tools,json=disallowedTools,proto3" json:"disallowed_tools,omitempty"`
+	// Tools it is handed only when it has looked for them.
+	DeferredTools []string `protobuf:"bytes,12,rep,name=deferred_tools,json=deferredTools,proto3" json:"deferred_tools,omitempty"`
+	// The skills it may load; empty means all.
+	Skills []string `protobuf:"bytes,13,rep,name=skills,proto3" json:"skills,omitempty"`
+	// How long a run may be with workers in all; unset means for ever.
+	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Whether it runs in the background when the call that spawns it does not say.
+	Background bool `protobuf:"varint,15,opt,name=background,proto3" json:"background,omitempty"`
+	// What its model is reminded of with every call. Only GetAgent fills it in.
+	Reminder string `protobuf:"bytes,16,opt,name=reminder,proto3" json:"reminder,omitempty"`
+	// Whether a run that loses its worker fails instead of going on.
+	FailOnInterrupt bool `protobuf:"varint,17,opt,name=fail_on_interrupt,json=failOnInterrupt,proto3" json:"fail_on_interrupt,omitempty"`
+	// The whole definition as Markdown with front matter, which PutAgent takes. Only
+	// GetAgent fills it in.
+	Definition    string `protobuf:"bytes,18,opt,name=definition,proto3" json:"definition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -205,6 +224,181 @@ func (x *Agent) GetSpawns() []string {
 	return nil
 }
 
+func (x *Agent) GetDisallowedTools() []string {
+	if x != nil {
+		return x.DisallowedTools
+	}
+	return nil
+}
+
+func (x *Agent) GetDeferredTools() []string {
+	if x != nil {
+		return x.DeferredTools
+	}
+	return nil
+}
+
+func (x *Agent) GetSkills() []string {
+	if x != nil {
+		return x.Skills
+	}
+	return nil
+}
+
+func (x *Agent) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *Agent) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
+}
+
+func (x *Agent) GetReminder() string {
+	if x != nil {
+		return x.Reminder
+	}
+	return ""
+}
+
+func (x *Agent) GetFailOnInterrupt() bool {
+	if x != nil {
+		return x.FailOnInterrupt
+	}
+	return false
+}
+
+func (x *Agent) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
+// AgentVersion is a version of an agent that was put.
+type AgentVersion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// When it was last put.
+	PutTime       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=put_time,json=putTime,proto3" json:"put_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentVersion) Reset() {
+	*x = AgentVersion{}
+	mi := &file_coppice_v1_agent_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentVersion) ProtoMessage() {}
+
+func (x *AgentVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_agent_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentVersion.ProtoReflect.Descriptor instead.
+func (*AgentVersion) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AgentVersion) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *AgentVersion) GetPutTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PutTime
+	}
+	return nil
+}
+
+// AgentProblem is a file of definitions that could not be used.
+type AgentProblem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The file or directory.
+	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// What is wrong with it.
+	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Whether the definition that it held before still counts.
+	Kept          bool `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentProblem) Reset() {
+	*x = AgentProblem{}
+	mi := &file_coppice_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentProblem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentProblem) ProtoMessage() {}
+
+func (x *AgentProblem) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentProblem.ProtoReflect.Descriptor instead.
+func (*AgentProblem) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AgentProblem) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *AgentProblem) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *AgentProblem) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
 // ListAgentsRequest asks for the agents.
 type ListAgentsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -214,7 +408,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_coppice_v1_agent_proto_msgTypes[1]
+	mi := &file_coppice_v1_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -226,7 +420,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_agent_proto_msgTypes[1]
+	mi := &file_coppice_v1_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -239,21 +433,23 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{1}
+	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{3}
 }
 
 // ListAgentsResponse is the list of agents.
 type ListAgentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agents, by name.
-	Agents        []*Agent `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	Agents []*Agent `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	// The files that can't be used, as the replica that answers sees them.
+	Problems      []*AgentProblem `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_coppice_v1_agent_proto_msgTypes[2]
+	mi := &file_coppice_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -265,7 +461,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_agent_proto_msgTypes[2]
+	mi := &file_coppice_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -278,7 +474,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListAgentsResponse) GetAgents() []*Agent {
@@ -288,18 +484,27 @@ func (x *ListAgentsResponse) GetAgents() []*Agent {
 	return nil
 }
 
+func (x *ListAgentsResponse) GetProblems() []*AgentProblem {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
 // GetAgentRequest names an agent.
 type GetAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name; required.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A version that was put, or the one that counts; empty means the latter.
+	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetAgentRequest) Reset() {
 	*x = GetAgentRequest{}
-	mi := &file_coppice_v1_agent_proto_msgTypes[3]
+	mi := &file_coppice_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -311,7 +516,7 @@ func (x *GetAgentRequest) String() string {
 func (*GetAgentRequest) ProtoMessage() {}
 
 func (x *GetAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_agent_proto_msgTypes[3]
+	mi := &file_coppice_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -324,7 +529,7 @@ func (x *GetAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentRequest.ProtoReflect.Descriptor instead.
 func (*GetAgentRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetAgentRequest) GetName() string {
@@ -334,18 +539,27 @@ func (x *GetAgentRequest) GetName() string {
 	return ""
 }
 
+func (x *GetAgentRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 // GetAgentResponse is an agent.
 type GetAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent.
-	Agent         *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Agent *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// The versions that were put under its name, the last one first; at most 100.
+	Versions      []*AgentVersion `protobuf:"bytes,2,rep,name=versions,proto3" json:"versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetAgentResponse) Reset() {
 	*x = GetAgentResponse{}
-	mi := &file_coppice_v1_agent_proto_msgTypes[4]
+	mi := &file_coppice_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +571,7 @@ func (x *GetAgentResponse) String() string {
 func (*GetAgentResponse) ProtoMessage() {}
 
 func (x *GetAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_agent_proto_msgTypes[4]
+	mi := &file_coppice_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +584,7 @@ func (x *GetAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentResponse.ProtoReflect.Descriptor instead.
 func (*GetAgentResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetAgentResponse) GetAgent() *Agent {
@@ -380,12 +594,203 @@ func (x *GetAgentResponse) GetAgent() *Agent {
 	return nil
 }
 
+func (x *GetAgentResponse) GetVersions() []*AgentVersion {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+// PutAgentRequest is a definition.
+type PutAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Markdown with front matter, as a file of a directory would be; at most 256 KiB.
+	Definition    string `protobuf:"bytes,1,opt,name=definition,proto3" json:"definition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutAgentRequest) Reset() {
+	*x = PutAgentRequest{}
+	mi := &file_coppice_v1_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutAgentRequest) ProtoMessage() {}
+
+func (x *PutAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutAgentRequest.ProtoReflect.Descriptor instead.
+func (*PutAgentRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PutAgentRequest) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
+// PutAgentResponse is what counts now.
+type PutAgentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent.
+	Agent         *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutAgentResponse) Reset() {
+	*x = PutAgentResponse{}
+	mi := &file_coppice_v1_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutAgentResponse) ProtoMessage() {}
+
+func (x *PutAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutAgentResponse.ProtoReflect.Descriptor instead.
+func (*PutAgentResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PutAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+// DeleteAgentRequest names an agent that was put.
+type DeleteAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name; required.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteAgentRequest) Reset() {
+	*x = DeleteAgentRequest{}
+	mi := &file_coppice_v1_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteAgentRequest) ProtoMessage() {}
+
+func (x *DeleteAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteAgentRequest.ProtoReflect.Descriptor instead.
+func (*DeleteAgentRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DeleteAgentRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteAgentResponse says what was taken away.
+type DeleteAgentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version that counted.
+	Version       string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteAgentResponse) Reset() {
+	*x = DeleteAgentResponse{}
+	mi := &file_coppice_v1_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteAgentResponse) ProtoMessage() {}
+
+func (x *DeleteAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteAgentResponse.ProtoReflect.Descriptor instead.
+func (*DeleteAgentResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DeleteAgentResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 var File_coppice_v1_agent_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"\x16coppice/v1/agent.proto\x12\n" +
-	"coppice.v1\"\x9d\x02\n" +
+	"coppice.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\x04\n" +
 	"\x05Agent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12)\n" +
@@ -397,23 +802,57 @@ const file_coppice_v1_agent_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\tR\aversion\x12\x16\n" +
 	"\x06prompt\x18\t \x01(\tR\x06prompt\x12\x16\n" +
 	"\x06spawns\x18\n" +
-	" \x03(\tR\x06spawns\"\x13\n" +
-	"\x11ListAgentsRequest\"?\n" +
+	" \x03(\tR\x06spawns\x12)\n" +
+	"\x10disallowed_tools\x18\v \x03(\tR\x0fdisallowedTools\x12%\n" +
+	"\x0edeferred_tools\x18\f \x03(\tR\rdeferredTools\x12\x16\n" +
+	"\x06skills\x18\r \x03(\tR\x06skills\x123\n" +
+	"\atimeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1e\n" +
+	"\n" +
+	"background\x18\x0f \x01(\bR\n" +
+	"background\x12\x1a\n" +
+	"\breminder\x18\x10 \x01(\tR\breminder\x12*\n" +
+	"\x11fail_on_interrupt\x18\x11 \x01(\bR\x0ffailOnInterrupt\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x12 \x01(\tR\n" +
+	"definition\"_\n" +
+	"\fAgentVersion\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x125\n" +
+	"\bput_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aputTime\"R\n" +
+	"\fAgentProblem\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x12\n" +
+	"\x04kept\x18\x03 \x01(\bR\x04kept\"\x13\n" +
+	"\x11ListAgentsRequest\"u\n" +
 	"\x12ListAgentsResponse\x12)\n" +
-	"\x06agents\x18\x01 \x03(\v2\x11.coppice.v1.AgentR\x06agents\"%\n" +
+	"\x06agents\x18\x01 \x03(\v2\x11.coppice.v1.AgentR\x06agents\x124\n" +
+	"\bproblems\x18\x02 \x03(\v2\x18.coppice.v1.AgentProblemR\bproblems\"?\n" +
 	"\x0fGetAgentRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\";\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"q\n" +
 	"\x10GetAgentResponse\x12'\n" +
-	"\x05agent\x18\x01 \x01(\v2\x11.coppice.v1.AgentR\x05agent*m\n" +
+	"\x05agent\x18\x01 \x01(\v2\x11.coppice.v1.AgentR\x05agent\x124\n" +
+	"\bversions\x18\x02 \x03(\v2\x18.coppice.v1.AgentVersionR\bversions\"1\n" +
+	"\x0fPutAgentRequest\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x01 \x01(\tR\n" +
+	"definition\";\n" +
+	"\x10PutAgentResponse\x12'\n" +
+	"\x05agent\x18\x01 \x01(\v2\x11.coppice.v1.AgentR\x05agent\"(\n" +
+	"\x12DeleteAgentRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"/\n" +
+	"\x13DeleteAgentResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion*m\n" +
 	"\tAgentMode\x12\x1a\n" +
 	"\x16AGENT_MODE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12AGENT_MODE_PRIMARY\x10\x01\x12\x17\n" +
 	"\x13AGENT_MODE_SUBAGENT\x10\x02\x12\x13\n" +
-	"\x0fAGENT_MODE_BOTH\x10\x032\xa2\x01\n" +
+	"\x0fAGENT_MODE_BOTH\x10\x032\xb9\x02\n" +
 	"\fAgentService\x12K\n" +
 	"\n" +
 	"ListAgents\x12\x1d.coppice.v1.ListAgentsRequest\x1a\x1e.coppice.v1.ListAgentsResponse\x12E\n" +
-	"\bGetAgent\x12\x1b.coppice.v1.GetAgentRequest\x1a\x1c.coppice.v1.GetAgentResponseBBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
+	"\bGetAgent\x12\x1b.coppice.v1.GetAgentRequest\x1a\x1c.coppice.v1.GetAgentResponse\x12E\n" +
+	"\bPutAgent\x12\x1b.coppice.v1.PutAgentRequest\x1a\x1c.coppice.v1.PutAgentResponse\x12N\n" +
+	"\vDeleteAgent\x12\x1e.coppice.v1.DeleteAgentRequest\x1a\x1f.coppice.v1.DeleteAgentResponseBBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_agent_proto_rawDescOnce sync.Once
@@ -428,28 +867,45 @@ func file_coppice_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coppice_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_coppice_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_coppice_v1_agent_proto_goTypes = []any{
-	(AgentMode)(0),             // 0: coppice.v1.AgentMode
-	(*Agent)(nil),              // 1: coppice.v1.Agent
-	(*ListAgentsRequest)(nil),  // 2: coppice.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil), // 3: coppice.v1.ListAgentsResponse
-	(*GetAgentRequest)(nil),    // 4: coppice.v1.GetAgentRequest
-	(*GetAgentResponse)(nil),   // 5: coppice.v1.GetAgentResponse
+	(AgentMode)(0),                // 0: coppice.v1.AgentMode
+	(*Agent)(nil),                 // 1: coppice.v1.Agent
+	(*AgentVersion)(nil),          // 2: coppice.v1.AgentVersion
+	(*AgentProblem)(nil),          // 3: coppice.v1.AgentProblem
+	(*ListAgentsRequest)(nil),     // 4: coppice.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),    // 5: coppice.v1.ListAgentsResponse
+	(*GetAgentRequest)(nil),       // 6: coppice.v1.GetAgentRequest
+	(*GetAgentResponse)(nil),      // 7: coppice.v1.GetAgentResponse
+	(*PutAgentRequest)(nil),       // 8: coppice.v1.PutAgentRequest
+	(*PutAgentResponse)(nil),      // 9: coppice.v1.PutAgentResponse
+	(*DeleteAgentRequest)(nil),    // 10: coppice.v1.DeleteAgentRequest
+	(*DeleteAgentResponse)(nil),   // 11: coppice.v1.DeleteAgentResponse
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_coppice_v1_agent_proto_depIdxs = []int32{
-	0, // 0: coppice.v1.Agent.mode:type_name -> coppice.v1.AgentMode
-	1, // 1: coppice.v1.ListAgentsResponse.agents:type_name -> coppice.v1.Agent
-	1, // 2: coppice.v1.GetAgentResponse.agent:type_name -> coppice.v1.Agent
-	2, // 3: coppice.v1.AgentService.ListAgents:input_type -> coppice.v1.ListAgentsRequest
-	4, // 4: coppice.v1.AgentService.GetAgent:input_type -> coppice.v1.GetAgentRequest
-	3, // 5: coppice.v1.AgentService.ListAgents:output_type -> coppice.v1.ListAgentsResponse
-	5, // 6: coppice.v1.AgentService.GetAgent:output_type -> coppice.v1.GetAgentResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	0,  // 0: coppice.v1.Agent.mode:type_name -> coppice.v1.AgentMode
+	12, // 1: coppice.v1.Agent.timeout:type_name -> google.protobuf.Duration
+	13, // 2: coppice.v1.AgentVersion.put_time:type_name -> google.protobuf.Timestamp
+	1,  // 3: coppice.v1.ListAgentsResponse.agents:type_name -> coppice.v1.Agent
+	3,  // 4: coppice.v1.ListAgentsResponse.problems:type_name -> coppice.v1.AgentProblem
+	1,  // 5: coppice.v1.GetAgentResponse.agent:type_name -> coppice.v1.Agent
+	2,  // 6: coppice.v1.GetAgentResponse.versions:type_name -> coppice.v1.AgentVersion
+	1,  // 7: coppice.v1.PutAgentResponse.agent:type_name -> coppice.v1.Agent
+	4,  // 8: coppice.v1.AgentService.ListAgents:input_type -> coppice.v1.ListAgentsRequest
+	6,  // 9: coppice.v1.AgentService.GetAgent:input_type -> coppice.v1.GetAgentRequest
+	8,  // 10: coppice.v1.AgentService.PutAgent:input_type -> coppice.v1.PutAgentRequest
+	10, // 11: coppice.v1.AgentService.DeleteAgent:input_type -> coppice.v1.DeleteAgentRequest
+	5,  // 12: coppice.v1.AgentService.ListAgents:output_type -> coppice.v1.ListAgentsResponse
+	7,  // 13: coppice.v1.AgentService.GetAgent:output_type -> coppice.v1.GetAgentResponse
+	9,  // 14: coppice.v1.AgentService.PutAgent:output_type -> coppice.v1.PutAgentResponse
+	11, // 15: coppice.v1.AgentService.DeleteAgent:output_type -> coppice.v1.DeleteAgentResponse
+	12, // [12:16] is the sub-list for method output_type
+	8,  // [8:12] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_agent_proto_init() }
@@ -463,7 +919,7 @@ func file_coppice_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_agent_proto_rawDesc), len(file_coppice_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

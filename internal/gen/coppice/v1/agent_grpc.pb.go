@@ -19,20 +19,39 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AgentService_ListAgents_FullMethodName = "/coppice.v1.AgentService/ListAgents"
-	AgentService_GetAgent_FullMethodName   = "/coppice.v1.AgentService/GetAgent"
+	AgentService_ListAgents_FullMethodName  = "/coppice.v1.AgentService/ListAgents"
+	AgentService_GetAgent_FullMethodName    = "/coppice.v1.AgentService/GetAgent"
+	AgentService_PutAgent_FullMethodName    = "/coppice.v1.AgentService/PutAgent"
+	AgentService_DeleteAgent_FullMethodName = "/coppice.v1.AgentService/DeleteAgent"
 )
 
 // AgentServiceClient is the client API for AgentService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AgentService reads the definitions of agents.
+// AgentService reads and changes the definitions of agents. They come from the
+// program, from directories, from plugins, and from PutAgent; of several with one
+// name the last of these counts. docs/agents.md says how they are written.
 type AgentServiceClient interface {
-	// ListAgents lists the agents that can be used, by name. Read-only.
+	// ListAgents lists the agents that can be used, by name, and the files that
+	// can't be. Read-only.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
-	// GetAgent reads one definition. Read-only. NOT_FOUND: no such agent.
+	// GetAgent reads one definition, and which versions of it were put. Read-only.
+	// NOT_FOUND: no such agent, or no such version of it.
 	GetAgent(ctx context.Context, in *GetAgentRequest, opts ...grpc.CallOption) (*GetAgentResponse, error)
+	// PutAgent keeps a definition and makes it the one that counts under its name,
+	// on all replicas, before the answer. Tasks that exist keep the version that they
+	// started with.
+	//
+	// Idempotent: putting the definition that counts already changes nothing.
+	// INVALID_ARGUMENT: the definition is wrong; the text says in which line and how.
+	// RESOURCE_EXHAUSTED: too many agents.
+	PutAgent(ctx context.Context, in *PutAgentRequest, opts ...grpc.CallOption) (*PutAgentResponse, error)
+	// DeleteAgent takes away an agent that was put. If a file defines one of its name,
+	// that counts again. Tasks that exist keep their version.
+	//
+	// NOT_FOUND: no agent of that name was put; so says a repeat too.
+	DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error)
 }
 
 type agentServiceClient struct {
@@ -63,16 +82,53 @@ func (c *agentServiceClient) GetAgent(ctx context.Context, in *GetAgentRequest, 
 	return out, nil
 }
 
+func (c *agentServiceClient) PutAgent(ctx context.Context, in *PutAgentRequest, opts ...grpc.CallOption) (*PutAgentResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PutAgentResponse)
+	err := c.cc.Invoke(ctx, AgentService_PutAgent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteAgentResponse)
+	err := c.cc.Invoke(ctx, AgentService_DeleteAgent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
 //
-// AgentService reads the definitions of agents.
+// AgentService reads and changes the definitions of agents. They come from the
+// program, from directories, from plugins, and from PutAgent; of several with one
+// name the last of these counts. docs/agents.md says how they are written.
 type AgentServiceServer interface {
-	// ListAgents lists the agents that can be used, by name. Read-only.
+	// ListAgents lists the agents that can be used, by name, and the files that
+	// can't be. Read-only.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
-	// GetAgent reads one definition. Read-only. NOT_FOUND: no such agent.
+	// GetAgent reads one definition, and which versions of it were put. Read-only.
+	// NOT_FOUND: no such agent, or no such version of it.
 	GetAgent(context.Context, *GetAgentRequest) (*GetAgentResponse, error)
+	// PutAgent keeps a definition and makes it the one that counts under its name,
+	// on all replicas, before the answer. Tasks that exist keep the version that they
+	// started with.
+	//
+	// Idempotent: putting the definition that counts already changes nothing.
+	// INVALID_ARGUMENT: the definition is wrong; the text says in which line and how.
+	// RESOURCE_EXHAUSTED: too many agents.
+	PutAgent(context.Context, *PutAgentRequest) (*PutAgentResponse, error)
+	// DeleteAgent takes away an agent that was put. If a file defines one of its name,
+	// that counts again. Tasks that exist keep their version.
+	//
+	// NOT_FOUND: no agent of that name was put; so says a repeat too.
+	DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -88,6 +144,12 @@ func (UnimplementedAgentServiceServer) ListAgents(context.Context, *ListAgentsRe
 }
 func (UnimplementedAgentServiceServer) GetAgent(context.Context, *GetAgentRequest) (*GetAgentResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetAgent not implemented")
+}
+func (UnimplementedAgentServiceServer) PutAgent(context.Context, *PutAgentRequest) (*PutAgentResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PutAgent not implemented")
+}
+func (UnimplementedAgentServiceServer) DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteAgent not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -146,6 +208,42 @@ func _AgentService_GetAgent_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_PutAgent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PutAgentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).PutAgent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_PutAgent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).PutAgent(ctx, req.(*PutAgentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_DeleteAgent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteAgentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).DeleteAgent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_DeleteAgent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).DeleteAgent(ctx, req.(*DeleteAgentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -160,6 +258,14 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetAgent",
 			Handler:    _AgentService_GetAgent_Handler,
+		},
+		{
+			MethodName: "PutAgent",
+			Handler:    _AgentService_PutAgent_Handler,
+		},
+		{
+			MethodName: "DeleteAgent",
+			Handler:    _AgentService_DeleteAgent_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

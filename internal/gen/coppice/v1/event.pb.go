@@ -9,6 +9,7 @@ package coppicev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -21,6 +22,181 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// ApprovalState is what has become of an approval.
+type ApprovalState int32
+
+const (
+	// Not a state.
+	ApprovalState_APPROVAL_STATE_UNSPECIFIED ApprovalState = 0
+	// Nobody has decided yet.
+	ApprovalState_APPROVAL_STATE_OPEN ApprovalState = 1
+	// The call may run.
+	ApprovalState_APPROVAL_STATE_ALLOWED ApprovalState = 2
+	// The call was closed with the denial.
+	ApprovalState_APPROVAL_STATE_DENIED ApprovalState = 3
+	// Nobody decided in time, which denied it.
+	ApprovalState_APPROVAL_STATE_EXPIRED ApprovalState = 4
+	// The run ended first.
+	ApprovalState_APPROVAL_STATE_WITHDRAWN ApprovalState = 5
+)
+
+// Enum value maps for ApprovalState.
+var (
+	ApprovalState_name = map[int32]string{
+		0: "APPROVAL_STATE_UNSPECIFIED",
+		1: "APPROVAL_STATE_OPEN",
+		2: "APPROVAL_STATE_ALLOWED",
+		3: "APPROVAL_STATE_DENIED",
+		4: "APPROVAL_STATE_EXPIRED",
+		5: "APPROVAL_STATE_WITHDRAWN",
+	}
+	ApprovalState_value = map[string]int32{
+		"APPROVAL_STATE_UNSPECIFIED": 0,
+		"APPROVAL_STATE_OPEN":        1,
+		"APPROVAL_STATE_ALLOWED":     2,
+		"APPROVAL_STATE_DENIED":      3,
+		"APPROVAL_STATE_EXPIRED":     4,
+		"APPROVAL_STATE_WITHDRAWN":   5,
+	}
+)
+
+func (x ApprovalState) Enum() *ApprovalState {
+	p := new(ApprovalState)
+	*p = x
+	return p
+}
+
+func (x ApprovalState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalState) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_event_proto_enumTypes[0].Descriptor()
+}
+
+func (ApprovalState) Type() protoreflect.EnumType {
+	return &file_coppice_v1_event_proto_enumTypes[0]
+}
+
+func (x ApprovalState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalState.Descriptor instead.
+func (ApprovalState) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{0}
+}
+
+// ApprovalScope says how far something is allowed.
+type ApprovalScope int32
+
+const (
+	// Not allowed, or not said.
+	ApprovalScope_APPROVAL_SCOPE_UNSPECIFIED ApprovalScope = 0
+	// This call.
+	ApprovalScope_APPROVAL_SCOPE_ONCE ApprovalScope = 1
+	// All calls of the session that the same rules ask about.
+	ApprovalScope_APPROVAL_SCOPE_SESSION ApprovalScope = 2
+)
+
+// Enum value maps for ApprovalScope.
+var (
+	ApprovalScope_name = map[int32]string{
+		0: "APPROVAL_SCOPE_UNSPECIFIED",
+		1: "APPROVAL_SCOPE_ONCE",
+		2: "APPROVAL_SCOPE_SESSION",
+	}
+	ApprovalScope_value = map[string]int32{
+		"APPROVAL_SCOPE_UNSPECIFIED": 0,
+		"APPROVAL_SCOPE_ONCE":        1,
+		"APPROVAL_SCOPE_SESSION":     2,
+	}
+)
+
+func (x ApprovalScope) Enum() *ApprovalScope {
+	p := new(ApprovalScope)
+	*p = x
+	return p
+}
+
+func (x ApprovalScope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalScope) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_event_proto_enumTypes[1].Descriptor()
+}
+
+func (ApprovalScope) Type() protoreflect.EnumType {
+	return &file_coppice_v1_event_proto_enumTypes[1]
+}
+
+func (x ApprovalScope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalScope.Descriptor instead.
+func (ApprovalScope) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
+// SessionChange says what became of a session.
+type SessionChange int32
+
+const (
+	// Not known.
+	SessionChange_SESSION_CHANGE_UNSPECIFIED SessionChange = 0
+	// It has another title.
+	SessionChange_SESSION_CHANGE_RENAMED SessionChange = 1
+	// It was closed: nothing runs in it any more, and nothing will.
+	SessionChange_SESSION_CHANGE_CLOSED SessionChange = 2
+	// It was deleted: this is the last that is heard of it.
+	SessionChange_SESSION_CHANGE_DELETED SessionChange = 3
+)
+
+// Enum value maps for SessionChange.
+var (
+	SessionChange_name = map[int32]string{
+		0: "SESSION_CHANGE_UNSPECIFIED",
+		1: "SESSION_CHANGE_RENAMED",
+		2: "SESSION_CHANGE_CLOSED",
+		3: "SESSION_CHANGE_DELETED",
+	}
+	SessionChange_value = map[string]int32{
+		"SESSION_CHANGE_UNSPECIFIED": 0,
+		"SESSION_CHANGE_RENAMED":     1,
+		"SESSION_CHANGE_CLOSED":      2,
+		"SESSION_CHANGE_DELETED":     3,
+	}
+)
+
+func (x SessionChange) Enum() *SessionChange {
+	p := new(SessionChange)
+	*p = x
+	return p
+}
+
+func (x SessionChange) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionChange) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_event_proto_enumTypes[2].Descriptor()
+}
+
+func (SessionChange) Type() protoreflect.EnumType {
+	return &file_coppice_v1_event_proto_enumTypes[2]
+}
+
+func (x SessionChange) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionChange.Descriptor instead.
+func (SessionChange) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{2}
+}
 
 // ReadyCause says why a run waits for a worker again.
 type ReadyCause int32
@@ -59,11 +235,11 @@ func (x ReadyCause) String() string {
 }
 
 func (ReadyCause) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_event_proto_enumTypes[0].Descriptor()
+	return file_coppice_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (ReadyCause) Type() protoreflect.EnumType {
-	return &file_coppice_v1_event_proto_enumTypes[0]
+	return &file_coppice_v1_event_proto_enumTypes[3]
 }
 
 func (x ReadyCause) Number() protoreflect.EnumNumber {
@@ -72,7 +248,133 @@ func (x ReadyCause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReadyCause.Descriptor instead.
 func (ReadyCause) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{0}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+// HookEvent is what a hook hangs on.
+type HookEvent int32
+
+const (
+	// Not known.
+	HookEvent_HOOK_EVENT_UNSPECIFIED HookEvent = 0
+	// The start of a sub-agent's run, before its first model call.
+	HookEvent_HOOK_EVENT_SUBAGENT_START HookEvent = 1
+	// An answer of a sub-agent, with which its run would end.
+	HookEvent_HOOK_EVENT_SUBAGENT_STOP HookEvent = 2
+)
+
+// Enum value maps for HookEvent.
+var (
+	HookEvent_name = map[int32]string{
+		0: "HOOK_EVENT_UNSPECIFIED",
+		1: "HOOK_EVENT_SUBAGENT_START",
+		2: "HOOK_EVENT_SUBAGENT_STOP",
+	}
+	HookEvent_value = map[string]int32{
+		"HOOK_EVENT_UNSPECIFIED":    0,
+		"HOOK_EVENT_SUBAGENT_START": 1,
+		"HOOK_EVENT_SUBAGENT_STOP":  2,
+	}
+)
+
+func (x HookEvent) Enum() *HookEvent {
+	p := new(HookEvent)
+	*p = x
+	return p
+}
+
+func (x HookEvent) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HookEvent) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_event_proto_enumTypes[4].Descriptor()
+}
+
+func (HookEvent) Type() protoreflect.EnumType {
+	return &file_coppice_v1_event_proto_enumTypes[4]
+}
+
+func (x HookEvent) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HookEvent.Descriptor instead.
+func (HookEvent) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
+// HookOutcome says what came of a hook. Only BLOCKED changes what the run does.
+type HookOutcome int32
+
+const (
+	// Not known.
+	HookOutcome_HOOK_OUTCOME_UNSPECIFIED HookOutcome = 0
+	// It has nothing against it.
+	HookOutcome_HOOK_OUTCOME_PASSED HookOutcome = 1
+	// The sub-agent goes on.
+	HookOutcome_HOOK_OUTCOME_BLOCKED HookOutcome = 2
+	// It wanted the sub-agent to go on, which has gone on often enough.
+	HookOutcome_HOOK_OUTCOME_OVERRULED HookOutcome = 3
+	// An exit code, a signal, an HTTP status, or an answer that is none.
+	HookOutcome_HOOK_OUTCOME_FAILED HookOutcome = 4
+	// It took too long and was stopped.
+	HookOutcome_HOOK_OUTCOME_TIMED_OUT HookOutcome = 5
+	// There is no such program, or nobody listens there.
+	HookOutcome_HOOK_OUTCOME_MISSING HookOutcome = 6
+	// It comes with the agent's definition, and the worker runs no such hooks.
+	HookOutcome_HOOK_OUTCOME_FORBIDDEN HookOutcome = 7
+)
+
+// Enum value maps for HookOutcome.
+var (
+	HookOutcome_name = map[int32]string{
+		0: "HOOK_OUTCOME_UNSPECIFIED",
+		1: "HOOK_OUTCOME_PASSED",
+		2: "HOOK_OUTCOME_BLOCKED",
+		3: "HOOK_OUTCOME_OVERRULED",
+		4: "HOOK_OUTCOME_FAILED",
+		5: "HOOK_OUTCOME_TIMED_OUT",
+		6: "HOOK_OUTCOME_MISSING",
+		7: "HOOK_OUTCOME_FORBIDDEN",
+	}
+	HookOutcome_value = map[string]int32{
+		"HOOK_OUTCOME_UNSPECIFIED": 0,
+		"HOOK_OUTCOME_PASSED":      1,
+		"HOOK_OUTCOME_BLOCKED":     2,
+		"HOOK_OUTCOME_OVERRULED":   3,
+		"HOOK_OUTCOME_FAILED":      4,
+		"HOOK_OUTCOME_TIMED_OUT":   5,
+		"HOOK_OUTCOME_MISSING":     6,
+		"HOOK_OUTCOME_FORBIDDEN":   7,
+	}
+)
+
+func (x HookOutcome) Enum() *HookOutcome {
+	p := new(HookOutcome)
+	*p = x
+	return p
+}
+
+func (x HookOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HookOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_event_proto_enumTypes[5].Descriptor()
+}
+
+func (HookOutcome) Type() protoreflect.EnumType {
+	return &file_coppice_v1_event_proto_enumTypes[5]
+}
+
+func (x HookOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HookOutcome.Descriptor instead.
+func (HookOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 // Event is an entry of a session's log. Events refer to messages, they do not
@@ -102,6 +404,18 @@ type Event struct {
 	//	*Event_Result
 	//	*Event_Queued
 	//	*Event_Backgrounded
+	//	*Event_ApprovalRequested
+	//	*Event_ApprovalDecided
+	//	*Event_ApprovalExpired
+	//	*Event_InboxTaken
+	//	*Event_InboxCleared
+	//	*Event_InboxEmpty
+	//	*Event_SessionChanged
+	//	*Event_BranchOpened
+	//	*Event_BranchSelected
+	//	*Event_Imported
+	//	*Event_HookRan
+	//	*Event_CallbackEnded
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -271,6 +585,114 @@ func (x *Event) GetBackgrounded() *TaskBackgrounded {
 	return nil
 }
 
+func (x *Event) GetApprovalRequested() *ApprovalRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ApprovalRequested); ok {
+			return x.ApprovalRequested
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetApprovalDecided() *ApprovalDecided {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ApprovalDecided); ok {
+			return x.ApprovalDecided
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetApprovalExpired() *ApprovalExpired {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ApprovalExpired); ok {
+			return x.ApprovalExpired
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetInboxTaken() *InboxTaken {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_InboxTaken); ok {
+			return x.InboxTaken
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetInboxCleared() *InboxCleared {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_InboxCleared); ok {
+			return x.InboxCleared
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetInboxEmpty() *InboxEmpty {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_InboxEmpty); ok {
+			return x.InboxEmpty
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetSessionChanged() *SessionChanged {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SessionChanged); ok {
+			return x.SessionChanged
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetBranchOpened() *BranchOpened {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_BranchOpened); ok {
+			return x.BranchOpened
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetBranchSelected() *BranchSelected {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_BranchSelected); ok {
+			return x.BranchSelected
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetImported() *TranscriptImported {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_Imported); ok {
+			return x.Imported
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetHookRan() *HookRan {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_HookRan); ok {
+			return x.HookRan
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetCallbackEnded() *CallbackEnded {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_CallbackEnded); ok {
+			return x.CallbackEnded
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -330,6 +752,66 @@ type Event_Backgrounded struct {
 	Backgrounded *TaskBackgrounded `protobuf:"bytes,15,opt,name=backgrounded,proto3,oneof"`
 }
 
+type Event_ApprovalRequested struct {
+	// A call waits for an approval.
+	ApprovalRequested *ApprovalRequested `protobuf:"bytes,18,opt,name=approval_requested,json=approvalRequested,proto3,oneof"`
+}
+
+type Event_ApprovalDecided struct {
+	// An approval was decided, or withdrawn since its run ended.
+	ApprovalDecided *ApprovalDecided `protobuf:"bytes,19,opt,name=approval_decided,json=approvalDecided,proto3,oneof"`
+}
+
+type Event_ApprovalExpired struct {
+	// Nobody decided on an approval in time, which denies it.
+	ApprovalExpired *ApprovalExpired `protobuf:"bytes,20,opt,name=approval_expired,json=approvalExpired,proto3,oneof"`
+}
+
+type Event_InboxTaken struct {
+	// What waited for the task goes into its transcript.
+	InboxTaken *InboxTaken `protobuf:"bytes,24,opt,name=inbox_taken,json=inboxTaken,proto3,oneof"`
+}
+
+type Event_InboxCleared struct {
+	// Some of what waited for the task was taken away.
+	InboxCleared *InboxCleared `protobuf:"bytes,25,opt,name=inbox_cleared,json=inboxCleared,proto3,oneof"`
+}
+
+type Event_InboxEmpty struct {
+	// Nothing waits for the task any more.
+	InboxEmpty *InboxEmpty `protobuf:"bytes,26,opt,name=inbox_empty,json=inboxEmpty,proto3,oneof"`
+}
+
+type Event_SessionChanged struct {
+	// The session was renamed, closed or deleted.
+	SessionChanged *SessionChanged `protobuf:"bytes,27,opt,name=session_changed,json=sessionChanged,proto3,oneof"`
+}
+
+type Event_BranchOpened struct {
+	// A conversation hangs off another's message.
+	BranchOpened *BranchOpened `protobuf:"bytes,21,opt,name=branch_opened,json=branchOpened,proto3,oneof"`
+}
+
+type Event_BranchSelected struct {
+	// A conversation is the current one.
+	BranchSelected *BranchSelected `protobuf:"bytes,22,opt,name=branch_selected,json=branchSelected,proto3,oneof"`
+}
+
+type Event_Imported struct {
+	// A task begins with messages of another place.
+	Imported *TranscriptImported `protobuf:"bytes,23,opt,name=imported,proto3,oneof"`
+}
+
+type Event_HookRan struct {
+	// A hook has run.
+	HookRan *HookRan `protobuf:"bytes,28,opt,name=hook_ran,json=hookRan,proto3,oneof"`
+}
+
+type Event_CallbackEnded struct {
+	// The callback of a run was answered, or is given up.
+	CallbackEnded *CallbackEnded `protobuf:"bytes,29,opt,name=callback_ended,json=callbackEnded,proto3,oneof"`
+}
+
 func (*Event_SessionOpened) isEvent_Kind() {}
 
 func (*Event_Started) isEvent_Kind() {}
@@ -352,6 +834,472 @@ func (*Event_Queued) isEvent_Kind() {}
 
 func (*Event_Backgrounded) isEvent_Kind() {}
 
+func (*Event_ApprovalRequested) isEvent_Kind() {}
+
+func (*Event_ApprovalDecided) isEvent_Kind() {}
+
+func (*Event_ApprovalExpired) isEvent_Kind() {}
+
+func (*Event_InboxTaken) isEvent_Kind() {}
+
+func (*Event_InboxCleared) isEvent_Kind() {}
+
+func (*Event_InboxEmpty) isEvent_Kind() {}
+
+func (*Event_SessionChanged) isEvent_Kind() {}
+
+func (*Event_BranchOpened) isEvent_Kind() {}
+
+func (*Event_BranchSelected) isEvent_Kind() {}
+
+func (*Event_Imported) isEvent_Kind() {}
+
+func (*Event_HookRan) isEvent_Kind() {}
+
+func (*Event_CallbackEnded) isEvent_Kind() {}
+
+// ApprovalRequested says that a call waits for somebody to allow it.
+type ApprovalRequested struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the approval, to decide it with.
+	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	// The call that waits.
+	Call *CallRef `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
+	// The tool that would run.
+	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	// What the tool says that the call is about: a path, a command, an agent.
+	Argument string `protobuf:"bytes,4,opt,name=argument,proto3" json:"argument,omitempty"`
+	// What asks: rules, or the very call where the mode asks.
+	Rules []string `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`
+	// When it expires; unset means never.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalRequested) Reset() {
+	*x = ApprovalRequested{}
+	mi := &file_coppice_v1_event_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalRequested) ProtoMessage() {}
+
+func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
+func (*ApprovalRequested) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ApprovalRequested) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *ApprovalRequested) GetCall() *CallRef {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *ApprovalRequested) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ApprovalRequested) GetArgument() string {
+	if x != nil {
+		return x.Argument
+	}
+	return ""
+}
+
+func (x *ApprovalRequested) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *ApprovalRequested) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+// ApprovalDecided says what has become of an approval.
+type ApprovalDecided struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The approval.
+	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	// The call that waited.
+	Call *CallRef `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
+	// ALLOWED, DENIED or WITHDRAWN.
+	State ApprovalState `protobuf:"varint,3,opt,name=state,proto3,enum=coppice.v1.ApprovalState" json:"state,omitempty"`
+	// How far it was allowed.
+	Scope ApprovalScope `protobuf:"varint,4,opt,name=scope,proto3,enum=coppice.v1.ApprovalScope" json:"scope,omitempty"`
+	// What who decided had to say.
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalDecided) Reset() {
+	*x = ApprovalDecided{}
+	mi := &file_coppice_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalDecided) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalDecided) ProtoMessage() {}
+
+func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalDecided.ProtoReflect.Descriptor instead.
+func (*ApprovalDecided) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ApprovalDecided) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *ApprovalDecided) GetCall() *CallRef {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *ApprovalDecided) GetState() ApprovalState {
+	if x != nil {
+		return x.State
+	}
+	return ApprovalState_APPROVAL_STATE_UNSPECIFIED
+}
+
+func (x *ApprovalDecided) GetScope() ApprovalScope {
+	if x != nil {
+		return x.Scope
+	}
+	return ApprovalScope_APPROVAL_SCOPE_UNSPECIFIED
+}
+
+func (x *ApprovalDecided) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// ApprovalExpired says that nobody decided on an approval in time.
+type ApprovalExpired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The approval.
+	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	// The call that waited.
+	Call          *CallRef `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalExpired) Reset() {
+	*x = ApprovalExpired{}
+	mi := &file_coppice_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalExpired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalExpired) ProtoMessage() {}
+
+func (x *ApprovalExpired) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalExpired.ProtoReflect.Descriptor instead.
+func (*ApprovalExpired) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ApprovalExpired) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *ApprovalExpired) GetCall() *CallRef {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+// InboxTaken says that what waited for the task goes into its transcript: the
+// messages follow as events of their own, users' first, then news of children.
+type InboxTaken struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many messages of users.
+	Messages int32 `protobuf:"varint,1,opt,name=messages,proto3" json:"messages,omitempty"`
+	// How many ends of background children.
+	News          int32 `protobuf:"varint,2,opt,name=news,proto3" json:"news,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxTaken) Reset() {
+	*x = InboxTaken{}
+	mi := &file_coppice_v1_event_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxTaken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxTaken) ProtoMessage() {}
+
+func (x *InboxTaken) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxTaken.ProtoReflect.Descriptor instead.
+func (*InboxTaken) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *InboxTaken) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *InboxTaken) GetNews() int32 {
+	if x != nil {
+		return x.News
+	}
+	return 0
+}
+
+// InboxCleared says that some of what waited for the task was taken away on a
+// client's behalf. It belongs to no run.
+type InboxCleared struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many messages of users.
+	Messages int32 `protobuf:"varint,1,opt,name=messages,proto3" json:"messages,omitempty"`
+	// The ends of background children of which the task will not hear.
+	News []*ChildRun `protobuf:"bytes,2,rep,name=news,proto3" json:"news,omitempty"`
+	// How much still waits.
+	Left          int32 `protobuf:"varint,3,opt,name=left,proto3" json:"left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxCleared) Reset() {
+	*x = InboxCleared{}
+	mi := &file_coppice_v1_event_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxCleared) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxCleared) ProtoMessage() {}
+
+func (x *InboxCleared) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxCleared.ProtoReflect.Descriptor instead.
+func (*InboxCleared) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *InboxCleared) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *InboxCleared) GetNews() []*ChildRun {
+	if x != nil {
+		return x.News
+	}
+	return nil
+}
+
+func (x *InboxCleared) GetLeft() int32 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+// InboxEmpty says that nothing waits for the task any more. It belongs to no run.
+type InboxEmpty struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxEmpty) Reset() {
+	*x = InboxEmpty{}
+	mi := &file_coppice_v1_event_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxEmpty) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxEmpty) ProtoMessage() {}
+
+func (x *InboxEmpty) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxEmpty.ProtoReflect.Descriptor instead.
+func (*InboxEmpty) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{6}
+}
+
+// SessionChanged says what became of the session; its task is the root. It belongs
+// to no run.
+type SessionChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What became of it.
+	Change SessionChange `protobuf:"varint,1,opt,name=change,proto3,enum=coppice.v1.SessionChange" json:"change,omitempty"`
+	// Of RENAMED: what it is called now.
+	Title         string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionChanged) Reset() {
+	*x = SessionChanged{}
+	mi := &file_coppice_v1_event_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionChanged) ProtoMessage() {}
+
+func (x *SessionChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionChanged.ProtoReflect.Descriptor instead.
+func (*SessionChanged) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SessionChanged) GetChange() SessionChange {
+	if x != nil {
+		return x.Change
+	}
+	return SessionChange_SESSION_CHANGE_UNSPECIFIED
+}
+
+func (x *SessionChanged) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
 // TaskBackgrounded says that a run goes on in the background: the call that waited
 // for it was closed, and its end will be told as a message.
 type TaskBackgrounded struct {
@@ -362,7 +1310,7 @@ type TaskBackgrounded struct {
 
 func (x *TaskBackgrounded) Reset() {
 	*x = TaskBackgrounded{}
-	mi := &file_coppice_v1_event_proto_msgTypes[1]
+	mi := &file_coppice_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -374,7 +1322,7 @@ func (x *TaskBackgrounded) String() string {
 func (*TaskBackgrounded) ProtoMessage() {}
 
 func (x *TaskBackgrounded) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[1]
+	mi := &file_coppice_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -387,7 +1335,175 @@ func (x *TaskBackgrounded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskBackgrounded.ProtoReflect.Descriptor instead.
 func (*TaskBackgrounded) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{1}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{8}
+}
+
+// BranchOpened says that a person can go on from a message in a conversation of
+// its own. The branch has had no turn yet; the event is of no run.
+type BranchOpened struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it goes on from.
+	Base *Base `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`
+	// The last message that it inherits; empty if there is none.
+	HeadMessageId string `protobuf:"bytes,2,opt,name=head_message_id,json=headMessageId,proto3" json:"head_message_id,omitempty"`
+	// The agent.
+	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	// A few words on what the branch is for.
+	Description   string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BranchOpened) Reset() {
+	*x = BranchOpened{}
+	mi := &file_coppice_v1_event_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BranchOpened) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BranchOpened) ProtoMessage() {}
+
+func (x *BranchOpened) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BranchOpened.ProtoReflect.Descriptor instead.
+func (*BranchOpened) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *BranchOpened) GetBase() *Base {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *BranchOpened) GetHeadMessageId() string {
+	if x != nil {
+		return x.HeadMessageId
+	}
+	return ""
+}
+
+func (x *BranchOpened) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *BranchOpened) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+// BranchSelected says that messages which name no task go to this one from now
+// on: a branch, or the root. The event is of no run.
+type BranchSelected struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BranchSelected) Reset() {
+	*x = BranchSelected{}
+	mi := &file_coppice_v1_event_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BranchSelected) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BranchSelected) ProtoMessage() {}
+
+func (x *BranchSelected) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BranchSelected.ProtoReflect.Descriptor instead.
+func (*BranchSelected) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{10}
+}
+
+// TranscriptImported says that the task begins with messages which were written
+// elsewhere. The event is of no run.
+type TranscriptImported struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many messages.
+	Messages int32 `protobuf:"varint,1,opt,name=messages,proto3" json:"messages,omitempty"`
+	// The last of them.
+	HeadMessageId string `protobuf:"bytes,2,opt,name=head_message_id,json=headMessageId,proto3" json:"head_message_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TranscriptImported) Reset() {
+	*x = TranscriptImported{}
+	mi := &file_coppice_v1_event_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TranscriptImported) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TranscriptImported) ProtoMessage() {}
+
+func (x *TranscriptImported) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TranscriptImported.ProtoReflect.Descriptor instead.
+func (*TranscriptImported) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TranscriptImported) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *TranscriptImported) GetHeadMessageId() string {
+	if x != nil {
+		return x.HeadMessageId
+	}
+	return ""
 }
 
 // SessionOpened is the first event of a session; its task is the root.
@@ -403,7 +1519,7 @@ type SessionOpened struct {
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_coppice_v1_event_proto_msgTypes[2]
+	mi := &file_coppice_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -415,7 +1531,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[2]
+	mi := &file_coppice_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -428,7 +1544,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SessionOpened) GetAgent() string {
@@ -463,14 +1579,16 @@ type TaskStarted struct {
 	// Whether the parent goes on without waiting.
 	Background bool `protobuf:"varint,7,opt,name=background,proto3" json:"background,omitempty"`
 	// The parent's tool call that asked for it, if one did.
-	Call          *CallRef `protobuf:"bytes,8,opt,name=call,proto3" json:"call,omitempty"`
+	Call *CallRef `protobuf:"bytes,8,opt,name=call,proto3" json:"call,omitempty"`
+	// Of a fork: what of its parent's conversation it sees.
+	Base          *Base `protobuf:"bytes,15,opt,name=base,proto3" json:"base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskStarted) Reset() {
 	*x = TaskStarted{}
-	mi := &file_coppice_v1_event_proto_msgTypes[3]
+	mi := &file_coppice_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +1600,7 @@ func (x *TaskStarted) String() string {
 func (*TaskStarted) ProtoMessage() {}
 
 func (x *TaskStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[3]
+	mi := &file_coppice_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +1613,7 @@ func (x *TaskStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStarted.ProtoReflect.Descriptor instead.
 func (*TaskStarted) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskStarted) GetParentId() string {
@@ -554,6 +1672,13 @@ func (x *TaskStarted) GetCall() *CallRef {
 	return nil
 }
 
+func (x *TaskStarted) GetBase() *Base {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
 // CallRef names a tool call of a task.
 type CallRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -567,7 +1692,7 @@ type CallRef struct {
 
 func (x *CallRef) Reset() {
 	*x = CallRef{}
-	mi := &file_coppice_v1_event_proto_msgTypes[4]
+	mi := &file_coppice_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +1704,7 @@ func (x *CallRef) String() string {
 func (*CallRef) ProtoMessage() {}
 
 func (x *CallRef) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[4]
+	mi := &file_coppice_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +1717,7 @@ func (x *CallRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRef.ProtoReflect.Descriptor instead.
 func (*CallRef) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallRef) GetMessage() int32 {
@@ -622,7 +1747,7 @@ type TaskDispatched struct {
 
 func (x *TaskDispatched) Reset() {
 	*x = TaskDispatched{}
-	mi := &file_coppice_v1_event_proto_msgTypes[5]
+	mi := &file_coppice_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +1759,7 @@ func (x *TaskDispatched) String() string {
 func (*TaskDispatched) ProtoMessage() {}
 
 func (x *TaskDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[5]
+	mi := &file_coppice_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +1772,7 @@ func (x *TaskDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDispatched.ProtoReflect.Descriptor instead.
 func (*TaskDispatched) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskDispatched) GetEpoch() int64 {
@@ -678,14 +1803,17 @@ type MessageAppended struct {
 	// What an assistant message cost.
 	Usage *Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Set if the message tells of a background child's end.
-	News          *ChildRun `protobuf:"bytes,6,opt,name=news,proto3" json:"news,omitempty"`
+	News *ChildRun `protobuf:"bytes,6,opt,name=news,proto3" json:"news,omitempty"`
+	// Set if the message is a summary: a model sees it in the place of all messages
+	// up to this ordinal.
+	SumsUpTo      int32 `protobuf:"varint,14,opt,name=sums_up_to,json=sumsUpTo,proto3" json:"sums_up_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MessageAppended) Reset() {
 	*x = MessageAppended{}
-	mi := &file_coppice_v1_event_proto_msgTypes[6]
+	mi := &file_coppice_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +1825,7 @@ func (x *MessageAppended) String() string {
 func (*MessageAppended) ProtoMessage() {}
 
 func (x *MessageAppended) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[6]
+	mi := &file_coppice_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +1838,7 @@ func (x *MessageAppended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageAppended.ProtoReflect.Descriptor instead.
 func (*MessageAppended) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MessageAppended) GetMessageId() string {
@@ -755,6 +1883,13 @@ func (x *MessageAppended) GetNews() *ChildRun {
 	return nil
 }
 
+func (x *MessageAppended) GetSumsUpTo() int32 {
+	if x != nil {
+		return x.SumsUpTo
+	}
+	return 0
+}
+
 // OpenedCall is a tool call in an assistant message.
 type OpenedCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -768,7 +1903,7 @@ type OpenedCall struct {
 
 func (x *OpenedCall) Reset() {
 	*x = OpenedCall{}
-	mi := &file_coppice_v1_event_proto_msgTypes[7]
+	mi := &file_coppice_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +1915,7 @@ func (x *OpenedCall) String() string {
 func (*OpenedCall) ProtoMessage() {}
 
 func (x *OpenedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[7]
+	mi := &file_coppice_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +1928,7 @@ func (x *OpenedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenedCall.ProtoReflect.Descriptor instead.
 func (*OpenedCall) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OpenedCall) GetBlock() int32 {
@@ -825,7 +1960,7 @@ type CallClosed struct {
 
 func (x *CallClosed) Reset() {
 	*x = CallClosed{}
-	mi := &file_coppice_v1_event_proto_msgTypes[8]
+	mi := &file_coppice_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1972,7 @@ func (x *CallClosed) String() string {
 func (*CallClosed) ProtoMessage() {}
 
 func (x *CallClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[8]
+	mi := &file_coppice_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1985,7 @@ func (x *CallClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClosed.ProtoReflect.Descriptor instead.
 func (*CallClosed) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallClosed) GetCall() *CallRef {
@@ -885,7 +2020,7 @@ type TaskParked struct {
 
 func (x *TaskParked) Reset() {
 	*x = TaskParked{}
-	mi := &file_coppice_v1_event_proto_msgTypes[9]
+	mi := &file_coppice_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +2032,7 @@ func (x *TaskParked) String() string {
 func (*TaskParked) ProtoMessage() {}
 
 func (x *TaskParked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[9]
+	mi := &file_coppice_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +2045,7 @@ func (x *TaskParked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskParked.ProtoReflect.Descriptor instead.
 func (*TaskParked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskParked) GetWait() *Wait {
@@ -933,7 +2068,7 @@ type TaskReady struct {
 
 func (x *TaskReady) Reset() {
 	*x = TaskReady{}
-	mi := &file_coppice_v1_event_proto_msgTypes[10]
+	mi := &file_coppice_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +2080,7 @@ func (x *TaskReady) String() string {
 func (*TaskReady) ProtoMessage() {}
 
 func (x *TaskReady) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[10]
+	mi := &file_coppice_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +2093,7 @@ func (x *TaskReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReady.ProtoReflect.Descriptor instead.
 func (*TaskReady) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskReady) GetCause() ReadyCause {
@@ -979,14 +2114,20 @@ func (x *TaskReady) GetEpoch() int64 {
 type TaskProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is doing, in a few words.
-	Activity      string `protobuf:"bytes,1,opt,name=activity,proto3" json:"activity,omitempty"`
+	Activity string `protobuf:"bytes,1,opt,name=activity,proto3" json:"activity,omitempty"`
+	// Tool calls of the run so far.
+	ToolUses int32 `protobuf:"varint,2,opt,name=tool_uses,json=toolUses,proto3" json:"tool_uses,omitempty"`
+	// Tokens of the run so far.
+	Tokens int64 `protobuf:"varint,3,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// The last five things it was doing, oldest first; this one is the last.
+	Recent        []string `protobuf:"bytes,4,rep,name=recent,proto3" json:"recent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskProgress) Reset() {
 	*x = TaskProgress{}
-	mi := &file_coppice_v1_event_proto_msgTypes[11]
+	mi := &file_coppice_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -998,7 +2139,7 @@ func (x *TaskProgress) String() string {
 func (*TaskProgress) ProtoMessage() {}
 
 func (x *TaskProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[11]
+	mi := &file_coppice_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1011,7 +2152,7 @@ func (x *TaskProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskProgress.ProtoReflect.Descriptor instead.
 func (*TaskProgress) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskProgress) GetActivity() string {
@@ -1019,6 +2160,27 @@ func (x *TaskProgress) GetActivity() string {
 		return x.Activity
 	}
 	return ""
+}
+
+func (x *TaskProgress) GetToolUses() int32 {
+	if x != nil {
+		return x.ToolUses
+	}
+	return 0
+}
+
+func (x *TaskProgress) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *TaskProgress) GetRecent() []string {
+	if x != nil {
+		return x.Recent
+	}
+	return nil
 }
 
 // TaskResult is the end of a run: one a run, and nothing after it.
@@ -1042,7 +2204,7 @@ type TaskResult struct {
 
 func (x *TaskResult) Reset() {
 	*x = TaskResult{}
-	mi := &file_coppice_v1_event_proto_msgTypes[12]
+	mi := &file_coppice_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +2216,7 @@ func (x *TaskResult) String() string {
 func (*TaskResult) ProtoMessage() {}
 
 func (x *TaskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[12]
+	mi := &file_coppice_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +2229,7 @@ func (x *TaskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResult.ProtoReflect.Descriptor instead.
 func (*TaskResult) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TaskResult) GetState() TaskState {
@@ -1117,14 +2279,18 @@ type MessageQueued struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set if the message tells of a background child's end; otherwise it is a
 	// user's.
-	News          *ChildRun `protobuf:"bytes,1,opt,name=news,proto3" json:"news,omitempty"`
+	News *ChildRun `protobuf:"bytes,1,opt,name=news,proto3" json:"news,omitempty"`
+	// The id that the message has in the inbox, and later in the transcript.
+	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// How many wait now, this one among them.
+	Waiting       int32 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MessageQueued) Reset() {
 	*x = MessageQueued{}
-	mi := &file_coppice_v1_event_proto_msgTypes[13]
+	mi := &file_coppice_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +2302,7 @@ func (x *MessageQueued) String() string {
 func (*MessageQueued) ProtoMessage() {}
 
 func (x *MessageQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[13]
+	mi := &file_coppice_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +2315,7 @@ func (x *MessageQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageQueued.ProtoReflect.Descriptor instead.
 func (*MessageQueued) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MessageQueued) GetNews() *ChildRun {
@@ -1159,12 +2325,209 @@ func (x *MessageQueued) GetNews() *ChildRun {
 	return nil
 }
 
+func (x *MessageQueued) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *MessageQueued) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+// HookRan says what came of a hook on a sub-agent's start or stop.
+type HookRan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it hangs on.
+	Event HookEvent `protobuf:"varint,1,opt,name=event,proto3,enum=coppice.v1.HookEvent" json:"event,omitempty"`
+	// What it is called.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The glob of the agents that it is for.
+	Matcher string `protobuf:"bytes,3,opt,name=matcher,proto3" json:"matcher,omitempty"`
+	// What came of it.
+	Outcome HookOutcome `protobuf:"varint,4,opt,name=outcome,proto3,enum=coppice.v1.HookOutcome" json:"outcome,omitempty"`
+	// How long it took.
+	Duration *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
+	// The exit code of a command that ended by itself.
+	ExitCode int32 `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// What went wrong, or the gist of what it said; no more than a KiB.
+	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HookRan) Reset() {
+	*x = HookRan{}
+	mi := &file_coppice_v1_event_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HookRan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HookRan) ProtoMessage() {}
+
+func (x *HookRan) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HookRan.ProtoReflect.Descriptor instead.
+func (*HookRan) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *HookRan) GetEvent() HookEvent {
+	if x != nil {
+		return x.Event
+	}
+	return HookEvent_HOOK_EVENT_UNSPECIFIED
+}
+
+func (x *HookRan) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HookRan) GetMatcher() string {
+	if x != nil {
+		return x.Matcher
+	}
+	return ""
+}
+
+func (x *HookRan) GetOutcome() HookOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return HookOutcome_HOOK_OUTCOME_UNSPECIFIED
+}
+
+func (x *HookRan) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+func (x *HookRan) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *HookRan) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// CallbackEnded says that the callback of a run was answered, or is given up. It
+// comes after the result of the run that it is about, and is an event of no run.
+type CallbackEnded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	Run int32 `protobuf:"varint,1,opt,name=run,proto3" json:"run,omitempty"`
+	// Who was called.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// Whether the call was answered with success.
+	Delivered bool `protobuf:"varint,3,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	// How often it was tried.
+	Tries int32 `protobuf:"varint,4,opt,name=tries,proto3" json:"tries,omitempty"`
+	// Why it is given up.
+	Detail        string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallbackEnded) Reset() {
+	*x = CallbackEnded{}
+	mi := &file_coppice_v1_event_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallbackEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallbackEnded) ProtoMessage() {}
+
+func (x *CallbackEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallbackEnded.ProtoReflect.Descriptor instead.
+func (*CallbackEnded) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CallbackEnded) GetRun() int32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *CallbackEnded) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *CallbackEnded) GetDelivered() bool {
+	if x != nil {
+		return x.Delivered
+	}
+	return false
+}
+
+func (x *CallbackEnded) GetTries() int32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
+}
+
+func (x *CallbackEnded) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 var File_coppice_v1_event_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"\x16coppice/v1/event.proto\x12\n" +
-	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xeb\x05\n" +
+	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\f\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x17\n" +
@@ -1184,12 +2547,68 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\bprogress\x18\f \x01(\v2\x18.coppice.v1.TaskProgressH\x00R\bprogress\x120\n" +
 	"\x06result\x18\r \x01(\v2\x16.coppice.v1.TaskResultH\x00R\x06result\x123\n" +
 	"\x06queued\x18\x0e \x01(\v2\x19.coppice.v1.MessageQueuedH\x00R\x06queued\x12B\n" +
-	"\fbackgrounded\x18\x0f \x01(\v2\x1c.coppice.v1.TaskBackgroundedH\x00R\fbackgroundedB\x06\n" +
-	"\x04kind\"\x12\n" +
-	"\x10TaskBackgrounded\";\n" +
+	"\fbackgrounded\x18\x0f \x01(\v2\x1c.coppice.v1.TaskBackgroundedH\x00R\fbackgrounded\x12N\n" +
+	"\x12approval_requested\x18\x12 \x01(\v2\x1d.coppice.v1.ApprovalRequestedH\x00R\x11approvalRequested\x12H\n" +
+	"\x10approval_decided\x18\x13 \x01(\v2\x1b.coppice.v1.ApprovalDecidedH\x00R\x0fapprovalDecided\x12H\n" +
+	"\x10approval_expired\x18\x14 \x01(\v2\x1b.coppice.v1.ApprovalExpiredH\x00R\x0fapprovalExpired\x129\n" +
+	"\vinbox_taken\x18\x18 \x01(\v2\x16.coppice.v1.InboxTakenH\x00R\n" +
+	"inboxTaken\x12?\n" +
+	"\rinbox_cleared\x18\x19 \x01(\v2\x18.coppice.v1.InboxClearedH\x00R\finboxCleared\x129\n" +
+	"\vinbox_empty\x18\x1a \x01(\v2\x16.coppice.v1.InboxEmptyH\x00R\n" +
+	"inboxEmpty\x12E\n" +
+	"\x0fsession_changed\x18\x1b \x01(\v2\x1a.coppice.v1.SessionChangedH\x00R\x0esessionChanged\x12?\n" +
+	"\rbranch_opened\x18\x15 \x01(\v2\x18.coppice.v1.BranchOpenedH\x00R\fbranchOpened\x12E\n" +
+	"\x0fbranch_selected\x18\x16 \x01(\v2\x1a.coppice.v1.BranchSelectedH\x00R\x0ebranchSelected\x12<\n" +
+	"\bimported\x18\x17 \x01(\v2\x1e.coppice.v1.TranscriptImportedH\x00R\bimported\x120\n" +
+	"\bhook_ran\x18\x1c \x01(\v2\x13.coppice.v1.HookRanH\x00R\ahookRan\x12B\n" +
+	"\x0ecallback_ended\x18\x1d \x01(\v2\x19.coppice.v1.CallbackEndedH\x00R\rcallbackEndedB\x06\n" +
+	"\x04kind\"\xe0\x01\n" +
+	"\x11ApprovalRequested\x12\x1f\n" +
+	"\vapproval_id\x18\x01 \x01(\tR\n" +
+	"approvalId\x12'\n" +
+	"\x04call\x18\x02 \x01(\v2\x13.coppice.v1.CallRefR\x04call\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x12\x1a\n" +
+	"\bargument\x18\x04 \x01(\tR\bargument\x12\x14\n" +
+	"\x05rules\x18\x05 \x03(\tR\x05rules\x12;\n" +
+	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\"\xd7\x01\n" +
+	"\x0fApprovalDecided\x12\x1f\n" +
+	"\vapproval_id\x18\x01 \x01(\tR\n" +
+	"approvalId\x12'\n" +
+	"\x04call\x18\x02 \x01(\v2\x13.coppice.v1.CallRefR\x04call\x12/\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x19.coppice.v1.ApprovalStateR\x05state\x12/\n" +
+	"\x05scope\x18\x04 \x01(\x0e2\x19.coppice.v1.ApprovalScopeR\x05scope\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"[\n" +
+	"\x0fApprovalExpired\x12\x1f\n" +
+	"\vapproval_id\x18\x01 \x01(\tR\n" +
+	"approvalId\x12'\n" +
+	"\x04call\x18\x02 \x01(\v2\x13.coppice.v1.CallRefR\x04call\"<\n" +
+	"\n" +
+	"InboxTaken\x12\x1a\n" +
+	"\bmessages\x18\x01 \x01(\x05R\bmessages\x12\x12\n" +
+	"\x04news\x18\x02 \x01(\x05R\x04news\"h\n" +
+	"\fInboxCleared\x12\x1a\n" +
+	"\bmessages\x18\x01 \x01(\x05R\bmessages\x12(\n" +
+	"\x04news\x18\x02 \x03(\v2\x14.coppice.v1.ChildRunR\x04news\x12\x12\n" +
+	"\x04left\x18\x03 \x01(\x05R\x04left\"\f\n" +
+	"\n" +
+	"InboxEmpty\"Y\n" +
+	"\x0eSessionChanged\x121\n" +
+	"\x06change\x18\x01 \x01(\x0e2\x19.coppice.v1.SessionChangeR\x06change\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\"\x12\n" +
+	"\x10TaskBackgrounded\"\x94\x01\n" +
+	"\fBranchOpened\x12$\n" +
+	"\x04base\x18\x01 \x01(\v2\x10.coppice.v1.BaseR\x04base\x12&\n" +
+	"\x0fhead_message_id\x18\x02 \x01(\tR\rheadMessageId\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\x12 \n" +
+	"\vdescription\x18\x04 \x01(\tR\vdescription\"\x10\n" +
+	"\x0eBranchSelected\"X\n" +
+	"\x12TranscriptImported\x12\x1a\n" +
+	"\bmessages\x18\x01 \x01(\x05R\bmessages\x12&\n" +
+	"\x0fhead_message_id\x18\x02 \x01(\tR\rheadMessageId\";\n" +
 	"\rSessionOpened\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
-	"\x05title\x18\x02 \x01(\tR\x05title\"\x9b\x02\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\"\xc1\x02\n" +
 	"\vTaskStarted\x12\x1b\n" +
 	"\tparent_id\x18\x01 \x01(\tR\bparentId\x12.\n" +
 	"\x06branch\x18\x02 \x01(\x0e2\x16.coppice.v1.TaskBranchR\x06branch\x12(\n" +
@@ -1200,13 +2619,14 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"background\x18\a \x01(\bR\n" +
 	"background\x12'\n" +
-	"\x04call\x18\b \x01(\v2\x13.coppice.v1.CallRefR\x04call\"9\n" +
+	"\x04call\x18\b \x01(\v2\x13.coppice.v1.CallRefR\x04call\x12$\n" +
+	"\x04base\x18\x0f \x01(\v2\x10.coppice.v1.BaseR\x04base\"9\n" +
 	"\aCallRef\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\x05R\amessage\x12\x14\n" +
 	"\x05block\x18\x02 \x01(\x05R\x05block\"C\n" +
 	"\x0eTaskDispatched\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x1b\n" +
-	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"\xf1\x01\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"\x8f\x02\n" +
 	"\x0fMessageAppended\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x18\n" +
@@ -1214,7 +2634,9 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\x04role\x18\x03 \x01(\x0e2\x10.coppice.v1.RoleR\x04role\x12,\n" +
 	"\x05calls\x18\x04 \x03(\v2\x16.coppice.v1.OpenedCallR\x05calls\x12'\n" +
 	"\x05usage\x18\x05 \x01(\v2\x11.coppice.v1.UsageR\x05usage\x12(\n" +
-	"\x04news\x18\x06 \x01(\v2\x14.coppice.v1.ChildRunR\x04news\"6\n" +
+	"\x04news\x18\x06 \x01(\v2\x14.coppice.v1.ChildRunR\x04news\x12\x1c\n" +
+	"\n" +
+	"sums_up_to\x18\x0e \x01(\x05R\bsumsUpTo\"6\n" +
 	"\n" +
 	"OpenedCall\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x12\n" +
@@ -1229,9 +2651,12 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\x04wait\x18\x01 \x01(\v2\x10.coppice.v1.WaitR\x04wait\"O\n" +
 	"\tTaskReady\x12,\n" +
 	"\x05cause\x18\x01 \x01(\x0e2\x16.coppice.v1.ReadyCauseR\x05cause\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"*\n" +
+	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"w\n" +
 	"\fTaskProgress\x12\x1a\n" +
-	"\bactivity\x18\x01 \x01(\tR\bactivity\"\xe2\x01\n" +
+	"\bactivity\x18\x01 \x01(\tR\bactivity\x12\x1b\n" +
+	"\ttool_uses\x18\x02 \x01(\x05R\btoolUses\x12\x16\n" +
+	"\x06tokens\x18\x03 \x01(\x03R\x06tokens\x12\x16\n" +
+	"\x06recent\x18\x04 \x03(\tR\x06recent\"\xe2\x01\n" +
 	"\n" +
 	"TaskResult\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.coppice.v1.TaskStateR\x05state\x12*\n" +
@@ -1240,14 +2665,60 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"message_id\x18\x04 \x01(\tR\tmessageId\x12'\n" +
 	"\x05usage\x18\x05 \x01(\v2\x11.coppice.v1.UsageR\x05usage\x12\x1b\n" +
-	"\ttool_uses\x18\x06 \x01(\x05R\btoolUses\"9\n" +
+	"\ttool_uses\x18\x06 \x01(\x05R\btoolUses\"r\n" +
 	"\rMessageQueued\x12(\n" +
-	"\x04news\x18\x01 \x01(\v2\x14.coppice.v1.ChildRunR\x04news*a\n" +
+	"\x04news\x18\x01 \x01(\v2\x14.coppice.v1.ChildRunR\x04news\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x18\n" +
+	"\awaiting\x18\x03 \x01(\x05R\awaiting\"\x85\x02\n" +
+	"\aHookRan\x12+\n" +
+	"\x05event\x18\x01 \x01(\x0e2\x15.coppice.v1.HookEventR\x05event\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\amatcher\x18\x03 \x01(\tR\amatcher\x121\n" +
+	"\aoutcome\x18\x04 \x01(\x0e2\x17.coppice.v1.HookOutcomeR\aoutcome\x125\n" +
+	"\bduration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x1b\n" +
+	"\texit_code\x18\x06 \x01(\x05R\bexitCode\x12\x18\n" +
+	"\amessage\x18\a \x01(\tR\amessage\"\x7f\n" +
+	"\rCallbackEnded\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\x05R\x03run\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x1c\n" +
+	"\tdelivered\x18\x03 \x01(\bR\tdelivered\x12\x14\n" +
+	"\x05tries\x18\x04 \x01(\x05R\x05tries\x12\x16\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail*\xb9\x01\n" +
+	"\rApprovalState\x12\x1e\n" +
+	"\x1aAPPROVAL_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13APPROVAL_STATE_OPEN\x10\x01\x12\x1a\n" +
+	"\x16APPROVAL_STATE_ALLOWED\x10\x02\x12\x19\n" +
+	"\x15APPROVAL_STATE_DENIED\x10\x03\x12\x1a\n" +
+	"\x16APPROVAL_STATE_EXPIRED\x10\x04\x12\x1c\n" +
+	"\x18APPROVAL_STATE_WITHDRAWN\x10\x05*d\n" +
+	"\rApprovalScope\x12\x1e\n" +
+	"\x1aAPPROVAL_SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13APPROVAL_SCOPE_ONCE\x10\x01\x12\x1a\n" +
+	"\x16APPROVAL_SCOPE_SESSION\x10\x02*\x82\x01\n" +
+	"\rSessionChange\x12\x1e\n" +
+	"\x1aSESSION_CHANGE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16SESSION_CHANGE_RENAMED\x10\x01\x12\x19\n" +
+	"\x15SESSION_CHANGE_CLOSED\x10\x02\x12\x1a\n" +
+	"\x16SESSION_CHANGE_DELETED\x10\x03*a\n" +
 	"\n" +
 	"ReadyCause\x12\x1b\n" +
 	"\x17READY_CAUSE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15READY_CAUSE_SATISFIED\x10\x01\x12\x1b\n" +
-	"\x17READY_CAUSE_REDELIVERED\x10\x02BBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
+	"\x17READY_CAUSE_REDELIVERED\x10\x02*d\n" +
+	"\tHookEvent\x12\x1a\n" +
+	"\x16HOOK_EVENT_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19HOOK_EVENT_SUBAGENT_START\x10\x01\x12\x1c\n" +
+	"\x18HOOK_EVENT_SUBAGENT_STOP\x10\x02*\xe5\x01\n" +
+	"\vHookOutcome\x12\x1c\n" +
+	"\x18HOOK_OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13HOOK_OUTCOME_PASSED\x10\x01\x12\x18\n" +
+	"\x14HOOK_OUTCOME_BLOCKED\x10\x02\x12\x1a\n" +
+	"\x16HOOK_OUTCOME_OVERRULED\x10\x03\x12\x17\n" +
+	"\x13HOOK_OUTCOME_FAILED\x10\x04\x12\x1a\n" +
+	"\x16HOOK_OUTCOME_TIMED_OUT\x10\x05\x12\x18\n" +
+	"\x14HOOK_OUTCOME_MISSING\x10\x06\x12\x1a\n" +
+	"\x16HOOK_OUTCOME_FORBIDDEN\x10\aBBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_event_proto_rawDescOnce sync.Once
@@ -1261,67 +2732,111 @@ func file_coppice_v1_event_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_event_proto_rawDescData
 }
 
-var file_coppice_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coppice_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_coppice_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_coppice_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_coppice_v1_event_proto_goTypes = []any{
-	(ReadyCause)(0),               // 0: coppice.v1.ReadyCause
-	(*Event)(nil),                 // 1: coppice.v1.Event
-	(*TaskBackgrounded)(nil),      // 2: coppice.v1.TaskBackgrounded
-	(*SessionOpened)(nil),         // 3: coppice.v1.SessionOpened
-	(*TaskStarted)(nil),           // 4: coppice.v1.TaskStarted
-	(*CallRef)(nil),               // 5: coppice.v1.CallRef
-	(*TaskDispatched)(nil),        // 6: coppice.v1.TaskDispatched
-	(*MessageAppended)(nil),       // 7: coppice.v1.MessageAppended
-	(*OpenedCall)(nil),            // 8: coppice.v1.OpenedCall
-	(*CallClosed)(nil),            // 9: coppice.v1.CallClosed
-	(*TaskParked)(nil),            // 10: coppice.v1.TaskParked
-	(*TaskReady)(nil),             // 11: coppice.v1.TaskReady
-	(*TaskProgress)(nil),          // 12: coppice.v1.TaskProgress
-	(*TaskResult)(nil),            // 13: coppice.v1.TaskResult
-	(*MessageQueued)(nil),         // 14: coppice.v1.MessageQueued
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(TaskBranch)(0),               // 16: coppice.v1.TaskBranch
-	(TaskKind)(0),                 // 17: coppice.v1.TaskKind
-	(Role)(0),                     // 18: coppice.v1.Role
-	(*Usage)(nil),                 // 19: coppice.v1.Usage
-	(*ChildRun)(nil),              // 20: coppice.v1.ChildRun
-	(*Wait)(nil),                  // 21: coppice.v1.Wait
-	(TaskState)(0),                // 22: coppice.v1.TaskState
-	(Reason)(0),                   // 23: coppice.v1.Reason
+	(ApprovalState)(0),            // 0: coppice.v1.ApprovalState
+	(ApprovalScope)(0),            // 1: coppice.v1.ApprovalScope
+	(SessionChange)(0),            // 2: coppice.v1.SessionChange
+	(ReadyCause)(0),               // 3: coppice.v1.ReadyCause
+	(HookEvent)(0),                // 4: coppice.v1.HookEvent
+	(HookOutcome)(0),              // 5: coppice.v1.HookOutcome
+	(*Event)(nil),                 // 6: coppice.v1.Event
+	(*ApprovalRequested)(nil),     // 7: coppice.v1.ApprovalRequested
+	(*ApprovalDecided)(nil),       // 8: coppice.v1.ApprovalDecided
+	(*ApprovalExpired)(nil),       // 9: coppice.v1.ApprovalExpired
+	(*InboxTaken)(nil),            // 10: coppice.v1.InboxTaken
+	(*InboxCleared)(nil),          // 11: coppice.v1.InboxCleared
+	(*InboxEmpty)(nil),            // 12: coppice.v1.InboxEmpty
+	(*SessionChanged)(nil),        // 13: coppice.v1.SessionChanged
+	(*TaskBackgrounded)(nil),      // 14: coppice.v1.TaskBackgrounded
+	(*BranchOpened)(nil),          // 15: coppice.v1.BranchOpened
+	(*BranchSelected)(nil),        // 16: coppice.v1.BranchSelected
+	(*TranscriptImported)(nil),    // 17: coppice.v1.TranscriptImported
+	(*SessionOpened)(nil),         // 18: coppice.v1.SessionOpened
+	(*TaskStarted)(nil),           // 19: coppice.v1.TaskStarted
+	(*CallRef)(nil),               // 20: coppice.v1.CallRef
+	(*TaskDispatched)(nil),        // 21: coppice.v1.TaskDispatched
+	(*MessageAppended)(nil),       // 22: coppice.v1.MessageAppended
+	(*OpenedCall)(nil),            // 23: coppice.v1.OpenedCall
+	(*CallClosed)(nil),            // 24: coppice.v1.CallClosed
+	(*TaskParked)(nil),            // 25: coppice.v1.TaskParked
+	(*TaskReady)(nil),             // 26: coppice.v1.TaskReady
+	(*TaskProgress)(nil),          // 27: coppice.v1.TaskProgress
+	(*TaskResult)(nil),            // 28: coppice.v1.TaskResult
+	(*MessageQueued)(nil),         // 29: coppice.v1.MessageQueued
+	(*HookRan)(nil),               // 30: coppice.v1.HookRan
+	(*CallbackEnded)(nil),         // 31: coppice.v1.CallbackEnded
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*ChildRun)(nil),              // 33: coppice.v1.ChildRun
+	(*Base)(nil),                  // 34: coppice.v1.Base
+	(TaskBranch)(0),               // 35: coppice.v1.TaskBranch
+	(TaskKind)(0),                 // 36: coppice.v1.TaskKind
+	(Role)(0),                     // 37: coppice.v1.Role
+	(*Usage)(nil),                 // 38: coppice.v1.Usage
+	(*Wait)(nil),                  // 39: coppice.v1.Wait
+	(TaskState)(0),                // 40: coppice.v1.TaskState
+	(Reason)(0),                   // 41: coppice.v1.Reason
+	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
 }
 var file_coppice_v1_event_proto_depIdxs = []int32{
-	15, // 0: coppice.v1.Event.time:type_name -> google.protobuf.Timestamp
-	3,  // 1: coppice.v1.Event.session_opened:type_name -> coppice.v1.SessionOpened
-	4,  // 2: coppice.v1.Event.started:type_name -> coppice.v1.TaskStarted
-	6,  // 3: coppice.v1.Event.dispatched:type_name -> coppice.v1.TaskDispatched
-	7,  // 4: coppice.v1.Event.message:type_name -> coppice.v1.MessageAppended
-	9,  // 5: coppice.v1.Event.call_closed:type_name -> coppice.v1.CallClosed
-	10, // 6: coppice.v1.Event.parked:type_name -> coppice.v1.TaskParked
-	11, // 7: coppice.v1.Event.ready:type_name -> coppice.v1.TaskReady
-	12, // 8: coppice.v1.Event.progress:type_name -> coppice.v1.TaskProgress
-	13, // 9: coppice.v1.Event.result:type_name -> coppice.v1.TaskResult
-	14, // 10: coppice.v1.Event.queued:type_name -> coppice.v1.MessageQueued
-	2,  // 11: coppice.v1.Event.backgrounded:type_name -> coppice.v1.TaskBackgrounded
-	16, // 12: coppice.v1.TaskStarted.branch:type_name -> coppice.v1.TaskBranch
-	17, // 13: coppice.v1.TaskStarted.kind:type_name -> coppice.v1.TaskKind
-	5,  // 14: coppice.v1.TaskStarted.call:type_name -> coppice.v1.CallRef
-	18, // 15: coppice.v1.MessageAppended.role:type_name -> coppice.v1.Role
-	8,  // 16: coppice.v1.MessageAppended.calls:type_name -> coppice.v1.OpenedCall
-	19, // 17: coppice.v1.MessageAppended.usage:type_name -> coppice.v1.Usage
-	20, // 18: coppice.v1.MessageAppended.news:type_name -> coppice.v1.ChildRun
-	5,  // 19: coppice.v1.CallClosed.call:type_name -> coppice.v1.CallRef
-	20, // 20: coppice.v1.CallClosed.child:type_name -> coppice.v1.ChildRun
-	21, // 21: coppice.v1.TaskParked.wait:type_name -> coppice.v1.Wait
-	0,  // 22: coppice.v1.TaskReady.cause:type_name -> coppice.v1.ReadyCause
-	22, // 23: coppice.v1.TaskResult.state:type_name -> coppice.v1.TaskState
-	23, // 24: coppice.v1.TaskResult.reason:type_name -> coppice.v1.Reason
-	19, // 25: coppice.v1.TaskResult.usage:type_name -> coppice.v1.Usage
-	20, // 26: coppice.v1.MessageQueued.news:type_name -> coppice.v1.ChildRun
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	32, // 0: coppice.v1.Event.time:type_name -> google.protobuf.Timestamp
+	18, // 1: coppice.v1.Event.session_opened:type_name -> coppice.v1.SessionOpened
+	19, // 2: coppice.v1.Event.started:type_name -> coppice.v1.TaskStarted
+	21, // 3: coppice.v1.Event.dispatched:type_name -> coppice.v1.TaskDispatched
+	22, // 4: coppice.v1.Event.message:type_name -> coppice.v1.MessageAppended
+	24, // 5: coppice.v1.Event.call_closed:type_name -> coppice.v1.CallClosed
+	25, // 6: coppice.v1.Event.parked:type_name -> coppice.v1.TaskParked
+	26, // 7: coppice.v1.Event.ready:type_name -> coppice.v1.TaskReady
+	27, // 8: coppice.v1.Event.progress:type_name -> coppice.v1.TaskProgress
+	28, // 9: coppice.v1.Event.result:type_name -> coppice.v1.TaskResult
+	29, // 10: coppice.v1.Event.queued:type_name -> coppice.v1.MessageQueued
+	14, // 11: coppice.v1.Event.backgrounded:type_name -> coppice.v1.TaskBackgrounded
+	7,  // 12: coppice.v1.Event.approval_requested:type_name -> coppice.v1.ApprovalRequested
+	8,  // 13: coppice.v1.Event.approval_decided:type_name -> coppice.v1.ApprovalDecided
+	9,  // 14: coppice.v1.Event.approval_expired:type_name -> coppice.v1.ApprovalExpired
+	10, // 15: coppice.v1.Event.inbox_taken:type_name -> coppice.v1.InboxTaken
+	11, // 16: coppice.v1.Event.inbox_cleared:type_name -> coppice.v1.InboxCleared
+	12, // 17: coppice.v1.Event.inbox_empty:type_name -> coppice.v1.InboxEmpty
+	13, // 18: coppice.v1.Event.session_changed:type_name -> coppice.v1.SessionChanged
+	15, // 19: coppice.v1.Event.branch_opened:type_name -> coppice.v1.BranchOpened
+	16, // 20: coppice.v1.Event.branch_selected:type_name -> coppice.v1.BranchSelected
+	17, // 21: coppice.v1.Event.imported:type_name -> coppice.v1.TranscriptImported
+	30, // 22: coppice.v1.Event.hook_ran:type_name -> coppice.v1.HookRan
+	31, // 23: coppice.v1.Event.callback_ended:type_name -> coppice.v1.CallbackEnded
+	20, // 24: coppice.v1.ApprovalRequested.call:type_name -> coppice.v1.CallRef
+	32, // 25: coppice.v1.ApprovalRequested.expire_time:type_name -> google.protobuf.Timestamp
+	20, // 26: coppice.v1.ApprovalDecided.call:type_name -> coppice.v1.CallRef
+	0,  // 27: coppice.v1.ApprovalDecided.state:type_name -> coppice.v1.ApprovalState
+	1,  // 28: coppice.v1.ApprovalDecided.scope:type_name -> coppice.v1.ApprovalScope
+	20, // 29: coppice.v1.ApprovalExpired.call:type_name -> coppice.v1.CallRef
+	33, // 30: coppice.v1.InboxCleared.news:type_name -> coppice.v1.ChildRun
+	2,  // 31: coppice.v1.SessionChanged.change:type_name -> coppice.v1.SessionChange
+	34, // 32: coppice.v1.BranchOpened.base:type_name -> coppice.v1.Base
+	35, // 33: coppice.v1.TaskStarted.branch:type_name -> coppice.v1.TaskBranch
+	36, // 34: coppice.v1.TaskStarted.kind:type_name -> coppice.v1.TaskKind
+	20, // 35: coppice.v1.TaskStarted.call:type_name -> coppice.v1.CallRef
+	34, // 36: coppice.v1.TaskStarted.base:type_name -> coppice.v1.Base
+	37, // 37: coppice.v1.MessageAppended.role:type_name -> coppice.v1.Role
+	23, // 38: coppice.v1.MessageAppended.calls:type_name -> coppice.v1.OpenedCall
+	38, // 39: coppice.v1.MessageAppended.usage:type_name -> coppice.v1.Usage
+	33, // 40: coppice.v1.MessageAppended.news:type_name -> coppice.v1.ChildRun
+	20, // 41: coppice.v1.CallClosed.call:type_name -> coppice.v1.CallRef
+	33, // 42: coppice.v1.CallClosed.child:type_name -> coppice.v1.ChildRun
+	39, // 43: coppice.v1.TaskParked.wait:type_name -> coppice.v1.Wait
+	3,  // 44: coppice.v1.TaskReady.cause:type_name -> coppice.v1.ReadyCause
+	40, // 45: coppice.v1.TaskResult.state:type_name -> coppice.v1.TaskState
+	41, // 46: coppice.v1.TaskResult.reason:type_name -> coppice.v1.Reason
+	38, // 47: coppice.v1.TaskResult.usage:type_name -> coppice.v1.Usage
+	33, // 48: coppice.v1.MessageQueued.news:type_name -> coppice.v1.ChildRun
+	4,  // 49: coppice.v1.HookRan.event:type_name -> coppice.v1.HookEvent
+	5,  // 50: coppice.v1.HookRan.outcome:type_name -> coppice.v1.HookOutcome
+	42, // 51: coppice.v1.HookRan.duration:type_name -> google.protobuf.Duration
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_event_proto_init() }
@@ -1343,14 +2858,26 @@ func file_coppice_v1_event_proto_init() {
 		(*Event_Result)(nil),
 		(*Event_Queued)(nil),
 		(*Event_Backgrounded)(nil),
+		(*Event_ApprovalRequested)(nil),
+		(*Event_ApprovalDecided)(nil),
+		(*Event_ApprovalExpired)(nil),
+		(*Event_InboxTaken)(nil),
+		(*Event_InboxCleared)(nil),
+		(*Event_InboxEmpty)(nil),
+		(*Event_SessionChanged)(nil),
+		(*Event_BranchOpened)(nil),
+		(*Event_BranchSelected)(nil),
+		(*Event_Imported)(nil),
+		(*Event_HookRan)(nil),
+		(*Event_CallbackEnded)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_event_proto_rawDesc), len(file_coppice_v1_event_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   14,
+			NumEnums:      6,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

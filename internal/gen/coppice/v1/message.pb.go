@@ -140,6 +140,59 @@ func (StopReason) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_message_proto_rawDescGZIP(), []int{1}
 }
 
+// AttachmentKind says what an attachment is.
+type AttachmentKind int32
+
+const (
+	// Not a kind.
+	AttachmentKind_ATTACHMENT_KIND_UNSPECIFIED AttachmentKind = 0
+	// A picture.
+	AttachmentKind_ATTACHMENT_KIND_IMAGE AttachmentKind = 1
+	// A document, such as a PDF.
+	AttachmentKind_ATTACHMENT_KIND_DOCUMENT AttachmentKind = 2
+)
+
+// Enum value maps for AttachmentKind.
+var (
+	AttachmentKind_name = map[int32]string{
+		0: "ATTACHMENT_KIND_UNSPECIFIED",
+		1: "ATTACHMENT_KIND_IMAGE",
+		2: "ATTACHMENT_KIND_DOCUMENT",
+	}
+	AttachmentKind_value = map[string]int32{
+		"ATTACHMENT_KIND_UNSPECIFIED": 0,
+		"ATTACHMENT_KIND_IMAGE":       1,
+		"ATTACHMENT_KIND_DOCUMENT":    2,
+	}
+)
+
+func (x AttachmentKind) Enum() *AttachmentKind {
+	p := new(AttachmentKind)
+	*p = x
+	return p
+}
+
+func (x AttachmentKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AttachmentKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_message_proto_enumTypes[2].Descriptor()
+}
+
+func (AttachmentKind) Type() protoreflect.EnumType {
+	return &file_coppice_v1_message_proto_enumTypes[2]
+}
+
+func (x AttachmentKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AttachmentKind.Descriptor instead.
+func (AttachmentKind) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_message_proto_rawDescGZIP(), []int{2}
+}
+
 // Message is one link of a task's append-only transcript. It never changes.
 type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -164,7 +217,10 @@ type Message struct {
 	// When the message was stored.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Set on a user message that tells of the end of a background child.
-	News          *ChildRun `protobuf:"bytes,11,opt,name=news,proto3" json:"news,omitempty"`
+	News *ChildRun `protobuf:"bytes,11,opt,name=news,proto3" json:"news,omitempty"`
+	// Set on a user message that is a summary: a model sees it in the place of all
+	// messages up to this ordinal, which stay readable.
+	SumsUpTo      int32 `protobuf:"varint,14,opt,name=sums_up_to,json=sumsUpTo,proto3" json:"sums_up_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -276,6 +332,13 @@ func (x *Message) GetNews() *ChildRun {
 	return nil
 }
 
+func (x *Message) GetSumsUpTo() int32 {
+	if x != nil {
+		return x.SumsUpTo
+	}
+	return 0
+}
+
 // Block is a part of a message.
 type Block struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -287,6 +350,7 @@ type Block struct {
 	//	*Block_Thinking
 	//	*Block_ToolUse
 	//	*Block_ToolResult
+	//	*Block_Attachment
 	Kind          isBlock_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -365,6 +429,15 @@ func (x *Block) GetToolResult() *ToolResultBlock {
 	return nil
 }
 
+func (x *Block) GetAttachment() *AttachmentBlock {
+	if x != nil {
+		if x, ok := x.Kind.(*Block_Attachment); ok {
+			return x.Attachment
+		}
+	}
+	return nil
+}
+
 type isBlock_Kind interface {
 	isBlock_Kind()
 }
@@ -389,6 +462,11 @@ type Block_ToolResult struct {
 	ToolResult *ToolResultBlock `protobuf:"bytes,4,opt,name=tool_result,json=toolResult,proto3,oneof"`
 }
 
+type Block_Attachment struct {
+	// An image or a document.
+	Attachment *AttachmentBlock `protobuf:"bytes,10,opt,name=attachment,proto3,oneof"`
+}
+
 func (*Block_Text) isBlock_Kind() {}
 
 func (*Block_Thinking) isBlock_Kind() {}
@@ -396,6 +474,91 @@ func (*Block_Thinking) isBlock_Kind() {}
 func (*Block_ToolUse) isBlock_Kind() {}
 
 func (*Block_ToolResult) isBlock_Kind() {}
+
+func (*Block_Attachment) isBlock_Kind() {}
+
+// AttachmentBlock is an image or a document. It is carried along for models that
+// can look at it.
+type AttachmentBlock struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is.
+	Kind AttachmentKind `protobuf:"varint,1,opt,name=kind,proto3,enum=coppice.v1.AttachmentKind" json:"kind,omitempty"`
+	// Its media type, such as image/png.
+	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	// What it is called.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The content, or
+	Data []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	// where it is.
+	Url           string `protobuf:"bytes,5,opt,name=url,proto3" json:"url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachmentBlock) Reset() {
+	*x = AttachmentBlock{}
+	mi := &file_coppice_v1_message_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachmentBlock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachmentBlock) ProtoMessage() {}
+
+func (x *AttachmentBlock) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_message_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachmentBlock.ProtoReflect.Descriptor instead.
+func (*AttachmentBlock) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_message_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AttachmentBlock) GetKind() AttachmentKind {
+	if x != nil {
+		return x.Kind
+	}
+	return AttachmentKind_ATTACHMENT_KIND_UNSPECIFIED
+}
+
+func (x *AttachmentBlock) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
+func (x *AttachmentBlock) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AttachmentBlock) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *AttachmentBlock) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
 
 // TextBlock is plain text or Markdown.
 type TextBlock struct {
@@ -408,7 +571,7 @@ type TextBlock struct {
 
 func (x *TextBlock) Reset() {
 	*x = TextBlock{}
-	mi := &file_coppice_v1_message_proto_msgTypes[2]
+	mi := &file_coppice_v1_message_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +583,7 @@ func (x *TextBlock) String() string {
 func (*TextBlock) ProtoMessage() {}
 
 func (x *TextBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_message_proto_msgTypes[2]
+	mi := &file_coppice_v1_message_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +596,7 @@ func (x *TextBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextBlock.ProtoReflect.Descriptor instead.
 func (*TextBlock) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_message_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_message_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TextBlock) GetText() string {
@@ -456,7 +619,7 @@ type ThinkingBlock struct {
 
 func (x *ThinkingBlock) Reset() {
 	*x = ThinkingBlock{}
-	mi := &file_coppice_v1_message_proto_msgTypes[3]
+	mi := &file_coppice_v1_message_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -468,7 +631,7 @@ func (x *ThinkingBlock) String() string {
 func (*ThinkingBlock) ProtoMessage() {}
 
 func (x *ThinkingBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_message_proto_msgTypes[3]
+	mi := &file_coppice_v1_message_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -481,7 +644,7 @@ func (x *ThinkingBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThinkingBlock.ProtoReflect.Descriptor instead.
 func (*ThinkingBlock) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_message_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_message_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ThinkingBlock) GetText() string {
@@ -514,7 +677,7 @@ type ToolUseBlock struct {
 
 func (x *ToolUseBlock) Reset() {
 	*x = ToolUseBlock{}
-	mi := &file_coppice_v1_message_proto_msgTypes[4]
+	mi := &file_coppice_v1_message_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +689,7 @@ func (x *ToolUseBlock) String() string {
 func (*ToolUseBlock) ProtoMessage() {}
 
 func (x *ToolUseBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_message_proto_msgTypes[4]
+	mi := &file_coppice_v1_message_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +702,7 @@ func (x *ToolUseBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolUseBlock.ProtoReflect.Descriptor instead.
 func (*ToolUseBlock) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_message_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_message_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ToolUseBlock) GetProviderId() string {
@@ -580,7 +743,7 @@ type ToolResultBlock struct {
 
 func (x *ToolResultBlock) Reset() {
 	*x = ToolResultBlock{}
-	mi := &file_coppice_v1_message_proto_msgTypes[5]
+	mi := &file_coppice_v1_message_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +755,7 @@ func (x *ToolResultBlock) String() string {
 func (*ToolResultBlock) ProtoMessage() {}
 
 func (x *ToolResultBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_message_proto_msgTypes[5]
+	mi := &file_coppice_v1_message_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +768,7 @@ func (x *ToolResultBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultBlock.ProtoReflect.Descriptor instead.
 func (*ToolResultBlock) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_message_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_message_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ToolResultBlock) GetBlock() int32 {
@@ -653,7 +816,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_coppice_v1_message_proto_msgTypes[6]
+	mi := &file_coppice_v1_message_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +828,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_message_proto_msgTypes[6]
+	mi := &file_coppice_v1_message_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +841,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_message_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_message_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Usage) GetInputTokens() int64 {
@@ -722,7 +885,7 @@ type ChildRun struct {
 
 func (x *ChildRun) Reset() {
 	*x = ChildRun{}
-	mi := &file_coppice_v1_message_proto_msgTypes[7]
+	mi := &file_coppice_v1_message_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +897,7 @@ func (x *ChildRun) String() string {
 func (*ChildRun) ProtoMessage() {}
 
 func (x *ChildRun) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_message_proto_msgTypes[7]
+	mi := &file_coppice_v1_message_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +910,7 @@ func (x *ChildRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildRun.ProtoReflect.Descriptor instead.
 func (*ChildRun) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_message_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_message_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ChildRun) GetTaskId() string {
@@ -769,7 +932,7 @@ var File_coppice_v1_message_proto protoreflect.FileDescriptor
 const file_coppice_v1_message_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/message.proto\x12\n" +
-	"coppice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x03\n" +
+	"coppice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb0\x03\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tparent_id\x18\x02 \x01(\tR\bparentId\x12\x18\n" +
@@ -784,14 +947,27 @@ const file_coppice_v1_message_proto_rawDesc = "" +
 	"\vcreate_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12(\n" +
-	"\x04news\x18\v \x01(\v2\x14.coppice.v1.ChildRunR\x04news\"\xec\x01\n" +
+	"\x04news\x18\v \x01(\v2\x14.coppice.v1.ChildRunR\x04news\x12\x1c\n" +
+	"\n" +
+	"sums_up_to\x18\x0e \x01(\x05R\bsumsUpTo\"\xab\x02\n" +
 	"\x05Block\x12+\n" +
 	"\x04text\x18\x01 \x01(\v2\x15.coppice.v1.TextBlockH\x00R\x04text\x127\n" +
 	"\bthinking\x18\x02 \x01(\v2\x19.coppice.v1.ThinkingBlockH\x00R\bthinking\x125\n" +
 	"\btool_use\x18\x03 \x01(\v2\x18.coppice.v1.ToolUseBlockH\x00R\atoolUse\x12>\n" +
 	"\vtool_result\x18\x04 \x01(\v2\x1b.coppice.v1.ToolResultBlockH\x00R\n" +
-	"toolResultB\x06\n" +
-	"\x04kind\"\x1f\n" +
+	"toolResult\x12=\n" +
+	"\n" +
+	"attachment\x18\n" +
+	" \x01(\v2\x1b.coppice.v1.AttachmentBlockH\x00R\n" +
+	"attachmentB\x06\n" +
+	"\x04kind\"\x9a\x01\n" +
+	"\x0fAttachmentBlock\x12.\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1a.coppice.v1.AttachmentKindR\x04kind\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x02 \x01(\tR\tmediaType\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\x12\x10\n" +
+	"\x03url\x18\x05 \x01(\tR\x03url\"\x1f\n" +
 	"\tTextBlock\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\"A\n" +
 	"\rThinkingBlock\x12\x12\n" +
@@ -828,7 +1004,11 @@ const file_coppice_v1_message_proto_rawDesc = "" +
 	"\x14STOP_REASON_END_TURN\x10\x01\x12\x18\n" +
 	"\x14STOP_REASON_TOOL_USE\x10\x02\x12\x1a\n" +
 	"\x16STOP_REASON_MAX_TOKENS\x10\x03\x12\x17\n" +
-	"\x13STOP_REASON_REFUSAL\x10\x04BBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
+	"\x13STOP_REASON_REFUSAL\x10\x04*j\n" +
+	"\x0eAttachmentKind\x12\x1f\n" +
+	"\x1bATTACHMENT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15ATTACHMENT_KIND_IMAGE\x10\x01\x12\x1c\n" +
+	"\x18ATTACHMENT_KIND_DOCUMENT\x10\x02BBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_message_proto_rawDescOnce sync.Once
@@ -842,37 +1022,41 @@ func file_coppice_v1_message_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_message_proto_rawDescData
 }
 
-var file_coppice_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coppice_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_coppice_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_coppice_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_coppice_v1_message_proto_goTypes = []any{
 	(Role)(0),                     // 0: coppice.v1.Role
 	(StopReason)(0),               // 1: coppice.v1.StopReason
-	(*Message)(nil),               // 2: coppice.v1.Message
-	(*Block)(nil),                 // 3: coppice.v1.Block
-	(*TextBlock)(nil),             // 4: coppice.v1.TextBlock
-	(*ThinkingBlock)(nil),         // 5: coppice.v1.ThinkingBlock
-	(*ToolUseBlock)(nil),          // 6: coppice.v1.ToolUseBlock
-	(*ToolResultBlock)(nil),       // 7: coppice.v1.ToolResultBlock
-	(*Usage)(nil),                 // 8: coppice.v1.Usage
-	(*ChildRun)(nil),              // 9: coppice.v1.ChildRun
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(AttachmentKind)(0),           // 2: coppice.v1.AttachmentKind
+	(*Message)(nil),               // 3: coppice.v1.Message
+	(*Block)(nil),                 // 4: coppice.v1.Block
+	(*AttachmentBlock)(nil),       // 5: coppice.v1.AttachmentBlock
+	(*TextBlock)(nil),             // 6: coppice.v1.TextBlock
+	(*ThinkingBlock)(nil),         // 7: coppice.v1.ThinkingBlock
+	(*ToolUseBlock)(nil),          // 8: coppice.v1.ToolUseBlock
+	(*ToolResultBlock)(nil),       // 9: coppice.v1.ToolResultBlock
+	(*Usage)(nil),                 // 10: coppice.v1.Usage
+	(*ChildRun)(nil),              // 11: coppice.v1.ChildRun
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_coppice_v1_message_proto_depIdxs = []int32{
 	0,  // 0: coppice.v1.Message.role:type_name -> coppice.v1.Role
-	3,  // 1: coppice.v1.Message.blocks:type_name -> coppice.v1.Block
-	8,  // 2: coppice.v1.Message.usage:type_name -> coppice.v1.Usage
+	4,  // 1: coppice.v1.Message.blocks:type_name -> coppice.v1.Block
+	10, // 2: coppice.v1.Message.usage:type_name -> coppice.v1.Usage
 	1,  // 3: coppice.v1.Message.stop_reason:type_name -> coppice.v1.StopReason
-	10, // 4: coppice.v1.Message.create_time:type_name -> google.protobuf.Timestamp
-	9,  // 5: coppice.v1.Message.news:type_name -> coppice.v1.ChildRun
-	4,  // 6: coppice.v1.Block.text:type_name -> coppice.v1.TextBlock
-	5,  // 7: coppice.v1.Block.thinking:type_name -> coppice.v1.ThinkingBlock
-	6,  // 8: coppice.v1.Block.tool_use:type_name -> coppice.v1.ToolUseBlock
-	7,  // 9: coppice.v1.Block.tool_result:type_name -> coppice.v1.ToolResultBlock
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	12, // 4: coppice.v1.Message.create_time:type_name -> google.protobuf.Timestamp
+	11, // 5: coppice.v1.Message.news:type_name -> coppice.v1.ChildRun
+	6,  // 6: coppice.v1.Block.text:type_name -> coppice.v1.TextBlock
+	7,  // 7: coppice.v1.Block.thinking:type_name -> coppice.v1.ThinkingBlock
+	8,  // 8: coppice.v1.Block.tool_use:type_name -> coppice.v1.ToolUseBlock
+	9,  // 9: coppice.v1.Block.tool_result:type_name -> coppice.v1.ToolResultBlock
+	5,  // 10: coppice.v1.Block.attachment:type_name -> coppice.v1.AttachmentBlock
+	2,  // 11: coppice.v1.AttachmentBlock.kind:type_name -> coppice.v1.AttachmentKind
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_message_proto_init() }
@@ -885,14 +1069,15 @@ func file_coppice_v1_message_proto_init() {
 		(*Block_Thinking)(nil),
 		(*Block_ToolUse)(nil),
 		(*Block_ToolResult)(nil),
+		(*Block_Attachment)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_message_proto_rawDesc), len(file_coppice_v1_message_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   8,
+			NumEnums:      3,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

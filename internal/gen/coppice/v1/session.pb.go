@@ -22,6 +22,112 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Delivery says when a running task takes a message in.
+type Delivery int32
+
+const (
+	// As NEXT_BOUNDARY.
+	Delivery_DELIVERY_UNSPECIFIED Delivery = 0
+	// When the calls of its current message are closed.
+	Delivery_DELIVERY_NEXT_BOUNDARY Delivery = 1
+	// As soon as that can be: it does not wait for its children any more.
+	Delivery_DELIVERY_INTERRUPT Delivery = 2
+)
+
+// Enum value maps for Delivery.
+var (
+	Delivery_name = map[int32]string{
+		0: "DELIVERY_UNSPECIFIED",
+		1: "DELIVERY_NEXT_BOUNDARY",
+		2: "DELIVERY_INTERRUPT",
+	}
+	Delivery_value = map[string]int32{
+		"DELIVERY_UNSPECIFIED":   0,
+		"DELIVERY_NEXT_BOUNDARY": 1,
+		"DELIVERY_INTERRUPT":     2,
+	}
+)
+
+func (x Delivery) Enum() *Delivery {
+	p := new(Delivery)
+	*p = x
+	return p
+}
+
+func (x Delivery) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Delivery) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_session_proto_enumTypes[0].Descriptor()
+}
+
+func (Delivery) Type() protoreflect.EnumType {
+	return &file_coppice_v1_session_proto_enumTypes[0]
+}
+
+func (x Delivery) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Delivery.Descriptor instead.
+func (Delivery) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{0}
+}
+
+// IdleCause says why nothing of a session goes on.
+type IdleCause int32
+
+const (
+	// Not known.
+	IdleCause_IDLE_CAUSE_UNSPECIFIED IdleCause = 0
+	// There is nothing left to do.
+	IdleCause_IDLE_CAUSE_DONE IdleCause = 1
+	// It is blocked: an approval is open, and what goes on depends on it.
+	IdleCause_IDLE_CAUSE_BLOCKED IdleCause = 2
+)
+
+// Enum value maps for IdleCause.
+var (
+	IdleCause_name = map[int32]string{
+		0: "IDLE_CAUSE_UNSPECIFIED",
+		1: "IDLE_CAUSE_DONE",
+		2: "IDLE_CAUSE_BLOCKED",
+	}
+	IdleCause_value = map[string]int32{
+		"IDLE_CAUSE_UNSPECIFIED": 0,
+		"IDLE_CAUSE_DONE":        1,
+		"IDLE_CAUSE_BLOCKED":     2,
+	}
+)
+
+func (x IdleCause) Enum() *IdleCause {
+	p := new(IdleCause)
+	*p = x
+	return p
+}
+
+func (x IdleCause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (IdleCause) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_session_proto_enumTypes[1].Descriptor()
+}
+
+func (IdleCause) Type() protoreflect.EnumType {
+	return &file_coppice_v1_session_proto_enumTypes[1]
+}
+
+func (x IdleCause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use IdleCause.Descriptor instead.
+func (IdleCause) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{1}
+}
+
 // Session is a parent conversation.
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -46,7 +152,18 @@ type Session struct {
 	// When its last event was.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// What the client attached to it.
-	Metadata      map[string]string `protobuf:"bytes,11,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Metadata map[string]string `protobuf:"bytes,11,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Approvals that nobody has decided.
+	OpenApprovals int32 `protobuf:"varint,18,opt,name=open_approvals,json=openApprovals,proto3" json:"open_approvals,omitempty"`
+	// When it was closed; unset while it is open.
+	CloseTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
+	// Whether background work is switched off in it.
+	NoBackground bool `protobuf:"varint,13,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
+	// Its sub-agents, oldest first, at most 100. Only ListSessions fills it in, when
+	// asked to; ListTasks gives all of them.
+	Children []*Task `protobuf:"bytes,14,rep,name=children,proto3" json:"children,omitempty"`
+	// The task that a message goes to which names none: the root, or a branch.
+	CurrentTaskId string `protobuf:"bytes,15,opt,name=current_task_id,json=currentTaskId,proto3" json:"current_task_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -156,6 +273,41 @@ func (x *Session) GetMetadata() map[string]string {
 		return x.Metadata
 	}
 	return nil
+}
+
+func (x *Session) GetOpenApprovals() int32 {
+	if x != nil {
+		return x.OpenApprovals
+	}
+	return 0
+}
+
+func (x *Session) GetCloseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CloseTime
+	}
+	return nil
+}
+
+func (x *Session) GetNoBackground() bool {
+	if x != nil {
+		return x.NoBackground
+	}
+	return false
+}
+
+func (x *Session) GetChildren() []*Task {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *Session) GetCurrentTaskId() string {
+	if x != nil {
+		return x.CurrentTaskId
+	}
+	return ""
 }
 
 // TaskCounts counts the tasks of a session.
@@ -288,12 +440,21 @@ type CreateSessionRequest struct {
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
 	// Anything the client wants to find again: up to 32 pairs.
 	Metadata map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The model to use; empty means the agent's.
+	// The name of the model to use; empty means the agent's. docs/agents.md says what
+	// names there are.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	// Makes a repeat of this call safe; any text of up to 200 bytes.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What the session's agents may do at most.
+	Permissions *Permissions `protobuf:"bytes,18,opt,name=permissions,proto3" json:"permissions,omitempty"`
+	// Who outside opens it, such as mcp or a2a: letters, digits, _ and -. None of its
+	// tasks sees or can use tools that are internal. Empty means nobody.
+	Source string `protobuf:"bytes,19,opt,name=source,proto3" json:"source,omitempty"`
+	// Switches background work off in this session: what agents ask to run in the
+	// background runs in the foreground.
+	NoBackground  bool `protobuf:"varint,7,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSessionRequest) Reset() {
@@ -368,6 +529,27 @@ func (x *CreateSessionRequest) GetIdempotencyKey() string {
 	return ""
 }
 
+func (x *CreateSessionRequest) GetPermissions() *Permissions {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
+}
+
+func (x *CreateSessionRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *CreateSessionRequest) GetNoBackground() bool {
+	if x != nil {
+		return x.NoBackground
+	}
+	return false
+}
+
 // CreateSessionResponse is the session that was opened.
 type CreateSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -414,6 +596,240 @@ func (x *CreateSessionResponse) GetSession() *Session {
 	return nil
 }
 
+// ImportSessionRequest is a piece of an import.
+type ImportSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the piece is.
+	//
+	// Types that are valid to be assigned to Piece:
+	//
+	//	*ImportSessionRequest_Opening
+	//	*ImportSessionRequest_Lines
+	Piece         isImportSessionRequest_Piece `protobuf_oneof:"piece"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportSessionRequest) Reset() {
+	*x = ImportSessionRequest{}
+	mi := &file_coppice_v1_session_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportSessionRequest) ProtoMessage() {}
+
+func (x *ImportSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportSessionRequest.ProtoReflect.Descriptor instead.
+func (*ImportSessionRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ImportSessionRequest) GetPiece() isImportSessionRequest_Piece {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
+func (x *ImportSessionRequest) GetOpening() *ImportOpening {
+	if x != nil {
+		if x, ok := x.Piece.(*ImportSessionRequest_Opening); ok {
+			return x.Opening
+		}
+	}
+	return nil
+}
+
+func (x *ImportSessionRequest) GetLines() []byte {
+	if x != nil {
+		if x, ok := x.Piece.(*ImportSessionRequest_Lines); ok {
+			return x.Lines
+		}
+	}
+	return nil
+}
+
+type isImportSessionRequest_Piece interface {
+	isImportSessionRequest_Piece()
+}
+
+type ImportSessionRequest_Opening struct {
+	// Comes first, and once.
+	Opening *ImportOpening `protobuf:"bytes,1,opt,name=opening,proto3,oneof"`
+}
+
+type ImportSessionRequest_Lines struct {
+	// Lines of the transcript: JSON objects with the fields uuid, parentUuid,
+	// isSidechain, timestamp, type and message.
+	Lines []byte `protobuf:"bytes,2,opt,name=lines,proto3,oneof"`
+}
+
+func (*ImportSessionRequest_Opening) isImportSessionRequest_Piece() {}
+
+func (*ImportSessionRequest_Lines) isImportSessionRequest_Piece() {}
+
+// ImportOpening says what to make of a transcript.
+type ImportOpening struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent at the root; empty means general-purpose.
+	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// What to call the session; by default the start of its first message.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// Anything the client wants to find again: up to 32 pairs.
+	Metadata map[string]string `protobuf:"bytes,3,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The model to use; empty means the agent's.
+	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// Makes a repeat of this call safe; any text of up to 200 bytes.
+	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ImportOpening) Reset() {
+	*x = ImportOpening{}
+	mi := &file_coppice_v1_session_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportOpening) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportOpening) ProtoMessage() {}
+
+func (x *ImportOpening) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportOpening.ProtoReflect.Descriptor instead.
+func (*ImportOpening) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ImportOpening) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ImportOpening) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *ImportOpening) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *ImportOpening) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ImportOpening) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+// ImportSessionResponse is the session that was opened.
+type ImportSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; its root has had no run yet.
+	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// How many messages its root begins with.
+	Messages int32 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
+	// What was left out or put in, in words; empty if nothing was.
+	Notes         []string `protobuf:"bytes,3,rep,name=notes,proto3" json:"notes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportSessionResponse) Reset() {
+	*x = ImportSessionResponse{}
+	mi := &file_coppice_v1_session_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportSessionResponse) ProtoMessage() {}
+
+func (x *ImportSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportSessionResponse.ProtoReflect.Descriptor instead.
+func (*ImportSessionResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ImportSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *ImportSessionResponse) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *ImportSessionResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
 // GetSessionRequest names a session.
 type GetSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -425,7 +841,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[5]
+	mi := &file_coppice_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +853,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[5]
+	mi := &file_coppice_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +866,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -471,7 +887,7 @@ type GetSessionResponse struct {
 
 func (x *GetSessionResponse) Reset() {
 	*x = GetSessionResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[6]
+	mi := &file_coppice_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +899,7 @@ func (x *GetSessionResponse) String() string {
 func (*GetSessionResponse) ProtoMessage() {}
 
 func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[6]
+	mi := &file_coppice_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +912,7 @@ func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetSessionResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetSessionResponse) GetSession() *Session {
@@ -512,14 +928,18 @@ type ListSessionsRequest struct {
 	// How many at most; 0 means 50, the most is 1,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Where an earlier answer left off.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only sessions whose metadata has all these pairs.
+	Filter map[string]string `protobuf:"bytes,3,rep,name=filter,proto3" json:"filter,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Whether to give the sub-agents of each session too.
+	IncludeChildren bool `protobuf:"varint,4,opt,name=include_children,json=includeChildren,proto3" json:"include_children,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[7]
+	mi := &file_coppice_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +951,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[7]
+	mi := &file_coppice_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +964,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListSessionsRequest) GetPageSize() int32 {
@@ -561,6 +981,20 @@ func (x *ListSessionsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListSessionsRequest) GetFilter() map[string]string {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetIncludeChildren() bool {
+	if x != nil {
+		return x.IncludeChildren
+	}
+	return false
+}
+
 // ListSessionsResponse is a page of sessions.
 type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -574,7 +1008,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[8]
+	mi := &file_coppice_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +1020,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[8]
+	mi := &file_coppice_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +1033,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -621,19 +1055,25 @@ type SendMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; empty means the root.
+	// The task; empty means the current one, which is the root unless SelectBranch
+	// said otherwise.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The message; required.
 	Message *UserMessage `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Makes a repeat of this call safe; any text of up to 200 bytes.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Who outside says it, such as mcp or a2a. The run that takes it in, and what it
+	// starts, neither sees nor can use tools that are internal. Empty means nobody.
+	Source string `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`
+	// When a running task takes the message in; unset means NEXT_BOUNDARY.
+	Delivery      Delivery `protobuf:"varint,5,opt,name=delivery,proto3,enum=coppice.v1.Delivery" json:"delivery,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendMessageRequest) Reset() {
 	*x = SendMessageRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[9]
+	mi := &file_coppice_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +1085,7 @@ func (x *SendMessageRequest) String() string {
 func (*SendMessageRequest) ProtoMessage() {}
 
 func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[9]
+	mi := &file_coppice_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +1098,7 @@ func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageRequest.ProtoReflect.Descriptor instead.
 func (*SendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SendMessageRequest) GetSessionId() string {
@@ -689,6 +1129,20 @@ func (x *SendMessageRequest) GetIdempotencyKey() string {
 	return ""
 }
 
+func (x *SendMessageRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SendMessageRequest) GetDelivery() Delivery {
+	if x != nil {
+		return x.Delivery
+	}
+	return Delivery_DELIVERY_UNSPECIFIED
+}
+
 // SendMessageResponse says what became of the message.
 type SendMessageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -696,14 +1150,16 @@ type SendMessageResponse struct {
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Whether the message waits for the running run's next boundary; otherwise it
 	// started a run.
-	Queued        bool `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
+	Queued bool `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
+	// Of INTERRUPT: how many children went on in the background for it.
+	Backgrounded  int32 `protobuf:"varint,3,opt,name=backgrounded,proto3" json:"backgrounded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendMessageResponse) Reset() {
 	*x = SendMessageResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[10]
+	mi := &file_coppice_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +1171,7 @@ func (x *SendMessageResponse) String() string {
 func (*SendMessageResponse) ProtoMessage() {}
 
 func (x *SendMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[10]
+	mi := &file_coppice_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +1184,7 @@ func (x *SendMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageResponse.ProtoReflect.Descriptor instead.
 func (*SendMessageResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SendMessageResponse) GetTask() *Task {
@@ -743,6 +1199,627 @@ func (x *SendMessageResponse) GetQueued() bool {
 		return x.Queued
 	}
 	return false
+}
+
+func (x *SendMessageResponse) GetBackgrounded() int32 {
+	if x != nil {
+		return x.Backgrounded
+	}
+	return 0
+}
+
+// ListInboxRequest names an inbox.
+type ListInboxRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; required.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The task; empty means the current branch.
+	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInboxRequest) Reset() {
+	*x = ListInboxRequest{}
+	mi := &file_coppice_v1_session_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInboxRequest) ProtoMessage() {}
+
+func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
+func (*ListInboxRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListInboxRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ListInboxRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// ListInboxResponse is an inbox.
+type ListInboxResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task whose inbox it is.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// What waits.
+	Entries       []*InboxEntry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInboxResponse) Reset() {
+	*x = ListInboxResponse{}
+	mi := &file_coppice_v1_session_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInboxResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInboxResponse) ProtoMessage() {}
+
+func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
+func (*ListInboxResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListInboxResponse) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ListInboxResponse) GetEntries() []*InboxEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// InboxEntry is what waits for a task's next boundary.
+type InboxEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id that the message will have in the transcript.
+	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The text of a user's message.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// Or: the run of a background child that has ended.
+	News *ChildRun `protobuf:"bytes,3,opt,name=news,proto3" json:"news,omitempty"`
+	// When it was queued.
+	QueueTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=queue_time,json=queueTime,proto3" json:"queue_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxEntry) Reset() {
+	*x = InboxEntry{}
+	mi := &file_coppice_v1_session_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxEntry) ProtoMessage() {}
+
+func (x *InboxEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxEntry.ProtoReflect.Descriptor instead.
+func (*InboxEntry) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *InboxEntry) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *InboxEntry) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *InboxEntry) GetNews() *ChildRun {
+	if x != nil {
+		return x.News
+	}
+	return nil
+}
+
+func (x *InboxEntry) GetQueueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.QueueTime
+	}
+	return nil
+}
+
+// ClearInboxRequest says what to take away.
+type ClearInboxRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; required.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The task; empty means the current branch.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Whether ends of background children go too; the task will never hear of them.
+	IncludeNews   bool `protobuf:"varint,3,opt,name=include_news,json=includeNews,proto3" json:"include_news,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearInboxRequest) Reset() {
+	*x = ClearInboxRequest{}
+	mi := &file_coppice_v1_session_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearInboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearInboxRequest) ProtoMessage() {}
+
+func (x *ClearInboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearInboxRequest.ProtoReflect.Descriptor instead.
+func (*ClearInboxRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ClearInboxRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ClearInboxRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ClearInboxRequest) GetIncludeNews() bool {
+	if x != nil {
+		return x.IncludeNews
+	}
+	return false
+}
+
+// ClearInboxResponse says what was taken away.
+type ClearInboxResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many messages of users.
+	Messages int32 `protobuf:"varint,1,opt,name=messages,proto3" json:"messages,omitempty"`
+	// How many ends of background children.
+	News int32 `protobuf:"varint,2,opt,name=news,proto3" json:"news,omitempty"`
+	// How much still waits.
+	Left          int32 `protobuf:"varint,3,opt,name=left,proto3" json:"left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearInboxResponse) Reset() {
+	*x = ClearInboxResponse{}
+	mi := &file_coppice_v1_session_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearInboxResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearInboxResponse) ProtoMessage() {}
+
+func (x *ClearInboxResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearInboxResponse.ProtoReflect.Descriptor instead.
+func (*ClearInboxResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ClearInboxResponse) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *ClearInboxResponse) GetNews() int32 {
+	if x != nil {
+		return x.News
+	}
+	return 0
+}
+
+func (x *ClearInboxResponse) GetLeft() int32 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+// UpdateSessionRequest says what is to be different.
+type UpdateSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; required.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// What to call it; required.
+	Title         string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateSessionRequest) Reset() {
+	*x = UpdateSessionRequest{}
+	mi := &file_coppice_v1_session_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateSessionRequest) ProtoMessage() {}
+
+func (x *UpdateSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateSessionRequest.ProtoReflect.Descriptor instead.
+func (*UpdateSessionRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UpdateSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *UpdateSessionRequest) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+// UpdateSessionResponse is the session afterwards.
+type UpdateSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateSessionResponse) Reset() {
+	*x = UpdateSessionResponse{}
+	mi := &file_coppice_v1_session_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateSessionResponse) ProtoMessage() {}
+
+func (x *UpdateSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateSessionResponse.ProtoReflect.Descriptor instead.
+func (*UpdateSessionResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *UpdateSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// CloseSessionRequest names a session to close.
+type CloseSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; required.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Why, for people; it stands beside the results of what was under way.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseSessionRequest) Reset() {
+	*x = CloseSessionRequest{}
+	mi := &file_coppice_v1_session_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseSessionRequest) ProtoMessage() {}
+
+func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
+func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CloseSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *CloseSessionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CloseSessionResponse says what was ended.
+type CloseSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session afterwards.
+	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// How many runs were ended.
+	AbandonedRuns int32 `protobuf:"varint,2,opt,name=abandoned_runs,json=abandonedRuns,proto3" json:"abandoned_runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseSessionResponse) Reset() {
+	*x = CloseSessionResponse{}
+	mi := &file_coppice_v1_session_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseSessionResponse) ProtoMessage() {}
+
+func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
+func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CloseSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *CloseSessionResponse) GetAbandonedRuns() int32 {
+	if x != nil {
+		return x.AbandonedRuns
+	}
+	return 0
+}
+
+// DeleteSessionRequest names a session to delete.
+type DeleteSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; required.
+	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSessionRequest) Reset() {
+	*x = DeleteSessionRequest{}
+	mi := &file_coppice_v1_session_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSessionRequest) ProtoMessage() {}
+
+func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *DeleteSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// DeleteSessionResponse says what was ended.
+type DeleteSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many runs were ended.
+	AbandonedRuns int32 `protobuf:"varint,1,opt,name=abandoned_runs,json=abandonedRuns,proto3" json:"abandoned_runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSessionResponse) Reset() {
+	*x = DeleteSessionResponse{}
+	mi := &file_coppice_v1_session_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSessionResponse) ProtoMessage() {}
+
+func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DeleteSessionResponse) GetAbandonedRuns() int32 {
+	if x != nil {
+		return x.AbandonedRuns
+	}
+	return 0
 }
 
 // WatchSessionRequest says from where to watch, and how long.
@@ -763,7 +1840,7 @@ type WatchSessionRequest struct {
 
 func (x *WatchSessionRequest) Reset() {
 	*x = WatchSessionRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[11]
+	mi := &file_coppice_v1_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +1852,7 @@ func (x *WatchSessionRequest) String() string {
 func (*WatchSessionRequest) ProtoMessage() {}
 
 func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[11]
+	mi := &file_coppice_v1_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +1865,7 @@ func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionRequest.ProtoReflect.Descriptor instead.
 func (*WatchSessionRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchSessionRequest) GetSessionId() string {
@@ -836,7 +1913,7 @@ type WatchSessionResponse struct {
 
 func (x *WatchSessionResponse) Reset() {
 	*x = WatchSessionResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[12]
+	mi := &file_coppice_v1_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +1925,7 @@ func (x *WatchSessionResponse) String() string {
 func (*WatchSessionResponse) ProtoMessage() {}
 
 func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[12]
+	mi := &file_coppice_v1_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +1938,7 @@ func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionResponse.ProtoReflect.Descriptor instead.
 func (*WatchSessionResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchSessionResponse) GetStep() isWatchSessionResponse_Step {
@@ -940,7 +2017,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_coppice_v1_session_proto_msgTypes[13]
+	mi := &file_coppice_v1_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +2029,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[13]
+	mi := &file_coppice_v1_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +2042,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Delta) GetTaskId() string {
@@ -1002,14 +2079,16 @@ type Idle struct {
 	// The root task as it is.
 	Root *Task `protobuf:"bytes,1,opt,name=root,proto3" json:"root,omitempty"`
 	// The number of the last event sent.
-	LastSeq       int64 `protobuf:"varint,2,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
+	LastSeq int64 `protobuf:"varint,2,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
+	// Why nothing goes on.
+	Cause         IdleCause `protobuf:"varint,10,opt,name=cause,proto3,enum=coppice.v1.IdleCause" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Idle) Reset() {
 	*x = Idle{}
-	mi := &file_coppice_v1_session_proto_msgTypes[14]
+	mi := &file_coppice_v1_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +2100,7 @@ func (x *Idle) String() string {
 func (*Idle) ProtoMessage() {}
 
 func (x *Idle) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[14]
+	mi := &file_coppice_v1_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +2113,7 @@ func (x *Idle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idle.ProtoReflect.Descriptor instead.
 func (*Idle) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Idle) GetRoot() *Task {
@@ -1049,6 +2128,13 @@ func (x *Idle) GetLastSeq() int64 {
 		return x.LastSeq
 	}
 	return 0
+}
+
+func (x *Idle) GetCause() IdleCause {
+	if x != nil {
+		return x.Cause
+	}
+	return IdleCause_IDLE_CAUSE_UNSPECIFIED
 }
 
 // GetTreeRequest names a tree.
@@ -1066,7 +2152,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[15]
+	mi := &file_coppice_v1_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +2164,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[15]
+	mi := &file_coppice_v1_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +2177,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetTreeRequest) GetSessionId() string {
@@ -1128,7 +2214,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[16]
+	mi := &file_coppice_v1_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +2226,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[16]
+	mi := &file_coppice_v1_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +2239,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetTreeResponse) GetSession() *Session {
@@ -1176,14 +2262,17 @@ type TreeNode struct {
 	// The task.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Its children by start time, then id.
-	Children      []*TreeNode `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"`
+	Children []*TreeNode `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"`
+	// The branches that people go on with from its messages, in the same order.
+	// They count as roots: max_depth is counted anew from each.
+	Branches      []*TreeNode `protobuf:"bytes,15,rep,name=branches,proto3" json:"branches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TreeNode) Reset() {
 	*x = TreeNode{}
-	mi := &file_coppice_v1_session_proto_msgTypes[17]
+	mi := &file_coppice_v1_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +2284,7 @@ func (x *TreeNode) String() string {
 func (*TreeNode) ProtoMessage() {}
 
 func (x *TreeNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[17]
+	mi := &file_coppice_v1_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +2297,7 @@ func (x *TreeNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeNode.ProtoReflect.Descriptor instead.
 func (*TreeNode) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TreeNode) GetTask() *Task {
@@ -1225,12 +2314,19 @@ func (x *TreeNode) GetChildren() []*TreeNode {
 	return nil
 }
 
+func (x *TreeNode) GetBranches() []*TreeNode {
+	if x != nil {
+		return x.Branches
+	}
+	return nil
+}
+
 var File_coppice_v1_session_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/session.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x03\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd9\x05\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x14\n" +
@@ -1246,7 +2342,13 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\vupdate_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12=\n" +
-	"\bmetadata\x18\v \x03(\v2!.coppice.v1.Session.MetadataEntryR\bmetadata\x1a;\n" +
+	"\bmetadata\x18\v \x03(\v2!.coppice.v1.Session.MetadataEntryR\bmetadata\x12%\n" +
+	"\x0eopen_approvals\x18\x12 \x01(\x05R\ropenApprovals\x129\n" +
+	"\n" +
+	"close_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime\x12#\n" +
+	"\rno_background\x18\r \x01(\bR\fnoBackground\x12,\n" +
+	"\bchildren\x18\x0e \x03(\v2\x10.coppice.v1.TaskR\bchildren\x12&\n" +
+	"\x0fcurrent_task_id\x18\x0f \x01(\tR\rcurrentTaskId\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
@@ -1257,40 +2359,110 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\x05R\awaiting\"!\n" +
 	"\vUserMessage\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xbd\x02\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\xb5\x03\n" +
 	"\x14CreateSessionRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x121\n" +
 	"\amessage\x18\x02 \x01(\v2\x17.coppice.v1.UserMessageR\amessage\x12\x14\n" +
 	"\x05title\x18\x03 \x01(\tR\x05title\x12J\n" +
 	"\bmetadata\x18\x04 \x03(\v2..coppice.v1.CreateSessionRequest.MetadataEntryR\bmetadata\x12\x14\n" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12'\n" +
-	"\x0fidempotency_key\x18\x06 \x01(\tR\x0eidempotencyKey\x1a;\n" +
+	"\x0fidempotency_key\x18\x06 \x01(\tR\x0eidempotencyKey\x129\n" +
+	"\vpermissions\x18\x12 \x01(\v2\x17.coppice.v1.PermissionsR\vpermissions\x12\x16\n" +
+	"\x06source\x18\x13 \x01(\tR\x06source\x12#\n" +
+	"\rno_background\x18\a \x01(\bR\fnoBackground\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
 	"\x15CreateSessionResponse\x12-\n" +
-	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\"2\n" +
+	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\"n\n" +
+	"\x14ImportSessionRequest\x125\n" +
+	"\aopening\x18\x01 \x01(\v2\x19.coppice.v1.ImportOpeningH\x00R\aopening\x12\x16\n" +
+	"\x05lines\x18\x02 \x01(\fH\x00R\x05linesB\a\n" +
+	"\x05piece\"\xfc\x01\n" +
+	"\rImportOpening\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12C\n" +
+	"\bmetadata\x18\x03 \x03(\v2'.coppice.v1.ImportOpening.MetadataEntryR\bmetadata\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12'\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"x\n" +
+	"\x15ImportSessionResponse\x12-\n" +
+	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\x12\x1a\n" +
+	"\bmessages\x18\x02 \x01(\x05R\bmessages\x12\x14\n" +
+	"\x05notes\x18\x03 \x03(\tR\x05notes\"2\n" +
 	"\x11GetSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"C\n" +
 	"\x12GetSessionResponse\x12-\n" +
-	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\"Q\n" +
+	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\"\xfc\x01\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"o\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12C\n" +
+	"\x06filter\x18\x03 \x03(\v2+.coppice.v1.ListSessionsRequest.FilterEntryR\x06filter\x12)\n" +
+	"\x10include_children\x18\x04 \x01(\bR\x0fincludeChildren\x1a9\n" +
+	"\vFilterEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"o\n" +
 	"\x14ListSessionsResponse\x12/\n" +
 	"\bsessions\x18\x01 \x03(\v2\x13.coppice.v1.SessionR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa8\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf2\x01\n" +
 	"\x12SendMessageRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x121\n" +
 	"\amessage\x18\x03 \x01(\v2\x17.coppice.v1.UserMessageR\amessage\x12'\n" +
-	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\"S\n" +
+	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\x12\x16\n" +
+	"\x06source\x18\x12 \x01(\tR\x06source\x120\n" +
+	"\bdelivery\x18\x05 \x01(\x0e2\x14.coppice.v1.DeliveryR\bdelivery\"w\n" +
 	"\x13SendMessageResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12\x16\n" +
-	"\x06queued\x18\x02 \x01(\bR\x06queued\"\x97\x01\n" +
+	"\x06queued\x18\x02 \x01(\bR\x06queued\x12\"\n" +
+	"\fbackgrounded\x18\x03 \x01(\x05R\fbackgrounded\"J\n" +
+	"\x10ListInboxRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\"^\n" +
+	"\x11ListInboxResponse\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x120\n" +
+	"\aentries\x18\x02 \x03(\v2\x16.coppice.v1.InboxEntryR\aentries\"\xa4\x01\n" +
+	"\n" +
+	"InboxEntry\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12(\n" +
+	"\x04news\x18\x03 \x01(\v2\x14.coppice.v1.ChildRunR\x04news\x129\n" +
+	"\n" +
+	"queue_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tqueueTime\"n\n" +
+	"\x11ClearInboxRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12!\n" +
+	"\finclude_news\x18\x03 \x01(\bR\vincludeNews\"X\n" +
+	"\x12ClearInboxResponse\x12\x1a\n" +
+	"\bmessages\x18\x01 \x01(\x05R\bmessages\x12\x12\n" +
+	"\x04news\x18\x02 \x01(\x05R\x04news\x12\x12\n" +
+	"\x04left\x18\x03 \x01(\x05R\x04left\"K\n" +
+	"\x14UpdateSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\"F\n" +
+	"\x15UpdateSessionResponse\x12-\n" +
+	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\"L\n" +
+	"\x13CloseSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"l\n" +
+	"\x14CloseSessionResponse\x12-\n" +
+	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\x12%\n" +
+	"\x0eabandoned_runs\x18\x02 \x01(\x05R\rabandonedRuns\"5\n" +
+	"\x14DeleteSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\">\n" +
+	"\x15DeleteSessionResponse\x12%\n" +
+	"\x0eabandoned_runs\x18\x01 \x01(\x05R\rabandonedRuns\"\x97\x01\n" +
 	"\x13WatchSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -1307,10 +2479,12 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\x05R\x03run\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x1a\n" +
-	"\bthinking\x18\x04 \x01(\bR\bthinking\"G\n" +
+	"\bthinking\x18\x04 \x01(\bR\bthinking\"t\n" +
 	"\x04Idle\x12$\n" +
 	"\x04root\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04root\x12\x19\n" +
-	"\blast_seq\x18\x02 \x01(\x03R\alastSeq\"e\n" +
+	"\blast_seq\x18\x02 \x01(\x03R\alastSeq\x12+\n" +
+	"\x05cause\x18\n" +
+	" \x01(\x0e2\x15.coppice.v1.IdleCauseR\x05cause\"e\n" +
 	"\x0eGetTreeRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -1318,10 +2492,19 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\tmax_depth\x18\x03 \x01(\x05R\bmaxDepth\"j\n" +
 	"\x0fGetTreeResponse\x12-\n" +
 	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\x12(\n" +
-	"\x04root\x18\x02 \x01(\v2\x14.coppice.v1.TreeNodeR\x04root\"b\n" +
+	"\x04root\x18\x02 \x01(\v2\x14.coppice.v1.TreeNodeR\x04root\"\x94\x01\n" +
 	"\bTreeNode\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x120\n" +
-	"\bchildren\x18\x02 \x03(\v2\x14.coppice.v1.TreeNodeR\bchildren2\xef\x03\n" +
+	"\bchildren\x18\x02 \x03(\v2\x14.coppice.v1.TreeNodeR\bchildren\x120\n" +
+	"\bbranches\x18\x0f \x03(\v2\x14.coppice.v1.TreeNodeR\bbranches*X\n" +
+	"\bDelivery\x12\x18\n" +
+	"\x14DELIVERY_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16DELIVERY_NEXT_BOUNDARY\x10\x01\x12\x16\n" +
+	"\x12DELIVERY_INTERRUPT\x10\x02*T\n" +
+	"\tIdleCause\x12\x1a\n" +
+	"\x16IDLE_CAUSE_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fIDLE_CAUSE_DONE\x10\x01\x12\x16\n" +
+	"\x12IDLE_CAUSE_BLOCKED\x10\x022\xdd\a\n" +
 	"\x0eSessionService\x12T\n" +
 	"\rCreateSession\x12 .coppice.v1.CreateSessionRequest\x1a!.coppice.v1.CreateSessionResponse\x12K\n" +
 	"\n" +
@@ -1329,7 +2512,14 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\fListSessions\x12\x1f.coppice.v1.ListSessionsRequest\x1a .coppice.v1.ListSessionsResponse\x12N\n" +
 	"\vSendMessage\x12\x1e.coppice.v1.SendMessageRequest\x1a\x1f.coppice.v1.SendMessageResponse\x12S\n" +
 	"\fWatchSession\x12\x1f.coppice.v1.WatchSessionRequest\x1a .coppice.v1.WatchSessionResponse0\x01\x12B\n" +
-	"\aGetTree\x12\x1a.coppice.v1.GetTreeRequest\x1a\x1b.coppice.v1.GetTreeResponseBBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
+	"\aGetTree\x12\x1a.coppice.v1.GetTreeRequest\x1a\x1b.coppice.v1.GetTreeResponse\x12H\n" +
+	"\tListInbox\x12\x1c.coppice.v1.ListInboxRequest\x1a\x1d.coppice.v1.ListInboxResponse\x12K\n" +
+	"\n" +
+	"ClearInbox\x12\x1d.coppice.v1.ClearInboxRequest\x1a\x1e.coppice.v1.ClearInboxResponse\x12T\n" +
+	"\rUpdateSession\x12 .coppice.v1.UpdateSessionRequest\x1a!.coppice.v1.UpdateSessionResponse\x12Q\n" +
+	"\fCloseSession\x12\x1f.coppice.v1.CloseSessionRequest\x1a .coppice.v1.CloseSessionResponse\x12T\n" +
+	"\rDeleteSession\x12 .coppice.v1.DeleteSessionRequest\x1a!.coppice.v1.DeleteSessionResponse\x12V\n" +
+	"\rImportSession\x12 .coppice.v1.ImportSessionRequest\x1a!.coppice.v1.ImportSessionResponse(\x01BBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_session_proto_rawDescOnce sync.Once
@@ -1343,73 +2533,121 @@ func file_coppice_v1_session_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_session_proto_rawDescData
 }
 
-var file_coppice_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_coppice_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_coppice_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_coppice_v1_session_proto_goTypes = []any{
-	(*Session)(nil),               // 0: coppice.v1.Session
-	(*TaskCounts)(nil),            // 1: coppice.v1.TaskCounts
-	(*UserMessage)(nil),           // 2: coppice.v1.UserMessage
-	(*CreateSessionRequest)(nil),  // 3: coppice.v1.CreateSessionRequest
-	(*CreateSessionResponse)(nil), // 4: coppice.v1.CreateSessionResponse
-	(*GetSessionRequest)(nil),     // 5: coppice.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),    // 6: coppice.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),   // 7: coppice.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 8: coppice.v1.ListSessionsResponse
-	(*SendMessageRequest)(nil),    // 9: coppice.v1.SendMessageRequest
-	(*SendMessageResponse)(nil),   // 10: coppice.v1.SendMessageResponse
-	(*WatchSessionRequest)(nil),   // 11: coppice.v1.WatchSessionRequest
-	(*WatchSessionResponse)(nil),  // 12: coppice.v1.WatchSessionResponse
-	(*Delta)(nil),                 // 13: coppice.v1.Delta
-	(*Idle)(nil),                  // 14: coppice.v1.Idle
-	(*GetTreeRequest)(nil),        // 15: coppice.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),       // 16: coppice.v1.GetTreeResponse
-	(*TreeNode)(nil),              // 17: coppice.v1.TreeNode
-	nil,                           // 18: coppice.v1.Session.MetadataEntry
-	nil,                           // 19: coppice.v1.CreateSessionRequest.MetadataEntry
-	(TaskState)(0),                // 20: coppice.v1.TaskState
-	(*Usage)(nil),                 // 21: coppice.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*Task)(nil),                  // 23: coppice.v1.Task
-	(*Event)(nil),                 // 24: coppice.v1.Event
+	(Delivery)(0),                 // 0: coppice.v1.Delivery
+	(IdleCause)(0),                // 1: coppice.v1.IdleCause
+	(*Session)(nil),               // 2: coppice.v1.Session
+	(*TaskCounts)(nil),            // 3: coppice.v1.TaskCounts
+	(*UserMessage)(nil),           // 4: coppice.v1.UserMessage
+	(*CreateSessionRequest)(nil),  // 5: coppice.v1.CreateSessionRequest
+	(*CreateSessionResponse)(nil), // 6: coppice.v1.CreateSessionResponse
+	(*ImportSessionRequest)(nil),  // 7: coppice.v1.ImportSessionRequest
+	(*ImportOpening)(nil),         // 8: coppice.v1.ImportOpening
+	(*ImportSessionResponse)(nil), // 9: coppice.v1.ImportSessionResponse
+	(*GetSessionRequest)(nil),     // 10: coppice.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),    // 11: coppice.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),   // 12: coppice.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 13: coppice.v1.ListSessionsResponse
+	(*SendMessageRequest)(nil),    // 14: coppice.v1.SendMessageRequest
+	(*SendMessageResponse)(nil),   // 15: coppice.v1.SendMessageResponse
+	(*ListInboxRequest)(nil),      // 16: coppice.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),     // 17: coppice.v1.ListInboxResponse
+	(*InboxEntry)(nil),            // 18: coppice.v1.InboxEntry
+	(*ClearInboxRequest)(nil),     // 19: coppice.v1.ClearInboxRequest
+	(*ClearInboxResponse)(nil),    // 20: coppice.v1.ClearInboxResponse
+	(*UpdateSessionRequest)(nil),  // 21: coppice.v1.UpdateSessionRequest
+	(*UpdateSessionResponse)(nil), // 22: coppice.v1.UpdateSessionResponse
+	(*CloseSessionRequest)(nil),   // 23: coppice.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),  // 24: coppice.v1.CloseSessionResponse
+	(*DeleteSessionRequest)(nil),  // 25: coppice.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil), // 26: coppice.v1.DeleteSessionResponse
+	(*WatchSessionRequest)(nil),   // 27: coppice.v1.WatchSessionRequest
+	(*WatchSessionResponse)(nil),  // 28: coppice.v1.WatchSessionResponse
+	(*Delta)(nil),                 // 29: coppice.v1.Delta
+	(*Idle)(nil),                  // 30: coppice.v1.Idle
+	(*GetTreeRequest)(nil),        // 31: coppice.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),       // 32: coppice.v1.GetTreeResponse
+	(*TreeNode)(nil),              // 33: coppice.v1.TreeNode
+	nil,                           // 34: coppice.v1.Session.MetadataEntry
+	nil,                           // 35: coppice.v1.CreateSessionRequest.MetadataEntry
+	nil,                           // 36: coppice.v1.ImportOpening.MetadataEntry
+	nil,                           // 37: coppice.v1.ListSessionsRequest.FilterEntry
+	(TaskState)(0),                // 38: coppice.v1.TaskState
+	(*Usage)(nil),                 // 39: coppice.v1.Usage
+	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
+	(*Task)(nil),                  // 41: coppice.v1.Task
+	(*Permissions)(nil),           // 42: coppice.v1.Permissions
+	(*ChildRun)(nil),              // 43: coppice.v1.ChildRun
+	(*Event)(nil),                 // 44: coppice.v1.Event
 }
 var file_coppice_v1_session_proto_depIdxs = []int32{
-	20, // 0: coppice.v1.Session.state:type_name -> coppice.v1.TaskState
-	1,  // 1: coppice.v1.Session.tasks:type_name -> coppice.v1.TaskCounts
-	21, // 2: coppice.v1.Session.usage:type_name -> coppice.v1.Usage
-	22, // 3: coppice.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	22, // 4: coppice.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	18, // 5: coppice.v1.Session.metadata:type_name -> coppice.v1.Session.MetadataEntry
-	2,  // 6: coppice.v1.CreateSessionRequest.message:type_name -> coppice.v1.UserMessage
-	19, // 7: coppice.v1.CreateSessionRequest.metadata:type_name -> coppice.v1.CreateSessionRequest.MetadataEntry
-	0,  // 8: coppice.v1.CreateSessionResponse.session:type_name -> coppice.v1.Session
-	0,  // 9: coppice.v1.GetSessionResponse.session:type_name -> coppice.v1.Session
-	0,  // 10: coppice.v1.ListSessionsResponse.sessions:type_name -> coppice.v1.Session
-	2,  // 11: coppice.v1.SendMessageRequest.message:type_name -> coppice.v1.UserMessage
-	23, // 12: coppice.v1.SendMessageResponse.task:type_name -> coppice.v1.Task
-	24, // 13: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
-	13, // 14: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
-	14, // 15: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
-	23, // 16: coppice.v1.Idle.root:type_name -> coppice.v1.Task
-	0,  // 17: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
-	17, // 18: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
-	23, // 19: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
-	17, // 20: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
-	3,  // 21: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
-	5,  // 22: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
-	7,  // 23: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
-	9,  // 24: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
-	11, // 25: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
-	15, // 26: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
-	4,  // 27: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
-	6,  // 28: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
-	8,  // 29: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
-	10, // 30: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
-	12, // 31: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
-	16, // 32: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
-	27, // [27:33] is the sub-list for method output_type
-	21, // [21:27] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	38, // 0: coppice.v1.Session.state:type_name -> coppice.v1.TaskState
+	3,  // 1: coppice.v1.Session.tasks:type_name -> coppice.v1.TaskCounts
+	39, // 2: coppice.v1.Session.usage:type_name -> coppice.v1.Usage
+	40, // 3: coppice.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	40, // 4: coppice.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	34, // 5: coppice.v1.Session.metadata:type_name -> coppice.v1.Session.MetadataEntry
+	40, // 6: coppice.v1.Session.close_time:type_name -> google.protobuf.Timestamp
+	41, // 7: coppice.v1.Session.children:type_name -> coppice.v1.Task
+	4,  // 8: coppice.v1.CreateSessionRequest.message:type_name -> coppice.v1.UserMessage
+	35, // 9: coppice.v1.CreateSessionRequest.metadata:type_name -> coppice.v1.CreateSessionRequest.MetadataEntry
+	42, // 10: coppice.v1.CreateSessionRequest.permissions:type_name -> coppice.v1.Permissions
+	2,  // 11: coppice.v1.CreateSessionResponse.session:type_name -> coppice.v1.Session
+	8,  // 12: coppice.v1.ImportSessionRequest.opening:type_name -> coppice.v1.ImportOpening
+	36, // 13: coppice.v1.ImportOpening.metadata:type_name -> coppice.v1.ImportOpening.MetadataEntry
+	2,  // 14: coppice.v1.ImportSessionResponse.session:type_name -> coppice.v1.Session
+	2,  // 15: coppice.v1.GetSessionResponse.session:type_name -> coppice.v1.Session
+	37, // 16: coppice.v1.ListSessionsRequest.filter:type_name -> coppice.v1.ListSessionsRequest.FilterEntry
+	2,  // 17: coppice.v1.ListSessionsResponse.sessions:type_name -> coppice.v1.Session
+	4,  // 18: coppice.v1.SendMessageRequest.message:type_name -> coppice.v1.UserMessage
+	0,  // 19: coppice.v1.SendMessageRequest.delivery:type_name -> coppice.v1.Delivery
+	41, // 20: coppice.v1.SendMessageResponse.task:type_name -> coppice.v1.Task
+	18, // 21: coppice.v1.ListInboxResponse.entries:type_name -> coppice.v1.InboxEntry
+	43, // 22: coppice.v1.InboxEntry.news:type_name -> coppice.v1.ChildRun
+	40, // 23: coppice.v1.InboxEntry.queue_time:type_name -> google.protobuf.Timestamp
+	2,  // 24: coppice.v1.UpdateSessionResponse.session:type_name -> coppice.v1.Session
+	2,  // 25: coppice.v1.CloseSessionResponse.session:type_name -> coppice.v1.Session
+	44, // 26: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
+	29, // 27: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
+	30, // 28: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
+	41, // 29: coppice.v1.Idle.root:type_name -> coppice.v1.Task
+	1,  // 30: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
+	2,  // 31: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
+	33, // 32: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
+	41, // 33: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
+	33, // 34: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
+	33, // 35: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
+	5,  // 36: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
+	10, // 37: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
+	12, // 38: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
+	14, // 39: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
+	27, // 40: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
+	31, // 41: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
+	16, // 42: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
+	19, // 43: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
+	21, // 44: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
+	23, // 45: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
+	25, // 46: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
+	7,  // 47: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
+	6,  // 48: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
+	11, // 49: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
+	13, // 50: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
+	15, // 51: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
+	28, // 52: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
+	32, // 53: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
+	17, // 54: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
+	20, // 55: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
+	22, // 56: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
+	24, // 57: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
+	26, // 58: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
+	9,  // 59: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
+	48, // [48:60] is the sub-list for method output_type
+	36, // [36:48] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_session_proto_init() }
@@ -1419,8 +2657,13 @@ func file_coppice_v1_session_proto_init() {
 	}
 	file_coppice_v1_event_proto_init()
 	file_coppice_v1_message_proto_init()
+	file_coppice_v1_permission_proto_init()
 	file_coppice_v1_task_proto_init()
-	file_coppice_v1_session_proto_msgTypes[12].OneofWrappers = []any{
+	file_coppice_v1_session_proto_msgTypes[5].OneofWrappers = []any{
+		(*ImportSessionRequest_Opening)(nil),
+		(*ImportSessionRequest_Lines)(nil),
+	}
+	file_coppice_v1_session_proto_msgTypes[26].OneofWrappers = []any{
 		(*WatchSessionResponse_Event)(nil),
 		(*WatchSessionResponse_Delta)(nil),
 		(*WatchSessionResponse_Idle)(nil),
@@ -1430,13 +2673,14 @@ func file_coppice_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_session_proto_rawDesc), len(file_coppice_v1_session_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   20,
+			NumEnums:      2,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_coppice_v1_session_proto_goTypes,
 		DependencyIndexes: file_coppice_v1_session_proto_depIdxs,
+		EnumInfos:         file_coppice_v1_session_proto_enumTypes,
 		MessageInfos:      file_coppice_v1_session_proto_msgTypes,
 	}.Build()
 	File_coppice_v1_session_proto = out.File

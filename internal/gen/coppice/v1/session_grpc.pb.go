@@ -25,6 +25,12 @@ const (
 	SessionService_SendMessage_FullMethodName   = "/coppice.v1.SessionService/SendMessage"
 	SessionService_WatchSession_FullMethodName  = "/coppice.v1.SessionService/WatchSession"
 	SessionService_GetTree_FullMethodName       = "/coppice.v1.SessionService/GetTree"
+	SessionService_ListInbox_FullMethodName     = "/coppice.v1.SessionService/ListInbox"
+	SessionService_ClearInbox_FullMethodName    = "/coppice.v1.SessionService/ClearInbox"
+	SessionService_UpdateSession_FullMethodName = "/coppice.v1.SessionService/UpdateSession"
+	SessionService_CloseSession_FullMethodName  = "/coppice.v1.SessionService/CloseSession"
+	SessionService_DeleteSession_FullMethodName = "/coppice.v1.SessionService/DeleteSession"
+	SessionService_ImportSession_FullMethodName = "/coppice.v1.SessionService/ImportSession"
 )
 
 // SessionServiceClient is the client API for SessionService service.
@@ -40,7 +46,7 @@ type SessionServiceClient interface {
 	//
 	// Idempotent with an idempotency_key: a repeat with the same key and request
 	// returns the first answer, a repeat with the same key and another request is
-	// ALREADY_EXISTS. NOT_FOUND: no such agent. INVALID_ARGUMENT: the agent may not
+	// ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
 	// be a root. RESOURCE_EXHAUSTED: the message is over the bound of a part.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*CreateSessionResponse, error)
 	// GetSession reads one session. Read-only. NOT_FOUND: no such session.
@@ -48,14 +54,18 @@ type SessionServiceClient interface {
 	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
 	// session and never appear here. Read-only.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
-	// SendMessage gives a task a user message. An ended task (the root, unless
-	// task_id says otherwise) starts its next run with it; a running one takes it
-	// in when the calls of its current message are closed.
+	// SendMessage gives a task a user message. An ended task (the current branch,
+	// unless task_id says otherwise) starts its next run with it; a running one takes it
+	// in when the calls of its current message are closed. With the delivery
+	// INTERRUPT that is brought about as far as it can be: the children that the
+	// task waits for go on in the background, and outputs that it waits to read are
+	// closed with what there is. Model calls and tools under way are not aborted.
 	//
 	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
 	// session or task.
 	// INVALID_ARGUMENT: no text. RESOURCE_EXHAUSTED: the text is over the bound of
-	// a message part, or too many messages wait already.
+	// a message part, or too many messages wait already. FAILED_PRECONDITION: the
+	// session is closed.
 	SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (*SendMessageResponse, error)
 	// WatchSession streams the events of the whole tree, in order and without a
 	// gap, from after_seq on: first what has happened, then what happens. The same
@@ -63,12 +73,53 @@ type SessionServiceClient interface {
 	// until_idle, with an `idle` message once nothing is pending or running and
 	// all events have been sent. Read-only; after a broken stream call again with
 	// the last seq seen. NOT_FOUND: no such session. OUT_OF_RANGE: after_seq is
-	// beyond the last event.
+	// beyond the last event. A watch of a session that is deleted ends with
+	// NOT_FOUND after the event that says so.
 	WatchSession(ctx context.Context, in *WatchSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionResponse], error)
 	// GetTree reads the tree of a session, or the part below a task. Siblings are
 	// ordered by start time, then id; a task starts when it is accepted, whether a
 	// worker is free or not, so their order never changes. Read-only. NOT_FOUND: no such session or task.
 	GetTree(ctx context.Context, in *GetTreeRequest, opts ...grpc.CallOption) (*GetTreeResponse, error)
+	// ListInbox lists what waits for a task's next boundary, in the order in which
+	// it will be taken in: messages of users, then ends of background children.
+	// Read-only. NOT_FOUND: no such session or task.
+	ListInbox(ctx context.Context, in *ListInboxRequest, opts ...grpc.CallOption) (*ListInboxResponse, error)
+	// ClearInbox takes away the messages of users that wait for a task, and ends of
+	// children only if that is asked for; an event says what was taken.
+	//
+	// Idempotent: what is gone is not taken again. NOT_FOUND: no such session or
+	// task. FAILED_PRECONDITION: the session is closed.
+	ClearInbox(ctx context.Context, in *ClearInboxRequest, opts ...grpc.CallOption) (*ClearInboxResponse, error)
+	// UpdateSession gives a session another title.
+	//
+	// Idempotent. NOT_FOUND: no such session. INVALID_ARGUMENT: no title.
+	// RESOURCE_EXHAUSTED: the title is too long. FAILED_PRECONDITION: the session is
+	// closed.
+	UpdateSession(ctx context.Context, in *UpdateSessionRequest, opts ...grpc.CallOption) (*UpdateSessionResponse, error)
+	// CloseSession ends a session for good: every run under way ends CANCELLED with
+	// the reason ABANDONED, and whatever would go on with it is refused from then
+	// on with FAILED_PRECONDITION ("the session is closed"). It can still be read.
+	//
+	// Idempotent: a closed session stays closed. NOT_FOUND: no such session.
+	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
+	// DeleteSession closes a session and removes it with all its tasks, transcripts
+	// and events. It does not exist any more when the call returns; its rows are
+	// removed in steps after that, whatever happens to the orchestrator.
+	//
+	// A repeat is NOT_FOUND, as is a session that never was. While the rows go, a
+	// CreateSession with the idempotency key that made the session is UNAVAILABLE.
+	DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error)
+	// ImportSession opens a session whose root begins with a conversation that was
+	// led elsewhere. The first message of the stream is the opening, every other
+	// one a piece of the transcript in JSON lines, cut anywhere: at most 20,000
+	// messages and 32 MiB in all. Of several ends the newest is taken, with the chain
+	// of messages before it. Calls without a result are closed as not finished.
+	//
+	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such agent.
+	// INVALID_ARGUMENT: the agent may not be a root, a line is not what it should
+	// be (the message names its number), or there is no message at all.
+	// RESOURCE_EXHAUSTED: over one of the bounds.
+	ImportSession(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportSessionRequest, ImportSessionResponse], error)
 }
 
 type sessionServiceClient struct {
@@ -148,6 +199,69 @@ func (c *sessionServiceClient) GetTree(ctx context.Context, in *GetTreeRequest, 
 	return out, nil
 }
 
+func (c *sessionServiceClient) ListInbox(ctx context.Context, in *ListInboxRequest, opts ...grpc.CallOption) (*ListInboxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListInboxResponse)
+	err := c.cc.Invoke(ctx, SessionService_ListInbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) ClearInbox(ctx context.Context, in *ClearInboxRequest, opts ...grpc.CallOption) (*ClearInboxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClearInboxResponse)
+	err := c.cc.Invoke(ctx, SessionService_ClearInbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) UpdateSession(ctx context.Context, in *UpdateSessionRequest, opts ...grpc.CallOption) (*UpdateSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateSessionResponse)
+	err := c.cc.Invoke(ctx, SessionService_UpdateSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CloseSessionResponse)
+	err := c.cc.Invoke(ctx, SessionService_CloseSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteSessionResponse)
+	err := c.cc.Invoke(ctx, SessionService_DeleteSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) ImportSession(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportSessionRequest, ImportSessionResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SessionService_ServiceDesc.Streams[1], SessionService_ImportSession_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ImportSessionRequest, ImportSessionResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SessionService_ImportSessionClient = grpc.ClientStreamingClient[ImportSessionRequest, ImportSessionResponse]
+
 // SessionServiceServer is the server API for SessionService service.
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
@@ -161,7 +275,7 @@ type SessionServiceServer interface {
 	//
 	// Idempotent with an idempotency_key: a repeat with the same key and request
 	// returns the first answer, a repeat with the same key and another request is
-	// ALREADY_EXISTS. NOT_FOUND: no such agent. INVALID_ARGUMENT: the agent may not
+	// ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
 	// be a root. RESOURCE_EXHAUSTED: the message is over the bound of a part.
 	CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error)
 	// GetSession reads one session. Read-only. NOT_FOUND: no such session.
@@ -169,14 +283,18 @@ type SessionServiceServer interface {
 	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
 	// session and never appear here. Read-only.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
-	// SendMessage gives a task a user message. An ended task (the root, unless
-	// task_id says otherwise) starts its next run with it; a running one takes it
-	// in when the calls of its current message are closed.
+	// SendMessage gives a task a user message. An ended task (the current branch,
+	// unless task_id says otherwise) starts its next run with it; a running one takes it
+	// in when the calls of its current message are closed. With the delivery
+	// INTERRUPT that is brought about as far as it can be: the children that the
+	// task waits for go on in the background, and outputs that it waits to read are
+	// closed with what there is. Model calls and tools under way are not aborted.
 	//
 	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
 	// session or task.
 	// INVALID_ARGUMENT: no text. RESOURCE_EXHAUSTED: the text is over the bound of
-	// a message part, or too many messages wait already.
+	// a message part, or too many messages wait already. FAILED_PRECONDITION: the
+	// session is closed.
 	SendMessage(context.Context, *SendMessageRequest) (*SendMessageResponse, error)
 	// WatchSession streams the events of the whole tree, in order and without a
 	// gap, from after_seq on: first what has happened, then what happens. The same
@@ -184,12 +302,53 @@ type SessionServiceServer interface {
 	// until_idle, with an `idle` message once nothing is pending or running and
 	// all events have been sent. Read-only; after a broken stream call again with
 	// the last seq seen. NOT_FOUND: no such session. OUT_OF_RANGE: after_seq is
-	// beyond the last event.
+	// beyond the last event. A watch of a session that is deleted ends with
+	// NOT_FOUND after the event that says so.
 	WatchSession(*WatchSessionRequest, grpc.ServerStreamingServer[WatchSessionResponse]) error
 	// GetTree reads the tree of a session, or the part below a task. Siblings are
 	// ordered by start time, then id; a task starts when it is accepted, whether a
 	// worker is free or not, so their order never changes. Read-only. NOT_FOUND: no such session or task.
 	GetTree(context.Context, *GetTreeRequest) (*GetTreeResponse, error)
+	// ListInbox lists what waits for a task's next boundary, in the order in which
+	// it will be taken in: messages of users, then ends of background children.
+	// Read-only. NOT_FOUND: no such session or task.
+	ListInbox(context.Context, *ListInboxRequest) (*ListInboxResponse, error)
+	// ClearInbox takes away the messages of users that wait for a task, and ends of
+	// children only if that is asked for; an event says what was taken.
+	//
+	// Idempotent: what is gone is not taken again. NOT_FOUND: no such session or
+	// task. FAILED_PRECONDITION: the session is closed.
+	ClearInbox(context.Context, *ClearInboxRequest) (*ClearInboxResponse, error)
+	// UpdateSession gives a session another title.
+	//
+	// Idempotent. NOT_FOUND: no such session. INVALID_ARGUMENT: no title.
+	// RESOURCE_EXHAUSTED: the title is too long. FAILED_PRECONDITION: the session is
+	// closed.
+	UpdateSession(context.Context, *UpdateSessionRequest) (*UpdateSessionResponse, error)
+	// CloseSession ends a session for good: every run under way ends CANCELLED with
+	// the reason ABANDONED, and whatever would go on with it is refused from then
+	// on with FAILED_PRECONDITION ("the session is closed"). It can still be read.
+	//
+	// Idempotent: a closed session stays closed. NOT_FOUND: no such session.
+	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
+	// DeleteSession closes a session and removes it with all its tasks, transcripts
+	// and events. It does not exist any more when the call returns; its rows are
+	// removed in steps after that, whatever happens to the orchestrator.
+	//
+	// A repeat is NOT_FOUND, as is a session that never was. While the rows go, a
+	// CreateSession with the idempotency key that made the session is UNAVAILABLE.
+	DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error)
+	// ImportSession opens a session whose root begins with a conversation that was
+	// led elsewhere. The first message of the stream is the opening, every other
+	// one a piece of the transcript in JSON lines, cut anywhere: at most 20,000
+	// messages and 32 MiB in all. Of several ends the newest is taken, with the chain
+	// of messages before it. Calls without a result are closed as not finished.
+	//
+	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such agent.
+	// INVALID_ARGUMENT: the agent may not be a root, a line is not what it should
+	// be (the message names its number), or there is no message at all.
+	// RESOURCE_EXHAUSTED: over one of the bounds.
+	ImportSession(grpc.ClientStreamingServer[ImportSessionRequest, ImportSessionResponse]) error
 	mustEmbedUnimplementedSessionServiceServer()
 }
 
@@ -217,6 +376,24 @@ func (UnimplementedSessionServiceServer) WatchSession(*WatchSessionRequest, grpc
 }
 func (UnimplementedSessionServiceServer) GetTree(context.Context, *GetTreeRequest) (*GetTreeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTree not implemented")
+}
+func (UnimplementedSessionServiceServer) ListInbox(context.Context, *ListInboxRequest) (*ListInboxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListInbox not implemented")
+}
+func (UnimplementedSessionServiceServer) ClearInbox(context.Context, *ClearInboxRequest) (*ClearInboxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClearInbox not implemented")
+}
+func (UnimplementedSessionServiceServer) UpdateSession(context.Context, *UpdateSessionRequest) (*UpdateSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateSession not implemented")
+}
+func (UnimplementedSessionServiceServer) CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CloseSession not implemented")
+}
+func (UnimplementedSessionServiceServer) DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSession not implemented")
+}
+func (UnimplementedSessionServiceServer) ImportSession(grpc.ClientStreamingServer[ImportSessionRequest, ImportSessionResponse]) error {
+	return status.Error(codes.Unimplemented, "method ImportSession not implemented")
 }
 func (UnimplementedSessionServiceServer) mustEmbedUnimplementedSessionServiceServer() {}
 func (UnimplementedSessionServiceServer) testEmbeddedByValue()                        {}
@@ -340,6 +517,103 @@ func _SessionService_GetTree_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_ListInbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListInboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).ListInbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_ListInbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).ListInbox(ctx, req.(*ListInboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_ClearInbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClearInboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).ClearInbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_ClearInbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).ClearInbox(ctx, req.(*ClearInboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_UpdateSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).UpdateSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_UpdateSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).UpdateSession(ctx, req.(*UpdateSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_CloseSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CloseSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).CloseSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_CloseSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).CloseSession(ctx, req.(*CloseSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_DeleteSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).DeleteSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_DeleteSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).DeleteSession(ctx, req.(*DeleteSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_ImportSession_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SessionServiceServer).ImportSession(&grpc.GenericServerStream[ImportSessionRequest, ImportSessionResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SessionService_ImportSessionServer = grpc.ClientStreamingServer[ImportSessionRequest, ImportSessionResponse]
+
 // SessionService_ServiceDesc is the grpc.ServiceDesc for SessionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -367,12 +641,37 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "GetTree",
 			Handler:    _SessionService_GetTree_Handler,
 		},
+		{
+			MethodName: "ListInbox",
+			Handler:    _SessionService_ListInbox_Handler,
+		},
+		{
+			MethodName: "ClearInbox",
+			Handler:    _SessionService_ClearInbox_Handler,
+		},
+		{
+			MethodName: "UpdateSession",
+			Handler:    _SessionService_UpdateSession_Handler,
+		},
+		{
+			MethodName: "CloseSession",
+			Handler:    _SessionService_CloseSession_Handler,
+		},
+		{
+			MethodName: "DeleteSession",
+			Handler:    _SessionService_DeleteSession_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "WatchSession",
 			Handler:       _SessionService_WatchSession_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "ImportSession",
+			Handler:       _SessionService_ImportSession_Handler,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "coppice/v1/session.proto",

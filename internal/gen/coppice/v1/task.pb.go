@@ -23,6 +23,68 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// BaseKind says how a conversation goes on from another's message.
+type BaseKind int32
+
+const (
+	// Not a kind.
+	BaseKind_BASE_KIND_UNSPECIFIED BaseKind = 0
+	// A branch that sees nothing of what came before.
+	BaseKind_BASE_KIND_APART BaseKind = 1
+	// A branch that sees everything up to the message.
+	BaseKind_BASE_KIND_BRANCH BaseKind = 2
+	// A sub-agent that sees everything up to the message, and is then told that it
+	// is one.
+	BaseKind_BASE_KIND_FORK BaseKind = 3
+	// A sub-agent that was forked by a call: of the message it sees that call alone.
+	BaseKind_BASE_KIND_CALL BaseKind = 4
+)
+
+// Enum value maps for BaseKind.
+var (
+	BaseKind_name = map[int32]string{
+		0: "BASE_KIND_UNSPECIFIED",
+		1: "BASE_KIND_APART",
+		2: "BASE_KIND_BRANCH",
+		3: "BASE_KIND_FORK",
+		4: "BASE_KIND_CALL",
+	}
+	BaseKind_value = map[string]int32{
+		"BASE_KIND_UNSPECIFIED": 0,
+		"BASE_KIND_APART":       1,
+		"BASE_KIND_BRANCH":      2,
+		"BASE_KIND_FORK":        3,
+		"BASE_KIND_CALL":        4,
+	}
+)
+
+func (x BaseKind) Enum() *BaseKind {
+	p := new(BaseKind)
+	*p = x
+	return p
+}
+
+func (x BaseKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BaseKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_task_proto_enumTypes[0].Descriptor()
+}
+
+func (BaseKind) Type() protoreflect.EnumType {
+	return &file_coppice_v1_task_proto_enumTypes[0]
+}
+
+func (x BaseKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BaseKind.Descriptor instead.
+func (BaseKind) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{0}
+}
+
 // TaskKind says what kind of thing a task runs.
 type TaskKind int32
 
@@ -56,11 +118,11 @@ func (x TaskKind) String() string {
 }
 
 func (TaskKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_task_proto_enumTypes[0].Descriptor()
+	return file_coppice_v1_task_proto_enumTypes[1].Descriptor()
 }
 
 func (TaskKind) Type() protoreflect.EnumType {
-	return &file_coppice_v1_task_proto_enumTypes[0]
+	return &file_coppice_v1_task_proto_enumTypes[1]
 }
 
 func (x TaskKind) Number() protoreflect.EnumNumber {
@@ -69,7 +131,7 @@ func (x TaskKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TaskKind.Descriptor instead.
 func (TaskKind) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{0}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{1}
 }
 
 // TaskBranch says how a task's conversation hangs off another's.
@@ -82,6 +144,8 @@ const (
 	TaskBranch_TASK_BRANCH_MAIN TaskBranch = 1
 	// A sub-agent's.
 	TaskBranch_TASK_BRANCH_SUBAGENT TaskBranch = 2
+	// One that a person goes on with from a message of another.
+	TaskBranch_TASK_BRANCH_HUMAN TaskBranch = 3
 )
 
 // Enum value maps for TaskBranch.
@@ -90,11 +154,13 @@ var (
 		0: "TASK_BRANCH_UNSPECIFIED",
 		1: "TASK_BRANCH_MAIN",
 		2: "TASK_BRANCH_SUBAGENT",
+		3: "TASK_BRANCH_HUMAN",
 	}
 	TaskBranch_value = map[string]int32{
 		"TASK_BRANCH_UNSPECIFIED": 0,
 		"TASK_BRANCH_MAIN":        1,
 		"TASK_BRANCH_SUBAGENT":    2,
+		"TASK_BRANCH_HUMAN":       3,
 	}
 )
 
@@ -109,11 +175,11 @@ func (x TaskBranch) String() string {
 }
 
 func (TaskBranch) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_task_proto_enumTypes[1].Descriptor()
+	return file_coppice_v1_task_proto_enumTypes[2].Descriptor()
 }
 
 func (TaskBranch) Type() protoreflect.EnumType {
-	return &file_coppice_v1_task_proto_enumTypes[1]
+	return &file_coppice_v1_task_proto_enumTypes[2]
 }
 
 func (x TaskBranch) Number() protoreflect.EnumNumber {
@@ -122,7 +188,7 @@ func (x TaskBranch) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TaskBranch.Descriptor instead.
 func (TaskBranch) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{1}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
 // TaskState is the state of a task's current run.
@@ -182,11 +248,11 @@ func (x TaskState) String() string {
 }
 
 func (TaskState) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_task_proto_enumTypes[2].Descriptor()
+	return file_coppice_v1_task_proto_enumTypes[3].Descriptor()
 }
 
 func (TaskState) Type() protoreflect.EnumType {
-	return &file_coppice_v1_task_proto_enumTypes[2]
+	return &file_coppice_v1_task_proto_enumTypes[3]
 }
 
 func (x TaskState) Number() protoreflect.EnumNumber {
@@ -195,7 +261,7 @@ func (x TaskState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TaskState.Descriptor instead.
 func (TaskState) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
 // Reason says why a run failed or was cancelled. Values are only ever added.
@@ -287,11 +353,11 @@ func (x Reason) String() string {
 }
 
 func (Reason) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_task_proto_enumTypes[3].Descriptor()
+	return file_coppice_v1_task_proto_enumTypes[4].Descriptor()
 }
 
 func (Reason) Type() protoreflect.EnumType {
-	return &file_coppice_v1_task_proto_enumTypes[3]
+	return &file_coppice_v1_task_proto_enumTypes[4]
 }
 
 func (x Reason) Number() protoreflect.EnumNumber {
@@ -300,7 +366,7 @@ func (x Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Reason.Descriptor instead.
 func (Reason) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
 // Task is a node of the tree: something that runs and ends in a result.
@@ -346,7 +412,7 @@ type Task struct {
 	Iterations int32 `protobuf:"varint,19,opt,name=iterations,proto3" json:"iterations,omitempty"`
 	// The version of the agent's definition that the task started with.
 	AgentVersion string `protobuf:"bytes,20,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	// The model asked for; empty means the agent's.
+	// The name of the model asked for, or inherited; empty means the agent's.
 	Model string `protobuf:"bytes,21,opt,name=model,proto3" json:"model,omitempty"`
 	// The delivery that the current run is in, counted over all runs.
 	Epoch int64 `protobuf:"varint,22,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -364,7 +430,29 @@ type Task struct {
 	// How long a run may be with workers in all; unset means for ever.
 	Timeout *durationpb.Duration `protobuf:"bytes,28,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// When the current run fails if it has not ended; unset means never.
-	Deadline      *timestamppb.Timestamp `protobuf:"bytes,29,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,29,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// The provider of the model that it runs with, fixed when the task was made; empty
+	// means that nobody named a model, and the worker chooses.
+	ModelProvider string `protobuf:"bytes,30,opt,name=model_provider,json=modelProvider,proto3" json:"model_provider,omitempty"`
+	// What that provider calls the model.
+	ModelName string `protobuf:"bytes,31,opt,name=model_name,json=modelName,proto3" json:"model_name,omitempty"`
+	// Who outside the current run is on behalf of, such as mcp or a2a; empty means
+	// nobody.
+	Source string `protobuf:"bytes,32,opt,name=source,proto3" json:"source,omitempty"`
+	// How many of its calls wait for an approval.
+	OpenApprovals int32 `protobuf:"varint,33,opt,name=open_approvals,json=openApprovals,proto3" json:"open_approvals,omitempty"`
+	// What its conversation goes on from; unset for one that begins with itself.
+	Base *Base `protobuf:"bytes,34,opt,name=base,proto3" json:"base,omitempty"`
+	// The ordinal of the last message that sums up what came before; 0 if none does.
+	CompactedOrdinal int32 `protobuf:"varint,35,opt,name=compacted_ordinal,json=compactedOrdinal,proto3" json:"compacted_ordinal,omitempty"`
+	// Model calls of all its runs.
+	TotalIterations int32 `protobuf:"varint,38,opt,name=total_iterations,json=totalIterations,proto3" json:"total_iterations,omitempty"`
+	// The last five things that the current run was doing, oldest first.
+	RecentActivities []string `protobuf:"bytes,39,rep,name=recent_activities,json=recentActivities,proto3" json:"recent_activities,omitempty"`
+	// How many model calls a run may make.
+	MaxIterations int32 `protobuf:"varint,40,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
+	// How many messages wait for its next boundary.
+	Inbox         int32 `protobuf:"varint,41,opt,name=inbox,proto3" json:"inbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -602,6 +690,151 @@ func (x *Task) GetDeadline() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Task) GetModelProvider() string {
+	if x != nil {
+		return x.ModelProvider
+	}
+	return ""
+}
+
+func (x *Task) GetModelName() string {
+	if x != nil {
+		return x.ModelName
+	}
+	return ""
+}
+
+func (x *Task) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Task) GetOpenApprovals() int32 {
+	if x != nil {
+		return x.OpenApprovals
+	}
+	return 0
+}
+
+func (x *Task) GetBase() *Base {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *Task) GetCompactedOrdinal() int32 {
+	if x != nil {
+		return x.CompactedOrdinal
+	}
+	return 0
+}
+
+func (x *Task) GetTotalIterations() int32 {
+	if x != nil {
+		return x.TotalIterations
+	}
+	return 0
+}
+
+func (x *Task) GetRecentActivities() []string {
+	if x != nil {
+		return x.RecentActivities
+	}
+	return nil
+}
+
+func (x *Task) GetMaxIterations() int32 {
+	if x != nil {
+		return x.MaxIterations
+	}
+	return 0
+}
+
+func (x *Task) GetInbox() int32 {
+	if x != nil {
+		return x.Inbox
+	}
+	return 0
+}
+
+// Base is a message of another task that a conversation goes on from. Its
+// ordinals go on where those of the base end; a fork leaves one free, for the
+// message that tells it what it is.
+type Base struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How it goes on.
+	Kind BaseKind `protobuf:"varint,1,opt,name=kind,proto3,enum=coppice.v1.BaseKind" json:"kind,omitempty"`
+	// The task whose message it is.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The ordinal of the message: the last one that is seen.
+	Ordinal int32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	// For CALL: the index of the call's block in that message, counted from 0.
+	Block         int32 `protobuf:"varint,4,opt,name=block,proto3" json:"block,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Base) Reset() {
+	*x = Base{}
+	mi := &file_coppice_v1_task_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Base) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Base) ProtoMessage() {}
+
+func (x *Base) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Base.ProtoReflect.Descriptor instead.
+func (*Base) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Base) GetKind() BaseKind {
+	if x != nil {
+		return x.Kind
+	}
+	return BaseKind_BASE_KIND_UNSPECIFIED
+}
+
+func (x *Base) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Base) GetOrdinal() int32 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
+}
+
+func (x *Base) GetBlock() int32 {
+	if x != nil {
+		return x.Block
+	}
+	return 0
+}
+
 // Wait says what a parked run waits for.
 type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -617,7 +850,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_coppice_v1_task_proto_msgTypes[1]
+	mi := &file_coppice_v1_task_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +862,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[1]
+	mi := &file_coppice_v1_task_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +875,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{1}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Wait) GetTotal() int32 {
@@ -679,7 +912,8 @@ type SpawnTaskRequest struct {
 	Prompt string `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// A few words on what the task is for.
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
-	// The model to use; empty means the agent's own, then the parent's.
+	// The name of the model to use; empty means the agent's own, then the parent's;
+	// "inherit" means the parent's.
 	Model string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
 	// Whether the parent's conversation is told of the end.
 	NotifyParent bool `protobuf:"varint,7,opt,name=notify_parent,json=notifyParent,proto3" json:"notify_parent,omitempty"`
@@ -689,14 +923,25 @@ type SpawnTaskRequest struct {
 	// unset means as long as the agent's definition says.
 	Timeout *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// When the run fails with DEADLINE, whatever it is doing; unset means never.
-	Deadline      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// Who outside asks for it, such as mcp or a2a: letters, digits, _ and -. Such a task,
+	// and all below it, neither sees nor can use tools that are internal.
+	Source string `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`
+	// How many model calls a run may make; 0 means as many as the agent's definition
+	// says. At most what a root's run may make, or the definition.
+	MaxIterations int32 `protobuf:"varint,11,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
+	// What it is told beside the prompt, a part each.
+	Context []string `protobuf:"bytes,12,rep,name=context,proto3" json:"context,omitempty"`
+	// Whether it sees its parent's conversation so far; it always does if its
+	// agent's definition says fork_context.
+	ForkContext   bool `protobuf:"varint,17,opt,name=fork_context,json=forkContext,proto3" json:"fork_context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SpawnTaskRequest) Reset() {
 	*x = SpawnTaskRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[2]
+	mi := &file_coppice_v1_task_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +953,7 @@ func (x *SpawnTaskRequest) String() string {
 func (*SpawnTaskRequest) ProtoMessage() {}
 
 func (x *SpawnTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[2]
+	mi := &file_coppice_v1_task_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +966,7 @@ func (x *SpawnTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnTaskRequest.ProtoReflect.Descriptor instead.
 func (*SpawnTaskRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SpawnTaskRequest) GetSessionId() string {
@@ -794,6 +1039,34 @@ func (x *SpawnTaskRequest) GetDeadline() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *SpawnTaskRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SpawnTaskRequest) GetMaxIterations() int32 {
+	if x != nil {
+		return x.MaxIterations
+	}
+	return 0
+}
+
+func (x *SpawnTaskRequest) GetContext() []string {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *SpawnTaskRequest) GetForkContext() bool {
+	if x != nil {
+		return x.ForkContext
+	}
+	return false
+}
+
 // SpawnTaskResponse is the task that was started.
 type SpawnTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -805,7 +1078,7 @@ type SpawnTaskResponse struct {
 
 func (x *SpawnTaskResponse) Reset() {
 	*x = SpawnTaskResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[3]
+	mi := &file_coppice_v1_task_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +1090,7 @@ func (x *SpawnTaskResponse) String() string {
 func (*SpawnTaskResponse) ProtoMessage() {}
 
 func (x *SpawnTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[3]
+	mi := &file_coppice_v1_task_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +1103,7 @@ func (x *SpawnTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnTaskResponse.ProtoReflect.Descriptor instead.
 func (*SpawnTaskResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SpawnTaskResponse) GetTask() *Task {
@@ -853,7 +1126,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[4]
+	mi := &file_coppice_v1_task_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +1138,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[4]
+	mi := &file_coppice_v1_task_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +1151,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetTaskRequest) GetSessionId() string {
@@ -906,7 +1179,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[5]
+	mi := &file_coppice_v1_task_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1191,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[5]
+	mi := &file_coppice_v1_task_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1204,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -958,7 +1231,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[6]
+	mi := &file_coppice_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1243,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[6]
+	mi := &file_coppice_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1256,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListTasksRequest) GetSessionId() string {
@@ -1027,7 +1300,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[7]
+	mi := &file_coppice_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1312,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[7]
+	mi := &file_coppice_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1325,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1084,7 +1357,7 @@ type WaitTaskRequest struct {
 
 func (x *WaitTaskRequest) Reset() {
 	*x = WaitTaskRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[8]
+	mi := &file_coppice_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1369,7 @@ func (x *WaitTaskRequest) String() string {
 func (*WaitTaskRequest) ProtoMessage() {}
 
 func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[8]
+	mi := &file_coppice_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1382,7 @@ func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskRequest.ProtoReflect.Descriptor instead.
 func (*WaitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WaitTaskRequest) GetSessionId() string {
@@ -1139,14 +1412,16 @@ type WaitTaskResponse struct {
 	// The task as it is.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Whether its current run has ended.
-	Ended         bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	Ended bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	// What there is to read of the run.
+	Output        *TaskOutput `protobuf:"bytes,3,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitTaskResponse) Reset() {
 	*x = WaitTaskResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[9]
+	mi := &file_coppice_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1433,7 @@ func (x *WaitTaskResponse) String() string {
 func (*WaitTaskResponse) ProtoMessage() {}
 
 func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[9]
+	mi := &file_coppice_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1446,7 @@ func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskResponse.ProtoReflect.Descriptor instead.
 func (*WaitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WaitTaskResponse) GetTask() *Task {
@@ -1186,6 +1461,221 @@ func (x *WaitTaskResponse) GetEnded() bool {
 		return x.Ended
 	}
 	return false
+}
+
+func (x *WaitTaskResponse) GetOutput() *TaskOutput {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+// TaskOutput is what there is to read of a run: the same for every kind of task,
+// and what its kind adds.
+type TaskOutput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// What kind of thing runs.
+	Kind TaskKind `protobuf:"varint,2,opt,name=kind,proto3,enum=coppice.v1.TaskKind" json:"kind,omitempty"`
+	// How far the run is.
+	Status TaskState `protobuf:"varint,3,opt,name=status,proto3,enum=coppice.v1.TaskState" json:"status,omitempty"`
+	// A few words on what the task is for.
+	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
+	// The answer, or what an agent has said so far. Of long output the end is kept,
+	// below a line that says so and where the whole is.
+	Output string `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"`
+	// Whether the output was cut.
+	Cut bool `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`
+	// What the kind adds.
+	//
+	// Types that are valid to be assigned to Added:
+	//
+	//	*TaskOutput_Agent
+	Added         isTaskOutput_Added `protobuf_oneof:"added"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskOutput) Reset() {
+	*x = TaskOutput{}
+	mi := &file_coppice_v1_task_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskOutput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskOutput) ProtoMessage() {}
+
+func (x *TaskOutput) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskOutput.ProtoReflect.Descriptor instead.
+func (*TaskOutput) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TaskOutput) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *TaskOutput) GetKind() TaskKind {
+	if x != nil {
+		return x.Kind
+	}
+	return TaskKind_TASK_KIND_UNSPECIFIED
+}
+
+func (x *TaskOutput) GetStatus() TaskState {
+	if x != nil {
+		return x.Status
+	}
+	return TaskState_TASK_STATE_UNSPECIFIED
+}
+
+func (x *TaskOutput) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *TaskOutput) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *TaskOutput) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
+func (x *TaskOutput) GetAdded() isTaskOutput_Added {
+	if x != nil {
+		return x.Added
+	}
+	return nil
+}
+
+func (x *TaskOutput) GetAgent() *AgentOutput {
+	if x != nil {
+		if x, ok := x.Added.(*TaskOutput_Agent); ok {
+			return x.Agent
+		}
+	}
+	return nil
+}
+
+type isTaskOutput_Added interface {
+	isTaskOutput_Added()
+}
+
+type TaskOutput_Agent struct {
+	// Of an agent.
+	Agent *AgentOutput `protobuf:"bytes,7,opt,name=agent,proto3,oneof"`
+}
+
+func (*TaskOutput_Agent) isTaskOutput_Added() {}
+
+// AgentOutput is what an agent's output has beside what all output has.
+type AgentOutput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it was asked to do, cut to 4 KiB.
+	Prompt string `protobuf:"bytes,1,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	// The answer that ended the run; the end of it, if it is long.
+	Result string `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	// What there is to say of a failure.
+	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// Why the run failed or was cancelled.
+	Reason Reason `protobuf:"varint,4,opt,name=reason,proto3,enum=coppice.v1.Reason" json:"reason,omitempty"`
+	// How far a run has come that goes on, in a line.
+	Progress      string `protobuf:"bytes,5,opt,name=progress,proto3" json:"progress,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentOutput) Reset() {
+	*x = AgentOutput{}
+	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentOutput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentOutput) ProtoMessage() {}
+
+func (x *AgentOutput) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentOutput.ProtoReflect.Descriptor instead.
+func (*AgentOutput) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AgentOutput) GetPrompt() string {
+	if x != nil {
+		return x.Prompt
+	}
+	return ""
+}
+
+func (x *AgentOutput) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
+func (x *AgentOutput) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *AgentOutput) GetReason() Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return Reason_REASON_UNSPECIFIED
+}
+
+func (x *AgentOutput) GetProgress() string {
+	if x != nil {
+		return x.Progress
+	}
+	return ""
 }
 
 // CancelTaskRequest names a task to cancel.
@@ -1203,7 +1693,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[10]
+	mi := &file_coppice_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1705,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[10]
+	mi := &file_coppice_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1718,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelTaskRequest) GetSessionId() string {
@@ -1265,7 +1755,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[11]
+	mi := &file_coppice_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1767,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[11]
+	mi := &file_coppice_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1780,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelTaskResponse) GetTask() *Task {
@@ -1320,7 +1810,7 @@ type BackgroundTaskRequest struct {
 
 func (x *BackgroundTaskRequest) Reset() {
 	*x = BackgroundTaskRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	mi := &file_coppice_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1822,7 @@ func (x *BackgroundTaskRequest) String() string {
 func (*BackgroundTaskRequest) ProtoMessage() {}
 
 func (x *BackgroundTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	mi := &file_coppice_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1835,7 @@ func (x *BackgroundTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundTaskRequest.ProtoReflect.Descriptor instead.
 func (*BackgroundTaskRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BackgroundTaskRequest) GetSessionId() string {
@@ -1373,7 +1863,7 @@ type BackgroundTaskResponse struct {
 
 func (x *BackgroundTaskResponse) Reset() {
 	*x = BackgroundTaskResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[13]
+	mi := &file_coppice_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1875,7 @@ func (x *BackgroundTaskResponse) String() string {
 func (*BackgroundTaskResponse) ProtoMessage() {}
 
 func (x *BackgroundTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[13]
+	mi := &file_coppice_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1888,7 @@ func (x *BackgroundTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundTaskResponse.ProtoReflect.Descriptor instead.
 func (*BackgroundTaskResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BackgroundTaskResponse) GetTask() *Task {
@@ -1416,14 +1906,16 @@ type GetTranscriptRequest struct {
 	// The task; empty means the root.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Only the messages after this ordinal.
-	AfterOrdinal  int32 `protobuf:"varint,3,opt,name=after_ordinal,json=afterOrdinal,proto3" json:"after_ordinal,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AfterOrdinal int32 `protobuf:"varint,3,opt,name=after_ordinal,json=afterOrdinal,proto3" json:"after_ordinal,omitempty"`
+	// Whether to begin with what the task inherits of others' conversations.
+	IncludeInherited bool `protobuf:"varint,4,opt,name=include_inherited,json=includeInherited,proto3" json:"include_inherited,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GetTranscriptRequest) Reset() {
 	*x = GetTranscriptRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[14]
+	mi := &file_coppice_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1927,7 @@ func (x *GetTranscriptRequest) String() string {
 func (*GetTranscriptRequest) ProtoMessage() {}
 
 func (x *GetTranscriptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[14]
+	mi := &file_coppice_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1940,7 @@ func (x *GetTranscriptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTranscriptRequest.ProtoReflect.Descriptor instead.
 func (*GetTranscriptRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetTranscriptRequest) GetSessionId() string {
@@ -1472,18 +1964,27 @@ func (x *GetTranscriptRequest) GetAfterOrdinal() int32 {
 	return 0
 }
 
+func (x *GetTranscriptRequest) GetIncludeInherited() bool {
+	if x != nil {
+		return x.IncludeInherited
+	}
+	return false
+}
+
 // GetTranscriptResponse is a piece of a transcript.
 type GetTranscriptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One or more messages, in order.
-	Messages      []*Message `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*Message `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Whether they are inherited: others' messages, or what tells a fork that it is one.
+	Inherited     bool `protobuf:"varint,2,opt,name=inherited,proto3" json:"inherited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetTranscriptResponse) Reset() {
 	*x = GetTranscriptResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[15]
+	mi := &file_coppice_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1996,7 @@ func (x *GetTranscriptResponse) String() string {
 func (*GetTranscriptResponse) ProtoMessage() {}
 
 func (x *GetTranscriptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[15]
+	mi := &file_coppice_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +2009,7 @@ func (x *GetTranscriptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTranscriptResponse.ProtoReflect.Descriptor instead.
 func (*GetTranscriptResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetTranscriptResponse) GetMessages() []*Message {
@@ -1518,12 +2019,287 @@ func (x *GetTranscriptResponse) GetMessages() []*Message {
 	return nil
 }
 
+func (x *GetTranscriptResponse) GetInherited() bool {
+	if x != nil {
+		return x.Inherited
+	}
+	return false
+}
+
+// CreateBranchRequest says where to go on from, and with what.
+type CreateBranchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; required.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The task; empty means the root.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The message of that task to go on from; required.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// Whether the branch sees what came up to that message; unset means that it
+	// does. Otherwise it starts with nothing, but keeps the agent.
+	InheritContext *bool `protobuf:"varint,4,opt,name=inherit_context,json=inheritContext,proto3,oneof" json:"inherit_context,omitempty"`
+	// Makes a repeat of this call safe; any text of up to 200 bytes.
+	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	// What to say first; without it the branch waits for SendMessage.
+	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	// Whether the model answers at once, without a new message: an alternative of
+	// the answer it gave. message_id is what is answered, or the answer itself.
+	Regenerate bool `protobuf:"varint,7,opt,name=regenerate,proto3" json:"regenerate,omitempty"`
+	// A few words on what the branch is for.
+	Description string `protobuf:"bytes,8,opt,name=description,proto3" json:"description,omitempty"`
+	// Whether the branch becomes the current one, as SelectBranch makes it.
+	Select        bool `protobuf:"varint,9,opt,name=select,proto3" json:"select,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateBranchRequest) Reset() {
+	*x = CreateBranchRequest{}
+	mi := &file_coppice_v1_task_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateBranchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateBranchRequest) ProtoMessage() {}
+
+func (x *CreateBranchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateBranchRequest.ProtoReflect.Descriptor instead.
+func (*CreateBranchRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *CreateBranchRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *CreateBranchRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *CreateBranchRequest) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *CreateBranchRequest) GetInheritContext() bool {
+	if x != nil && x.InheritContext != nil {
+		return *x.InheritContext
+	}
+	return false
+}
+
+func (x *CreateBranchRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *CreateBranchRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *CreateBranchRequest) GetRegenerate() bool {
+	if x != nil {
+		return x.Regenerate
+	}
+	return false
+}
+
+func (x *CreateBranchRequest) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *CreateBranchRequest) GetSelect() bool {
+	if x != nil {
+		return x.Select
+	}
+	return false
+}
+
+// CreateBranchResponse is the branch that was made.
+type CreateBranchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The branch, NEW or PENDING.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateBranchResponse) Reset() {
+	*x = CreateBranchResponse{}
+	mi := &file_coppice_v1_task_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateBranchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateBranchResponse) ProtoMessage() {}
+
+func (x *CreateBranchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateBranchResponse.ProtoReflect.Descriptor instead.
+func (*CreateBranchResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CreateBranchResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// SelectBranchRequest names a conversation.
+type SelectBranchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; required.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// A branch; empty means the root.
+	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SelectBranchRequest) Reset() {
+	*x = SelectBranchRequest{}
+	mi := &file_coppice_v1_task_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SelectBranchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SelectBranchRequest) ProtoMessage() {}
+
+func (x *SelectBranchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SelectBranchRequest.ProtoReflect.Descriptor instead.
+func (*SelectBranchRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *SelectBranchRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SelectBranchRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// SelectBranchResponse is the conversation that is current.
+type SelectBranchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SelectBranchResponse) Reset() {
+	*x = SelectBranchResponse{}
+	mi := &file_coppice_v1_task_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SelectBranchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SelectBranchResponse) ProtoMessage() {}
+
+func (x *SelectBranchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SelectBranchResponse.ProtoReflect.Descriptor instead.
+func (*SelectBranchResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SelectBranchResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 var File_coppice_v1_task_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"\x15coppice/v1/task.proto\x12\n" +
-	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x83\b\n" +
+	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\n" +
+	"\n" +
 	"\x04Task\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x0e\n" +
@@ -1561,11 +2337,27 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\bend_time\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x16\n" +
 	"\x06result\x18\x1b \x01(\tR\x06result\x123\n" +
 	"\atimeout\x18\x1c \x01(\v2\x19.google.protobuf.DurationR\atimeout\x126\n" +
-	"\bdeadline\x18\x1d \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"F\n" +
+	"\bdeadline\x18\x1d \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12%\n" +
+	"\x0emodel_provider\x18\x1e \x01(\tR\rmodelProvider\x12\x1d\n" +
+	"\n" +
+	"model_name\x18\x1f \x01(\tR\tmodelName\x12\x16\n" +
+	"\x06source\x18  \x01(\tR\x06source\x12%\n" +
+	"\x0eopen_approvals\x18! \x01(\x05R\ropenApprovals\x12$\n" +
+	"\x04base\x18\" \x01(\v2\x10.coppice.v1.BaseR\x04base\x12+\n" +
+	"\x11compacted_ordinal\x18# \x01(\x05R\x10compactedOrdinal\x12)\n" +
+	"\x10total_iterations\x18& \x01(\x05R\x0ftotalIterations\x12+\n" +
+	"\x11recent_activities\x18' \x03(\tR\x10recentActivities\x12%\n" +
+	"\x0emax_iterations\x18( \x01(\x05R\rmaxIterations\x12\x14\n" +
+	"\x05inbox\x18) \x01(\x05R\x05inbox\"y\n" +
+	"\x04Base\x12(\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x14.coppice.v1.BaseKindR\x04kind\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x18\n" +
+	"\aordinal\x18\x03 \x01(\x05R\aordinal\x12\x14\n" +
+	"\x05block\x18\x04 \x01(\x05R\x05block\"F\n" +
 	"\x04Wait\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x10\n" +
 	"\x03met\x18\x02 \x01(\x05R\x03met\x12\x16\n" +
-	"\x06failed\x18\x03 \x01(\x05R\x06failed\"\xf8\x02\n" +
+	"\x06failed\x18\x03 \x01(\x05R\x06failed\"\xf4\x03\n" +
 	"\x10SpawnTaskRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12$\n" +
@@ -1578,7 +2370,11 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\b \x01(\tR\x0eidempotencyKey\x123\n" +
 	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\atimeout\x126\n" +
 	"\bdeadline\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"9\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x16\n" +
+	"\x06source\x18\x12 \x01(\tR\x06source\x12%\n" +
+	"\x0emax_iterations\x18\v \x01(\x05R\rmaxIterations\x12\x18\n" +
+	"\acontext\x18\f \x03(\tR\acontext\x12!\n" +
+	"\ffork_context\x18\x11 \x01(\bR\vforkContext\"9\n" +
 	"\x11SpawnTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\"H\n" +
 	"\x0eGetTaskRequest\x12\x1d\n" +
@@ -1601,10 +2397,27 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"N\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"~\n" +
 	"\x10WaitTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12\x14\n" +
-	"\x05ended\x18\x02 \x01(\bR\x05ended\"c\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\x12.\n" +
+	"\x06output\x18\x03 \x01(\v2\x16.coppice.v1.TaskOutputR\x06output\"\x84\x02\n" +
+	"\n" +
+	"TaskOutput\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12(\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x14.coppice.v1.TaskKindR\x04kind\x12-\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x15.coppice.v1.TaskStateR\x06status\x12 \n" +
+	"\vdescription\x18\x04 \x01(\tR\vdescription\x12\x16\n" +
+	"\x06output\x18\x05 \x01(\tR\x06output\x12\x10\n" +
+	"\x03cut\x18\x06 \x01(\bR\x03cut\x12/\n" +
+	"\x05agent\x18\a \x01(\v2\x17.coppice.v1.AgentOutputH\x00R\x05agentB\a\n" +
+	"\x05added\"\x9b\x01\n" +
+	"\vAgentOutput\x12\x16\n" +
+	"\x06prompt\x18\x01 \x01(\tR\x06prompt\x12\x16\n" +
+	"\x06result\x18\x02 \x01(\tR\x06result\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12*\n" +
+	"\x06reason\x18\x04 \x01(\x0e2\x12.coppice.v1.ReasonR\x06reason\x12\x1a\n" +
+	"\bprogress\x18\x05 \x01(\tR\bprogress\"c\n" +
 	"\x11CancelTaskRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -1618,22 +2431,54 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\">\n" +
 	"\x16BackgroundTaskResponse\x12$\n" +
-	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\"s\n" +
+	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\"\xa0\x01\n" +
 	"\x14GetTranscriptRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12#\n" +
-	"\rafter_ordinal\x18\x03 \x01(\x05R\fafterOrdinal\"H\n" +
+	"\rafter_ordinal\x18\x03 \x01(\x05R\fafterOrdinal\x12+\n" +
+	"\x11include_inherited\x18\x04 \x01(\bR\x10includeInherited\"f\n" +
 	"\x15GetTranscriptResponse\x12/\n" +
-	"\bmessages\x18\x01 \x03(\v2\x13.coppice.v1.MessageR\bmessages*:\n" +
+	"\bmessages\x18\x01 \x03(\v2\x13.coppice.v1.MessageR\bmessages\x12\x1c\n" +
+	"\tinherited\x18\x02 \x01(\bR\tinherited\"\xc5\x02\n" +
+	"\x13CreateBranchRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12,\n" +
+	"\x0finherit_context\x18\x04 \x01(\bH\x00R\x0einheritContext\x88\x01\x01\x12'\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12\x1e\n" +
+	"\n" +
+	"regenerate\x18\a \x01(\bR\n" +
+	"regenerate\x12 \n" +
+	"\vdescription\x18\b \x01(\tR\vdescription\x12\x16\n" +
+	"\x06select\x18\t \x01(\bR\x06selectB\x12\n" +
+	"\x10_inherit_context\"<\n" +
+	"\x14CreateBranchResponse\x12$\n" +
+	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\"M\n" +
+	"\x13SelectBranchRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\"<\n" +
+	"\x14SelectBranchResponse\x12$\n" +
+	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task*x\n" +
+	"\bBaseKind\x12\x19\n" +
+	"\x15BASE_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fBASE_KIND_APART\x10\x01\x12\x14\n" +
+	"\x10BASE_KIND_BRANCH\x10\x02\x12\x12\n" +
+	"\x0eBASE_KIND_FORK\x10\x03\x12\x12\n" +
+	"\x0eBASE_KIND_CALL\x10\x04*:\n" +
 	"\bTaskKind\x12\x19\n" +
 	"\x15TASK_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fTASK_KIND_AGENT\x10\x01*Y\n" +
+	"\x0fTASK_KIND_AGENT\x10\x01*p\n" +
 	"\n" +
 	"TaskBranch\x12\x1b\n" +
 	"\x17TASK_BRANCH_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10TASK_BRANCH_MAIN\x10\x01\x12\x18\n" +
-	"\x14TASK_BRANCH_SUBAGENT\x10\x02*\xce\x01\n" +
+	"\x14TASK_BRANCH_SUBAGENT\x10\x02\x12\x15\n" +
+	"\x11TASK_BRANCH_HUMAN\x10\x03*\xce\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eTASK_STATE_NEW\x10\x01\x12\x16\n" +
@@ -1660,7 +2505,7 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x18REASON_CANCELLED_BY_USER\x10\f\x12\x1e\n" +
 	"\x1aREASON_CANCELLED_BY_PARENT\x10\r\x12\x14\n" +
 	"\x10REASON_ABANDONED\x10\x0e\x12\x12\n" +
-	"\x0eREASON_UNKNOWN\x10\x0f2\xaa\x04\n" +
+	"\x0eREASON_UNKNOWN\x10\x0f2\xd0\x05\n" +
 	"\vTaskService\x12H\n" +
 	"\tSpawnTask\x12\x1c.coppice.v1.SpawnTaskRequest\x1a\x1d.coppice.v1.SpawnTaskResponse\x12B\n" +
 	"\aGetTask\x12\x1a.coppice.v1.GetTaskRequest\x1a\x1b.coppice.v1.GetTaskResponse\x12H\n" +
@@ -1669,7 +2514,9 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"CancelTask\x12\x1d.coppice.v1.CancelTaskRequest\x1a\x1e.coppice.v1.CancelTaskResponse\x12W\n" +
 	"\x0eBackgroundTask\x12!.coppice.v1.BackgroundTaskRequest\x1a\".coppice.v1.BackgroundTaskResponse\x12V\n" +
-	"\rGetTranscript\x12 .coppice.v1.GetTranscriptRequest\x1a!.coppice.v1.GetTranscriptResponse0\x01BBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
+	"\rGetTranscript\x12 .coppice.v1.GetTranscriptRequest\x1a!.coppice.v1.GetTranscriptResponse0\x01\x12Q\n" +
+	"\fCreateBranch\x12\x1f.coppice.v1.CreateBranchRequest\x1a .coppice.v1.CreateBranchResponse\x12Q\n" +
+	"\fSelectBranch\x12\x1f.coppice.v1.SelectBranchRequest\x1a .coppice.v1.SelectBranchResponseBBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_task_proto_rawDescOnce sync.Once
@@ -1683,75 +2530,96 @@ func file_coppice_v1_task_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_task_proto_rawDescData
 }
 
-var file_coppice_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_coppice_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_coppice_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_coppice_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_coppice_v1_task_proto_goTypes = []any{
-	(TaskKind)(0),                  // 0: coppice.v1.TaskKind
-	(TaskBranch)(0),                // 1: coppice.v1.TaskBranch
-	(TaskState)(0),                 // 2: coppice.v1.TaskState
-	(Reason)(0),                    // 3: coppice.v1.Reason
-	(*Task)(nil),                   // 4: coppice.v1.Task
-	(*Wait)(nil),                   // 5: coppice.v1.Wait
-	(*SpawnTaskRequest)(nil),       // 6: coppice.v1.SpawnTaskRequest
-	(*SpawnTaskResponse)(nil),      // 7: coppice.v1.SpawnTaskResponse
-	(*GetTaskRequest)(nil),         // 8: coppice.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),        // 9: coppice.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),       // 10: coppice.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 11: coppice.v1.ListTasksResponse
-	(*WaitTaskRequest)(nil),        // 12: coppice.v1.WaitTaskRequest
-	(*WaitTaskResponse)(nil),       // 13: coppice.v1.WaitTaskResponse
-	(*CancelTaskRequest)(nil),      // 14: coppice.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),     // 15: coppice.v1.CancelTaskResponse
-	(*BackgroundTaskRequest)(nil),  // 16: coppice.v1.BackgroundTaskRequest
-	(*BackgroundTaskResponse)(nil), // 17: coppice.v1.BackgroundTaskResponse
-	(*GetTranscriptRequest)(nil),   // 18: coppice.v1.GetTranscriptRequest
-	(*GetTranscriptResponse)(nil),  // 19: coppice.v1.GetTranscriptResponse
-	(*Usage)(nil),                  // 20: coppice.v1.Usage
-	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
-	(*Message)(nil),                // 23: coppice.v1.Message
+	(BaseKind)(0),                  // 0: coppice.v1.BaseKind
+	(TaskKind)(0),                  // 1: coppice.v1.TaskKind
+	(TaskBranch)(0),                // 2: coppice.v1.TaskBranch
+	(TaskState)(0),                 // 3: coppice.v1.TaskState
+	(Reason)(0),                    // 4: coppice.v1.Reason
+	(*Task)(nil),                   // 5: coppice.v1.Task
+	(*Base)(nil),                   // 6: coppice.v1.Base
+	(*Wait)(nil),                   // 7: coppice.v1.Wait
+	(*SpawnTaskRequest)(nil),       // 8: coppice.v1.SpawnTaskRequest
+	(*SpawnTaskResponse)(nil),      // 9: coppice.v1.SpawnTaskResponse
+	(*GetTaskRequest)(nil),         // 10: coppice.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),        // 11: coppice.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),       // 12: coppice.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 13: coppice.v1.ListTasksResponse
+	(*WaitTaskRequest)(nil),        // 14: coppice.v1.WaitTaskRequest
+	(*WaitTaskResponse)(nil),       // 15: coppice.v1.WaitTaskResponse
+	(*TaskOutput)(nil),             // 16: coppice.v1.TaskOutput
+	(*AgentOutput)(nil),            // 17: coppice.v1.AgentOutput
+	(*CancelTaskRequest)(nil),      // 18: coppice.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),     // 19: coppice.v1.CancelTaskResponse
+	(*BackgroundTaskRequest)(nil),  // 20: coppice.v1.BackgroundTaskRequest
+	(*BackgroundTaskResponse)(nil), // 21: coppice.v1.BackgroundTaskResponse
+	(*GetTranscriptRequest)(nil),   // 22: coppice.v1.GetTranscriptRequest
+	(*GetTranscriptResponse)(nil),  // 23: coppice.v1.GetTranscriptResponse
+	(*CreateBranchRequest)(nil),    // 24: coppice.v1.CreateBranchRequest
+	(*CreateBranchResponse)(nil),   // 25: coppice.v1.CreateBranchResponse
+	(*SelectBranchRequest)(nil),    // 26: coppice.v1.SelectBranchRequest
+	(*SelectBranchResponse)(nil),   // 27: coppice.v1.SelectBranchResponse
+	(*Usage)(nil),                  // 28: coppice.v1.Usage
+	(*timestamppb.Timestamp)(nil),  // 29: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 30: google.protobuf.Duration
+	(*Message)(nil),                // 31: coppice.v1.Message
 }
 var file_coppice_v1_task_proto_depIdxs = []int32{
-	0,  // 0: coppice.v1.Task.kind:type_name -> coppice.v1.TaskKind
-	1,  // 1: coppice.v1.Task.branch:type_name -> coppice.v1.TaskBranch
-	2,  // 2: coppice.v1.Task.state:type_name -> coppice.v1.TaskState
-	3,  // 3: coppice.v1.Task.reason:type_name -> coppice.v1.Reason
-	20, // 4: coppice.v1.Task.usage:type_name -> coppice.v1.Usage
-	5,  // 5: coppice.v1.Task.wait:type_name -> coppice.v1.Wait
-	21, // 6: coppice.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	21, // 7: coppice.v1.Task.start_time:type_name -> google.protobuf.Timestamp
-	21, // 8: coppice.v1.Task.end_time:type_name -> google.protobuf.Timestamp
-	22, // 9: coppice.v1.Task.timeout:type_name -> google.protobuf.Duration
-	21, // 10: coppice.v1.Task.deadline:type_name -> google.protobuf.Timestamp
-	22, // 11: coppice.v1.SpawnTaskRequest.timeout:type_name -> google.protobuf.Duration
-	21, // 12: coppice.v1.SpawnTaskRequest.deadline:type_name -> google.protobuf.Timestamp
-	4,  // 13: coppice.v1.SpawnTaskResponse.task:type_name -> coppice.v1.Task
-	4,  // 14: coppice.v1.GetTaskResponse.task:type_name -> coppice.v1.Task
-	4,  // 15: coppice.v1.ListTasksResponse.tasks:type_name -> coppice.v1.Task
-	22, // 16: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
-	4,  // 17: coppice.v1.WaitTaskResponse.task:type_name -> coppice.v1.Task
-	4,  // 18: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
-	4,  // 19: coppice.v1.BackgroundTaskResponse.task:type_name -> coppice.v1.Task
-	23, // 20: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
-	6,  // 21: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
-	8,  // 22: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
-	10, // 23: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
-	12, // 24: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
-	14, // 25: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
-	16, // 26: coppice.v1.TaskService.BackgroundTask:input_type -> coppice.v1.BackgroundTaskRequest
-	18, // 27: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
-	7,  // 28: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
-	9,  // 29: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
-	11, // 30: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
-	13, // 31: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
-	15, // 32: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
-	17, // 33: coppice.v1.TaskService.BackgroundTask:output_type -> coppice.v1.BackgroundTaskResponse
-	19, // 34: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
-	28, // [28:35] is the sub-list for method output_type
-	21, // [21:28] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	1,  // 0: coppice.v1.Task.kind:type_name -> coppice.v1.TaskKind
+	2,  // 1: coppice.v1.Task.branch:type_name -> coppice.v1.TaskBranch
+	3,  // 2: coppice.v1.Task.state:type_name -> coppice.v1.TaskState
+	4,  // 3: coppice.v1.Task.reason:type_name -> coppice.v1.Reason
+	28, // 4: coppice.v1.Task.usage:type_name -> coppice.v1.Usage
+	7,  // 5: coppice.v1.Task.wait:type_name -> coppice.v1.Wait
+	29, // 6: coppice.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	29, // 7: coppice.v1.Task.start_time:type_name -> google.protobuf.Timestamp
+	29, // 8: coppice.v1.Task.end_time:type_name -> google.protobuf.Timestamp
+	30, // 9: coppice.v1.Task.timeout:type_name -> google.protobuf.Duration
+	29, // 10: coppice.v1.Task.deadline:type_name -> google.protobuf.Timestamp
+	6,  // 11: coppice.v1.Task.base:type_name -> coppice.v1.Base
+	0,  // 12: coppice.v1.Base.kind:type_name -> coppice.v1.BaseKind
+	30, // 13: coppice.v1.SpawnTaskRequest.timeout:type_name -> google.protobuf.Duration
+	29, // 14: coppice.v1.SpawnTaskRequest.deadline:type_name -> google.protobuf.Timestamp
+	5,  // 15: coppice.v1.SpawnTaskResponse.task:type_name -> coppice.v1.Task
+	5,  // 16: coppice.v1.GetTaskResponse.task:type_name -> coppice.v1.Task
+	5,  // 17: coppice.v1.ListTasksResponse.tasks:type_name -> coppice.v1.Task
+	30, // 18: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	5,  // 19: coppice.v1.WaitTaskResponse.task:type_name -> coppice.v1.Task
+	16, // 20: coppice.v1.WaitTaskResponse.output:type_name -> coppice.v1.TaskOutput
+	1,  // 21: coppice.v1.TaskOutput.kind:type_name -> coppice.v1.TaskKind
+	3,  // 22: coppice.v1.TaskOutput.status:type_name -> coppice.v1.TaskState
+	17, // 23: coppice.v1.TaskOutput.agent:type_name -> coppice.v1.AgentOutput
+	4,  // 24: coppice.v1.AgentOutput.reason:type_name -> coppice.v1.Reason
+	5,  // 25: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
+	5,  // 26: coppice.v1.BackgroundTaskResponse.task:type_name -> coppice.v1.Task
+	31, // 27: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
+	5,  // 28: coppice.v1.CreateBranchResponse.task:type_name -> coppice.v1.Task
+	5,  // 29: coppice.v1.SelectBranchResponse.task:type_name -> coppice.v1.Task
+	8,  // 30: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
+	10, // 31: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
+	12, // 32: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
+	14, // 33: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
+	18, // 34: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
+	20, // 35: coppice.v1.TaskService.BackgroundTask:input_type -> coppice.v1.BackgroundTaskRequest
+	22, // 36: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
+	24, // 37: coppice.v1.TaskService.CreateBranch:input_type -> coppice.v1.CreateBranchRequest
+	26, // 38: coppice.v1.TaskService.SelectBranch:input_type -> coppice.v1.SelectBranchRequest
+	9,  // 39: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
+	11, // 40: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
+	13, // 41: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
+	15, // 42: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
+	19, // 43: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
+	21, // 44: coppice.v1.TaskService.BackgroundTask:output_type -> coppice.v1.BackgroundTaskResponse
+	23, // 45: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
+	25, // 46: coppice.v1.TaskService.CreateBranch:output_type -> coppice.v1.CreateBranchResponse
+	27, // 47: coppice.v1.TaskService.SelectBranch:output_type -> coppice.v1.SelectBranchResponse
+	39, // [39:48] is the sub-list for method output_type
+	30, // [30:39] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_task_proto_init() }
@@ -1760,13 +2628,17 @@ func file_coppice_v1_task_proto_init() {
 		return
 	}
 	file_coppice_v1_message_proto_init()
+	file_coppice_v1_task_proto_msgTypes[11].OneofWrappers = []any{
+		(*TaskOutput_Agent)(nil),
+	}
+	file_coppice_v1_task_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_task_proto_rawDesc), len(file_coppice_v1_task_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   16,
+			NumEnums:      5,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,8 @@ const (
 	TaskService_CancelTask_FullMethodName     = "/coppice.v1.TaskService/CancelTask"
 	TaskService_BackgroundTask_FullMethodName = "/coppice.v1.TaskService/BackgroundTask"
 	TaskService_GetTranscript_FullMethodName  = "/coppice.v1.TaskService/GetTranscript"
+	TaskService_CreateBranch_FullMethodName   = "/coppice.v1.TaskService/CreateBranch"
+	TaskService_SelectBranch_FullMethodName   = "/coppice.v1.TaskService/SelectBranch"
 )
 
 // TaskServiceClient is the client API for TaskService service.
@@ -41,9 +43,10 @@ type TaskServiceClient interface {
 	// Idempotent with an idempotency_key: a repeat with the same key and request
 	// returns the first answer, a repeat with the same key and another request is
 	// ALREADY_EXISTS. Without a key every call starts a task.
-	// NOT_FOUND: no such session, parent or agent. INVALID_ARGUMENT: the agent may
+	// NOT_FOUND: no such session, parent, agent or model. INVALID_ARGUMENT: the agent may
 	// not run as a sub-agent, or the prompt is empty. FAILED_PRECONDITION: the
-	// depth, width or total cap is reached.
+	// depth, width or total cap is reached. PERMISSION_DENIED: the parent's permissions
+	// deny it.
 	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
 	// tasks of the session are queued already. A concurrency cap never refuses; the
 	// task is queued.
@@ -54,7 +57,8 @@ type TaskServiceClient interface {
 	// NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign page token.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 	// WaitTask waits until the task's current run has ended, or the timeout has
-	// passed, and returns the task as it then is: a timeout is not an error.
+	// passed, and returns the task as it then is, with its output: a timeout is not
+	// an error. The end of the run ends the wait at once.
 	// Read-only, so a retry is always safe. NOT_FOUND: no such session or task.
 	WaitTask(ctx context.Context, in *WaitTaskRequest, opts ...grpc.CallOption) (*WaitTaskResponse, error)
 	// CancelTask ends the current run of a task and of all tasks below it. Model
@@ -70,12 +74,32 @@ type TaskServiceClient interface {
 	// closed as launched, and the end of the task reaches it as a message.
 	//
 	// Idempotent: a task in the background stays there. NOT_FOUND: no such session or
-	// task. FAILED_PRECONDITION: its run has ended. INVALID_ARGUMENT: it is the root.
+	// task. FAILED_PRECONDITION: its run has ended, or background work is switched
+	// off in the session. INVALID_ARGUMENT: it is the root.
 	BackgroundTask(ctx context.Context, in *BackgroundTaskRequest, opts ...grpc.CallOption) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
 	// or task.
 	GetTranscript(ctx context.Context, in *GetTranscriptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetTranscriptResponse], error)
+	// CreateBranch lets a person go on from a message of a task in a conversation of
+	// its own; the task that it starts from stays as it is. A branch is like the
+	// root: SendMessage starts its next run, the end of a background child starts
+	// one too, it is at depth 0, and its end is told to nobody. From a message that
+	// calls tools the branch is cut before that message, since the results come
+	// after it.
+	//
+	// Idempotent with an idempotency_key, as SpawnTask. NOT_FOUND: no such session
+	// or task, or the task has no such message of its own. INVALID_ARGUMENT: no
+	// message_id, both text and regenerate, or there is nothing to answer.
+	// FAILED_PRECONDITION: the total cap is reached. RESOURCE_EXHAUSTED: the message
+	// is over the bound of a part, or too many tasks of the session are queued.
+	CreateBranch(ctx context.Context, in *CreateBranchRequest, opts ...grpc.CallOption) (*CreateBranchResponse, error)
+	// SelectBranch says which conversation SendMessage goes on with when it names no
+	// task: a branch, or the root again.
+	//
+	// Idempotent. NOT_FOUND: no such session or task. INVALID_ARGUMENT: the task is
+	// a sub-agent.
+	SelectBranch(ctx context.Context, in *SelectBranchRequest, opts ...grpc.CallOption) (*SelectBranchResponse, error)
 }
 
 type taskServiceClient struct {
@@ -165,6 +189,26 @@ func (c *taskServiceClient) GetTranscript(ctx context.Context, in *GetTranscript
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type TaskService_GetTranscriptClient = grpc.ServerStreamingClient[GetTranscriptResponse]
 
+func (c *taskServiceClient) CreateBranch(ctx context.Context, in *CreateBranchRequest, opts ...grpc.CallOption) (*CreateBranchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateBranchResponse)
+	err := c.cc.Invoke(ctx, TaskService_CreateBranch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *taskServiceClient) SelectBranch(ctx context.Context, in *SelectBranchRequest, opts ...grpc.CallOption) (*SelectBranchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SelectBranchResponse)
+	err := c.cc.Invoke(ctx, TaskService_SelectBranch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TaskServiceServer is the server API for TaskService service.
 // All implementations must embed UnimplementedTaskServiceServer
 // for forward compatibility.
@@ -178,9 +222,10 @@ type TaskServiceServer interface {
 	// Idempotent with an idempotency_key: a repeat with the same key and request
 	// returns the first answer, a repeat with the same key and another request is
 	// ALREADY_EXISTS. Without a key every call starts a task.
-	// NOT_FOUND: no such session, parent or agent. INVALID_ARGUMENT: the agent may
+	// NOT_FOUND: no such session, parent, agent or model. INVALID_ARGUMENT: the agent may
 	// not run as a sub-agent, or the prompt is empty. FAILED_PRECONDITION: the
-	// depth, width or total cap is reached.
+	// depth, width or total cap is reached. PERMISSION_DENIED: the parent's permissions
+	// deny it.
 	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
 	// tasks of the session are queued already. A concurrency cap never refuses; the
 	// task is queued.
@@ -191,7 +236,8 @@ type TaskServiceServer interface {
 	// NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign page token.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	// WaitTask waits until the task's current run has ended, or the timeout has
-	// passed, and returns the task as it then is: a timeout is not an error.
+	// passed, and returns the task as it then is, with its output: a timeout is not
+	// an error. The end of the run ends the wait at once.
 	// Read-only, so a retry is always safe. NOT_FOUND: no such session or task.
 	WaitTask(context.Context, *WaitTaskRequest) (*WaitTaskResponse, error)
 	// CancelTask ends the current run of a task and of all tasks below it. Model
@@ -207,12 +253,32 @@ type TaskServiceServer interface {
 	// closed as launched, and the end of the task reaches it as a message.
 	//
 	// Idempotent: a task in the background stays there. NOT_FOUND: no such session or
-	// task. FAILED_PRECONDITION: its run has ended. INVALID_ARGUMENT: it is the root.
+	// task. FAILED_PRECONDITION: its run has ended, or background work is switched
+	// off in the session. INVALID_ARGUMENT: it is the root.
 	BackgroundTask(context.Context, *BackgroundTaskRequest) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
 	// or task.
 	GetTranscript(*GetTranscriptRequest, grpc.ServerStreamingServer[GetTranscriptResponse]) error
+	// CreateBranch lets a person go on from a message of a task in a conversation of
+	// its own; the task that it starts from stays as it is. A branch is like the
+	// root: SendMessage starts its next run, the end of a background child starts
+	// one too, it is at depth 0, and its end is told to nobody. From a message that
+	// calls tools the branch is cut before that message, since the results come
+	// after it.
+	//
+	// Idempotent with an idempotency_key, as SpawnTask. NOT_FOUND: no such session
+	// or task, or the task has no such message of its own. INVALID_ARGUMENT: no
+	// message_id, both text and regenerate, or there is nothing to answer.
+	// FAILED_PRECONDITION: the total cap is reached. RESOURCE_EXHAUSTED: the message
+	// is over the bound of a part, or too many tasks of the session are queued.
+	CreateBranch(context.Context, *CreateBranchRequest) (*CreateBranchResponse, error)
+	// SelectBranch says which conversation SendMessage goes on with when it names no
+	// task: a branch, or the root again.
+	//
+	// Idempotent. NOT_FOUND: no such session or task. INVALID_ARGUMENT: the task is
+	// a sub-agent.
+	SelectBranch(context.Context, *SelectBranchRequest) (*SelectBranchResponse, error)
 	mustEmbedUnimplementedTaskServiceServer()
 }
 
@@ -243,6 +309,12 @@ func (UnimplementedTaskServiceServer) BackgroundTask(context.Context, *Backgroun
 }
 func (UnimplementedTaskServiceServer) GetTranscript(*GetTranscriptRequest, grpc.ServerStreamingServer[GetTranscriptResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetTranscript not implemented")
+}
+func (UnimplementedTaskServiceServer) CreateBranch(context.Context, *CreateBranchRequest) (*CreateBranchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateBranch not implemented")
+}
+func (UnimplementedTaskServiceServer) SelectBranch(context.Context, *SelectBranchRequest) (*SelectBranchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SelectBranch not implemented")
 }
 func (UnimplementedTaskServiceServer) mustEmbedUnimplementedTaskServiceServer() {}
 func (UnimplementedTaskServiceServer) testEmbeddedByValue()                     {}
@@ -384,6 +456,42 @@ func _TaskService_GetTranscript_Handler(srv interface{}, stream grpc.ServerStrea
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type TaskService_GetTranscriptServer = grpc.ServerStreamingServer[GetTranscriptResponse]
 
+func _TaskService_CreateBranch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateBranchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).CreateBranch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_CreateBranch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).CreateBranch(ctx, req.(*CreateBranchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TaskService_SelectBranch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SelectBranchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).SelectBranch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_SelectBranch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).SelectBranch(ctx, req.(*SelectBranchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TaskService_ServiceDesc is the grpc.ServiceDesc for TaskService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -414,6 +522,14 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "BackgroundTask",
 			Handler:    _TaskService_BackgroundTask_Handler,
+		},
+		{
+			MethodName: "CreateBranch",
+			Handler:    _TaskService_CreateBranch_Handler,
+		},
+		{
+			MethodName: "SelectBranch",
+			Handler:    _TaskService_SelectBranch_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

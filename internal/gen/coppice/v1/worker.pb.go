@@ -94,16 +94,22 @@ const (
 	CallState_CALL_STATE_WAITING CallState = 3
 	// It has its result.
 	CallState_CALL_STATE_CLOSED CallState = 4
+	// It waits for an approval.
+	CallState_CALL_STATE_ASKING CallState = 20
+	// It is approved, and nothing has been done for it.
+	CallState_CALL_STATE_APPROVED CallState = 21
 )
 
 // Enum value maps for CallState.
 var (
 	CallState_name = map[int32]string{
-		0: "CALL_STATE_UNSPECIFIED",
-		1: "CALL_STATE_OPEN",
-		2: "CALL_STATE_STARTED",
-		3: "CALL_STATE_WAITING",
-		4: "CALL_STATE_CLOSED",
+		0:  "CALL_STATE_UNSPECIFIED",
+		1:  "CALL_STATE_OPEN",
+		2:  "CALL_STATE_STARTED",
+		3:  "CALL_STATE_WAITING",
+		4:  "CALL_STATE_CLOSED",
+		20: "CALL_STATE_ASKING",
+		21: "CALL_STATE_APPROVED",
 	}
 	CallState_value = map[string]int32{
 		"CALL_STATE_UNSPECIFIED": 0,
@@ -111,6 +117,8 @@ var (
 		"CALL_STATE_STARTED":     2,
 		"CALL_STATE_WAITING":     3,
 		"CALL_STATE_CLOSED":      4,
+		"CALL_STATE_ASKING":      20,
+		"CALL_STATE_APPROVED":    21,
 	}
 )
 
@@ -141,6 +149,61 @@ func (CallState) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{1}
 }
 
+// JoinPolicy says what the end of a child means for the other children that the
+// same message asked for.
+type JoinPolicy int32
+
+const (
+	// As ALL.
+	JoinPolicy_JOIN_POLICY_UNSPECIFIED JoinPolicy = 0
+	// Nothing: each call waits for its own child.
+	JoinPolicy_JOIN_POLICY_ALL JoinPolicy = 1
+	// The first child that completes wins; the others of the message with this
+	// policy are cancelled.
+	JoinPolicy_JOIN_POLICY_ANY JoinPolicy = 2
+)
+
+// Enum value maps for JoinPolicy.
+var (
+	JoinPolicy_name = map[int32]string{
+		0: "JOIN_POLICY_UNSPECIFIED",
+		1: "JOIN_POLICY_ALL",
+		2: "JOIN_POLICY_ANY",
+	}
+	JoinPolicy_value = map[string]int32{
+		"JOIN_POLICY_UNSPECIFIED": 0,
+		"JOIN_POLICY_ALL":         1,
+		"JOIN_POLICY_ANY":         2,
+	}
+)
+
+func (x JoinPolicy) Enum() *JoinPolicy {
+	p := new(JoinPolicy)
+	*p = x
+	return p
+}
+
+func (x JoinPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JoinPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_worker_proto_enumTypes[2].Descriptor()
+}
+
+func (JoinPolicy) Type() protoreflect.EnumType {
+	return &file_coppice_v1_worker_proto_enumTypes[2]
+}
+
+func (x JoinPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JoinPolicy.Descriptor instead.
+func (JoinPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{2}
+}
+
 // WorkRequest is what a worker says.
 type WorkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -163,6 +226,10 @@ type WorkRequest struct {
 	//	*WorkRequest_Delta
 	//	*WorkRequest_Reattach
 	//	*WorkRequest_Heartbeat
+	//	*WorkRequest_Ask
+	//	*WorkRequest_Compact
+	//	*WorkRequest_StartHooks
+	//	*WorkRequest_StopHooks
 	Kind          isWorkRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -320,6 +387,42 @@ func (x *WorkRequest) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
+func (x *WorkRequest) GetAsk() *Ask {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkRequest_Ask); ok {
+			return x.Ask
+		}
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetCompact() *Compact {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkRequest_Compact); ok {
+			return x.Compact
+		}
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetStartHooks() *StartHooks {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkRequest_StartHooks); ok {
+			return x.StartHooks
+		}
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetStopHooks() *StopHooks {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkRequest_StopHooks); ok {
+			return x.StopHooks
+		}
+	}
+	return nil
+}
+
 type isWorkRequest_Kind interface {
 	isWorkRequest_Kind()
 }
@@ -384,6 +487,26 @@ type WorkRequest_Heartbeat struct {
 	Heartbeat *Heartbeat `protobuf:"bytes,13,opt,name=heartbeat,proto3,oneof"`
 }
 
+type WorkRequest_Ask struct {
+	// Ask whether a call may run.
+	Ask *Ask `protobuf:"bytes,14,opt,name=ask,proto3,oneof"`
+}
+
+type WorkRequest_Compact struct {
+	// Store a summary in the place of the older part of the transcript.
+	Compact *Compact `protobuf:"bytes,16,opt,name=compact,proto3,oneof"`
+}
+
+type WorkRequest_StartHooks struct {
+	// Store what the hooks on the start of the run have come to.
+	StartHooks *StartHooks `protobuf:"bytes,20,opt,name=start_hooks,json=startHooks,proto3,oneof"`
+}
+
+type WorkRequest_StopHooks struct {
+	// End the run with an answer, unless the hooks on its stop object.
+	StopHooks *StopHooks `protobuf:"bytes,21,opt,name=stop_hooks,json=stopHooks,proto3,oneof"`
+}
+
 func (*WorkRequest_Claim) isWorkRequest_Kind() {}
 
 func (*WorkRequest_Append) isWorkRequest_Kind() {}
@@ -407,6 +530,14 @@ func (*WorkRequest_Delta) isWorkRequest_Kind() {}
 func (*WorkRequest_Reattach) isWorkRequest_Kind() {}
 
 func (*WorkRequest_Heartbeat) isWorkRequest_Kind() {}
+
+func (*WorkRequest_Ask) isWorkRequest_Kind() {}
+
+func (*WorkRequest_Compact) isWorkRequest_Kind() {}
+
+func (*WorkRequest_StartHooks) isWorkRequest_Kind() {}
+
+func (*WorkRequest_StopHooks) isWorkRequest_Kind() {}
 
 // WorkResponse is what the orchestrator says.
 type WorkResponse struct {
@@ -1067,7 +1198,20 @@ type Assignment struct {
 	// The bound of one message part in bytes.
 	MaxPartBytes int32 `protobuf:"varint,5,opt,name=max_part_bytes,json=maxPartBytes,proto3" json:"max_part_bytes,omitempty"`
 	// The calls of the transcript's last assistant message that are still open.
-	OpenCalls     []*OpenCall `protobuf:"bytes,6,rep,name=open_calls,json=openCalls,proto3" json:"open_calls,omitempty"`
+	OpenCalls []*OpenCall `protobuf:"bytes,6,rep,name=open_calls,json=openCalls,proto3" json:"open_calls,omitempty"`
+	// What the run may do: a list of layers, as JSON. Empty means the mode default.
+	Authority string `protobuf:"bytes,10,opt,name=authority,proto3" json:"authority,omitempty"`
+	// Who outside the run is on behalf of; it may not use tools that are internal.
+	// Empty means nobody.
+	Source string `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`
+	// Whether background work is switched off: what the model asks to run in the
+	// background is to be asked for in the foreground.
+	NoBackground bool `protobuf:"varint,15,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
+	// Whether the orchestrator takes Compact.
+	TakesCompact bool `protobuf:"varint,12,opt,name=takes_compact,json=takesCompact,proto3" json:"takes_compact,omitempty"`
+	// How far hooks have come in the run; unset if it is none of a sub-agent, or if
+	// the orchestrator stores no hooks.
+	Hooks         *HookState `protobuf:"bytes,17,opt,name=hooks,proto3" json:"hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1144,20 +1288,274 @@ func (x *Assignment) GetOpenCalls() []*OpenCall {
 	return nil
 }
 
+func (x *Assignment) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
+}
+
+func (x *Assignment) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Assignment) GetNoBackground() bool {
+	if x != nil {
+		return x.NoBackground
+	}
+	return false
+}
+
+func (x *Assignment) GetTakesCompact() bool {
+	if x != nil {
+		return x.TakesCompact
+	}
+	return false
+}
+
+func (x *Assignment) GetHooks() *HookState {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
+// HookState is how far hooks have come in a run.
+type HookState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the hooks on its start have to be run: their outcome is not stored, and
+	// the model was not called yet.
+	Start bool `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
+	// How often the hooks on its stop have made it go on.
+	WentOn        int32 `protobuf:"varint,2,opt,name=went_on,json=wentOn,proto3" json:"went_on,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HookState) Reset() {
+	*x = HookState{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HookState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HookState) ProtoMessage() {}
+
+func (x *HookState) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HookState.ProtoReflect.Descriptor instead.
+func (*HookState) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *HookState) GetStart() bool {
+	if x != nil {
+		return x.Start
+	}
+	return false
+}
+
+func (x *HookState) GetWentOn() int32 {
+	if x != nil {
+		return x.WentOn
+	}
+	return 0
+}
+
+// StartHooks stores what the hooks on the start of a sub-agent's run have come to,
+// once a run and before its first model call. The answer is Ack with a boundary:
+// what the hooks gave the model is a message there.
+type StartHooks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hooks in the order in which they were asked.
+	Ran           []*HookReport `protobuf:"bytes,1,rep,name=ran,proto3" json:"ran,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartHooks) Reset() {
+	*x = StartHooks{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartHooks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartHooks) ProtoMessage() {}
+
+func (x *StartHooks) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartHooks.ProtoReflect.Descriptor instead.
+func (*StartHooks) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *StartHooks) GetRan() []*HookReport {
+	if x != nil {
+		return x.Ran
+	}
+	return nil
+}
+
+// StopHooks is End with an answer that hooks have looked at. If one of them blocks,
+// the answer is Ack with a boundary, as often as a run may be made to go on;
+// otherwise it is that of End.
+type StopHooks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The model's answer.
+	Answer *Message `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
+	// The hooks in the order in which they were asked.
+	Ran           []*HookReport `protobuf:"bytes,2,rep,name=ran,proto3" json:"ran,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopHooks) Reset() {
+	*x = StopHooks{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopHooks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopHooks) ProtoMessage() {}
+
+func (x *StopHooks) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopHooks.ProtoReflect.Descriptor instead.
+func (*StopHooks) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *StopHooks) GetAnswer() *Message {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *StopHooks) GetRan() []*HookReport {
+	if x != nil {
+		return x.Ran
+	}
+	return nil
+}
+
+// HookReport is one run of a hook.
+type HookReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What there is to say to watchers.
+	Ran *HookRan `protobuf:"bytes,1,opt,name=ran,proto3" json:"ran,omitempty"`
+	// What it said for the model: the context that a hook on the start gives, or why
+	// a hook on the stop objects.
+	Output        string `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HookReport) Reset() {
+	*x = HookReport{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HookReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HookReport) ProtoMessage() {}
+
+func (x *HookReport) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HookReport.ProtoReflect.Descriptor instead.
+func (*HookReport) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *HookReport) GetRan() *HookRan {
+	if x != nil {
+		return x.Ran
+	}
+	return nil
+}
+
+func (x *HookReport) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
 // SpawnableAgent is an agent that a task may spawn.
 type SpawnableAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it does and when to use it.
-	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// Whether it runs in the background unless the call says otherwise.
+	Background    bool `protobuf:"varint,3,opt,name=background,proto3" json:"background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SpawnableAgent) Reset() {
 	*x = SpawnableAgent{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1567,7 @@ func (x *SpawnableAgent) String() string {
 func (*SpawnableAgent) ProtoMessage() {}
 
 func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1580,7 @@ func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnableAgent.ProtoReflect.Descriptor instead.
 func (*SpawnableAgent) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SpawnableAgent) GetName() string {
@@ -1199,6 +1597,13 @@ func (x *SpawnableAgent) GetDescription() string {
 	return ""
 }
 
+func (x *SpawnableAgent) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
+}
+
 // OpenCall is a call without a result.
 type OpenCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1212,7 +1617,7 @@ type OpenCall struct {
 
 func (x *OpenCall) Reset() {
 	*x = OpenCall{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1629,7 @@ func (x *OpenCall) String() string {
 func (*OpenCall) ProtoMessage() {}
 
 func (x *OpenCall) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1642,7 @@ func (x *OpenCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCall.ProtoReflect.Descriptor instead.
 func (*OpenCall) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OpenCall) GetBlock() int32 {
@@ -1267,7 +1672,7 @@ type TranscriptChunk struct {
 
 func (x *TranscriptChunk) Reset() {
 	*x = TranscriptChunk{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1684,7 @@ func (x *TranscriptChunk) String() string {
 func (*TranscriptChunk) ProtoMessage() {}
 
 func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1697,7 @@ func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptChunk.ProtoReflect.Descriptor instead.
 func (*TranscriptChunk) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TranscriptChunk) GetMessages() []*Message {
@@ -1320,7 +1725,7 @@ type Append struct {
 
 func (x *Append) Reset() {
 	*x = Append{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1737,7 @@ func (x *Append) String() string {
 func (*Append) ProtoMessage() {}
 
 func (x *Append) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,10 +1750,66 @@ func (x *Append) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Append.ProtoReflect.Descriptor instead.
 func (*Append) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Append) GetMessage() *Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+// Compact stores a summary. The transcript stays as it is; from now on a model
+// sees the summary in the place of all messages up to the ordinal.
+type Compact struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The last message that is summed up. No call of it may be left without a result.
+	UpTo int32 `protobuf:"varint,1,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
+	// The summary: blocks, model, usage and stop_reason are read.
+	Message       *Message `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Compact) Reset() {
+	*x = Compact{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Compact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Compact) ProtoMessage() {}
+
+func (x *Compact) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Compact.ProtoReflect.Descriptor instead.
+func (*Compact) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Compact) GetUpTo() int32 {
+	if x != nil {
+		return x.UpTo
+	}
+	return 0
+}
+
+func (x *Compact) GetMessage() *Message {
 	if x != nil {
 		return x.Message
 	}
@@ -1366,7 +1827,7 @@ type CallStarted struct {
 
 func (x *CallStarted) Reset() {
 	*x = CallStarted{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1839,7 @@ func (x *CallStarted) String() string {
 func (*CallStarted) ProtoMessage() {}
 
 func (x *CallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1852,7 @@ func (x *CallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStarted.ProtoReflect.Descriptor instead.
 func (*CallStarted) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallStarted) GetBlock() int32 {
@@ -1412,7 +1873,7 @@ type CallClose struct {
 
 func (x *CallClose) Reset() {
 	*x = CallClose{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1885,7 @@ func (x *CallClose) String() string {
 func (*CallClose) ProtoMessage() {}
 
 func (x *CallClose) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1898,7 @@ func (x *CallClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClose.ProtoReflect.Descriptor instead.
 func (*CallClose) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CallClose) GetResult() *ToolResultBlock {
@@ -1458,7 +1919,7 @@ type Spawn struct {
 
 func (x *Spawn) Reset() {
 	*x = Spawn{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1931,7 @@ func (x *Spawn) String() string {
 func (*Spawn) ProtoMessage() {}
 
 func (x *Spawn) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1944,7 @@ func (x *Spawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawn.ProtoReflect.Descriptor instead.
 func (*Spawn) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Spawn) GetChildren() []*SpawnChild {
@@ -1510,14 +1971,27 @@ type SpawnChild struct {
 	// A task below that gets another run, instead of a new child.
 	ResumeTaskId string `protobuf:"bytes,6,opt,name=resume_task_id,json=resumeTaskId,proto3" json:"resume_task_id,omitempty"`
 	// Whether the parent goes on without waiting.
-	Background    bool `protobuf:"varint,7,opt,name=background,proto3" json:"background,omitempty"`
+	Background bool `protobuf:"varint,7,opt,name=background,proto3" json:"background,omitempty"`
+	// What it is told beside the prompt, a part each.
+	Context []string `protobuf:"bytes,8,rep,name=context,proto3" json:"context,omitempty"`
+	// How many model calls a run may make; 0 means the agent's.
+	MaxIterations int32 `protobuf:"varint,9,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
+	// How long a run may be with workers in all; unset means the agent's.
+	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// What its end means for the other children of the message.
+	Join JoinPolicy `protobuf:"varint,11,opt,name=join,proto3,enum=coppice.v1.JoinPolicy" json:"join,omitempty"`
+	// How long the call waits for it before it goes on in the background; unset
+	// means until it has ended.
+	JoinTimeout *durationpb.Duration `protobuf:"bytes,12,opt,name=join_timeout,json=joinTimeout,proto3" json:"join_timeout,omitempty"`
+	// Whether the child sees its parent's conversation.
+	ForkContext   bool `protobuf:"varint,15,opt,name=fork_context,json=forkContext,proto3" json:"fork_context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SpawnChild) Reset() {
 	*x = SpawnChild{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +2003,7 @@ func (x *SpawnChild) String() string {
 func (*SpawnChild) ProtoMessage() {}
 
 func (x *SpawnChild) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +2016,7 @@ func (x *SpawnChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnChild.ProtoReflect.Descriptor instead.
 func (*SpawnChild) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SpawnChild) GetBlock() int32 {
@@ -1594,6 +2068,48 @@ func (x *SpawnChild) GetBackground() bool {
 	return false
 }
 
+func (x *SpawnChild) GetContext() []string {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *SpawnChild) GetMaxIterations() int32 {
+	if x != nil {
+		return x.MaxIterations
+	}
+	return 0
+}
+
+func (x *SpawnChild) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *SpawnChild) GetJoin() JoinPolicy {
+	if x != nil {
+		return x.Join
+	}
+	return JoinPolicy_JOIN_POLICY_UNSPECIFIED
+}
+
+func (x *SpawnChild) GetJoinTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.JoinTimeout
+	}
+	return nil
+}
+
+func (x *SpawnChild) GetForkContext() bool {
+	if x != nil {
+		return x.ForkContext
+	}
+	return false
+}
+
 // WaitFor leaves a call open until a task below the caller has ended, or until
 // the timeout has passed; then the call is closed with what there is.
 type WaitFor struct {
@@ -1610,7 +2126,7 @@ type WaitFor struct {
 
 func (x *WaitFor) Reset() {
 	*x = WaitFor{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +2138,7 @@ func (x *WaitFor) String() string {
 func (*WaitFor) ProtoMessage() {}
 
 func (x *WaitFor) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +2151,7 @@ func (x *WaitFor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitFor.ProtoReflect.Descriptor instead.
 func (*WaitFor) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WaitFor) GetBlock() int32 {
@@ -1659,6 +2175,72 @@ func (x *WaitFor) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
+// Ask asks whether a call may run. The answer says so if it may; otherwise the call
+// waits for an approval, or is closed already with a denial, and the run parks once
+// nothing else is left to do.
+type Ask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The index of the call's block, counted from 0.
+	Block int32 `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"`
+	// What the tool says that the call is about.
+	Argument string `protobuf:"bytes,2,opt,name=argument,proto3" json:"argument,omitempty"`
+	// What asks: rules, or the very call where the mode asks.
+	Rules         []string `protobuf:"bytes,3,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ask) Reset() {
+	*x = Ask{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ask) ProtoMessage() {}
+
+func (x *Ask) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ask.ProtoReflect.Descriptor instead.
+func (*Ask) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Ask) GetBlock() int32 {
+	if x != nil {
+		return x.Block
+	}
+	return 0
+}
+
+func (x *Ask) GetArgument() string {
+	if x != nil {
+		return x.Argument
+	}
+	return ""
+}
+
+func (x *Ask) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
 // Park gives the slot back until the open calls are closed.
 type Park struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1668,7 +2250,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +2262,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +2275,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 // Progress tells what the run is doing.
@@ -1707,7 +2289,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +2301,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +2314,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Progress) GetActivity() string {
@@ -1755,7 +2337,7 @@ type TextDelta struct {
 
 func (x *TextDelta) Reset() {
 	*x = TextDelta{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +2349,7 @@ func (x *TextDelta) String() string {
 func (*TextDelta) ProtoMessage() {}
 
 func (x *TextDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +2362,7 @@ func (x *TextDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextDelta.ProtoReflect.Descriptor instead.
 func (*TextDelta) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TextDelta) GetText() string {
@@ -1813,7 +2395,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +2407,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +2420,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *End) GetOutcome() isEnd_Outcome {
@@ -1897,7 +2479,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2491,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2504,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Failure) GetReason() Reason {
@@ -1945,14 +2527,16 @@ type Ack struct {
 	// Set if no call is open any more: the model is to be called with this.
 	Boundary *Boundary `protobuf:"bytes,1,opt,name=boundary,proto3" json:"boundary,omitempty"`
 	// For Append: the place of the message.
-	Ordinal       int32 `protobuf:"varint,2,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	Ordinal int32 `protobuf:"varint,2,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	// For Ask: the call may run.
+	Approved      bool `protobuf:"varint,10,opt,name=approved,proto3" json:"approved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2548,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2561,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Ack) GetBoundary() *Boundary {
@@ -1994,6 +2578,13 @@ func (x *Ack) GetOrdinal() int32 {
 	return 0
 }
 
+func (x *Ack) GetApproved() bool {
+	if x != nil {
+		return x.Approved
+	}
+	return false
+}
+
 // Boundary is how the transcript has grown when the last open call was closed,
 // or when a run that wanted to end has news to take in first.
 type Boundary struct {
@@ -2004,14 +2595,16 @@ type Boundary struct {
 	// What came after it: user messages, then news of children.
 	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// The ordinal of the transcript's last message now.
-	Ordinal       int32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	Ordinal int32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	// Who outside the run is on behalf of, if messages came with it.
+	Source        string `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Boundary) Reset() {
 	*x = Boundary{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2616,7 @@ func (x *Boundary) String() string {
 func (*Boundary) ProtoMessage() {}
 
 func (x *Boundary) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2629,7 @@ func (x *Boundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Boundary.ProtoReflect.Descriptor instead.
 func (*Boundary) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Boundary) GetResults() *Message {
@@ -2060,6 +2653,13 @@ func (x *Boundary) GetOrdinal() int32 {
 	return 0
 }
 
+func (x *Boundary) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
 // Parked says that the run is parked.
 type Parked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2069,7 +2669,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2681,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2694,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 // Ended says that the run has ended.
@@ -2108,7 +2708,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2720,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2733,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Ended) GetState() TaskState {
@@ -2154,7 +2754,7 @@ type Lost struct {
 
 func (x *Lost) Reset() {
 	*x = Lost{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2766,7 @@ func (x *Lost) String() string {
 func (*Lost) ProtoMessage() {}
 
 func (x *Lost) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2779,7 @@ func (x *Lost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lost.ProtoReflect.Descriptor instead.
 func (*Lost) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Lost) GetDetail() string {
@@ -2194,7 +2794,7 @@ var File_coppice_v1_worker_proto protoreflect.FileDescriptor
 const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/worker.proto\x12\n" +
-	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\xee\x04\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb7\x06\n" +
 	"\vWorkRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12)\n" +
 	"\x05claim\x18\x02 \x01(\v2\x11.coppice.v1.ClaimH\x00R\x05claim\x12,\n" +
@@ -2210,7 +2810,13 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	" \x01(\v2\x0f.coppice.v1.EndH\x00R\x03end\x12-\n" +
 	"\x05delta\x18\v \x01(\v2\x15.coppice.v1.TextDeltaH\x00R\x05delta\x122\n" +
 	"\breattach\x18\f \x01(\v2\x14.coppice.v1.ReattachH\x00R\breattach\x125\n" +
-	"\theartbeat\x18\r \x01(\v2\x15.coppice.v1.HeartbeatH\x00R\theartbeatB\x06\n" +
+	"\theartbeat\x18\r \x01(\v2\x15.coppice.v1.HeartbeatH\x00R\theartbeat\x12#\n" +
+	"\x03ask\x18\x0e \x01(\v2\x0f.coppice.v1.AskH\x00R\x03ask\x12/\n" +
+	"\acompact\x18\x10 \x01(\v2\x13.coppice.v1.CompactH\x00R\acompact\x129\n" +
+	"\vstart_hooks\x18\x14 \x01(\v2\x16.coppice.v1.StartHooksH\x00R\n" +
+	"startHooks\x126\n" +
+	"\n" +
+	"stop_hooks\x18\x15 \x01(\v2\x15.coppice.v1.StopHooksH\x00R\tstopHooksB\x06\n" +
 	"\x04kind\"\x9a\x04\n" +
 	"\fWorkResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12/\n" +
@@ -2262,7 +2868,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bprotocol\x18\x06 \x01(\x05R\bprotocol\x12\x1a\n" +
 	"\bfeatures\x18\a \x03(\tR\bfeatures\"9\n" +
 	"\aRefused\x12.\n" +
-	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\x99\x02\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xc6\x03\n" +
 	"\n" +
 	"Assignment\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12)\n" +
@@ -2271,10 +2877,32 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x0emax_iterations\x18\x04 \x01(\x05R\rmaxIterations\x12$\n" +
 	"\x0emax_part_bytes\x18\x05 \x01(\x05R\fmaxPartBytes\x123\n" +
 	"\n" +
-	"open_calls\x18\x06 \x03(\v2\x14.coppice.v1.OpenCallR\topenCalls\"F\n" +
+	"open_calls\x18\x06 \x03(\v2\x14.coppice.v1.OpenCallR\topenCalls\x12\x1c\n" +
+	"\tauthority\x18\n" +
+	" \x01(\tR\tauthority\x12\x16\n" +
+	"\x06source\x18\v \x01(\tR\x06source\x12#\n" +
+	"\rno_background\x18\x0f \x01(\bR\fnoBackground\x12#\n" +
+	"\rtakes_compact\x18\f \x01(\bR\ftakesCompact\x12+\n" +
+	"\x05hooks\x18\x11 \x01(\v2\x15.coppice.v1.HookStateR\x05hooks\":\n" +
+	"\tHookState\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\bR\x05start\x12\x17\n" +
+	"\awent_on\x18\x02 \x01(\x05R\x06wentOn\"6\n" +
+	"\n" +
+	"StartHooks\x12(\n" +
+	"\x03ran\x18\x01 \x03(\v2\x16.coppice.v1.HookReportR\x03ran\"b\n" +
+	"\tStopHooks\x12+\n" +
+	"\x06answer\x18\x01 \x01(\v2\x13.coppice.v1.MessageR\x06answer\x12(\n" +
+	"\x03ran\x18\x02 \x03(\v2\x16.coppice.v1.HookReportR\x03ran\"K\n" +
+	"\n" +
+	"HookReport\x12%\n" +
+	"\x03ran\x18\x01 \x01(\v2\x13.coppice.v1.HookRanR\x03ran\x12\x16\n" +
+	"\x06output\x18\x02 \x01(\tR\x06output\"f\n" +
 	"\x0eSpawnableAgent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"M\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1e\n" +
+	"\n" +
+	"background\x18\x03 \x01(\bR\n" +
+	"background\"M\n" +
 	"\bOpenCall\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.coppice.v1.CallStateR\x05state\"V\n" +
@@ -2282,13 +2910,16 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bmessages\x18\x01 \x03(\v2\x13.coppice.v1.MessageR\bmessages\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\bR\x04last\"7\n" +
 	"\x06Append\x12-\n" +
-	"\amessage\x18\x01 \x01(\v2\x13.coppice.v1.MessageR\amessage\"#\n" +
+	"\amessage\x18\x01 \x01(\v2\x13.coppice.v1.MessageR\amessage\"M\n" +
+	"\aCompact\x12\x13\n" +
+	"\x05up_to\x18\x01 \x01(\x05R\x04upTo\x12-\n" +
+	"\amessage\x18\x02 \x01(\v2\x13.coppice.v1.MessageR\amessage\"#\n" +
 	"\vCallStarted\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\"@\n" +
 	"\tCallClose\x123\n" +
 	"\x06result\x18\x01 \x01(\v2\x1b.coppice.v1.ToolResultBlockR\x06result\";\n" +
 	"\x05Spawn\x122\n" +
-	"\bchildren\x18\x01 \x03(\v2\x16.coppice.v1.SpawnChildR\bchildren\"\xce\x01\n" +
+	"\bchildren\x18\x01 \x03(\v2\x16.coppice.v1.SpawnChildR\bchildren\"\xd1\x03\n" +
 	"\n" +
 	"SpawnChild\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x14\n" +
@@ -2299,11 +2930,22 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x0eresume_task_id\x18\x06 \x01(\tR\fresumeTaskId\x12\x1e\n" +
 	"\n" +
 	"background\x18\a \x01(\bR\n" +
-	"background\"m\n" +
+	"background\x12\x18\n" +
+	"\acontext\x18\b \x03(\tR\acontext\x12%\n" +
+	"\x0emax_iterations\x18\t \x01(\x05R\rmaxIterations\x123\n" +
+	"\atimeout\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12*\n" +
+	"\x04join\x18\v \x01(\x0e2\x16.coppice.v1.JoinPolicyR\x04join\x12<\n" +
+	"\fjoin_timeout\x18\f \x01(\v2\x19.google.protobuf.DurationR\vjoinTimeout\x12!\n" +
+	"\ffork_context\x18\x0f \x01(\bR\vforkContext\"m\n" +
 	"\aWaitFor\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\x06\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"M\n" +
+	"\x03Ask\x12\x14\n" +
+	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x1a\n" +
+	"\bargument\x18\x02 \x01(\tR\bargument\x12\x14\n" +
+	"\x05rules\x18\x03 \x03(\tR\x05rules\"\x06\n" +
 	"\x04Park\"&\n" +
 	"\bProgress\x12\x1a\n" +
 	"\bactivity\x18\x01 \x01(\tR\bactivity\";\n" +
@@ -2316,14 +2958,18 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\aoutcome\"M\n" +
 	"\aFailure\x12*\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x12.coppice.v1.ReasonR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"Q\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"m\n" +
 	"\x03Ack\x120\n" +
 	"\bboundary\x18\x01 \x01(\v2\x14.coppice.v1.BoundaryR\bboundary\x12\x18\n" +
-	"\aordinal\x18\x02 \x01(\x05R\aordinal\"\x84\x01\n" +
+	"\aordinal\x18\x02 \x01(\x05R\aordinal\x12\x1a\n" +
+	"\bapproved\x18\n" +
+	" \x01(\bR\bapproved\"\x9c\x01\n" +
 	"\bBoundary\x12-\n" +
 	"\aresults\x18\x01 \x01(\v2\x13.coppice.v1.MessageR\aresults\x12/\n" +
 	"\bmessages\x18\x02 \x03(\v2\x13.coppice.v1.MessageR\bmessages\x12\x18\n" +
-	"\aordinal\x18\x03 \x01(\x05R\aordinal\"\b\n" +
+	"\aordinal\x18\x03 \x01(\x05R\aordinal\x12\x16\n" +
+	"\x06source\x18\n" +
+	" \x01(\tR\x06source\"\b\n" +
 	"\x06Parked\"4\n" +
 	"\x05Ended\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.coppice.v1.TaskStateR\x05state\"\x1e\n" +
@@ -2333,13 +2979,20 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x19REFUSED_CAUSE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REFUSED_CAUSE_STALE\x10\x01\x12\x18\n" +
 	"\x14REFUSED_CAUSE_CAPPED\x10\x02\x12\x1a\n" +
-	"\x16REFUSED_CAUSE_PROTOCOL\x10\x03*\x83\x01\n" +
+	"\x16REFUSED_CAUSE_PROTOCOL\x10\x03*\xb3\x01\n" +
 	"\tCallState\x12\x1a\n" +
 	"\x16CALL_STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCALL_STATE_OPEN\x10\x01\x12\x16\n" +
 	"\x12CALL_STATE_STARTED\x10\x02\x12\x16\n" +
 	"\x12CALL_STATE_WAITING\x10\x03\x12\x15\n" +
-	"\x11CALL_STATE_CLOSED\x10\x042N\n" +
+	"\x11CALL_STATE_CLOSED\x10\x04\x12\x15\n" +
+	"\x11CALL_STATE_ASKING\x10\x14\x12\x17\n" +
+	"\x13CALL_STATE_APPROVED\x10\x15*S\n" +
+	"\n" +
+	"JoinPolicy\x12\x1b\n" +
+	"\x17JOIN_POLICY_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fJOIN_POLICY_ALL\x10\x01\x12\x13\n" +
+	"\x0fJOIN_POLICY_ANY\x10\x022N\n" +
 	"\rWorkerService\x12=\n" +
 	"\x04Work\x12\x17.coppice.v1.WorkRequest\x1a\x18.coppice.v1.WorkResponse(\x010\x01BBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
 
@@ -2355,94 +3008,115 @@ func file_coppice_v1_worker_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_worker_proto_rawDescData
 }
 
-var file_coppice_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_coppice_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_coppice_v1_worker_proto_goTypes = []any{
 	(RefusedCause)(0),           // 0: coppice.v1.RefusedCause
 	(CallState)(0),              // 1: coppice.v1.CallState
-	(*WorkRequest)(nil),         // 2: coppice.v1.WorkRequest
-	(*WorkResponse)(nil),        // 3: coppice.v1.WorkResponse
-	(*Welcome)(nil),             // 4: coppice.v1.Welcome
-	(*Reattach)(nil),            // 5: coppice.v1.Reattach
-	(*Reattached)(nil),          // 6: coppice.v1.Reattached
-	(*Heartbeat)(nil),           // 7: coppice.v1.Heartbeat
-	(*Claim)(nil),               // 8: coppice.v1.Claim
-	(*Refused)(nil),             // 9: coppice.v1.Refused
-	(*Assignment)(nil),          // 10: coppice.v1.Assignment
-	(*SpawnableAgent)(nil),      // 11: coppice.v1.SpawnableAgent
-	(*OpenCall)(nil),            // 12: coppice.v1.OpenCall
-	(*TranscriptChunk)(nil),     // 13: coppice.v1.TranscriptChunk
-	(*Append)(nil),              // 14: coppice.v1.Append
-	(*CallStarted)(nil),         // 15: coppice.v1.CallStarted
-	(*CallClose)(nil),           // 16: coppice.v1.CallClose
-	(*Spawn)(nil),               // 17: coppice.v1.Spawn
-	(*SpawnChild)(nil),          // 18: coppice.v1.SpawnChild
-	(*WaitFor)(nil),             // 19: coppice.v1.WaitFor
-	(*Park)(nil),                // 20: coppice.v1.Park
-	(*Progress)(nil),            // 21: coppice.v1.Progress
-	(*TextDelta)(nil),           // 22: coppice.v1.TextDelta
-	(*End)(nil),                 // 23: coppice.v1.End
-	(*Failure)(nil),             // 24: coppice.v1.Failure
-	(*Ack)(nil),                 // 25: coppice.v1.Ack
-	(*Boundary)(nil),            // 26: coppice.v1.Boundary
-	(*Parked)(nil),              // 27: coppice.v1.Parked
-	(*Ended)(nil),               // 28: coppice.v1.Ended
-	(*Lost)(nil),                // 29: coppice.v1.Lost
-	(*durationpb.Duration)(nil), // 30: google.protobuf.Duration
-	(*Task)(nil),                // 31: coppice.v1.Task
-	(*Message)(nil),             // 32: coppice.v1.Message
-	(*ToolResultBlock)(nil),     // 33: coppice.v1.ToolResultBlock
-	(Reason)(0),                 // 34: coppice.v1.Reason
-	(TaskState)(0),              // 35: coppice.v1.TaskState
+	(JoinPolicy)(0),             // 2: coppice.v1.JoinPolicy
+	(*WorkRequest)(nil),         // 3: coppice.v1.WorkRequest
+	(*WorkResponse)(nil),        // 4: coppice.v1.WorkResponse
+	(*Welcome)(nil),             // 5: coppice.v1.Welcome
+	(*Reattach)(nil),            // 6: coppice.v1.Reattach
+	(*Reattached)(nil),          // 7: coppice.v1.Reattached
+	(*Heartbeat)(nil),           // 8: coppice.v1.Heartbeat
+	(*Claim)(nil),               // 9: coppice.v1.Claim
+	(*Refused)(nil),             // 10: coppice.v1.Refused
+	(*Assignment)(nil),          // 11: coppice.v1.Assignment
+	(*HookState)(nil),           // 12: coppice.v1.HookState
+	(*StartHooks)(nil),          // 13: coppice.v1.StartHooks
+	(*StopHooks)(nil),           // 14: coppice.v1.StopHooks
+	(*HookReport)(nil),          // 15: coppice.v1.HookReport
+	(*SpawnableAgent)(nil),      // 16: coppice.v1.SpawnableAgent
+	(*OpenCall)(nil),            // 17: coppice.v1.OpenCall
+	(*TranscriptChunk)(nil),     // 18: coppice.v1.TranscriptChunk
+	(*Append)(nil),              // 19: coppice.v1.Append
+	(*Compact)(nil),             // 20: coppice.v1.Compact
+	(*CallStarted)(nil),         // 21: coppice.v1.CallStarted
+	(*CallClose)(nil),           // 22: coppice.v1.CallClose
+	(*Spawn)(nil),               // 23: coppice.v1.Spawn
+	(*SpawnChild)(nil),          // 24: coppice.v1.SpawnChild
+	(*WaitFor)(nil),             // 25: coppice.v1.WaitFor
+	(*Ask)(nil),                 // 26: coppice.v1.Ask
+	(*Park)(nil),                // 27: coppice.v1.Park
+	(*Progress)(nil),            // 28: coppice.v1.Progress
+	(*TextDelta)(nil),           // 29: coppice.v1.TextDelta
+	(*End)(nil),                 // 30: coppice.v1.End
+	(*Failure)(nil),             // 31: coppice.v1.Failure
+	(*Ack)(nil),                 // 32: coppice.v1.Ack
+	(*Boundary)(nil),            // 33: coppice.v1.Boundary
+	(*Parked)(nil),              // 34: coppice.v1.Parked
+	(*Ended)(nil),               // 35: coppice.v1.Ended
+	(*Lost)(nil),                // 36: coppice.v1.Lost
+	(*durationpb.Duration)(nil), // 37: google.protobuf.Duration
+	(*Task)(nil),                // 38: coppice.v1.Task
+	(*Message)(nil),             // 39: coppice.v1.Message
+	(*HookRan)(nil),             // 40: coppice.v1.HookRan
+	(*ToolResultBlock)(nil),     // 41: coppice.v1.ToolResultBlock
+	(Reason)(0),                 // 42: coppice.v1.Reason
+	(TaskState)(0),              // 43: coppice.v1.TaskState
 }
 var file_coppice_v1_worker_proto_depIdxs = []int32{
-	8,  // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
-	14, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
-	15, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
-	16, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
-	17, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
-	19, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
-	20, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
-	21, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
-	23, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
-	22, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
-	5,  // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
-	7,  // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
-	4,  // 12: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
-	10, // 13: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
-	13, // 14: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
-	9,  // 15: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
-	25, // 16: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
-	27, // 17: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
-	28, // 18: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
-	29, // 19: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
-	6,  // 20: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
-	7,  // 21: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
-	30, // 22: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
-	0,  // 23: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
-	31, // 24: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
-	11, // 25: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
-	12, // 26: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
-	1,  // 27: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
-	32, // 28: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
-	32, // 29: coppice.v1.Append.message:type_name -> coppice.v1.Message
-	33, // 30: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
-	18, // 31: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
-	30, // 32: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
-	32, // 33: coppice.v1.End.answer:type_name -> coppice.v1.Message
-	24, // 34: coppice.v1.End.failure:type_name -> coppice.v1.Failure
-	34, // 35: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
-	26, // 36: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
-	32, // 37: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
-	32, // 38: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
-	35, // 39: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
-	2,  // 40: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
-	3,  // 41: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
-	41, // [41:42] is the sub-list for method output_type
-	40, // [40:41] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	9,  // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
+	19, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
+	21, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
+	22, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
+	23, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
+	25, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
+	27, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
+	28, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
+	30, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
+	29, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
+	6,  // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
+	8,  // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
+	26, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
+	20, // 13: coppice.v1.WorkRequest.compact:type_name -> coppice.v1.Compact
+	13, // 14: coppice.v1.WorkRequest.start_hooks:type_name -> coppice.v1.StartHooks
+	14, // 15: coppice.v1.WorkRequest.stop_hooks:type_name -> coppice.v1.StopHooks
+	5,  // 16: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
+	11, // 17: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
+	18, // 18: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
+	10, // 19: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
+	32, // 20: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
+	34, // 21: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
+	35, // 22: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
+	36, // 23: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
+	7,  // 24: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
+	8,  // 25: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
+	37, // 26: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
+	0,  // 27: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
+	38, // 28: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
+	16, // 29: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
+	17, // 30: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
+	12, // 31: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
+	15, // 32: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
+	39, // 33: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
+	15, // 34: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
+	40, // 35: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
+	1,  // 36: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
+	39, // 37: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
+	39, // 38: coppice.v1.Append.message:type_name -> coppice.v1.Message
+	39, // 39: coppice.v1.Compact.message:type_name -> coppice.v1.Message
+	41, // 40: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
+	24, // 41: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
+	37, // 42: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
+	2,  // 43: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
+	37, // 44: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
+	37, // 45: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
+	39, // 46: coppice.v1.End.answer:type_name -> coppice.v1.Message
+	31, // 47: coppice.v1.End.failure:type_name -> coppice.v1.Failure
+	42, // 48: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
+	33, // 49: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
+	39, // 50: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
+	39, // 51: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
+	43, // 52: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
+	3,  // 53: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
+	4,  // 54: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
+	54, // [54:55] is the sub-list for method output_type
+	53, // [53:54] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_worker_proto_init() }
@@ -2450,6 +3124,7 @@ func file_coppice_v1_worker_proto_init() {
 	if File_coppice_v1_worker_proto != nil {
 		return
 	}
+	file_coppice_v1_event_proto_init()
 	file_coppice_v1_message_proto_init()
 	file_coppice_v1_task_proto_init()
 	file_coppice_v1_worker_proto_msgTypes[0].OneofWrappers = []any{
@@ -2465,6 +3140,10 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkRequest_Delta)(nil),
 		(*WorkRequest_Reattach)(nil),
 		(*WorkRequest_Heartbeat)(nil),
+		(*WorkRequest_Ask)(nil),
+		(*WorkRequest_Compact)(nil),
+		(*WorkRequest_StartHooks)(nil),
+		(*WorkRequest_StopHooks)(nil),
 	}
 	file_coppice_v1_worker_proto_msgTypes[1].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
@@ -2478,7 +3157,7 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkResponse_Reattached)(nil),
 		(*WorkResponse_Heartbeat)(nil),
 	}
-	file_coppice_v1_worker_proto_msgTypes[21].OneofWrappers = []any{
+	file_coppice_v1_worker_proto_msgTypes[27].OneofWrappers = []any{
 		(*End_Answer)(nil),
 		(*End_Failure)(nil),
 	}
@@ -2487,8 +3166,8 @@ func file_coppice_v1_worker_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_worker_proto_rawDesc), len(file_coppice_v1_worker_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   28,
+			NumEnums:      3,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

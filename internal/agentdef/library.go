@@ -1,0 +1,236 @@
+package agentdef
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxFiles bounds the definitions of one directory.
+const maxFiles = 1000
+
+// Library is the definitions that an installation has in files: those built in,
+// those of directories, and those of plugins. Read looks at the files again. It is
+// not for concurrent use; the registries that it gives are.
+type Library struct {
+	dirs    []string
+	plugins string // empty: none
+	files   map[string]*held
+	last    *Registry
+}
+
+// held is a file as it was last read. A file that has become broken keeps the
+// definition that it had.
+type held struct {
+	data []byte
+	def  *Definition // the last good one; nil: there was none
+	err  error       // what is wrong with data
+}
+
+// Problem is a file, or a directory, that could not be used.
+type Problem struct {
+	Source string
+	Err    error
+	Kept   bool // its last good definition is still in use
+}
+
+// NewLibrary names where the files are. Of two definitions of one name that in the
+// later directory counts, and either before one that is built in. The directory of
+// plugins holds <plugin>/agents/*.md.
+func NewLibrary(dirs []string, plugins string) *Library {
+	return &Library{dirs: dirs, plugins: plugins, files: map[string]*held{}}
+}
+
+// Read looks at all files and gives what they define now, and what is wrong with
+// them. As long as they define the same, it is the same registry. The files
+// themselves are compared, not their times.
+func (l *Library) Read() (r *Registry, problems []Problem) {
+	look := &reading{library: l, seen: map[string]*held{}}
+	r = Builtin()
+	for _, dir := range l.dirs {
+		r = look.over(r, look.dir(dir, ""))
+	}
+	for _, plugin := range look.plugins() {
+		r = look.over(r, look.dir(filepath.Join(l.plugins, plugin, "agents"), plugin))
+	}
+	l.files = look.seen
+	if l.last != nil && l.last.equal(r) {
+		return l.last, look.problems
+	}
+	l.last = r
+	return r, look.problems
+}
+
+// reading is one look at all files.
+type reading struct {
+	library  *Library
+	seen     map[string]*held
+	problems []Problem
+}
+
+func (r *reading) problem(source string, err error, kept bool) {
+	r.problems = append(r.problems, Problem{Source: source, Err: err, Kept: kept})
+}
+
+// over adds definitions whose names are all different.
+func (r *reading) over(to *Registry, definitions []*Definition) *Registry {
+	all, err := to.With(definitions...)
+	if err != nil {
+		r.problem("", err, false)
+		return to
+	}
+	return all
+}
+
+// plugins lists the plugins that bring agents along, by name.
+func (r *reading) plugins() []string {
+	if r.library.plugins == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(r.library.plugins)
+	if err != nil {
+		r.problem(r.library.plugins, err, false)
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		dir := filepath.Join(r.library.plugins, e.Name(), "agents")
+		switch _, err := os.Stat(dir); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			r.problem(dir, err, false)
+		case !PluginName(e.Name()):
+			r.problem(dir, fmt.Errorf("a plugin's directory is named with 1 to 64 of a-z, 0-9, _ and -, not %q", e.Name()), false)
+		default:
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// dir gives the definitions of one directory. A directory that can't be read now
+// keeps what it had.
+func (r *reading) dir(dir, plugin string) []*Definition {
+	paths, err := markdown(dir)
+	look := r.file
+	if err != nil {
+		r.problem(dir, err, true)
+		paths, look = r.library.below(dir), r.keep
+	}
+	byName := map[string]*Definition{}
+	var all []*Definition
+	for _, path := range paths {
+		d := look(path, plugin)
+		if d == nil {
+			continue
+		}
+		if other := byName[d.Name]; other != nil {
+			r.problem(path, fmt.Errorf("agent %q is defined by %s already", d.Name, other.Source), false)
+			continue
+		}
+		byName[d.Name] = d
+		all = append(all, d)
+	}
+	return all
+}
+
+// keep gives what a file had when it was last read.
+func (r *reading) keep(path, _ string) *Definition {
+	last := r.library.files[path]
+	r.seen[path] = last
+	return last.def
+}
+
+// below lists the files of a directory that are held.
+func (l *Library) below(dir string) []string {
+	var paths []string
+	for path := range l.files {
+		if filepath.Dir(path) == filepath.Clean(dir) {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// markdown lists the definitions of a directory by name.
+func markdown(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".md") && !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(paths) > maxFiles {
+		return nil, fmt.Errorf("%d definitions, at most %d are read", len(paths), maxFiles)
+	}
+	return paths, nil
+}
+
+// file gives the definition of a file, or the last good one; nil if there is none.
+func (r *reading) file(path, plugin string) *Definition {
+	last := r.library.files[path]
+	data, err := readFile(path)
+	now := &held{data: data, err: err}
+	switch {
+	case err == nil && last != nil && last.data != nil && bytes.Equal(last.data, data):
+		now = last
+	case err == nil:
+		now.def, now.err = parseFile(path, plugin, data)
+	}
+	if now.def == nil && last != nil {
+		now.def = last.def
+	}
+	r.seen[path] = now
+	if now.err != nil {
+		r.problem(path, now.err, now.def != nil)
+	}
+	return now.def
+}
+
+func parseFile(path, plugin string, data []byte) (*Definition, error) {
+	d, err := Parse(path, data)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.OfPlugin():
+		return nil, problem(path, 1, "name: %q has a colon; only agents of plugins have one, and it is added to their names", d.Name)
+	case plugin != "":
+		return d.Qualified(plugin), nil
+	}
+	return d, nil
+}
+
+// readFile reads a file, but not more than is needed to see that it is too large.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path) // opening a pipe would wait for its writer
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: not a file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxSize+1))
+}
+
+// equal reports whether both hold the same definitions of the same sources.
+func (r *Registry) equal(other *Registry) bool {
+	return slices.EqualFunc(r.List(), other.List(), func(a, b *Definition) bool {
+		return a.Name == b.Name && a.Version == b.Version && a.Source == b.Source
+	})
+}

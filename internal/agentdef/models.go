@@ -1,0 +1,166 @@
+package agentdef
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+//go:embed models.yaml
+var standardModels []byte
+
+// Inherit is the name that stands for the model of the parent.
+const Inherit = tree.InheritModel
+
+// Models says which models the names stand for that calls and definitions use. It
+// never changes.
+type Models struct {
+	entries []modelEntry  // the plain names, then the globs in the order of the file
+	first   tree.ModelPin // for a root that names none; zero: the worker's choice
+}
+
+// modelEntry is an entry of the file.
+type modelEntry struct {
+	Name     string `yaml:"name"`
+	Provider string `yaml:"provider"`
+	Model    string `yaml:"model"` // empty: the name that was asked for
+}
+
+// modelsFile is the file as it is written.
+type modelsFile struct {
+	Default string       `yaml:"default"`
+	Models  []modelEntry `yaml:"models"`
+}
+
+// StandardModels gives the table that comes with the program. It panics if that is
+// broken, which a test rules out.
+func StandardModels() *Models {
+	m, err := ParseModels("models.yaml", standardModels)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// LoadModels reads the table from a file; with an empty path it is the one that
+// comes with the program.
+func LoadModels(file string) (*Models, error) {
+	if file == "" {
+		return StandardModels(), nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the models: %w", err)
+	}
+	return ParseModels(file, data)
+}
+
+// ParseModels reads a table. An error begins with the source.
+func ParseModels(source string, data []byte) (*Models, error) {
+	var f modelsFile
+	if err := yaml.UnmarshalWithOptions(data, &f, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("%s: %s", source, strings.TrimSpace(yaml.FormatError(err, false, false)))
+	}
+	m := &Models{}
+	for i, e := range f.Models {
+		if wrong := e.check(); wrong != "" {
+			return nil, fmt.Errorf("%s: entry %d of models, %q: %s", source, i+1, e.Name, wrong)
+		}
+		if slices.ContainsFunc(m.entries, func(other modelEntry) bool { return other.Name == e.Name }) {
+			return nil, fmt.Errorf("%s: models: %q is there twice", source, e.Name)
+		}
+		m.entries = append(m.entries, e)
+	}
+	if len(m.entries) == 0 {
+		return nil, fmt.Errorf("%s: models: expected at least one entry", source)
+	}
+	// Plain names go before globs.
+	slices.SortStableFunc(m.entries, func(a, b modelEntry) int { return a.rank() - b.rank() })
+	if f.Default != "" {
+		var ok bool
+		if m.first, ok = m.Resolve(f.Default); !ok || m.first.IsZero() {
+			return nil, fmt.Errorf("%s: default: %q is not among the models", source, f.Default)
+		}
+	}
+	return m, nil
+}
+
+func (e modelEntry) glob() bool { return strings.ContainsAny(e.Name, `*?[\`) }
+
+func (e modelEntry) rank() int {
+	if e.glob() {
+		return 1
+	}
+	return 0
+}
+
+// check says what is wrong with an entry, or nothing.
+func (e modelEntry) check() string {
+	if wrong := checkModel(e.Name); wrong != "" {
+		return "name: " + wrong
+	}
+	if _, err := path.Match(e.Name, ""); err != nil {
+		return "name: expected a name or a glob such as claude-*"
+	}
+	if e.Name == Inherit || strings.Contains(e.Name, "/") {
+		return "name: " + Inherit + " and provider/model have a meaning of their own"
+	}
+	if checkModel(e.Provider) != "" || strings.Contains(e.Provider, "/") {
+		return "provider: expected the name of a provider, without spaces and /"
+	}
+	if e.Model != "" && checkModel(e.Model) != "" {
+		return "model: " + checkModel(e.Model)
+	}
+	return ""
+}
+
+// Resolve gives the model that a name stands for: an entry of that name, else the
+// first glob that fits, else provider/model of a provider that some entry names.
+// An empty name and [Inherit] stand for the parent's, which is the zero pin. ok
+// is false if the name stands for nothing.
+func (m *Models) Resolve(name string) (_ tree.ModelPin, ok bool) {
+	if name == "" || name == Inherit {
+		return tree.ModelPin{}, true
+	}
+	provider, own, explicit := strings.Cut(name, "/")
+	for _, e := range m.entries {
+		switch {
+		case explicit && own != "" && e.Provider == provider:
+			return tree.ModelPin{Provider: provider, Name: own}, true
+		case explicit || !e.fits(name):
+		case e.Model == "":
+			return tree.ModelPin{Provider: e.Provider, Name: name}, true
+		default:
+			return tree.ModelPin{Provider: e.Provider, Name: e.Model}, true
+		}
+	}
+	return tree.ModelPin{}, false
+}
+
+func (e modelEntry) fits(name string) bool {
+	if !e.glob() {
+		return e.Name == name
+	}
+	fits, err := path.Match(e.Name, name)
+	return fits && err == nil
+}
+
+// First gives the model of a root for which nobody names one; zero leaves it to
+// the worker.
+func (m *Models) First() tree.ModelPin { return m.first }
+
+// Names lists what can be asked for, for whoever asked for something else.
+func (m *Models) Names() []string {
+	names := make([]string, 0, len(m.entries)+1)
+	for _, e := range m.entries {
+		names = append(names, e.Name)
+	}
+	return append(names, Inherit)
+}

@@ -1,0 +1,127 @@
+package agentdef
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/coppice-run/coppice/internal/policy"
+)
+
+// What approvals may say.
+const (
+	approvalsDeny     = "deny"
+	approvalsEscalate = "escalate"
+)
+
+// permissions reads what the agent's runs may do.
+func (f *frontMatter) permissions() policy.Permissions {
+	p := policy.Permissions{
+		Background: f.list("background_tools", checkTool),
+		Escalate:   f.text("approvals", checkApprovals) == approvalsEscalate,
+	}
+	const key = "permissions"
+	node, ok := f.values[key]
+	if !ok {
+		return p
+	}
+	inner := f.inner(key, node, "mode", "allow", "ask", "deny")
+	p.Mode, _ = policy.ParseMode(inner.text("mode", checkPermissionMode)) // empty is none
+	p.Allow = inner.rules("allow")
+	p.Ask = inner.rules("ask")
+	p.Deny = inner.rules("deny")
+	if f.err == nil {
+		f.err = inner.err
+	}
+	if f.err == nil && p.Layer.Empty() {
+		f.fail(key, "expected mode, allow, ask or deny")
+	}
+	return p
+}
+
+// inner reads the mapping that is a key's value.
+func (f *frontMatter) inner(key string, node ast.Node, keys ...string) *frontMatter {
+	in := &frontMatter{source: f.source, values: map[string]ast.Node{}}
+	mapping, ok := node.(*ast.MappingNode)
+	if !ok {
+		f.fail(key, "expected lines of the form key: value, got %s; the keys are %s", kind(node), strings.Join(keys, ", "))
+		return in
+	}
+	for _, field := range mapping.Values {
+		name, ok := field.Key.(*ast.StringNode)
+		if !ok || !slices.Contains(keys, name.Value) {
+			f.failAt(lineAt(field.Key), key, "unknown key %s, expected one of %s", field.Key, strings.Join(keys, ", "))
+			continue
+		}
+		in.values[name.Value] = field.Value
+	}
+	return in
+}
+
+// rules reads a list of rules.
+func (f *frontMatter) rules(key string) []policy.Rule {
+	texts := f.list(key, checkRule)
+	if f.err != nil {
+		return nil
+	}
+	rules, err := policy.ParseRules(texts)
+	if err != nil {
+		f.fail(key, "%v", err)
+	}
+	return rules
+}
+
+func checkApprovals(s string) string {
+	if s == approvalsDeny || s == approvalsEscalate {
+		return ""
+	}
+	return fmt.Sprintf("expected %s or %s", approvalsDeny, approvalsEscalate)
+}
+
+func checkPermissionMode(s string) string {
+	if _, err := policy.ParseMode(s); err != nil {
+		return "expected default, accept_edits, plan or bypass"
+	}
+	return ""
+}
+
+func checkRule(s string) string {
+	if _, err := policy.ParseRule(s); err != nil {
+		return "expected a rule: " + err.Error()
+	}
+	return ""
+}
+
+func putPermissions(b *strings.Builder, p policy.Permissions) {
+	if !p.Layer.Empty() {
+		b.WriteString("permissions:\n")
+		putIndented(b, func(b *strings.Builder) {
+			putText(b, "mode", p.Mode.String())
+			putList(b, "allow", texts(p.Allow))
+			putList(b, "ask", texts(p.Ask))
+			putList(b, "deny", texts(p.Deny))
+		})
+	}
+	if p.Escalate {
+		putText(b, "approvals", approvalsEscalate)
+	}
+	putList(b, "background_tools", p.Background)
+}
+
+func putIndented(b *strings.Builder, put func(*strings.Builder)) {
+	var inner strings.Builder
+	put(&inner)
+	for line := range strings.Lines(inner.String()) {
+		b.WriteString("  " + line)
+	}
+}
+
+func texts(rules []policy.Rule) []string {
+	var out []string
+	for _, r := range rules {
+		out = append(out, r.String())
+	}
+	return out
+}

@@ -1,0 +1,61 @@
+package agentdef
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/policy"
+)
+
+func TestParsePermissions(t *testing.T) {
+	t.Parallel()
+	lines := []string{
+		"tools: [read, bash, task]", "permissions:", "  mode: accept_edits", "  allow: ['bash(git *)']",
+		"  ask:", "    - bash(git push*)", "  deny: [\"read(**/.env)\", mcp__s__*]", "approvals: escalate", "background_tools: [read]",
+	}
+	d, err := Parse("x", []byte(small(lines...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := d.Permissions
+	if p.Mode != policy.ModeAcceptEdits || p.Layer.String() != "mode accept_edits, deny read(**/.env), deny mcp__s__*, ask bash(git push*), allow bash(git *)" ||
+		!p.Escalate || !reflect.DeepEqual(p.Background, []string{"read"}) {
+		t.Errorf("got %+v", p)
+	}
+	again, err := Parse("x", d.Marshal())
+	if err != nil || !reflect.DeepEqual(again, d) {
+		t.Errorf("%s\nreads as %+v, %v", d.Marshal(), again, err)
+	}
+	plain, err := Parse("x", []byte(small("tools: [read, bash, task]")))
+	if err != nil || plain.Version == d.Version || plain.Permissions.Pin() != "" {
+		t.Errorf("without: %+v, %v", plain, err)
+	}
+	denies, err := Parse("x", []byte(small("approvals: deny")))
+	if err != nil || denies.Permissions.Pin() != "" {
+		t.Errorf("approvals: deny is %+v, %v", denies, err)
+	}
+}
+
+func TestParseBadPermissions(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		small("permissions: plan"):                             "x:5: permissions: expected lines of the form key: value, got a string; the keys are mode, allow, ask, deny",
+		small("permissions: {}"):                               "x:5: permissions: expected mode, allow, ask or deny",
+		small("permissions:", "  modes: plan"):                 "x:6: permissions: unknown key modes, expected one of mode, allow, ask, deny",
+		small("permissions:", "  mode: brave"):                 `x:6: mode: expected default, accept_edits, plan or bypass, got "brave"`,
+		small("permissions:", "  allow: read"):                 "x:6: allow: expected a list of strings, got a string",
+		small("permissions:", "  deny: []"):                    "x:6: deny: expected at least one",
+		small("permissions:", "  deny:", "  - hammer(*)"):      `x:7: deny: expected a rule: the rule "hammer(*)" names no tool: there are ls,`,
+		small("permissions:", "  deny: ['read([a)']"):          `x:6: deny: expected a rule: the glob of the rule "read([a)": a [ has no ]`,
+		small("permissions:", "  ask: [read, read]"):           `x:6: ask: "read" is given twice`,
+		small("approvals: always"):                             `x:5: approvals: expected deny or escalate, got "always"`,
+		small("background_tools: []"):                          "x:5: background_tools: expected at least one",
+		small("tools: [read]", "background_tools: [a]"):        `x:6: background_tools: expected some of the tools of the agent, got "a"`,
+		small("tools: [read]", "permissions: &p {mode: plan}"): "x:6: permissions: expected lines of the form key: value, got something else",
+	} {
+		if _, err := Parse("x", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q:\n got %v\nwant %s", text, err, want)
+		}
+	}
+}

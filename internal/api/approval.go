@@ -1,0 +1,58 @@
+package api
+
+import (
+	"context"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// Sizes of the pages of ListApprovals.
+const (
+	approvalPage    = 100
+	approvalPageMax = 500
+)
+
+type approvalServer struct {
+	pb.UnimplementedApprovalServiceServer
+	svc *orchestrator.Service
+}
+
+func (s *approvalServer) ListApprovals(ctx context.Context, req *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
+	var session tree.SessionID
+	if req.GetSessionId() != "" {
+		var err error
+		if session, err = sessionID(req.GetSessionId()); err != nil {
+			return nil, err
+		}
+	} else if req.GetIncludeDecided() {
+		return nil, tree.ErrBadInput.With("include_decided needs a session_id")
+	}
+	size, err := pageSize(req.GetPageSize(), approvalPage, approvalPageMax)
+	if err != nil {
+		return nil, err
+	}
+	found, next, err := s.svc.Approvals(ctx, tenant, session, req.GetIncludeDecided(), req.GetPageToken(), size)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.ListApprovalsResponse{NextPageToken: next}
+	for i := range found {
+		resp.Approvals = append(resp.Approvals, wire.Approval(found[i].Session, &found[i].Approval))
+	}
+	return resp, nil
+}
+
+func (s *approvalServer) DecideApproval(ctx context.Context, req *pb.DecideApprovalRequest) (*pb.DecideApprovalResponse, error) {
+	session, cmd, err := wire.DecisionFrom(req)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.svc.DecideApproval(ctx, tenant, session, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DecideApprovalResponse{Approval: wire.Approval(a.Session, &a.Approval)}, nil
+}

@@ -1,0 +1,62 @@
+package api
+
+import (
+	"context"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+func (s *taskServer) CreateBranch(ctx context.Context, req *pb.CreateBranchRequest) (*pb.CreateBranchResponse, error) {
+	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	message, err := tree.ParseID[tree.Message](req.GetMessageId())
+	if err != nil {
+		return nil, tree.ErrBadInput.With("message_id: %v", err)
+	}
+	key, err := once(req.GetIdempotencyKey(), req)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.svc.CreateBranch(ctx, tenant, session, orchestrator.NewBranch{
+		Task: task, Message: message, Apart: req.InheritContext != nil && !req.GetInheritContext(),
+		Text: req.GetText(), Regenerate: req.GetRegenerate(), Description: req.GetDescription(), Select: req.GetSelect(),
+	}, key)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CreateBranchResponse{Task: wire.Task(t)}, nil
+}
+
+func (s *taskServer) SelectBranch(ctx context.Context, req *pb.SelectBranchRequest) (*pb.SelectBranchResponse, error) {
+	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.svc.SelectBranch(ctx, tenant, session, task)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SelectBranchResponse{Task: wire.Task(t)}, nil
+}
+
+// inherited sends what a task sees of others' conversations, after an ordinal.
+func (s *taskServer) inherited(t *tree.Task, after int, stream pb.TaskService_GetTranscriptServer) error {
+	messages, err := s.svc.Store.Inherited(stream.Context(), t.Session, t.ID)
+	if err != nil {
+		return err
+	}
+	for len(messages) > 0 && messages[0].Ordinal <= after {
+		messages = messages[1:]
+	}
+	for _, piece := range wire.Pieces(wire.Messages(messages)) {
+		if err := stream.Send(&pb.GetTranscriptResponse{Messages: piece, Inherited: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

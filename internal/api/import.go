@@ -1,0 +1,79 @@
+package api
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/transcript"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+func (s *sessionServer) ImportSession(stream pb.SessionService_ImportSessionServer) error {
+	opening, lines, err := importFrom(stream)
+	if err != nil {
+		return err
+	}
+	if err := checkAttached(opening.GetTitle(), opening.GetMetadata()); err != nil {
+		return err
+	}
+	key, err := once(opening.GetIdempotencyKey(), opening)
+	if err != nil {
+		return err
+	}
+	if key.Key != "" {
+		sum := sha256.Sum256(lines)
+		key.Hash = sha256.Sum256(append(key.Hash[:], sum[:]...))
+	}
+	ctx := stream.Context()
+	id, history, err := s.svc.ImportSession(ctx, tenant, orchestrator.NewSession{
+		Agent: opening.GetAgent(), Title: opening.GetTitle(), Model: opening.GetModel(), Metadata: opening.GetMetadata(),
+	}, lines, key)
+	if err != nil {
+		return err
+	}
+	session, err := s.session(ctx, id)
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(&pb.ImportSessionResponse{
+		Session: session, Messages: int32(len(history.Messages)), Notes: history.Notes,
+	})
+}
+
+// importFrom reads the stream of an import: its opening, then its lines.
+func importFrom(stream pb.SessionService_ImportSessionServer) (*pb.ImportOpening, []byte, error) {
+	var opening *pb.ImportOpening
+	var lines bytes.Buffer
+	for {
+		piece, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		switch k := piece.GetPiece().(type) {
+		case *pb.ImportSessionRequest_Opening:
+			if opening != nil {
+				return nil, nil, tree.ErrBadInput.With("the opening comes twice")
+			}
+			opening = k.Opening
+		case *pb.ImportSessionRequest_Lines:
+			if opening == nil {
+				return nil, nil, tree.ErrBadInput.With("lines come before the opening")
+			}
+			if lines.Len()+len(k.Lines) > transcript.MaxLines {
+				return nil, nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", transcript.MaxLines)
+			}
+			lines.Write(k.Lines)
+		}
+	}
+	if opening == nil {
+		return nil, nil, tree.ErrBadInput.With("there is no opening")
+	}
+	return opening, lines.Bytes(), nil
+}

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"context"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// sessionChildren is how many sub-agents ListSessions gives of each session.
+const sessionChildren = 100
+
+// withChildren adds the sub-agents of a session, oldest first.
+func (s *sessionServer) withChildren(ctx context.Context, session *tree.Session, shown *pb.Session) error {
+	tasks, _, err := s.svc.Store.Tasks(ctx, session.ID, tree.TaskID{}, "", sessionChildren+1)
+	if err != nil {
+		return err
+	}
+	for i := range tasks {
+		if tasks[i].ID != session.Root && len(shown.Children) < sessionChildren {
+			shown.Children = append(shown.Children, wire.Task(&tasks[i]))
+		}
+	}
+	return nil
+}
+
+// interrupts reads when a message is to be taken in.
+func interrupts(d pb.Delivery) (bool, error) {
+	switch d {
+	case pb.Delivery_DELIVERY_UNSPECIFIED, pb.Delivery_DELIVERY_NEXT_BOUNDARY:
+		return false, nil
+	case pb.Delivery_DELIVERY_INTERRUPT:
+		return true, nil
+	}
+	return false, tree.ErrBadInput.With("there is no delivery %d", d)
+}
+
+func (s *sessionServer) ListInbox(ctx context.Context, req *pb.ListInboxRequest) (*pb.ListInboxResponse, error) {
+	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	of, entries, err := s.svc.Inbox(ctx, tenant, session, task)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.ListInboxResponse{TaskId: of.String()}
+	for i := range entries {
+		resp.Entries = append(resp.Entries, wire.InboxEntry(&entries[i]))
+	}
+	return resp, nil
+}
+
+func (s *sessionServer) ClearInbox(ctx context.Context, req *pb.ClearInboxRequest) (*pb.ClearInboxResponse, error) {
+	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	cleared, err := s.svc.ClearInbox(ctx, tenant, session, task, req.GetIncludeNews())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ClearInboxResponse{
+		Messages: int32(cleared.Messages), News: int32(len(cleared.News)), Left: int32(cleared.Left),
+	}, nil
+}
+
+func (s *sessionServer) UpdateSession(ctx context.Context, req *pb.UpdateSessionRequest) (*pb.UpdateSessionResponse, error) {
+	id, err := sessionID(req.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.svc.RenameSession(ctx, tenant, id, req.GetTitle()); err != nil {
+		return nil, err
+	}
+	session, err := s.session(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.UpdateSessionResponse{Session: session}, nil
+}
+
+func (s *sessionServer) CloseSession(ctx context.Context, req *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
+	id, err := sessionID(req.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	runs, err := s.svc.CloseSession(ctx, tenant, id, req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	session, err := s.session(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CloseSessionResponse{Session: session, AbandonedRuns: int32(runs)}, nil
+}
+
+func (s *sessionServer) DeleteSession(ctx context.Context, req *pb.DeleteSessionRequest) (*pb.DeleteSessionResponse, error) {
+	id, err := sessionID(req.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	runs, err := s.svc.DeleteSession(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DeleteSessionResponse{AbandonedRuns: int32(runs)}, nil
+}

@@ -1,0 +1,116 @@
+package callback
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func caller(t *testing.T, c Config) *Caller {
+	t.Helper()
+	caller, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return caller
+}
+
+func TestCall(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	var body string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		got, body = r, string(data)
+		switch r.URL.Path {
+		case "/down":
+			http.Error(w, "down\xff", http.StatusServiceUnavailable)
+		case "/elsewhere":
+			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
+		case "/hangs":
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(server.Close)
+	c := caller(t, Config{Hosts: []string{"127.0.0.1"}, Secret: "s3cret", Timeout: 2 * time.Second})
+	if err := c.Call(t.Context(), server.URL+"/ended", "a/b/1", []byte(`{"a":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	at, sum, _ := strings.Cut(strings.TrimPrefix(got.Header.Get(SignatureHeader), "t="), ",v1=")
+	mac := hmac.New(sha256.New, []byte("s3cret"))
+	mac.Write([]byte(at + "." + body))
+	if body != `{"a":1}` || got.Header.Get(KeyHeader) != "a/b/1" || sum != hex.EncodeToString(mac.Sum(nil)) {
+		t.Errorf("got %s with %v", body, got.Header)
+	}
+	for path, want := range map[string]string{
+		"/down": "HTTP 503 Service Unavailable: down\uFFFD", "/elsewhere": "HTTP 302 Found", "/hangs": "context deadline exceeded",
+	} {
+		err := c.Call(t.Context(), server.URL+path, "k", nil)
+		if err == nil || errors.Is(err, ErrForbidden) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}
+
+// TestForbidden: nobody is called who is not allowed, nor is a private address by
+// another name.
+func TestForbidden(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		hosts []string
+		url   string
+	}{
+		{nil, "https://hooks.example.com/"},
+		{[]string{"hooks.example.com"}, "https://evil.example.com/"},
+		{[]string{"*.example.com"}, "https://example.com.evil.net/"},
+		{[]string{"*"}, "http://localhost:9/"},
+		{[]string{"*"}, "http://127.0.0.1:9/"},
+		{[]string{"*"}, "http://[::1]:9/"},
+		{[]string{"*"}, "http://[::ffff:127.0.0.1]:9/"},
+		{[]string{"*"}, "http://10.1.2.3/"},
+		{[]string{"*"}, "http://169.254.169.254/latest"},
+		{[]string{"*"}, "http://100.64.0.1/"},
+		{[]string{"*"}, "http://0.0.0.0/"},
+		{[]string{"*"}, "http://[fd00::1]/"},
+		{[]string{"*"}, "http://[64:ff9b::7f00:1]/"},
+		{[]string{"*"}, "ftp://hooks.example.com/"},
+		{[]string{"*"}, "http:///x"},
+	} {
+		if err := caller(t, Config{Hosts: c.hosts}).Call(t.Context(), c.url, "k", nil); !errors.Is(err, ErrForbidden) {
+			t.Errorf("%s with %q: %v", c.url, c.hosts, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := caller(t, Config{Hosts: []string{"LOCALHOST"}}).Call(ctx, "http://localhost.:9/", "k", nil); errors.Is(err, ErrForbidden) {
+		t.Errorf("allowed by its full name: %v", err)
+	}
+	for _, bad := range []Config{{Hosts: []string{"["}}, {Hosts: []string{""}}, {Hosts: []string{"https://x"}}, {MaxTries: -1}, {Timeout: -1}} {
+		if _, err := New(bad); err == nil {
+			t.Errorf("%+v was taken", bad)
+		}
+	}
+}
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	c := caller(t, Config{})
+	for try, want := range map[int]time.Duration{0: time.Second, 1: time.Second, 3: 4 * time.Second, 9: 256 * time.Second, 10: retryMost, 1000: retryMost} {
+		for range 100 {
+			if got := c.Retry(try); got < want/2 || got > want*3/2 {
+				t.Fatalf("after try %d: %s", try, got)
+			}
+		}
+	}
+}

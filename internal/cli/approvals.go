@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// permissionFlags say what a session may do.
+type permissionFlags struct {
+	PermissionMode string   `placeholder:"MODE" help:"What becomes of calls that no rule names: default, accept_edits, plan or bypass."`
+	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without asking, like 'bash(git *)'. May be repeated, like --ask and --deny."`
+	Ask            []string `sep:"none" placeholder:"RULE" help:"Calls that ask first."`
+	Deny           []string `sep:"none" placeholder:"RULE" help:"Calls that don't run."`
+}
+
+// permissions gives what the flags say; nil if they say nothing.
+func (p permissionFlags) permissions() (*pb.Permissions, error) {
+	if p.PermissionMode == "" && len(p.Allow)+len(p.Ask)+len(p.Deny) == 0 {
+		return nil, nil
+	}
+	out := &pb.Permissions{Allow: p.Allow, Ask: p.Ask, Deny: p.Deny}
+	if p.PermissionMode != "" {
+		mode, known := pb.PermissionMode_value["PERMISSION_MODE_"+strings.ToUpper(p.PermissionMode)]
+		if !known || mode == 0 {
+			return nil, usagef("--permission-mode is %q; expected default, accept_edits, plan or bypass", p.PermissionMode)
+		}
+		out.Mode = pb.PermissionMode(mode)
+	}
+	return out, nil
+}
+
+type approvalsCommand struct {
+	remote
+	Session string `arg:"" optional:"" help:"The session; by default all, and only what is open."`
+	All     bool   `help:"With a session: also what is decided."`
+}
+
+// Run lists approvals, oldest first.
+func (c *approvalsCommand) Run(ctx context.Context, a *app) error {
+	if c.All && c.Session == "" {
+		return usagef("--all needs a session")
+	}
+	return c.with(func(to *client) error {
+		var session string
+		if c.Session != "" {
+			var err error
+			if session, err = to.session(ctx, c.Session); err != nil {
+				return err
+			}
+		}
+		return to.eachApproval(ctx, session, c.All, func(p *pb.Approval) error {
+			if a.json {
+				return a.printJSON(p)
+			}
+			return a.print(approvalText(p))
+		})
+	})
+}
+
+// eachApproval gives take every approval, oldest first.
+func (c *client) eachApproval(ctx context.Context, session string, all bool, take func(*pb.Approval) error) error {
+	req := &pb.ListApprovalsRequest{SessionId: session, IncludeDecided: all, PageSize: 500}
+	for {
+		page, err := c.approvals.ListApprovals(ctx, req)
+		if err != nil {
+			return during("listing the approvals", err)
+		}
+		for _, p := range page.GetApprovals() {
+			if err := take(p); err != nil {
+				return err
+			}
+		}
+		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
+			return nil
+		}
+	}
+}
+
+// approvalText is an approval in one line: id, state, session, call, what asks.
+func approvalText(p *pb.Approval) string {
+	state := strings.ToLower(strings.TrimPrefix(p.GetState().String(), "APPROVAL_STATE_"))
+	if p.GetScope() == pb.ApprovalScope_APPROVAL_SCOPE_SESSION {
+		state += " for the session"
+	}
+	text := fmt.Sprintf("%s  %s  session %s  task %s  %s", safeLine(p.GetId()), state, idEnd(p.GetSessionId()), idEnd(p.GetTaskId()),
+		callText(p.GetTool(), p.GetArgument()))
+	if by := safeLine(strings.Join(p.GetRules(), ", ")); by != "" {
+		text += "  asked by " + by
+	}
+	if m := safeLine(p.GetMessage()); m != "" {
+		text += "  " + m
+	}
+	return text
+}
+
+// callText is a call in few words: its tool and what it is about.
+func callText(tool, argument string) string {
+	if argument = safeLine(argument); argument != "" {
+		return safeLine(tool) + " " + argument
+	}
+	return safeLine(tool)
+}
+
+type approveCommand struct {
+	remote
+	ID         string `arg:"" help:"The approval; the last characters of its id are enough while it is open."`
+	ForSession bool   `help:"Allow all calls of the session that the same rules ask about."`
+	Message    string `placeholder:"TEXT" help:"Something to say about it."`
+}
+
+// Run allows a call.
+func (c *approveCommand) Run(ctx context.Context, a *app) error {
+	req := &pb.DecideApprovalRequest{Decision: pb.Decision_DECISION_ALLOW, Message: c.Message}
+	if c.ForSession {
+		req.Scope = pb.ApprovalScope_APPROVAL_SCOPE_SESSION
+	}
+	return c.with(func(to *client) error { return to.decide(ctx, a, c.ID, req) })
+}
+
+type denyCommand struct {
+	remote
+	ID      string `arg:"" help:"The approval; the last characters of its id are enough while it is open."`
+	Message string `placeholder:"TEXT" help:"Why; the agent's model reads it."`
+}
+
+// Run denies a call.
+func (c *denyCommand) Run(ctx context.Context, a *app) error {
+	req := &pb.DecideApprovalRequest{Decision: pb.Decision_DECISION_DENY, Message: c.Message}
+	return c.with(func(to *client) error { return to.decide(ctx, a, c.ID, req) })
+}
+
+func (c *client) decide(ctx context.Context, a *app, name string, req *pb.DecideApprovalRequest) error {
+	var err error
+	if req.ApprovalId, err = c.approval(ctx, name); err != nil {
+		return err
+	}
+	resp, err := c.approvals.DecideApproval(ctx, req)
+	if err != nil {
+		return during("deciding the approval", err)
+	}
+	if a.json {
+		return a.printJSON(resp)
+	}
+	return a.print(approvalText(resp.GetApproval()))
+}
+
+// approval finds the open approval that a person means: by its id or the end of it.
+func (c *client) approval(ctx context.Context, name string) (string, error) {
+	if isID(name) {
+		return name, nil
+	}
+	var found []string
+	err := c.eachApproval(ctx, "", false, func(p *pb.Approval) error {
+		if strings.HasSuffix(p.GetId(), strings.ToLower(name)) {
+			found = append(found, p.GetId())
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return onlyOne(found, "open approval", name)
+}
+
+// ask takes in what happens to the questions of a task.
+func (n *node) ask(e *pb.Event) {
+	switch k := e.GetKind().(type) {
+	case *pb.Event_ApprovalRequested:
+		n.asks = append(n.asks, k.ApprovalRequested)
+	case *pb.Event_ApprovalDecided:
+		n.answered(k.ApprovalDecided.GetApprovalId())
+	case *pb.Event_ApprovalExpired:
+		n.answered(k.ApprovalExpired.GetApprovalId())
+	}
+}
+
+func (n *node) answered(approval string) {
+	for i, q := range n.asks {
+		if q.GetApprovalId() == approval {
+			n.asks = append(n.asks[:i:i], n.asks[i+1:]...)
+			return
+		}
+	}
+}
+
+// asking counts the open questions of all tasks.
+func (f *forest) asking() int64 {
+	var all int64
+	for _, n := range f.order {
+		all += int64(len(n.asks))
+	}
+	return all
+}
+
+// askText says what a task asks, and how to answer.
+func askText(q *pb.ApprovalRequested) string {
+	id := idEnd(q.GetApprovalId())
+	return fmt.Sprintf("may %s run? coppice approve %s, or deny %s", callText(q.GetTool(), q.GetArgument()), id, id)
+}
+
+// decidedText says what has become of a question.
+func decidedText(d *pb.ApprovalDecided) string {
+	switch {
+	case d.GetState() == pb.ApprovalState_APPROVAL_STATE_WITHDRAWN:
+		return "asks no more, since its run ended"
+	case d.GetState() == pb.ApprovalState_APPROVAL_STATE_DENIED:
+		return strings.TrimRight("denied: "+safeLine(d.GetMessage()), ": ")
+	case d.GetScope() == pb.ApprovalScope_APPROVAL_SCOPE_SESSION:
+		return "allowed for the session"
+	}
+	return "allowed"
+}
+
+// blocked says what a session waits for that does not go on, and how to decide.
+func (a *app) blocked(ctx context.Context, f follow) error {
+	err := f.client.eachApproval(ctx, f.session, false, func(p *pb.Approval) error {
+		id := idEnd(p.GetId())
+		a.complain(fmt.Sprintf("blocked: may %s run? coppice approve %s, or coppice deny %s", callText(p.GetTool(), p.GetArgument()), id, id))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return exitCode(exitUnfinished)
+}

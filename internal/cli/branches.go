@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strconv"
+	"strings"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+type branchCommand struct {
+	remote
+	Session     string   `arg:"" help:"The session."`
+	Task        string   `placeholder:"ID" help:"Task to go on from; by default the current one."`
+	From        string   `placeholder:"N" help:"Message to go on from: its number in the transcript, or its id; by default the last one."`
+	Apart       bool     `help:"Start with nothing of what came before, but with the same agent."`
+	Regenerate  bool     `help:"Let the model answer again, without a new message."`
+	Select      bool     `help:"Make the branch the current one: messages go to it from now on."`
+	Description string   `help:"A few words on what it is for."`
+	Text        []string `arg:"" optional:"" help:"What to say first; - reads it from standard input."`
+}
+
+// Run goes on from a message in a branch.
+func (b *branchCommand) Run(ctx context.Context, a *app) error {
+	req := &pb.CreateBranchRequest{Regenerate: b.Regenerate, Select: b.Select, Description: b.Description}
+	if b.Apart {
+		req.InheritContext = new(bool)
+	}
+	if len(b.Text) > 0 {
+		var err error
+		if req.Text, err = a.text(b.Text); err != nil {
+			return err
+		}
+	}
+	return b.with(func(c *client) error {
+		var err error
+		if req.SessionId, req.TaskId, err = c.both(ctx, b.Session, b.Task); err != nil {
+			return err
+		}
+		if req.TaskId == "" {
+			if req.TaskId, err = c.current(ctx, req.GetSessionId()); err != nil {
+				return err
+			}
+		}
+		if req.MessageId, err = c.message(ctx, req.GetSessionId(), req.GetTaskId(), b.From); err != nil {
+			return err
+		}
+		resp, err := c.tasks.CreateBranch(ctx, req)
+		if err != nil {
+			return during("making the branch", err)
+		}
+		if a.json {
+			return a.printJSON(resp)
+		}
+		t := resp.GetTask()
+		return a.print(fmt.Sprintf("branch %s goes on from message %d of task %s",
+			safeLine(t.GetId()), t.GetBase().GetOrdinal(), safeLine(t.GetBase().GetTaskId())))
+	})
+}
+
+// current gives the task that messages go to which name none.
+func (c *client) current(ctx context.Context, session string) (string, error) {
+	resp, err := c.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: session})
+	if err != nil {
+		return "", during("reading the session", err)
+	}
+	return resp.GetSession().GetCurrentTaskId(), nil
+}
+
+// message finds the message that a person means: by its number, by its id or the
+// end of it, or, with no name, the last one.
+func (c *client) message(ctx context.Context, session, task, name string) (string, error) {
+	if isID(name) {
+		return name, nil
+	}
+	_, own, err := c.conversation(ctx, session, task, false)
+	if err != nil {
+		return "", err
+	}
+	number, notANumber := strconv.ParseInt(name, 10, 32)
+	var found []string
+	for i, m := range own {
+		switch {
+		case name == "" && i == len(own)-1, notANumber == nil && int64(m.GetOrdinal()) == number:
+			return m.GetId(), nil
+		case name != "" && strings.HasSuffix(m.GetId(), strings.ToLower(name)):
+			found = append(found, m.GetId())
+		}
+	}
+	switch {
+	case name == "":
+		return "", errors.New("the task has no message of its own yet")
+	case notANumber == nil && len(found) != 1:
+		return "", usagef("the task has no message %s of its own; see coppice transcript", name)
+	}
+	return onlyOne(found, "message", name)
+}
+
+// conversation reads what a task inherits, if that is asked for, and its own messages.
+func (c *client) conversation(ctx context.Context, session, task string, inherit bool) (inherited, own []*pb.Message, err error) {
+	stream, err := c.tasks.GetTranscript(ctx, &pb.GetTranscriptRequest{
+		SessionId: session, TaskId: task, IncludeInherited: inherit,
+	})
+	if err != nil {
+		return nil, nil, during("reading the transcript", err)
+	}
+	for {
+		resp, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return inherited, own, nil
+		case err != nil:
+			return nil, nil, during("reading the transcript", err)
+		case resp.GetInherited():
+			inherited = append(inherited, resp.GetMessages()...)
+		default:
+			own = append(own, resp.GetMessages()...)
+		}
+	}
+}
+
+type selectCommand struct {
+	remote
+	Session string `arg:"" help:"The session."`
+	Task    string `arg:"" optional:"" help:"The branch; by default the root."`
+}
+
+// Run makes a branch, or the root, the current one.
+func (s *selectCommand) Run(ctx context.Context, a *app) error {
+	return s.with(func(c *client) error {
+		session, task, err := c.both(ctx, s.Session, s.Task)
+		if err != nil {
+			return err
+		}
+		resp, err := c.tasks.SelectBranch(ctx, &pb.SelectBranchRequest{SessionId: session, TaskId: task})
+		if err != nil {
+			return during("selecting the branch", err)
+		}
+		if a.json {
+			return a.printJSON(resp)
+		}
+		return a.print("messages go to task " + safeLine(resp.GetTask().GetId()) + " from now on")
+	})
+}
+
+type importCommand struct {
+	remote
+	File  string `arg:"" help:"The transcript, as lines of JSON; - reads standard input."`
+	Agent string `placeholder:"NAME" help:"Agent to go on with; by default general-purpose."`
+	Title string `help:"What to call the session; by default the start of its first message."`
+	Model string `placeholder:"NAME" help:"Model to use; by default the agent's."`
+}
+
+// importPiece is how much of a transcript goes into one message on the stream.
+const importPiece = 256 << 10
+
+// Run opens a session that begins with a transcript.
+func (i *importCommand) Run(ctx context.Context, a *app) error {
+	data, err := a.file(i.File)
+	if err != nil {
+		return err
+	}
+	return i.with(func(c *client) error {
+		resp, err := i.send(ctx, c, data)
+		if err != nil {
+			return during("importing the transcript", err)
+		}
+		for _, note := range resp.GetNotes() {
+			a.complain(note)
+		}
+		if a.json {
+			return a.printJSON(resp)
+		}
+		return a.print(fmt.Sprintf("session %s begins with %s",
+			safeLine(resp.GetSession().GetId()), plural(int64(resp.GetMessages()), "message")))
+	})
+}
+
+func (i *importCommand) send(ctx context.Context, c *client, data []byte) (*pb.ImportSessionResponse, error) {
+	stream, err := c.sessions.ImportSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pieces := []*pb.ImportSessionRequest{{Piece: &pb.ImportSessionRequest_Opening{
+		Opening: &pb.ImportOpening{Agent: i.Agent, Title: i.Title, Model: i.Model},
+	}}}
+	for piece := range chunksOf(data, importPiece) {
+		pieces = append(pieces, &pb.ImportSessionRequest{Piece: &pb.ImportSessionRequest_Lines{Lines: piece}})
+	}
+	for _, piece := range pieces {
+		if err := stream.Send(piece); err != nil && !errors.Is(err, io.EOF) {
+			return nil, err // if it is EOF the answer says why
+		}
+	}
+	return stream.CloseAndRecv()
+}
+
+// chunksOf gives data in pieces of at most size bytes.
+func chunksOf(data []byte, size int) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(data) > 0 {
+			n := min(size, len(data))
+			if !yield(data[:n]) {
+				return
+			}
+			data = data[n:]
+		}
+	}
+}
+
+// file reads a file, or standard input.
+func (a *app) file(name string) ([]byte, error) {
+	if name != "-" {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+		return data, nil
+	}
+	var data bytes.Buffer
+	if _, err := data.ReadFrom(a.Stdin); err != nil {
+		return nil, fmt.Errorf("reading standard input: %w", err)
+	}
+	return data.Bytes(), nil
+}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/model/fakellm"
+	"github.com/coppice-run/coppice/internal/model/provider"
+)
+
+type fakeLLMCommand struct {
+	Listen   string  `default:"127.0.0.1:8089" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
+	Scenario string  `placeholder:"FILE" help:"Scenario that plays the model; by default the built-in demo."`
+	Rate     float64 `placeholder:"N" help:"Requests a second that are taken; more are refused with 429. By default all are taken."`
+	Trouble  float64 `placeholder:"SHARE" help:"Share of requests that something goes wrong with, 0 to 1: errors, broken and cut answers."`
+	Seed     uint64  `default:"1" help:"Seed of the troubles."`
+}
+
+// Run serves until ctx ends.
+func (f *fakeLLMCommand) Run(ctx context.Context, a *app) error {
+	if f.Rate < 0 || f.Trouble < 0 || f.Trouble > 1 {
+		return usagef("--rate has to be 0 or more, and --trouble between 0 and 1")
+	}
+	chosen, err := provider.Scripted(f.Scenario)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	config := fakellm.Config{Model: chosen.Model, Rate: f.Rate}
+	if f.Trouble > 0 {
+		config.Trouble = fakellm.Some(f.Trouble, f.Seed)
+	}
+	fake := fakellm.New(config)
+	l, err := net.Listen("tcp", f.Listen)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	server := &http.Server{Handler: fake, ReadHeaderTimeout: time.Minute}
+	defer context.AfterFunc(ctx, func() { server.Close() })() //nolint:errcheck // what is under way is to break
+	base := "http://" + l.Addr().String()
+	fmt.Fprintf(a.Stdout, "A fake of Anthropic's and OpenAI's APIs is serving on %s\n  ANTHROPIC_BASE_URL=%s\n  OPENAI_BASE_URL=%s/v1\n",
+		l.Addr(), base, base)
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving: %w", err)
+	}
+	n := fake.Counts()
+	fmt.Fprintf(a.Stdout, "%d requests taken, %d answered whole, %d refused for the rate\n", n.Taken, n.Whole, n.Limited)
+	return nil
+}

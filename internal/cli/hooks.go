@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/callback"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/hook"
+)
+
+// hookFlags say what is hung on the start, the stop and the end of agents that run
+// in this process.
+type hookFlags struct {
+	Hooks           string   `placeholder:"FILE" help:"YAML file of hooks on the start and stop of sub-agents."`
+	DefinitionHooks bool     `help:"Run the hooks that come with agents' definitions as well."`
+	CallbackHosts   []string `placeholder:"HOST,..." help:"Hosts that agents' on_complete may call, as globs."`
+}
+
+// hooks reads the file, if there is one.
+func (f *hookFlags) hooks() ([]hook.Spec, error) {
+	if f.Hooks == "" {
+		return nil, nil
+	}
+	hooks, err := hook.Load(f.Hooks)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return hooks, nil
+}
+
+func (f *hookFlags) callbacks(a *app) callback.Config {
+	return callback.Config{Hosts: f.CallbackHosts, Secret: a.Getenv("COPPICE_CALLBACK_SECRET")}
+}
+
+// hookText says what came of a hook.
+func hookText(h *pb.HookRan) string {
+	on := "start"
+	if h.GetEvent() == pb.HookEvent_HOOK_EVENT_SUBAGENT_STOP {
+		on = "stop"
+	}
+	outcome := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(h.GetOutcome().String(), "HOOK_OUTCOME_")), "_", " ")
+	text := fmt.Sprintf("hook %s on its %s %s after %s", safeLine(h.GetName()), on, outcome, durationText(h.GetDuration().AsDuration()))
+	if m := safeLine(h.GetMessage()); m != "" {
+		text += ": " + m
+	}
+	return text
+}
+
+// callbackText says what came of the callback of a run.
+func callbackText(c *pb.CallbackEnded) string {
+	text := "callback to " + safeLine(c.GetUrl())
+	if c.GetDelivered() {
+		return text + " answered"
+	}
+	return fmt.Sprintf("%s given up after %s: %s", text, plural(int64(c.GetTries()), "attempt"), safeLine(c.GetDetail()))
+}

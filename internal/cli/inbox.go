@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+type inboxCommand struct {
+	remote
+	Session string `arg:"" help:"The session."`
+	Task    string `placeholder:"ID" help:"The task; by default the current branch."`
+	Clear   bool   `help:"Take away the messages that wait."`
+	News    bool   `help:"With --clear: the ends of background children too; the task will not hear of them."`
+}
+
+// Run lists what waits for a task, or takes it away.
+func (i *inboxCommand) Run(ctx context.Context, a *app) error {
+	if i.News && !i.Clear {
+		return usagef("--news goes with --clear")
+	}
+	return i.with(func(c *client) error {
+		session, task, err := c.both(ctx, i.Session, i.Task)
+		if err != nil {
+			return err
+		}
+		if i.Clear {
+			resp, err := c.sessions.ClearInbox(ctx, &pb.ClearInboxRequest{SessionId: session, TaskId: task, IncludeNews: i.News})
+			if err != nil {
+				return during("clearing the inbox", err)
+			}
+			if a.json {
+				return a.printJSON(resp)
+			}
+			return a.print(fmt.Sprintf("took away %s and %d ends of children; %d still wait",
+				plural(int64(resp.GetMessages()), "message"), resp.GetNews(), resp.GetLeft()))
+		}
+		resp, err := c.sessions.ListInbox(ctx, &pb.ListInboxRequest{SessionId: session, TaskId: task})
+		if err != nil {
+			return during("reading the inbox", err)
+		}
+		if a.json {
+			return a.printJSON(resp)
+		}
+		for _, e := range resp.GetEntries() {
+			if err := a.printWaiting(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// printWaiting prints one line: age, and what waits.
+func (a *app) printWaiting(e *pb.InboxEntry) error {
+	what := "message: " + safeLine(strings.Join(strings.Fields(e.GetText()), " "))
+	if news := e.GetNews(); news != nil {
+		what = fmt.Sprintf("run %d of task %s has ended", news.GetRun(), safeLine(news.GetTaskId()))
+	}
+	age := durationText(a.now().Sub(e.GetQueueTime().AsTime()).Truncate(time.Second))
+	return a.print(fmt.Sprintf("%7s ago  %s", age, what))
+}
+
+type renameCommand struct {
+	remote
+	Session string   `arg:"" help:"The session."`
+	Title   []string `arg:"" help:"What to call it."`
+}
+
+// Run gives a session another title.
+func (r *renameCommand) Run(ctx context.Context, a *app) error {
+	return r.with(func(c *client) error {
+		session, err := c.session(ctx, r.Session)
+		if err != nil {
+			return err
+		}
+		resp, err := c.sessions.UpdateSession(ctx, &pb.UpdateSessionRequest{SessionId: session, Title: strings.Join(r.Title, " ")})
+		if err != nil {
+			return during("renaming the session", err)
+		}
+		if a.json {
+			return a.printJSON(resp)
+		}
+		return a.print("it is called " + safeLine(resp.GetSession().GetTitle()))
+	})
+}
+
+type closeCommand struct {
+	remote
+	Session string `arg:"" help:"The session."`
+	Reason  string `placeholder:"TEXT" help:"Why; it stands beside the results of what was under way."`
+}
+
+// Run closes a session.
+func (cl *closeCommand) Run(ctx context.Context, a *app) error {
+	return cl.with(func(c *client) error {
+		session, err := c.session(ctx, cl.Session)
+		if err != nil {
+			return err
+		}
+		resp, err := c.sessions.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: session, Reason: cl.Reason})
+		if err != nil {
+			return during("closing the session", err)
+		}
+		if a.json {
+			return a.printJSON(resp)
+		}
+		return a.print(fmt.Sprintf("closed; %s abandoned", plural(int64(resp.GetAbandonedRuns()), "run")))
+	})
+}
+
+type deleteCommand struct {
+	remote
+	Session string `arg:"" help:"The session."`
+}
+
+// Run deletes a session.
+func (d *deleteCommand) Run(ctx context.Context, a *app) error {
+	return d.with(func(c *client) error {
+		session, err := c.session(ctx, d.Session)
+		if err != nil {
+			return err
+		}
+		resp, err := c.sessions.DeleteSession(ctx, &pb.DeleteSessionRequest{SessionId: session})
+		if err != nil {
+			return during("deleting the session", err)
+		}
+		if a.json {
+			return a.printJSON(resp)
+		}
+		return a.print(fmt.Sprintf("deleted %s; %s abandoned", safeLine(session), plural(int64(resp.GetAbandonedRuns()), "run")))
+	})
+}

@@ -1,0 +1,98 @@
+package hook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// blockingExit is the exit code with which a hook on a stop objects.
+const blockingExit = 2
+
+// pipesPatience is how long output is waited for once a command has ended and only
+// what it left behind could still write.
+const pipesPatience = 300 * time.Millisecond
+
+// command runs a program in a process group of its own. Nothing of the group
+// outlives it: what it leaves behind is killed with it.
+func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) result {
+	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...) //nolint:gosec // it is what the operator has configured
+	cmd.Dir, cmd.Env = h.Dir, h.environment(in)
+	cmd.Stdin = bytes.NewReader(body)
+	out, errs := newExcerpt(maxOutput), newExcerpt(maxOutput)
+	cmd.Stdout, cmd.Stderr = out, errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return killGroup(cmd) }
+	cmd.WaitDelay = pipesPatience
+	if err := cmd.Start(); err != nil {
+		return notStarted(err)
+	}
+	err := cmd.Wait()
+	if killed := killGroup(cmd); killed != nil && err == nil {
+		err = killed
+	}
+	return ended(in.event, cmd, err, out.String(), errs.String())
+}
+
+// killGroup kills all of a command's process group; that none is left is fine.
+func killGroup(cmd *exec.Cmd) error {
+	err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	if err == nil || errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return fmt.Errorf("killing the hook's processes: %w", err)
+}
+
+func notStarted(err error) result {
+	r := failed("%v", err)
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		r.outcome = tree.HookMissing
+	}
+	return r
+}
+
+// ended says what an exit means. Output that was still held open when the command
+// had ended, and a stdin that it did not read, mean nothing.
+func ended(event tree.HookEvent, cmd *exec.Cmd, err error, out, errs string) result {
+	state := cmd.ProcessState
+	var r result
+	switch {
+	case state == nil:
+		return failed("%v", err)
+	case state.Success():
+		r = said(event, out)
+	case state.ExitCode() == blockingExit && event == tree.SubagentStop:
+		r = blocks(errs)
+	default:
+		r = failed("%s: %s", state, errs)
+	}
+	r.exitCode = state.ExitCode()
+	return r
+}
+
+// passed names what a command gets of the worker's environment: nothing that could
+// be a key.
+var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"}
+
+// environment is that of a command.
+func (h *Hooks) environment(in *input) []string {
+	var env []string
+	for _, entry := range h.Environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") {
+			env = append(env, entry)
+		}
+	}
+	return append(env,
+		"COPPICE_HOOK_EVENT="+in.Event, "COPPICE_SESSION_ID="+in.Session,
+		"COPPICE_TASK_ID="+in.Task, "COPPICE_AGENT="+in.Agent)
+}

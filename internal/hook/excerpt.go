@@ -1,0 +1,42 @@
+package hook
+
+import "fmt"
+
+// excerpt keeps the beginning and the end of what is written to it.
+type excerpt struct {
+	limit int // of each of both, in bytes
+	head  []byte
+	tail  []byte // a ring once it is full
+	next  int    // where the ring goes on
+	left  int64  // bytes that are not kept any more
+}
+
+func newExcerpt(limit int) *excerpt { return &excerpt{limit: limit / 2} }
+
+// Write takes everything, so that whoever writes is never held up.
+func (e *excerpt) Write(p []byte) (int, error) {
+	n := len(p)
+	room := min(e.limit-len(e.head), len(p))
+	e.head, p = append(e.head, p[:room]...), p[room:]
+	if len(p) > e.limit {
+		e.left += int64(len(p) - e.limit + len(e.tail))
+		e.tail, e.next = append(e.tail[:0], p[len(p)-e.limit:]...), 0
+		return n, nil
+	}
+	room = min(e.limit-len(e.tail), len(p))
+	e.tail, p = append(e.tail, p[:room]...), p[room:]
+	e.left += int64(len(p))
+	for len(p) > 0 {
+		copied := copy(e.tail[e.next:], p)
+		e.next, p = (e.next+copied)%e.limit, p[copied:]
+	}
+	return n, nil
+}
+
+// String gives the excerpt, with a note where something is missing.
+func (e *excerpt) String() string {
+	if e.left == 0 {
+		return string(e.head) + string(e.tail)
+	}
+	return fmt.Sprintf("%s\n[%d bytes left out]\n%s%s", e.head, e.left, e.tail[e.next:], e.tail[:e.next])
+}

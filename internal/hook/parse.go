@@ -1,0 +1,290 @@
+package hook
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Bounds of what is configured, in bytes.
+const (
+	maxFile = 256 << 10
+	maxText = 4 << 10
+)
+
+// Load reads a file of hooks.
+func Load(file string) ([]Spec, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the hooks: %w", err)
+	}
+	return Parse(file, data)
+}
+
+// Parse reads a file of hooks: YAML with the one key hooks. An error begins with
+// "source:line: " and says what was expected there.
+func Parse(source string, data []byte) ([]Spec, error) {
+	r := reader{source: source}
+	switch {
+	case len(data) > maxFile:
+		return nil, r.problem(1, "expected at most %d bytes, got %d", maxFile, len(data))
+	case !utf8.Valid(data):
+		return nil, r.problem(1, "expected text in UTF-8")
+	}
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		line, message := 1, err.Error()
+		if syntax, ok := errors.AsType[yaml.Error](err); ok && syntax.GetToken() != nil {
+			line, message = syntax.GetToken().Position.Line, syntax.GetMessage()
+		}
+		return nil, r.problem(line, "expected YAML: %s", message)
+	}
+	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
+		return nil, r.problem(1, "expected one YAML document with the key hooks")
+	}
+	fields, err := r.mapping(file.Docs[0].Body, "hooks")
+	if err != nil {
+		return nil, err
+	}
+	if fields["hooks"] == nil {
+		return nil, r.problem(1, "expected the key hooks")
+	}
+	return r.specs(fields["hooks"], true)
+}
+
+// ParseList reads the list of hooks of an agent's definition, which are for that
+// agent and so have no matcher. The lines of the definition are those of the YAML
+// and offset.
+func ParseList(source string, offset int, list ast.Node) ([]Spec, error) {
+	r := reader{source: source, offset: offset}
+	return r.specs(list, false)
+}
+
+// reader reads a syntax tree, so that every error knows its line and nothing is
+// converted.
+type reader struct {
+	source string
+	offset int
+}
+
+func (r reader) problem(line int, format string, args ...any) error {
+	return fmt.Errorf("%s:%d: %s", r.source, line+r.offset, fmt.Sprintf(format, args...))
+}
+
+func (r reader) at(node ast.Node, format string, args ...any) error {
+	line := 1
+	if node != nil && node.GetToken() != nil {
+		line = node.GetToken().Position.Line
+	}
+	return r.problem(line, format, args...)
+}
+
+// mapping gives the values of a mapping by key; only the named keys are allowed.
+func (r reader) mapping(node ast.Node, keys ...string) (map[string]ast.Node, error) {
+	m, ok := node.(*ast.MappingNode)
+	if !ok {
+		return nil, r.at(node, "expected a mapping with the keys %s", strings.Join(keys, ", "))
+	}
+	fields := map[string]ast.Node{}
+	for _, field := range m.Values {
+		key, ok := field.Key.(*ast.StringNode)
+		known := false
+		for _, k := range keys {
+			known = known || ok && k == key.Value
+		}
+		if !known {
+			return nil, r.at(field.Key, "unknown key %.100s, expected one of %s", field.Key.String(), strings.Join(keys, ", "))
+		}
+		if fields[key.Value] != nil {
+			return nil, r.at(field.Key, "key %s is given twice", key.Value)
+		}
+		fields[key.Value] = field.Value
+	}
+	return fields, nil
+}
+
+// specs reads a list of hooks. Those of a worker's file may name agents.
+func (r reader) specs(node ast.Node, matchers bool) ([]Spec, error) {
+	list, ok := node.(*ast.SequenceNode)
+	if !ok {
+		return nil, r.at(node, "hooks: expected a list of hooks")
+	}
+	if len(list.Values) > tree.MaxHooks {
+		return nil, r.at(node, "hooks: expected at most %d, got %d", tree.MaxHooks, len(list.Values))
+	}
+	var specs []Spec
+	names := map[string]bool{}
+	for _, item := range list.Values {
+		spec, err := r.spec(item, matchers)
+		if err != nil {
+			return nil, err
+		}
+		if names[spec.Name] {
+			return nil, r.at(item, "name: %q is given twice", spec.Name)
+		}
+		names[spec.Name] = true
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}
+
+func (r reader) spec(node ast.Node, matchers bool) (Spec, error) {
+	keys := []string{"name", "event", "command", "url", "timeout"}
+	if matchers {
+		keys = append(keys, "matcher")
+	}
+	fields, err := r.mapping(node, keys...)
+	if err != nil {
+		return Spec{}, err
+	}
+	f := fieldReader{reader: r, node: node, fields: fields}
+	s := Spec{
+		Name: f.text("name", checkName), Matcher: f.text("matcher", checkMatcher),
+		URL: f.text("url", checkURL), Command: f.command(),
+	}
+	s.Event = events[f.text("event", checkEvent)]
+	s.Timeout, _ = time.ParseDuration(f.text("timeout", checkTimeout)) // empty is 0
+	switch {
+	case f.err != nil:
+	case s.Name == "":
+		f.fail(nil, "name: missing, expected what the hook is called")
+	case s.Event == tree.HookEventUnspecified:
+		f.fail(nil, "event: missing, expected SubagentStart or SubagentStop")
+	case (s.URL == "") == (len(s.Command) == 0):
+		f.fail(nil, "expected either a command or a url")
+	}
+	return s, f.err
+}
+
+var events = map[string]tree.HookEvent{"SubagentStart": tree.SubagentStart, "SubagentStop": tree.SubagentStop}
+
+// fieldReader reads the values of one hook; the first thing wrong is kept.
+type fieldReader struct {
+	reader
+	node   ast.Node
+	fields map[string]ast.Node
+	err    error
+}
+
+func (f *fieldReader) fail(node ast.Node, format string, args ...any) {
+	if node == nil {
+		node = f.node
+		if m, ok := node.(*ast.MappingNode); ok && len(m.Values) > 0 {
+			node = m.Values[0].Key
+		}
+	}
+	if f.err == nil {
+		f.err = f.at(node, format, args...)
+	}
+}
+
+// text gives a string, or "" if the key is absent. What check says is a problem.
+func (f *fieldReader) text(key string, check func(string) string) string {
+	node := f.fields[key]
+	if node == nil {
+		return ""
+	}
+	value, ok := stringOf(node)
+	if !ok {
+		f.fail(node, "%s: expected a string; quote it if it is meant as one", key)
+		return ""
+	}
+	if wrong := check(value); wrong != "" {
+		f.fail(node, "%s: %s, got %.100q", key, wrong, value)
+	}
+	return value
+}
+
+func stringOf(node ast.Node) (string, bool) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	}
+	return "", false
+}
+
+// command gives a program and its arguments, or nil if the key is absent.
+func (f *fieldReader) command() []string {
+	node := f.fields["command"]
+	if node == nil {
+		return nil
+	}
+	list, ok := node.(*ast.SequenceNode)
+	if !ok {
+		f.fail(node, "command: expected a list, the program and its arguments; for a shell write [sh, -c, ...]")
+		return nil
+	}
+	var command []string
+	for _, item := range list.Values {
+		word, ok := stringOf(item)
+		if !ok || strings.ContainsRune(word, 0) || len(word) > maxText {
+			f.fail(item, "command: expected strings of at most %d bytes without NUL; quote what is meant as one", maxText)
+			return nil
+		}
+		command = append(command, word)
+	}
+	if len(command) == 0 || command[0] == "" {
+		f.fail(node, "command: expected a program")
+	}
+	return command
+}
+
+// The checks of single values: each says what was expected, or nothing.
+
+func checkName(s string) string {
+	const limit = 64
+	if s == "" || len(s) > limit || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+		return fmt.Sprintf("expected a name: 1 to %d bytes that can be shown", limit)
+	}
+	return ""
+}
+
+func checkMatcher(s string) string {
+	if _, err := path.Match(s, ""); err != nil || s == "" || len(s) > 200 || strings.ContainsFunc(s, unicode.IsControl) {
+		return "expected a glob for the names of agents, such as explore or review-*"
+	}
+	return ""
+}
+
+func checkEvent(s string) string {
+	if _, ok := events[s]; !ok {
+		return "expected SubagentStart or SubagentStop"
+	}
+	return ""
+}
+
+func checkTimeout(s string) string {
+	if d, err := time.ParseDuration(s); err != nil || d < minTimeout || d > maxTimeout {
+		return fmt.Sprintf("expected a duration from %s to %s, such as 10s or 2m", minTimeout, maxTimeout)
+	}
+	return ""
+}
+
+func checkURL(s string) string {
+	if ValidURL(s) {
+		return ""
+	}
+	return "expected a URL such as https://hooks.example.com/stop, without a user"
+}
+
+// ValidURL reports whether a text is a URL that can be called: http or https, a
+// host, no user, nothing that can't be shown.
+func ValidURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && u.Opaque == "" &&
+		len(s) <= maxText && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= unicode.MaxASCII })
+}

@@ -1,0 +1,74 @@
+package hook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// maxBody bounds the answer to a call, in bytes.
+const maxBody = 64 << 10
+
+// post calls a URL with what a command would read. Redirects are not followed.
+func (h *Hooks) post(ctx context.Context, s *Spec, event tree.HookEvent, body []byte) result {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, bytes.NewReader(body))
+	if err != nil {
+		return failed("%v", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "coppice-hook")
+	resp, err := h.client.Do(req)
+	if err != nil {
+		r := failed("%v", err)
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+			r.outcome = tree.HookMissing
+		}
+		return r
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return failed("reading the answer: %v", err)
+	case resp.StatusCode < 200 || resp.StatusCode > 299:
+		return failed("HTTP %s: %s", resp.Status, answer)
+	case len(answer) > maxBody:
+		return failed("the answer has more than %d bytes", maxBody)
+	}
+	return answered(event, bytes.TrimSpace(answer))
+}
+
+// answered says what the body of a successful call means.
+func answered(event tree.HookEvent, body []byte) result {
+	if len(body) == 0 {
+		return result{outcome: tree.HookPassed}
+	}
+	var answer struct {
+		Decision string `json:"decision"`
+		Reason   string `json:"reason"`
+		Context  string `json:"context"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return failed("the answer is neither empty nor the JSON that is expected: %v", err)
+	}
+	switch {
+	case answer.Decision == "block" && event == tree.SubagentStop:
+		e := newExcerpt(maxOutput)
+		_, _ = e.Write([]byte(answer.Reason)) // it takes everything
+		return blocks(e.String())
+	case answer.Decision == "block":
+		return failed("a start can't be blocked")
+	case answer.Decision != "" && answer.Decision != "approve":
+		return failed("the decision %.50q is neither block nor approve", answer.Decision)
+	}
+	e := newExcerpt(maxOutput)
+	_, _ = e.Write([]byte(strings.TrimSpace(answer.Context)))
+	return said(event, e.String())
+}

@@ -1,0 +1,80 @@
+package loop
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/transcript"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// compactProse is what a model is asked when the older part of its conversation is
+// to be summed up.
+//
+//go:embed compact.md
+var compactProse string
+
+// summaryHead is what a summary begins with.
+const summaryHead = "What came before was summed up, since the conversation has become long. The summary:\n\n"
+
+// compact has the older part of the conversation summed up if it has become too
+// long. A summary is one model call, and recorded like every other message: a
+// crash repeats at most that call. A provider that does not give one does not end
+// the run; it goes on with what it has. The error is of the journal.
+func (r *runner) compact(ctx context.Context) error {
+	if r.CompactAt <= 0 || r.noSummary || transcript.Size(r.Transcript) < int64(r.CompactAt) {
+		return nil
+	}
+	older, upTo := transcript.Older(r.Transcript)
+	if len(older) == 0 {
+		return nil
+	}
+	r.Journal.Report("sums up the conversation so far")
+	summary, err := r.summarise(ctx, older)
+	if ctx.Err() != nil {
+		return ErrLost
+	}
+	if err != nil {
+		r.noSummary = true
+		r.Logger.WarnContext(ctx, "summing up the conversation failed", "error", err)
+		return nil
+	}
+	reply, err := r.Journal.Compact(upTo, summary).Wait(ctx)
+	if err != nil {
+		return err
+	}
+	summary.Ordinal, summary.UpTo = reply.Ordinal, upTo
+	r.Transcript = transcript.Seen(append(r.Transcript, *summary))
+	return nil
+}
+
+// summarise asks the model for a summary of messages. It is asked in the same
+// conversation, which a provider has cached, and with the same tools, of which it
+// has to use none.
+func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Message, error) {
+	request := tree.Message{Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: compactProse}}}
+	answer, err := r.Model.Generate(ctx, &model.Request{
+		Provider: r.Provider, Model: r.ModelName, System: r.System, Tools: r.specs, Messages: append(older[:len(older):len(older)], request),
+		Session: r.Session, Task: r.Task, Agent: r.Agent, Depth: r.Depth,
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	said := tree.Message{Blocks: answer.Blocks}
+	text := strings.TrimSpace(valid(said.Text()))
+	if text == "" {
+		return nil, errors.New("the model's answer has no text")
+	}
+	text = summaryHead + text
+	if len(text) > r.MaxPart {
+		return nil, fmt.Errorf("the summary has %d bytes, the bound is %d", len(text), r.MaxPart)
+	}
+	return &tree.Message{
+		Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: text}},
+		Model: valid(answer.Model), Usage: answer.Usage, Stop: answer.Stop,
+	}, nil
+}

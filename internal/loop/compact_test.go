@@ -1,0 +1,265 @@
+package loop_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/transcript"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// conversation is what a task's model sees.
+func (c *core) conversation(id tree.TaskID) []tree.Message {
+	var chain []transcript.Link
+	for {
+		t := c.view.Changes().Tasks[id]
+		chain = append(chain, transcript.Link{
+			Task: id, Description: t.Description, Base: t.Base, Messages: c.transcript(id),
+		})
+		if !t.Base.Inherits() {
+			return transcript.Conversation(chain)
+		}
+		id = t.Base.Task
+	}
+}
+
+func (j *journal) Compact(upTo int, summary *tree.Message) loop.Pending {
+	return j.request(func(f tree.From) tree.Command { return tree.Compact{From: f, UpTo: upTo, Said: *summary} })
+}
+
+// asksForSummary reports whether a model is asked to sum up.
+func asksForSummary(req *model.Request) bool {
+	return strings.Contains(req.Messages[len(req.Messages)-1].Text(), "sum up the conversation")
+}
+
+// sound reports what no provider would take: results without their calls, calls
+// without their results, or a conversation that does not begin with a user.
+func sound(messages []tree.Message) error {
+	var asked *tree.Message
+	for i := range messages {
+		m := &messages[i]
+		open := asked != nil && len(transcript.Calls(asked)) > 0
+		switch {
+		case i == 0 && m.Role != tree.RoleUser:
+			return errors.New("it does not begin with a user message")
+		case open != (m.Role == tree.RoleTool):
+			return fmt.Errorf("message %d: results belong after calls", i+1)
+		case open && len(m.Blocks) != len(transcript.Calls(asked)):
+			return fmt.Errorf("message %d: %d results of %d calls", i+1, len(m.Blocks), len(transcript.Calls(asked)))
+		}
+		for _, b := range m.Blocks {
+			if r, ok := b.(tree.ToolResult); ok {
+				if use, ok := asked.Blocks[r.Block].(tree.ToolUse); !ok || use.ProviderID != r.ProviderID {
+					return fmt.Errorf("message %d: a result belongs to no call", i+1)
+				}
+			}
+		}
+		asked = m
+	}
+	return nil
+}
+
+// worker calls a tool ten times and is done; each message counts 10 tokens.
+func worker(req *model.Request) (*model.Answer, error) {
+	if err := sound(req.Messages); err != nil {
+		return nil, err
+	}
+	size := tree.Usage{Input: int64(10 * len(req.Messages))}
+	if asksForSummary(req) {
+		return &model.Answer{Blocks: []tree.Block{tree.Text{Text: "worked on " + lastCount(req)}}, Usage: size}, nil
+	}
+	done := lastCount(req)
+	if done == "10" {
+		return &model.Answer{Blocks: []tree.Block{tree.Text{Text: "done"}}, Usage: size}, nil
+	}
+	next := "1"
+	if done != "" {
+		n := 0
+		if _, err := fmt.Sscan(done, &n); err != nil {
+			return nil, err
+		}
+		next = fmt.Sprint(n + 1)
+	}
+	a, err := calls(use("nothing", map[string]any{"n": next}), use("nothing", map[string]any{"n": next}))
+	a.Usage = size
+	return a, err
+}
+
+// lastCount is the number that the conversation has come to, in a call or a summary.
+func lastCount(req *model.Request) string {
+	count := ""
+	for _, m := range req.Messages {
+		if _, text, ok := strings.Cut(m.Text(), "worked on "); ok {
+			count = text
+		}
+		for _, b := range m.Blocks {
+			var input struct{ N string }
+			if u, ok := b.(tree.ToolUse); ok && json.Unmarshal(u.Input, &input) == nil {
+				count = input.N
+			}
+		}
+	}
+	return count
+}
+
+func TestALongConversationIsSummedUp(t *testing.T) {
+	t.Parallel()
+	longest := 0
+	c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+		longest = max(longest, len(req.Messages))
+		return worker(req)
+	}))
+	c.compactAt = 70
+	start(t, c)
+	said := c.say()
+	if !strings.Contains(said, "root: completed") || strings.Count(said, "text What came before was summed up") < 2 {
+		t.Errorf("the conversation was not summed up:\n%s", said)
+	}
+	if got := strings.Count(said, `there is no tool "nothing"`); got != 20 {
+		t.Errorf("the transcript keeps %d results of 20", got)
+	}
+	if longest > 10 {
+		t.Errorf("a model saw %d messages", longest)
+	}
+}
+
+// TestACrashRepeatsOneSummary kills the worker at each request in turn: the tree
+// ends the same, and at most one model call is made again.
+func TestACrashRepeatsOneSummary(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	counted := answers(func(req *model.Request) (*model.Answer, error) {
+		asked++
+		return worker(req)
+	})
+	undisturbed := newCore(t, counted)
+	undisturbed.compactAt = 70
+	start(t, undisturbed)
+	want, total, once := undisturbed.say(), undisturbed.requests, asked
+	for n := 1; n <= total; n++ {
+		for _, before := range []bool{true, false} {
+			asked = 0
+			c := newCore(t, counted)
+			c.compactAt = 70
+			c.lose = func(i int) (bool, bool) { return i == n && before, i == n && !before }
+			start(t, c)
+			if got := c.say(); got != want {
+				t.Errorf("request %d, before %t:\n got %s\nwant %s", n, before, got, want)
+			}
+			if asked > once+1 {
+				t.Errorf("request %d, before %t: %d model calls instead of %d", n, before, asked, once)
+			}
+		}
+	}
+}
+
+func TestWithoutASummaryTheRunGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func() (*model.Answer, error){
+		"error":   func() (*model.Answer, error) { return nil, errModel },
+		"no text": func() (*model.Answer, error) { return calls(use("nothing", nil)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tries := 0
+			c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+				if asksForSummary(req) {
+					tries++
+					a, err := refuse()
+					if a != nil {
+						a.Blocks = a.Blocks[1:]
+					}
+					return a, err
+				}
+				return worker(req)
+			}))
+			c.compactAt = 70
+			start(t, c)
+			if said := c.say(); !strings.Contains(said, "root: completed") || tries != 1 {
+				t.Errorf("after %d tries:\n%s", tries, said)
+			}
+		})
+	}
+}
+
+// forking looks, forks three agents in one message and one in a later one, and
+// the first of them forks again.
+func forking(req *model.Request) (*model.Answer, error) {
+	fork := map[string]any{"fork_context": true}
+	last := req.Messages[len(req.Messages)-1].Text()
+	switch {
+	case req.Depth == 0 && turn(req) == 0:
+		return calls(use("nothing", nil))
+	case req.Depth == 0 && turn(req) == 1:
+		return calls(task("a", fork), task("b", fork), use("nothing", nil), task("c", fork))
+	case req.Depth == 0 && turn(req) == 2:
+		return calls(task("late", fork))
+	case req.Depth == 1 && last == "look at a":
+		return calls(task("deep", fork))
+	default:
+		return says("done")
+	}
+}
+
+// TestForksShareTheirBeginning compares what siblings' models are sent, byte by
+// byte: up to the message that started them it is the same, in a later wave too.
+func TestForksShareTheirBeginning(t *testing.T) {
+	t.Parallel()
+	sent := map[string][]string{} // by the prompt: the messages, each as a provider would be sent it
+	c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+		if err := sound(req.Messages); err != nil {
+			return nil, err
+		}
+		if last := req.Messages[len(req.Messages)-1]; req.Depth > 0 && last.Role == tree.RoleUser {
+			sent[last.Text()] = asSent(t, req)
+		}
+		return forking(req)
+	}))
+	start(t, c)
+	if said := c.say(); strings.Contains(said, "failed") {
+		t.Fatal(said)
+	}
+	a := sent["look at a"]
+	const shared = 4 // the system prompt and the tools, go, the first call, its result
+	for _, prompt := range []string{"look at b", "look at c", "look at late", "look at deep"} {
+		other := sent[prompt]
+		if len(other) < len(a) || !slices.Equal(a[:shared], other[:shared]) {
+			t.Errorf("%q is sent\n%s\n\"look at a\"\n%s", prompt, strings.Join(other, "\n"), strings.Join(a, "\n"))
+		}
+	}
+	if len(a) != shared+3 || !strings.Contains(a[shared], "let me see") || strings.Count(a[shared], "subagent_type") != 1 ||
+		!strings.Contains(a[shared+1], "You are a sub-agent") {
+		t.Errorf("a fork is sent\n%s", strings.Join(a, "\n"))
+	}
+	late, deep := sent["look at late"], sent["look at deep"]
+	if len(late) != shared+5 || strings.Count(late[shared], "subagent_type") != 3 {
+		t.Errorf("the later wave is sent\n%s", strings.Join(late, "\n"))
+	}
+	if !slices.Equal(deep[:len(a)], a) || len(deep) != len(a)+3 {
+		t.Errorf("the fork of a fork is sent\n%s\nafter\n%s", strings.Join(deep, "\n"), strings.Join(a, "\n"))
+	}
+}
+
+// asSent gives what a provider is sent, in pieces: what is common to all, then
+// each message.
+func asSent(t *testing.T, req *model.Request) []string {
+	t.Helper()
+	piece := func(v any) string {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	pieces := []string{piece([]any{req.Model, req.System, req.Tools})}
+	for _, m := range req.Messages {
+		pieces = append(pieces, piece([]any{m.Role, m.Blocks}))
+	}
+	return pieces
+}

@@ -1,0 +1,75 @@
+package loop
+
+import (
+	"slices"
+
+	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// handOver lets the model call a tool from now on: it is told of those that the run
+// may use, and of none that are kept from runs on behalf of somebody outside.
+func (r *runner) handOver(t tool.Tool) {
+	spec, guard := t.Spec(), tool.GuardOf(t)
+	switch {
+	case r.tools[spec.Name] != nil:
+		return
+	case guard.Internal && r.Source != "":
+		r.internal[spec.Name] = true
+		return
+	case !r.Authority.Hides(spec.Name, guard.Access):
+		r.specs = append(r.specs, spec)
+	}
+	r.tools[spec.Name] = t // a call of one that is hidden is refused with the reason
+}
+
+// handOverTools hands over the tools that the model has from the start, and then the
+// deferred ones that it has found. Which these are follows from the transcript as the
+// model sees it, so a run that goes on elsewhere has the same, in the same order.
+func (r *runner) handOverTools() {
+	if r.specs != nil && len(r.Deferred) == 0 {
+		return
+	}
+	r.tools, r.specs, r.internal = map[string]tool.Tool{}, nil, map[string]bool{}
+	for _, t := range r.Tools {
+		r.handOver(t)
+	}
+	for p := range r.past {
+		finder, ok := r.tools[p.Tool].(tool.Finder)
+		if !ok || p.IsError {
+			continue
+		}
+		for _, name := range finder.Found(p.Text) {
+			if t, ok := tool.Lookup(r.Deferred, name); ok {
+				r.handOver(t)
+			}
+		}
+	}
+}
+
+// past gives the calls of earlier messages with their results, as the model sees
+// them, oldest first. Tools may go through it at the same time: the transcript does
+// not change while one runs.
+func (r *runner) past(yield func(tool.Past) bool) {
+	for i := 1; i < len(r.Transcript); i++ {
+		if r.Transcript[i].Role != tree.RoleTool {
+			continue
+		}
+		asked := r.Transcript[i-1].Blocks
+		for _, b := range r.Transcript[i].Blocks {
+			result, ok := b.(tree.ToolResult)
+			if !ok || result.Block < 0 || result.Block >= len(asked) {
+				continue
+			}
+			use, ok := asked[result.Block].(tree.ToolUse)
+			if ok && !yield(tool.Past{Tool: use.Name, Input: use.Input, Text: result.Text, IsError: result.IsError}) {
+				return
+			}
+		}
+	}
+}
+
+// isDeferred reports whether there is a tool that has not been handed over.
+func (r *runner) isDeferred(name string) bool {
+	return slices.ContainsFunc(r.Deferred, func(t tool.Tool) bool { return t.Spec().Name == name })
+}

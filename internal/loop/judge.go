@@ -1,0 +1,78 @@
+package loop
+
+import (
+	"context"
+
+	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// turnTo takes in that the run is on behalf of somebody outside from now on.
+func (r *runner) turnTo(source string) {
+	if source != "" && r.Source == "" {
+		r.Source = source
+		r.specs = nil
+		r.handOverTools()
+	}
+}
+
+// question is a call that asks before it runs.
+type question struct {
+	call    tree.Call
+	pending Pending
+}
+
+// judge says what becomes of a call. It gives a result if the call is refused, and
+// asks if it has to be asked about; then it may not run yet.
+func (w *batch) judge(c tree.Call, use tree.ToolUse) (run bool) {
+	if w.internal[use.Name] {
+		w.close(c.Ref.Block, refusedAs(tree.ErrInternalTool, "the run is on behalf of "+w.Source))
+		return false
+	}
+	t := w.tools[use.Name]
+	if t == nil || c.State == tree.CallApproved {
+		return true
+	}
+	verdict, argument := tool.Judge(w.Authority, t, tool.Call{Input: use.Input, Workspace: w.Workspace})
+	switch verdict.Decision {
+	case policy.Deny:
+		w.close(c.Ref.Block, refusedAs(tree.ErrDenied, verdict.Why))
+		return false
+	case policy.Ask:
+		w.questions = append(w.questions, question{c, w.Journal.Ask(c.Ref.Block, valid(argument), validAll(verdict.Rules))})
+		return false
+	}
+	return true
+}
+
+func refusedAs(err *tree.Error, why string) tool.Done {
+	return tool.Done{IsError: true, Text: err.With("%s", why).Error()}
+}
+
+func validAll(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		out[i] = valid(text)
+	}
+	return out
+}
+
+// answers gives the calls that were asked about and may run already. The others
+// wait, or are closed with a denial.
+func (w *batch) answers(ctx context.Context) ([]tree.Call, error) {
+	var approved []tree.Call
+	for _, q := range w.questions {
+		reply, err := q.pending.Wait(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case reply.Approved:
+			approved = append(approved, q.call)
+		default:
+			w.waiting = true
+			w.sent = append(w.sent, q.pending)
+		}
+	}
+	return approved, nil
+}

@@ -1,0 +1,183 @@
+package anthropic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/upstream"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// answer is put together from the events of a stream.
+type answer struct {
+	begun  bool
+	model  string
+	parts  []*part
+	usage  tree.Usage
+	stop   tree.StopReason
+	excuse string // why the model declined
+}
+
+// part is a block being written.
+type part struct {
+	kind      string
+	id, name  string
+	text      strings.Builder // or the JSON of a call's input
+	whole     string          // the input of a call, if it came with the start
+	signature strings.Builder
+	done      bool
+}
+
+// take takes in an event. The error says that the stream makes no sense.
+func (a *answer) take(e *sdk.MessageStreamEventUnion, emit func(model.Delta)) error {
+	switch e.Type {
+	case "message_start":
+		a.begun = true
+		a.model = e.Message.Model
+		u := e.Message.Usage
+		a.count(u.InputTokens, u.OutputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
+	case "content_block_start":
+		return a.start(e)
+	case "content_block_delta":
+		p, err := a.open(e.Index)
+		if err != nil {
+			return err
+		}
+		p.add(&e.Delta, emit)
+	case "content_block_stop":
+		p, err := a.open(e.Index)
+		if err != nil {
+			return err
+		}
+		p.done = true
+	case "message_delta":
+		a.stop = stopReason(e.Delta.StopReason)
+		a.excuse = e.Delta.StopDetails.Explanation
+		u := e.Usage
+		a.count(u.InputTokens, u.OutputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
+	}
+	return nil
+}
+
+func (a *answer) start(e *sdk.MessageStreamEventUnion) error {
+	if !a.begun || e.Index != int64(len(a.parts)) {
+		return fmt.Errorf("block %d of the answer begins after %d blocks", e.Index, len(a.parts))
+	}
+	b := e.ContentBlock
+	p := &part{kind: b.Type, id: b.ID, name: b.Name}
+	switch b.Type {
+	case "text":
+		p.text.WriteString(b.Text)
+	case "thinking":
+		p.text.WriteString(b.Thinking)
+		p.signature.WriteString(b.Signature)
+	case "redacted_thinking":
+		p.signature.WriteString(redacted + b.Data)
+	case "tool_use":
+		p.whole = b.JSON.Input.Raw()
+	}
+	a.parts = append(a.parts, p)
+	return nil
+}
+
+// open gives a block that is being written.
+func (a *answer) open(index int64) (*part, error) {
+	if index < 0 || index >= int64(len(a.parts)) || a.parts[index].done {
+		return nil, fmt.Errorf("block %d of the answer is not being written", index)
+	}
+	return a.parts[index], nil
+}
+
+func (p *part) add(d *sdk.MessageStreamEventUnionDelta, emit func(model.Delta)) {
+	switch d.Type {
+	case "text_delta":
+		p.text.WriteString(d.Text)
+		emit(model.Delta{Text: d.Text})
+	case "thinking_delta":
+		p.text.WriteString(d.Thinking)
+		emit(model.Delta{Text: d.Thinking, Thinking: true})
+	case "signature_delta":
+		p.signature.WriteString(d.Signature)
+	case "input_json_delta":
+		p.text.WriteString(d.PartialJSON)
+	}
+}
+
+// count takes in counts; each of them is a total, and 0 may mean that it is not said.
+func (a *answer) count(input, output, read, written int64) {
+	for _, c := range []struct {
+		now *int64
+		n   int64
+	}{
+		{&a.usage.Input, input}, {&a.usage.Output, output}, {&a.usage.CacheRead, read}, {&a.usage.CacheWrite, written},
+	} {
+		if c.n > 0 {
+			*c.now = c.n
+		}
+	}
+}
+
+func stopReason(r sdk.StopReason) tree.StopReason {
+	switch r {
+	case sdk.StopReasonEndTurn, sdk.StopReasonStopSequence:
+		return tree.StopEndTurn
+	case sdk.StopReasonToolUse:
+		return tree.StopToolUse
+	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
+		return tree.StopMaxTokens
+	case sdk.StopReasonRefusal:
+		return tree.StopRefusal
+	}
+	return tree.StopUnspecified
+}
+
+// finish gives the answer once the stream has said that it is whole.
+func (a *answer) finish(ctx context.Context) (*model.Answer, error) {
+	if slices.ContainsFunc(a.parts, func(p *part) bool { return !p.done }) || !a.begun {
+		return nil, upstream.Broken(ctx, errors.New("the stream ended in the middle of a block"))
+	}
+	out := &model.Answer{Model: a.model, Usage: a.usage, Stop: a.stop}
+	for i, p := range a.parts {
+		cut := a.stop == tree.StopMaxTokens && i == len(a.parts)-1
+		if b := p.block(cut); b != nil {
+			out.Blocks = append(out.Blocks, b)
+		}
+	}
+	if a.stop == tree.StopRefusal {
+		// What it had begun to do is part of what it declined.
+		out.Blocks = slices.DeleteFunc(out.Blocks, func(b tree.Block) bool {
+			_, call := b.(tree.ToolUse)
+			return call
+		})
+		if a.excuse != "" {
+			out.Blocks = append(out.Blocks, tree.Text{Text: a.excuse})
+		}
+	}
+	return out, nil
+}
+
+// block gives the block; nil for one of a kind that nobody asked for. cut says that
+// the answer was cut at the limit of its output in this block.
+func (p *part) block(cut bool) tree.Block {
+	switch p.kind {
+	case "text":
+		if p.text.Len() > 0 {
+			return tree.Text{Text: p.text.String()}
+		}
+	case "thinking", "redacted_thinking":
+		return tree.Thinking{Text: p.text.String(), Signature: p.signature.String()}
+	case "tool_use":
+		input := p.text.String()
+		if input == "" {
+			input = p.whole
+		}
+		return tree.ToolUse{ProviderID: p.id, Name: p.name, Input: upstream.Input(input, cut)}
+	}
+	return nil
+}

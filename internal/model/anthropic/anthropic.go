@@ -1,0 +1,137 @@
+// Package anthropic asks models of Anthropic's Messages API, or of a server that
+// speaks it.
+//
+// An answer counts only when its stream has come to message_stop; whatever ends
+// before is an error. Nothing is tried again here.
+package anthropic
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/anthropics/anthropic-sdk-go/shared"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/upstream"
+)
+
+// Config says whom to ask, and how.
+type Config struct {
+	Key       string
+	BaseURL   string       // empty: Anthropic's own
+	Model     string       // for requests that name none; required
+	MaxTokens int          // of an answer, for requests that set no bound; 0: 32,000
+	Thinking  Thinking     // the zero value leaves it to the model
+	HTTP      *http.Client // required; see [upstream.NewClient]
+}
+
+// Thinking says whether and how a model reasons before it answers.
+type Thinking struct {
+	Adaptive bool  // as much as the model finds fit
+	Tokens   int64 // at most so many, if above 0
+}
+
+const defaultMaxTokens = 32_000
+
+// Model asks over the network. It implements [model.Model].
+type Model struct {
+	config   Config
+	messages sdk.MessageService
+}
+
+var _ model.Model = (*Model)(nil)
+
+// New checks the configuration. Nothing is sent yet, and nothing is read from the
+// environment.
+func New(c Config) (*Model, error) {
+	switch {
+	case c.Model == "":
+		return nil, errors.New("anthropic: the name of a model is required")
+	case c.HTTP == nil:
+		return nil, errors.New("anthropic: an HTTP client is required")
+	}
+	if c.MaxTokens == 0 {
+		c.MaxTokens = defaultMaxTokens
+	}
+	options := []option.RequestOption{
+		option.WithEnvironmentProduction(), option.WithHTTPClient(c.HTTP),
+		option.WithMaxRetries(0), option.WithoutOpenTelemetry(),
+	}
+	if c.BaseURL != "" {
+		options = append(options, option.WithBaseURL(c.BaseURL))
+	}
+	if c.Key != "" {
+		options = append(options, option.WithAPIKey(c.Key))
+	}
+	return &Model{config: c, messages: sdk.NewMessageService(options...)}, nil
+}
+
+// Generate asks once.
+func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
+	if emit == nil {
+		emit = func(model.Delta) {}
+	}
+	// A stream that is given up must not go on in the background.
+	streaming, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream := m.messages.NewStreaming(streaming, m.config.params(req), m.caller(req)...)
+	defer stream.Close() //nolint:errcheck // what was read to its end, or given up, has nothing to lose
+	var a answer
+	for stream.Next() {
+		event := stream.Current()
+		if event.Type == "message_stop" {
+			return a.finish(ctx)
+		}
+		if err := a.take(&event, emit); err != nil {
+			return nil, upstream.Broken(ctx, err)
+		}
+	}
+	return nil, failure(ctx, stream.Err())
+}
+
+// caller says who asks, to servers other than Anthropic's.
+func (m *Model) caller(req *model.Request) []option.RequestOption {
+	var options []option.RequestOption
+	if m.config.BaseURL != "" {
+		for name, values := range upstream.Caller(req) {
+			options = append(options, option.WithHeader(name, values[0]))
+		}
+	}
+	return options
+}
+
+// failure is what a stream that did not come to its end means.
+func failure(ctx context.Context, err error) error {
+	var refused *sdk.Error
+	switch {
+	case err == nil:
+		return upstream.Broken(ctx, io.ErrUnexpectedEOF)
+	case !errors.As(err, &refused) || ctx.Err() != nil:
+		return upstream.Broken(ctx, err)
+	}
+	e := upstream.Refusal(refused.StatusCode, refused.Response.Header, refused.RawJSON())
+	if refused.StatusCode == http.StatusOK {
+		// An event of the stream; its type takes the place of the status.
+		e.Kind = kindOf(refused.Type())
+		e.Err = errors.New("the provider broke the answer off: " + refused.RawJSON())
+	}
+	return e
+}
+
+func kindOf(t sdk.ErrorType) model.ErrorKind {
+	switch t {
+	case shared.ErrorTypeRateLimitError:
+		return model.ErrorRateLimited
+	case shared.ErrorTypeOverloadedError, shared.ErrorTypeAPIError, shared.ErrorTypeTimeoutError:
+		return model.ErrorOverloaded
+	case shared.ErrorTypeAuthenticationError, shared.ErrorTypePermissionError, shared.ErrorTypeBillingError:
+		return model.ErrorAuth
+	case shared.ErrorTypeInvalidRequestError, shared.ErrorTypeNotFoundError:
+		return model.ErrorInvalid
+	}
+	return model.ErrorBroken
+}

@@ -1,0 +1,135 @@
+package anthropic
+
+import (
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/conversation"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// params translates a request.
+//
+// The provider may mark four places up to which it keeps what it has read: the end
+// of the tools, of the system prompt, of the last turn and of the user's turn
+// before it. The first two are the same for all agents of a kind; the last one is
+// where the next request goes on; the one before lets a long last turn be found,
+// since the provider looks back over 20 blocks only.
+func (c Config) params(req *model.Request) sdk.MessageNewParams {
+	p := sdk.MessageNewParams{
+		Model: req.Model, MaxTokens: int64(req.MaxTokens),
+		Tools: tools(req.Tools), Messages: remind(messages(conversation.Shape(req.Messages)), req.Reminder),
+	}
+	if req.Model == "" {
+		p.Model = c.Model
+	}
+	if req.MaxTokens == 0 {
+		p.MaxTokens = int64(c.MaxTokens)
+	}
+	if strings.TrimSpace(req.System) != "" {
+		p.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
+	}
+	switch {
+	case c.Thinking.Adaptive:
+		p.Thinking.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
+	case c.Thinking.Tokens > 0:
+		p.Thinking = sdk.ThinkingConfigParamOfEnabled(c.Thinking.Tokens)
+	}
+	return p
+}
+
+func tools(specs []model.ToolSpec) []sdk.ToolUnionParam {
+	var out []sdk.ToolUnionParam
+	for _, s := range specs {
+		out = append(out, sdk.ToolUnionParam{OfTool: &sdk.ToolParam{
+			Name: s.Name, Description: param.NewOpt(s.Description),
+			InputSchema: param.Override[sdk.ToolInputSchemaParam](s.Schema),
+		}})
+	}
+	if n := len(out); n > 0 {
+		out[n-1].OfTool.CacheControl = sdk.NewCacheControlEphemeralParam()
+	}
+	return out
+}
+
+func messages(turns []conversation.Turn) []sdk.MessageParam {
+	var out []sdk.MessageParam
+	for _, t := range turns {
+		m := sdk.MessageParam{Role: sdk.MessageParamRoleUser}
+		if t.Role == tree.RoleAssistant {
+			m.Role = sdk.MessageParamRoleAssistant
+		}
+		for _, b := range t.Blocks {
+			if block, ok := block(b); ok {
+				m.Content = append(m.Content, block)
+			}
+		}
+		if len(m.Content) > 0 {
+			out = append(out, m)
+		}
+	}
+	marks := 0
+	for i := len(out) - 1; i >= 0 && marks < 2; i-- {
+		if last := &out[i].Content[len(out[i].Content)-1]; out[i].Role == sdk.MessageParamRoleUser {
+			mark(last)
+			marks++
+		}
+	}
+	return out
+}
+
+// remind puts a reminder behind everything, and behind the marks.
+func remind(all []sdk.MessageParam, reminder string) []sdk.MessageParam {
+	if strings.TrimSpace(reminder) == "" {
+		return all
+	}
+	text := sdk.NewTextBlock(reminder)
+	if n := len(all); n > 0 && all[n-1].Role == sdk.MessageParamRoleUser {
+		all[n-1].Content = append(all[n-1].Content, text)
+		return all
+	}
+	return append(all, sdk.NewUserMessage(text))
+}
+
+// mark says that the provider should keep what it has read up to a block.
+func mark(b *sdk.ContentBlockParamUnion) {
+	switch {
+	case b.OfText != nil:
+		b.OfText.CacheControl = sdk.NewCacheControlEphemeralParam()
+	case b.OfToolResult != nil:
+		b.OfToolResult.CacheControl = sdk.NewCacheControlEphemeralParam()
+	}
+}
+
+// redacted begins the signature of reasoning that only the provider can read. No
+// signature of another kind has a colon in it.
+const redacted = "redacted:"
+
+// block translates one block. Reasoning that carries no signature is another
+// provider's, and stays out.
+func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
+	switch b := b.(type) {
+	case tree.Text:
+		return sdk.NewTextBlock(b.Text), true
+	case tree.Thinking:
+		if data, ok := strings.CutPrefix(b.Signature, redacted); ok {
+			return sdk.NewRedactedThinkingBlock(data), true
+		}
+		return sdk.NewThinkingBlock(b.Signature, b.Text), b.Signature != ""
+	case tree.ToolUse:
+		return sdk.NewToolUseBlock(b.ProviderID, b.Input, b.Name), true
+	case tree.ToolResult:
+		result := sdk.ToolResultBlockParam{ToolUseID: b.ProviderID}
+		if b.IsError {
+			result.IsError = param.NewOpt(true)
+		}
+		if b.Text != "" {
+			result.Content = []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: b.Text}}}
+		}
+		return sdk.ContentBlockParamUnion{OfToolResult: &result}, true
+	}
+	return sdk.ContentBlockParamUnion{}, false
+}

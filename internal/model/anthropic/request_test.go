@@ -1,0 +1,120 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// said is a message of a role.
+func said(role tree.Role, blocks ...tree.Block) tree.Message {
+	return tree.Message{Role: role, Blocks: blocks}
+}
+
+const marker = `"cache_control":{"type":"ephemeral"}`
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	use := tree.ToolUse{ProviderID: "c1", Name: "ls", Input: json.RawMessage(`{"path":"."}`)}
+	for _, test := range []struct {
+		name string
+		req  model.Request
+		want string
+	}{
+		{
+			"a question",
+			model.Request{Messages: []tree.Message{said(tree.RoleUser, tree.Text{Text: "hi"})}},
+			`{"max_tokens":9,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"}],"model":"m"}`,
+		},
+		{
+			"system, tools, and another model",
+			model.Request{
+				Model: "n", MaxTokens: 5, System: "be", Messages: []tree.Message{said(tree.RoleUser, tree.Text{Text: "hi"})},
+				Tools: []model.ToolSpec{{Name: "a", Description: "A", Schema: json.RawMessage(`{"type":"object","x":1}`)}, {Name: "b", Schema: json.RawMessage(`{}`)}},
+			},
+			`{"max_tokens":5,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"}],"model":"n",` +
+				`"system":[{"text":"be",MARK,"type":"text"}],` +
+				`"tools":[{"input_schema":{"type":"object","x":1},"name":"a","description":"A"},{"input_schema":{},"name":"b","description":"",MARK}]}`,
+		},
+		{
+			"calls, results and reasoning; the reminder is behind the marks",
+			model.Request{Reminder: "mind", Messages: []tree.Message{
+				said(tree.RoleUser, tree.Text{Text: "hi"}),
+				said(tree.RoleAssistant, tree.Thinking{Text: "hm", Signature: "s"}, tree.Thinking{Signature: redacted + "d"}, tree.Thinking{Text: "another's"}, tree.Text{Text: "ok"}, use),
+				said(tree.RoleTool, tree.ToolResult{Block: 4, Text: "no", IsError: true}),
+			}},
+			`{"max_tokens":9,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"},` +
+				`{"content":[{"signature":"s","thinking":"hm","type":"thinking"},{"data":"d","type":"redacted_thinking"},{"text":"ok","type":"text"},` +
+				`{"id":"c1","input":{"path":"."},"name":"ls","type":"tool_use"}],"role":"assistant"},` +
+				`{"content":[{"tool_use_id":"c1","is_error":true,MARK,"content":[{"text":"no","type":"text"}],"type":"tool_result"},{"text":"mind","type":"text"}],"role":"user"}],"model":"m"}`,
+		},
+		{
+			"an assistant of which only another's reasoning is there",
+			model.Request{Messages: []tree.Message{
+				said(tree.RoleUser, tree.Text{Text: "hi"}), said(tree.RoleAssistant, tree.Thinking{Text: "x"}, tree.Text{Text: "a"}), said(tree.RoleUser, tree.Text{Text: "b"}),
+			}},
+			`{"max_tokens":9,"messages":[{"content":[{"text":"hi",MARK,"type":"text"}],"role":"user"},{"content":[{"text":"a","type":"text"}],"role":"assistant"},` +
+				`{"content":[{"text":"b",MARK,"type":"text"}],"role":"user"}],"model":"m"}`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := json.Marshal(Config{Model: "m", MaxTokens: 9}.params(&test.req))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := strings.ReplaceAll(test.want, "MARK", marker); string(got) != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+func TestThinking(t *testing.T) {
+	t.Parallel()
+	for how, want := range map[Thinking]string{
+		{}:               "",
+		{Adaptive: true}: fmt.Sprintf(`{"display":%q,"type":"adaptive"}`, sdk.ThinkingConfigAdaptiveDisplaySummarized),
+		{Tokens: 2048}:   `{"budget_tokens":2048,"type":"enabled"}`,
+	} {
+		got, err := json.Marshal(Config{Model: "m", Thinking: how}.params(&model.Request{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := strings.Contains(string(got), `"thinking"`); has != (want != "") || !strings.Contains(string(got), want) {
+			t.Errorf("%+v: %s", how, got)
+		}
+	}
+}
+
+// TestCachedPrefixes: what a request marks is where the next one begins, whatever
+// was reminded of.
+func TestCachedPrefixes(t *testing.T) {
+	t.Parallel()
+	var all []tree.Message
+	before := ""
+	for i := range 5 {
+		all = append(all,
+			said(tree.RoleUser, tree.Text{Text: fmt.Sprint("q", i)}),
+			said(tree.RoleAssistant, tree.ToolUse{ProviderID: "x", Name: "ls", Input: json.RawMessage(`{}`)}),
+			said(tree.RoleTool, tree.ToolResult{Block: 0, Text: "r"}),
+		)
+		got, err := json.Marshal(Config{Model: "m"}.params(&model.Request{Messages: all, Reminder: fmt.Sprint("now ", i)}).Messages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := strings.ReplaceAll(strings.ReplaceAll(string(got), marker+",", ""), ","+marker, "")
+		marked := string(got[:strings.LastIndex(string(got), marker)])
+		prefix := strings.ReplaceAll(strings.ReplaceAll(marked, marker+",", ""), ","+marker, "")
+		if !strings.HasPrefix(plain, before) {
+			t.Fatalf("request %d does not begin with\n%s\nbut is\n%s", i, before, plain)
+		}
+		before = prefix
+	}
+}

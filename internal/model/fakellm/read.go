@@ -1,0 +1,157 @@
+package fakellm
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// reading is a conversation being taken apart. It refuses what the real servers do:
+// a call without its result, a result without its call, an id that occurs twice.
+type reading struct {
+	req  *model.Request
+	seen map[string]bool
+	open map[string]int // calls without a result, by id: their blocks
+}
+
+func newReading(name string, maxTokens int) *reading {
+	return &reading{req: &model.Request{Model: name, MaxTokens: maxTokens}, seen: map[string]bool{}, open: map[string]int{}}
+}
+
+var callID = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+
+// add adds a block of a message; results and other words become messages of their own.
+func (r *reading) add(role tree.Role, b tree.Block) error {
+	switch b := b.(type) {
+	case tree.Text:
+		if strings.TrimSpace(b.Text) == "" {
+			return errors.New("text content blocks must contain non-whitespace text")
+		}
+		if role == tree.RoleUser && len(r.open) > 0 {
+			return fmt.Errorf("%d calls have no result", len(r.open))
+		}
+	case tree.ToolUse:
+		switch {
+		case role != tree.RoleAssistant:
+			return errors.New("only an assistant calls tools")
+		case !callID.MatchString(b.ProviderID) || r.seen[b.ProviderID]:
+			return fmt.Errorf("the id %q of a call is wrong, or occurs twice", b.ProviderID)
+		case !json.Valid(b.Input) || bytes.TrimSpace(b.Input)[0] != '{':
+			return fmt.Errorf("the input of %s is no object", b.ProviderID)
+		}
+		r.seen[b.ProviderID] = true
+		r.open[b.ProviderID] = r.next(role)
+	}
+	r.put(role, b)
+	if text, ok := b.(tree.Text); ok && role == tree.RoleUser {
+		r.req.Messages[len(r.req.Messages)-1].News = newsIn(text.Text)
+	}
+	return nil
+}
+
+// newsIn gives the child whose end a text tells of; zero if it is no such text. The
+// wire has no other place for it.
+func newsIn(text string) tree.ChildRun {
+	var told struct {
+		TaskID  tree.TaskID `json:"task_id"`
+		Message string      `json:"message"`
+	}
+	if json.Unmarshal([]byte(text), &told) != nil || told.Message == "" {
+		return tree.ChildRun{}
+	}
+	return tree.ChildRun{Task: told.TaskID}
+}
+
+// result adds the result of a call.
+func (r *reading) result(id, text string, isError bool) error {
+	block, ok := r.open[id]
+	if !ok {
+		return fmt.Errorf("a result for %q, which is no open call", id)
+	}
+	delete(r.open, id)
+	r.put(tree.RoleTool, tree.ToolResult{Block: block, ProviderID: id, Text: text, IsError: isError})
+	return nil
+}
+
+// next is the place of the next block of a role's message.
+func (r *reading) next(role tree.Role) int {
+	if n := len(r.req.Messages); n > 0 && r.req.Messages[n-1].Role == role {
+		return len(r.req.Messages[n-1].Blocks)
+	}
+	return 0
+}
+
+// put adds a block. Users' texts are messages each, as they were before they were
+// put together for the wire.
+func (r *reading) put(role tree.Role, b tree.Block) {
+	n := len(r.req.Messages)
+	if n == 0 || r.req.Messages[n-1].Role != role || role == tree.RoleUser {
+		r.req.Messages = append(r.req.Messages, tree.Message{Role: role})
+		n++
+	}
+	r.req.Messages[n-1].Blocks = append(r.req.Messages[n-1].Blocks, b)
+}
+
+// end gives the request.
+func (r *reading) end() (*model.Request, error) {
+	switch n := len(r.req.Messages); {
+	case n == 0 || r.req.Messages[0].Role != tree.RoleUser:
+		return nil, errors.New("a conversation begins with a user")
+	case r.req.Messages[n-1].Role == tree.RoleAssistant:
+		return nil, errors.New("a conversation ends with a user or the results of tools")
+	case len(r.open) > 0:
+		return nil, fmt.Errorf("%d calls have no result", len(r.open))
+	}
+	return r.req, nil
+}
+
+// content is a text, or a list of blocks.
+type content []block
+
+// block has the fields of all kinds of blocks.
+type block struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	Data      string          `json:"data"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   content         `json:"content"`
+	IsError   bool            `json:"is_error"`
+	Cache     *struct{}       `json:"cache_control"`
+}
+
+// UnmarshalJSON reads either form.
+func (c *content) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		*c = nil
+		if text != "" {
+			*c = content{{Type: "text", Text: text}}
+		}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]block)(c))
+}
+
+func (c content) text() string {
+	var texts []string
+	for _, b := range c {
+		texts = append(texts, b.Text)
+	}
+	return strings.Join(texts, "\n")
+}
+
+func isObject(schema json.RawMessage) error {
+	var object map[string]json.RawMessage
+	return json.Unmarshal(schema, &object)
+}

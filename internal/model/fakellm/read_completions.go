@@ -1,0 +1,111 @@
+package fakellm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// completionsRequest is a request of the chat completions API.
+type completionsRequest struct {
+	Model  string `json:"model"`
+	Stream bool   `json:"stream"`
+	Tools  []struct {
+		Function struct {
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Parameters  json.RawMessage `json:"parameters"`
+		} `json:"function"`
+	} `json:"tools"`
+	Messages []completionsMessage `json:"messages"`
+}
+
+type completionsMessage struct {
+	Role      string  `json:"role"`
+	Content   content `json:"content"`
+	CallID    string  `json:"tool_call_id"`
+	ToolCalls []struct {
+		ID       string `json:"id"`
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+	} `json:"tool_calls"`
+}
+
+func (completions) read(body []byte) (*model.Request, error) {
+	var in completionsRequest
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, err
+	}
+	if in.Model == "" || !in.Stream {
+		return nil, errors.New("model and stream are required")
+	}
+	r := newReading(in.Model, 0)
+	for _, t := range in.Tools {
+		if err := isObject(t.Function.Parameters); err != nil {
+			return nil, fmt.Errorf("the parameters of %s: %w", t.Function.Name, err)
+		}
+		r.req.Tools = append(r.req.Tools, model.ToolSpec{
+			Name: t.Function.Name, Description: t.Function.Description, Schema: t.Function.Parameters,
+		})
+	}
+	for i := range in.Messages {
+		if err := r.message(&in.Messages[i]); err != nil {
+			return nil, fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return r.end()
+}
+
+// failed begins the text of a result that is an error, for want of a field.
+const failed = "Error: "
+
+// message adds a message of OpenAI's.
+func (r *reading) message(m *completionsMessage) error {
+	text := m.Content.text()
+	switch m.Role {
+	case "system":
+		r.req.System = text
+		return nil
+	case "user":
+		return r.user(text)
+	case "tool":
+		text, isError := strings.CutPrefix(text, failed)
+		return r.result(m.CallID, text, isError)
+	case "assistant":
+		if text != "" {
+			if err := r.add(tree.RoleAssistant, tree.Text{Text: text}); err != nil {
+				return err
+			}
+		}
+		for _, c := range m.ToolCalls {
+			use := tree.ToolUse{ProviderID: c.ID, Name: c.Function.Name, Input: json.RawMessage(c.Function.Arguments)}
+			if err := r.add(tree.RoleAssistant, use); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("the role %q", m.Role)
+}
+
+// user adds what a user said. News of children are messages of their own again.
+func (r *reading) user(text string) error {
+	parts := strings.Split(text, "\n\n")
+	for begin, i := 0, 0; i < len(parts); i++ {
+		last := i == len(parts)-1
+		if news := !newsIn(parts[i]).Task.IsZero(); !news && !last && newsIn(parts[i+1]).Task.IsZero() {
+			continue // it goes on
+		}
+		if err := r.add(tree.RoleUser, tree.Text{Text: strings.Join(parts[begin:i+1], "\n\n")}); err != nil {
+			return err
+		}
+		begin = i + 1
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package fakellm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// messagesRequest is a request of the Messages API.
+type messagesRequest struct {
+	Model     string  `json:"model"`
+	MaxTokens int     `json:"max_tokens"`
+	Stream    bool    `json:"stream"`
+	System    content `json:"system"`
+	Tools     []struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		InputSchema json.RawMessage `json:"input_schema"`
+		Cache       *struct{}       `json:"cache_control"`
+	} `json:"tools"`
+	Messages []struct {
+		Role    string  `json:"role"`
+		Content content `json:"content"`
+	} `json:"messages"`
+}
+
+// maxMarks is how many blocks may be marked for the cache.
+const maxMarks = 4
+
+func (messages) read(body []byte) (*model.Request, error) {
+	var in messagesRequest
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, err
+	}
+	if in.Model == "" || in.MaxTokens < 1 || !in.Stream {
+		return nil, errors.New("model, max_tokens and stream are required")
+	}
+	if n := in.marks(); n > maxMarks {
+		return nil, fmt.Errorf("%d blocks have cache_control, %d may", n, maxMarks)
+	}
+	r := newReading(in.Model, in.MaxTokens)
+	r.req.System = in.System.text()
+	for _, t := range in.Tools {
+		if err := isObject(t.InputSchema); err != nil {
+			return nil, fmt.Errorf("the schema of %s: %w", t.Name, err)
+		}
+		r.req.Tools = append(r.req.Tools, model.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.InputSchema})
+	}
+	last := ""
+	for i, m := range in.Messages {
+		if m.Role == last || len(m.Content) == 0 {
+			return nil, fmt.Errorf("message %d: the sides take turns, and say something", i)
+		}
+		last = m.Role
+		for _, b := range m.Content {
+			if err := r.block(m.Role, b); err != nil {
+				return nil, fmt.Errorf("message %d: %w", i, err)
+			}
+		}
+	}
+	return r.end()
+}
+
+// marks counts the blocks that are marked for the cache.
+func (in *messagesRequest) marks() int {
+	n := 0
+	count := func(cache *struct{}) {
+		if cache != nil {
+			n++
+		}
+	}
+	for _, t := range in.Tools {
+		count(t.Cache)
+	}
+	for _, b := range in.System {
+		count(b.Cache)
+	}
+	for _, m := range in.Messages {
+		for _, b := range m.Content {
+			count(b.Cache)
+		}
+	}
+	return n
+}
+
+// block adds a block of Anthropic's.
+func (r *reading) block(side string, b block) error {
+	role := tree.RoleUser
+	if side == "assistant" {
+		role = tree.RoleAssistant
+	}
+	switch b.Type {
+	case "text":
+		return r.add(role, tree.Text{Text: b.Text})
+	case "thinking", "redacted_thinking":
+		if b.Signature+b.Data == "" {
+			return errors.New("reasoning needs its signature")
+		}
+		return r.add(role, tree.Thinking{Text: b.Thinking, Signature: b.Signature + b.Data})
+	case "tool_use":
+		return r.add(role, tree.ToolUse{ProviderID: b.ID, Name: b.Name, Input: b.Input})
+	case "tool_result":
+		return r.result(b.ToolUseID, b.Content.text(), b.IsError)
+	}
+	return fmt.Errorf("a block of type %q", b.Type)
+}

@@ -1,0 +1,199 @@
+// Package governor makes many callers meet a provider's rate limit as a queue.
+//
+// Providers say that a limit was hit, not where it is. So requests are let through
+// freely until one is refused; from then on they go one after another, in the order
+// in which they came, at the rate at which the provider was last seen to take them.
+// After each refusal the rate is lowered, and climbs again slowly while nothing is
+// refused; while the provider asks to be left alone, nothing goes. All workers of an
+// installation share what one of them has learned, in Redis; the rules are in
+// bucket.lua.
+//
+// Redis is a help here, as everywhere. Without it each process goes on by itself,
+// at the rate that was last known, and more requests are refused.
+package governor
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed bucket.lua
+var bucketScript string
+
+// Governor lets requests through. It may be used by any number of goroutines.
+type Governor struct {
+	log    *slog.Logger
+	script *redis.Script
+
+	mu     sync.Mutex
+	client redis.UniversalClient // nil: not shared
+	key    func(bucket string) string
+	away   time.Time // until when Redis is not asked, after a failure
+	alone  map[string]*alone
+}
+
+// New makes a governor of this process alone.
+func New(log *slog.Logger) *Governor {
+	return &Governor{log: log, script: redis.NewScript(bucketScript), alone: map[string]*alone{}}
+}
+
+// Share makes it one with all governors on the same Redis; key names a bucket there.
+// The client is borrowed.
+func (g *Governor) Share(client redis.UniversalClient, key func(bucket string) string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.client, g.key = client, key
+}
+
+// Pass is the permission for one request.
+type Pass struct {
+	governor *Governor
+	bucket   string
+	shared   bool
+	epoch    int64
+	at       int64 // by Redis's clock, in milliseconds
+}
+
+// lookAgain is how long one who waits trusts what was said about the wait.
+const lookAgain = 5 * time.Second
+
+// Enter waits until a request to a bucket may be made. waiting, if not nil, is told
+// how long that will take as far as is known, each time that is looked at. The
+// error is ctx's cause.
+func (g *Governor) Enter(ctx context.Context, bucket string, waiting func(time.Duration)) (*Pass, error) {
+	for ticket := int64(0); ; {
+		pass := &Pass{governor: g, bucket: bucket}
+		wait, err := g.ask(ctx, pass, &ticket)
+		if err != nil {
+			return nil, err
+		}
+		if wait == 0 {
+			return pass, nil
+		}
+		if waiting != nil {
+			waiting(wait)
+		}
+		if err := sleep(ctx, min(wait, lookAgain)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// answerLength is how many numbers the script answers who enters.
+const answerLength = 5
+
+// ask asks Redis, or goes by what is known here, whether a request may go.
+func (g *Governor) ask(ctx context.Context, pass *Pass, ticket *int64) (wait time.Duration, _ error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	got, err := g.run(ctx, pass.bucket, "enter", *ticket)
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	own := g.alone[pass.bucket]
+	if own == nil {
+		own = &alone{}
+		g.alone[pass.bucket] = own
+	}
+	if err != nil || len(got) != answerLength {
+		return own.enter(time.Now(), ticket), nil
+	}
+	*ticket, pass.shared, pass.epoch, pass.at = got[0], true, got[2], got[4]
+	own.learn(float64(got[3]) / 1000)
+	return time.Duration(got[1]) * time.Millisecond, nil
+}
+
+// Refused tells that the provider refused the request because of its limit, and
+// asked to be left alone for so long; 0 if it did not say.
+func (p *Pass) Refused(ctx context.Context, after time.Duration) {
+	g := p.governor
+	if p.shared {
+		if _, err := g.run(ctx, p.bucket, "refused", p.epoch, p.at, after.Milliseconds()); err == nil {
+			return
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.alone[p.bucket].refuse(time.Now(), after)
+}
+
+// How long Redis may take, and how long it is left alone after a failure.
+const (
+	redisPatience = time.Second
+	redisPause    = time.Second
+)
+
+// errAlone says that Redis is not there to be asked.
+var errAlone = errors.New("no Redis")
+
+// run runs the script. After a failure Redis is left alone for a while, and then
+// asked by one caller before all do.
+func (g *Governor) run(ctx context.Context, bucket, do string, args ...any) ([]int64, error) {
+	g.mu.Lock()
+	client, key, failed, now := g.client, g.key, !g.away.IsZero(), time.Now()
+	if client == nil || now.Before(g.away) {
+		g.mu.Unlock()
+		return nil, errAlone
+	}
+	if failed {
+		g.away = now.Add(redisPause)
+	}
+	g.mu.Unlock()
+	asking, cancel := context.WithTimeout(ctx, redisPatience)
+	defer cancel()
+	got, err := g.eval(asking, client, key(bucket), append([]any{do}, args...))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err == nil:
+		g.away = time.Time{}
+	case ctx.Err() == nil:
+		if g.away.IsZero() {
+			g.log.WarnContext(ctx, "the rate limit is not shared: Redis failed", "error", err)
+		}
+		g.away = time.Now().Add(redisPause)
+	}
+	return got, err
+}
+
+// eval runs the script in one way or the other; the client must not repeat it on
+// its own.
+func (g *Governor) eval(ctx context.Context, client redis.UniversalClient, key string, args []any) ([]int64, error) {
+	for _, how := range [][]any{{"evalsha", g.script.Hash()}, {"eval", bucketScript}} {
+		cmd := redis.NewIntSliceCmd(ctx, append(append(how, 1, key), args...)...)
+		err := client.Process(ctx, once{cmd})
+		if err == nil {
+			return cmd.Val(), nil
+		}
+		if !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			return nil, fmt.Errorf("asking the bucket %s: %w", key, err)
+		}
+	}
+	return nil, errAlone // EVAL needs no script to be there
+}
+
+// once is a command that the client may not repeat on its own after a failure.
+type once struct{ redis.Cmder }
+
+func (once) NoRetry() bool { return true }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

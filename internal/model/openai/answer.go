@@ -1,0 +1,135 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/upstream"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// answer is put together from the chunks of a stream.
+type answer struct {
+	model    string
+	thinking strings.Builder
+	text     strings.Builder
+	refusal  strings.Builder
+	calls    []*call
+	finish   string
+	usage    tree.Usage
+}
+
+// call is a tool call being written.
+type call struct {
+	index    int64
+	id, name string
+	input    strings.Builder
+}
+
+// take takes in a chunk.
+func (a *answer) take(c *sdk.ChatCompletionChunk, emit func(model.Delta)) {
+	if c.Model != "" {
+		a.model = c.Model
+	}
+	if c.JSON.Usage.Valid() {
+		a.usage = usage(&c.Usage)
+	}
+	for i := range c.Choices {
+		choice := &c.Choices[i]
+		if choice.Index != 0 {
+			continue // one answer was asked for
+		}
+		if text := reasoning(&choice.Delta); text != "" {
+			a.thinking.WriteString(text)
+			emit(model.Delta{Text: text, Thinking: true})
+		}
+		if text := choice.Delta.Content; text != "" {
+			a.text.WriteString(text)
+			emit(model.Delta{Text: text})
+		}
+		a.refusal.WriteString(choice.Delta.Refusal)
+		for j := range choice.Delta.ToolCalls {
+			a.addCall(&choice.Delta.ToolCalls[j])
+		}
+		if choice.FinishReason != "" {
+			a.finish = choice.FinishReason
+		}
+	}
+}
+
+// reasoning is what servers of reasoning models send beside the text, under one of
+// two names that are not OpenAI's.
+func reasoning(d *sdk.ChatCompletionChunkChoiceDelta) string {
+	for _, name := range []string{"reasoning_content", "reasoning"} {
+		var text string
+		if f, ok := d.JSON.ExtraFields[name]; ok && json.Unmarshal([]byte(f.Raw()), &text) == nil && text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// addCall takes in a piece of a call. A piece with another id begins another call
+// even under the same index: some servers give all calls the index 0.
+func (a *answer) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) {
+	var c *call
+	for i := len(a.calls) - 1; i >= 0 && c == nil; i-- {
+		if a.calls[i].index == d.Index {
+			c = a.calls[i]
+		}
+	}
+	if c == nil || d.ID != "" && c.id != "" && d.ID != c.id {
+		c = &call{index: d.Index}
+		a.calls = append(a.calls, c)
+	}
+	if c.id == "" {
+		c.id = d.ID
+	}
+	if c.name == "" {
+		c.name = d.Function.Name
+	}
+	c.input.WriteString(d.Function.Arguments)
+}
+
+func usage(u *sdk.CompletionUsage) tree.Usage {
+	read, written := u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens
+	return tree.Usage{
+		Input: max(0, u.PromptTokens-read-written), Output: u.CompletionTokens, CacheRead: read, CacheWrite: written,
+	}
+}
+
+// whole gives the answer once the stream has said that it is.
+func (a *answer) whole() *model.Answer {
+	out := &model.Answer{Model: a.model, Usage: a.usage, Stop: a.stop()}
+	if a.thinking.Len() > 0 {
+		out.Blocks = append(out.Blocks, tree.Thinking{Text: a.thinking.String()})
+	}
+	for _, text := range []string{a.text.String(), a.refusal.String()} {
+		if text != "" {
+			out.Blocks = append(out.Blocks, tree.Text{Text: text})
+		}
+	}
+	if out.Stop == tree.StopRefusal {
+		return out // what it had begun to do is part of what it declined
+	}
+	for i, c := range a.calls {
+		cut := out.Stop == tree.StopMaxTokens && i == len(a.calls)-1
+		out.Blocks = append(out.Blocks, tree.ToolUse{ProviderID: c.id, Name: c.name, Input: upstream.Input(c.input.String(), cut)})
+	}
+	return out
+}
+
+func (a *answer) stop() tree.StopReason {
+	switch {
+	case a.finish == "length":
+		return tree.StopMaxTokens
+	case a.finish == "content_filter", a.refusal.Len() > 0:
+		return tree.StopRefusal
+	case len(a.calls) > 0: // some servers say "stop" nevertheless
+		return tree.StopToolUse
+	}
+	return tree.StopEndTurn
+}

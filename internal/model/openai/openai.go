@@ -1,0 +1,181 @@
+// Package openai asks models of OpenAI's chat completions API, or of one of the
+// many servers that speak it: vLLM, Ollama, llama.cpp, gateways.
+//
+// An answer counts only when its stream has given a finish reason and then [DONE];
+// whatever ends before is an error. Nothing is tried again here.
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/upstream"
+)
+
+// Config says whom to ask, and how.
+type Config struct {
+	Key     string
+	BaseURL string       // with its version, as in http://127.0.0.1:11434/v1; empty: OpenAI's own
+	Model   string       // for requests that name none; required
+	HTTP    *http.Client // required; see [upstream.NewClient]
+}
+
+// ownURL is OpenAI's own server.
+const ownURL = "https://api.openai.com/v1"
+
+// Model asks over the network. It implements [model.Model].
+type Model struct {
+	config Config
+	client sdk.Client
+}
+
+var _ model.Model = (*Model)(nil)
+
+// New checks the configuration. Nothing is sent yet. What else the SDK finds in the
+// environment (OPENAI_ORG_ID, OPENAI_PROJECT_ID, OPENAI_CUSTOM_HEADERS) is used.
+func New(c Config) (*Model, error) {
+	switch {
+	case c.Model == "":
+		return nil, errors.New("openai: the name of a model is required")
+	case c.HTTP == nil:
+		return nil, errors.New("openai: an HTTP client is required")
+	}
+	base := c.BaseURL
+	if base == "" {
+		base = ownURL
+	}
+	options := []option.RequestOption{
+		option.WithBaseURL(base), option.WithHTTPClient(c.HTTP), option.WithMaxRetries(0), option.WithAPIKey(c.Key),
+	}
+	if c.Key == "" {
+		options = append(options, option.WithHeaderDel("Authorization"))
+	}
+	return &Model{config: c, client: sdk.NewClient(options...)}, nil
+}
+
+// Generate asks once.
+func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
+	if emit == nil {
+		emit = func(model.Delta) {}
+	}
+	params, err := m.config.params(req)
+	if err != nil {
+		return nil, &model.Error{Kind: model.ErrorInvalid, Err: err}
+	}
+	// A stream that is given up must not go on in the background.
+	streaming, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var resp *http.Response
+	options := append(m.caller(req), option.WithJSONSet("stream", true))
+	if err := m.client.Post(streaming, "chat/completions", params, &resp, options...); err != nil {
+		return nil, refusal(ctx, err)
+	}
+	events := &watched{Decoder: ssestream.NewDecoder(resp)}
+	stream := ssestream.NewStream[sdk.ChatCompletionChunk](events, nil)
+	defer stream.Close() //nolint:errcheck // all that counts has been read
+	var a answer
+	for stream.Next() {
+		chunk := stream.Current()
+		a.take(&chunk, emit)
+	}
+	switch err := stream.Err(); {
+	case err != nil:
+		return nil, brokenOff(ctx, err)
+	case !events.done || a.finish == "":
+		return nil, upstream.Broken(ctx, io.ErrUnexpectedEOF)
+	}
+	return a.whole(), nil
+}
+
+// caller says who asks, to servers other than OpenAI's.
+func (m *Model) caller(req *model.Request) []option.RequestOption {
+	var options []option.RequestOption
+	if m.config.BaseURL != "" {
+		for name, values := range upstream.Caller(req) {
+			options = append(options, option.WithHeader(name, values[0]))
+		}
+	}
+	return options
+}
+
+// watched notes whether a stream has said that it is done, which the stream itself
+// does not tell from an end without a word.
+type watched struct {
+	ssestream.Decoder
+	done bool
+}
+
+func (w *watched) Next() bool {
+	more := w.Decoder.Next()
+	if more && strings.TrimSpace(string(w.Event().Data)) == "[DONE]" {
+		w.done = true
+	}
+	return more
+}
+
+// refusal is what a request without an answer means.
+func refusal(ctx context.Context, err error) error {
+	var refused *sdk.Error
+	if !errors.As(err, &refused) || ctx.Err() != nil {
+		return upstream.Broken(ctx, err)
+	}
+	e := upstream.Refusal(refused.StatusCode, refused.Response.Header, refused.RawJSON())
+	if refused.Code == codeQuota || refused.Type == codeQuota {
+		e.Kind = model.ErrorAuth
+	}
+	return e
+}
+
+// codeQuota is that of a 429 which no waiting mends: the account is used up.
+const codeQuota = "insufficient_quota"
+
+// brokenOff is what an error in the middle of a stream means. Servers put into it
+// what would have been the status, under one name or another.
+func brokenOff(ctx context.Context, err error) error {
+	var said *ssestream.StreamError
+	if !errors.As(err, &said) || ctx.Err() != nil {
+		return upstream.Broken(ctx, err)
+	}
+	e := &model.Error{Kind: model.ErrorBroken, Err: errors.New("the provider broke the answer off: " + said.Message)}
+	var event struct {
+		Error struct {
+			Type   string          `json:"type"`
+			Code   json.RawMessage `json:"code"` // a number or a name
+			Status int             `json:"status"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(said.Event.Data, &event) != nil {
+		return e
+	}
+	var status int
+	var name string
+	if json.Unmarshal(event.Error.Code, &status) != nil {
+		status = event.Error.Status
+	}
+	if json.Unmarshal(event.Error.Code, &name) != nil {
+		name = ""
+	}
+	for _, word := range []string{event.Error.Type, name} {
+		switch {
+		case word == codeQuota:
+			e.Kind = model.ErrorAuth
+		case strings.Contains(word, "rate_limit"):
+			e.Kind = model.ErrorRateLimited
+		case strings.Contains(word, "overloaded"), strings.Contains(word, "server_error"):
+			e.Kind = model.ErrorOverloaded
+		}
+	}
+	if status >= http.StatusBadRequest && e.Kind == model.ErrorBroken {
+		e.Kind = upstream.KindOf(status)
+	}
+	return e
+}

@@ -1,0 +1,121 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/conversation"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// params translates a request. A tool whose schema is no JSON object is an error.
+func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) {
+	p := sdk.ChatCompletionNewParams{
+		Model:         req.Model,
+		Messages:      messages(req.System, remind(conversation.Shape(req.Messages), req.Reminder)),
+		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
+	}
+	if req.Model == "" {
+		p.Model = c.Model
+	}
+	switch {
+	case req.MaxTokens > 0 && c.BaseURL == "":
+		p.MaxCompletionTokens = param.NewOpt(int64(req.MaxTokens))
+	case req.MaxTokens > 0: // the older name is what other servers know
+		p.MaxTokens = param.NewOpt(int64(req.MaxTokens))
+	}
+	for _, t := range req.Tools {
+		var schema shared.FunctionParameters
+		if err := json.Unmarshal(t.Schema, &schema); err != nil {
+			return p, fmt.Errorf("the schema of the tool %s: %w", t.Name, err)
+		}
+		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
+			Name: t.Name, Description: param.NewOpt(t.Description), Parameters: schema,
+		}))
+	}
+	return p, nil
+}
+
+// remind puts a reminder behind everything.
+func remind(turns []conversation.Turn, reminder string) []conversation.Turn {
+	if strings.TrimSpace(reminder) == "" {
+		return turns
+	}
+	if n := len(turns); n == 0 || turns[n-1].Role != tree.RoleUser {
+		turns = append(turns, conversation.Turn{Role: tree.RoleUser})
+	}
+	last := &turns[len(turns)-1]
+	last.Blocks = append(last.Blocks, tree.Text{Text: reminder})
+	return turns
+}
+
+func messages(system string, turns []conversation.Turn) []sdk.ChatCompletionMessageParamUnion {
+	var out []sdk.ChatCompletionMessageParamUnion
+	if strings.TrimSpace(system) != "" {
+		out = append(out, sdk.SystemMessage(system))
+	}
+	for _, t := range turns {
+		if t.Role == tree.RoleAssistant {
+			if m, ok := said(t.Blocks); ok {
+				out = append(out, m)
+			}
+			continue
+		}
+		out = append(out, heard(t.Blocks)...)
+	}
+	return out
+}
+
+// said is a turn of the model's. Reasoning is not handed back.
+func said(blocks []tree.Block) (_ sdk.ChatCompletionMessageParamUnion, ok bool) {
+	var m sdk.ChatCompletionAssistantMessageParam
+	var texts []string
+	for _, b := range blocks {
+		switch b := b.(type) {
+		case tree.Text:
+			texts = append(texts, b.Text)
+		case tree.ToolUse:
+			m.ToolCalls = append(m.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
+				OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
+					ID: b.ProviderID,
+					Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
+						Name: b.Name, Arguments: string(b.Input),
+					},
+				},
+			})
+		}
+	}
+	if len(texts) > 0 {
+		m.Content.OfString = param.NewOpt(strings.Join(texts, "\n"))
+	}
+	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &m}, len(texts)+len(m.ToolCalls) > 0
+}
+
+// heard is a turn of the user's: a message for each result, and one for all else
+// that was said, because many servers want the sides to take turns.
+func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
+	var out []sdk.ChatCompletionMessageParamUnion
+	var texts []string
+	for _, b := range blocks {
+		switch b := b.(type) {
+		case tree.ToolResult:
+			text := b.Text
+			if b.IsError {
+				text = "Error: " + text
+			}
+			out = append(out, sdk.ToolMessage(text, b.ProviderID))
+		case tree.Text:
+			texts = append(texts, b.Text)
+		}
+	}
+	if len(texts) > 0 {
+		out = append(out, sdk.UserMessage(strings.Join(texts, "\n\n")))
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// says is a message of a role.
+func says(role tree.Role, blocks ...tree.Block) tree.Message {
+	return tree.Message{Role: role, Blocks: blocks}
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	hi := says(tree.RoleUser, tree.Text{Text: "hi"})
+	for _, test := range []struct {
+		name   string
+		config Config
+		req    model.Request
+		want   string
+	}{
+		{
+			"a question", Config{Model: "m"}, model.Request{System: "be", Messages: []tree.Message{hi}},
+			`{"messages":[{"content":"be","role":"system"},{"content":"hi","role":"user"}],"model":"m","stream_options":{"include_usage":true}}`,
+		},
+		{
+			"a bound at OpenAI's", Config{Model: "m"}, model.Request{Model: "n", MaxTokens: 7, Messages: []tree.Message{hi}},
+			`{"messages":[{"content":"hi","role":"user"}],"model":"n","max_completion_tokens":7,"stream_options":{"include_usage":true}}`,
+		},
+		{
+			"a bound elsewhere, and a tool", Config{Model: "m", BaseURL: "http://h/v1"},
+			model.Request{MaxTokens: 7, Messages: []tree.Message{hi}, Tools: []model.ToolSpec{{Name: "a", Description: "A", Schema: json.RawMessage(`{"type":"object"}`)}}},
+			`{"messages":[{"content":"hi","role":"user"}],"model":"m","max_tokens":7,"stream_options":{"include_usage":true},` +
+				`"tools":[{"function":{"name":"a","description":"A","parameters":{"type":"object"}},"type":"function"}]}`,
+		},
+		{
+			"calls, results, news and a reminder", Config{Model: "m"},
+			model.Request{Reminder: "mind", Messages: []tree.Message{
+				hi, says(tree.RoleAssistant, tree.Thinking{Text: "hm"}, tree.Text{Text: "a"}, tree.Text{Text: "b"}, tree.ToolUse{ProviderID: "c1", Name: "ls", Input: json.RawMessage(`{"p`)}),
+				says(tree.RoleTool, tree.ToolResult{Block: 3, Text: "no", IsError: true}), says(tree.RoleUser, tree.Text{Text: "news"}),
+			}},
+			`{"messages":[{"content":"hi","role":"user"},{"content":"a\nb","tool_calls":[{"id":"c1","function":{"arguments":"{\"malformed\":\"{\\\"p\"}","name":"ls"},"type":"function"}],"role":"assistant"},` +
+				`{"content":"Error: no","tool_call_id":"c1","role":"tool"},{"content":"news\n\nmind","role":"user"}],"model":"m","stream_options":{"include_usage":true}}`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			params, err := test.config.params(&test.req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.Marshal(params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sameJSON(t, string(got), test.want) {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+// sameJSON compares two texts, whatever the order of keys.
+func sameJSON(t *testing.T, got, want string) bool {
+	t.Helper()
+	var norm [2]string
+	for i, text := range []string{got, want} {
+		var v any
+		if err := json.NewDecoder(strings.NewReader(text)).Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		out, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		norm[i] = string(out)
+	}
+	return norm[0] == norm[1]
+}

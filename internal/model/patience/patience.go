@@ -1,0 +1,180 @@
+// Package patience makes a model of one that fails now and then: what the network
+// and an overloaded provider do to a request is waited out.
+package patience
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/governor"
+)
+
+// Default is how long failures are waited out if nobody says otherwise.
+const Default = 30 * time.Minute
+
+// Pauses between tries. Each is up to half as long again or half as short by chance,
+// so that those who failed together do not come back together.
+const (
+	firstPause = 500 * time.Millisecond
+	mostPause  = time.Minute
+	jitter     = 0.5
+)
+
+// Config says what to be patient with.
+type Config struct {
+	Model model.Model
+	// Governor lets requests through; nil: they are made at once.
+	Governor *governor.Governor
+	// Bucket names the rate limit that a model of a name falls under; required with
+	// a Governor.
+	Bucket func(name string) string
+	// Patience is how long a request may be held up by failures in all: failed tries
+	// and the pauses after them, but not waiting for its turn. 0: Default.
+	Patience time.Duration
+	// FirstPause is the pause after the first failure, and MostPause the longest that
+	// it grows to; each is about twice the one before. 0: half a second, a minute.
+	FirstPause, MostPause time.Duration
+
+	Logger *slog.Logger // nil: none
+}
+
+// Model tries again. It implements [model.Model].
+type Model struct{ Config }
+
+var _ model.Model = (*Model)(nil)
+
+// New checks the configuration.
+func New(c Config) (*Model, error) {
+	switch {
+	case c.Model == nil:
+		return nil, errors.New("patience: a model is required")
+	case c.Governor != nil && c.Bucket == nil:
+		return nil, errors.New("patience: the names of buckets are required")
+	case c.Patience < 0:
+		return nil, fmt.Errorf("patience: %s is no time to be patient for", c.Patience)
+	}
+	if c.Patience == 0 {
+		c.Patience = Default
+	}
+	if c.FirstPause == 0 {
+		c.FirstPause = firstPause
+	}
+	if c.MostPause == 0 {
+		c.MostPause = mostPause
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Model{c}, nil
+}
+
+// request is one request until it is answered.
+type request struct {
+	*Model
+	req   *model.Request
+	emit  func(model.Delta)
+	left  time.Duration // of the patience
+	pause backoff.ExponentialBackOff
+	tries int
+	told  bool // that the request waits for its turn
+}
+
+// Generate asks until there is an answer, an error that another try would not mend,
+// or no patience left. What it emits of an answer that broke off is followed by a
+// delta that says so.
+func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
+	if emit == nil {
+		emit = func(model.Delta) {}
+	}
+	r := &request{
+		Model: m, req: req, emit: emit, left: m.Patience,
+		pause: backoff.ExponentialBackOff{
+			InitialInterval: m.FirstPause, MaxInterval: m.MostPause, Multiplier: 2, RandomizationFactor: jitter,
+		},
+	}
+	r.pause.Reset()
+	for {
+		answer, err := r.try(ctx)
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		var failed *model.Error
+		if !errors.As(err, &failed) || !mendable(failed.Kind) {
+			return answer, err
+		}
+		if err := r.wait(ctx, failed); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func mendable(k model.ErrorKind) bool {
+	return k == model.ErrorRateLimited || k == model.ErrorOverloaded || k == model.ErrorBroken
+}
+
+// try waits for the request's turn and makes it.
+func (r *request) try(ctx context.Context) (*model.Answer, error) {
+	var pass *governor.Pass
+	if r.Governor != nil {
+		var err error
+		if pass, err = r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.queued); err != nil {
+			return nil, err
+		}
+	}
+	r.tries++
+	began := time.Now()
+	answer, err := r.Model.Model.Generate(ctx, r.req, r.emit)
+	if err == nil {
+		return answer, nil
+	}
+	r.left -= time.Since(began)
+	var failed *model.Error
+	if pass != nil && errors.As(err, &failed) && failed.Kind == model.ErrorRateLimited {
+		pass.Refused(ctx, min(failed.RetryAfter, r.Patience))
+	}
+	return nil, err
+}
+
+// worthTelling is how long a wait for one's turn is before it is mentioned.
+const worthTelling = 3 * time.Second
+
+// queued tells once that the request waits for its turn.
+func (r *request) queued(wait time.Duration) {
+	if !r.told && wait >= worthTelling {
+		r.told = true
+		r.emit(model.Delta{Thinking: true, Text: fmt.Sprintf("[waiting for the provider's rate limit, about %s]\n", wait.Round(time.Second))})
+	}
+}
+
+// wait waits out a failure. The error says that there is no patience left for it.
+func (r *request) wait(ctx context.Context, failed *model.Error) error {
+	pause := r.pause.NextBackOff()
+	asked := failed.RetryAfter
+	if asked > r.left || pause > r.left {
+		return fmt.Errorf("out of patience (%s) after %d tries: %w", r.Patience, r.tries, failed)
+	}
+	if r.Governor != nil && failed.Kind == model.ErrorRateLimited {
+		asked = 0 // the governor sees to that, for all
+	}
+	// Who is told the same time as others comes back a little after it.
+	pause += asked
+	r.left -= pause
+	r.Logger.InfoContext(ctx, "the model failed and is tried again",
+		"error", failed, "tries", r.tries, "retry_in", pause,
+		"session_id", r.req.Session, "task_id", r.req.Task)
+	r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("\n[%s: trying again in %s]\n", failed.Kind, pause.Round(100*time.Millisecond))})
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

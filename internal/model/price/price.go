@@ -1,0 +1,92 @@
+// Package price says what tokens cost. A table is read from YAML; what comes with the
+// program is prices.yaml, as the providers had it when that was written.
+package price
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+//go:embed prices.yaml
+var standard []byte
+
+// Micros is an amount of money in millionths of a US dollar.
+type Micros int64
+
+// Table is a list of prices. It never changes.
+type Table struct{ entries []entry }
+
+// entry is the price of the models that a glob fits, in US dollars for a million
+// tokens.
+type entry struct {
+	Name       string  `yaml:"name"`
+	Over       int64   `yaml:"over"` // only for prompts of more tokens than this
+	Input      float64 `yaml:"input"`
+	Output     float64 `yaml:"output"`
+	CacheRead  float64 `yaml:"cache_read"`
+	CacheWrite float64 `yaml:"cache_write"`
+}
+
+// Standard gives the table that comes with the program.
+func Standard() *Table {
+	t, err := Parse("prices.yaml", standard)
+	if err != nil {
+		panic("the built-in prices are broken: " + err.Error()) // a test rules that out
+	}
+	return t
+}
+
+// Load reads a table from a file, whose prices go before those that come with the
+// program.
+func Load(file string) (*Table, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the prices: %w", err)
+	}
+	own, err := Parse(file, data)
+	if err != nil {
+		return nil, err
+	}
+	return &Table{append(own.entries, Standard().entries...)}, nil
+}
+
+// Parse reads a table; source stands for its file in errors.
+func Parse(source string, data []byte) (*Table, error) {
+	var file struct {
+		Prices []entry `yaml:"prices"`
+	}
+	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("%s: %s", source, yaml.FormatError(err, false, false))
+	}
+	for i, e := range file.Prices {
+		_, err := path.Match(e.Name, "")
+		if e.Name == "" || err != nil {
+			return nil, fmt.Errorf("%s: price %d: the name is %q; expected that of a model, or a glob", source, i+1, e.Name)
+		}
+		if e.Over < 0 || e.Input < 0 || e.Output < 0 || e.CacheRead < 0 || e.CacheWrite < 0 {
+			return nil, fmt.Errorf("%s: price %d, %s: no number may be below 0", source, i+1, e.Name)
+		}
+	}
+	return &Table{file.Prices}, nil
+}
+
+// Cost is what a model's provider takes for tokens, by the first entry that fits; ok
+// is false if none does.
+func (t *Table) Cost(model string, u tree.Usage) (_ Micros, ok bool) {
+	prompt := u.Input + u.CacheRead + u.CacheWrite
+	for _, e := range t.entries {
+		if fits, err := path.Match(e.Name, model); !fits || err != nil || e.Over > 0 && prompt <= e.Over {
+			continue
+		}
+		// Dollars for a million tokens are millionths of a dollar for one.
+		return Micros(float64(u.Input)*e.Input + float64(u.Output)*e.Output +
+			float64(u.CacheRead)*e.CacheRead + float64(u.CacheWrite)*e.CacheWrite + 0.5), true
+	}
+	return 0, false
+}

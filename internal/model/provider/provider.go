@@ -1,0 +1,92 @@
+// Package provider chooses the model that agents of a process use: a scenario if one
+// is named, else the providers that the environment names, else the built-in demo.
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/anthropic"
+	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/scripted"
+)
+
+// Flags are what a person may say about models.
+type Flags struct {
+	Scenario string        `env:"COPPICE_SCENARIO" placeholder:"FILE" help:"Scenario that plays the model, instead of a provider."`
+	Model    string        `env:"COPPICE_MODEL" placeholder:"NAME" help:"Model for agents that name none, as in anthropic/claude-sonnet-5-5."`
+	Thinking string        `env:"COPPICE_THINKING" placeholder:"HOW" help:"How Anthropic's models reason before they answer: adaptive, or a number of tokens; by default as they do by themselves."`
+	Patience time.Duration `env:"COPPICE_PATIENCE" default:"30m" help:"How long a model's failures are waited out before a run fails."`
+}
+
+// Choice is the model that was chosen.
+type Choice struct {
+	Model model.Model
+	// Which says in a few words what was chosen and why.
+	Which string
+	// Governor makes the providers' rate limits a queue; nil if there are none.
+	Governor *governor.Governor
+}
+
+// Choose chooses. Nothing is sent yet. The error says what a person got wrong.
+func Choose(f Flags, getenv func(string) string, log *slog.Logger) (Choice, error) {
+	if f.Scenario != "" {
+		return Scripted(f.Scenario)
+	}
+	thinking, err := readThinking(f.Thinking)
+	if err != nil {
+		return Choice{}, err
+	}
+	if f.Patience <= 0 {
+		return Choice{}, fmt.Errorf("--patience is %s; it has to be more than 0", f.Patience)
+	}
+	m := &Models{
+		flags: f, log: log, thinking: thinking, governor: governor.New(log), known: map[string]*known{},
+	}
+	if err := m.open(getenv); err != nil {
+		return Choice{}, err
+	}
+	if len(m.known) == 0 {
+		if f.Model != "" {
+			return Choice{}, errors.New("--model is given, but no provider: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL")
+		}
+		return Scripted("")
+	}
+	return Choice{Model: m, Which: m.which(), Governor: m.governor}, nil
+}
+
+// Scripted is the scenario in a file, or with an empty path the built-in demo.
+func Scripted(scenario string) (Choice, error) {
+	if scenario == "" {
+		return Choice{
+			Model: scripted.New(scripted.Survey()),
+			Which: "no provider key set: playing the built-in demo scenario",
+		}, nil
+	}
+	s, err := scripted.Load(scenario)
+	if err != nil {
+		return Choice{}, fmt.Errorf("reading the scenario: %w", err)
+	}
+	return Choice{Model: scripted.New(s), Which: fmt.Sprintf("playing the scenario %q", scenario)}, nil
+}
+
+// minThinking is the least number of tokens that Anthropic takes.
+const minThinking = 1024
+
+func readThinking(text string) (anthropic.Thinking, error) {
+	switch text {
+	case "":
+		return anthropic.Thinking{}, nil
+	case "adaptive":
+		return anthropic.Thinking{Adaptive: true}, nil
+	}
+	tokens, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || tokens < minThinking {
+		return anthropic.Thinking{}, fmt.Errorf("--thinking is %q; expected adaptive, or a number of tokens from %d", text, minThinking)
+	}
+	return anthropic.Thinking{Tokens: tokens}, nil
+}

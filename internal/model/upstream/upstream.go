@@ -1,0 +1,163 @@
+// Package upstream is what all providers have in common on the network: a client
+// whose streams can't fall silent for ever, and what a refusal over HTTP means.
+package upstream
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+// Times bound how long a provider may be silent.
+type Times struct {
+	// First is how long the first byte of an answer's body may take. A local model
+	// reads the whole prompt before it writes.
+	First time.Duration
+	// Idle is how long the stream may then pause. A reasoning model may be silent
+	// while it thinks.
+	Idle time.Duration
+}
+
+// DefaultTimes suit models that think for long and local ones that read slowly.
+func DefaultTimes() Times { return Times{First: 10 * time.Minute, Idle: 5 * time.Minute} }
+
+// errSilent is why a request ended that got no answer in time.
+var errSilent = errors.New("the provider was silent for too long")
+
+// Connections that are kept, and how soon a dead one is noticed.
+const (
+	idleConnections = 1024
+	pingAfter       = 15 * time.Second
+	pingPatience    = 15 * time.Second
+)
+
+// NewClient makes a client whose requests fail when the provider is silent for
+// longer than times say. It is for many streams to one host at once.
+func NewClient(times Times) *http.Client {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConns, base.MaxIdleConnsPerHost = idleConnections, idleConnections
+	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingPatience}
+	return &http.Client{Transport: &transport{base: base, times: times}}
+}
+
+type transport struct {
+	base  http.RoundTripper
+	times Times
+}
+
+// RoundTrip sends a request, and watches over it until its answer is closed.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	silence := time.AfterFunc(t.times.First, func() { cancel(errSilent) })
+	resp, err := t.base.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		silence.Stop()
+		err = because(ctx, err)
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = &body{from: resp.Body, ctx: ctx, cancel: cancel, silence: silence, idle: t.times.Idle}
+	return resp, nil
+}
+
+// CloseIdleConnections lets the client's method of the same name work.
+func (t *transport) CloseIdleConnections() {
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+// body is an answer under way.
+type body struct {
+	from    io.ReadCloser
+	ctx     context.Context //nolint:containedctx // of the one request that this is the answer to
+	cancel  context.CancelCauseFunc
+	silence *time.Timer
+	idle    time.Duration
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	switch {
+	case err == io.EOF: //nolint:errorlint // a Reader returns it as it is
+		b.silence.Stop()
+	case err != nil:
+		err = because(b.ctx, err)
+	case n > 0:
+		b.silence.Reset(b.idle)
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	b.silence.Stop()
+	err := b.from.Close()
+	b.cancel(nil)
+	return err
+}
+
+// because gives the reason why a request was ended, if it was, for the error that
+// this led to.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+		return cause
+	}
+	return err
+}
+
+// Broken is the error of a connection or a stream that did not come to its end.
+// It is ctx's cause if ctx has ended.
+func Broken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	kind := model.ErrorBroken
+	var authority x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	if errors.As(err, &authority) || errors.As(err, &hostname) {
+		kind = model.ErrorInvalid // no retry makes the certificate right
+	}
+	return &model.Error{Kind: kind, Err: err}
+}
+
+// maxDetail is how much of a refusal's text is kept, in bytes.
+const maxDetail = 2000
+
+// Refusal is the error of an answer with a status that is not success; said is
+// what the provider wrote.
+func Refusal(status int, header http.Header, said string) *model.Error {
+	if len(said) > maxDetail {
+		said = said[:maxDetail] + "…"
+	}
+	return &model.Error{
+		Kind: KindOf(status), RetryAfter: retryAfter(header, time.Now()),
+		Err: fmt.Errorf("the provider answered %d %s: %s", status, http.StatusText(status), said),
+	}
+}
+
+// statusOverloaded is Anthropic's.
+const statusOverloaded = 529
+
+// KindOf says what can be done about an HTTP status.
+func KindOf(status int) model.ErrorKind {
+	switch status {
+	case http.StatusTooManyRequests:
+		return model.ErrorRateLimited
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusPaymentRequired:
+		return model.ErrorAuth
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly:
+		return model.ErrorBroken
+	case statusOverloaded:
+		return model.ErrorOverloaded
+	}
+	if status >= http.StatusInternalServerError {
+		return model.ErrorOverloaded
+	}
+	return model.ErrorInvalid
+}

@@ -1,0 +1,262 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/agentdef"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// sourceAPI is the source of definitions that were put by a call.
+const sourceAPI = "api"
+
+// readEvery is how often the files of definitions are looked at.
+const readEvery = time.Second
+
+// What is remembered at most; when there is more, it is forgotten and read again.
+const (
+	maxTenantsHeld = 1000
+	maxParsedHeld  = 10_000
+)
+
+// agents is what a replica knows of definitions: those of files as they were last
+// read, and copies of what the database holds. Which version of a tenant's agent
+// counts is asked of the database each time, so what one replica was told counts on
+// all of them at once.
+type agents struct {
+	store  *store.Store
+	files  *agentdef.Library // only read looks at it
+	log    *slog.Logger
+	mu     sync.Mutex // guards what is below
+	base   *agentdef.Registry
+	wrong  []agentdef.Problem
+	merged map[string]merged               // by tenant
+	parsed map[string]*agentdef.Definition // by version
+}
+
+// merged is the definitions of files with those of a tenant over them.
+type merged struct {
+	base     *agentdef.Registry
+	versions []store.AgentVersion
+	all      *agentdef.Registry
+}
+
+func newAgents(c Config) *agents {
+	return &agents{
+		store: c.Store, files: c.Agents, log: c.Logger, base: agentdef.Builtin(),
+		merged: map[string]merged{}, parsed: map[string]*agentdef.Definition{},
+	}
+}
+
+// follow reads the files again and again, until ctx ends.
+func (a *agents) follow(ctx context.Context) error {
+	tick := time.NewTicker(readEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := a.read(ctx); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "reading the definitions of agents failed", "error", err)
+		}
+	}
+}
+
+// read looks at the files. What they define counts once all of it is stored, since
+// tasks pin versions that are stored.
+func (a *agents) read(ctx context.Context) error {
+	now, wrong := a.files.Read()
+	a.report(ctx, wrong)
+	before := a.ofFiles()
+	if now == before {
+		return nil
+	}
+	for _, def := range now.List() {
+		if err := a.store.PutAgentVersion(ctx, def.Name, def.Version, def.Marshal()); err != nil {
+			return fmt.Errorf("storing the definition of %s: %w", def.Name, err)
+		}
+		if old, ok := before.Get(def.Name); !ok || old.Version != def.Version {
+			a.log.InfoContext(ctx, "an agent is defined", "agent", def.Name, "version", def.Version, "source", def.Source)
+		}
+	}
+	for _, old := range before.List() {
+		if _, ok := now.Get(old.Name); !ok {
+			a.log.InfoContext(ctx, "an agent is not defined any more", "agent", old.Name, "source", old.Source)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.base = now
+	return nil
+}
+
+// report tells of files that can't be used, each time it is something new.
+func (a *agents) report(ctx context.Context, wrong []agentdef.Problem) {
+	a.mu.Lock()
+	before := a.wrong
+	a.wrong = wrong
+	a.mu.Unlock()
+	for _, p := range wrong {
+		known := slices.ContainsFunc(before, func(old agentdef.Problem) bool {
+			return old.Source == p.Source && old.Kept == p.Kept && old.Err.Error() == p.Err.Error()
+		})
+		if !known {
+			a.log.ErrorContext(ctx, "a definition can't be used", "source", p.Source, "error", p.Err, "last_good_kept", p.Kept)
+		}
+	}
+}
+
+func (a *agents) ofFiles() *agentdef.Registry {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.base
+}
+
+func (a *agents) problems() []agentdef.Problem {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.wrong
+}
+
+// of gives the definitions that count for a tenant.
+func (a *agents) of(ctx context.Context, tenant string) (*agentdef.Registry, error) {
+	versions, err := a.store.TenantAgents(ctx, tenant)
+	base := a.ofFiles()
+	if err != nil || len(versions) == 0 {
+		return base, err
+	}
+	a.mu.Lock()
+	last := a.merged[tenant]
+	a.mu.Unlock()
+	if last.base == base && slices.Equal(last.versions, versions) {
+		return last.all, nil
+	}
+	var put []*agentdef.Definition
+	for _, v := range versions {
+		def, err := a.version(ctx, v.Version)
+		if err != nil {
+			// A replica of a later release may have taken what can't be read here.
+			a.log.ErrorContext(ctx, "a stored definition can't be used", "agent", v.Name, "version", v.Version, "error", err)
+			continue
+		}
+		put = append(put, def)
+	}
+	all, err := base.With(put...)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.merged) >= maxTenantsHeld {
+		clear(a.merged)
+	}
+	a.merged[tenant] = merged{base, versions, all}
+	return all, nil
+}
+
+// version gives a definition that was stored.
+func (a *agents) version(ctx context.Context, version string) (*agentdef.Definition, error) {
+	a.mu.Lock()
+	def := a.parsed[version]
+	a.mu.Unlock()
+	if def != nil {
+		return def, nil
+	}
+	body, err := a.store.AgentVersion(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	if def, err = agentdef.Parse(sourceAPI, body); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.parsed) >= maxParsedHeld {
+		clear(a.parsed)
+	}
+	a.parsed[version] = def
+	return def, nil
+}
+
+// complete looks up the agent and the model of a child that a client asks for.
+func (s *Service) complete(ctx context.Context, tenant string, child *tree.Child) error {
+	all, err := s.agents.of(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	if def, ok := all.Get(child.AgentName); ok {
+		s.define(child, def)
+	}
+	return nil
+}
+
+// spawnableBy gives a look-up of the agents that the agent of an attempt may spawn:
+// the definition that its task has pinned says which, of those that count now.
+func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLookup, error) {
+	by, err := s.agents.version(ctx, held.version)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.agents.of(ctx, held.tenant)
+	if err != nil {
+		return nil, err
+	}
+	spawnable := all.Spawnable(by)
+	return func(child *tree.Child) {
+		if def, ok := all.Get(child.AgentName); ok && slices.Contains(spawnable, def) {
+			s.define(child, def)
+		}
+	}, nil
+}
+
+// spawnable lists the agents that the agent of an attempt may spawn.
+func (s *Service) spawnable(ctx context.Context, held *lease) ([]*pb.SpawnableAgent, error) {
+	by, err := s.agents.version(ctx, held.version)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.agents.of(ctx, held.tenant)
+	if err != nil {
+		return nil, err
+	}
+	var out []*pb.SpawnableAgent
+	for _, d := range all.Spawnable(by) {
+		out = append(out, &pb.SpawnableAgent{Name: d.Name, Description: d.Description, Background: d.Background})
+	}
+	return out, nil
+}
+
+// agentOf gives what the core needs to know of a definition.
+func agentOf(def *agentdef.Definition) *tree.Agent {
+	return &tree.Agent{
+		Name: def.Name, Version: def.Version, Mode: tree.Mode(def.Mode),
+		Model: def.Model, MaxIterations: def.MaxIterations,
+		Timeout: def.Timeout, FailOnInterrupt: def.FailOnInterrupt, ForkContext: def.ForkContext,
+		OnComplete: def.OnComplete, Permissions: def.Permissions.Pin(),
+	}
+}
+
+// define gives a child its agent, and the model that the call or else the definition
+// names. What stands for the parent's is left to the core, which knows the parent.
+func (s *Service) define(child *tree.Child, def *agentdef.Definition) {
+	child.Agent = agentOf(def)
+	name := child.Model
+	if name == "" {
+		name = def.Model
+	}
+	var ok bool
+	if child.Pin, ok = s.Models.Resolve(name); !ok {
+		child.NoModel = fmt.Sprintf("%s; there are %s, and provider/model", name, strings.Join(s.Models.Names(), ", "))
+	}
+}

@@ -1,0 +1,81 @@
+package orchestrator
+
+import (
+	"context"
+	"slices"
+
+	"github.com/coppice-run/coppice/internal/agentdef"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// versionsShown is how many versions of an agent are listed at most.
+const versionsShown = 100
+
+// ListAgents lists the definitions that count for a tenant, by name, and the files
+// that can't be used.
+func (s *Service) ListAgents(ctx context.Context, tenant string) ([]*agentdef.Definition, []agentdef.Problem, error) {
+	all, err := s.agents.of(ctx, tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	return all.List(), s.agents.problems(), nil
+}
+
+// GetAgent reads a definition: a version that the tenant has put, or the one that
+// counts; and the versions that were put, the last one first.
+func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*agentdef.Definition, []store.AgentVersion, error) {
+	all, err := s.agents.of(ctx, tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	versions, err := s.Store.AgentVersions(ctx, tenant, name, versionsShown)
+	if err != nil {
+		return nil, nil, err
+	}
+	def, ok := all.Get(name)
+	wasPut := slices.ContainsFunc(versions, func(v store.AgentVersion) bool { return v.Version == version })
+	switch {
+	case ok && (version == "" || version == def.Version):
+		return def, versions, nil
+	case wasPut:
+		def, err = s.agents.version(ctx, version)
+		return def, versions, err
+	case ok:
+		return nil, nil, tree.ErrNoAgent.With("%s in version %s", name, version)
+	}
+	return nil, nil, tree.ErrNoAgent.With("%s", name)
+}
+
+// PutAgent keeps a definition and makes it the one that counts for the tenant.
+func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.Definition, error) {
+	def, err := agentdef.Parse("definition", []byte(text))
+	if err != nil {
+		return nil, tree.ErrBadInput.With("%v", err)
+	}
+	if def.OfPlugin() {
+		return nil, tree.ErrBadInput.With("definition:1: name: %q has a colon, which only agents of plugins have", def.Name)
+	}
+	now, err := s.Store.TenantAgents(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	this := store.AgentVersion{Name: def.Name, Version: def.Version}
+	if !slices.Contains(now, this) {
+		if err := s.Store.PutAgent(ctx, tenant, this, def.Marshal()); err != nil {
+			return nil, err
+		}
+		s.Logger.InfoContext(ctx, "an agent was put", "tenant", tenant, "agent", def.Name, "version", def.Version)
+	}
+	return s.agents.version(ctx, def.Version)
+}
+
+// DeleteAgent takes away an agent that the tenant has put, and gives the version that
+// counted.
+func (s *Service) DeleteAgent(ctx context.Context, tenant, name string) (string, error) {
+	version, err := s.Store.DropAgent(ctx, tenant, name)
+	if err == nil {
+		s.Logger.InfoContext(ctx, "an agent was deleted", "tenant", tenant, "agent", name, "version", version)
+	}
+	return version, err
+}

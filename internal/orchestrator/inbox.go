@@ -1,0 +1,127 @@
+package orchestrator
+
+import (
+	"context"
+	"slices"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Inbox lists what waits for a task, the zero task being the current one, in the order
+// in which it will be taken in.
+func (s *Service) Inbox(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (tree.TaskID, []tree.InboxEntry, error) {
+	session, err := s.Store.Session(ctx, tenant, id)
+	if err != nil {
+		return tree.TaskID{}, nil, err
+	}
+	if task.IsZero() {
+		task = session.GoesOnWith()
+	}
+	t, err := s.Store.Task(ctx, id, task)
+	if err != nil {
+		return tree.TaskID{}, nil, err
+	}
+	entries, err := s.Store.Inbox(ctx, id, t.ID)
+	slices.SortStableFunc(entries, func(a, b tree.InboxEntry) int { return rank(a) - rank(b) })
+	return t.ID, entries, err
+}
+
+// rank puts users' messages before news of children.
+func rank(e tree.InboxEntry) int {
+	if (e.News == tree.ChildRun{}) {
+		return 0
+	}
+	return 1
+}
+
+// ClearInbox takes away what waits for a task, the zero task being the current one.
+func (s *Service) ClearInbox(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, news bool) (tree.Cleared, error) {
+	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
+		return tree.Cleared{}, err
+	}
+	answer, err := s.Store.Update(ctx, id, tree.ClearInbox{Task: task, News: news})
+	if err != nil {
+		return tree.Cleared{}, err
+	}
+	return answer.(tree.Cleared), nil
+}
+
+// RenameSession gives a session another title.
+func (s *Service) RenameSession(ctx context.Context, tenant string, id tree.SessionID, title string) error {
+	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
+		return err
+	}
+	_, err := s.Store.Update(ctx, id, tree.RenameSession{Title: title})
+	return err
+}
+
+// CloseSession ends a session, and says how many runs that has ended.
+func (s *Service) CloseSession(ctx context.Context, tenant string, id tree.SessionID, why string) (int, error) {
+	return s.end(ctx, tenant, id, tree.CloseSession{Detail: why})
+}
+
+// DeleteSession makes a session not exist any more; its rows go in steps.
+func (s *Service) DeleteSession(ctx context.Context, tenant string, id tree.SessionID) (int, error) {
+	return s.end(ctx, tenant, id, tree.DeleteSession{})
+}
+
+func (s *Service) end(ctx context.Context, tenant string, id tree.SessionID, cmd tree.Command) (int, error) {
+	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
+		return 0, err
+	}
+	answer, err := s.Store.Update(ctx, id, cmd)
+	if err != nil {
+		return 0, err
+	}
+	return answer.(tree.Closed).Runs, nil
+}
+
+// How much a sweep does for sessions that are to go.
+const (
+	purgeSessions = 4   // at once
+	purgeSteps    = 100 // of all of them
+	retainLook    = 500 // sessions looked at for their age
+)
+
+// purge removes rows of sessions that were deleted. What is not done in one sweep is
+// done in the next.
+func (s *Service) purge(ctx context.Context) error {
+	deleted, err := s.Store.Deleted(ctx, purgeSessions)
+	if err != nil {
+		return err
+	}
+	steps := 0
+	for _, id := range deleted {
+		for done := false; !done; steps++ {
+			if steps >= purgeSteps || ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if done, err = s.Store.Purge(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// retain deletes sessions in which nothing has happened for as long as sessions are
+// kept. Each sweep looks at some, one after another.
+func (s *Service) retain(ctx context.Context) error {
+	if s.Retain <= 0 {
+		return nil
+	}
+	old, last, err := s.Store.Old(ctx, s.Retain, s.sweeper.retained, retainLook)
+	if err != nil {
+		return err
+	}
+	s.sweeper.retained = last
+	for _, id := range old {
+		// Whether it may go is decided anew, by the clock of the database: what has
+		// begun again meanwhile is refused, and stays.
+		_, err := s.Store.Update(ctx, id, tree.DeleteSession{IdleFor: s.Retain})
+		if err != nil && tree.CodeOf(err) != tree.CodePrecondition && tree.CodeOf(err) != tree.CodeNotFound {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package orchestrator
+
+import (
+	"context"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// lease is an attempt that is on a stream.
+type lease struct {
+	session tree.SessionID
+	task    tree.TaskID
+	tenant  string
+	version string // of the agent
+	run     int
+	token   tree.Token
+	attach  int
+	stored  int64 // requests up to here were stored before this stream
+	returns bool  // the worker knows how to reattach
+
+	// How far the worker knows the transcript; only the sender looks at these.
+	seen   int
+	opened int
+	closed map[int]bool // calls of the last message that the worker closed itself
+}
+
+// handOverFor bounds how long the end of a stream may take to be recorded.
+const handOverFor = 10 * time.Second
+
+// abandon offers the run to others, if an attempt is on the stream.
+func (l *slot) abandon(blame bool) {
+	if lease := l.current(); lease != nil {
+		l.hold(nil)
+		l.handOver(lease, blame)
+	}
+}
+
+// detach lets go of the attempt on the stream, if there is one: its worker may
+// come back for it within the grace.
+func (l *slot) detach() {
+	lease := l.current()
+	if lease == nil {
+		return
+	}
+	if !lease.returns {
+		l.abandon(true)
+		return
+	}
+	l.mu.Lock()
+	l.lease = nil
+	l.mu.Unlock()
+	time.AfterFunc(Grace, func() { l.graceOver(lease) })
+}
+
+// graceOver offers a run to others whose worker has not come back. The attempt is
+// held until that is done, so that nobody else sees to it.
+func (s *Service) graceOver(lease *lease) {
+	select {
+	case <-s.stopping:
+		return // other replicas see to it
+	default:
+	}
+	if s.handOver(lease, true) {
+		s.leases.drop(lease)
+		return
+	}
+	time.AfterFunc(beatEvery, func() { s.graceOver(lease) })
+}
+
+// handOver offers a run to others, and reports whether that was stored.
+func (s *Service) handOver(lease *lease, blame bool) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), handOverFor)
+	defer cancel()
+	err := s.redeliver(ctx, lease.session, tree.Redeliver{
+		Task: lease.task, Epoch: lease.token.Epoch, Attach: lease.attach, Blame: blame,
+	})
+	if err != nil {
+		// The sweep finds the attempt and tries again.
+		s.Logger.WarnContext(ctx, "handing a run over failed", "session_id", lease.session, "task_id", lease.task, "error", err)
+	}
+	return err == nil
+}
+
+func (l *slot) current() *lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lease
+}
+
+// finish makes the stream take no attempt any more.
+func (l *slot) finish() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+}
+
+// hold puts an attempt on the stream, or takes it off. It reports false if the
+// stream takes none any more.
+func (l *slot) hold(next *lease) bool {
+	l.mu.Lock()
+	if l.over && next != nil {
+		l.mu.Unlock()
+		return false
+	}
+	last := l.lease
+	l.lease = next
+	l.mu.Unlock()
+	if last != nil {
+		l.leases.drop(last)
+	}
+	if next != nil {
+		l.leases.add(next, l.revoked)
+	}
+	return true
+}

@@ -1,0 +1,92 @@
+package orchestrator_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/agentdef"
+	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// setup gives a service that nothing drives: no sweep, no announcer. Whatever a
+// waiter learns it learns from a commit.
+func setup(t *testing.T) *orchestrator.Service {
+	t.Helper()
+	var svc *orchestrator.Service
+	db, err := store.Open(t.Context(), store.Config{
+		Database: filepath.Join(t.TempDir(), "coppice.db"), Replica: "r",
+		OnCommit: func(c store.Commit) { svc.Committed(c) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	embedded, err := dispatch.OpenEmbedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus, err := dispatch.New(dispatch.Config{Client: embedded.Client(), Installation: db.Installation()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svc, err = orchestrator.New(orchestrator.Config{
+		Store: db, Bus: bus, Agents: agentdef.NewLibrary(nil, ""), Replica: "r", Pool: "p", Limits: tree.DefaultLimits(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := db.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := embedded.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return svc
+}
+
+// TestAWaiterIsWokenByTheEvent: nobody looks again after a while, so a wait that ends
+// before its time was ended by the commit itself.
+func TestAWaiterIsWokenByTheEvent(t *testing.T) {
+	t.Parallel()
+	svc := setup(t)
+	ctx := t.Context()
+	id, err := svc.CreateSession(ctx, "acme", orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type waited struct {
+		task *tree.Task
+		err  error
+	}
+	ended := make(chan waited)
+	for range 10 {
+		go func() {
+			task, err := svc.WaitTask(ctx, "acme", id, tree.TaskID{}, time.Hour)
+			ended <- waited{task, err}
+		}()
+	}
+	if _, _, err := svc.CancelTask(ctx, "acme", id, tree.TaskID{}, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if w := <-ended; w.err != nil || w.task.State != tree.StateCancelled || w.task.Detail != "enough" {
+			t.Errorf("the wait gave %+v, %v", w.task, w.err)
+		}
+	}
+}

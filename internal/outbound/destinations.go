@@ -1,0 +1,54 @@
+package outbound
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Destinations are what an operator lets be reached although it is not on the
+// internet. The zero value is none.
+type Destinations struct {
+	hosts    []string // globs, in lower case
+	prefixes []netip.Prefix
+}
+
+// ParseDestinations reads a list of globs of host names (*.corp.example), addresses
+// (10.1.2.3) and ranges of them (10.0.0.0/8). A glob stands for names only, and for
+// all that they resolve to.
+func ParseDestinations(texts []string) (Destinations, error) {
+	var d Destinations
+	for _, text := range texts {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			d.prefixes = append(d.prefixes, prefix.Masked())
+			continue
+		}
+		if addr, err := netip.ParseAddr(text); err == nil {
+			addr = plain(addr)
+			d.prefixes = append(d.prefixes, netip.PrefixFrom(addr, addr.BitLen()))
+			continue
+		}
+		if _, err := path.Match(text, ""); err != nil || text == "" || strings.ContainsAny(text, "/:@ ") {
+			return Destinations{}, fmt.Errorf("%q is neither a glob of host names, such as *.corp.example, nor a range of addresses, such as 10.0.0.0/8", text)
+		}
+		d.hosts = append(d.hosts, strings.ToLower(strings.TrimSuffix(text, ".")))
+	}
+	return d, nil
+}
+
+// Exempt is for [Dialer].
+func (d Destinations) Exempt(host string, addr netip.Addr) bool {
+	if slices.ContainsFunc(d.prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		return true
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return false
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return slices.ContainsFunc(d.hosts, func(glob string) bool {
+		ok, err := path.Match(glob, host)
+		return ok && err == nil
+	})
+}

@@ -1,0 +1,260 @@
+package policy
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func rules(t *testing.T, texts ...string) []Rule {
+	t.Helper()
+	parsed, err := ParseRules(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func TestModes(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[Mode][4]Decision{
+		ModeDefault:     {Allow, Ask, Ask, Ask},
+		ModeAcceptEdits: {Allow, Allow, Ask, Ask},
+		ModePlan:        {Allow, Deny, Deny, Deny},
+		ModeBypass:      {Allow, Allow, Allow, Allow},
+	} {
+		a := OfRoot(Layer{Mode: mode}, Permissions{}, false)
+		for i, access := range []Access{AccessRead, AccessEdit, AccessOther, AccessNetwork} {
+			if got := a.Judge(Call{Tool: "edit", Access: access}); got.Decision != want[i] {
+				t.Errorf("%s with access %d: %s, want %s", mode, access, got.Decision, want[i])
+			}
+		}
+		if again, err := ParseMode(mode.String()); err != nil || again != mode {
+			t.Errorf("%s reads as %v, %v", mode, again, err)
+		}
+	}
+	if _, err := ParseMode(""); err == nil {
+		t.Error("no mode is a mode")
+	}
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rule           string
+		call           Call
+		wholly, partly bool
+	}{
+		{"read", Call{Tool: "read", Argument: "x"}, true, true},
+		{"read", Call{Tool: "reader"}, false, false},
+		{"task(explore)", Call{Tool: "task", Argument: "explore"}, true, true},
+		{"task(explore)", Call{Tool: "task", Argument: "explorer"}, false, false},
+		{"task(review-*)", Call{Tool: "task", Argument: "review-a/b"}, true, true},
+		{"mcp__git__*", Call{Tool: "mcp__git__push", Argument: "any"}, true, true},
+		{"mcp__git__*", Call{Tool: "mcp__github__push"}, false, false},
+		{"*", Call{Tool: "anything"}, true, true},
+		{"web_fetch(https://go.dev/*)", Call{Tool: "web_fetch", Argument: "https://go.dev/a/b"}, true, true},
+		{"read(**/*.go)", reading("a.go"), true, true},
+		{"read(**/*.go)", reading("x/y/a.go"), true, true},
+		{"read(*.go)", reading("x/a.go"), false, false},
+		{"read(x/**)", reading("x"), true, true},
+		{"read(x/**)", reading("x/y/z"), true, true},
+		{"read(x/**)", reading("xy"), false, false},
+		{"read(**/secret/**)", reading("a/secret/b"), true, true},
+		{"read(**/secret/**)", reading("secret"), true, true},
+		{"read(a?c)", reading("a/c"), false, false},
+		{"read(a[!b-d]c)", reading("a/c"), false, false},
+		{"read(a[!b-d]c)", reading("aec"), true, true},
+		{"read(\\[id\\].ts)", reading("[id].ts"), true, true},
+		{"bash(git *)", shell("git status"), true, true},
+		{"bash(git *)", shell("  git log -1 --format='%h; %s' "), true, true},
+		{"bash(git *)", shell(`git commit -m "a; b"`), true, true},
+		{"bash(git *)", shell("git"), false, false},
+		{"bash(git *)", shell("git log && rm -rf /"), false, true},
+		{"bash(git *)", shell("git log; rm x"), false, true},
+		{"bash(git *)", shell("git log | sh"), false, true},
+		{"bash(git *)", shell("git log > x"), false, true},
+		{"bash(git *)", shell("git log & rm x"), false, true},
+		{"bash(git *)", shell("git log\nrm x"), false, true},
+		{"bash(git *)", shell("git log\rrm x"), false, true},
+		{"bash(git *)", shell("git $(rm x)"), false, true},
+		{"bash(git *)", shell("git `rm x`"), false, true},
+		{"bash(git *)", shell(`git "$(rm x)"`), false, true},
+		{"bash(git *)", shell(`git "a`), false, true},
+		{"bash(git *)", shell(`git a\`), false, true},
+		{"bash(git *)", shell("git <(rm x)"), false, true},
+		{"bash(*)", shell("a; b"), false, true},
+		{"bash", shell("a; b"), true, true},
+		{"bash(rm *)", shell("ls && rm x"), false, true},
+		{"bash(rm *)", shell("ls;rm x"), false, true},
+		{"bash(rm *)", shell("X=1 rm x"), false, true},
+		{"bash(rm *)", shell("/bin/rm   x"), false, true},
+		{"bash(rm *)", shell(`r"m" x`), false, true},
+		{"bash(rm *)", shell("echo $(rm x)"), false, true},
+		{"bash(rm *)", shell("(rm x)"), false, true},
+		{"bash(rm *)", shell("lsrm x"), false, false},
+	} {
+		r := rules(t, c.rule)[0]
+		if wholly, partly := r.wholly(c.call), r.partly(c.call); wholly != c.wholly || partly != c.partly {
+			t.Errorf("%s on %+v: wholly %t, partly %t", c.rule, c.call, wholly, partly)
+		}
+	}
+}
+
+func reading(name string) Call {
+	return Call{Tool: "read", Access: AccessRead, Kind: KindPath, Argument: name}
+}
+
+func shell(line string) Call { return Call{Tool: "bash", Kind: KindCommand, Argument: line} }
+
+func TestBadRules(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                             "is no rule: expected TOOL or TOOL(GLOB)",
+		"(x)":                          "is no rule",
+		"read x":                       "is no rule",
+		"read(x":                       "expected a glob between the brackets",
+		"read()":                       "expected a glob between the brackets",
+		"hammer":                       "names no tool: there are ls, glob,",
+		"hammer*":                      "names no tool",
+		"Read":                         "names no tool",
+		"read([a)":                     "a [ has no ]",
+		"read([])":                     "is empty or turned around",
+		"read([b-a])":                  "is empty or turned around",
+		`read(a\)`:                     `a \ stands at the end`,
+		"read(***)":                    "more than two *",
+		strings.Repeat("x", maxRule+1): "at most 500 bytes",
+	} {
+		if _, err := ParseRule(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	own := Permissions{Layer: Layer{
+		Allow: rules(t, "bash(git *)", "edit"), Ask: rules(t, "bash(git push*)"), Deny: rules(t, "bash(git push --force*)"),
+	}}
+	root := OfRoot(Layer{}, own, false)
+	for line, want := range map[string]Verdict{
+		"git log":          {},
+		"git push":         {Decision: Ask, Rules: []string{"bash(git push*)"}},
+		"git push --force": {Decision: Deny, Why: "the rule bash(git push --force*) denies it"},
+		"make":             {Decision: Ask, Rules: []string{"bash=make"}},
+	} {
+		c := shell(line)
+		if got := root.Judge(c); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", line, got, want)
+		}
+	}
+	planned := OfRoot(Layer{Mode: ModePlan}, own, false)
+	if got := planned.Judge(shell("git log")); got.Decision != Deny {
+		t.Errorf("a definition loosens its session: %+v", got)
+	}
+	if !planned.Hides("edit", AccessEdit) || planned.Hides("read", AccessRead) || root.Hides("bash", AccessOther) {
+		t.Error("what is hidden is not what is denied")
+	}
+	background := Below(Permissions{Background: []string{"read"}}, true, root)
+	if background.Judge(reading("x")).Decision != Allow || background.Judge(shell("git log")).Decision != Deny || !background.Hides("bash", AccessOther) {
+		t.Errorf("in the background: %s", background)
+	}
+	for _, broken := range []Authority{"{", "[]", `[{"mode":"brave"}]`} {
+		if broken.Judge(reading("x")).Decision != Deny {
+			t.Errorf("%s allows something", broken)
+		}
+	}
+	if d, _ := Pinned("{").Open().decide(reading("x")); d != Deny {
+		t.Error("permissions that can't be read allow something")
+	}
+}
+
+func TestGrants(t *testing.T) {
+	t.Parallel()
+	v := Verdict{Decision: Ask, Rules: []string{"a", "b"}}
+	if v.Granted([]string{"a"}) || !v.Granted([]string{"b", "a"}) || (Verdict{Decision: Deny}).Granted(nil) {
+		t.Error("granted is not what all that asks has been granted")
+	}
+	long := strings.Repeat("x", 10_000)
+	if a, b := exact(shell(long+"a")), exact(shell(long+"b")); a == b || len(a) > 400 {
+		t.Errorf("two long commands are %q and %q", a, b)
+	}
+}
+
+// drawLayer draws a layer over a few tools and arguments.
+func drawLayer(t *rapid.T, name string) Layer {
+	some := rapid.SliceOfN(rapid.SampledFrom([]string{
+		"*", "read", "bash", "edit", "read(a*)", "read(**)", "bash(a *)", "bash(*)", "task(x)", "mcp__s__*", "edit(a/**)",
+	}), 0, 3)
+	draw := func(list string) []Rule {
+		parsed, err := ParseRules(some.Draw(t, name+list))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	l := Layer{Mode: rapid.SampledFrom([]Mode{0, 1, 2, 3, 4}).Draw(t, name), Allow: draw(" allow"), Ask: draw(" ask"), Deny: draw(" deny")}
+	return l
+}
+
+func drawPermissions(t *rapid.T, name string) Permissions {
+	p := Permissions{Layer: drawLayer(t, name)}
+	if rapid.Bool().Draw(t, name+" narrows") {
+		p.Background = []string{"read", "task"}
+	}
+	return p
+}
+
+// TestAChildIsNeverMoreThanItsParent draws a line of tasks with any permissions, and
+// calls of them: the decision never gets weaker on the way down.
+func TestAChildIsNeverMoreThanItsParent(t *testing.T) {
+	t.Parallel()
+	calls := []Call{
+		{Tool: "read", Access: AccessRead, Kind: KindPath, Argument: "a/b"}, {Tool: "read", Access: AccessRead, Kind: KindPath, Argument: "x"},
+		{Tool: "edit", Access: AccessEdit, Kind: KindPath, Argument: "a/b"}, {Tool: "bash", Kind: KindCommand, Argument: "a b"},
+		{Tool: "bash", Kind: KindCommand, Argument: "a b; c"}, {Tool: "task", Access: AccessRead, Argument: "x"}, {Tool: "mcp__s__t"},
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		line := []Authority{OfRoot(drawLayer(t, "session"), drawPermissions(t, "root"), false)}
+		for range rapid.IntRange(1, 5).Draw(t, "depth") {
+			above := []Authority{line[len(line)-1]}
+			if rapid.Bool().Draw(t, "resumed from above") {
+				above = append(above, rapid.SampledFrom(line).Draw(t, "by"))
+			}
+			line = append(line, Below(drawPermissions(t, "child"), rapid.Bool().Draw(t, "background"), above...))
+		}
+		for i, child := range line[1:] {
+			parent := line[i]
+			if !child.Within(parent) {
+				t.Fatalf("%s is not within %s", child, parent)
+			}
+			for _, c := range calls {
+				weak, strong := child.Judge(c), parent.Judge(c)
+				if weak.Decision < strong.Decision {
+					t.Fatalf("%+v: the child %s decides %s, its parent %s %s", c, child, weak.Decision, parent, strong.Decision)
+				}
+				if weak.Decision == Ask && strong.Decision == Ask && slices.ContainsFunc(strong.Rules, func(r string) bool { return !slices.Contains(weak.Rules, r) }) {
+					t.Fatalf("%+v: the child asks %v, its parent %v", c, weak.Rules, strong.Rules)
+				}
+				if child.Hides(c.Tool, c.Access) && weak.Decision != Deny {
+					t.Fatalf("%+v is hidden and not denied by %s", c, child)
+				}
+			}
+		}
+	})
+}
+
+// What is pinned reads as what it was.
+func TestPinned(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPermissions(t, "p")
+		p.Escalate = rapid.Bool().Draw(t, "escalate")
+		if again := p.Pin().Open(); again.Pin() != p.Pin() || again.Layer.String() != p.Layer.String() {
+			t.Fatalf("%+v reads as %+v", p, again)
+		}
+	})
+}

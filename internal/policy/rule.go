@@ -1,0 +1,170 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Kind says how an argument is read.
+type Kind uint8
+
+// The kinds of arguments.
+const (
+	KindText    Kind = iota // as it is: a name, a URL
+	KindPath                // a clean path of the workspace, with slashes
+	KindCommand             // a command line of a shell
+)
+
+// Call is what is decided on.
+type Call struct {
+	Tool     string
+	Access   Access
+	Kind     Kind
+	Argument string
+}
+
+// Rule names calls: TOOL, which is all calls of the tool, or TOOL(GLOB), which is
+// those whose argument the glob matches. TOOL may hold * as in mcp__server__*. The
+// zero rule names nothing.
+type Rule struct {
+	text     string
+	tool     glob
+	argument glob
+	narrow   bool // there is a glob for the argument
+}
+
+// maxRule bounds the text of a rule in bytes.
+const maxRule = 500
+
+// known gives the tools that a rule may name. A worker need not have all of them.
+func known() []string {
+	return []string{"ls", "glob", "grep", "read", "write", "edit", "bash", "web_fetch", "task", "task_output", "skill", "docs", "find_tools"}
+}
+
+// mcpPrefix begins the names of tools of MCP servers, which nobody knows before
+// a worker has asked the server.
+const mcpPrefix = "mcp__"
+
+// ParseRule reads a rule. One that can match nothing is an error.
+func ParseRule(text string) (Rule, error) {
+	r := Rule{text: text}
+	if len(text) > maxRule {
+		return Rule{}, fmt.Errorf("a rule has at most %d bytes, this one has %d", maxRule, len(text))
+	}
+	name, rest, narrow := strings.Cut(text, "(")
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*") != "" || name == "" {
+		return Rule{}, fmt.Errorf("%.100q is no rule: expected TOOL or TOOL(GLOB), such as bash(git *)", text)
+	}
+	var err error
+	if r.tool, err = parseGlob(name); err != nil {
+		return Rule{}, fmt.Errorf("the tool of the rule %.100q: %w", text, err)
+	}
+	if !r.namesATool(name) {
+		return Rule{}, fmt.Errorf("the rule %.100q names no tool: there are %s, and those of MCP servers, which begin with %s",
+			text, strings.Join(known(), ", "), mcpPrefix)
+	}
+	if !narrow {
+		return r, nil
+	}
+	pattern, closed := strings.CutSuffix(rest, ")")
+	if !closed || pattern == "" {
+		return Rule{}, fmt.Errorf("%.100q is no rule: expected a glob between the brackets, such as bash(git *)", text)
+	}
+	r.narrow = true
+	if r.argument, err = parseGlob(pattern); err != nil {
+		return Rule{}, fmt.Errorf("the glob of the rule %.100q: %w", text, err)
+	}
+	return r, nil
+}
+
+func (r Rule) namesATool(name string) bool {
+	if strings.HasPrefix(name, mcpPrefix) {
+		return true
+	}
+	for _, tool := range known() {
+		if r.tool.match(tool, false) {
+			return true
+		}
+	}
+	return false
+}
+
+// ParseRules reads a list of rules.
+func ParseRules(texts []string) ([]Rule, error) {
+	var rules []Rule
+	for _, text := range texts {
+		r, err := ParseRule(text)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+func (r Rule) String() string { return r.text }
+
+// MarshalText gives the rule as it was written.
+func (r Rule) MarshalText() ([]byte, error) { return []byte(r.text), nil }
+
+// UnmarshalText reads the rule.
+func (r *Rule) UnmarshalText(text []byte) error {
+	var err error
+	*r, err = ParseRule(string(text))
+	return err
+}
+
+// wholly reports whether the rule names a call with all that it does, which is
+// what it takes to allow it.
+func (r Rule) wholly(c Call) bool {
+	switch {
+	case !r.tool.match(c.Tool, false):
+		return false
+	case !r.narrow:
+		return true
+	case c.Kind == KindCommand:
+		return simple(c.Argument) && r.argument.match(strings.TrimSpace(c.Argument), false)
+	}
+	return r.argument.match(c.Argument, c.Kind == KindPath)
+}
+
+// partly reports whether the rule names a call or any part of it, which is
+// enough to ask or to deny.
+func (r Rule) partly(c Call) bool {
+	switch {
+	case !r.tool.match(c.Tool, false):
+		return false
+	case !r.narrow:
+		return true
+	case c.Kind != KindCommand:
+		return r.argument.match(c.Argument, c.Kind == KindPath)
+	}
+	for _, part := range parts(c.Argument) {
+		if r.argument.match(part, false) {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether the rule names all calls of a tool.
+func (r Rule) covers(tool string) bool { return !r.narrow && r.tool.match(tool, false) }
+
+// maxExact is how much of an argument stands in the name of a call.
+const maxExact = 200
+
+// exact names one call, for what a mode has asked about. A long argument is told
+// by its digest.
+func exact(c Call) string {
+	if c.Argument == "" {
+		return c.Tool
+	}
+	argument := c.Argument
+	if len(argument) > maxExact {
+		sum := sha256.Sum256([]byte(argument))
+		argument = strings.ToValidUTF8(argument[:maxExact], "") + "… sha256:" + hex.EncodeToString(sum[:])
+	}
+	return c.Tool + "=" + argument
+}

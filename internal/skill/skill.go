@@ -1,0 +1,296 @@
+// Package skill finds and reads skills. A skill is a folder with a file SKILL.md,
+// whose front matter says what the skill is called and when it is of use, and whose
+// body is what an agent reads when it is; other files of the folder are read as the
+// body asks for them. Folders belong to others, and so does what is in them: nothing
+// outside a skill's folder can be reached through it, and everything has a bound.
+package skill
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+)
+
+const (
+	// MaxBytes bounds a file of a skill.
+	MaxBytes = 64 << 10
+	// MaxSkills bounds the skills of one place.
+	MaxSkills = 200
+	// maxFiles bounds the files of a skill that are listed.
+	maxFiles = 200
+	// maxDescription bounds what is kept of a description, in bytes.
+	maxDescription = 1024
+	// fileName is the file that makes a folder a skill.
+	fileName = "SKILL.md"
+)
+
+// Place is a directory of skills.
+type Place struct {
+	// Name is how people call it.
+	Name string
+	// Prefix is put before the names of its skills.
+	Prefix string
+	// Open opens the directory. It is fine if there is none.
+	Open func() (*os.Root, error)
+}
+
+// Skill is a skill that was found.
+type Skill struct {
+	Name        string
+	Description string
+	place       Place
+	folder      string
+}
+
+// Broken is a folder that is no skill, though it was meant to be one.
+type Broken struct {
+	Folder string
+	Err    error
+}
+
+// In is the place of a directory outside the workspace.
+func In(dir, prefix string) Place {
+	return Place{Name: dir, Prefix: prefix, Open: func() (*os.Root, error) { return os.OpenRoot(dir) }}
+}
+
+// Plugins gives the places of the plugins in a directory: <plugin>/skills, whose
+// skills are named <plugin>:<skill>. With an empty directory there are none.
+func Plugins(dir string) ([]Place, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the plugins: %w", err)
+	}
+	var places []Place
+	for _, e := range entries {
+		if name := e.Name(); nameForm.MatchString(name) {
+			places = append(places, In(filepath.Join(dir, name, "skills"), name+":"))
+		}
+	}
+	return places, nil
+}
+
+// Find gives the skills of all places, in the order of the places and by name. Of
+// two with one name the first counts.
+func Find(places []Place) ([]Skill, []Broken) {
+	var found []Skill
+	var broken []Broken
+	for _, p := range places {
+		skills, wrong := p.find()
+		broken = append(broken, wrong...)
+		for _, s := range skills {
+			if !slices.ContainsFunc(found, func(other Skill) bool { return other.Name == s.Name }) {
+				found = append(found, s)
+			}
+		}
+	}
+	return found, broken
+}
+
+func (p Place) find() (found []Skill, broken []Broken) {
+	root, err := p.Open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, []Broken{{p.Name, err}}
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, []Broken{{p.Name, err}}
+	}
+	for _, e := range entries {
+		folder := e.Name()
+		info, err := root.Stat(path.Join(folder, fileName))
+		if strings.HasPrefix(folder, ".") || err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
+			continue
+		}
+		if len(found) == MaxSkills {
+			return found, append(broken, Broken{p.Name, fmt.Errorf("more than %d skills", MaxSkills)})
+		}
+		s := Skill{place: p, folder: folder}
+		if err == nil && !info.Mode().IsRegular() {
+			err = errors.New("not a file")
+		}
+		if err == nil {
+			err = s.describe(root)
+		}
+		if err != nil {
+			broken = append(broken, Broken{path.Join(p.Name, folder), err})
+			continue
+		}
+		found = append(found, s)
+	}
+	return found, broken
+}
+
+// describe reads what the skill's file says of it.
+func (s *Skill) describe(root *os.Root) error {
+	text, err := read(root, path.Join(s.folder, fileName))
+	if err != nil {
+		return err
+	}
+	front, _, err := split(text)
+	if err != nil {
+		return err
+	}
+	var said struct {
+		Name        string `yaml:"name"`
+		Description string `yaml:"description"`
+	}
+	if err := yaml.Unmarshal([]byte(front), &said); err != nil {
+		return fmt.Errorf("%s: %s", fileName, strings.TrimSpace(yaml.FormatError(err, false, false)))
+	}
+	said.Description = strings.Join(strings.Fields(said.Description), " ")
+	switch {
+	case !nameForm.MatchString(said.Name):
+		return fmt.Errorf("%s: name: expected 1 to 64 of a-z, 0-9, _ and -, got %.100q", fileName, said.Name)
+	case said.Description == "":
+		return fmt.Errorf("%s: description: expected a sentence on when to use the skill", fileName)
+	}
+	s.Name, s.Description = s.place.Prefix+said.Name, cut(said.Description)
+	return nil
+}
+
+var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+func cut(text string) string {
+	if len(text) <= maxDescription {
+		return text
+	}
+	end := maxDescription
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// split takes front matter and body apart.
+func split(text string) (front, body string, err error) {
+	const fence = "---"
+	lines := strings.SplitAfter(text, "\n")
+	isFence := func(line string) bool { return strings.TrimRight(line, " \t\n") == fence }
+	if !isFence(lines[0]) {
+		return "", "", fmt.Errorf("%s: line 1: expected %q, which begins the front matter", fileName, fence)
+	}
+	for i, line := range lines[1:] {
+		if isFence(line) {
+			return strings.Join(lines[1:i+1], ""), strings.Trim(strings.Join(lines[i+2:], ""), "\n"), nil
+		}
+	}
+	return "", "", fmt.Errorf("%s: expected %q, which ends the front matter", fileName, fence)
+}
+
+// Load reads the body of the skill's own file, and lists the other files.
+func (s *Skill) Load() (body string, files []string, err error) {
+	err = s.in(func(root *os.Root) error {
+		text, err := read(root, fileName)
+		if err != nil {
+			return err
+		}
+		if _, body, err = split(text); err != nil {
+			return err
+		}
+		files, err = list(root)
+		return err
+	})
+	return body, files, err
+}
+
+// File reads another file of the skill's folder.
+func (s *Skill) File(name string) (text string, err error) {
+	if !filepath.IsLocal(name) {
+		return "", fmt.Errorf("%q leads out of the skill's folder", name)
+	}
+	err = s.in(func(root *os.Root) error {
+		text, err = read(root, name)
+		return err
+	})
+	return text, err
+}
+
+// in opens the skill's folder.
+func (s *Skill) in(do func(*os.Root) error) error {
+	place, err := s.place.Open()
+	if err != nil {
+		return err
+	}
+	defer place.Close()
+	folder, err := place.OpenRoot(s.folder)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return do(folder)
+}
+
+// read reads a text file. It never waits: what is no ordinary file is refused.
+func read(root *os.Root, name string) (string, error) {
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", plain(name, err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return "", plain(name, err)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s: not a file", name)
+	case info.Size() > MaxBytes:
+		return "", fmt.Errorf("%s: has %d bytes, at most %d are loaded", name, info.Size(), MaxBytes)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
+	switch {
+	case err != nil:
+		return "", plain(name, err)
+	case len(data) > MaxBytes:
+		return "", fmt.Errorf("%s: at most %d bytes are loaded", name, MaxBytes)
+	case !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0:
+		return "", fmt.Errorf("%s: not a text in UTF-8", name)
+	}
+	return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff")), nil
+}
+
+// plain leaves the system call out of an error.
+func plain(name string, err error) error {
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
+		err = inner.Err
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// list gives the files of the folder but for the skill's own, with slashes, in order.
+func list(root *os.Root) ([]string, error) {
+	var files []string
+	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // what can't be read is not listed
+		case name != "." && strings.HasPrefix(d.Name(), ".") && d.IsDir():
+			return fs.SkipDir
+		case d.IsDir() || name == fileName || strings.HasPrefix(d.Name(), "."):
+			return nil
+		case len(files) == maxFiles:
+			return fs.SkipAll
+		}
+		files = append(files, name)
+		return nil
+	})
+	return files, err
+}

@@ -1,0 +1,55 @@
+-- +goose Up
+
+-- What the agent's definition says of what the task may do, who outside it was
+-- started for, what its run may do and who outside that is for, and how many of its
+-- calls wait for an approval.
+ALTER TABLE tasks ADD COLUMN permissions TEXT NOT NULL DEFAULT ''; -- JSON
+ALTER TABLE tasks ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN authority TEXT NOT NULL DEFAULT '';   -- JSON
+ALTER TABLE tasks ADD COLUMN source TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN asking BIGINT NOT NULL DEFAULT 0;
+
+-- How many approvals are open, and what is allowed without asking again.
+ALTER TABLE sessions ADD COLUMN asking BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN grants TEXT NOT NULL DEFAULT 'null'; -- JSON
+
+-- The question whether the call may run.
+ALTER TABLE calls ADD COLUMN approval BYTEA;
+
+-- Who outside an entry comes from.
+ALTER TABLE inbox ADD COLUMN source TEXT NOT NULL DEFAULT '';
+
+-- Questions whether a call may run, and their answers.
+CREATE TABLE approvals (
+  session BYTEA NOT NULL,
+  id BYTEA NOT NULL,
+  task BYTEA NOT NULL,
+  run BIGINT NOT NULL,
+  message BIGINT NOT NULL,
+  block BIGINT NOT NULL,
+  tool BYTEA NOT NULL,
+  argument BYTEA NOT NULL,
+  rules TEXT NOT NULL,     -- JSON
+  asked_at BIGINT NOT NULL,
+  due BIGINT,
+  state BIGINT NOT NULL,
+  for_session BOOLEAN NOT NULL,
+  note BYTEA NOT NULL,      -- of who decided
+  decided_at BIGINT,
+  PRIMARY KEY (session, id)
+);
+
+CREATE UNIQUE INDEX approvals_id ON approvals (id);
+CREATE INDEX approvals_open ON approvals (id) WHERE state = 1;
+
+-- +goose Down
+DROP TABLE approvals;
+ALTER TABLE inbox DROP COLUMN source;
+ALTER TABLE calls DROP COLUMN approval;
+ALTER TABLE sessions DROP COLUMN grants;
+ALTER TABLE sessions DROP COLUMN asking;
+ALTER TABLE tasks DROP COLUMN asking;
+ALTER TABLE tasks DROP COLUMN source;
+ALTER TABLE tasks DROP COLUMN authority;
+ALTER TABLE tasks DROP COLUMN origin;
+ALTER TABLE tasks DROP COLUMN permissions;

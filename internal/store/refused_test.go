@@ -1,0 +1,166 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// TestRefusedWrites: while a database does not take writes, calls fail as
+// unavailable and leave nothing behind; what was acknowledged is there; and with
+// nobody's help all goes on once it takes them again.
+func TestRefusedWrites(t *testing.T) {
+	t.Parallel()
+	t.Run("DiskFull", func(t *testing.T) {
+		t.Parallel()
+		db := running(t, fresh(t))
+		pages := func(n int) func() {
+			return func() {
+				if err := db.LimitPages(t.Context(), n); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		refusedWrites(t, db, false, pages(400), pages(1<<30))
+	})
+	server := pgtest.Start(t)
+	admin := connect(t, server.URL())
+	sql := func(conn *pgx.Conn, statements ...string) func() {
+		return func() {
+			for _, s := range statements {
+				if _, err := conn.Exec(t.Context(), s); err != nil {
+					t.Errorf("%s: %v", s, err)
+				}
+			}
+		}
+	}
+	t.Run("ReadOnly", func(t *testing.T) {
+		url := server.Database(t)
+		name := url[strings.LastIndex(url, "/")+1 : strings.Index(url, "?")]
+		hangUp := fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s'", name)
+		refusedWrites(t, replicas(t, url, 1)[0], true,
+			sql(admin, "ALTER DATABASE "+name+" SET default_transaction_read_only = on", hangUp),
+			sql(admin, "ALTER DATABASE "+name+" RESET default_transaction_read_only"))
+	})
+	t.Run("NoRights", func(t *testing.T) {
+		url := server.Database(t)
+		owner := connect(t, url)
+		replicas(t, url, 1)
+		sql(owner, "CREATE ROLE app LOGIN", "GRANT ALL ON ALL TABLES IN SCHEMA public TO app")()
+		db := replicas(t, strings.Replace(url, "//postgres@", "//app@", 1), 1)[0]
+		refusedWrites(t, db, false, sql(owner, "REVOKE INSERT ON events FROM app"), sql(owner, "GRANT INSERT ON events TO app"))
+	})
+}
+
+// refusedWrites has several write, to sessions of their own and to one that they
+// share, and the database refuse what they write. If it hangs up as well, a commit may
+// be on its way then, and whose it is may be told that its outcome is unknown.
+func refusedWrites(t *testing.T, db *store.Store, hangsUp bool, refuse, mend func()) {
+	t.Helper()
+	const writers = 6
+	shared := newSession()
+	if _, err := db.Update(t.Context(), shared, open(shared)); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	acknowledged := map[tree.SessionID]map[string]bool{shared: {}}
+	unknown := map[string]bool{} // the connection broke in the middle of the commit
+	ids := make([]tree.SessionID, writers)
+	for i := range ids {
+		ids[i] = newSession()
+		acknowledged[ids[i]] = map[string]bool{}
+		if _, err := db.Update(t.Context(), ids[i], open(ids[i])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(i, n int) error {
+		id := ids[i]
+		if n%2 == 1 {
+			id = shared
+		}
+		cmd := spawn(strings.Repeat("long ", 4<<10))
+		cmd.Child.Description = fmt.Sprintf("task %d of %d", n, i)
+		_, err := db.Update(t.Context(), id, cmd)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil:
+			acknowledged[id][cmd.Child.Description] = true
+		case hangsUp && strings.Contains(err.Error(), "unknown"):
+			unknown[cmd.Child.Description] = true
+		case !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "unknown"):
+			t.Errorf("a refused write was answered %v", err)
+		}
+		return err
+	}
+	var wg sync.WaitGroup
+	begun := make(chan struct{}, writers)
+	for i := range writers {
+		wg.Go(func() {
+			var err error
+			for n := 0; err == nil; n++ {
+				if err = write(i, n); n == 2 {
+					begun <- struct{}{}
+				}
+			}
+		})
+	}
+	for range writers {
+		<-begun
+	}
+	refuse()
+	wg.Wait()
+	check := func() {
+		t.Helper()
+		for id, want := range acknowledged {
+			holds(t, db, id, want, unknown)
+		}
+	}
+	check()
+	if err := db.Beat(t.Context(), "replica-0", 0); err != nil && !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("a beat was answered %v", err)
+	}
+	mend()
+	if err := db.Beat(t.Context(), "replica-0", 0); err != nil {
+		t.Errorf("a beat after the database takes writes again: %v", err)
+	}
+	for i := range writers {
+		if err := write(i, 1<<20); err != nil {
+			t.Errorf("after the database takes writes again: %v", err)
+		}
+	}
+	check()
+}
+
+// holds checks that a session has these tasks below its root and no others but those
+// of which nobody knows, and breaks no rule.
+func holds(t *testing.T, db *store.Store, id tree.SessionID, want, unknown map[string]bool) {
+	t.Helper()
+	rows, err := db.Rows(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range tree.Diagnose(rows) {
+		t.Errorf("%s: %s: %s", v.Rule, v.Task, v.Detail)
+	}
+	there := 0
+	for i := range rows.Tasks {
+		switch task := &rows.Tasks[i]; {
+		case want[task.Description]:
+			there++
+		case task.Depth > 0 && !unknown[task.Description]:
+			t.Errorf("%s was refused, and is there", task.Description)
+		}
+	}
+	if there != len(want) {
+		t.Errorf("%d tasks are there of %d that were acknowledged", there, len(want))
+	}
+}

@@ -1,0 +1,90 @@
+package storetest
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// approvals: they are there after a restart as they were, found by their id and in
+// pages, those of other tenants are not, and what is granted is kept.
+func approvals(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	deny, err := policy.ParseRules([]string{"read(**/\\*)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := create(1)
+	cmd.Message, cmd.Source, cmd.Permissions = say("go"), "mcp", policy.Layer{Deny: deny}
+	root := b.must(cmd.ID, cmd).(tree.Created).Root
+	w := b.claim(cmd.ID, root)
+	w.calls("bash", "bash", "bash")
+	for block := range 3 {
+		b.must(cmd.ID, tree.Ask{From: w.from(), Block: block + 1, Argument: "rm \x00x", Rules: []string{"bash(rm *)", "bash"}})
+	}
+	w.parks()
+	list := func(session int, all bool, size int) []store.Approval {
+		t.Helper()
+		var found []store.Approval
+		for token := ""; ; {
+			var page []store.Approval
+			var err error
+			if session == 0 {
+				page, token, err = b.Approvals(t.Context(), "acme", token, size)
+			} else {
+				page, token, err = b.SessionApprovals(t.Context(), cmd.ID, all, token, size)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found = append(found, page...); token == "" {
+				return found
+			}
+		}
+	}
+	asked := list(1, false, 2)
+	eq(t, "the number of approvals", len(asked), 3)
+	eq(t, "the argument", asked[1].Argument, "rm \x00x")
+	eq(t, "when it expires", asked[1].Due, asked[1].AskedAt.Add(tree.DefaultLimits().Approval))
+	b.restart()
+	if again := list(0, false, 1); !reflect.DeepEqual(again, asked) {
+		t.Errorf("after a restart\n%+v, not\n%+v", again, asked)
+	}
+	b.must(cmd.ID, tree.DecideApproval{ID: asked[0].ID, Allow: true, ForSession: true, Message: "do \x00it"})
+	b.clock.advance(24 * time.Hour)
+	b.must(cmd.ID, tree.Expire{Task: root, Ref: asked[2].Ref})
+	b.restart()
+	eq(t, "how many are open", len(list(1, false, 10)), 1)
+	all := list(1, true, 10)
+	eq(t, "how many there were", len(all), 3)
+	eq(t, "the first", all[0].State, tree.ApprovalAllowed)
+	eq(t, "what was said", all[0].Message, "do \x00it")
+	eq(t, "the last", all[2].State, tree.ApprovalExpired)
+	found, err := b.Approval(t.Context(), "acme", asked[1].ID)
+	if err != nil || found.Session != cmd.ID || found.State != tree.ApprovalOpen {
+		t.Errorf("by its id: %+v, %v", found, err)
+	}
+	if _, err := b.Approval(t.Context(), "other", asked[1].ID); !errors.Is(err, tree.ErrNoApproval) {
+		t.Errorf("another tenant's: %v", err)
+	}
+	if others, _, err := b.Approvals(t.Context(), "other", "", 10); err != nil || len(others) != 0 {
+		t.Errorf("another tenant's: %v, %v", others, err)
+	}
+	s := must[*tree.Session](t)(b.Session(t.Context(), "acme", cmd.ID))
+	if !reflect.DeepEqual(s.Grants, asked[0].Rules) || s.Asking != 1 {
+		t.Errorf("granted %v, %d open", s.Grants, s.Asking)
+	}
+	task := must[*tree.Task](t)(b.Task(t.Context(), cmd.ID, root))
+	if task.Source != "mcp" || task.Origin != "mcp" || task.Authority.Judge(policy.Call{Tool: "read", Argument: "a/*"}).Decision != policy.Deny {
+		t.Errorf("the root is %+v", task)
+	}
+	eq(t, "open calls", len(b.openCalls(cmd.ID, root)), 2)
+	if broken := tree.Diagnose(must[*tree.Rows](t)(b.Rows(t.Context(), cmd.ID))); len(broken) > 0 {
+		t.Errorf("broken: %+v", broken)
+	}
+}

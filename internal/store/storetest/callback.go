@@ -1,0 +1,98 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// callbacks: a run that has ended leaves its callback, which comes due again when
+// its lease is over, survives a restart, and goes when it was answered.
+func callbacks(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	id, root := session(1), b.create(1, "go")
+	c := child("look")
+	task := b.must(id, tree.SpawnTask{Parent: root, Child: c}).(tree.Spawned).Task
+	w := b.claim(id, task)
+	b.must(id, tree.StartHooks{From: w.from(), Ran: []tree.HookRun{
+		{Event: tree.SubagentStart, Name: "rules", Outcome: tree.HookPassed, Output: "be brief"},
+	}})
+	b.must(id, tree.StopHooks{From: w.from(), Answer: &tree.Message{Blocks: say("done?")}, Ran: []tree.HookRun{
+		{Event: tree.SubagentStop, Name: "gate", Outcome: tree.HookBlocked, Output: "not yet"},
+	}})
+	b.restart()
+	now := must[*tree.Task](t)(b.Task(t.Context(), id, task))
+	if !now.StartHooked || now.StopHooked != 1 || now.OnComplete != helper.OnComplete || now.NextOrdinal != 5 {
+		t.Errorf("the task is %+v", now)
+	}
+	if due := must[int](t)(b.dueCallbacks()); due != 0 {
+		t.Errorf("%d callbacks are due before the end", due)
+	}
+	w.answers("done")
+	eq(t, "callbacks due", must[int](t)(b.dueCallbacks()), 1)
+	take := tree.TakeCallback{Task: task, Run: 1, Lease: time.Minute, MaxTries: 5}
+	b.must(id, take)
+	eq(t, "callbacks due under a lease", must[int](t)(b.dueCallbacks()), 0)
+	if _, err := b.Update(t.Context(), id, take); !errors.Is(err, tree.ErrNotDue) {
+		t.Errorf("taking it twice: %v", err)
+	}
+	b.restart()
+	b.clock.advance(2 * time.Minute)
+	eq(t, "callbacks due after the lease", must[int](t)(b.dueCallbacks()), 1)
+	again := b.must(id, take).(tree.CallbackTaken).Callback
+	eq(t, "the try", again.Tries, 2)
+	eq(t, "the URL", again.URL, helper.OnComplete)
+	b.must(id, tree.SettleCallback{Task: task, Run: 1, Try: 2, MaxTries: 5, Delivered: true})
+	b.clock.advance(time.Hour)
+	eq(t, "callbacks due after the delivery", must[int](t)(b.dueCallbacks()), 0)
+	rows := must[*tree.Rows](t)(b.Rows(t.Context(), id))
+	if found := tree.Diagnose(rows); len(found) > 0 || len(rows.Callbacks) > 0 {
+		t.Errorf("found %+v, left %+v", found, rows.Callbacks)
+	}
+}
+
+func (b *bundle) dueCallbacks() (int, error) {
+	due, err := b.DueCallbacks(b.t.Context(), 10)
+	return len(due), err
+}
+
+// callback makes up what becomes of the callback of a task's first run.
+func (h *history) callback(t *tree.Task) tree.Command {
+	if h.rng.IntN(2) == 0 {
+		return tree.TakeCallback{Task: t.ID, Run: 1, Lease: time.Second, MaxTries: 3}
+	}
+	return tree.SettleCallback{
+		Task: t.ID, Run: 1, Try: 1, MaxTries: 3, Delivered: h.rng.IntN(3) == 0, Retry: time.Second, Detail: "no answer",
+	}
+}
+
+// hooks makes up what hooks on a start or a stop have come to.
+func (h *history) hooks(from tree.From) tree.Command {
+	if h.rng.IntN(2) == 0 {
+		return tree.StartHooks{From: from, Ran: []tree.HookRun{
+			{Event: tree.SubagentStart, Name: "rules", Outcome: tree.HookPassed, Output: "be brief"},
+		}}
+	}
+	return tree.StopHooks{
+		From: from, Answer: &tree.Message{Blocks: say("done"), Model: "m-1", Stop: tree.StopEndTurn},
+		Ran: []tree.HookRun{{Event: tree.SubagentStop, Name: "gate", Outcome: tree.HookBlocked, Output: "not yet"}},
+	}
+}
+
+// compareCallbacks compares the callbacks that are stored with those in memory.
+func (h *history) compareCallbacks(want *tree.Changes) {
+	h.t.Helper()
+	rows := must[*tree.Rows](h.t)(h.Rows(h.t.Context(), session(1)))
+	open := 0
+	for _, c := range want.Callbacks {
+		if c != nil {
+			open++
+		}
+	}
+	eq(h.t, "the number of callbacks", len(rows.Callbacks), open)
+	for _, c := range rows.Callbacks {
+		eq(h.t, "a callback", c, *want.Callbacks[tree.ChildRun{Task: c.Task, Run: c.Run}])
+	}
+}

@@ -1,0 +1,222 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// inbox: what waits for a task is there, oldest first, until it is taken away.
+func inbox(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	id, root := session(1), b.create(1, "go")
+	w := b.claim(id, root)
+	work := w.spawns(w.calls("task"), 1, true)
+	b.must(id, tree.Send{Message: say("one")})
+	b.clock.advance(time.Second)
+	b.claim(id, work).answers("found it")
+	b.must(id, tree.Send{Message: say("two")})
+	waiting := must[[]tree.InboxEntry](t)(b.Inbox(t.Context(), id, root))
+	eq(t, "what waits", len(waiting), 3)
+	eq(t, "what came second", waiting[1].News, tree.ChildRun{Task: work, Run: 1})
+	eq(t, "what came first", waiting[0].Blocks[0].(tree.Text).Text, "one")
+	cleared := b.must(id, tree.ClearInbox{}).(tree.Cleared)
+	eq(t, "how many messages are taken away", cleared.Messages, 2)
+	eq(t, "what is left", len(must[[]tree.InboxEntry](t)(b.Inbox(t.Context(), id, root))), 1)
+	w.answers("done")
+	b.events(id)
+}
+
+// readOutput: what a call shows of a run that goes on stays as it was when the run
+// has gone on; of a long answer the end is shown.
+func readOutput(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	cmd := create(1)
+	cmd.Limits.OutputBytes, cmd.Message = 40, say("go")
+	root := b.must(cmd.ID, cmd).(tree.Created).Root
+	w := b.claim(cmd.ID, root)
+	work := w.spawns(w.calls("task"), 1, true)
+	child := b.claim(cmd.ID, work)
+	child.calls("read")
+	look := func(timeout time.Duration) {
+		w.calls("task_output")
+		b.must(cmd.ID, tree.AwaitTask{From: w.from(), Block: 1, Target: work, Timeout: timeout})
+	}
+	shown := func() string {
+		t.Helper()
+		all := must[[]tree.Message](t)(b.Transcript(t.Context(), cmd.ID, root, 0, 0))
+		for _, m := range slices.Backward(all) {
+			if m.Role == tree.RoleTool {
+				return m.Blocks[0].(tree.ToolResult).Text
+			}
+		}
+		t.Fatal("there is no result")
+		return ""
+	}
+	look(0)
+	first := shown()
+	for _, want := range []string{`"status":"running"`, `"output":"let me see"`, `"prompt":"do it"`, `"kind":"agent"`, `"progress":"running, 1 tool uses`} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%s is not in %s", want, first)
+		}
+	}
+	child.closes(1, "x", false)
+	running := must[*tree.Task](t)(b.Task(t.Context(), cmd.ID, work))
+	out, cut, err := b.Output(t.Context(), running)
+	if err != nil || cut || out.Output != "let me see" || out.Prompt != "do it" {
+		t.Errorf("the output is %+v, cut: %t, %v", out, cut, err)
+	}
+	child.answers(strings.Repeat("x", 100) + "the end")
+	all := must[[]tree.Message](t)(b.Transcript(t.Context(), cmd.ID, root, 0, 0))
+	eq(t, "what was shown before", all[4].Blocks[0].(tree.ToolResult).Text, first)
+	look(time.Second)
+	last := shown()
+	for _, want := range []string{`"status":"completed"`, `the end"`, "[cut: the first 67 of 107 bytes", "message 4 of sessions/" + cmd.ID.String()} {
+		if !strings.Contains(last, want) {
+			t.Errorf("%s is not in %s", want, last)
+		}
+	}
+	ended := must[*tree.Task](t)(b.Task(t.Context(), cmd.ID, work))
+	if _, cut, err := b.Output(t.Context(), ended); err != nil || !cut {
+		t.Errorf("the end of a long answer: cut: %t, %v", cut, err)
+	}
+	eq(t, "all model calls", ended.AllIterations, 2)
+	eq(t, "the activities", ended.Recent, "read")
+}
+
+// filter: sessions are found by their metadata.
+func filter(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	for n, metadata := range []map[string]string{
+		nil, {"a": "1"}, {"a": "1", `b"\`: "ü"}, {"a": "2", "c": "3"}, {"nul": "a\x00b", "a": "1"},
+	} {
+		cmd := create(n + 1)
+		cmd.Metadata = metadata
+		b.must(cmd.ID, cmd)
+		b.clock.advance(time.Second)
+	}
+	for _, c := range []struct {
+		filter map[string]string
+		want   string
+	}{
+		{nil, "5 4 3 2 1"}, {map[string]string{}, "5 4 3 2 1"},
+		{map[string]string{"a": "2"}, "4"}, {map[string]string{"a": "2", "c": "3"}, "4"},
+		{map[string]string{"a": "2", "c": "4"}, ""}, {map[string]string{`b"\`: "ü"}, "3"}, {map[string]string{"x": ""}, ""},
+	} {
+		found, _, err := b.Sessions(t.Context(), "acme", "", 10, c.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]string, len(found))
+		for i := range found {
+			id := found[i].ID
+			got[i] = fmt.Sprint(id[15])
+		}
+		eq(t, fmt.Sprintf("what has %v", c.filter), strings.Join(got, " "), c.want)
+	}
+}
+
+// purge: a deleted session is not there any more, and its rows go in steps, also
+// after a restart; nobody else's do.
+func purge(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	id, other := session(1), session(2)
+	for n := range 2 {
+		root := b.create(n+1, "go")
+		w := b.claim(session(n+1), root)
+		w.spawns(w.calls("task"), 1, true)
+		b.must(session(n+1), tree.Send{Message: say("wait")})
+	}
+	key := store.Key{Key: "k"}
+	must[tree.Answer](t)(b.UpdateOnce(t.Context(), id, key, tree.SpawnTask{Child: child("look")}))
+	kept := b.dump(other)
+	b.must(id, tree.RenameSession{Title: "renamed"})
+	eq(t, "the title", must[*tree.Session](t)(b.Session(t.Context(), "acme", id)).Title, "renamed")
+	if done := must[bool](t)(b.Purge(t.Context(), id)); !done {
+		t.Error("a session was purged that was not deleted")
+	}
+	b.must(id, tree.DeleteSession{})
+	var renamed []*store.Pending
+	for n := range 1200 { // more than goes in a step
+		renamed = append(renamed, must[*store.Pending](t)(b.Submit(t.Context(), other, tree.RenameSession{Title: fmt.Sprint(n)})))
+	}
+	for _, p := range renamed {
+		must[tree.Answer](t)(p.Wait(t.Context()))
+	}
+	if _, err := b.Session(t.Context(), "acme", id); !errors.Is(err, tree.ErrNoSession) {
+		t.Errorf("a deleted session: %v", err)
+	}
+	if _, err := b.Rows(t.Context(), id); !errors.Is(err, tree.ErrNoSession) {
+		t.Errorf("the rows of a deleted session: %v", err)
+	}
+	if _, err := b.Update(t.Context(), id, create(1)); !errors.Is(err, tree.ErrDeleting) {
+		t.Errorf("a session of a deleted one's id: %v", err)
+	}
+	eq(t, "a step", must[bool](t)(b.Purge(t.Context(), id)), false)
+	b.restart()
+	eq(t, "the deleted", must[[]tree.SessionID](t)(b.Deleted(t.Context(), 5))[0], id)
+	steps := 0
+	for !must[bool](t)(b.Purge(t.Context(), id)) {
+		steps++
+	}
+	if steps < 4 {
+		t.Errorf("the rows went in %d steps", steps)
+	}
+	eq(t, "how many are to go", len(must[[]tree.SessionID](t)(b.Deleted(t.Context(), 5))), 0)
+	eq(t, "its tasks", len(must[[]tree.Task](t)(b.Tree(t.Context(), id))), 0)
+	events, err := b.Events(t.Context(), id, 0, 10)
+	if err != nil || len(events) > 0 {
+		t.Errorf("its events are %v, %v", events, err)
+	}
+	b.create(1, "anew")
+	must[tree.Answer](t)(b.UpdateOnce(t.Context(), id, key, tree.SpawnTask{Child: child("other")}))
+	eq(t, "its events", b.events(id) < 10, true)
+	if now := b.dump(other); !strings.HasPrefix(now[strings.Index(now, "\n"):], kept[strings.Index(kept, "\n"):len(kept)-1]) {
+		t.Error("another session has lost something")
+	}
+	b.must(other, tree.DeleteSession{})
+	for steps = 0; !must[bool](t)(b.Purge(t.Context(), other)); steps++ {
+	}
+	if steps < 6 {
+		t.Errorf("1,200 events and the rest went in %d steps", steps)
+	}
+}
+
+// old: sessions are found in which nothing runs and nothing has happened for long.
+func old(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.create(1, "")
+	b.create(2, "go")
+	b.create(3, "go")
+	b.must(session(3), tree.CloseSession{})
+	b.create(4, "")
+	b.must(session(4), tree.DeleteSession{})
+	b.clock.advance(time.Hour)
+	b.create(5, "")
+	for look := 1; look < 7; look++ {
+		var found []tree.SessionID
+		var after tree.SessionID
+		for range 7 {
+			old, last, err := b.Old(t.Context(), time.Minute, after, look)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, old...)
+			if after = last; last.IsZero() {
+				break
+			}
+		}
+		if !slices.Equal(found, []tree.SessionID{session(1), session(3)}) {
+			t.Errorf("%d at once, these are old: %v", look, found)
+		}
+	}
+	if _, err := b.Update(t.Context(), session(2), tree.DeleteSession{IdleFor: time.Minute}); !errors.Is(err, tree.ErrInUse) {
+		t.Errorf("a session with a run: %v", err)
+	}
+}

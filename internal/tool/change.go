@@ -1,0 +1,151 @@
+package tool
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxFile bounds a file that is changed, before and after, in bytes.
+	maxFile = 1 << 20
+	// maxText bounds what one call brings of a text, in characters; no more than fit
+	// into a file.
+	maxText = maxFile / utf8.UTFMax
+
+	newFileMode = 0o644
+	newDirMode  = 0o755
+	writable    = 0o222
+	// unfinished begins the name of a file that is being written. A crash may leave one.
+	unfinished = ".coppice-"
+)
+
+// textFile is a file as it is before a change.
+type textFile struct {
+	content string
+	mode    fs.FileMode
+}
+
+// revise says what a file is to hold and what the model is told of it. Before is
+// nil if there is no such file.
+type revise func(before *textFile) (after, said string, err error)
+
+// change changes one file, or makes it, if the model has seen it as it is. A reader
+// sees it as it was or as it will be. Changes of one Workspace come one after
+// another; another process can still get between the look and the change.
+func change(ctx context.Context, call Call, file string, to revise) (string, error) {
+	w := call.Workspace
+	name, err := w.rel(file)
+	if err != nil {
+		return "", err
+	}
+	w.changing.Lock()
+	defer w.changing.Unlock()
+	before, err := w.whole(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	var mode fs.FileMode
+	if before != nil {
+		if err := current(call, name, before.content); err != nil {
+			return "", err
+		}
+		mode = before.mode
+	}
+	after, said, err := to(before)
+	if err != nil {
+		return "", err
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if err := w.replace(name, after, mode); err != nil {
+		return "", fmt.Errorf("%w; nothing was changed", pathError(name, err))
+	}
+	return withVersion(said, versionOf(after)), nil
+}
+
+// current is an error if the model has not seen a file as it is.
+func current(call Call, name, content string) error {
+	switch lastSeen(call.Past, call.Workspace, name) {
+	case versionOf(content):
+		return nil
+	case "":
+		return fmt.Errorf("%s: there is such a file and you have not seen what is in it: read it first", shown(name))
+	}
+	return fmt.Errorf("%s: has changed since you last saw it: read it again", shown(name))
+}
+
+// whole reads a text file that is to be changed; nil if there is none.
+func (w *Workspace) whole(ctx context.Context, name string) (_ *textFile, err error) {
+	info, err := w.root.Lstat(filepath.FromSlash(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil //nolint:nilnil // no file is no error: it is going to be made
+	case err != nil:
+		return nil, pathError(name, err)
+	case info.Mode()&fs.ModeSymlink != 0:
+		return nil, fmt.Errorf("%s: a symbolic link: name the file that it leads to", shown(name))
+	}
+	file, err := w.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if info, err = file.Stat(); err != nil {
+		return nil, pathError(name, err)
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s: is a directory", shown(name))
+	}
+	if info.Mode()&writable == 0 {
+		return nil, fmt.Errorf("%s: is write-protected", shown(name)) // a rename would not care
+	}
+	content, err := io.ReadAll(io.LimitReader(readUntil(ctx, file), maxFile+1))
+	switch {
+	case err != nil:
+		return nil, pathError(name, err)
+	case len(content) > maxFile:
+		return nil, fmt.Errorf("%s: has %d bytes, a file that is changed may have %d", shown(name), info.Size(), maxFile)
+	case !utf8.Valid(content) || strings.ContainsRune(string(content), 0):
+		return nil, fmt.Errorf("%s: not a text in UTF-8, and no other file is changed", shown(name))
+	}
+	return &textFile{content: string(content), mode: info.Mode().Perm()}, nil
+}
+
+// replace puts a file in the place of what has the name, in one step. Mode is that
+// of the file that is replaced; 0 if there is none.
+func (w *Workspace) replace(name, content string, mode fs.FileMode) (err error) {
+	dir := path.Dir(name)
+	if err := w.root.MkdirAll(filepath.FromSlash(dir), newDirMode); err != nil {
+		return err
+	}
+	draft := filepath.FromSlash(path.Join(dir, unfinished+rand.Text()))
+	file, err := w.root.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, cmp.Or(mode, newFileMode))
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(file, content)
+	if err == nil && mode != 0 {
+		err = file.Chmod(mode) // whatever the umask has taken away
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = w.root.Rename(draft, filepath.FromSlash(name))
+	}
+	if err != nil {
+		return errors.Join(err, w.root.Remove(draft))
+	}
+	return nil
+}

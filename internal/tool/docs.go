@@ -1,0 +1,159 @@
+package tool
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+//go:embed docs.md
+var docsProse string
+
+const docsSchema = `{
+  "type": "object",
+  "properties": {
+    "page": {"type": "string", "minLength": 1, "maxLength": 200, "description": "The page to show, as the list names it."},
+    "search": {"type": "string", "minLength": 1, "maxLength": 200, "description": "Words to look for."},
+    "offset": {"type": "integer", "minimum": 1, "description": "The number of the first line wanted. Default: 1."}
+  },
+  "additionalProperties": false
+}`
+
+// DocsTool is the name of the tool that [NewDocs] gives. Only a definition that
+// names it among its tools has it.
+const DocsTool = "docs"
+
+type docsTool struct{ pages fs.FS }
+
+// NewDocs gives the tool that reads the documents of the program.
+func NewDocs(pages fs.FS) Tool { return docsTool{pages} }
+
+func (docsTool) Spec() model.ToolSpec {
+	return model.ToolSpec{Name: DocsTool, Description: docsProse, Schema: json.RawMessage(docsSchema)}
+}
+
+func (docsTool) Effect() Effect { return EffectNone }
+
+func (t docsTool) Call(_ context.Context, call Call) Outcome {
+	in := newInput(call.Input)
+	page := in.optional("page", "", maxError)
+	search := in.optional("search", "", maxError)
+	offset := in.number("offset", 1, 1, math.MaxInt32)
+	if err := in.end(); err != nil {
+		return failed(err)
+	}
+	names, err := t.names()
+	switch {
+	case err != nil:
+		return failed(err)
+	case page != "" && !slices.Contains(names, page):
+		return failed(fmt.Errorf("there is no page %q; there are: %s", page, strings.Join(names, ", ")))
+	case search != "" && page != "":
+		return result(t.search([]string{page}, search))
+	case search != "":
+		return result(t.search(names, search))
+	case page != "":
+		return result(t.show(page, int(offset)))
+	}
+	return result(t.list(names))
+}
+
+// names lists the pages.
+func (t docsTool) names() ([]string, error) {
+	var names []string
+	err := fs.WalkDir(t.pages, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, name)
+		}
+		return err
+	})
+	return names, err
+}
+
+// list gives the pages with their titles: the first line that says something.
+func (t docsTool) list(names []string) (string, error) {
+	var out listing
+	for _, name := range names {
+		title := ""
+		err := t.each(name, func(_ int, line string) bool {
+			line = strings.Trim(line, "#/ ")
+			if line != "" && !strings.HasPrefix(line, "syntax") && !strings.HasPrefix(line, "import") &&
+				!strings.HasPrefix(line, "package") && !strings.HasPrefix(line, "option") {
+				title = line
+			}
+			return title == ""
+		})
+		if err != nil {
+			return "", err
+		}
+		if !out.add(fmt.Sprintf("%s: %s", name, title)) {
+			break
+		}
+	}
+	return out.or("No pages"), nil
+}
+
+func (t docsTool) show(page string, offset int) (string, error) {
+	var out listing
+	last, cut := 0, false
+	err := t.each(page, func(number int, line string) bool {
+		last = number
+		cut = number >= offset && !out.add(fmt.Sprintf("%6d\t%s", number, line))
+		return !cut
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case cut:
+		out.cut("the page goes on; continue with offset %d", last)
+	case out.lines == 0:
+		return "", fmt.Errorf("offset: the page has only %d lines", last)
+	}
+	return out.or(""), nil
+}
+
+func (t docsTool) search(names []string, words string) (string, error) {
+	var out listing
+	words = strings.ToLower(words)
+	full := false
+	for _, name := range names {
+		err := t.each(name, func(number int, line string) bool {
+			if strings.Contains(strings.ToLower(line), words) {
+				full = full || !out.add(fmt.Sprintf("%s:%d: %s", name, number, line))
+			}
+			return !full
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	if full {
+		out.cut("there are more such lines; search for something rarer, or in one page")
+	}
+	return out.or("No line contains that"), nil
+}
+
+// each calls look with the lines of a page, until it says that it has seen enough.
+func (t docsTool) each(page string, look func(number int, line string) bool) error {
+	text, err := fs.ReadFile(t.pages, page)
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, len(text)+1)
+	for number := 1; lines.Scan(); number++ {
+		if !look(number, lines.Text()) {
+			return nil
+		}
+	}
+	return lines.Err()
+}

@@ -1,0 +1,143 @@
+package tool
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/html/charset"
+)
+
+// fetchHead is how much of a result is kept for the beginning of a text that is
+// cut, in bytes; the rest is for its end.
+const fetchHead = 20_000
+
+// readDocument gives the text of an answer, or says that it has none.
+func readDocument(resp *http.Response) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, fetchBytes+1))
+	if err != nil {
+		return "", fmt.Errorf("reading the answer: %w", err)
+	}
+	whole := len(data) <= fetchBytes
+	if !whole {
+		data = data[:fetchBytes]
+		data = data[:len(data)-partial(data)]
+	}
+	declared := resp.Header.Get("Content-Type")
+	if declared == "" {
+		declared = http.DetectContentType(data)
+	}
+	kind, _, err := mime.ParseMediaType(declared)
+	if err != nil {
+		kind = "application/octet-stream"
+	}
+	if !textual(kind) || bytes.IndexByte(data[:min(len(data), binaryHead)], 0) >= 0 && !strings.Contains(declared, "utf-16") {
+		return fmt.Sprintf("%s is of the type %s, which has no text that could be shown.", resp.Request.URL, shown(kind)), nil
+	}
+	decoded, err := decode(data, declared)
+	if err != nil {
+		return "", err
+	}
+	var title string
+	text := string(decoded)
+	if kind == "text/html" || kind == "application/xhtml+xml" {
+		if title, text, err = pageText(bytes.NewReader(decoded), resp.Request.URL); err != nil {
+			return "", err
+		}
+	}
+	return fetched(resp.Request.URL.String(), title, text, whole), nil
+}
+
+// textual reports whether a media type is one of text.
+func textual(kind string) bool {
+	switch kind {
+	case "application/json", "application/xml", "application/javascript", "application/x-ndjson", "application/yaml",
+		"application/x-yaml", "application/toml", "application/x-sh", "application/sql":
+		return true
+	}
+	return strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "+xml") || strings.HasSuffix(kind, "+yaml")
+}
+
+// decode gives a text in UTF-8. What is that already stays as it is, unless the
+// answer names another encoding.
+func decode(data []byte, declared string) ([]byte, error) {
+	encoding, name, certain := charset.DetermineEncoding(data, declared)
+	if name == "utf-8" || !certain && utf8.Valid(data) {
+		return bytes.TrimPrefix(data, []byte("\ufeff")), nil
+	}
+	decoded, err := encoding.NewDecoder().Bytes(data)
+	if err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", name, err)
+	}
+	return decoded, nil
+}
+
+// partial is how many bytes at the end begin a character and don't end it.
+func partial(data []byte) int {
+	for n := 1; n <= min(utf8.UTFMax-1, len(data)); n++ {
+		if tail := data[len(data)-n:]; utf8.RuneStart(tail[0]) {
+			if utf8.FullRune(tail) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// fetched is the result: where the text is from, and as much of it as fits.
+func fetched(from, title, text string, whole bool) string {
+	head := from + "\n"
+	if title != "" {
+		title = clean([]byte(title))
+		head += "Title: " + ending(title, maxError, false) + "\n"
+	}
+	if text = strings.TrimSpace(clean([]byte(text))); text == "" {
+		return head + "\nThe document has no text."
+	}
+	note := ""
+	if !whole {
+		note = fmt.Sprintf("\n[cut: only the first %d bytes of the document were loaded]", fetchBytes)
+	}
+	room := maxOutput - noteRoom - len(head)
+	if len(text) > room {
+		start := ending(text, fetchHead, true)
+		rest := text[len(start):]
+		end := beginning(rest, room-len(start))
+		text = fmt.Sprintf("%s\n[cut: %d bytes in the middle are not shown]\n%s", start, len(rest)-len(end), end)
+	}
+	return head + "\n" + text + note
+}
+
+// ending gives at most limit bytes from the start of a text, up to the end of a
+// character, and if lines is set of a line, if one ends nearby.
+func ending(text string, limit int, lines bool) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	text = text[:limit]
+	if i := strings.LastIndexByte(text, '\n'); lines && i > limit-noteRoom {
+		return text[:i]
+	}
+	return text
+}
+
+// beginning gives at most limit bytes of the end of a text, in the same way.
+func beginning(text string, limit int) string {
+	from := max(0, len(text)-limit)
+	for from < len(text) && !utf8.RuneStart(text[from]) {
+		from++
+	}
+	text = text[from:]
+	if i := strings.IndexByte(text, '\n'); i >= 0 && i < noteRoom {
+		return text[i+1:]
+	}
+	return text
+}

@@ -1,0 +1,127 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+// editName is what rules call the changing of parts of a file.
+const editName = "edit"
+
+//go:embed edit.md
+var editProse string
+
+const editSchema = `{
+  "type": "object",
+  "properties": {
+    "path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file to change."},
+    "old_string": {"type": "string", "minLength": 1, "maxLength": 262144, "description": "The text to replace, exactly as it is in the file."},
+    "new_string": {"type": "string", "maxLength": 262144, "description": "The text to put in its place; empty to remove it."},
+    "replace_all": {"type": "boolean", "description": "Replace every occurrence rather than the only one. Default: false."}
+  },
+  "required": ["path", "old_string", "new_string"],
+  "additionalProperties": false
+}`
+
+// maxPlaces is how many line numbers a result names.
+const maxPlaces = 10
+
+type editTool struct{}
+
+func (editTool) Spec() model.ToolSpec {
+	return model.ToolSpec{Name: editName, Description: editProse, Schema: json.RawMessage(editSchema)}
+}
+
+func (editTool) Effect() Effect { return EffectLasting }
+
+func (editTool) Call(ctx context.Context, call Call) Outcome {
+	in, err := parseEdit(call.Input)
+	if err != nil {
+		return failed(err)
+	}
+	return result(change(ctx, call, in.path, in.revise))
+}
+
+type editInput struct {
+	path, before, after string
+	all                 bool
+}
+
+func parseEdit(raw json.RawMessage) (editInput, error) {
+	in := newInput(raw)
+	parsed := editInput{
+		path:   in.required("path", maxPath),
+		before: in.text("old_string", maxText),
+		after:  in.text("new_string", maxText),
+		all:    in.flag("replace_all", false),
+	}
+	if _, given := in.fields["old_string"]; given && parsed.before == "" {
+		in.problem("old_string: expected a string that is not empty")
+	}
+	return parsed, in.end()
+}
+
+func (in editInput) revise(file *textFile) (after, said string, _ error) {
+	if file == nil {
+		return "", "", fmt.Errorf("%s: no such file; to make one use %s", shown(in.path), writeName)
+	}
+	before, instead := breaksOf(file.content, in.before), breaksOf(file.content, in.after)
+	n := strings.Count(file.content, before)
+	switch {
+	case before == instead:
+		return "", "", errors.New("old_string and new_string are the same: nothing would change")
+	case n == 0:
+		return "", "", fmt.Errorf("%s: old_string is not in the file; it has to match exactly, blanks and line breaks included, and without the line numbers of %s",
+			shown(in.path), readName)
+	case n > 1 && !in.all:
+		return "", "", fmt.Errorf("%s: old_string is in the file %d times, on %s: give more of what stands around it, or set replace_all",
+			shown(in.path), n, places(file.content, before))
+	}
+	said = fmt.Sprintf("Replaced 1 occurrence, on %s", places(file.content, before))
+	if n > 1 {
+		said = fmt.Sprintf("Replaced %d occurrences, before on %s", n, places(file.content, before))
+	}
+	if grown := len(file.content) + n*(len(instead)-len(before)); grown > maxFile {
+		return "", "", fmt.Errorf("%s: would have %d bytes, a file that is written may have %d; nothing was changed", shown(in.path), grown, maxFile)
+	}
+	return strings.ReplaceAll(file.content, before, instead), said, nil
+}
+
+// breaksOf gives a text the line breaks of a file, if those are all CRLF: a model
+// does not see which they are.
+func breaksOf(file, text string) string {
+	if n := strings.Count(file, "\n"); n == 0 || n != strings.Count(file, "\r\n") {
+		return text
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
+}
+
+// places names the lines that occurrences of a text begin on.
+func places(content, text string) string {
+	var lines []string
+	line := 1
+	for range maxPlaces {
+		before, rest, found := strings.Cut(content, text)
+		if !found {
+			break
+		}
+		line += strings.Count(before, "\n")
+		lines = append(lines, fmt.Sprint(line))
+		line += strings.Count(text, "\n")
+		content = rest
+	}
+	list := strings.Join(lines, ", ")
+	if strings.Contains(content, text) {
+		list += " and more"
+	}
+	if len(lines) == 1 {
+		return "line " + list
+	}
+	return "lines " + list
+}

@@ -1,0 +1,184 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+//go:embed find_tools.md
+var findProse string
+
+const findSchema = `{
+  "type": "object",
+  "properties": {
+    "query": {"type": "string", "minLength": 1, "maxLength": 500, "description": "What the tool should do, or its name."},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 20, "description": "How many tools are wanted at most. Default: 5."}
+  },
+  "required": ["query"],
+  "additionalProperties": false
+}`
+
+const (
+	// MaxHandedOver is how many tools a run is handed from the start. If it has more,
+	// those that don't come with Coppice have to be looked for.
+	MaxHandedOver = 40
+	// findLimit is how many tools are found if the model does not say.
+	findLimit = 5
+	// maxFound is how many are found at most.
+	maxFound = 20
+	// minPart is how long a word has to be to count as a part of a name, in bytes.
+	minPart = 3
+	// maxNamed is how many deferred tools the description names.
+	maxNamed = 200
+)
+
+// Finder is a tool whose results hand deferred tools to the model. What was handed
+// over follows from the transcript alone.
+type Finder interface {
+	Tool
+	// Found gives the names of the tools that a result hands over.
+	Found(result string) []string
+}
+
+// Defer splits the tools of a run into those that it is handed from the start and
+// those that it has to look for, which are the ones that are named, and if there are
+// too many, all that don't come with Coppice. If any are deferred, the tool to find
+// them is among the first.
+func Defer(tools []Tool, named []string) (first, deferred []Tool) {
+	own := []string{"task", SkillTool, DocsTool, WebFetchTool}
+	for _, t := range Builtin() {
+		own = append(own, t.Spec().Name)
+	}
+	for _, t := range tools {
+		name := t.Spec().Name
+		if slices.Contains(named, name) || len(tools) > MaxHandedOver && !slices.Contains(own, name) {
+			deferred = append(deferred, t)
+			continue
+		}
+		first = append(first, t)
+	}
+	if len(deferred) > 0 {
+		first = append(first, newFind(deferred))
+	}
+	return first, deferred
+}
+
+type findTool struct {
+	spec     model.ToolSpec
+	deferred []model.ToolSpec
+}
+
+func newFind(deferred []Tool) Finder {
+	t := findTool{}
+	var names []string
+	for _, d := range deferred {
+		t.deferred = append(t.deferred, d.Spec())
+		names = append(names, d.Spec().Name)
+	}
+	prose := findProse + strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if len(names) > maxNamed {
+		prose += fmt.Sprintf(", and %d more", len(names)-maxNamed)
+	}
+	t.spec = model.ToolSpec{Name: "find_tools", Description: prose + "\n", Schema: json.RawMessage(findSchema)}
+	return t
+}
+
+func (t findTool) Spec() model.ToolSpec { return t.spec }
+
+func (findTool) Effect() Effect { return EffectNone }
+
+// found is the text of a result.
+type found struct {
+	Tools []foundTool `json:"tools"`
+	Note  string      `json:"note,omitempty"`
+}
+
+type foundTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"input_schema,omitempty"`
+}
+
+func (t findTool) Call(_ context.Context, call Call) Outcome {
+	in := newInput(call.Input)
+	query := in.required("query", maxError)
+	limit := in.number("limit", findLimit, 1, maxFound)
+	if err := in.end(); err != nil {
+		return failed(err)
+	}
+	out := found{Tools: []foundTool{}}
+	size := 0
+	for _, spec := range t.matching(query, int(limit)) {
+		one := foundTool{spec.Name, clean([]byte(spec.Description)), spec.Schema}
+		if size += len(one.Description) + len(one.Schema); size > maxOutput/2 {
+			// The model is told all of it with its next call.
+			one.Description, one.Schema = "", nil
+		}
+		out.Tools = append(out.Tools, one)
+	}
+	if len(out.Tools) == 0 {
+		out.Note = "no tool fits; use other words, or the name of one of those that are listed"
+	}
+	text, err := json.Marshal(out)
+	return result(string(text), err)
+}
+
+// matching gives the tools that fit best: the one of that name, then by how many of
+// the words are in the name, then in the description.
+func (t findTool) matching(query string, limit int) []model.ToolSpec {
+	type match struct {
+		spec  model.ToolSpec
+		score int
+	}
+	var matches []match
+	words := wordsOf(query)
+	for _, spec := range t.deferred {
+		score := 0
+		name, description := wordsOf(spec.Name), wordsOf(spec.Description)
+		for _, word := range words {
+			switch {
+			case slices.Contains(name, word):
+				score += 4
+			case len(word) >= minPart && strings.Contains(strings.ToLower(spec.Name), word):
+				score += 2
+			case slices.Contains(description, word):
+				score++
+			}
+		}
+		if strings.EqualFold(strings.TrimSpace(query), spec.Name) {
+			score += 1000
+		}
+		if score > 0 {
+			matches = append(matches, match{spec, score})
+		}
+	}
+	slices.SortStableFunc(matches, func(a, b match) int { return b.score - a.score })
+	var best []model.ToolSpec
+	for _, m := range matches[:min(len(matches), limit)] {
+		best = append(best, m.spec)
+	}
+	return best
+}
+
+func wordsOf(text string) []string {
+	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
+
+func (t findTool) Found(text string) []string {
+	var out found
+	if json.Unmarshal([]byte(text), &out) != nil {
+		return nil // cut on its way; the model has not seen it whole either
+	}
+	var names []string
+	for _, one := range out.Tools {
+		names = append(names, one.Name)
+	}
+	return names
+}

@@ -1,0 +1,101 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+// spare is a tool that does nothing.
+type spare struct{ name, about string }
+
+func (s spare) Spec() model.ToolSpec {
+	return model.ToolSpec{Name: s.name, Description: s.about, Schema: json.RawMessage(`{"type":"object"}`)}
+}
+func (spare) Effect() Effect                     { return EffectNone }
+func (spare) Call(context.Context, Call) Outcome { return Done{Text: "done"} }
+
+func specNames(tools []Tool) string {
+	var names []string
+	for _, t := range tools {
+		names = append(names, t.Spec().Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// answers holds what a tool answers against what it should contain, or begin with
+// if it is an error.
+func answers(t *testing.T, tool Tool, cases map[string]string) {
+	t.Helper()
+	for input, want := range cases {
+		done, ok := tool.Call(t.Context(), Call{Input: []byte(input)}).(Done)
+		text := done.Text
+		if done.IsError {
+			text = "(error) " + text
+		}
+		if !ok || !strings.Contains(text, want) || done.IsError != strings.HasPrefix(want, "(error) ") {
+			t.Errorf("%s:\n got %s\nwant %s", input, text, want)
+		}
+	}
+}
+
+func TestDefer(t *testing.T) {
+	t.Parallel()
+	some := append(Builtin(), spare{"send_mail", "sends"}, spare{"read_mail", "reads"})
+	first, deferred := Defer(some, nil)
+	if len(first) != len(some) || len(deferred) != 0 {
+		t.Errorf("nothing is deferred, yet: %s; %s", specNames(first), specNames(deferred))
+	}
+	first, deferred = Defer(some, []string{"send_mail", "grep", "nobody"})
+	if specNames(deferred) != "grep send_mail" || !strings.HasSuffix(specNames(first), "read_mail find_tools") {
+		t.Errorf("named: %s; %s", specNames(first), specNames(deferred))
+	}
+	many := append(Builtin(), NewTask(nil))
+	for i := range MaxHandedOver {
+		many = append(many, spare{fmt.Sprint("spare_", i), "does nothing"})
+	}
+	first, deferred = Defer(many, nil)
+	if specNames(first) != "ls glob grep read write edit task_output task find_tools" || len(deferred) != MaxHandedOver {
+		t.Errorf("too many: %s; %d", specNames(first), len(deferred))
+	}
+}
+
+func TestFindTools(t *testing.T) {
+	t.Parallel()
+	deferred := []Tool{
+		spare{"mail_send", "Sends a letter to somebody."}, spare{"mail_read", "Shows letters."},
+		spare{"calendar", "Shows what is on; can send an invitation."}, spare{"huge", "huge " + strings.Repeat("x", maxOutput)},
+	}
+	find := newFind(deferred)
+	if about := find.Spec().Description; !strings.Contains(about, "mail_send, mail_read, calendar, huge") {
+		t.Errorf("the description names no tools: %s", about)
+	}
+	for query, want := range map[string]string{
+		`{"query":"send a letter"}`:            "mail_send calendar",
+		`{"query":"MAIL"}`:                     "mail_send mail_read",
+		`{"query":"mail_read"}`:                "mail_read mail_send",
+		`{"query":"mail_read","limit":1}`:      "mail_read",
+		`{"query":"cal"}`:                      "calendar",
+		`{"query":"nothing of the kind"}`:      "",
+		`{"query":"?!"}`:                       "",
+		`{"query":"huge calendar", "limit":2}`: "calendar huge",
+	} {
+		done := find.Call(t.Context(), Call{Input: json.RawMessage(query)}).(Done)
+		if got := strings.Join(find.Found(done.Text), " "); got != want || done.IsError || len(done.Text) > maxOutput {
+			t.Errorf("%s: %q, want %q: %.200s", query, got, want, done.Text)
+		}
+	}
+	answers(t, find, map[string]string{
+		`{"query":"nobody"}`:             `"note":"no tool fits; use other words`,
+		`{"query":"letters","limit":21}`: "(error) wrong input: limit: expected a whole number from 1 to 20",
+		`{}`:                             "(error) wrong input: query: missing",
+	})
+	if got := find.Found("cut: {"); slices.Contains(got, "mail_send") || len(got) > 0 {
+		t.Errorf("a broken result hands over %v", got)
+	}
+}

@@ -1,0 +1,91 @@
+package tool
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/policy"
+)
+
+// Every tool that comes with Coppice says what permissions have to know of it, and
+// has a name that rules know.
+func TestBuiltinToolsAreGuarded(t *testing.T) {
+	t.Parallel()
+	for _, tool := range append(Builtin(), NewTask(nil), skillTool{}, docsTool{}, findTool{}, webFetchTool{}) {
+		name := tool.Spec().Name
+		if _, ok := tool.(Guarded); !ok {
+			t.Errorf("%T has no guard", tool)
+		}
+		if internal := GuardOf(tool).Internal; internal != (tool.Effect() == EffectDelegated) {
+			t.Errorf("%s is internal: %t", name, internal)
+		}
+		if name == "" {
+			continue // its spec is made for a run
+		}
+		if _, err := policy.ParseRule(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A link leads around a rule for its own name, and not around one for where it leads.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "secrets"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "secrets", "key"), []byte("k"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("secrets", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	w, err := OpenWorkspace(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, want := range map[string][]string{
+		"secrets/key":         {"secrets/key"},
+		"./x/../secrets//key": {"secrets/key"},
+		dir + "/secrets/key":  {"secrets/key"},
+		"link/key":            {"link/key", "secrets/key"},
+		"link/new/file":       {"link/new/file", "secrets/new/file"},
+		"../up":               {"../up"},
+		"":                    {"."},
+	} {
+		if got := w.names(name); !slices.Equal(got, want) {
+			t.Errorf("%q is %q, want %q", name, got, want)
+		}
+	}
+	deny, err := policy.ParseRules([]string{"read(secrets/**)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := policy.OfRoot(policy.Layer{Deny: deny}, policy.Permissions{}, false)
+	for input, want := range map[string]policy.Decision{
+		`{"path": "link/key"}`: policy.Deny, `{"path": "other"}`: policy.Allow, `{"path": 5}`: policy.Allow, `{`: policy.Allow,
+	} {
+		if v, _ := Judge(a, readTool{}, Call{Input: json.RawMessage(input), Workspace: w}); v.Decision != want {
+			t.Errorf("%s: %s, want %s", input, v.Decision, want)
+		}
+	}
+	for input, want := range map[string]policy.Decision{
+		`{"subagent_type": "explore"}`:                                                 policy.Allow,
+		`{"subagent_type": "explore", "context_files": ["other"]}`:                     policy.Allow,
+		`{"subagent_type": "explore", "context_files": ["other", "link/key"]}`:         policy.Deny,
+		`{"subagent_type": "explore", "context_files": ["other", 5, "./secrets/key"]}`: policy.Deny,
+	} {
+		if v, arg := Judge(a, NewTask(nil), Call{Input: json.RawMessage(input), Workspace: w}); v.Decision != want || arg != "explore" {
+			t.Errorf("task %s: %v about %q, want %s", input, v, arg, want)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package tool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// maxLink is how long the URL of a link may be to be shown, in bytes.
+const maxLink = 500
+
+// page turns HTML into text with the marks of Markdown, tag by tag: it builds no
+// tree, so no nesting is too deep for it.
+type page struct {
+	base    *url.URL
+	out     bytes.Buffer
+	title   string
+	skip    []atom.Atom // open elements whose content is not shown
+	pre     int         // open elements whose white space counts
+	lists   []int       // open lists: the number of the last item, or -1 without numbers
+	link    string      // where the open link leads; empty: none is open
+	linkAt  int         // where its text begins
+	marked  int         // where the last mark ends; what it marks goes on its line
+	inTitle bool
+	space   bool // white space is due before the next word
+}
+
+// pageText gives the title of a page and its text.
+func pageText(r io.Reader, base *url.URL) (title, text string, err error) {
+	p := page{base: base, marked: -1}
+	tokens := html.NewTokenizer(r)
+	for {
+		kind := tokens.Next()
+		if kind == html.ErrorToken {
+			if err := tokens.Err(); !errors.Is(err, io.EOF) {
+				return "", "", fmt.Errorf("reading HTML: %w", err)
+			}
+			return p.title, strings.TrimSpace(p.out.String()), nil
+		}
+		token := tokens.Token()
+		switch kind {
+		case html.TextToken:
+			p.text(token.Data)
+		case html.StartTagToken:
+			p.start(token)
+		case html.SelfClosingTagToken:
+			if !hidden(token.DataAtom) {
+				p.start(token)
+			}
+		case html.EndTagToken:
+			p.end(token.DataAtom)
+		}
+	}
+}
+
+// hidden are elements whose content nobody reads.
+func hidden(a atom.Atom) bool {
+	switch a {
+	case atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Iframe, atom.Object, atom.Select:
+		return true
+	}
+	return false
+}
+
+// block reports whether an element stands on lines of its own, and if there is an
+// empty line around it.
+func block(a atom.Atom) (own, apart bool) {
+	switch a {
+	case atom.P, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Pre, atom.Blockquote, atom.Table,
+		atom.Section, atom.Article, atom.Header, atom.Footer, atom.Main, atom.Nav, atom.Aside, atom.Figure, atom.Dl, atom.Hr:
+		return true, true
+	case atom.Div, atom.Tr, atom.Dt, atom.Dd, atom.Form, atom.Fieldset, atom.Figcaption, atom.Caption, atom.Address,
+		atom.Li, atom.Ul, atom.Ol, atom.Details, atom.Summary, atom.Option, atom.Title, atom.Body:
+		return true, false
+	}
+	return false, false
+}
+
+func (p *page) start(t html.Token) {
+	a := t.DataAtom
+	if hidden(a) {
+		p.skip = append(p.skip, a)
+	}
+	if len(p.skip) > 0 {
+		return
+	}
+	if p.out.Len() != p.marked {
+		p.breaks(a)
+	}
+	switch a {
+	case atom.Base:
+		if base, err := p.base.Parse(attribute(t, "href")); err == nil {
+			p.base = base
+		}
+	case atom.Title:
+		p.inTitle = p.title == ""
+	case atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
+		p.mark(strings.Repeat("#", int(t.Data[1]-'0')) + " ")
+	case atom.Ul, atom.Menu:
+		p.lists = append(p.lists, -1)
+	case atom.Ol:
+		p.lists = append(p.lists, 0)
+	case atom.Li:
+		p.item()
+	case atom.Br:
+		p.newline()
+	case atom.Hr:
+		p.out.WriteString("---\n")
+	case atom.Pre:
+		p.mark("```\n")
+		p.pre++
+	case atom.Blockquote:
+		p.mark("> ")
+	case atom.Td, atom.Th:
+		p.space = true
+		p.mark("| ")
+	case atom.A:
+		p.openLink(t)
+	case atom.Img:
+		if alt := attribute(t, "alt"); alt != "" {
+			p.text("[image: " + alt + "]")
+		}
+	}
+}
+
+func (p *page) end(a atom.Atom) {
+	if n := len(p.skip); n > 0 {
+		if p.skip[n-1] == a {
+			p.skip = p.skip[:n-1]
+		}
+		return
+	}
+	switch a {
+	case atom.Title:
+		p.inTitle = false
+	case atom.Ul, atom.Menu, atom.Ol:
+		p.lists = p.lists[:max(0, len(p.lists)-1)]
+	case atom.Pre:
+		if p.pre > 0 {
+			p.pre--
+			p.newline()
+			p.out.WriteString("```")
+		}
+	case atom.A:
+		p.closeLink()
+	}
+	p.breaks(a)
+}
+
+// breaks ends the line where an element begins or ends that stands alone.
+func (p *page) breaks(a atom.Atom) {
+	own, apart := block(a)
+	if own {
+		p.newline()
+	}
+	if apart && p.out.Len() > 0 && !bytes.HasSuffix(p.out.Bytes(), []byte("\n\n")) {
+		p.out.WriteByte('\n')
+	}
+}
+
+// newline ends the line, if there is anything on it.
+func (p *page) newline() {
+	p.space = false
+	if n := p.out.Len(); n > 0 && p.out.Bytes()[n-1] != '\n' {
+		p.out.WriteByte('\n')
+	}
+}
+
+// mark writes what is not text of the page.
+func (p *page) mark(s string) {
+	p.separate()
+	p.out.WriteString(s)
+	p.marked = p.out.Len()
+}
+
+// separate writes the white space that is due, unless a line begins here.
+func (p *page) separate() {
+	if n := p.out.Len(); p.space && n > 0 && !unicode.IsSpace(rune(p.out.Bytes()[n-1])) {
+		p.out.WriteByte(' ')
+	}
+	p.space = false
+}
+
+// item begins an item of the innermost list.
+func (p *page) item() {
+	depth := len(p.lists)
+	if depth == 0 {
+		p.mark("- ")
+		return
+	}
+	// Beyond a few levels, more indentation tells nothing.
+	p.out.WriteString(strings.Repeat("  ", min(depth-1, 8)))
+	if last := &p.lists[depth-1]; *last >= 0 {
+		*last++
+		p.mark(strconv.Itoa(*last) + ". ")
+		return
+	}
+	p.mark("- ")
+}
+
+// text writes text of the page; runs of white space are one.
+func (p *page) text(s string) {
+	switch {
+	case len(p.skip) > 0:
+	case p.inTitle:
+		p.title = strings.Join(strings.Fields(s), " ")
+	case p.pre > 0:
+		p.out.WriteString(s)
+	default:
+		for i, word := range strings.Fields(s) {
+			first, _ := utf8.DecodeRuneInString(s)
+			p.space = p.space || i > 0 || unicode.IsSpace(first)
+			p.separate()
+			p.out.WriteString(word)
+		}
+		last, _ := utf8.DecodeLastRuneInString(s)
+		p.space = p.space || unicode.IsSpace(last)
+	}
+}
+
+// openLink begins a link that leads to another page.
+func (p *page) openLink(t html.Token) {
+	p.closeLink()
+	to := strings.TrimSpace(attribute(t, "href"))
+	if to == "" || strings.HasPrefix(to, "#") {
+		return
+	}
+	u, err := p.base.Parse(to)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "mailto" {
+		return
+	}
+	if p.link = u.String(); len(p.link) > maxLink {
+		p.link = ""
+		return
+	}
+	p.mark("[")
+	p.linkAt = p.out.Len()
+}
+
+// closeLink ends the link that is open; one without text leaves nothing.
+func (p *page) closeLink() {
+	if p.link == "" {
+		return
+	}
+	if text := p.out.Bytes()[p.linkAt:]; len(bytes.TrimSpace(text)) == 0 {
+		p.out.Truncate(p.linkAt - 1)
+	} else {
+		p.out.WriteString("](" + p.link + ")")
+	}
+	p.link = ""
+}
+
+func attribute(t html.Token, name string) string {
+	for _, a := range t.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}

@@ -1,0 +1,139 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/skill"
+)
+
+//go:embed skill.md
+var skillProse string
+
+const skillSchema = `{
+  "type": "object",
+  "properties": {
+    "name": {"type": "string", "minLength": 1, "maxLength": 200, "description": "The name of the skill."},
+    "file": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "A file of the skill's, as the list of its files names it."}
+  },
+  "required": ["name"],
+  "additionalProperties": false
+}`
+
+// SkillTool is the name of the tool that [NewSkill] gives.
+const SkillTool = "skill"
+
+// maxSkillProse bounds what the model is told of skills with every call, in bytes.
+const maxSkillProse = 16 << 10
+
+type skillTool struct {
+	spec   model.ToolSpec
+	skills []skill.Skill
+	broken []skill.Broken
+}
+
+// SkillPlaces are the directories of skills in a workspace: .coppice/skills and
+// .claude/skills. The first goes before the second.
+func (w *Workspace) SkillPlaces() []skill.Place {
+	if w == nil {
+		return nil
+	}
+	var places []skill.Place
+	for _, dir := range []string{".coppice/skills", ".claude/skills"} {
+		places = append(places, skill.Place{
+			Name: dir, Open: func() (*os.Root, error) { return w.root.OpenRoot(dir) },
+		})
+	}
+	return places
+}
+
+// NewSkill gives the tool that loads skills, for a run that may load those with the
+// allowed names, or all if none is named. ok is false if there are none: then the
+// run should not be given the tool.
+func NewSkill(places []skill.Place, allowed []string) (_ Tool, ok bool) {
+	t := skillTool{}
+	var found []skill.Skill
+	found, t.broken = skill.Find(places)
+	prose := strings.Builder{}
+	prose.WriteString(skillProse)
+	var untold []string
+	for _, s := range found {
+		if len(allowed) > 0 && !slices.Contains(allowed, s.Name) {
+			continue
+		}
+		t.skills = append(t.skills, s)
+		line := fmt.Sprintf("- `%s`: %s\n", s.Name, clean([]byte(s.Description)))
+		if prose.Len()+len(line) > maxSkillProse {
+			untold = append(untold, s.Name)
+			continue
+		}
+		prose.WriteString(line)
+	}
+	if len(untold) > 0 {
+		fmt.Fprintf(&prose, "- and, without a description here: %s\n", strings.Join(untold, ", "))
+	}
+	t.spec = model.ToolSpec{Name: SkillTool, Description: prose.String(), Schema: json.RawMessage(skillSchema)}
+	return t, len(t.skills) > 0
+}
+
+func (t skillTool) Spec() model.ToolSpec { return t.spec }
+
+func (skillTool) Effect() Effect { return EffectNone }
+
+func (t skillTool) Call(_ context.Context, call Call) Outcome {
+	in := newInput(call.Input)
+	name := in.required("name", maxError)
+	file := in.optional("file", "", maxPath)
+	if err := in.end(); err != nil {
+		return failed(err)
+	}
+	i := slices.IndexFunc(t.skills, func(s skill.Skill) bool { return s.Name == name })
+	switch {
+	case i < 0:
+		return failed(t.unknown(name))
+	case file != "":
+		text, err := t.skills[i].File(file)
+		if text == "" && err == nil {
+			text = "The file is empty"
+		}
+		return result(text, err)
+	}
+	return result(load(&t.skills[i]))
+}
+
+// load gives the instructions of a skill and the list of its files.
+func load(s *skill.Skill) (string, error) {
+	body, files, err := s.Load()
+	if err != nil {
+		return "", fmt.Errorf("skill %s: %w", s.Name, err)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "Skill %s\n\n%s\n", s.Name, body)
+	if len(files) > 0 {
+		out.WriteString("\nFiles of the skill, to be loaded with file:\n")
+	}
+	for _, f := range files {
+		fmt.Fprintf(&out, "- %s\n", shown(f))
+	}
+	return strings.TrimSuffix(out.String(), "\n"), nil
+}
+
+// unknown says which skills there are instead.
+func (t skillTool) unknown(name string) error {
+	var names []string
+	for _, s := range t.skills {
+		names = append(names, s.Name)
+	}
+	text := fmt.Sprintf("there is no skill %q; there are: %s", name, orNone(names))
+	for _, b := range t.broken {
+		text += fmt.Sprintf("; %s can't be used: %v", shown(b.Folder), b.Err)
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,147 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/outbound"
+)
+
+//go:embed web_fetch.md
+var webFetchProse string
+
+const webFetchSchema = `{
+  "type": "object",
+  "properties": {
+    "url": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The URL to load, with http:// or https://."}
+  },
+  "required": ["url"],
+  "additionalProperties": false
+}`
+
+// WebFetchTool is the name of the tool that [NewWebFetch] gives.
+const WebFetchTool = "web_fetch"
+
+// Bounds of a fetch.
+const (
+	fetchTimeout   = 30 * time.Second // of a call, with all its redirects
+	fetchRedirects = 5
+	fetchBytes     = 5 << 20  // that are loaded of a document, unpacked
+	fetchHeaders   = 64 << 10 // of an answer
+	maxURL         = 4096     // characters
+)
+
+type webFetchTool struct {
+	transport http.RoundTripper
+	timeout   time.Duration
+}
+
+// NewWebFetch gives the tool that loads pages. The private destinations are those
+// that it may reach although they are not on the internet.
+func NewWebFetch(private outbound.Destinations) Tool {
+	return newWebFetch(outbound.Dialer{Exempt: private.Exempt})
+}
+
+func newWebFetch(dialer outbound.Dialer) webFetchTool {
+	transport := dialer.Transport()
+	transport.MaxResponseHeaderBytes = fetchHeaders
+	return webFetchTool{transport: transport, timeout: fetchTimeout}
+}
+
+func (webFetchTool) Spec() model.ToolSpec {
+	return model.ToolSpec{Name: WebFetchTool, Description: webFetchProse, Schema: json.RawMessage(webFetchSchema)}
+}
+
+// Effect is none: to get a page changes nothing, by the rules of HTTP.
+func (webFetchTool) Effect() Effect { return EffectNone }
+
+func (t webFetchTool) Call(ctx context.Context, call Call) Outcome {
+	target, err := parseWebFetch(call.Input)
+	if err != nil {
+		return failed(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	return result(t.fetch(ctx, target))
+}
+
+func parseWebFetch(raw json.RawMessage) (*url.URL, error) {
+	in := newInput(raw)
+	text := in.required("url", maxURL)
+	if err := in.end(); err != nil {
+		return nil, err
+	}
+	target, err := outbound.ParseURL(text)
+	if err != nil {
+		return nil, fmt.Errorf("url: %w", err)
+	}
+	return target, nil
+}
+
+// fetch loads a document and gives its text.
+func (t webFetchTool) fetch(ctx context.Context, target *url.URL) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
+	if err != nil {
+		return "", fmt.Errorf("url: %w", err)
+	}
+	req.Header.Set("Accept", "text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.1")
+	req.Header.Set("User-Agent", "coppice-web-fetch")
+	client := http.Client{Transport: t.transport, CheckRedirect: redirect}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", t.fetchError(ctx, target, err)
+	}
+	defer resp.Body.Close()
+	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
+		return fmt.Sprintf("%s redirects to another host, which is not followed: %s\nCall again with that URL if you want it.",
+			resp.Request.URL, shown(to.String())), nil
+	}
+	text, err := readDocument(resp)
+	if err != nil {
+		return "", t.fetchError(ctx, resp.Request.URL, err)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return "", fmt.Errorf("HTTP %d %s\n%s", resp.StatusCode, http.StatusText(resp.StatusCode), text)
+	}
+	return text, nil
+}
+
+// fetchError says in plain words what a model can do something about.
+func (t webFetchTool) fetchError(ctx context.Context, target *url.URL, err error) error {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		err = outer.Err
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("no whole answer within %s", t.timeout)
+	}
+	return fmt.Errorf("%s: %w", target, err)
+}
+
+// redirect follows within a host, since it was the host that was judged; its address
+// is judged anew all the same.
+func redirect(next *http.Request, via []*http.Request) error {
+	if len(via) > fetchRedirects {
+		return fmt.Errorf("more than %d redirects", fetchRedirects)
+	}
+	to, err := outbound.ParseURL(next.URL.String())
+	if err != nil || !sameHost(via[0].URL, to) {
+		return http.ErrUseLastResponse
+	}
+	next.URL = to
+	next.Host = ""
+	return nil
+}
+
+// sameHost reports whether a redirect stays where it is, but for the step from http
+// to https.
+func sameHost(from, to *url.URL) bool {
+	upgraded := from.Scheme == "http" && to.Scheme == "https" && from.Port() == "" && to.Port() == ""
+	return from.Hostname() == to.Hostname() && (upgraded || from.Scheme == to.Scheme && from.Port() == to.Port())
+}

@@ -1,0 +1,247 @@
+package tool
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/outbound"
+	"github.com/coppice-run/coppice/internal/policy"
+)
+
+// fetching gives a fetch from a server that may be reached though it is not on the
+// internet. {HOST} in a URL is the server.
+func fetching(t *testing.T, handler http.HandlerFunc) func(path string) Done {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	allowed, err := outbound.ParseDestinations([]string{"127.0.0.1"})
+	must(t, err)
+	tool := newWebFetch(outbound.Dialer{Exempt: allowed.Exempt})
+	return func(path string) Done {
+		done := fetchWith(t, tool, server.URL+path)
+		done.Text = strings.ReplaceAll(done.Text, server.URL, "http://HOST")
+		return done
+	}
+}
+
+func fetchWith(t testing.TB, tool Tool, target string) Done {
+	t.Helper()
+	input, err := json.Marshal(map[string]string{"url": target})
+	must(t, err)
+	done, ok := tool.Call(t.Context(), Call{Input: input}).(Done)
+	if !ok || len(done.Text) > maxOutput || !utf8.ValidString(done.Text) || done.Text == "" {
+		t.Fatalf("%s: not done, or not fit to be stored: %d bytes", target, len(done.Text))
+	}
+	return done
+}
+
+func TestWebFetchKinds(t *testing.T) {
+	t.Parallel()
+	fetch := fetching(t, func(w http.ResponseWriter, r *http.Request) {
+		kind, body := r.URL.Query().Get("type"), r.URL.Query().Get("body")
+		w.Header()["Content-Type"] = []string{kind}
+		if kind == "" {
+			w.Header()["Content-Type"] = nil
+		}
+		if _, err := io.WriteString(w, body); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, c := range []struct{ kind, body, want string }{
+		{"text/plain", "a < b\n\tc", "a < b\n\tc"},
+		{"application/json; charset=utf-8", `{"a": [1, "é"]}`, `{"a": [1, "é"]}`},
+		{"application/problem+json", `{}`, `{}`},
+		{"text/markdown", "# A\n\n- b", "# A\n\n- b"},
+		{"text/html", "<title> T\n t</title><p>x", "Title: T t\n\nx"},
+		{"", "<!doctype html><p>sniffed", "sniffed"},
+		{"", "just text", "just text"},
+		{"text/plain; charset=iso-8859-1", "caf\xe9", "café"},
+		{"text/plain", "caf\xe9", "café"},
+		{"text/plain; charset=utf-16le", "a\x00b\x00", "ab"},
+		{"text/html", "<meta charset=windows-1252><p>caf\xe9", "café"},
+		{"text/plain", "\ufeffmark", "mark"},
+		{"text/plain", " \n", "The document has no text."},
+		{"text/html", "<script>x</script>", "The document has no text."},
+		{"application/pdf", "%PDF", "is of the type application/pdf, which has no text that could be shown."},
+		{"", "\x89PNG\r\n\x1a\n", "is of the type image/png"},
+		{"text/plain", "a\x00b", "has no text that could be shown"},
+		{"not a type;;", "x", "is of the type application/octet-stream"},
+	} {
+		got := fetch("/?" + url.Values{"type": {c.kind}, "body": {c.body}}.Encode())
+		if got.IsError || !strings.HasSuffix(got.Text, c.want) && !strings.Contains(got.Text, c.want+".") && !strings.Contains(got.Text, c.want+",") {
+			t.Errorf("%s %q: %+v, want %q", c.kind, c.body, got, c.want)
+		}
+	}
+}
+
+func TestWebFetchBounds(t *testing.T) {
+	t.Parallel()
+	fetch := fetching(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		switch r.URL.Path {
+		case "/lines":
+			for i := range 10_000 {
+				fmt.Fprintf(w, "line %d é\n", i)
+			}
+		case "/line":
+			io.WriteString(w, strings.Repeat("é", 40_000)+"the end")
+		case "/bomb": // 50 MB that travel as 50 kB
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			for range 50 {
+				z.Write([]byte(strings.Repeat("0", 1<<20)))
+			}
+			z.Close()
+		case "/missing":
+			w.WriteHeader(http.StatusNotFound)
+			io.WriteString(w, "no such page"+strings.Repeat("!", 1<<20))
+		case "/headers":
+			for i := range 100 {
+				w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 4<<10))
+			}
+		}
+	})
+	for path, wants := range map[string][]string{
+		"/lines":   {"line 0 é\n", "\nline 9999 é", " bytes in the middle are not shown]\nline "},
+		"/line":    {"\n\néé", "the end", "[cut: "},
+		"/bomb":    {"[cut: only the first 5242880 bytes of the document were loaded]", "bytes in the middle are not shown]"},
+		"/missing": {"HTTP 404 Not Found\nhttp://HOST/missing\n\nno such page!"},
+		"/headers": {"http://HOST/headers: "},
+	} {
+		got := fetch(path)
+		for _, want := range wants {
+			if got.IsError != (path == "/missing" || path == "/headers") || !strings.Contains(got.Text, want) {
+				t.Errorf("%s: %d bytes without %q: %.300q", path, len(got.Text), want, got.Text)
+			}
+		}
+	}
+}
+
+func TestWebFetchRedirects(t *testing.T) {
+	t.Parallel()
+	fetch := fetching(t, func(w http.ResponseWriter, r *http.Request) {
+		var n int
+		if r.Header.Get("Cookie") != "" {
+			t.Errorf("sent the cookie %q", r.Header.Get("Cookie"))
+		}
+		http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
+		if _, err := fmt.Sscanf(r.URL.Path, "/hops/%d", &n); err == nil && n > 0 {
+			http.Redirect(w, r, fmt.Sprintf("/x/%%2e%%2e/hops/%d", n-1), http.StatusFound)
+			return
+		}
+		if to := r.URL.Query().Get("to"); to != "" {
+			w.Header().Set("Location", to)
+			w.WriteHeader(http.StatusMovedPermanently)
+			return
+		}
+		fmt.Fprint(w, "arrived")
+	})
+	for path, want := range map[string]string{
+		"/hops/0":                                "http://HOST/hops/0\n\narrived",
+		"/hops/5":                                "http://HOST/hops/0\n\narrived",
+		"/hops/6":                                "http://HOST/hops/6: more than 5 redirects",
+		"/?to=https://go.dev/a":                  "http://HOST/?to=https://go.dev/a redirects to another host, which is not followed: https://go.dev/a\n",
+		"/?to=http://127.0.0.1:1/":               "not followed: http://127.0.0.1:1/\n",
+		"/?to=http://169.254.169.254/latest":     "not followed: http://169.254.169.254/latest\n",
+		"/?to=file:///etc/passwd":                "not followed: file:///etc/passwd\n",
+		"/?to=http://u:p@127.0.0.1/":             "not followed: http://u:p@127.0.0.1/\n",
+		"/?to=http://2130706433/":                "not followed: http://2130706433/\n",
+		"/?to=" + url.QueryEscape("http://a b/"): "http://HOST/?to=http%3A%2F%2Fa+b%2F: ",
+	} {
+		if got := fetch(path); !strings.Contains(got.Text, want) {
+			t.Errorf("%s: %+v, want %q", path, got, want)
+		}
+	}
+}
+
+func TestWebFetchTimesOut(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/body" {
+			io.WriteString(w, "begins")
+			w.(http.Flusher).Flush()
+		}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	allowed, err := outbound.ParseDestinations([]string{"127.0.0.0/8"})
+	must(t, err)
+	tool := newWebFetch(outbound.Dialer{Exempt: allowed.Exempt})
+	tool.timeout = 100 * time.Millisecond
+	for _, path := range []string{"/head", "/body"} {
+		if got := fetchWith(t, tool, server.URL+path); !got.IsError || !strings.HasSuffix(got.Text, path+": no whole answer within 100ms") {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+}
+
+// What is decided on is the URL that is fetched, however it is written.
+func TestWebFetchIsJudgedByItsURL(t *testing.T) {
+	t.Parallel()
+	layer := policy.Layer{}
+	var err error
+	layer.Allow, err = policy.ParseRules([]string{"web_fetch(https://go.dev/*)"})
+	must(t, err)
+	layer.Deny, err = policy.ParseRules([]string{"web_fetch(https://go.dev/private/*)"})
+	must(t, err)
+	a := policy.OfRoot(layer, policy.Permissions{}, false)
+	for target, want := range map[string]policy.Decision{
+		"https://go.dev":                           policy.Allow,
+		"HTTPS://GO.dev.:443/doc":                  policy.Allow,
+		"https://go.dev/private/x":                 policy.Deny,
+		"https://go.dev/a/..//private/../private/": policy.Deny,
+		"https://go.dev/%70rivate/x":               policy.Deny,
+		"https://go.dev/a/%2e%2E/private/x#y":      policy.Deny,
+		"https://ｇｏ.dev/private/x":                 policy.Deny,
+		"http://go.dev/":                           policy.Ask,
+		"https://go.dev:444/":                      policy.Ask,
+		"https://go.dev@example.com/":              policy.Ask,
+		"https://go.dev.example.com/":              policy.Ask,
+		"":                                         policy.Ask,
+	} {
+		input, err := json.Marshal(map[string]string{"url": target})
+		must(t, err)
+		if v, arg := Judge(a, webFetchTool{}, Call{Input: input}); v.Decision != want {
+			t.Errorf("%s (%s): %s, want %s", target, arg, v.Decision, want)
+		}
+	}
+	if v, _ := Judge("", webFetchTool{}, Call{}); v.Decision != policy.Ask {
+		t.Errorf("by default it is %s", v.Decision)
+	}
+}
+
+func TestPageText(t *testing.T) {
+	t.Parallel()
+	base, err := url.Parse("https://example.com/a/b?c")
+	must(t, err)
+	for in, want := range map[string]string{
+		"<h1>One</h1><p>a  b\n c</p><h3>Three</h3>d":                            "# One\n\na b c\n\n### Three\n\nd",
+		"<ul><li>a<li><p>b</p><ol><li>c</li><li>d</li></ol></li></ul>e":         "- a\n- b\n\n  1. c\n  2. d\ne",
+		"see <a href='../x'>the <b>x</b></a>, or <a href=#y>y</a>.":             "see [the x](https://example.com/x), or y.",
+		"<a href=/img><img src=x></a><a href=/i><img alt='an i'></a>":           "[[image: an i]](https://example.com/i)",
+		"<a href='javascript:x()'>a</a> <a href='data:,x'>b</a>":                "a b",
+		"<base href=https://go.dev/><a href=x>x</a>":                            "[x](https://go.dev/x)",
+		"a<script>b</script><style>c</style><noscript>d</noscript>e":            "ae",
+		"a<svg><title>b</title><svg></svg><path/></svg><template>c</template>d": "ad",
+		"<pre>x\n  y</pre>z": "```\nx\n  y\n```\n\nz",
+		"<table><tr><th>a<th>b<tr><td>c</td><td>d</td></table>": "| a | b\n| c | d",
+		"a<br>b<hr>c":                                 "a\nb\n\n---\nc",
+		"&lt;b&gt; &amp; &eacute;&#0;":                "<b> & é\ufffd",
+		"<blockquote>q</blockquote>":                  "> q",
+		"<a href=x>open":                              "[open",
+		strings.Repeat("<div><ul>", 100_000) + "deep": "deep",
+	} {
+		if _, got, err := pageText(strings.NewReader(in), base); err != nil || got != want {
+			t.Errorf("%.100s:\n got %.200q, %v\nwant %q", in, got, err, want)
+		}
+	}
+}

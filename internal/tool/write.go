@@ -1,0 +1,57 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+// writeName is what rules call the writing of a file.
+const writeName = "write"
+
+//go:embed write.md
+var writeProse string
+
+const writeSchema = `{
+  "type": "object",
+  "properties": {
+    "path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file to write."},
+    "content": {"type": "string", "maxLength": 262144, "description": "All that the file is to hold."}
+  },
+  "required": ["path", "content"],
+  "additionalProperties": false
+}`
+
+type writeTool struct{}
+
+func (writeTool) Spec() model.ToolSpec {
+	return model.ToolSpec{Name: writeName, Description: writeProse, Schema: json.RawMessage(writeSchema)}
+}
+
+func (writeTool) Effect() Effect { return EffectLasting }
+
+func (writeTool) Call(ctx context.Context, call Call) Outcome {
+	in, err := parseWrite(call.Input)
+	if err != nil {
+		return failed(err)
+	}
+	return result(change(ctx, call, in.path, in.revise))
+}
+
+type writeInput struct{ path, content string }
+
+func parseWrite(raw json.RawMessage) (writeInput, error) {
+	in := newInput(raw)
+	parsed := writeInput{path: in.required("path", maxPath), content: in.text("content", maxText)}
+	return parsed, in.end()
+}
+
+func (in writeInput) revise(before *textFile) (after, said string, _ error) {
+	if before == nil {
+		return in.content, fmt.Sprintf("Made the file: %d bytes", len(in.content)), nil
+	}
+	return in.content, fmt.Sprintf("Wrote the file: %d bytes instead of %d", len(in.content), len(before.content)), nil
+}

@@ -1,0 +1,244 @@
+package transcript
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// notFinished is the result of a call that has none in the lines.
+const notFinished = "not finished: the transcript ends before the result came"
+
+// noCall notes a result that belongs to no call.
+const noCall = "a result without its call was left out"
+
+// beginning is what a user says in a conversation that an assistant begins.
+const beginning = "(The conversation began before this.)"
+
+// builder makes messages of a chain of lines.
+type builder struct {
+	*file
+	messages []tree.Message
+	places   map[string]int // of lines, by uuid: the place of the message made of it
+
+	asked    int // the place of the assistant message under way, from 1; 0: none
+	parts    []*record
+	calls    []string // of the assistant message: the ids of its calls, by block
+	results  map[string][]tree.ToolResult
+	answered *record // the first line with results
+}
+
+// add takes in the next line.
+func (b *builder) add(r *record) {
+	if r.Type == typeAssistant {
+		b.assistant(r)
+		return
+	}
+	var rest []tree.Block
+	found := false
+	for _, part := range r.blocks {
+		if part.Type != typeResult {
+			rest = b.append(rest, part)
+			continue
+		}
+		found = true
+		if b.asked == 0 {
+			b.note(noCall)
+			continue
+		}
+		b.results[part.CallID] = append(b.results[part.CallID], b.result(part))
+	}
+	if found && b.answered == nil && len(rest) == 0 {
+		b.answered = r
+	}
+	if len(rest) > 0 {
+		b.close()
+		b.put(r, tree.Message{Role: tree.RoleUser, Blocks: rest})
+	}
+}
+
+// assistant takes in what a model said; one answer may be several lines.
+func (b *builder) assistant(r *record) {
+	goesOn := b.asked > 0 && r.Message.ID != "" && r.Message.ID == b.parts[0].Message.ID && b.answered == nil
+	if !goesOn {
+		b.close()
+		if len(b.messages) == 0 {
+			b.note("the conversation begins with an answer; a user message was put before it")
+			b.messages = append(b.messages, tree.Message{
+				Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: beginning}}, CreatedAt: r.Timestamp,
+			})
+		}
+		b.put(r, tree.Message{Role: tree.RoleAssistant})
+		b.asked, b.results, b.calls = len(b.messages), map[string][]tree.ToolResult{}, nil
+	}
+	b.parts = append(b.parts, r)
+	b.places[r.UUID] = b.asked
+	m := &b.messages[b.asked-1]
+	for _, part := range r.blocks {
+		m.Blocks = b.append(m.Blocks, part)
+		for len(b.calls) < len(m.Blocks) {
+			b.calls = append(b.calls, part.ID)
+		}
+	}
+	r.Message.answered(m)
+}
+
+// answered takes over what is said of an answer beside its content. Of an answer
+// in several lines the last one says what it cost.
+func (s *said) answered(m *tree.Message) {
+	m.Model = s.Model
+	for stop, name := range stops {
+		if name != "" && name == s.Stop {
+			m.Stop = tree.StopReason(stop) //nolint:gosec // an index of a short array
+		}
+	}
+	if u := s.Usage; u != nil {
+		m.Usage = tree.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}
+	}
+}
+
+// close ends the assistant message under way: its calls get their results.
+func (b *builder) close() {
+	if b.asked == 0 {
+		return
+	}
+	m := &b.messages[b.asked-1]
+	parts, answered := b.parts, b.answered
+	b.asked, b.parts, b.answered = 0, nil, nil
+	if len(m.Blocks) == 0 {
+		b.messages = b.messages[:len(b.messages)-1]
+		for _, r := range parts {
+			delete(b.places, r.UUID)
+		}
+		return
+	}
+	results := map[int]tree.ToolResult{}
+	for _, c := range Calls(m) {
+		id := b.calls[c.Ref.Block]
+		found := b.results[id]
+		if len(found) == 0 {
+			found = b.beside(parts, id)
+		}
+		if len(found) == 0 {
+			b.note("a call without a result was closed as not finished")
+			found = []tree.ToolResult{{Text: notFinished, IsError: true}}
+		}
+		results[c.Ref.Block] = found[0]
+		b.results[id] = found[1:]
+	}
+	for _, left := range b.results {
+		if len(left) > 0 {
+			b.note(noCall)
+		}
+	}
+	if len(results) == 0 {
+		return
+	}
+	tools := tree.Message{Role: tree.RoleTool, Blocks: Results(m, results)}
+	if answered == nil {
+		tools.CreatedAt = parts[len(parts)-1].Timestamp
+		b.messages = append(b.messages, tools)
+		return
+	}
+	b.put(answered, tools)
+}
+
+// beside looks for a result on a line that another one was gone on from: results
+// of parallel calls come each after the part that opened the call.
+func (b *builder) beside(parts []*record, id string) []tree.ToolResult {
+	for _, p := range parts {
+		for _, r := range b.after[p.UUID] {
+			if r.taken {
+				continue
+			}
+			for _, part := range r.blocks {
+				if part.Type == typeResult && part.CallID == id {
+					return []tree.ToolResult{b.result(part)}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// put adds the message that is made of a line.
+func (b *builder) put(r *record, m tree.Message) {
+	m.CreatedAt = r.Timestamp
+	if id, err := tree.ParseID[tree.Message](r.UUID); err == nil {
+		m.ID = id
+	}
+	if upTo := b.places[r.SumsUpTo]; r.Summary && upTo > 0 {
+		m.UpTo = upTo
+		r.Message.answered(&m)
+	}
+	b.messages = append(b.messages, m)
+	b.places[r.UUID] = len(b.messages)
+}
+
+// link numbers the messages.
+func (b *builder) link() {
+	for i := range b.messages {
+		b.messages[i].Ordinal = i + 1
+	}
+}
+
+// append adds a part, unless it is of a kind that is not known here.
+func (b *builder) append(blocks []tree.Block, part block) []tree.Block {
+	switch part.Type {
+	case typeText:
+		if part.Text == "" {
+			return blocks
+		}
+		return append(blocks, tree.Text{Text: part.Text})
+	case typeThinking:
+		return append(blocks, tree.Thinking{Text: part.Thinking, Signature: part.Signature})
+	case typeUse:
+		return append(blocks, tree.ToolUse{ProviderID: part.ID, Name: part.Name, Input: input(part.Input)})
+	case typeImage, typeDocument:
+		if part.Source != nil {
+			return append(blocks, attachment(part))
+		}
+	}
+	b.note("parts of the kind %.40q were left out", part.Type)
+	return blocks
+}
+
+func attachment(part block) tree.Attachment {
+	a := tree.Attachment{
+		Kind: tree.AttachmentImage, MediaType: part.Source.MediaType, Name: part.Title, Data: part.Source.Data, URL: part.Source.URL,
+	}
+	if part.Type == typeDocument {
+		a.Kind = tree.AttachmentDocument
+	}
+	return a
+}
+
+// result reads the result of a call: its texts. What else is in it is named.
+func (b *builder) result(part block) tree.ToolResult {
+	r := tree.ToolResult{IsError: part.IsError}
+	if len(part.Content) == 0 || bytes.Equal(part.Content, []byte("null")) {
+		return r
+	}
+	parts, err := contentOf(part.Content)
+	if err != nil {
+		var whole bytes.Buffer
+		if json.Compact(&whole, part.Content) == nil {
+			r.Text = whole.String()
+		}
+		return r
+	}
+	var texts []string
+	for _, p := range parts {
+		if p.Type == typeText {
+			texts = append(texts, p.Text)
+			continue
+		}
+		b.note("parts of the kind %.40q were left out of results", p.Type)
+		texts = append(texts, fmt.Sprintf("[%s left out]", p.Type))
+	}
+	r.Text = strings.Join(texts, "\n")
+	return r
+}

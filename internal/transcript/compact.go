@@ -1,0 +1,44 @@
+package transcript
+
+import "github.com/coppice-run/coppice/internal/tree"
+
+// Size is how many tokens a conversation had when its model last answered; 0 if
+// it has not answered since the last summary.
+func Size(seen []tree.Message) int64 {
+	for i := len(seen) - 1; i >= 0; i-- {
+		switch m := &seen[i]; {
+		case m.UpTo > 0:
+			return 0
+		case m.Role == tree.RoleAssistant:
+			return m.Usage.Total()
+		}
+	}
+	return 0
+}
+
+// Older parts what a model sees for a summary: the older part, which the summary
+// will stand for, and the ordinal of its last message. What the model has to
+// answer next stays out of it: user messages at the end, or the last calls with
+// their results. No part ends between calls and their results. The older part is
+// empty if there is nothing to sum up.
+func Older(seen []tree.Message) ([]tree.Message, int) {
+	end := len(seen)
+	switch {
+	case end == 0 || Unanswered(seen) != nil:
+		return nil, 0
+	case seen[end-1].Role == tree.RoleTool:
+		end -= 2
+	default:
+		for end > 0 && seen[end-1].Role == tree.RoleUser && seen[end-1].UpTo == 0 {
+			end--
+		}
+	}
+	if end <= 0 || end == 1 && seen[0].UpTo > 0 {
+		return nil, 0
+	}
+	last := 0 // a summary comes before messages that are older than it
+	for i := range seen[:end] {
+		last = max(last, seen[i].Ordinal)
+	}
+	return seen[:end], last
+}

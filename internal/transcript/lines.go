@@ -1,0 +1,210 @@
+package transcript
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// A transcript is kept as lines of JSON: an object a message, each naming the one
+// before it. That is how agents which run inside one process keep theirs, with
+// the content of messages as one provider's API has it.
+
+// line is one line. What is not named here is of no interest to us.
+type line struct {
+	UUID       string    `json:"uuid"`
+	ParentUUID *string   `json:"parentUuid"`
+	Sidechain  bool      `json:"isSidechain"`
+	AgentID    string    `json:"agentId,omitempty"`
+	Timestamp  time.Time `json:"timestamp"`
+	Type       string    `json:"type"`
+	Summary    bool      `json:"isCompactSummary,omitempty"`
+	SumsUpTo   string    `json:"sumsUpTo,omitempty"` // of a summary: the last message that it stands for
+	Message    *said     `json:"message,omitempty"`
+}
+
+// said is what a message says.
+type said struct {
+	ID      string          `json:"id,omitempty"`
+	Role    string          `json:"role"`
+	Model   string          `json:"model,omitempty"`
+	Content json.RawMessage `json:"content"`
+	Stop    string          `json:"stop_reason,omitempty"`
+	Usage   *usage          `json:"usage,omitempty"`
+}
+
+type usage struct {
+	Input      int64 `json:"input_tokens"`
+	CacheWrite int64 `json:"cache_creation_input_tokens"`
+	CacheRead  int64 `json:"cache_read_input_tokens"`
+	Output     int64 `json:"output_tokens"`
+}
+
+// block is a part of a message's content.
+type block struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text,omitempty"`
+	Thinking  string          `json:"thinking,omitempty"`
+	Signature string          `json:"signature,omitempty"`
+	ID        string          `json:"id,omitempty"`
+	Name      string          `json:"name,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	CallID    string          `json:"tool_use_id,omitempty"`
+	Content   json.RawMessage `json:"content,omitempty"`
+	IsError   bool            `json:"is_error,omitempty"`
+	Title     string          `json:"title,omitempty"`
+	Source    *source         `json:"source,omitempty"`
+}
+
+// source is where an attachment comes from.
+type source struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type,omitempty"`
+	Data      []byte `json:"data,omitempty"`
+	URL       string `json:"url,omitempty"`
+}
+
+// The types of lines and of blocks.
+const (
+	typeUser      = "user"
+	typeAssistant = "assistant"
+	typeText      = "text"
+	typeThinking  = "thinking"
+	typeUse       = "tool_use"
+	typeResult    = "tool_result"
+	typeImage     = "image"
+	typeDocument  = "document"
+	typeBase64    = "base64"
+	typeURL       = "url"
+)
+
+var stops = [...]string{
+	tree.StopEndTurn: "end_turn", tree.StopToolUse: "tool_use", tree.StopMaxTokens: "max_tokens", tree.StopRefusal: "refusal",
+}
+
+// Origin says whose transcript it is.
+type Origin struct {
+	Sidechain bool   // a sub-agent's
+	Agent     string // then: its task
+}
+
+// Lines writes a whole conversation, what it inherits included. Equal messages
+// give equal bytes, and read again they give them once more.
+func Lines(messages []tree.Message, of Origin) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	w := &writer{taken: map[string]bool{}}
+	ids := map[int]string{}
+	var parent *string
+	for i := range messages {
+		m := &messages[i]
+		id := m.ID.String()
+		content, err := w.content(m)
+		if err != nil {
+			return nil, fmt.Errorf("message %d: %w", m.Ordinal, err)
+		}
+		l := line{
+			UUID: id, ParentUUID: parent, Sidechain: of.Sidechain, AgentID: of.Agent, Timestamp: m.CreatedAt.UTC(),
+			Type: typeUser, Summary: m.UpTo > 0, SumsUpTo: ids[m.UpTo],
+			Message: &said{Role: typeUser, Model: m.Model, Content: content, Stop: stops[m.Stop]},
+		}
+		if m.Role == tree.RoleAssistant {
+			l.Type, l.Message.Role = typeAssistant, typeAssistant
+		}
+		if u := m.Usage; u != (tree.Usage{}) {
+			l.Message.Usage = &usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}
+		}
+		if err := encoder.Encode(l); err != nil {
+			return nil, fmt.Errorf("message %d: %w", m.Ordinal, err)
+		}
+		parent, ids[m.Ordinal] = &id, id
+	}
+	return out.Bytes(), nil
+}
+
+// writer gives each call an id of its own: providers' repeat.
+type writer struct {
+	taken map[string]bool
+	calls map[int]string // of the last assistant message, by block
+}
+
+func (w *writer) content(m *tree.Message) (json.RawMessage, error) {
+	if m.Role != tree.RoleTool {
+		w.calls = map[int]string{}
+	}
+	blocks := make([]block, 0, len(m.Blocks))
+	for i, b := range m.Blocks {
+		switch b := b.(type) {
+		case tree.Text:
+			blocks = append(blocks, block{Type: typeText, Text: b.Text})
+		case tree.Thinking:
+			blocks = append(blocks, block{Type: typeThinking, Thinking: b.Text, Signature: b.Signature})
+		case tree.ToolUse:
+			blocks = append(blocks, block{Type: typeUse, ID: w.call(m, i, b.ProviderID), Name: b.Name, Input: input(b.Input)})
+		case tree.ToolResult:
+			text, err := plain(b.Text)
+			if err != nil {
+				return nil, err
+			}
+			blocks = append(blocks, block{Type: typeResult, CallID: w.calls[b.Block], Content: text, IsError: b.IsError})
+		case tree.Attachment:
+			blocks = append(blocks, attached(b))
+		}
+	}
+	return plain(blocks)
+}
+
+// call gives the id that a call has in the lines.
+func (w *writer) call(m *tree.Message, i int, id string) string {
+	for n := 0; id == "" || w.taken[id]; n++ {
+		id = fmt.Sprintf("call_%d_%d", m.Ordinal, i)
+		if n > 0 {
+			id += strings.Repeat("_", n)
+		}
+	}
+	w.taken[id], w.calls[i] = true, id
+	return id
+}
+
+// input gives what a model wrote as JSON; what is none is written as a text.
+func input(written json.RawMessage) json.RawMessage {
+	if len(written) == 0 {
+		return json.RawMessage("{}")
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, written) == nil {
+		return compact.Bytes()
+	}
+	text, err := plain(string(written))
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return text
+}
+
+func attached(a tree.Attachment) block {
+	b := block{Type: typeImage, Title: a.Name, Source: &source{Type: typeBase64, MediaType: a.MediaType, Data: a.Data}}
+	if a.Kind == tree.AttachmentDocument {
+		b.Type = typeDocument
+	}
+	if a.URL != "" {
+		b.Source = &source{Type: typeURL, MediaType: a.MediaType, URL: a.URL}
+	}
+	return b
+}
+
+// plain is JSON without the escapes that only web pages need.
+func plain(v any) (json.RawMessage, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(out.Bytes(), "\n"), nil
+}

@@ -1,0 +1,237 @@
+package transcript
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// MaxLines bounds the bytes of a transcript that is read.
+const MaxLines = 32 << 20
+
+// maxRecords bounds its lines: most of an agent's are about progress.
+const maxRecords = 200_000
+
+// History is a conversation that was read from lines.
+type History struct {
+	Messages []tree.Message // as a session can begin with them
+	Notes    []string       // what was left out or put in
+}
+
+// Read reads a conversation from lines. Of several ends it takes the newest, with
+// the chain of messages before it; a sub-agent's lines count only if there are no
+// others. What is not a message of user or assistant is passed over, and what a
+// conversation needs is put in: results of calls that have none, and a user
+// message to begin with. An error says which line is wrong.
+func Read(data []byte) (*History, error) {
+	if len(data) > MaxLines {
+		return nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", MaxLines)
+	}
+	f := &file{byID: map[string]*record{}, after: map[string][]*record{}}
+	if err := f.parse(data); err != nil {
+		return nil, err
+	}
+	chain, err := f.chain()
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{file: f, places: map[string]int{}}
+	for _, r := range chain {
+		b.add(r)
+	}
+	b.close()
+	if len(b.messages) == 0 {
+		return nil, tree.ErrBadInput.With("the transcript has no message")
+	}
+	b.link()
+	return &History{Messages: b.messages, Notes: f.notes}, nil
+}
+
+// record is a line that was read.
+type record struct {
+	line
+	number int
+	speaks bool // it is a message of user or assistant
+	blocks []block
+	parent string
+	before *record // the message before it; nil for the first
+	last   bool    // no message comes after it
+	taken  bool    // it is in the chain
+}
+
+type file struct {
+	records []*record
+	byID    map[string]*record
+	after   map[string][]*record // by the uuid of the line before
+	notes   []string
+}
+
+func (f *file) note(format string, args ...any) {
+	if note := fmt.Sprintf(format, args...); !slices.Contains(f.notes, note) {
+		f.notes = append(f.notes, note)
+	}
+}
+
+func (f *file) parse(data []byte) error {
+	number := 0
+	for text := range bytes.Lines(data) {
+		number++
+		if text = bytes.TrimSpace(text); len(text) == 0 {
+			continue
+		}
+		if number > maxRecords {
+			return tree.ErrTooLarge.With("the transcript has more than %d lines", maxRecords)
+		}
+		r := &record{number: number}
+		if err := r.read(text); err != nil {
+			return tree.ErrBadInput.With("line %d of the transcript: %v", number, err)
+		}
+		switch {
+		case r.UUID == "":
+			continue // it is about the session, or about a file
+		case f.byID[r.UUID] != nil:
+			f.note("a line that repeats the uuid of another was left out")
+			continue
+		}
+		f.records = append(f.records, r)
+		f.byID[r.UUID] = r
+		f.after[r.parent] = append(f.after[r.parent], r)
+	}
+	return nil
+}
+
+// read reads a line. Of those that are no message only the links count.
+func (r *record) read(text []byte) error {
+	var kind struct {
+		UUID       string  `json:"uuid"`
+		ParentUUID *string `json:"parentUuid"`
+		Sidechain  bool    `json:"isSidechain"`
+		Type       string  `json:"type"`
+	}
+	if err := json.Unmarshal(text, &kind); err != nil {
+		return fmt.Errorf("expected a JSON object: %w", err)
+	}
+	r.UUID, r.Sidechain, r.Type = kind.UUID, kind.Sidechain, kind.Type
+	if kind.ParentUUID != nil {
+		r.parent = *kind.ParentUUID
+	}
+	if kind.Type != typeUser && kind.Type != typeAssistant || kind.UUID == "" {
+		if kind.UUID == "" && (kind.Type == typeUser || kind.Type == typeAssistant) {
+			return errors.New("expected a uuid")
+		}
+		return nil
+	}
+	if err := json.Unmarshal(text, &r.line); err != nil {
+		return fmt.Errorf("expected a message: %w", err)
+	}
+	if r.Message == nil {
+		return fmt.Errorf("expected a message of type %s", r.Type)
+	}
+	r.speaks = true
+	var err error
+	r.blocks, err = contentOf(r.Message.Content)
+	return err
+}
+
+// contentOf reads content, which is a text or a list of blocks.
+func contentOf(content json.RawMessage) ([]block, error) {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		if text == "" {
+			return nil, nil
+		}
+		return []block{{Type: typeText, Text: text}}, nil
+	}
+	var blocks []block
+	if err := json.Unmarshal(content, &blocks); err != nil {
+		return nil, fmt.Errorf("expected content, a text or a list of blocks: %w", err)
+	}
+	return blocks, nil
+}
+
+// chain gives the messages from the first to the newest end, in order.
+func (f *file) chain() ([]*record, error) {
+	var speaking []*record
+	for _, main := range []bool{true, false} {
+		for _, r := range f.records {
+			if r.speaks && !(main && r.Sidechain) {
+				speaking = append(speaking, r)
+			}
+		}
+		if len(speaking) > 0 {
+			break
+		}
+	}
+	if err := f.connect(speaking); err != nil {
+		return nil, err
+	}
+	var end *record
+	for _, r := range speaking {
+		if r.last && (end == nil || !r.Timestamp.Before(end.Timestamp)) {
+			end = r
+		}
+	}
+	var chain []*record
+	for r := end; r != nil; r = r.before {
+		r.taken = true
+		chain = append(chain, r)
+	}
+	slices.Reverse(chain)
+	return chain, nil
+}
+
+// connect finds the message before each, past lines that are none.
+func (f *file) connect(speaking []*record) error {
+	if err := f.circles(); err != nil {
+		return err
+	}
+	before := map[*record]*record{} // of lines that are no message
+	for _, r := range speaking {
+		r.last = true
+	}
+	for _, r := range speaking {
+		var path []*record
+		at := f.byID[r.parent]
+		for at != nil && !at.speaks {
+			if known, ok := before[at]; ok {
+				at = known
+				break
+			}
+			path = append(path, at)
+			at = f.byID[at.parent]
+		}
+		for _, p := range path {
+			before[p] = at
+		}
+		if r.before = at; at != nil {
+			at.last = false
+		}
+	}
+	return nil
+}
+
+// circles refuses lines that come after themselves.
+func (f *file) circles() error {
+	const looking, leadsOut = 1, 2
+	state := map[*record]int{}
+	for _, r := range f.records {
+		var path []*record
+		at := r
+		for at != nil && state[at] == 0 {
+			state[at] = looking
+			path = append(path, at)
+			at = f.byID[at.parent]
+		}
+		if at != nil && state[at] == looking {
+			return tree.ErrBadInput.With("line %d of the transcript: it comes after itself", at.number)
+		}
+		for _, p := range path {
+			state[p] = leadsOut
+		}
+	}
+	return nil
+}

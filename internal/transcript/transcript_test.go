@@ -1,0 +1,176 @@
+package transcript_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/transcript"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// conversation makes messages of words: "u" is a user's, "a" an assistant's, "cN"
+// calls N tools, "t" their results, "sN" a summary of what is up to N. The first
+// has the ordinal from.
+func conversation(from int, words string) []tree.Message {
+	var messages []tree.Message
+	calls := 0
+	for i, w := range strings.Fields(words) {
+		n := from + i
+		m := tree.Message{
+			ID: tree.MessageID{1, byte(n)}, Ordinal: n, CreatedAt: time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC),
+			Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: fmt.Sprint(w, n)}},
+		}
+		switch w[0] {
+		case 'a', 'c':
+			m.Role, m.Usage, m.Model, m.Stop = tree.RoleAssistant, tree.Usage{Input: int64(10 * n)}, "m", tree.StopEndTurn
+			calls = int(w[len(w)-1] - '0')
+			for c := range max(0, calls) {
+				if w[0] == 'c' {
+					m.Blocks = append(m.Blocks, tree.ToolUse{ProviderID: "same", Name: fmt.Sprint("tool", c), Input: json.RawMessage(`{"n":1}`)})
+				}
+			}
+		case 't':
+			m.Role, m.Blocks = tree.RoleTool, nil
+			for c := range calls {
+				m.Blocks = append(m.Blocks, tree.ToolResult{Block: c + 1, ProviderID: "same", Text: fmt.Sprint("result ", c)})
+			}
+		case 's':
+			_, err := fmt.Sscan(w[1:], &m.UpTo)
+			if err != nil {
+				panic(err)
+			}
+			m.Usage, m.Model, m.Stop = tree.Usage{Input: 7}, "m", tree.StopEndTurn
+		}
+		messages = append(messages, m)
+	}
+	return messages
+}
+
+// shape gives each message in a few letters: its ordinal, who speaks, and its calls.
+func shape(messages []tree.Message) string {
+	var words []string
+	for _, m := range messages {
+		w := fmt.Sprint(m.Ordinal) + map[tree.Role]string{tree.RoleUser: "u", tree.RoleAssistant: "a", tree.RoleTool: "t"}[m.Role]
+		for _, b := range m.Blocks {
+			switch b := b.(type) {
+			case tree.ToolUse:
+				w += ":" + b.Name
+			case tree.ToolResult:
+				w += fmt.Sprint(":", b.Block)
+			}
+		}
+		if strings.Contains(fmt.Sprint(m.Blocks), "You are a sub-agent") {
+			w += "*"
+		}
+		words = append(words, w)
+	}
+	return strings.Join(words, " ")
+}
+
+func TestInherited(t *testing.T) {
+	t.Parallel()
+	root := transcript.Link{Messages: conversation(1, "u c1 t c3 t a u")}
+	for name, test := range map[string]struct {
+		chain []transcript.Link
+		want  string
+	}{
+		"nothing":            {[]transcript.Link{root}, ""},
+		"apart":              {[]transcript.Link{{Base: tree.Base{Kind: tree.BaseApart, Message: 3}}, root}, ""},
+		"a branch":           {[]transcript.Link{{Base: tree.Base{Kind: tree.BaseBranch, Message: 3}}, root}, "1u 2a:tool0 3t:1"},
+		"a branch of all":    {[]transcript.Link{{Base: tree.Base{Kind: tree.BaseBranch, Message: 7}}, root}, "1u 2a:tool0 3t:1 4a:tool0:tool1:tool2 5t:1:2:3 6a 7u"},
+		"a fork":             {[]transcript.Link{{Base: tree.Base{Kind: tree.BaseFork, Message: 3}}, root}, "1u 2a:tool0 3t:1 4u*"},
+		"a fork of nothing":  {[]transcript.Link{{Base: tree.Base{Kind: tree.BaseFork}}, root}, "1u*"},
+		"a fork by the call": {[]transcript.Link{{Base: tree.Base{Kind: tree.BaseCall, Message: 4, Block: 2}}, root}, "1u 2a:tool0 3t:1 4a:tool1 5t:1*"},
+		"a fork of a fork": {[]transcript.Link{
+			{Base: tree.Base{Kind: tree.BaseCall, Message: 7, Block: 1}},
+			{Base: tree.Base{Kind: tree.BaseCall, Message: 4, Block: 1}, Messages: conversation(6, "u c2 t")},
+			root,
+		}, "1u 2a:tool0 3t:1 4a:tool0 5t:1* 6u 7a:tool0 8t:1*"},
+		"a branch of a branch, before its own": {[]transcript.Link{
+			{Base: tree.Base{Kind: tree.BaseBranch, Message: 3}},
+			{Base: tree.Base{Kind: tree.BaseBranch, Message: 3}, Messages: conversation(4, "a u")},
+			root,
+		}, "1u 2a:tool0 3t:1"},
+	} {
+		if got := shape(transcript.Inherited(test.chain)); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestSeen(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]string{
+		"u a u":              "1u 2a 3u",
+		"u a u s2 a":         "4u 3u 5a",
+		"u c1 t s1 a":        "4u 2a:tool0 3t:1 5a",
+		"u c1 t s3 a":        "4u 5a",
+		"u c1 t s2 a":        "4u 5a", // a result goes with its call
+		"u a u s2 a u s5 a":  "7u 6u 8a",
+		"u a u s2 a u s4 a":  "7u 5a 6u 8a",
+		"u a s2 u s3 c1 t a": "5u 4u 6a:tool0 7t:1 8a",
+	} {
+		seen := transcript.Conversation([]transcript.Link{{Messages: conversation(1, words)}})
+		if got := shape(seen); got != want {
+			t.Errorf("of %q is seen %q, want %q", words, got, want)
+		}
+	}
+	// A branch from before a summary sees what it stands for, one from after it does not.
+	root := transcript.Link{Messages: conversation(1, "u a u s2 a u")}
+	for at, want := range map[int]string{3: "1u 2a 3u", 5: "4u 3u 5a"} {
+		branch := transcript.Link{Base: tree.Base{Kind: tree.BaseBranch, Message: at}}
+		if got := shape(transcript.Conversation([]transcript.Link{branch, root})); got != want {
+			t.Errorf("from message %d a branch sees %q, want %q", at, got, want)
+		}
+	}
+}
+
+func TestOlder(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]struct {
+		older string
+		upTo  int
+		size  int64
+	}{
+		"":             {"", 0, 0},
+		"u":            {"", 0, 0},
+		"u a":          {"1u 2a", 2, 20},
+		"u a u u":      {"1u 2a", 2, 20},
+		"u c1 t":       {"1u", 1, 20},
+		"u c1 t u":     {"1u 2a:tool0 3t:1", 3, 20},
+		"u c1 t c2 t":  {"1u 2a:tool0 3t:1", 3, 40},
+		"u a u s2":     {"", 0, 0}, // nothing was said since
+		"u a u s2 a":   {"4u 3u 5a", 5, 50},
+		"u a u s2 a u": {"4u 3u 5a", 5, 50},
+		"u c1 t s1 u":  {"4u 2a:tool0 3t:1", 4, 20},
+		"u c1":         {"", 0, 20}, // its calls are open
+	} {
+		seen := transcript.Seen(conversation(1, words))
+		older, upTo := transcript.Older(seen)
+		if shape(older) != want.older || upTo != want.upTo {
+			t.Errorf("%q: the older part is %q up to %d, want %q up to %d", words, shape(older), upTo, want.older, want.upTo)
+		}
+		if size := transcript.Size(seen); size != want.size {
+			t.Errorf("%q has %d tokens, want %d", words, size, want.size)
+		}
+	}
+}
+
+// TestCompositionChangesNoMessage holds the inputs to what they were.
+func TestCompositionChangesNoMessage(t *testing.T) {
+	t.Parallel()
+	root := transcript.Link{Messages: conversation(1, "u c3 t s2 a")}
+	before := conversation(1, "u c3 t s2 a")
+	for block := range 3 {
+		transcript.Conversation([]transcript.Link{
+			{Base: tree.Base{Kind: tree.BaseCall, Message: 2, Block: block + 1}, Messages: conversation(4, "u a")}, root,
+		})
+	}
+	if !reflect.DeepEqual(root.Messages, before) {
+		t.Errorf("the base was changed to %+v", root.Messages)
+	}
+}

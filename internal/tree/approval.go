@@ -1,0 +1,299 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/policy"
+)
+
+// ApprovalState is what has become of an approval.
+type ApprovalState uint8
+
+// The states of an approval. Their numbers are stored: only ever add.
+const (
+	ApprovalUnspecified ApprovalState = iota
+	ApprovalOpen                      // nobody has decided yet
+	ApprovalAllowed                   // the call may run
+	ApprovalDenied                    // the call was closed with the denial
+	ApprovalExpired                   // nobody decided in time, which denies
+	ApprovalWithdrawn                 // the run ended first
+)
+
+// Approval is the question whether a call may run, and its answer.
+type Approval struct {
+	ID   ApprovalID
+	Task TaskID
+	Run  int
+	Ref  CallRef
+
+	Tool     string
+	Argument string   // what the tool says that it is about; cut if it is long
+	Rules    []string // what asked
+
+	State      ApprovalState
+	ForSession bool   // allowed for all of the session that the same rules ask about
+	Message    string // of who decided
+	AskedAt    time.Time
+	Due        time.Time // when it expires; zero: never
+	DecidedAt  time.Time
+}
+
+// Ask asks whether a call may run. If the session has granted what asks, or the
+// call is approved, it may; in a sub-agent whose definition does not take questions
+// further, the call is closed with a denial; otherwise it waits for a decision.
+// Answer: [Stored].
+type Ask struct {
+	From     From
+	Block    int
+	Argument string
+	Rules    []string // what asks: rules, or the very call where a mode asks
+}
+
+// DecideApproval answers an open approval. The same answer again changes nothing.
+// Answer: [Decided].
+type DecideApproval struct {
+	ID         ApprovalID
+	Allow      bool
+	ForSession bool // with Allow: what asked now does not ask again in this session
+	Message    string
+}
+
+// Decided is the approval as it was decided.
+type Decided struct{ Approval Approval }
+
+func (Decided) isAnswer() {}
+
+// Bounds of what a worker may ask, and of what is kept of it.
+const (
+	maxRules    = 64
+	maxRuleText = 1000
+	maxArgument = 4000
+)
+
+func (c Ask) needs(n *needs) { c.From.callNeeds(n, c.Block) }
+
+func (c Ask) decide(d *decision) (Answer, error) {
+	t, err := d.attempt(c.From)
+	if err != nil {
+		return nil, err
+	}
+	call, err := d.openCall(t, c.Block)
+	switch {
+	case err != nil:
+		return nil, err
+	case call.State == CallStarted:
+		return nil, ErrBadInput.With("block %d has begun to run", c.Block)
+	case len(c.Rules) == 0 || len(c.Rules) > maxRules:
+		return nil, ErrBadInput.With("%d rules ask, expected 1 to %d", len(c.Rules), maxRules)
+	}
+	for _, r := range c.Rules {
+		if len(r) > maxRuleText {
+			return nil, ErrTooLarge.With("a rule has %d bytes, the bound is %d", len(r), maxRuleText)
+		}
+	}
+	d.took(t, c.From)
+	verdict := policy.Verdict{Decision: policy.Ask, Rules: c.Rules}
+	switch {
+	case call.State == CallApproved || verdict.Granted(d.session().Grants):
+		call.State = CallApproved
+		d.view.touchCall(call)
+		return Stored{Approved: true}, nil
+	case t.Depth > 0 && !t.Permissions.Open().Escalate:
+		call.Text, call.IsError = ErrApprovalDenied.With("%s asks, and a sub-agent has nobody to ask", strings.Join(c.Rules, " and ")).Error(), true
+		d.closeCall(t, call)
+		return d.stored(t), nil
+	}
+	d.raise(t, call, c)
+	return Stored{}, nil
+}
+
+// raise makes a call wait for a decision.
+func (d *decision) raise(t *Task, call *Call, c Ask) {
+	argument, _ := bounded(c.Argument, maxArgument)
+	a := &Approval{
+		ID: ApprovalID(d.env.NewID()), Task: t.ID, Run: t.Run, Ref: call.Ref, Tool: call.Tool,
+		Argument: argument, Rules: slices.Clone(c.Rules), State: ApprovalOpen, AskedAt: d.env.Now,
+	}
+	if wait := d.session().Limits.Approval; wait > 0 {
+		a.Due = d.env.Now.Add(wait)
+		d.setTimer(t, call.Ref, a.Due)
+	}
+	call.State, call.Approval = CallAsking, a.ID
+	d.view.touchCall(call)
+	d.view.touchApproval(a)
+	d.countAsking(t, 1)
+	d.emit(t, ApprovalRequested{
+		Approval: a.ID, Ref: a.Ref, Tool: a.Tool, Argument: a.Argument, Rules: a.Rules, Due: a.Due,
+	})
+}
+
+func (d *decision) countAsking(t *Task, by int) {
+	t.Asking += by
+	d.view.touchTask(t)
+	s := d.session()
+	s.Asking += by
+	d.view.changes.Session = s
+}
+
+func (c DecideApproval) needs(n *needs) {
+	if a := n.approval(c.ID); a != nil && a.State == ApprovalOpen {
+		n.boundary(n.task(a.Task))
+		n.call(a.Task, a.Ref)
+	}
+}
+
+func (c DecideApproval) decide(d *decision) (Answer, error) {
+	a := d.view.approval(c.ID)
+	switch {
+	case a == nil:
+		return nil, ErrNoApproval.With("%s", c.ID)
+	case c.ForSession && !c.Allow:
+		return nil, ErrBadInput.With("only what is allowed can be for the session")
+	case len(c.Message) > maxDetail:
+		return nil, ErrTooLarge.With("the message has %d bytes, the bound is %d", len(c.Message), maxDetail)
+	case a.State != ApprovalOpen && c.same(a):
+		return Decided{Approval: *a}, nil
+	case a.State != ApprovalOpen:
+		return nil, ErrDecided.With("it %s at %s", a.Outcome(), a.DecidedAt.UTC().Format(time.RFC3339))
+	}
+	t, call := d.view.task(a.Task), d.view.call(a.Task, a.Ref)
+	a.ForSession, a.Message = c.ForSession, c.Message
+	if !c.Allow {
+		d.close(t, a, ApprovalDenied)
+		d.emit(t, decidedEvent(a))
+		d.deny(t, call, c.Message)
+		return Decided{Approval: *a}, nil
+	}
+	d.close(t, a, ApprovalAllowed)
+	if s := d.session(); c.ForSession {
+		s.Grants = granted(s.Grants, a.Rules)
+	}
+	d.emit(t, decidedEvent(a))
+	d.approve(t, call)
+	return Decided{Approval: *a}, nil
+}
+
+// same reports whether an approval was decided in just this way.
+func (c DecideApproval) same(a *Approval) bool {
+	if c.Allow {
+		return a.State == ApprovalAllowed && a.ForSession == c.ForSession
+	}
+	return a.State == ApprovalDenied
+}
+
+// Outcome says what has become of the approval.
+func (a *Approval) Outcome() string {
+	switch {
+	case a.State == ApprovalAllowed && a.ForSession:
+		return "was allowed for the session"
+	case a.State == ApprovalAllowed:
+		return "was allowed once"
+	case a.State == ApprovalDenied:
+		return "was denied"
+	case a.State == ApprovalExpired:
+		return "expired"
+	case a.State == ApprovalWithdrawn:
+		return "was withdrawn, since its run ended"
+	}
+	return "is open"
+}
+
+// granted adds rules to those that a session has granted, in a list of its own.
+func granted(grants, rules []string) []string {
+	out := slices.Clone(grants)
+	for _, r := range rules {
+		if !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// close ends the wait for a decision.
+func (d *decision) close(t *Task, a *Approval, state ApprovalState) {
+	a.State, a.DecidedAt = state, d.env.Now
+	d.view.touchApproval(a)
+	d.view.changes.Timers[CallKey{a.Task, a.Ref}] = nil
+	d.countAsking(t, -1)
+}
+
+func decidedEvent(a *Approval) ApprovalDecision {
+	return ApprovalDecision{Approval: a.ID, Ref: a.Ref, State: a.State, ForSession: a.ForSession, Message: a.Message}
+}
+
+// approve lets a call run: a parked run wakes for it.
+func (d *decision) approve(t *Task, call *Call) {
+	call.State = CallApproved
+	d.view.touchCall(call)
+	if t.State == StateWaiting {
+		d.wake(t)
+	}
+}
+
+// deny closes a call with a denial.
+func (d *decision) deny(t *Task, call *Call, why string) {
+	if why == "" {
+		why = "the call was not approved; do not try it again in another way"
+	}
+	call.Text, call.IsError = ErrApprovalDenied.With("%s", why).Error(), true
+	d.closeCall(t, call)
+}
+
+// lapse denies what nobody has decided on in time.
+func (d *decision) lapse(t *Task, call *Call) {
+	a := d.view.approval(call.Approval)
+	d.close(t, a, ApprovalExpired)
+	d.emit(t, ApprovalLapsed{Approval: a.ID, Ref: a.Ref})
+	d.deny(t, call, fmt.Sprintf("nobody decided within %s", a.Due.Sub(a.AskedAt)))
+}
+
+// withdraw takes back the question of a call whose run ends.
+func (d *decision) withdraw(t *Task, call *Call) {
+	a := d.view.approval(call.Approval)
+	d.close(t, a, ApprovalWithdrawn)
+	d.emit(t, decidedEvent(a))
+}
+
+// approval asks for an approval.
+func (n *needs) approval(id ApprovalID) *Approval {
+	a, held := n.view.approvals[id]
+	if !held && !slices.Contains(n.Approvals, id) {
+		n.Approvals = append(n.Approvals, id)
+	}
+	return a
+}
+
+// asking asks for the approvals that a task waits for, once its open calls are held.
+func (n *needs) asking(t *Task) {
+	if t.Asking == 0 || !n.view.open[t.ID] {
+		return
+	}
+	for key, c := range n.view.calls {
+		if key.Task == t.ID && c != nil && c.State == CallAsking {
+			n.approval(c.Approval)
+		}
+	}
+}
+
+// PutApproval hands the view a stored approval; nil means that there is none.
+func (v *View) PutApproval(id ApprovalID, a *Approval) {
+	if _, held := v.approvals[id]; !held {
+		v.approvals[id] = a
+	}
+}
+
+func (v *View) approval(id ApprovalID) *Approval {
+	a, held := v.approvals[id]
+	if !held {
+		panic(fmt.Sprintf("tree: approval %s was not asked for", id))
+	}
+	return a
+}
+
+func (v *View) touchApproval(a *Approval) {
+	v.approvals[a.ID] = a
+	v.changes.Approvals[a.ID] = a
+}

@@ -1,0 +1,71 @@
+package tree
+
+import (
+	"cmp"
+
+	"github.com/coppice-run/coppice/internal/policy"
+)
+
+// taskTool is the permission to give a task to an agent; its argument is the
+// agent's name.
+const taskTool = "task"
+
+// authorize computes what a run may do, from the task's own permissions and the
+// authority of everybody above it as it is now. A root, and what counts as one,
+// keeps what it began with.
+func (d *decision) authorize(t *Task, a asked) {
+	t.Source = cmp.Or(t.Origin, a.source)
+	if !a.by.IsZero() {
+		t.Source = cmp.Or(t.Source, d.view.task(a.by).Source)
+	}
+	if t.Parent.IsZero() || t.Depth == 0 && t.Run > 1 {
+		return
+	}
+	above := []policy.Authority{d.view.task(t.Parent).Authority}
+	if !a.by.IsZero() && a.by != t.Parent {
+		above = append(above, d.view.task(a.by).Authority)
+	}
+	t.Authority = policy.Below(t.Permissions.Open(), a.background, above...)
+}
+
+// goOnWithin gives a branch the authority of the task that it goes on from.
+func (t *Task) goOnWithin(from *Task) {
+	t.Permissions, t.Authority, t.Origin = from.Permissions, from.Authority, from.Origin
+}
+
+// mayDelegate refuses a child of this agent to a call that is not allowed it.
+func (d *decision) mayDelegate(t *Task, call *Call, agent string) error {
+	if t.Source != "" {
+		return errInternal(t)
+	}
+	v := judgeTask(t, agent)
+	switch {
+	case v.Decision == policy.Deny:
+		return ErrDenied.With("%s", v.Why)
+	case v.Decision == policy.Ask && call.State != CallApproved && !v.Granted(d.session().Grants):
+		return ErrApprovalDenied.With("%s asks first", v.Rules[0])
+	}
+	return nil
+}
+
+func judgeTask(t *Task, agent string) policy.Verdict {
+	return t.Authority.Judge(policy.Call{Tool: taskTool, Access: policy.AccessRead, Argument: agent})
+}
+
+// errInternal refuses a tool to a run that is on behalf of somebody outside.
+func errInternal(t *Task) error {
+	return ErrInternalTool.With("the run is on behalf of %s", t.Source)
+}
+
+// checkSource refuses what can't be the name of a source.
+func checkSource(source string) error {
+	if err := checkName("the source", source); err != nil {
+		return err
+	}
+	for _, r := range source {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '-' {
+			return ErrBadInput.With("the source %q: expected letters a to z, digits, _ and -", source)
+		}
+	}
+	return nil
+}

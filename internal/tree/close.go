@@ -1,0 +1,182 @@
+package tree
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+)
+
+// CloseSession ends a session: every run under way ends as abandoned, and nothing
+// can be asked of it any more; it can still be read. Answer: [Closed].
+type CloseSession struct {
+	Detail string // why, in the client's words
+}
+
+// DeleteSession closes a session, if it is open, and gives its rows up: from then
+// on it does not exist, and the store removes it step by step. Answer: [Closed].
+type DeleteSession struct {
+	// IdleFor deletes the session only if none of its runs is under way and
+	// nothing has happened in it for so long; zero deletes it whatever it does.
+	IdleFor time.Duration
+}
+
+// RenameSession gives a session another title. Answer: [Done].
+type RenameSession struct{ Title string }
+
+// Closed says how many runs the end of a session has ended.
+type Closed struct{ Runs int }
+
+func (Closed) isAnswer() {}
+
+// outlives reports whether a command means something in a session that is closed.
+// What workers say there is stale, as everywhere after a run's end.
+func outlives(cmd Command) bool {
+	switch cmd.(type) {
+	case CreateSession, CloseSession, DeleteSession, Redeliver, Expire, Claim, Reattach, Repeat,
+		AppendAnswer, StartCall, CloseCall, SpawnCalls, AwaitTask, Report, Park, End,
+		StartHooks, StopHooks, TakeCallback, SettleCallback:
+		return true
+	}
+	return false
+}
+
+// mayDecide refuses what is asked of a session that is not there any more.
+func (v *View) mayDecide(cmd Command) error {
+	_, creates := cmd.(CreateSession)
+	switch s := v.session; {
+	case s == nil && creates:
+		return nil
+	case s == nil:
+		return ErrNoSession
+	case !s.DeletedAt.IsZero() && creates:
+		return ErrDeleting
+	case !s.DeletedAt.IsZero():
+		return ErrNoSession
+	case !s.ClosedAt.IsZero() && !outlives(cmd):
+		return ErrClosed
+	}
+	return nil
+}
+
+func (c CloseSession) needs(n *needs) { n.everything() }
+
+func (c CloseSession) decide(d *decision) (Answer, error) {
+	if !d.session().ClosedAt.IsZero() {
+		return Closed{}, nil
+	}
+	detail, _ := bounded(c.Detail, maxDetail)
+	return Closed{Runs: d.closeSession(detail)}, nil
+}
+
+func (c DeleteSession) needs(n *needs) { n.everything() }
+
+func (c DeleteSession) decide(d *decision) (Answer, error) {
+	s := d.session()
+	if c.IdleFor > 0 && (s.Pending+s.Running+s.Waiting > 0 || d.env.Now.Sub(s.UpdatedAt) < c.IdleFor) {
+		return nil, ErrInUse
+	}
+	runs := 0
+	if s.ClosedAt.IsZero() {
+		runs = d.closeSession("the session was deleted")
+	}
+	s.DeletedAt = d.env.Now
+	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionDeleted})
+	return Closed{Runs: runs}, nil
+}
+
+func (c RenameSession) needs(n *needs) { n.root() }
+
+func (c RenameSession) decide(d *decision) (Answer, error) {
+	if err := checkName("the title", c.Title); err != nil {
+		return nil, err
+	}
+	if c.Title == "" {
+		return nil, ErrEmpty.With("title")
+	}
+	if c.Title != d.session().Title {
+		d.rename(c.Title)
+	}
+	return Done{}, nil
+}
+
+func (d *decision) rename(title string) {
+	s := d.session()
+	s.Title = title
+	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionRenamed, Title: title})
+}
+
+// closeSession ends all runs from the top down. Nobody is told of an end, since
+// nobody can go on.
+func (d *decision) closeSession(detail string) int {
+	s := d.session()
+	root := d.view.task(s.Root)
+	all := d.view.all()
+	slices.SortFunc(all, func(a, b *Task) int {
+		return cmp.Or(a.Depth-b.Depth, bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	for _, t := range all {
+		d.falling = append(d.falling, t.ID)
+	}
+	runs := 0
+	for _, t := range all {
+		if t.State.Active() {
+			runs++
+			d.revoke(t)
+			d.finish(t, StateCancelled, ReasonAbandoned, detail)
+		}
+	}
+	d.falling = nil
+	s.ClosedAt = d.env.Now
+	d.emitAside(root, SessionChanged{Change: SessionClosed})
+	return runs
+}
+
+// root asks for the root.
+func (n *needs) root() *Task {
+	if n.view.session == nil {
+		return nil
+	}
+	return n.task(n.view.session.Root)
+}
+
+// everything asks for what is read when all runs of the session end.
+func (n *needs) everything() {
+	if n.root() == nil {
+		return
+	}
+	if s := n.view.session; s.Pending+s.Running+s.Waiting == 0 {
+		return
+	}
+	n.below(TaskID{})
+	for _, t := range n.view.all() {
+		if t.State.Active() {
+			n.finish(t)
+		}
+	}
+}
+
+// all gives the tasks that the view holds, in no order: those of the whole session
+// once everything was asked for, since branches hang off nobody.
+func (v *View) all() []*Task {
+	var all []*Task
+	for _, t := range v.tasks {
+		if t != nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// fall asks for what is read when a task's run ends with all runs below it.
+func (n *needs) fall(t *Task) {
+	if t == nil {
+		return
+	}
+	n.below(t.ID)
+	for _, t := range append(n.view.descendants(t.ID), t) {
+		if t.State.Active() {
+			n.finish(t)
+		}
+	}
+}

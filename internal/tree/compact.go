@@ -1,0 +1,37 @@
+package tree
+
+// Compact stores a summary in the place of the older part of a transcript. The
+// part stays as it is and can be read; a model sees the summary instead. Answer:
+// [Stored].
+type Compact struct {
+	From From
+	UpTo int     // the last message that is summed up
+	Said Message // the summary as blocks, and what the answer that it is made of cost
+}
+
+func (c Compact) needs(n *needs) { n.task(c.From.Task) }
+
+func (c Compact) decide(d *decision) (Answer, error) {
+	t, err := d.attempt(c.From)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.OpenCalls > 0:
+		return nil, ErrCallsOpen
+	case c.UpTo < 1 || c.UpTo >= t.NextOrdinal || c.UpTo < t.Compacted:
+		return nil, ErrBadInput.With("a summary up to message %d of %d, the last one is message %d", c.UpTo, t.NextOrdinal-1, t.Compacted)
+	case c.Said.Text() == "":
+		return nil, ErrEmpty.With("summary")
+	case c.Said.calls():
+		return nil, ErrHasCalls
+	}
+	if err := d.session().Limits.checkAnswer(&c.Said); err != nil {
+		return nil, err
+	}
+	d.took(t, c.From)
+	m := d.append(t, &Message{
+		Role: RoleUser, Blocks: c.Said.Blocks, UpTo: c.UpTo, Model: c.Said.Model, Usage: c.Said.Usage, Stop: c.Said.Stop,
+	})
+	t.Compacted = m.Ordinal
+	return Stored{Ordinal: m.Ordinal}, nil
+}

@@ -1,0 +1,220 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+)
+
+// StartHooks stores what the hooks on the start of a sub-agent's run have come
+// to, once a run and before its first model call. What the hooks said that passed
+// is a message of the transcript from then on. Answer: [Stored].
+type StartHooks struct {
+	From From
+	Ran  []HookRun
+}
+
+// StopHooks is End for an answer that hooks have looked at. If one of them wants
+// the sub-agent to go on, the answer is stored, and what the hook said after it:
+// then the answer is [Stored] with a boundary. A run goes on that way no more than
+// [MaxStopHooks] times, and not when its model calls are used up; then, and if no
+// hook objects, it ends, and the answer is that of [End].
+type StopHooks struct {
+	From   From
+	Answer *Message
+	Ran    []HookRun
+}
+
+// HookRun is one run of a hook, as a worker tells of it.
+type HookRun struct {
+	Event    HookEvent
+	Name     string
+	Matcher  string // the glob of agents that it is for
+	Outcome  HookOutcome
+	Millis   int64  // how long it took
+	Output   string // for the model: what a start hook gives it, or why a stop hook objects
+	Message  string // for people: what went wrong, or the gist of the output
+	ExitCode int    // of a command that ended by itself
+}
+
+// HookEvent is what a hook hangs on.
+type HookEvent uint8
+
+// What hooks hang on.
+const (
+	HookEventUnspecified HookEvent = iota
+	SubagentStart
+	SubagentStop
+)
+
+func (e HookEvent) String() string {
+	switch e {
+	case SubagentStart:
+		return "SubagentStart"
+	case SubagentStop:
+		return "SubagentStop"
+	}
+	return "unspecified"
+}
+
+// HookOutcome says what came of a hook.
+type HookOutcome uint8
+
+// What can come of a hook. Only HookBlocked changes what the run does.
+const (
+	HookOutcomeUnspecified HookOutcome = iota
+	HookPassed                         // it has nothing against it
+	HookBlocked                        // the sub-agent goes on
+	HookOverruled                      // it wanted the sub-agent to go on, which has gone on often enough
+	HookFailed                         // an exit code, a signal, an HTTP status, an answer that is none
+	HookTimedOut                       // it took too long and was stopped
+	HookMissing                        // there is no such program, or nobody listens there
+	HookForbidden                      // it comes with the definition, and the worker runs no such hooks
+)
+
+func (o HookOutcome) String() string {
+	switch o {
+	case HookPassed:
+		return "passed"
+	case HookBlocked:
+		return "blocked"
+	case HookOverruled:
+		return "overruled"
+	case HookFailed:
+		return "failed"
+	case HookTimedOut:
+		return "timed out"
+	case HookMissing:
+		return "missing"
+	case HookForbidden:
+		return "forbidden"
+	}
+	return "unspecified"
+}
+
+// Bounds of hooks.
+const (
+	// MaxStopHooks is how often the hooks on its stop may make one run go on.
+	MaxStopHooks = 5
+	// MaxHooks is how many hooks may hang on one event of a run.
+	MaxHooks = 50
+	// maxHookMessage bounds what an event says of a hook, in bytes.
+	maxHookMessage = 1 << 10
+)
+
+func (c StartHooks) needs(n *needs) { n.boundary(n.task(c.From.Task)) }
+
+func (c StartHooks) decide(d *decision) (Answer, error) {
+	t, err := d.attempt(c.From)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.OpenCalls > 0:
+		return nil, ErrCallsOpen
+	case t.StartHooked || t.Iterations > 0:
+		return nil, ErrHooksRan
+	}
+	if err := d.mayTellOfHooks(t, SubagentStart, c.Ran); err != nil {
+		return nil, err
+	}
+	d.took(t, c.From)
+	t.StartHooked = true
+	d.tellOfHooks(t, c.Ran)
+	d.appendOutputs(t, c.Ran, HookPassed, "Context from the hook %q:\n%s")
+	d.takeInbox(t)
+	return Stored{Boundary: t.NextOrdinal - 1}, nil
+}
+
+func (c StopHooks) needs(n *needs) { n.complete(n.task(c.From.Task)) }
+
+func (c StopHooks) decide(d *decision) (Answer, error) {
+	t, err := d.attempt(c.From)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.OpenCalls > 0:
+		return nil, ErrCallsOpen
+	case c.Answer == nil:
+		return nil, ErrEmpty.With("the answer")
+	}
+	if err := d.mayAnswer(t, c.Answer); err != nil {
+		return nil, err
+	}
+	if err := d.mayTellOfHooks(t, SubagentStop, c.Ran); err != nil {
+		return nil, err
+	}
+	ran := slices.Clone(c.Ran)
+	blocked := slices.ContainsFunc(ran, func(r HookRun) bool { return r.Outcome == HookBlocked })
+	if !blocked || t.StopHooked >= MaxStopHooks || t.Iterations+1 >= t.MaxIterations {
+		for i := range ran {
+			if ran[i].Outcome == HookBlocked {
+				ran[i].Outcome = HookOverruled
+			}
+		}
+		d.tellOfHooks(t, ran)
+		return End{From: c.From, Answer: c.Answer}.decide(d)
+	}
+	d.took(t, c.From)
+	t.StopHooked++
+	d.tellOfHooks(t, ran)
+	m := d.appendAnswer(t, *c.Answer)
+	d.appendOutputs(t, ran, HookBlocked, "The hook %q does not let you end yet:\n%s")
+	d.takeInbox(t)
+	return Stored{Ordinal: m.Ordinal, Boundary: t.NextOrdinal - 1}, nil
+}
+
+// mayTellOfHooks refuses what no worker tells of hooks.
+func (d *decision) mayTellOfHooks(t *Task, event HookEvent, ran []HookRun) error {
+	switch {
+	case t.Depth == 0:
+		return ErrBadInput.With("hooks hang on sub-agents, and the task is the root")
+	case len(ran) > MaxHooks:
+		return ErrTooLarge.With("%d hooks, the bound is %d", len(ran), MaxHooks)
+	}
+	for i, r := range ran {
+		switch {
+		case r.Event != event:
+			return ErrBadInput.With("hook %d hangs on %s", i, r.Event)
+		case r.Outcome == HookOutcomeUnspecified || r.Outcome > HookForbidden || r.Outcome == HookOverruled:
+			return ErrBadInput.With("hook %d has the outcome %d", i, r.Outcome)
+		case r.Outcome == HookBlocked && event != SubagentStop:
+			return ErrBadInput.With("hook %d blocks a start", i)
+		case r.Millis < 0:
+			return ErrBadInput.With("hook %d took less than no time", i)
+		}
+		if err := checkName("a hook's name", r.Name); err != nil {
+			return err
+		}
+		if err := checkName("a hook's matcher", r.Matcher); err != nil {
+			return err
+		}
+		if err := d.session().Limits.checkPart("a hook's output", r.Output); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellOfHooks makes an event of each run of a hook.
+func (d *decision) tellOfHooks(t *Task, ran []HookRun) {
+	for _, r := range ran {
+		message, _ := bounded(r.Message, maxHookMessage)
+		d.emit(t, HookRan{
+			Event: r.Event, Name: r.Name, Matcher: r.Matcher, Outcome: r.Outcome,
+			Millis: r.Millis, ExitCode: r.ExitCode, Message: message,
+		})
+	}
+}
+
+// appendOutputs adds what hooks with an outcome have said for the model as one
+// user message, a block each.
+func (d *decision) appendOutputs(t *Task, ran []HookRun, outcome HookOutcome, form string) {
+	var blocks []Block
+	for _, r := range ran {
+		if r.Outcome == outcome && (r.Output != "" || outcome == HookBlocked) {
+			blocks = append(blocks, Text{Text: fmt.Sprintf(form, r.Name, r.Output)})
+		}
+	}
+	if len(blocks) > 0 {
+		d.append(t, &Message{Role: RoleUser, Blocks: blocks})
+	}
+}

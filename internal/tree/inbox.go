@@ -1,0 +1,111 @@
+package tree
+
+// ClearInbox takes away what waits for a task: the messages of users, and news of
+// children only if that is asked for. Answer: [Cleared].
+type ClearInbox struct {
+	Task TaskID // zero: the current branch
+	News bool   // also news of children
+}
+
+// Cleared says what was taken away, and how much still waits.
+type Cleared struct {
+	Task     TaskID
+	Messages int
+	News     []ChildRun // nobody will hear of these ends
+	Left     int
+}
+
+func (Cleared) isAnswer() {}
+
+func (c ClearInbox) target(v *View) TaskID { return Send{Task: c.Task}.target(v) }
+
+func (c ClearInbox) needs(n *needs) { n.boundary(n.task(c.target(n.view))) }
+
+func (c ClearInbox) decide(d *decision) (Answer, error) {
+	t, err := d.task(c.target(d.view))
+	if err != nil {
+		return nil, err
+	}
+	cleared := Cleared{Task: t.ID}
+	var left []*InboxEntry
+	for _, e := range d.view.inbox[t.ID] {
+		isNews := e.News != ChildRun{}
+		switch {
+		case isNews && !c.News:
+			left = append(left, e)
+			continue
+		case isNews:
+			cleared.News = append(cleared.News, e.News)
+		default:
+			cleared.Messages++
+		}
+		d.view.changes.Inbox[e.ID] = nil
+	}
+	cleared.Left = len(left)
+	if cleared.Messages+len(cleared.News) == 0 {
+		return cleared, nil
+	}
+	d.view.inbox[t.ID] = left
+	t.Inbox = len(left)
+	d.view.touchTask(t)
+	d.emitAside(t, InboxCleared{Messages: cleared.Messages, News: cleared.News, Left: cleared.Left})
+	if t.Inbox == 0 {
+		d.emitAside(t, InboxEmpty{})
+	}
+	return cleared, nil
+}
+
+// interrupt brings a run to its boundary as far as that needs nobody else: the
+// children that it waits for go on in the background, and what it waits to read is
+// closed with what there is. A model call and tools under way are not thrown away;
+// with the last of them the boundary is there. It gives the number of children.
+func (d *decision) interrupt(t *Task) int {
+	moved := 0
+	if !t.State.Active() || t.OpenCalls == 0 {
+		return 0
+	}
+	for _, c := range d.view.openCalls(t) {
+		if c.State != CallWaiting || c.Child.Task.IsZero() {
+			continue
+		}
+		child := d.view.task(c.Child.Task)
+		switch {
+		case !child.called(c):
+			d.leave(t, c, child)
+		case !d.session().Limits.NoBackground:
+			d.background(child)
+			moved++
+		}
+	}
+	return moved
+}
+
+// interrupted asks for what is read when a run is interrupted.
+func (n *needs) interrupted(t *Task) {
+	if t == nil {
+		return
+	}
+	n.boundary(t)
+	n.openCalls(t)
+	for key, c := range n.view.calls {
+		if key.Task == t.ID && c != nil && c.State == CallWaiting && !c.Child.Task.IsZero() {
+			n.task(c.Child.Task)
+		}
+	}
+}
+
+// called reports whether a call waits for the task as the child that it asked for.
+func (t *Task) called(c *Call) bool {
+	return t.Caller == c.Task && t.Call == c.Ref && !t.Background && c.Child == ChildRun{t.ID, t.Run}
+}
+
+// leave closes a call that waits for a run which somebody else has asked for.
+func (d *decision) leave(t *Task, c *Call, target *Task) {
+	d.stopWatching(c)
+	if c.Reads {
+		d.show(c, target)
+	} else {
+		c.Text = launchedText(target, false)
+	}
+	d.closeCall(t, c)
+}

@@ -1,0 +1,209 @@
+package tree
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Output is what there is to read of a task: the same for every kind of task, and
+// what its kind adds.
+type Output struct {
+	TaskID      TaskID `json:"task_id"`
+	Kind        string `json:"kind"`
+	Status      string `json:"status"`
+	Description string `json:"description,omitempty"`
+	// Output is the answer, or what an agent has said so far.
+	Output string `json:"output"`
+
+	// Of agents.
+	Prompt string `json:"prompt,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"`
+
+	// Of a run that goes on. Progress and Recent are left out if nothing has
+	// changed since somebody looked last.
+	Unchanged bool     `json:"unchanged,omitempty"`
+	Progress  string   `json:"progress,omitempty"`
+	Recent    []string `json:"recent,omitempty"`
+	ToolUses  int      `json:"tool_uses"`
+	Tokens    int64    `json:"tokens"`
+}
+
+// Text is the output as a model reads it.
+func (o Output) Text() string {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(fmt.Sprintf("tree: encoding an output: %v", err))
+	}
+	return string(text)
+}
+
+// OutputFrom reads what a call keeps of the output of a run that went on.
+func OutputFrom(text string) (Output, error) {
+	var o Output
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return o, fmt.Errorf("reading a stored output: %w", err)
+	}
+	return o, nil
+}
+
+// OutputOf gives the state of a task's current run as output; what was said is for
+// the caller to add.
+func OutputOf(t *Task) Output {
+	return Output{
+		TaskID: t.ID, Kind: t.Kind.String(), Status: t.status(), Description: t.Description,
+		Progress: t.progress(), Recent: t.RecentActivities(), ToolUses: t.RunTools, Tokens: t.RunUsage.Total(),
+	}
+}
+
+// Output is the outcome as output.
+func (o Outcome) Output(t *Task) Output {
+	out := Output{
+		TaskID: t.ID, Kind: t.Kind.String(), Status: o.Run.State.String(), Description: t.Description,
+		Error: o.Run.Detail, ToolUses: o.Run.ToolUses, Tokens: o.Run.Usage.Total(),
+	}
+	out.Output, _ = o.shown()
+	if o.Run.State != StateCompleted {
+		out.Reason = o.Run.Reason.String()
+	}
+	return out
+}
+
+func (k Kind) String() string {
+	if k == KindAgent {
+		return "agent"
+	}
+	return "unspecified"
+}
+
+func (t *Task) status() string {
+	if t.State.Active() {
+		return queuedOrRunning(t)
+	}
+	return t.State.String()
+}
+
+// DefaultOutputBytes is how much of an output is shown when nothing else is
+// configured.
+const DefaultOutputBytes = 30 << 10
+
+// Output is how many bytes of an output are shown.
+func (l Limits) Output() int {
+	if l.OutputBytes > 0 {
+		return l.OutputBytes
+	}
+	return DefaultOutputBytes
+}
+
+// Tail keeps the end of text that has more than limit bytes, where answers
+// conclude, below a line that says so and where the whole is.
+func Tail(text string, limit int, whole string) (_ string, cut bool) {
+	if len(text) <= limit {
+		return text, false
+	}
+	end, _ := bounded(text, limit)
+	return fmt.Sprintf(CutMark+"the first %d of %d bytes are left out; the whole is in %s]\n%s",
+		len(text)-len(end), len(text), whole, end), true
+}
+
+// CutMark begins the line that says that an output was cut.
+const CutMark = "[cut: "
+
+// promptShown is how much of a prompt is shown with an output, in bytes.
+const promptShown = 4 << 10
+
+// PromptShown is what is shown of the message that began a run.
+func PromptShown(m *Message) string {
+	for _, b := range m.Blocks {
+		if text, ok := b.(Text); ok {
+			return head(text.Text, promptShown)
+		}
+	}
+	return ""
+}
+
+// TranscriptOf says where a task's transcript is.
+func TranscriptOf(session SessionID, task TaskID) string {
+	return fmt.Sprintf("sessions/%s/tasks/%s/transcript", session, task)
+}
+
+// show closes a call's text with the state of a run that goes on. What the run has
+// said up to now follows from its transcript, which only grows.
+func (d *decision) show(c *Call, target *Task) {
+	out := OutputOf(target)
+	if told := out.Progress; told == target.Told {
+		out.Unchanged, out.Progress, out.Recent = true, "", nil
+	} else {
+		target.Told = told
+		d.view.touchTask(target)
+	}
+	c.Text, c.Upto = out.Text(), target.NextOrdinal-1
+}
+
+// progress is how far a run has come, in a line.
+func (t *Task) progress() string {
+	line := fmt.Sprintf("%s, %d tool uses, %d tokens", t.status(), t.RunTools, t.RunUsage.Total())
+	if t.State == StateWaiting {
+		line += fmt.Sprintf(", waiting, %d of %d done", t.Wait.Met, t.Wait.Total)
+	}
+	if t.Activity != "" {
+		line += ", last: " + t.Activity
+	}
+	return line
+}
+
+// recentActivities is how many activities of a run are remembered.
+const recentActivities = 5
+
+// RecentActivities gives the last things that the run was doing, oldest first.
+func (t *Task) RecentActivities() []string {
+	if t.Recent == "" {
+		return nil
+	}
+	return strings.Split(t.Recent, "\n")
+}
+
+// doing notes what a run does now.
+func (t *Task) doing(activity string) {
+	activity = strings.TrimSpace(strings.NewReplacer("\n", " ", "\r", " ").Replace(activity))
+	if activity == "" || activity == t.Activity {
+		return
+	}
+	t.Activity = activity
+	short := activity
+	if len(short) > activityLength {
+		short = head(short, activityLength)
+	}
+	recent := append(t.RecentActivities(), short)
+	t.Recent = strings.Join(recent[max(0, len(recent)-recentActivities):], "\n")
+}
+
+// activityLength is how much of an activity is remembered, in bytes.
+const activityLength = 80
+
+// Activity is a call in a few words: the tool and the first texts of its input.
+func Activity(use ToolUse) string {
+	line := use.Name
+	var input map[string]any
+	if json.Unmarshal(use.Input, &input) == nil {
+		for _, key := range []string{"pattern", "path", "description", "command", "url", "task_id"} {
+			if text, ok := input[key].(string); ok && text != "" {
+				line += " " + text
+			}
+		}
+	}
+	return head(line, activityLength)
+}
+
+// head gives at most limit bytes of text, whole runes only.
+func head(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}

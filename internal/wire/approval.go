@@ -1,0 +1,109 @@
+package wire
+
+import (
+	"fmt"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Approval gives an approval as the contract shows it.
+func Approval(session tree.SessionID, a *tree.Approval) *pb.Approval {
+	return &pb.Approval{
+		SessionId: id(session), Id: id(a.ID), TaskId: id(a.Task), Run: int32(a.Run), Call: callRef(a.Ref),
+		Tool: a.Tool, Argument: a.Argument, Rules: a.Rules, State: pb.ApprovalState(a.State),
+		Scope: scope(a.State, a.ForSession), Message: a.Message,
+		CreateTime: timestamp(a.AskedAt), ExpireTime: timestamp(a.Due), DecideTime: timestamp(a.DecidedAt),
+	}
+}
+
+func scope(state tree.ApprovalState, forSession bool) pb.ApprovalScope {
+	switch {
+	case state != tree.ApprovalAllowed:
+		return pb.ApprovalScope_APPROVAL_SCOPE_UNSPECIFIED
+	case forSession:
+		return pb.ApprovalScope_APPROVAL_SCOPE_SESSION
+	}
+	return pb.ApprovalScope_APPROVAL_SCOPE_ONCE
+}
+
+// approvalEvent fills in an event that is about an approval.
+func approvalEvent(out *pb.Event, kind tree.EventKind) {
+	switch k := kind.(type) {
+	case tree.ApprovalRequested:
+		out.Kind = &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{
+			ApprovalId: id(k.Approval), Call: callRef(k.Ref), Tool: k.Tool, Argument: k.Argument,
+			Rules: k.Rules, ExpireTime: timestamp(k.Due),
+		}}
+	case tree.ApprovalDecision:
+		out.Kind = &pb.Event_ApprovalDecided{ApprovalDecided: &pb.ApprovalDecided{
+			ApprovalId: id(k.Approval), Call: callRef(k.Ref), State: pb.ApprovalState(k.State),
+			Scope: scope(k.State, k.ForSession), Message: k.Message,
+		}}
+	case tree.ApprovalLapsed:
+		out.Kind = &pb.Event_ApprovalExpired{ApprovalExpired: &pb.ApprovalExpired{
+			ApprovalId: id(k.Approval), Call: callRef(k.Ref),
+		}}
+	}
+}
+
+// DecisionFrom reads an answer to an approval. The session is the zero id if none
+// is named.
+func DecisionFrom(req *pb.DecideApprovalRequest) (tree.SessionID, tree.DecideApproval, error) {
+	var cmd tree.DecideApproval
+	session, err := optionalID[tree.Session](req.GetSessionId())
+	if err != nil {
+		return session, cmd, tree.ErrBadInput.With("session_id: %v", err)
+	}
+	approval, err := tree.ParseID[tree.Approval](req.GetApprovalId())
+	if err != nil {
+		return session, cmd, tree.ErrBadInput.With("approval_id: %v", err)
+	}
+	cmd = tree.DecideApproval{
+		ID: approval, Message: req.GetMessage(),
+		Allow:      req.GetDecision() == pb.Decision_DECISION_ALLOW,
+		ForSession: req.GetScope() == pb.ApprovalScope_APPROVAL_SCOPE_SESSION,
+	}
+	if !cmd.Allow && req.GetDecision() != pb.Decision_DECISION_DENY {
+		return session, cmd, tree.ErrBadInput.With("decision: expected DECISION_ALLOW or DECISION_DENY, got %s", req.GetDecision())
+	}
+	if _, known := pb.ApprovalScope_name[int32(req.GetScope())]; !known {
+		return session, cmd, tree.ErrBadInput.With("scope: %d is not one", req.GetScope())
+	}
+	return session, cmd, nil
+}
+
+// maxRules bounds the rules of a session.
+const maxRules = 100
+
+// LayerFrom reads what a session says of permissions.
+func LayerFrom(p *pb.Permissions) (policy.Layer, error) {
+	layer := policy.Layer{Mode: policy.Mode(p.GetMode())}
+	if _, known := pb.PermissionMode_name[int32(p.GetMode())]; !known {
+		return layer, tree.ErrBadInput.With("permissions: %d is not a mode", p.GetMode())
+	}
+	if n := len(p.GetAllow()) + len(p.GetAsk()) + len(p.GetDeny()); n > maxRules {
+		return layer, tree.ErrTooLarge.With("permissions: %d rules, at most %d", n, maxRules)
+	}
+	for _, list := range []struct {
+		name  string
+		texts []string
+		rules *[]policy.Rule
+	}{
+		{"allow", p.GetAllow(), &layer.Allow}, {"ask", p.GetAsk(), &layer.Ask}, {"deny", p.GetDeny(), &layer.Deny},
+	} {
+		var err error
+		if *list.rules, err = policy.ParseRules(list.texts); err != nil {
+			return layer, tree.ErrBadInput.With("permissions: %s: %v", list.name, err)
+		}
+	}
+	return layer, nil
+}
+
+func askFrom(a *pb.Ask, from tree.From) (tree.Command, error) {
+	if a.GetBlock() < 0 {
+		return nil, fmt.Errorf("ask: block %d", a.GetBlock())
+	}
+	return tree.Ask{From: from, Block: int(a.GetBlock()), Argument: a.GetArgument(), Rules: a.GetRules()}, nil
+}

@@ -1,0 +1,98 @@
+package wire
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+func TestApprovalNumbers(t *testing.T) {
+	t.Parallel()
+	for core, contract := range map[tree.ApprovalState]pb.ApprovalState{
+		tree.ApprovalOpen: pb.ApprovalState_APPROVAL_STATE_OPEN, tree.ApprovalAllowed: pb.ApprovalState_APPROVAL_STATE_ALLOWED,
+		tree.ApprovalDenied: pb.ApprovalState_APPROVAL_STATE_DENIED, tree.ApprovalExpired: pb.ApprovalState_APPROVAL_STATE_EXPIRED,
+		tree.ApprovalWithdrawn: pb.ApprovalState_APPROVAL_STATE_WITHDRAWN,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("approval state %d is %d in the contract", core, contract)
+		}
+	}
+	for core, contract := range map[tree.CallState]pb.CallState{
+		tree.CallAsking: pb.CallState_CALL_STATE_ASKING, tree.CallApproved: pb.CallState_CALL_STATE_APPROVED,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("call state %d is %d in the contract", core, contract)
+		}
+	}
+	for number := range pb.PermissionMode_name {
+		if m := policy.Mode(number); number > 0 && pb.PermissionMode_value["PERMISSION_MODE_"+upper(m.String())] != number {
+			t.Errorf("mode %d is %s in the core", number, m)
+		}
+	}
+}
+
+func upper(name string) string {
+	out := []byte(name)
+	for i, c := range out {
+		if 'a' <= c && c <= 'z' {
+			out[i] = c - 'a' + 'A'
+		}
+	}
+	return string(out)
+}
+
+func TestApprovalEventsHaveTheirKind(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []tree.EventKind{
+		tree.ApprovalRequested{Approval: tree.ApprovalID{1}, Rules: []string{"bash"}, Due: time.Unix(1, 0)},
+		tree.ApprovalDecision{State: tree.ApprovalAllowed, ForSession: true}, tree.ApprovalLapsed{},
+	} {
+		e := &tree.Event{Seq: 7, Task: tree.TaskID{1}, Run: 2, Kind: kind}
+		got, err := DecodeEvent(EncodeEvent(e))
+		if err != nil || got.GetKind() == nil || !proto.Equal(got, Event(e)) {
+			t.Errorf("%T came back as %v, %v", kind, got, err)
+		}
+	}
+}
+
+func TestBadPermissionsAndDecisions(t *testing.T) {
+	t.Parallel()
+	many := make([]string, maxRules+1)
+	for i := range many {
+		many[i] = "read"
+	}
+	for want, p := range map[*tree.Error]*pb.Permissions{
+		tree.ErrTooLarge: {Deny: many},
+		tree.ErrBadInput: {Ask: []string{"hammer"}},
+	} {
+		if _, err := LayerFrom(p); !errors.Is(err, want) {
+			t.Errorf("%v: %v, want %v", p, err, want)
+		}
+	}
+	if _, err := LayerFrom(&pb.Permissions{Mode: 99}); !errors.Is(err, tree.ErrBadInput) {
+		t.Errorf("mode 99: %v", err)
+	}
+	if l, err := LayerFrom(nil); err != nil || !l.Empty() {
+		t.Errorf("none: %+v, %v", l, err)
+	}
+	id := tree.ApprovalID{1}.String()
+	for _, req := range []*pb.DecideApprovalRequest{
+		{}, {ApprovalId: "x", Decision: 1}, {ApprovalId: id}, {ApprovalId: id, Decision: 9}, {ApprovalId: id, Decision: 1, Scope: 9},
+		{ApprovalId: id, Decision: 1, SessionId: "x"},
+	} {
+		if _, _, err := DecisionFrom(req); !errors.Is(err, tree.ErrBadInput) {
+			t.Errorf("%v: %v", req, err)
+		}
+	}
+	if _, st := Status(tree.ErrDenied.With("x")); status.Code(st) != codes.PermissionDenied {
+		t.Errorf("denied is %v", st)
+	}
+}

@@ -1,0 +1,70 @@
+package wire
+
+import (
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// inboxEvent gives what an event says of an inbox or of a session's life.
+func inboxEvent(out *pb.Event, kind tree.EventKind) {
+	switch k := kind.(type) {
+	case tree.InboxTaken:
+		out.Kind = &pb.Event_InboxTaken{InboxTaken: &pb.InboxTaken{Messages: int32(k.Messages), News: int32(k.News)}}
+	case tree.InboxCleared:
+		cleared := &pb.InboxCleared{Messages: int32(k.Messages), Left: int32(k.Left)}
+		for _, run := range k.News {
+			cleared.News = append(cleared.News, childRun(run))
+		}
+		out.Kind = &pb.Event_InboxCleared{InboxCleared: cleared}
+	case tree.InboxEmpty:
+		out.Kind = &pb.Event_InboxEmpty{InboxEmpty: &pb.InboxEmpty{}}
+	case tree.SessionChanged:
+		out.Kind = &pb.Event_SessionChanged{SessionChanged: &pb.SessionChanged{
+			Change: pb.SessionChange(k.Change), Title: k.Title,
+		}}
+	}
+}
+
+// InboxEntry gives what waits for a task.
+func InboxEntry(e *tree.InboxEntry) *pb.InboxEntry {
+	said := tree.Message{Blocks: e.Blocks}
+	return &pb.InboxEntry{
+		MessageId: id(e.ID), Text: said.Text(), News: childRun(e.News), QueueTime: timestamp(e.QueuedAt),
+	}
+}
+
+// Output gives what there is to read of a task's run.
+func Output(t *tree.Task, out tree.Output, cut bool) *pb.TaskOutput {
+	agent := &pb.AgentOutput{
+		Prompt: out.Prompt, Error: out.Error, Reason: pb.Reason(t.Reason), Progress: out.Progress,
+	}
+	if t.State == tree.StateCompleted {
+		agent.Result = out.Output
+	}
+	return &pb.TaskOutput{
+		TaskId: id(t.ID), Kind: pb.TaskKind(t.Kind), Status: pb.TaskState(t.State), Description: t.Description,
+		Output: out.Output, Cut: cut, Added: &pb.TaskOutput_Agent{Agent: agent},
+	}
+}
+
+// joinFrom reads a join policy.
+func joinFrom(p pb.JoinPolicy) tree.Join {
+	switch p {
+	case pb.JoinPolicy_JOIN_POLICY_UNSPECIFIED, pb.JoinPolicy_JOIN_POLICY_ALL:
+		return tree.JoinAll
+	case pb.JoinPolicy_JOIN_POLICY_ANY:
+		return tree.JoinAny
+	}
+	return unknownJoin
+}
+
+// unknownJoin is a policy that the core refuses.
+const unknownJoin = tree.Join(255)
+
+// Join gives a join policy of the contract.
+func Join(j tree.Join) pb.JoinPolicy {
+	if j == tree.JoinAny {
+		return pb.JoinPolicy_JOIN_POLICY_ANY
+	}
+	return pb.JoinPolicy_JOIN_POLICY_ALL
+}
