@@ -19,7 +19,7 @@ const module = "github.com/coppice-run/coppice/"
 // allowed says which of our packages each package may import. Two chains, and
 // all edges point down: cmd → api → orchestrator → store, dispatch → wire → tree
 // and cmd → worker → loop → model, tool → tree. Tests are free; what only they
-// import (proctest, pgtest, redistest, storetest) is in nobody's list.
+// import (authtest, proctest, pgtest, redistest, storetest) is in nobody's list.
 var allowed = map[string][]string{
 	".":                       {},
 	"internal":                {},
@@ -29,6 +29,8 @@ var allowed = map[string][]string{
 	"internal/transcript":     {"internal/tree"},
 	"internal/hook":           {"internal/tree"},
 	"internal/outbound":       {},
+	"internal/auth":           {},
+	"internal/auth/authtest":  {},
 	"internal/callback":       {"internal/outbound"},
 	"internal/agentdef":       {"internal/hook", "internal/policy", "internal/tree"},
 	"internal/model":          {"internal/tree"},
@@ -67,19 +69,19 @@ var allowed = map[string][]string{
 		"internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/api": {
-		"internal/agentdef", "internal/gen/coppice/v1", "internal/orchestrator", "internal/transcript", "internal/tree",
-		"internal/wire",
+		"internal/agentdef", "internal/auth", "internal/gen/coppice/v1", "internal/orchestrator", "internal/transcript",
+		"internal/tree", "internal/wire",
 	},
 	"internal/worker": {
 		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/loop", "internal/model",
 		"internal/policy", "internal/skill", "internal/tool", "internal/tree", "internal/wire",
 	},
 	"internal/assembly": {
-		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
+		"internal/agentdef", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
 		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/store", "internal/tool", "internal/tree", "internal/worker",
 	},
 	"internal/cli": {
-		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",
+		"internal/assembly", "internal/auth", "internal/callback", "internal/gen/coppice/v1", "internal/hook",
 		"internal/model/fakellm", "internal/model/provider", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/pgtest":    {"internal/proctest"},
@@ -90,8 +92,8 @@ var allowed = map[string][]string{
 	},
 	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
 	"cmd/coppice":           {"internal/cli"},
-	"cmd/orchestrator":      {"internal/assembly", "internal/callback", "internal/tree"},
-	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/model/provider"},
+	"cmd/orchestrator":      {"internal/assembly", "internal/auth", "internal/callback", "internal/tree"},
+	"cmd/worker":            {"internal/assembly", "internal/auth", "internal/hook", "internal/model/provider"},
 }
 
 // shunned are packages of others that a package has to do without.

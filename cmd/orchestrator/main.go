@@ -15,15 +15,18 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
 type flags struct {
-	Listen   string `env:"COPPICE_LISTEN" default:":7070" help:"host:port to serve gRPC on."`
+	Listen   string `env:"COPPICE_LISTEN" default:"127.0.0.1:7070" help:"host:port to serve gRPC on; :7070 serves other machines too, and needs --tokens."`
 	Database string `env:"COPPICE_DATABASE_URL" default:"coppice.db" help:"Path of a SQLite file, or the postgres:// URL of a database that replicas share."`
 	RedisURL string `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to announce work on."`
 	Pool     string `env:"COPPICE_POOL" default:"default" help:"Pool of workers that gets the work."`
+
+	auth.ServerFlags
 
 	AgentsDir  []string `env:"COPPICE_AGENTS_DIR" help:"Directories of agents; the later goes before the earlier. Changes are taken in within a second or two."`
 	PluginsDir string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose agents are taken in too."`
@@ -71,6 +74,10 @@ func main() {
 func run(f flags, limits tree.Limits, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	security, err := f.Open(log)
+	if err != nil {
+		return err
+	}
 	client, err := assembly.OpenRedis(f.RedisURL)
 	if err != nil {
 		return err
@@ -85,6 +92,6 @@ func run(f flags, limits tree.Limits, log *slog.Logger) error {
 		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll, RetainSessions: f.RetainSessions,
 		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models,
 		Callbacks: callback.Config{Hosts: f.CallbackHosts, Secret: f.CallbackSecret, MaxTries: f.CallbackTries, Timeout: f.CallbackTimeout},
-		Listeners: []net.Listener{l}, Logger: log,
+		Listeners: []net.Listener{l}, Security: security, Logger: log,
 	}.Run(ctx, func() { log.Info("serving", "listen", l.Addr().String(), "database", f.Database) })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/model/provider"
 )
@@ -28,6 +29,7 @@ type flags struct {
 	FetchAllow []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
 
 	provider.Flags
+	auth.ClientFlags
 
 	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool   `env:"COPPICE_DEFINITION_HOOKS" help:"Run the hooks that come with agents' definitions as well: whoever may define agents may then run commands here."`
@@ -61,7 +63,11 @@ func run(f flags, log *slog.Logger) error {
 		return err
 	}
 	defer client.Close()
-	conn, err := assembly.Connect(f.Orchestrator)
+	options, err := f.Options(f.Orchestrator, log)
+	if err != nil {
+		return err
+	}
+	conn, err := assembly.Connect(f.Orchestrator, options...)
 	if err != nil {
 		return err
 	}

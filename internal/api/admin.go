@@ -20,7 +20,7 @@ func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*p
 		if err != nil {
 			return nil, err
 		}
-		if _, _, err := s.svc.Session(ctx, tenant, id); err != nil {
+		if _, _, err := s.svc.Session(ctx, tenant(ctx), id); err != nil {
 			return nil, err
 		}
 		return resp, s.examine(ctx, id, resp)
@@ -29,7 +29,7 @@ func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := s.svc.Store.Sessions(ctx, tenant, req.GetPageToken(), size, nil)
+	found, next, err := s.svc.Store.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, nil)
 	if err != nil {
 		return nil, err
 	}

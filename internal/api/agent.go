@@ -17,7 +17,7 @@ type agentServer struct {
 }
 
 func (s *agentServer) ListAgents(ctx context.Context, _ *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
-	all, problems, err := s.svc.ListAgents(ctx, tenant)
+	all, problems, err := s.svc.ListAgents(ctx, tenant(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *agentServer) ListAgents(ctx context.Context, _ *pb.ListAgentsRequest) (
 }
 
 func (s *agentServer) GetAgent(ctx context.Context, req *pb.GetAgentRequest) (*pb.GetAgentResponse, error) {
-	def, versions, err := s.svc.GetAgent(ctx, tenant, req.GetName(), req.GetVersion())
+	def, versions, err := s.svc.GetAgent(ctx, tenant(ctx), req.GetName(), req.GetVersion())
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (s *agentServer) GetAgent(ctx context.Context, req *pb.GetAgentRequest) (*p
 }
 
 func (s *agentServer) PutAgent(ctx context.Context, req *pb.PutAgentRequest) (*pb.PutAgentResponse, error) {
-	def, err := s.svc.PutAgent(ctx, tenant, req.GetDefinition())
+	def, err := s.svc.PutAgent(ctx, tenant(ctx), req.GetDefinition())
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s *agentServer) PutAgent(ctx context.Context, req *pb.PutAgentRequest) (*p
 }
 
 func (s *agentServer) DeleteAgent(ctx context.Context, req *pb.DeleteAgentRequest) (*pb.DeleteAgentResponse, error) {
-	version, err := s.svc.DeleteAgent(ctx, tenant, req.GetName())
+	version, err := s.svc.DeleteAgent(ctx, tenant(ctx), req.GetName())
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (s *approvalServer) ListApprovals(ctx context.Context, req *pb.ListApproval
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := s.svc.Approvals(ctx, tenant, session, req.GetIncludeDecided(), req.GetPageToken(), size)
+	found, next, err := s.svc.Approvals(ctx, tenant(ctx), session, req.GetIncludeDecided(), req.GetPageToken(), size)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (s *approvalServer) DecideApproval(ctx context.Context, req *pb.DecideAppro
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.svc.DecideApproval(ctx, tenant, session, cmd)
+	a, err := s.svc.DecideApproval(ctx, tenant(ctx), session, cmd)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (s *taskServer) CreateBranch(ctx context.Context, req *pb.CreateBranchReque
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.svc.CreateBranch(ctx, tenant, session, orchestrator.NewBranch{
+	t, err := s.svc.CreateBranch(ctx, tenant(ctx), session, orchestrator.NewBranch{
 		Task: task, Message: message, Apart: req.InheritContext != nil && !req.GetInheritContext(),
 		Text: req.GetText(), Regenerate: req.GetRegenerate(), Description: req.GetDescription(), Select: req.GetSelect(),
 	}, key)
@@ -37,7 +37,7 @@ func (s *taskServer) SelectBranch(ctx context.Context, req *pb.SelectBranchReque
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.svc.SelectBranch(ctx, tenant, session, task)
+	t, err := s.svc.SelectBranch(ctx, tenant(ctx), session, task)
 	if err != nil {
 		return nil, err
 	}

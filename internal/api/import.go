@@ -29,7 +29,7 @@ func (s *sessionServer) ImportSession(stream pb.SessionService_ImportSessionServ
 		key.Hash = sha256.Sum256(append(key.Hash[:], sum[:]...))
 	}
 	ctx := stream.Context()
-	id, history, err := s.svc.ImportSession(ctx, tenant, orchestrator.NewSession{
+	id, history, err := s.svc.ImportSession(ctx, tenant(ctx), orchestrator.NewSession{
 		Agent: opening.GetAgent(), Title: opening.GetTitle(), Model: opening.GetModel(), Metadata: opening.GetMetadata(),
 	}, lines, key)
 	if err != nil {

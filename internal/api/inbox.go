@@ -41,7 +41,7 @@ func (s *sessionServer) ListInbox(ctx context.Context, req *pb.ListInboxRequest)
 	if err != nil {
 		return nil, err
 	}
-	of, entries, err := s.svc.Inbox(ctx, tenant, session, task)
+	of, entries, err := s.svc.Inbox(ctx, tenant(ctx), session, task)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *sessionServer) ClearInbox(ctx context.Context, req *pb.ClearInboxReques
 	if err != nil {
 		return nil, err
 	}
-	cleared, err := s.svc.ClearInbox(ctx, tenant, session, task, req.GetIncludeNews())
+	cleared, err := s.svc.ClearInbox(ctx, tenant(ctx), session, task, req.GetIncludeNews())
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *sessionServer) UpdateSession(ctx context.Context, req *pb.UpdateSession
 	if err != nil {
 		return nil, err
 	}
-	if err := s.svc.RenameSession(ctx, tenant, id, req.GetTitle()); err != nil {
+	if err := s.svc.RenameSession(ctx, tenant(ctx), id, req.GetTitle()); err != nil {
 		return nil, err
 	}
 	session, err := s.session(ctx, id)
@@ -86,7 +86,7 @@ func (s *sessionServer) CloseSession(ctx context.Context, req *pb.CloseSessionRe
 	if err != nil {
 		return nil, err
 	}
-	runs, err := s.svc.CloseSession(ctx, tenant, id, req.GetReason())
+	runs, err := s.svc.CloseSession(ctx, tenant(ctx), id, req.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (s *sessionServer) DeleteSession(ctx context.Context, req *pb.DeleteSession
 	if err != nil {
 		return nil, err
 	}
-	runs, err := s.svc.DeleteSession(ctx, tenant, id)
+	runs, err := s.svc.DeleteSession(ctx, tenant(ctx), id)
 	if err != nil {
 		return nil, err
 	}

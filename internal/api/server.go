@@ -15,14 +15,11 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/coppice-run/coppice/internal/auth"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/wire"
 )
-
-// tenant is whose sessions a call sees. There is one tenant until calls carry
-// credentials.
-const tenant = "default"
 
 // Message sizes. A request carries at most a few parts of the size bound;
 // answers may hold a large tree.
@@ -46,20 +43,22 @@ type Server struct {
 }
 
 // New gives a server with all services, health and reflection.
-func New(svc *orchestrator.Service, log *slog.Logger) *Server {
+func New(svc *orchestrator.Service, security auth.Server, log *slog.Logger) *Server {
 	caught := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
 		log.ErrorContext(ctx, "a handler panicked", "panic", p, "stack", string(debug.Stack()))
 		return errPanicked
 	})
+	in := &guard{tokens: security.Tokens, log: log}
 	s := grpc.NewServer(
+		grpc.Creds(security.Transport()),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: pingsAtMostEvery, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingSilent, Timeout: pingPatience}),
-		grpc.ChainUnaryInterceptor(unaryStatus(log), recovery.UnaryServerInterceptor(caught)),
-		grpc.ChainStreamInterceptor(streamStatus(log), recovery.StreamServerInterceptor(caught)),
+		grpc.ChainUnaryInterceptor(unaryStatus(log), recovery.UnaryServerInterceptor(caught), in.unary),
+		grpc.ChainStreamInterceptor(streamStatus(log), recovery.StreamServerInterceptor(caught), in.stream),
 	)
 	pb.RegisterSessionServiceServer(s, &sessionServer{svc: svc})
 	pb.RegisterTaskServiceServer(s, &taskServer{svc: svc})

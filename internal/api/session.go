@@ -44,7 +44,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.svc.CreateSession(ctx, tenant, orchestrator.NewSession{
+	id, err := s.svc.CreateSession(ctx, tenant(ctx), orchestrator.NewSession{
 		Agent: req.GetAgent(), Text: req.GetMessage().GetText(), Title: req.GetTitle(),
 		Model: req.GetModel(), Metadata: req.GetMetadata(), NoBackground: req.GetNoBackground(),
 		Permissions: permissions, Source: req.GetSource(),
@@ -78,7 +78,7 @@ func checkAttached(title string, metadata map[string]string) error {
 }
 
 func (s *sessionServer) session(ctx context.Context, id tree.SessionID) (*pb.Session, error) {
-	session, root, err := s.svc.Session(ctx, tenant, id)
+	session, root, err := s.svc.Session(ctx, tenant(ctx), id)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *sessionServer) ListSessions(ctx context.Context, req *pb.ListSessionsRe
 	if err := checkAttached("", req.GetFilter()); err != nil {
 		return nil, err
 	}
-	found, next, err := s.svc.Store.Sessions(ctx, tenant, req.GetPageToken(), size, req.GetFilter())
+	found, next, err := s.svc.Store.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, req.GetFilter())
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (s *sessionServer) SendMessage(ctx context.Context, req *pb.SendMessageRequ
 	if err != nil {
 		return nil, err
 	}
-	t, sent, err := s.svc.SendMessage(ctx, tenant, session, orchestrator.UserMessage{
+	t, sent, err := s.svc.SendMessage(ctx, tenant(ctx), session, orchestrator.UserMessage{
 		Task: task, Text: req.GetMessage().GetText(), Interrupt: interrupt, Source: req.GetSource(),
 	}, key)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.Sess
 	if err != nil {
 		return err
 	}
-	idle, err := s.svc.WatchSession(stream.Context(), tenant, id, orchestrator.Watch{
+	idle, err := s.svc.WatchSession(stream.Context(), tenant(stream.Context()), id, orchestrator.Watch{
 		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(),
 	}, stream.Send)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *sessionServer) GetTree(ctx context.Context, req *pb.GetTreeRequest) (*p
 	if req.GetMaxDepth() < 0 {
 		return nil, tree.ErrBadInput.With("max_depth is negative")
 	}
-	session, root, err := s.svc.Session(ctx, tenant, id)
+	session, root, err := s.svc.Session(ctx, tenant(ctx), id)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.svc.SpawnTask(ctx, tenant, session, orchestrator.NewTask{
+	t, err := s.svc.SpawnTask(ctx, tenant(ctx), session, orchestrator.NewTask{
 		Parent: parent, Agent: req.GetAgent(), Description: req.GetDescription(),
 		Prompt: req.GetPrompt(), Model: req.GetModel(), Notify: req.GetNotifyParent(),
 		Timeout: timeout, Deadline: deadline, Fork: req.GetForkContext(), Source: req.GetSource(),
@@ -81,7 +81,7 @@ func (s *taskServer) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.G
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.svc.Task(ctx, tenant, session, id)
+	t, err := s.svc.Task(ctx, tenant(ctx), session, id)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (s *taskServer) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := s.svc.Session(ctx, tenant, session); err != nil {
+	if _, _, err := s.svc.Session(ctx, tenant(ctx), session); err != nil {
 		return nil, err
 	}
 	found, next, err := s.svc.Store.Tasks(ctx, session, parent, req.GetPageToken(), size)
@@ -138,7 +138,7 @@ func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb
 	if timeout < 0 || timeout > waitMost {
 		return nil, tree.ErrBadInput.With("timeout is %s, must be from 0 to %s", timeout, waitMost)
 	}
-	t, err := s.svc.WaitTask(ctx, tenant, session, id, timeout)
+	t, err := s.svc.WaitTask(ctx, tenant(ctx), session, id, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) 
 	if err != nil {
 		return nil, err
 	}
-	t, runs, err := s.svc.CancelTask(ctx, tenant, session, id, req.GetReason())
+	t, runs, err := s.svc.CancelTask(ctx, tenant(ctx), session, id, req.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (s *taskServer) BackgroundTask(ctx context.Context, req *pb.BackgroundTaskR
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.svc.BackgroundTask(ctx, tenant, session, id)
+	t, err := s.svc.BackgroundTask(ctx, tenant(ctx), session, id)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 	if err != nil {
 		return err
 	}
-	t, err := s.svc.Task(ctx, tenant, session, id)
+	t, err := s.svc.Task(ctx, tenant(ctx), session, id)
 	if err != nil {
 		return err
 	}

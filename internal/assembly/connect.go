@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -27,7 +28,8 @@ const maxAnswerBytes = 64 << 20
 
 // Connect makes a client connection to orchestrators; calls spread over all
 // replicas that the target names: by a name with several addresses, or by a list
-// of host:port with commas between them.
+// of host:port with commas between them. Of more options the later count: without
+// them the connection is not encrypted and calls carry no token.
 func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	options := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -47,7 +49,11 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 		list := manual.NewBuilderWithScheme("list")
 		var state resolver.State
 		for _, a := range addresses {
-			state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
+			address := resolver.Address{Addr: a}
+			if host, _, err := net.SplitHostPort(a); err == nil {
+				address.ServerName = host // what its certificate has to name
+			}
+			state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{address}})
 		}
 		list.InitialState(state)
 		options, target = append(options, grpc.WithResolvers(list)), "list:///orchestrators"

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/hook"
@@ -31,6 +32,7 @@ const DefaultSlots = 16
 type Dev struct {
 	DataDir        string       // the database lives here
 	Listen         string       // host:port to serve on as well; empty: in-process only
+	Security       auth.Server  // of calls from outside the process; its TLS is not used
 	RedisURL       string       // empty: a Redis in the process
 	Workspace      string       // the directory of the file tools
 	Files          Files        // agents, plugins, skills, models
@@ -83,6 +85,10 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
+	inside, err := d.inside()
+	if err != nil {
+		return nil, errors.Join(err, closeRedis())
+	}
 	pipe := bufconn.Listen(pipeBytes)
 	r := &Running{done: make(chan struct{})}
 	listeners := []net.Listener{pipe}
@@ -93,9 +99,9 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 		}
 		listeners, r.address = append(listeners, l), l.Addr().String()
 	}
-	r.conn, err = Connect("passthrough:///in-process", grpc.WithContextDialer(
+	r.conn, err = Connect("passthrough:///in-process", append(inside, grpc.WithContextDialer(
 		func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) },
-	))
+	))...)
 	if err != nil {
 		return nil, errors.Join(err, closeRedis())
 	}
@@ -113,6 +119,19 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 	case <-r.done:
 		return nil, r.err
 	}
+}
+
+// inside gives the connection inside the process a token of its own, if calls have
+// to carry one.
+func (d Dev) inside() ([]grpc.DialOption, error) {
+	if d.Security.Tokens == nil {
+		return nil, nil
+	}
+	token, err := d.Security.Tokens.Issue(auth.Identity{Name: "this process", Tenant: auth.DefaultTenant, Role: auth.RoleAdmin})
+	if err != nil {
+		return nil, err
+	}
+	return []grpc.DialOption{auth.Carry(token)}, nil
 }
 
 // connect waits until the connection is up, or closed. The worker may have tried in
@@ -157,7 +176,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		defer stopWorking()
 		return Orchestrator{
 			Database: filepath.Join(d.DataDir, "coppice.db"), Redis: client, Pool: DefaultPool,
-			Limits: *d.Limits, Callbacks: d.Callbacks, Listeners: listeners, Logger: d.Logger, RetainSessions: d.RetainSessions,
+			Limits: *d.Limits, Callbacks: d.Callbacks, Listeners: listeners, Security: auth.Server{Tokens: d.Security.Tokens, Insecure: d.Security.Insecure}, Logger: d.Logger, RetainSessions: d.RetainSessions,
 			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models,
 		}.Run(serving, ready)
 	})

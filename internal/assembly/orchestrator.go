@@ -19,6 +19,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/agentdef"
 	"github.com/coppice-run/coppice/internal/api"
+	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/orchestrator"
@@ -43,6 +44,7 @@ type Orchestrator struct {
 	PluginsDir                    string          // empty: no plugins
 	Models                        string          // file of the names of models; empty: the one that is built in
 	Listeners                     []net.Listener
+	Security                      auth.Server // who may call, and over what
 	Logger                        *slog.Logger
 }
 
@@ -50,6 +52,11 @@ type Orchestrator struct {
 // short calls end by themselves. ready is called once calls are served.
 func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	replica := processName()
+	for _, l := range o.Listeners {
+		if err := o.Security.Admit(ctx, l.Addr(), o.Logger); err != nil {
+			return err
+		}
+	}
 	if err := directories(append([]string{o.PluginsDir}, o.AgentsDirs...)); err != nil {
 		return err
 	}
@@ -129,7 +136,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 		return errors.Join(err, below.Wait())
 	}
 
-	server := api.New(svc, o.Logger)
+	server := api.New(svc, o.Security, o.Logger)
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
 	for _, l := range o.Listeners {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/auth"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -20,6 +22,7 @@ const defaultAddress = "127.0.0.1:7070"
 // remote is the flag of commands that talk to an orchestrator.
 type remote struct {
 	Orchestrator string `default:"${address}" placeholder:"HOST:PORT" help:"Orchestrator to talk to."`
+	auth.ClientFlags
 }
 
 // client talks to an orchestrator.
@@ -45,7 +48,11 @@ func newClient(conn grpc.ClientConnInterface) *client {
 
 // with connects and calls do.
 func (r remote) with(do func(*client) error) error {
-	conn, err := assembly.Connect(r.Orchestrator)
+	options, err := r.Options(r.Orchestrator, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return usagef("%w", err)
+	}
+	conn, err := assembly.Connect(r.Orchestrator, options...)
 	if err != nil {
 		return usagef("%w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/model/provider"
 )
 
@@ -21,6 +22,7 @@ type devCommand struct {
 	Workspace string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
 	Slots     int    `default:"16" help:"Runs that are carried at once."`
 	fetchFlags
+	auth.TokenFlags
 	provider.Flags
 	hookFlags
 }
@@ -35,6 +37,10 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	security, err := d.Open(log)
+	if err != nil {
+		return usagef("%w", err)
+	}
 	hooks, err := d.hooks()
 	if err != nil {
 		return err
@@ -44,7 +50,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
-		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
+		DataDir: data, Listen: d.Listen, Security: security, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
 		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow,
 		Logger: log,

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/auth"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model/provider"
 )
@@ -27,6 +28,7 @@ type runCommand struct {
 	provider.Flags
 	hookFlags
 	permissionFlags
+	auth.ClientFlags
 	Prompt []string `arg:"" help:"What to do; - reads it from standard input."`
 }
 
@@ -45,7 +47,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	if r.Workspace+r.Scenario+r.Data+r.Hooks != "" {
 		return usagef("--workspace, --scenario, --data and --hooks are for a run in this process; they can't be used with --orchestrator")
 	}
-	return remote{r.Orchestrator}.with(func(c *client) error {
+	return remote{r.Orchestrator, r.ClientFlags}.with(func(c *client) error {
 		session, err := r.in(ctx, a, c, prompt)
 		if ctx.Err() != nil && session != "" {
 			a.complain("the session goes on; see it with: coppice watch --orchestrator " + r.Orchestrator + " " + session)

@@ -25,6 +25,13 @@ var grpcCodes = map[tree.Code]codes.Code{
 	tree.CodeDenied:       codes.PermissionDenied,
 }
 
+// The refusals of those who may not call. They carry no more than that, whatever
+// was called.
+var (
+	ErrUnauthenticated = status.Error(codes.Unauthenticated, "the call carries no valid token")
+	ErrForbidden       = status.Error(codes.PermissionDenied, "the token does not allow the call")
+)
+
 // Status gives the gRPC status of an error. The text of a named refusal is for
 // the caller; what has no code is internal, and its cause stays with us.
 // internal reports such an error, which the caller has to log.

@@ -1,0 +1,109 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// ClientFlags are what a person may say about connections to a server.
+type ClientFlags struct {
+	Token     string `env:"COPPICE_TOKEN" placeholder:"TOKEN" help:"Token to call with. Others can read it on the command line: better give it in the environment, or in a file."`
+	TokenFile string `env:"COPPICE_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token; read again when it changes."`
+	TLS       bool   `name:"tls" env:"COPPICE_TLS" help:"Connect over TLS and trust the authorities of this machine."`
+	TLSCA     string `name:"tls-ca" env:"COPPICE_TLS_CA" placeholder:"FILE" help:"Connect over TLS and trust these authorities."`
+	TLSCert   string `name:"tls-cert" env:"COPPICE_TLS_CERT" placeholder:"FILE" help:"Certificate to show to a server that asks for one."`
+	TLSKey    string `name:"tls-key" env:"COPPICE_TLS_KEY" placeholder:"FILE" help:"Key of that certificate."`
+	Insecure  bool   `env:"COPPICE_INSECURE" help:"Send the token to other machines without TLS too."`
+}
+
+// Given reports whether anything was said.
+func (f ClientFlags) Given() bool { return f != ClientFlags{} }
+
+// Options gives the options of a connection to target, which is what a person
+// named. The files that they name are read now, and again when they change.
+func (f ClientFlags) Options(target string, log *slog.Logger) ([]grpc.DialOption, error) {
+	encrypted := f.TLS || f.TLSCA != ""
+	switch {
+	case f.Token != "" && f.TokenFile != "":
+		return nil, errors.New("--token and --token-file are two ways to say one thing")
+	case (f.TLSCert == "") != (f.TLSKey == ""):
+		return nil, errors.New("--tls-cert and --tls-key belong together")
+	case f.TLSCert != "" && !encrypted:
+		return nil, errors.New("--tls-cert needs --tls-ca, or --tls")
+	case f.Token+f.TokenFile != "" && !encrypted && !f.Insecure && !allLocal(target):
+		return nil, fmt.Errorf("the token would cross the network to %s unencrypted: give --tls-ca FILE or --tls, or say --insecure", target)
+	}
+	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	if encrypted {
+		protected, err := clientTLS(f.TLSCA, f.TLSCert, f.TLSKey, log)
+		if err != nil {
+			return nil, fmt.Errorf("setting up TLS: %w", err)
+		}
+		options[0] = grpc.WithTransportCredentials(protected)
+	}
+	switch {
+	case f.Token != "":
+		options = append(options, Carry(f.Token))
+	case f.TokenFile != "":
+		file, err := follow(log, func(c [][]byte) (string, error) { return readToken(c[0]) }, f.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("the file of the token: %w", err)
+		}
+		options = append(options, grpc.WithPerRPCCredentials(bearer(file.get)))
+	}
+	return options, nil
+}
+
+// Carry gives all calls of a connection a token.
+func Carry(token string) grpc.DialOption {
+	return grpc.WithPerRPCCredentials(bearer(func() string { return token }))
+}
+
+// bearer gives the token of the moment.
+type bearer func() string
+
+var _ credentials.PerRPCCredentials = bearer(nil)
+
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{header: scheme + " " + b()}, nil
+}
+
+// RequireTransportSecurity leaves it to [ClientFlags] where a token may go.
+func (bearer) RequireTransportSecurity() bool { return false }
+
+func readToken(data []byte) (string, error) {
+	token := strings.TrimSpace(string(data))
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", errors.New("it has to hold one token and nothing else")
+	}
+	return token, nil
+}
+
+// allLocal reports whether all addresses of a target are of this machine.
+func allLocal(target string) bool {
+	for _, address := range strings.Split(target, ",") {
+		if at := strings.LastIndexByte(address, '/'); at >= 0 {
+			if strings.HasPrefix(address, "unix:") {
+				continue
+			}
+			address = address[at+1:]
+		}
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			host = address
+		}
+		if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,140 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// maxTokens bounds a file: each call is compared with all of it.
+const maxTokens = 10_000
+
+// Entry is a token as the file has it.
+type Entry struct {
+	Name    string    `json:"name,omitempty"    yaml:"name,omitempty"`
+	Role    Role      `json:"role"              yaml:"role"`
+	Tenant  string    `json:"tenant,omitempty"  yaml:"tenant,omitempty"`
+	SHA256  string    `json:"sha256"            yaml:"sha256"`
+	Expires time.Time `json:"expires,omitzero"  yaml:"expires,omitempty"`
+}
+
+// tokenPrefix marks our tokens, so that scanners for lost secrets know them.
+const tokenPrefix = "coppice_"
+
+// tokenBytes is how much chance a token holds. With so much of it a plain hash
+// gives nothing away.
+const tokenBytes = 32
+
+// NewToken makes a token for somebody, and the entry that lets it in.
+func NewToken(who Identity, expires time.Time) (string, Entry, error) {
+	if err := who.Check(); err != nil {
+		return "", Entry{}, err
+	}
+	var secret [tokenBytes]byte
+	if _, err := rand.Read(secret[:]); err != nil {
+		return "", Entry{}, fmt.Errorf("making a token: %w", err)
+	}
+	token := tokenPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
+	sum := sha256.Sum256([]byte(token))
+	return token, Entry{who.Name, who.Role, who.Tenant, hex.EncodeToString(sum[:]), expires.UTC().Truncate(time.Second)}, nil
+}
+
+// grant is an entry that was read.
+type grant struct {
+	sum     [sha256.Size]byte
+	who     Identity
+	expires time.Time // zero: never
+}
+
+// Tokens says whose tokens are whose. It may be used by any number of goroutines.
+type Tokens struct {
+	file *followed[[]grant] // nil: only those that were issued
+	now  func() time.Time
+
+	mu     sync.Mutex
+	issued []grant
+}
+
+// OpenTokens reads a file of tokens: a YAML list of entries under the key tokens.
+func OpenTokens(path string, log *slog.Logger) (*Tokens, error) {
+	file, err := follow(log, func(contents [][]byte) ([]grant, error) { return parseTokens(contents[0]) }, path)
+	if err != nil {
+		return nil, err
+	}
+	return &Tokens{file: file, now: time.Now}, nil
+}
+
+func parseTokens(data []byte) ([]grant, error) {
+	var file struct {
+		Tokens []Entry `yaml:"tokens"`
+	}
+	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
+		return nil, errors.New(yaml.FormatError(err, false, false)) // which quotes no line, and so no secret
+	}
+	if len(file.Tokens) > maxTokens {
+		return nil, fmt.Errorf("there are %d tokens, at most %d", len(file.Tokens), maxTokens)
+	}
+	var grants []grant
+	for i, e := range file.Tokens {
+		g := grant{who: Identity{e.Name, e.Tenant, e.Role}, expires: e.Expires}
+		if err := g.who.Check(); err != nil {
+			return nil, fmt.Errorf("token %d, %q: %w", i+1, e.Name, err)
+		}
+		sum, err := hex.DecodeString(e.SHA256)
+		if err != nil || len(sum) != sha256.Size {
+			return nil, fmt.Errorf("token %d, %q: sha256 has to be 64 digits, of the whole token; coppice token makes both", i+1, e.Name)
+		}
+		g.sum = [sha256.Size]byte(sum)
+		if slices.ContainsFunc(grants, func(other grant) bool { return other.sum == g.sum }) {
+			return nil, fmt.Errorf("token %d, %q is there twice", i+1, e.Name)
+		}
+		grants = append(grants, g)
+	}
+	return grants, nil
+}
+
+// Issue makes a token that counts as long as this process lives.
+func (t *Tokens) Issue(who Identity) (string, error) {
+	token, _, err := NewToken(who, time.Time{})
+	if err != nil {
+		return "", err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.issued = append(t.issued, grant{sum: sha256.Sum256([]byte(token)), who: who})
+	return token, nil
+}
+
+// Find says whose token it is, if it counts at this moment. How long that takes
+// does not depend on the token.
+func (t *Tokens) Find(token string) (Identity, bool) {
+	sum, now := sha256.Sum256([]byte(token)), t.now()
+	var who Identity
+	found := false
+	for _, g := range t.grants() {
+		if subtle.ConstantTimeCompare(sum[:], g.sum[:]) == 1 && (g.expires.IsZero() || now.Before(g.expires)) {
+			who, found = g.who, true
+		}
+	}
+	return who, found
+}
+
+func (t *Tokens) grants() []grant {
+	t.mu.Lock()
+	issued := t.issued[:len(t.issued):len(t.issued)]
+	t.mu.Unlock()
+	if t.file == nil {
+		return issued
+	}
+	return append(issued, t.file.get()...)
+}

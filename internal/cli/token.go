@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/coppice-run/coppice/internal/auth"
+)
+
+type tokenCommand struct {
+	Role    string        `default:"client" enum:"client,worker,admin" help:"What it is for: ${enum}."`
+	Tenant  string        `placeholder:"NAME" help:"Whose sessions a client or an admin sees; by default those of \"default\"."`
+	Name    string        `placeholder:"TEXT" help:"Who gets it, for logs."`
+	Expires time.Duration `placeholder:"DURATION" help:"How long it counts, like 720h; by default for ever."`
+}
+
+// Run prints a new token, and then the line for the orchestrators' file of tokens.
+// Neither is kept here.
+func (t *tokenCommand) Run(a *app) error {
+	who := auth.Identity{Name: t.Name, Tenant: t.Tenant, Role: auth.Role(t.Role)}
+	if who.Tenant == "" && who.Role != auth.RoleWorker {
+		who.Tenant = auth.DefaultTenant
+	}
+	var expires time.Time
+	switch {
+	case t.Expires < 0:
+		return usagef("--expires is %s; it has to be more than 0", t.Expires)
+	case t.Expires > 0:
+		expires = a.now().Add(t.Expires)
+	}
+	token, entry, err := auth.NewToken(who, expires)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	if a.json {
+		line, err := json.Marshal(struct {
+			Token string     `json:"token"`
+			Entry auth.Entry `json:"entry"`
+		}{token, entry})
+		if err != nil {
+			return fmt.Errorf("writing JSON: %w", err)
+		}
+		_, err = fmt.Fprintf(a.Stdout, "%s\n", line)
+		return err
+	}
+	line, err := yaml.MarshalWithOptions(entry, yaml.Flow(true))
+	if err != nil {
+		return fmt.Errorf("writing YAML: %w", err)
+	}
+	_, err = fmt.Fprintf(a.Stdout, "%s\n  - %s", token, line)
+	return err
+}
