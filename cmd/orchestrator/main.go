@@ -26,6 +26,8 @@ type flags struct {
 	RedisURL string `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to announce work on."`
 	Pool     string `env:"COPPICE_POOL" default:"default" help:"Pool of workers that gets the work."`
 
+	HealthListen string `env:"COPPICE_HEALTH_LISTEN" placeholder:"HOST:PORT" help:"Where to answer questions about health (grpc.health.v1) as well, to anybody and without TLS; by default nowhere."`
+
 	auth.ServerFlags
 
 	AgentsDir  []string `env:"COPPICE_AGENTS_DIR" help:"Directories of agents; the later goes before the earlier. Changes are taken in within a second or two."`
@@ -87,11 +89,15 @@ func run(f flags, limits tree.Limits, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	health, err := assembly.ListenHealth(f.HealthListen)
+	if err != nil {
+		return err
+	}
 	return assembly.Orchestrator{
 		Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits,
 		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll, RetainSessions: f.RetainSessions,
 		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models,
 		Callbacks: callback.Config{Hosts: f.CallbackHosts, Secret: f.CallbackSecret, MaxTries: f.CallbackTries, Timeout: f.CallbackTimeout},
-		Listeners: []net.Listener{l}, Security: security, Logger: log,
+		Listeners: []net.Listener{l}, Health: health, Security: security, Logger: log,
 	}.Run(ctx, func() { log.Info("serving", "listen", l.Addr().String(), "database", f.Database) })
 }

@@ -30,6 +30,7 @@ type flags struct {
 
 	provider.Flags
 	auth.ClientFlags
+	HealthListen string `env:"COPPICE_HEALTH_LISTEN" placeholder:"HOST:PORT" help:"Where to answer questions about health (grpc.health.v1) as well, to anybody and without TLS; by default nowhere."`
 
 	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool   `env:"COPPICE_DEFINITION_HOOKS" help:"Run the hooks that come with agents' definitions as well: whoever may define agents may then run commands here."`
@@ -72,11 +73,15 @@ func run(f flags, log *slog.Logger) error {
 		return err
 	}
 	defer conn.Close()
+	health, err := assembly.ListenHealth(f.HealthListen)
+	if err != nil {
+		return err
+	}
 	log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Which)
 	return assembly.Worker{
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health,
 	}.Run(ctx)
 }

@@ -39,7 +39,7 @@ const (
 // Server is the gRPC server of one replica.
 type Server struct {
 	*grpc.Server
-	health *health.Server
+	Health *health.Server // is not serving as soon as Shutdown begins
 }
 
 // New gives a server with all services, health and reflection.
@@ -69,7 +69,7 @@ func New(svc *orchestrator.Service, security auth.Server, log *slog.Logger) *Ser
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)
-	return &Server{Server: s, health: h}
+	return &Server{Server: s, Health: h}
 }
 
 // stopPatience is how long calls under way may take to end by themselves.
@@ -78,7 +78,7 @@ const stopPatience = 3 * time.Second
 // Shutdown stops taking calls, says so through health, lets short calls end, and
 // then ends the streams. The caller ends what the streams wait for first.
 func (s *Server) Shutdown() {
-	s.health.Shutdown()
+	s.Health.Shutdown()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -44,7 +44,8 @@ type Orchestrator struct {
 	PluginsDir                    string          // empty: no plugins
 	Models                        string          // file of the names of models; empty: the one that is built in
 	Listeners                     []net.Listener
-	Security                      auth.Server // who may call, and over what
+	Health                        net.Listener // answers questions about health to anybody, without TLS; nil: none
+	Security                      auth.Server  // who may call, and over what
 	Logger                        *slog.Logger
 }
 
@@ -137,6 +138,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	}
 
 	server := api.New(svc, o.Security, o.Logger)
+	defer serveHealth(o.Health, server.Health)()
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
 	for _, l := range o.Listeners {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
 
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -38,8 +40,11 @@ type Worker struct {
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
 	FetchAllow      []string // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
-	Logger          *slog.Logger
-	Now             func() time.Time // nil: time.Now
+	// Health answers questions about health: "" is the process, "orchestrator" that
+	// there is one; nil: none.
+	Health net.Listener
+	Logger *slog.Logger
+	Now    func() time.Time // nil: time.Now
 }
 
 // Run works until ctx ends.
@@ -76,7 +81,29 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, workspace.Close())
 	}
+	defer w.serveHealth(ctx)()
 	return errors.Join(run.Run(ctx), workspace.Close())
+}
+
+// serveHealth answers questions about health until stop is called.
+func (w Worker) serveHealth(ctx context.Context) (stop func()) {
+	of := health.NewServer()
+	stop = serveHealth(w.Health, of)
+	l, seen := w.Orchestrator.(link)
+	if w.Health == nil || !seen {
+		return stop
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		followLink(ctx, of, l)
+	}()
+	return func() {
+		cancel()
+		<-done
+		stop()
+	}
 }
 
 // hooks makes ready the hooks, which run in the workspace.

@@ -1,0 +1,70 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// connected is the service whose health is that a worker has an orchestrator. The
+// health of no service, "", is that the process lives.
+const connected = "orchestrator"
+
+// ListenHealth listens for questions about health; an address that is empty gives
+// no listener.
+func ListenHealth(address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for questions about health: %w", err)
+	}
+	return l, nil
+}
+
+// serveHealth answers questions about health, and nothing else, until stop is
+// called, which waits. Whoever asks needs neither TLS nor a token: what watches over
+// processes has none.
+func serveHealth(l net.Listener, of healthpb.HealthServer) (stop func()) {
+	if l == nil {
+		return func() {}
+	}
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, of)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l) // it ends when it is told to; who asks sees it if the listener is lost
+	}()
+	return func() {
+		server.Stop()
+		<-done
+	}
+}
+
+// link is a connection whose state can be seen.
+type link interface {
+	GetState() connectivity.State
+	WaitForStateChange(ctx context.Context, from connectivity.State) bool
+}
+
+// followLink keeps the health of being connected up to date until ctx ends.
+func followLink(ctx context.Context, of *health.Server, l link) {
+	for {
+		state, now := l.GetState(), healthpb.HealthCheckResponse_NOT_SERVING
+		if state == connectivity.Ready {
+			now = healthpb.HealthCheckResponse_SERVING
+		}
+		of.SetServingStatus(connected, now)
+		if !l.WaitForStateChange(ctx, state) {
+			of.Shutdown()
+			return
+		}
+	}
+}
