@@ -23,6 +23,7 @@ import (
 type flags struct {
 	Listen   string `env:"COPPICE_LISTEN" default:"127.0.0.1:7070" help:"host:port to serve gRPC on; :7070 serves other machines too, and needs --tokens."`
 	Database string `env:"COPPICE_DATABASE_URL" default:"coppice.db" help:"Path of a SQLite file, or the postgres:// URL of a database that replicas share."`
+	Install  string `name:"installation" env:"COPPICE_INSTALLATION" placeholder:"NAME" help:"Name of a new installation in Redis's keys, different from all others there; by default a random one. A database keeps it for ever."`
 	RedisURL string `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to announce work on."`
 	Pool     string `env:"COPPICE_POOL" default:"default" help:"Pool of workers that gets the work."`
 
@@ -57,6 +58,7 @@ type flags struct {
 func main() {
 	limits := tree.DefaultLimits()
 	var f flags
+	assembly.AnswerHealthCheck(os.Args[1:])
 	kong.Parse(&f, kong.Description("Serves the Coppice API and hands work to workers."), kong.Vars{
 		"depth": fmt.Sprint(limits.Depth), "width": fmt.Sprint(limits.Width), "total": fmt.Sprint(limits.Total),
 		"running": fmt.Sprint(limits.Running), "queue": fmt.Sprint(limits.Queue), "part": fmt.Sprint(limits.PartBytes),
@@ -94,7 +96,7 @@ func run(f flags, limits tree.Limits, log *slog.Logger) error {
 		return err
 	}
 	return assembly.Orchestrator{
-		Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits,
+		Installation: f.Install, Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits,
 		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll, RetainSessions: f.RetainSessions,
 		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models,
 		Callbacks: callback.Config{Hosts: f.CallbackHosts, Secret: f.CallbackSecret, MaxTries: f.CallbackTries, Timeout: f.CallbackTimeout},

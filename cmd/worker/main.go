@@ -38,6 +38,7 @@ type flags struct {
 
 func main() {
 	var f flags
+	assembly.AnswerHealthCheck(os.Args[1:])
 	kong.Parse(&f, kong.Description("Runs agents for a Coppice orchestrator."))
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	if err := run(f, log); err != nil {

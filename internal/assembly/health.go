@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
@@ -26,6 +28,52 @@ func ListenHealth(address string) (net.Listener, error) {
 		return nil, fmt.Errorf("listening for questions about health: %w", err)
 	}
 	return l, nil
+}
+
+// CheckHealth is the argument with which a program asks another of its kind, for
+// images in which there is nothing else to ask with.
+const CheckHealth = "check-health"
+
+// checkPatience is how long an answer may take.
+const checkPatience = 5 * time.Second
+
+// AnswerHealthCheck asks the process that was started with the same environment for
+// its health, and ends this one with 0 if that lives and 1 if not; unless args ask
+// for something else.
+func AnswerHealthCheck(args []string) {
+	if len(args) != 1 || args[0] != CheckHealth {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), checkPatience)
+	defer cancel()
+	if err := askHealth(ctx, os.Getenv("COPPICE_HEALTH_LISTEN")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func askHealth(ctx context.Context, listen string) error {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("COPPICE_HEALTH_LISTEN: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	conn, err := Connect(net.JoinHostPort(host, port))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
+	if err != nil {
+		return fmt.Errorf("asking for its health: %w", err)
+	}
+	if resp.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		return fmt.Errorf("its health is %s", resp.GetStatus())
+	}
+	return nil
 }
 
 // serveHealth answers questions about health, and nothing else, until stop is

@@ -1,6 +1,9 @@
 package assembly_test
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -65,6 +68,17 @@ func TestHealthNeedsNoToken(t *testing.T) {
 	c := newClient(t, conn)
 	if _, err := c.ListSessions(c.ctx(), &pb.ListSessionsRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("where health is asked, sessions are listed: %v", err)
+	}
+	ask := func(program, address string) error {
+		cmd := exec.Command(filepath.Join(d.bin, program), assembly.CheckHealth)
+		cmd.Env = append(os.Environ(), "COPPICE_HEALTH_LISTEN="+address)
+		return cmd.Run()
+	}
+	if first, second := ask("orchestrator", orchestrator), ask("worker", worker); first != nil || second != nil {
+		t.Errorf("the programs find themselves: %v, %v", first, second)
+	}
+	if ask("orchestrator", proctest.FreeAddress(t)) == nil || ask("worker", "") == nil {
+		t.Error("health is found where there is none")
 	}
 	d.kill(orchestratorName(0))
 	d.health(worker, "orchestrator", healthpb.HealthCheckResponse_NOT_SERVING)

@@ -32,10 +32,13 @@ const DefaultPool = "default"
 
 // Orchestrator is an orchestrator process.
 type Orchestrator struct {
-	Database string // path of a SQLite file, or a postgres:// URL
-	Redis    redis.UniversalClient
-	Pool     string
-	Limits   tree.Limits
+	// Installation is part of all keys in Redis. A new database gets it, and keeps it;
+	// empty: one of its own.
+	Installation string
+	Database     string // path of a SQLite file, or a postgres:// URL
+	Redis        redis.UniversalClient
+	Pool         string
+	Limits       tree.Limits
 	// How many runs of a tenant, and in all, may be with workers at once; 0 is no cap.
 	RunningOfTenant, RunningInAll int
 	RetainSessions                time.Duration   // in which nothing happens; 0: for ever
@@ -61,13 +64,16 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	if err := directories(append([]string{o.PluginsDir}, o.AgentsDirs...)); err != nil {
 		return err
 	}
+	if err := dispatch.CheckInstallation(o.Installation); o.Installation != "" && err != nil {
+		return err
+	}
 	models, err := agentdef.LoadModels(o.Models)
 	if err != nil {
 		return err
 	}
 	var svc *orchestrator.Service
 	db, err := o.open(ctx, store.Config{
-		Database: o.Database, Logger: o.Logger, Replica: replica,
+		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica,
 		Caps:     store.Caps{Tenant: o.RunningOfTenant, All: o.RunningInAll},
 		OnCommit: func(c store.Commit) { svc.Committed(c) },
 	})

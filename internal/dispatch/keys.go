@@ -39,9 +39,17 @@ var (
 // keys names what belongs to one installation.
 type keys struct{ base string }
 
+// CheckInstallation says why an id can't be an installation's.
+func CheckInstallation(id string) error {
+	if !installationID.MatchString(id) {
+		return fmt.Errorf("%w, not %q", ErrInstallation, id)
+	}
+	return nil
+}
+
 func keysOf(installation string) (keys, error) {
-	if !installationID.MatchString(installation) {
-		return keys{}, fmt.Errorf("%w, not %q", ErrInstallation, installation)
+	if err := CheckInstallation(installation); err != nil {
+		return keys{}, err
 	}
 	return keys{base: prefix + "{" + installation + "}"}, nil
 }

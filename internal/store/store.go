@@ -28,6 +28,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -60,6 +61,9 @@ type Config struct {
 	MaxBatch   int              // commands in one transaction; 0: DefaultMaxBatch
 	Committers int              // with PostgreSQL; 0: DefaultCommitters
 	Caps       Caps
+	// NewInstallation is the id that a new database gets; empty: one of its own. A
+	// database that has another one is not opened.
+	NewInstallation string
 	// OnCommit is called after each commit; it must not wait. Of one session it hears
 	// in order. With PostgreSQL it may be called several times at once.
 	OnCommit func(Commit)
@@ -183,13 +187,16 @@ func (s *Store) takeOver(ctx context.Context) error {
 		if err := tx.load(ctx, installation); err != nil || known {
 			return err
 		}
-		if err := tx.save(ctx, "installation_add", []any{uuid.NewString()}); err != nil {
+		if err := tx.save(ctx, "installation_add", []any{cmp.Or(s.NewInstallation, uuid.NewString())}); err != nil {
 			return err
 		}
 		return tx.load(ctx, installation)
 	})
 	if err != nil {
 		return fmt.Errorf("taking it over: %w", err)
+	}
+	if s.NewInstallation != "" && s.NewInstallation != s.installation {
+		return fmt.Errorf("it is the database of the installation %s, not %s", s.installation, s.NewInstallation)
 	}
 	return nil
 }
