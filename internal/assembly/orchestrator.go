@@ -15,6 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-run/coppice/internal/agentdef"
@@ -188,5 +189,9 @@ func OpenRedis(url string) (redis.UniversalClient, error) {
 	}
 	options.DialTimeout, options.WriteTimeout = redisDial, redisWrite
 	options.ContextTimeoutEnabled = true
+	// What a client says about itself when it connects takes rights that workers have
+	// no use for.
+	options.DisableIdentity = true
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(options), nil
 }
