@@ -12,7 +12,7 @@ TESTFLAGS ?=
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
 generate: ## make internal/gen from proto
@@ -59,9 +59,26 @@ chaos: ## break an installation in every way and hold it against the rules (3 mi
 chaos-long: ## the same with at least 10,000 faults and 100,000 tasks
 	COPPICE_CHAOS=long $(GO) test -tags chaos -run '^TestCampaign$$' -count=1 -v -timeout 60m ./internal/chaos
 
+.PHONY: validate
+validate: ## hold the manifests and the compose file against their types
+	@cd deploy/validate && $(GO) vet . && $(GO) test -count=1 .
+
+ARCHS   ?= $(shell $(GO) env GOARCH)
+TARGETS ?= orchestrator worker worker-tools coppice
+TAG     ?= dev
+
+.PHONY: images
+images: ## build the images TARGETS for ARCHS, with buildah, podman or docker (BUILDER)
+	@deploy/images/context.sh bin/images $(ARCHS)
+	@for arch in $(ARCHS); do deploy/images/build.sh bin/images $(TAG) $$arch $(TARGETS) || exit 1; done
+
+.PHONY: test-images
+test-images: ## build the binaries twice and the scratch images offline (needs buildah, and root)
+	$(GO) test -tags images -count=1 -v ./deploy/images
+
 .PHONY: build
 build: ## build the three binaries into bin
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: verify
-verify: drift lint vet test chaos ## everything that has to hold before a commit is handed in
+verify: drift lint vet test validate chaos ## everything that has to hold before a commit is handed in

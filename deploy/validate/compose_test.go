@@ -1,0 +1,66 @@
+package validate_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+// given is what the compose file asks of the environment.
+func given() types.Mapping {
+	return types.Mapping{
+		"POSTGRES_PASSWORD": "p", "REDIS_PASSWORD": "r", "REDIS_WORKER_PASSWORD": "w", "COPPICE_TOKENS_FILE": "/tokens.yaml", "COPPICE_WORKER_TOKEN": "t",
+	}
+}
+
+func load(t *testing.T, environment types.Mapping) (*types.Project, error) {
+	t.Helper()
+	return loader.LoadWithContext(t.Context(), types.ConfigDetails{
+		WorkingDir: "..", ConfigFiles: []types.ConfigFile{{Filename: "../compose.yaml"}}, Environment: environment,
+	})
+}
+
+// TestCompose loads the file as engines do, with the schema of the specification.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	project, err := load(t, given())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"jaeger", "orchestrator-1", "orchestrator-2", "postgres", "redis", "worker-1", "worker-2"}
+	if names := project.ServiceNames(); !slices.Equal(slices.Sorted(slices.Values(names)), want) {
+		t.Errorf("services %v", names)
+	}
+	for name, s := range project.Services {
+		if s.HealthCheck == nil || len(s.HealthCheck.Test) < 2 {
+			t.Errorf("%s has no health check", name)
+		}
+		for _, p := range s.Ports {
+			if p.HostIP != "127.0.0.1" {
+				t.Errorf("%s is reached from other machines: %+v", name, p)
+			}
+		}
+		if !strings.HasPrefix(name, "orchestrator") && !strings.HasPrefix(name, "worker") {
+			if !strings.Contains(s.Image, ":") || strings.HasSuffix(s.Image, ":latest") {
+				t.Errorf("%s is of any version: %s", name, s.Image)
+			}
+			continue
+		}
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
+			t.Errorf("%s is not confined", name)
+		}
+		if s.StopGracePeriod == nil || s.StopGracePeriod.String() != "15s" {
+			t.Errorf("%s is killed after %v", name, s.StopGracePeriod)
+		}
+	}
+	for name := range given() {
+		left := given()
+		delete(left, name)
+		if _, err := load(t, left); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}

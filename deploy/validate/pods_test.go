@@ -1,0 +1,323 @@
+package validate_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kedacore/keda/v2/apis/keda/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// stops is how long a program may take to stop when it is asked to, in seconds; the
+// campaigns of faults hold it against that.
+var stops = map[string]int64{"orchestrator": 10, "worker": 5, "worker-tools": 5}
+
+// TestPodsAreConfined checks what every pod of the project has to have.
+func TestPodsAreConfined(t *testing.T) {
+	t.Parallel()
+	for _, overlay := range overlays {
+		all := objects(t, overlay)
+		for _, d := range of[appsv1.Deployment](all) {
+			pod := d.Spec.Template.Spec
+			say := func(format string, args ...any) {
+				t.Helper()
+				t.Errorf(overlay+", "+d.Name+": "+format, args...)
+			}
+			if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 || s.SeccompProfile == nil ||
+				s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault && (d.Name != "worker-tools" || pod.HostUsers == nil || *pod.HostUsers) {
+				say("security context %+v", s)
+			}
+			if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.HostNetwork || pod.HostPID || pod.HostIPC {
+				say("it gets more of the cluster or the node than it needs")
+			}
+			for _, v := range pod.Volumes {
+				if v.HostPath != nil {
+					say("volume %s is of the node", v.Name)
+				}
+			}
+			for _, c := range append(slices.Clone(pod.Containers), pod.InitContainers...) {
+				s := c.SecurityContext
+				if s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
+					s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 || s.Privileged != nil {
+					say("container %s: %+v", c.Name, s)
+				}
+				if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+					say("container %s asks for %+v", c.Name, c.Resources)
+				}
+				if c.ReadinessProbe == nil {
+					say("container %s has no probe", c.Name)
+				}
+				for _, e := range c.Env {
+					if regexp.MustCompile(`(?i)(password|token$|key$|url$)`).MatchString(e.Name) && e.Value != "" && e.Name != "COPPICE_TLS_KEY" {
+						say("%s is not from a Secret", e.Name)
+					}
+				}
+			}
+			if !labels.SelectorFromSet(d.Spec.Selector.MatchLabels).Matches(labels.Set(d.Spec.Template.Labels)) {
+				say("it does not select its own pods")
+			}
+			bound, ours := stops[d.Name]
+			if !ours {
+				continue
+			}
+			c := pod.Containers[0]
+			if c.StartupProbe == nil || c.LivenessProbe == nil || c.ReadinessProbe.GRPC == nil || c.LivenessProbe.GRPC == nil {
+				say("probes %+v, %+v, %+v", c.StartupProbe, c.LivenessProbe, c.ReadinessProbe)
+			}
+			if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+				bound += c.Lifecycle.PreStop.Sleep.Seconds
+			}
+			if grace := *pod.TerminationGracePeriodSeconds; grace <= bound {
+				say("it is killed after %d s, and may take %d", grace, bound)
+			}
+		}
+	}
+}
+
+// TestReferencesHold: what objects refer to by name and label is there.
+func TestReferencesHold(t *testing.T) {
+	t.Parallel()
+	documented := []string{"coppice-database", "coppice-redis", "coppice-tokens", "coppice-worker", "orchestrator-tls"}
+	for _, overlay := range overlays {
+		all := objects(t, overlay)
+		known := map[string]bool{}
+		for _, s := range of[corev1.Secret](all) {
+			known["secret "+s.Name] = true
+		}
+		for _, m := range of[corev1.ConfigMap](all) {
+			known["map "+m.Name] = true
+		}
+		if overlay == "prod" {
+			for _, name := range documented {
+				known["secret "+name] = true
+			}
+		}
+		for _, d := range of[appsv1.Deployment](all) {
+			for _, name := range referred(d) {
+				if !known[name] {
+					t.Errorf("%s, %s: there is no %s", overlay, d.Name, name)
+				}
+			}
+		}
+		for _, s := range of[corev1.Service](all) {
+			serves := false
+			for _, d := range of[appsv1.Deployment](all) {
+				if labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels)) {
+					for _, p := range d.Spec.Template.Spec.Containers[0].Ports {
+						serves = serves || p.Name == s.Spec.Ports[0].TargetPort.String()
+					}
+				}
+			}
+			if !serves {
+				t.Errorf("%s: no pod serves %s", overlay, s.Name)
+			}
+		}
+	}
+}
+
+// referred names the secrets and maps that a pod can't start without.
+func referred(d *appsv1.Deployment) []string {
+	var names []string
+	for _, v := range d.Spec.Template.Spec.Volumes {
+		switch {
+		case v.Secret != nil:
+			names = append(names, "secret "+v.Secret.SecretName)
+		case v.ConfigMap != nil:
+			names = append(names, "map "+v.ConfigMap.Name)
+		}
+	}
+	for _, c := range d.Spec.Template.Spec.Containers {
+		for _, e := range c.Env {
+			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+				names = append(names, "secret "+e.ValueFrom.SecretKeyRef.Name)
+			}
+		}
+		for _, e := range c.EnvFrom {
+			switch {
+			case e.ConfigMapRef != nil:
+				names = append(names, "map "+e.ConfigMapRef.Name)
+			case e.SecretRef != nil && (e.SecretRef.Optional == nil || !*e.SecretRef.Optional):
+				names = append(names, "secret "+e.SecretRef.Name)
+			}
+		}
+	}
+	return names
+}
+
+// TestNetworkIsClosed: everything is denied, and workers reach no database.
+func TestNetworkIsClosed(t *testing.T) {
+	t.Parallel()
+	for _, overlay := range overlays {
+		all := objects(t, overlay)
+		closed := false
+		worker := labels.Set(deployment(t, all, "worker").Spec.Template.Labels)
+		for _, p := range of[networkingv1.NetworkPolicy](all) {
+			everybody := len(p.Spec.PodSelector.MatchLabels)+len(p.Spec.PodSelector.MatchExpressions) == 0
+			closed = closed || everybody && len(p.Spec.PolicyTypes) == 2 && p.Spec.Ingress == nil && p.Spec.Egress == nil
+			if !labels.SelectorFromSet(p.Spec.PodSelector.MatchLabels).Matches(worker) {
+				continue
+			}
+			if len(p.Spec.Ingress) > 0 {
+				t.Errorf("%s, %s: somebody reaches workers", overlay, p.Name)
+			}
+			for _, e := range p.Spec.Egress {
+				for _, port := range e.Ports {
+					if port.Port == nil || !slices.Contains([]int{53, 443, 6379, 7070}, port.Port.IntValue()) {
+						t.Errorf("%s, %s: workers reach port %v", overlay, p.Name, port.Port)
+					}
+				}
+				if len(e.To) == 0 || len(e.Ports) == 0 {
+					t.Errorf("%s, %s: workers reach everything", overlay, p.Name)
+				}
+			}
+		}
+		if !closed {
+			t.Errorf("%s: nothing denies what is not allowed", overlay)
+		}
+	}
+}
+
+// TestScalingFitsTheProgram: the stream and the metric are those of the pool that is
+// scaled, and a busy pool does not vanish.
+func TestScalingFitsTheProgram(t *testing.T) {
+	t.Parallel()
+	prod := objects(t, "prod")
+	scaled := of[v1alpha1.ScaledObject](prod)
+	if len(scaled) != 1 {
+		t.Fatalf("%d ScaledObjects", len(scaled))
+	}
+	s := scaled[0].Spec
+	deployment(t, prod, s.ScaleTargetRef.Name)
+	if s.MinReplicaCount == nil || *s.MinReplicaCount < 1 {
+		t.Error("a busy pool whose stream is empty would vanish")
+	}
+	installation := settings(t, prod)["COPPICE_INSTALLATION"]
+	for _, trigger := range s.Triggers {
+		switch trigger.Type {
+		case "redis-streams":
+			if m := trigger.Metadata; m["stream"] != "coppice:{"+installation+"}:ready:default" || m["consumerGroup"] != "workers" || m["lagCount"] == "" {
+				t.Errorf("the lag of %v", m)
+			}
+		case "prometheus":
+			if q := trigger.Metadata["query"]; !strings.Contains(q, `coppice_work{pool="default", state=~"running|ready"}`) {
+				t.Errorf("asks for %s", q)
+			}
+		default:
+			t.Errorf("scaled by %s", trigger.Type)
+		}
+	}
+	if err := v1alpha1.ValidateTriggers(s.Triggers); err != nil {
+		t.Error(err)
+	}
+	tools := objects(t, "tools")
+	hpa := of[autoscalingv2.HorizontalPodAutoscaler](tools)
+	if len(hpa) != 1 {
+		t.Fatalf("%d autoscalers", len(hpa))
+	}
+	target := deployment(t, tools, hpa[0].Spec.ScaleTargetRef.Name)
+	pool := settings(t, tools)["COPPICE_POOL"]
+	metric := hpa[0].Spec.Metrics[0].External.Metric
+	if metric.Name != "coppice_work" || metric.Selector.MatchLabels["pool"] != pool || target.Spec.Template.Labels["coppice.run/pool"] != pool || *hpa[0].Spec.MinReplicas < 1 {
+		t.Errorf("pool %s is scaled by %+v", pool, hpa[0].Spec)
+	}
+	if states := metric.Selector.MatchExpressions[0].Values; !slices.Contains(states, "running") || !slices.Contains(states, "ready") {
+		t.Errorf("of the work %v counts", states)
+	}
+	if target.Spec.Replicas != nil {
+		t.Error("who applies the manifests again resets what the autoscaler has chosen")
+	}
+}
+
+// settings gives what the ConfigMap of the programs says.
+func settings(t *testing.T, all []runtime.Object) map[string]string {
+	t.Helper()
+	for _, m := range of[corev1.ConfigMap](all) {
+		if strings.HasPrefix(m.Name, "coppice-") && m.Data["COPPICE_INSTALLATION"] != "" {
+			return m.Data
+		}
+	}
+	t.Fatal("there are no settings")
+	return nil
+}
+
+// TestProdTrustsNobody: nothing of the overlay for production is open.
+func TestProdTrustsNobody(t *testing.T) {
+	t.Parallel()
+	for _, d := range of[appsv1.Deployment](objects(t, "prod")) {
+		said := map[string]bool{}
+		for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+			said[e.Name] = true
+		}
+		need := []string{"COPPICE_TLS_CERT", "COPPICE_TLS_KEY", "COPPICE_TOKENS"}
+		if d.Name == "worker" {
+			need = []string{"COPPICE_TLS_CA", "COPPICE_TOKEN_FILE"}
+		}
+		for _, name := range need {
+			if !said[name] {
+				t.Errorf("%s is not told %s", d.Name, name)
+			}
+		}
+		if said["COPPICE_INSECURE"] {
+			t.Errorf("%s is told to be insecure", d.Name)
+		}
+	}
+}
+
+// variable is one of ours, as it is said or read somewhere.
+var variable = regexp.MustCompile(`\bCOPPICE_[A-Z_]+\b`)
+
+// TestVariablesAreRead: no file sets a variable that the programs don't know.
+func TestVariablesAreRead(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{
+		"COPPICE_SANDBOX": true, // read where commands are run
+		// These are the compose file's own.
+		"COPPICE_ORCHESTRATOR_IMAGE": true, "COPPICE_WORKER_IMAGE": true, "COPPICE_TOKENS_FILE": true, "COPPICE_WORKER_TOKEN": true,
+	}
+	for _, dir := range []string{"../../cmd", "../../internal"} {
+		walk(t, dir, func(path, text string) {
+			if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+				for _, name := range variable.FindAllString(text, -1) {
+					known[name] = true
+				}
+			}
+		})
+	}
+	check := func(path, text string) {
+		for _, name := range variable.FindAllString(text, -1) {
+			if !known[name] {
+				t.Errorf("%s: no program reads %s", path, name)
+			}
+		}
+	}
+	walk(t, "../k8s", check)
+	text, err := os.ReadFile("../compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("compose.yaml", string(text))
+}
+
+func walk(t *testing.T, dir string, each func(path, text string)) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		each(path, string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
