@@ -34,6 +34,9 @@ func guarded(t *testing.T) (server *redistest.Server, worker redis.UniversalClie
 	if err != nil {
 		t.Fatal(err)
 	}
+	if strings.Count(strings.TrimSpace(string(rules)), "\n") > 0 {
+		t.Fatal("the rules have to be one line, which scripts put behind a name")
+	}
 	users := filepath.Join(t.TempDir(), "users.acl")
 	text := "user default on nopass ~* &* +@all\nuser worker on >secret " + string(rules)
 	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
@@ -45,6 +48,14 @@ func guarded(t *testing.T) (server *redistest.Server, worker redis.UniversalClie
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { worker.Close() })
+	// As one does it on a Redis that is there already.
+	set := []any{"acl", "setuser", "again", "on", ">secret"}
+	for word := range strings.FieldsSeq(string(rules)) {
+		set = append(set, word)
+	}
+	if err := server.Client().Do(t.Context(), set...).Err(); err != nil {
+		t.Errorf("setting the user by a command: %v", err)
+	}
 	return server, worker
 }
 

@@ -32,10 +32,9 @@ import (
 
 // keyring is a file of tokens, and the tokens.
 type keyring struct {
-	t        *testing.T
-	path     string
-	entries  []auth.Entry
-	security auth.Server
+	t       *testing.T
+	path    string
+	entries []auth.Entry
 }
 
 func newKeyring(t *testing.T) *keyring {
