@@ -76,6 +76,13 @@ images: ## build the images TARGETS for ARCHS, with buildah, podman or docker (B
 test-images: ## build the binaries twice and the scratch images offline (needs buildah, and root)
 	$(GO) test -tags images -count=1 -v ./deploy/images
 
+K8S := k8s.io/kubernetes/cmd
+.PHONY: test-k8s
+test-k8s: ## apply the manifests to a real control plane (needs kubectl; builds it first, 10 minutes of CPU)
+	@mkdir -p bin/k8s && cd deploy/cluster && nice -n 19 $(GO) build -o ../../bin/k8s/ $(K8S)/kube-apiserver $(K8S)/kube-controller-manager \
+	  $(K8S)/kube-scheduler go.etcd.io/etcd/server/v3 sigs.k8s.io/kwok/cmd/kwok
+	cd deploy/cluster && $(GO) test -count=1 -v -timeout 30m .
+
 .PHONY: build
 build: ## build the three binaries into bin
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
