@@ -42,6 +42,7 @@ type Dev struct {
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
 	FetchAllow      []string // as in Worker
+	BashNetwork     bool     // as in Worker
 	Model           model.Model
 	Governor        *governor.Governor // of the model; nil: none
 	Logger          *slog.Logger
@@ -166,7 +167,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
 			Workspace: d.Workspace, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
-			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow,
+			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork,
 		}.Run(working)
 	})
 	return g.Wait()

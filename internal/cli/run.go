@@ -23,7 +23,7 @@ type runCommand struct {
 	Deltas       bool   `help:"With --json: show pieces of answers under way as well."`
 	Quiet        bool   `short:"q" help:"Show the answer alone."`
 	files
-	fetchFlags
+	reachFlags
 	provider.Flags
 	hookFlags
 	permissionFlags
@@ -76,7 +76,7 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Workspace: orHere(r.Workspace), Files: r.assembly(), Model: chosen.Model, Governor: chosen.Governor,
-		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow,
+		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow, BashNetwork: r.BashNetwork,
 		Logger: log,
 	})
 	if err != nil {
