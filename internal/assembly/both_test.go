@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/proctest"
 )
 
 // onBoth runs a test against processes: on SQLite, and on PostgreSQL with two
@@ -22,7 +23,7 @@ func onBoth(t *testing.T, scenario string, prepare func(*deployment), test func(
 			d := deploy(t, scenario)
 			if name == "PostgreSQL" {
 				d.database = pgtest.Start(t).Database(t)
-				d.addresses = append(d.addresses, freeAddress(t))
+				d.addresses = append(d.addresses, proctest.FreeAddress(t))
 			}
 			if prepare != nil {
 				prepare(d)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/proctest"
 	"github.com/coppice-run/coppice/internal/redistest"
 )
 
@@ -71,7 +71,7 @@ func deploy(t *testing.T, scenario string) *deployment {
 		t.Fatal(err)
 	}
 	d := &deployment{
-		t: t, bin: bin, dir: t.TempDir(), addresses: []string{freeAddress(t)},
+		t: t, bin: bin, dir: t.TempDir(), addresses: []string{proctest.FreeAddress(t)},
 		redis: redistest.Start(t), processes: map[string]*exec.Cmd{},
 	}
 	d.database = filepath.Join(d.dir, "coppice.db")
@@ -84,18 +84,6 @@ func deploy(t *testing.T, scenario string) *deployment {
 		}
 	})
 	return d
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }
 
 func (d *deployment) start(name, program string, args ...string) {

@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/proctest"
 )
 
 // replicas is three orchestrators on one PostgreSQL, and two workers.
@@ -18,7 +19,7 @@ func replicas(t *testing.T, scenario string) (*deployment, *pgtest.Server) {
 	d := deploy(t, scenario)
 	server := pgtest.Start(t)
 	d.database = server.Database(t)
-	d.addresses = append(d.addresses, freeAddress(t), freeAddress(t))
+	d.addresses = append(d.addresses, proctest.FreeAddress(t), proctest.FreeAddress(t))
 	d.startAll()
 	return d, server
 }

@@ -88,7 +88,26 @@ type campaign struct {
 	figures    chaos.Figures
 	violations int
 	timed      bool // faults happened one at a time: it is told how long they held things up
+
+	mu     sync.Mutex
+	failed []string // all that went wrong, once more behind the table
 }
+
+// fail says what went wrong, now and behind the table: of a long output often
+// only the end is kept.
+func (c *campaign) fail(t *testing.T, format string, args ...any) {
+	t.Helper()
+	what := fmt.Sprintf(format, args...)
+	t.Error(what)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.failed) < mostFailures {
+		c.failed = append(c.failed, what)
+	}
+}
+
+// mostFailures is how many failures are told again.
+const mostFailures = 30
 
 // TestCampaign breaks an installation in all ways there are. COPPICE_CHAOS is
 // short or long, COPPICE_CHAOS_SEED repeats what a seed did.
@@ -112,12 +131,12 @@ func (c *campaign) enough(t *testing.T) {
 	t.Helper()
 	for _, f := range slices.Concat(c.faultsOf()...) {
 		if c.counts.of[f.name] == 0 {
-			t.Errorf("the fault %q never happened", f.name)
+			c.fail(t, "the fault %q never happened", f.name)
 		}
 	}
 	for _, name := range []string{callRepeated, watcherCut, treeCancelled, taskCancelled, taskBacked} {
 		if c.counts.of[name] == 0 {
-			t.Errorf("the fault %q never happened", name)
+			c.fail(t, "the fault %q never happened", name)
 		}
 	}
 	faults := 0
@@ -125,7 +144,7 @@ func (c *campaign) enough(t *testing.T) {
 		faults += n
 	}
 	if os.Getenv("COPPICE_CHAOS_SEED") == "" && (faults < c.leastFaults || c.figures.Tasks < c.leastTasks) {
-		t.Errorf("%d faults and %d tasks, want %d and %d", faults, c.figures.Tasks, c.leastFaults, c.leastTasks)
+		c.fail(t, "%d faults and %d tasks, want %d and %d", faults, c.figures.Tasks, c.leastFaults, c.leastTasks)
 	}
 }
 
@@ -134,18 +153,20 @@ func (c *campaign) enough(t *testing.T) {
 func (c *campaign) round(t *testing.T, seed uint64, part func(*testing.T, *havoc, uint64) bool) {
 	house := raise(t, c.bin, c.plan)
 	if err := house.served(t.Context()); err != nil {
-		t.Fatal(err)
+		c.fail(t, "seed %d: %v", seed, err)
+		return
 	}
 	calm, courses := c.undisturbed(t, house)
 	crowd := house.crowd(fmt.Sprint(seed), c.counts)
 	quiet := part(t, &havoc{cluster: house, crowd: crowd, counts: c.counts, back: c.back}, seed)
 	if err := house.rest(t.Context()); err != nil {
-		t.Fatalf("seed %d: %v", seed, err)
+		c.fail(t, "seed %d: %v", seed, err)
+		return
 	}
 	c.check(t, house, crowd.all(), courses, quiet)
 	c.check(t, house, calm.all(), courses, true)
 	for _, s := range slices.Concat(house.surprises, crowd.surprises) {
-		t.Errorf("seed %d: %s", seed, s)
+		c.fail(t, "seed %d: %s", seed, s)
 	}
 	if t.Failed() {
 		t.Logf("to do it again: COPPICE_CHAOS_SEED=%d make chaos", seed)
@@ -241,7 +262,7 @@ func (c *campaign) letEverythingEnd(t *testing.T, h *havoc, seed uint64) bool {
 			for i := range queue {
 				rng := rand.New(rand.NewPCG(seed, 2000+uint64(i)))
 				if err := h.crowd.grow(growing, rng, c.shapes[i%len(c.shapes)]); err != nil {
-					t.Errorf("seed %d: tree %d did not end: %v", seed, i, err)
+					c.fail(t, "seed %d: tree %d did not end: %v", seed, i, err)
 				}
 			}
 		})
@@ -319,15 +340,15 @@ func (c *campaign) check(t *testing.T, house *cluster, sessions map[string]strin
 		})
 	}
 	if err := reading.Wait(); err != nil {
-		t.Error(err)
+		c.fail(t, "reading what the sessions came to: %v", err)
 	}
 	c.violations += len(violations)
 	for i, v := range violations {
 		if i == 20 {
-			t.Errorf("and %d more", len(violations)-i)
+			c.fail(t, "and %d more", len(violations)-i)
 			break
 		}
-		t.Error(v)
+		c.fail(t, "%s", v)
 	}
 }
 
@@ -348,6 +369,9 @@ func (c *campaign) table() string {
 	p50, p99 := percentiles(c.back.of[redelivery])
 	fmt.Fprintf(&out, "%-50s %8d %10s %10s\n", redelivery, len(c.back.of[redelivery]), p50, p99)
 	fmt.Fprintf(&out, "\n%d faults of %d kinds\n%s\nviolations: %d\n", total, len(c.counts.of), c.figures, c.violations)
+	for _, what := range c.failed {
+		fmt.Fprintf(&out, "\nfailed: %s", what)
+	}
 	return out.String()
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/chaos"
 	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/proctest"
 	"github.com/coppice-run/coppice/internal/redistest"
 )
 
@@ -123,7 +123,7 @@ func (c *cluster) raiseOrchestrators(program string, p plan) (listens []string) 
 	}
 	limits := caps()
 	for i := range p.orchestrators {
-		addr, own := freeAddr(c.t), database
+		addr, own := proctest.FreeAddress(c.t), database
 		links := []*chaos.Link{c.link(c.redis.Addr())}
 		if p.postgres {
 			links = append(links, c.link(c.postgres.Addr()))
@@ -170,18 +170,6 @@ func (c *cluster) node(name, program string, links []*chaos.Link, args ...string
 		name: name, program: program, args: args, links: links, died: c.surprise,
 		errors: filepath.Join(c.dir, name+".err"), killed: map[int]time.Time{},
 	}
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }
 
 // take makes a link one fault's own; it reports false if it is another's.
@@ -253,14 +241,15 @@ func (c *cluster) rest(ctx context.Context) error {
 func (c *cluster) served(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	for _, l := range c.toClients {
+	for i, l := range c.toClients {
 		conn, err := assembly.Connect("passthrough:///" + l.Addr())
 		if err != nil {
 			return err
 		}
 		err = awaitHealthy(ctx, conn)
 		if err := errors.Join(err, conn.Close()); err != nil {
-			return fmt.Errorf("an orchestrator does not serve: %w", err)
+			said, unread := os.ReadFile(c.orchestrators[i].errors)
+			return fmt.Errorf("%s does not serve: %w: %s", c.orchestrators[i].name, errors.Join(err, unread), lastWords(said))
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,18 +57,6 @@ func Start(t testing.TB, p Program) *Server {
 	}
 	t.Fatalf("starting %s: %v", s.program.Name, err)
 	return nil
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("looking for a free port: %v", err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatalf("freeing a port: %v", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // Addr is host:port. It stays over restarts.
