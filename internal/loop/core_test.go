@@ -313,6 +313,12 @@ func (j *journal) Spawn(children []loop.Child) loop.Pending {
 	})
 }
 
+func (j *journal) Stop(block int, task tree.TaskID) loop.Pending {
+	return j.request(func(f tree.From) tree.Command {
+		return tree.AwaitTask{From: f, Block: block, Target: task, Stop: true}
+	})
+}
+
 func (j *journal) Await(block int, task tree.TaskID, timeout time.Duration) loop.Pending {
 	return j.request(func(f tree.From) tree.Command {
 		return tree.AwaitTask{From: f, Block: block, Target: task, Timeout: timeout}

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
@@ -46,15 +47,19 @@ const (
 	statusRoom = 500
 )
 
+// maxBackground is how many commands of one worker may run in the background at once.
+const maxBackground = 64
+
 type bashTool struct {
 	sandbox *sandbox.Sandbox
 	network bool
+	room    chan struct{} // holds one for each command in the background
 }
 
 // NewBash gives the tool that runs command lines; network says whether they may use
 // the network.
 func NewBash(confined *sandbox.Sandbox, network bool) Tool {
-	return bashTool{sandbox: confined, network: network}
+	return bashTool{sandbox: confined, network: network, room: make(chan struct{}, maxBackground)}
 }
 
 func (bashTool) Spec() model.ToolSpec {
@@ -77,24 +82,32 @@ func (t bashTool) Call(ctx context.Context, call Call) Outcome {
 		return failed(err)
 	}
 	if background {
-		return Spawn{Background: true, Description: cmd.Description, Command: cmd}
+		if !cmd.findRoom() {
+			return failed(fmt.Errorf("%d commands run in the background already: end one with kill_task, or wait", maxBackground))
+		}
+		return cmd.spawn()
 	}
 	if err := cmd.start(); err != nil {
 		return failed(err)
 	}
 	timeout := time.NewTimer(cmd.Timeout)
 	defer timeout.Stop()
-	select {
-	case <-cmd.ended:
-	case <-timeout.C:
-		cmd.kill(errTimeout)
-	case <-ctx.Done():
-		cmd.kill(ctx.Err())
-	case <-call.Background:
-		cmd.Timeout, cmd.ByUser = backgroundTimeout, true
-		return Spawn{Background: true, Description: cmd.Description, Command: cmd}
+	for move := call.Background; ; move = nil {
+		select {
+		case <-cmd.ended:
+		case <-timeout.C:
+			cmd.kill(errTimeout)
+		case <-ctx.Done():
+			cmd.kill(ctx.Err())
+		case <-move:
+			if !cmd.findRoom() {
+				continue
+			}
+			cmd.Timeout, cmd.ByUser = backgroundTimeout, true
+			return cmd.spawn()
+		}
+		return cmd.result()
 	}
-	return cmd.result()
 }
 
 // parse reads the input as a command that has not been started.
@@ -102,9 +115,12 @@ func (t bashTool) parse(call Call) (_ *Command, background bool, _ error) {
 	in := newInput(call.Input)
 	cmd := &Command{
 		Line: in.required("command", maxCommand), Description: in.optional("description", "", maxDescription),
-		Timeout: in.duration("timeout"), sandbox: t.sandbox, network: t.network, workspace: call.Workspace,
+		Timeout: in.duration("timeout"), sandbox: t.sandbox, network: t.network, workspace: call.Workspace, room: t.room,
 	}
 	background = in.flag("run_in_background", false)
+	if background && call.NoBackground {
+		background, cmd.Timeout = false, min(cmd.Timeout, maxForegroundTimeout)
+	}
 	most, otherwise := maxForegroundTimeout, foregroundTimeout
 	if background {
 		most, otherwise = maxBackgroundTimeout, backgroundTimeout

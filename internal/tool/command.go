@@ -15,8 +15,8 @@ import (
 )
 
 // Command is a command line that a call runs. One that is to be a task of its own
-// comes out of the call in a [Spawn]: whoever gets it carries it to its end, or
-// drops it, once.
+// comes out of the call in a [Spawn]: whoever gets it takes it and carries it to its
+// end, or drops it.
 type Command struct {
 	Line        string
 	Description string
@@ -28,6 +28,9 @@ type Command struct {
 	network   bool
 	workspace *Workspace
 	output    *capture
+	room      chan struct{} // of the worker's commands in the background
+	roomy     bool          // this one has its place there
+	taken     bool          // somebody carries it
 
 	cancel context.CancelCauseFunc // nil: it has not been started
 	why    error                   // it was killed; nil: it was not
@@ -85,16 +88,46 @@ func (c *Command) kill(why error) {
 	<-c.ended
 }
 
-// Drop ends a command that nobody carries on.
+// findRoom takes a place among the commands in the background, if there is one.
+func (c *Command) findRoom() bool {
+	select {
+	case c.room <- struct{}{}:
+		c.roomy = true
+	default:
+	}
+	return c.roomy
+}
+
+func (c *Command) leaveRoom() {
+	if c.roomy {
+		c.roomy = false
+		<-c.room
+	}
+}
+
+// spawn gives the command away.
+func (c *Command) spawn() Spawn {
+	return Spawn{Background: true, Description: c.Description, Command: c}
+}
+
+// Take says that somebody is going to carry the command.
+func (c *Command) Take() { c.taken = true }
+
+// Drop ends a command that nobody has taken.
 func (c *Command) Drop() {
+	if c.taken {
+		return
+	}
 	if c.cancel != nil {
 		c.kill(errInterrupted)
 	}
+	c.leaveRoom()
 }
 
 // Carry runs the command to its end, or kills it when ctx ends. told gets the end of
 // what it has printed, at most once a second, whenever that has changed.
 func (c *Command) Carry(ctx context.Context, told func(output string)) CommandEnd {
+	defer c.leaveRoom()
 	c.output.keepAll()
 	if c.cancel == nil {
 		if err := c.start(); err != nil {

@@ -60,6 +60,9 @@ type Call struct {
 	// Background is closed when the call is asked to let the run go on: a tool that can
 	// do so gives a [Spawn] of what it has under way. nil: it is not asked.
 	Background <-chan struct{}
+	// NoBackground says that nothing is to run in the background: what asks for that
+	// runs in the foreground.
+	NoBackground bool
 }
 
 // Past is an earlier call that has its result.

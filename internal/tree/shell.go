@@ -73,17 +73,21 @@ func (d *decision) launch(t *Task, call *Call, c CallChild) (*Task, error) {
 	if err := d.mayLaunch(t, call, c); err != nil {
 		return nil, err
 	}
-	about := c.Description
-	if about == "" {
-		about = head(strings.Join(strings.Fields(c.Shell.Line), " "), activityLength)
-	}
-	shell := d.newTask(TaskID(d.env.NewID()), t, Agent{}, "", about)
+	shell := d.newTask(TaskID(d.env.NewID()), t, Agent{}, "", c.about())
 	shell.Kind, shell.MaxIterations, shell.Timeout = KindShell, 0, c.Shell.Timeout
 	shell.Origin = t.Source
 	d.accept(shell, asked{by: t.ID, call: call.Ref, background: true})
 	d.append(shell, &Message{Role: RoleUser, Blocks: []Block{Text{Text: c.Shell.Line}}})
 	d.claim(shell, c.Shell.Nonce, t.Worker)
 	return shell, nil
+}
+
+// about is what a command is for: what it says itself, if nobody has said it.
+func (c CallChild) about() string {
+	if c.Description != "" {
+		return c.Description
+	}
+	return head(strings.Join(strings.Fields(c.Shell.Line), " "), activityLength)
 }
 
 func (d *decision) mayLaunch(t *Task, call *Call, c CallChild) error {
@@ -98,7 +102,7 @@ func (d *decision) mayLaunch(t *Task, call *Call, c CallChild) error {
 	case d.session().Total+1 > limits.Total:
 		return ErrTooMany.With("%d tasks of one session", limits.Total)
 	}
-	if err := checkName("the description", c.Description); err != nil {
+	if err := checkName("the description", c.about()); err != nil {
 		return err
 	}
 	if err := checkName("the file", c.Shell.File); err != nil {
