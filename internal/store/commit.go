@@ -253,6 +253,9 @@ func (b *batch) told() Commit {
 		changes := v.Changes()
 		c.Revoked = append(c.Revoked, changes.Revoked...)
 		c.Released = append(c.Released, changes.Released...)
+		for _, p := range changes.Passed {
+			c.Passed = append(c.Passed, Passed{id, p})
+		}
 		if len(changes.Events) == 0 {
 			continue
 		}

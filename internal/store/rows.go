@@ -44,7 +44,7 @@ var tables = []table{
 		"epoch nonce attach last_seq replica worker claimed_at strikes "+
 		"next_ordinal head last_answer open_message open_calls inbox "+
 		"children live_background watchers"+usageColumns+"tool_uses activity compacted start_hooked stop_hooked on_complete "+
-		"permissions origin authority source asking all_iterations recent told output release_message"),
+		"permissions origin authority source asking all_iterations recent told output release_message trace trace_parent trace_flags moved_at"),
 	newTable("runs", 3, 16, "session task run state reason detail answer"+usageColumns+
 		"tool_uses iterations accepted_at started_at ended_at"),
 	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run created_at body"),
@@ -92,7 +92,8 @@ func taskRow(t *tree.Task) []any {
 		&t.Compacted,
 		&t.StartHooked, &t.StopHooked, &t.OnComplete,
 		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking,
-		&t.AllIterations, &t.Recent, &t.Told, &t.Output, &t.Release,
+		&t.AllIterations, &t.Recent, &t.Told, &t.Output, &t.Release, t.Told, &t.Output, &t.Release,
+		id16{(*[16]byte)(&t.Trace.ID)}, bitsColumn{(*uint64)(&t.Trace.Parent)}, &t.Trace.Flags, timeColumn{&t.MovedAt},
 	}
 }
 

@@ -80,6 +80,13 @@ type Commit struct {
 	Revoked  []tree.Revoked  // attempts that were ended from outside
 	Released []tree.Released // runs that are to let commands go on in the background
 	Room     bool            // a run has left its worker in a session where others wait for one
+	Passed   []Passed        // parts of runs' lives that are over
+}
+
+// Passed is a part of the life of a run of a session that is over.
+type Passed struct {
+	Session tree.SessionID
+	tree.Passed
 }
 
 // Touched is a session that has new events.

@@ -70,6 +70,7 @@ type CreateBranch struct {
 	Description string
 	Message     []Block // starts the first run; empty: none yet
 	Again       bool    // starts the first run without a message: the model answers once more
+	Trace       Trace   // where the first run hangs; zero: in a trace of its own
 	Select      bool    // makes it the current one, as [SelectBranch] does
 }
 
@@ -122,10 +123,10 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 	d.emitAside(t, opened)
 	switch {
 	case len(c.Message) > 0:
-		d.accept(t, asked{})
+		d.accept(t, asked{trace: c.Trace})
 		d.append(t, &Message{Role: RoleUser, Blocks: c.Message})
 	case c.Again:
-		d.accept(t, asked{})
+		d.accept(t, asked{trace: c.Trace})
 	}
 	if c.Select {
 		d.goTo(t)

@@ -24,6 +24,7 @@ type CreateSession struct {
 
 	Permissions policy.Layer // what the session says of what it may do
 	Source      string       // who outside opened it; empty: nobody
+	Trace       Trace        // where the first turn hangs; zero: in a trace of its own
 }
 
 // Created is the session that was opened.
@@ -39,6 +40,7 @@ type Send struct {
 	Message   []Block
 	Interrupt bool   // a running run gets to its boundary now, as far as that is up to its children
 	Source    string // who outside says it; empty: nobody
+	Trace     Trace  // where a run that starts with it hangs; zero: in a trace of its own
 }
 
 // Sent says what became of a message.
@@ -96,7 +98,7 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 		d.begin(t, c.History)
 	}
 	if len(c.Message) > 0 {
-		d.accept(t, asked{})
+		d.accept(t, asked{trace: c.Trace})
 		d.append(t, &Message{Role: RoleUser, Blocks: c.Message})
 	}
 	return Created{Session: c.ID, Root: root}, nil
@@ -193,7 +195,7 @@ func (c Send) decide(d *decision) (Answer, error) {
 			d.rename(title)
 		}
 	}
-	sent := Sent{Task: t.ID, Queued: d.say(t, asked{source: c.Source}, c.Message)}
+	sent := Sent{Task: t.ID, Queued: d.say(t, asked{source: c.Source, trace: c.Trace}, c.Message)}
 	if sent.Queued && c.Interrupt {
 		sent.Backgrounded = d.interrupt(t)
 	}

@@ -15,6 +15,7 @@ type SpawnTask struct {
 	Child  Child
 	Notify bool   // the parent's conversation is told of the end
 	Source string // who outside asks for it; empty: nobody
+	Trace  Trace  // where its run hangs; zero: below the parent's last run
 }
 
 // Child is what is known of a child that is to be started.
@@ -85,7 +86,10 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 	if err := checkSource(c.Source); err != nil {
 		return nil, err
 	}
-	a := asked{background: true, source: c.Source}
+	a := asked{background: true, source: c.Source, trace: c.Trace}
+	if a.trace.IsZero() && parent.Run > 0 {
+		a.trace = parent.below()
+	}
 	if c.Notify {
 		a.by = parent.ID
 	}

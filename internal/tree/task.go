@@ -251,6 +251,8 @@ type Task struct {
 	ReportedAt time.Time     // the last event about its activity
 
 	Authority   policy.Authority // what the run may do
+	Trace       Trace            // where it hangs in a trace
+	MovedAt     time.Time        // when it came to its state
 	Source      string           // who outside the run is on behalf of; empty: nobody
 	Asking      int              // open calls that wait for an approval
 	StartHooked bool             // the outcome of the hooks on its start is stored

@@ -12,6 +12,7 @@ type asked struct {
 	background bool
 	deadline   time.Time // of the run; zero: none
 	source     string    // who outside it is for; empty: nobody
+	trace      Trace     // below which it hangs; zero: below the run that asks for it
 }
 
 // accept starts the next run of a task that has none: it waits for a worker.
@@ -39,6 +40,7 @@ func (d *decision) accept(t *Task, a asked) {
 		}
 		d.view.touchTask(caller)
 	}
+	t.Trace = d.traceOf(t, a)
 	d.authorize(t, a)
 	d.move(t, StatePending)
 	started := Started{
@@ -52,6 +54,9 @@ func (d *decision) accept(t *Task, a asked) {
 		started.Call = t.Call
 	}
 	d.emit(t, started)
+	if t.Background {
+		d.called(t)
+	}
 	if !t.Deadline.IsZero() {
 		d.setTimer(t, deadlineRef, t.Deadline)
 	}
@@ -93,8 +98,8 @@ func (d *decision) park(t *Task, on ParkedOn) {
 		panic("tree: park of a run that is not running")
 	}
 	t.Wait = on
-	d.endAttempt(t)
 	d.move(t, StateWaiting)
+	d.endAttempt(t)
 	d.emit(t, Parked{On: on})
 }
 
@@ -114,8 +119,8 @@ func (d *decision) redeliver(t *Task) {
 	if t.State != StateRunning {
 		panic("tree: redelivery of a run that is not running")
 	}
-	d.endAttempt(t)
 	d.move(t, StatePending)
+	d.endAttempt(t)
 	d.offer(t)
 	d.emit(t, Readied{Cause: ReadyRedelivered, Epoch: t.Epoch})
 }
@@ -130,15 +135,20 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	if t.isShell() {
 		d.sayOutput(t)
 	}
-	if t.State == StateRunning {
+	t.Wait, t.Reason, t.Detail, t.EndedAt = ParkedOn{}, reason, detail, d.env.Now
+	running := t.State == StateRunning
+	d.move(t, state)
+	if running {
 		d.endAttempt(t)
 	}
 	d.view.changes.Ready[t.ID] = nil
 	if !t.Deadline.IsZero() {
 		d.view.changes.Timers[CallKey{t.ID, deadlineRef}] = nil
 	}
-	t.Wait, t.Reason, t.Detail, t.EndedAt = ParkedOn{}, reason, detail, d.env.Now
-	d.move(t, state)
+	if !t.Background {
+		d.called(t)
+	}
+	d.lived(t)
 	d.view.changes.Runs = append(d.view.changes.Runs, &Run{
 		Task: t.ID, Run: t.Run, State: state, Reason: reason, Detail: detail, Answer: t.Answer,
 		Usage: t.RunUsage, ToolUses: t.RunTools, Iterations: t.Iterations,
@@ -167,7 +177,8 @@ func (d *decision) move(t *Task, to State) {
 	s := d.session()
 	s.count(t.Kind, t.State, -1)
 	s.count(t.Kind, to, 1)
-	t.State = to
+	d.passes(t, to)
+	t.State, t.MovedAt = to, d.env.Now
 	d.view.changes.Session = s
 	d.view.touchTask(t)
 }
