@@ -19,7 +19,7 @@ const module = "github.com/coppice-run/coppice/"
 // allowed says which of our packages each package may import. Two chains, and
 // all edges point down: cmd → api → orchestrator → store, dispatch → wire → tree
 // and cmd → worker → loop → model, tool → tree. Tests are free; what only they
-// import (proctest, pgtest, redistest, storetest) is in nobody's list.
+// import (proctest, pgtest, redistest, otlptest, storetest) is in nobody's list.
 var allowed = map[string][]string{
 	".":                       {},
 	"internal":                {},
@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"internal/agentdef":       {"internal/hook", "internal/policy", "internal/tree"},
 	"internal/model":          {"internal/tree"},
 	"internal/model/scripted": {"internal/model", "internal/tree"},
+	"internal/telemetry":      {"internal/model", "internal/tree"},
 	"internal/model/price":    {"internal/tree"},
 	// Vendors' types stop in the packages named after them.
 	"internal/model/conversation": {"internal/tree"},
@@ -64,24 +65,25 @@ var allowed = map[string][]string{
 	},
 	"internal/orchestrator": {
 		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/store",
-		"internal/transcript", "internal/tree", "internal/wire",
+		"internal/transcript", "internal/telemetry", "internal/tree", "internal/wire",
 	},
 	"internal/api": {
-		"internal/agentdef", "internal/gen/coppice/v1", "internal/orchestrator", "internal/transcript", "internal/tree",
+		"internal/agentdef", "internal/gen/coppice/v1", "internal/orchestrator", "internal/transcript", "internal/telemetry", "internal/tree",
 		"internal/wire",
 	},
 	"internal/worker": {
 		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/loop", "internal/model",
-		"internal/policy", "internal/skill", "internal/tool", "internal/tree", "internal/wire",
+		"internal/policy", "internal/skill", "internal/tool", "internal/telemetry", "internal/tree", "internal/wire",
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
-		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/sandbox", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/loop", "internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/sandbox", "internal/store", "internal/tool", "internal/telemetry", "internal/tree", "internal/worker",
 	},
 	"internal/cli": {
 		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",
 		"internal/model/fakellm", "internal/model/provider", "internal/transcript", "internal/tree", "internal/wire",
 	},
+	"internal/otlptest":  {},
 	"internal/pgtest":    {"internal/proctest"},
 	"internal/proctest":  {},
 	"internal/redistest": {"internal/proctest"},

@@ -29,6 +29,8 @@ type flags struct {
 	PluginsDir string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose agents are taken in too."`
 	Models     string   `env:"COPPICE_MODELS" help:"File of what the names of models stand for; by default the one that is built in."`
 
+	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
+
 	MaxDepth   int `env:"COPPICE_MAX_DEPTH" default:"${depth}" help:"How far below the root a task may be."`
 	MaxWidth   int `env:"COPPICE_MAX_WIDTH" default:"${width}" help:"Children one task may ever have."`
 	MaxTotal   int `env:"COPPICE_MAX_TOTAL" default:"${total}" help:"Tasks of one session."`
@@ -61,16 +63,22 @@ func main() {
 	limits.Depth, limits.Width, limits.Total = f.MaxDepth, f.MaxWidth, f.MaxTotal
 	limits.Running, limits.Queue, limits.PartBytes = f.MaxRunning, f.MaxQueue, f.MaxPart
 	limits.Approval, limits.OutputBytes, limits.NoBackground = f.ApprovalTimeout, f.MaxOutput, f.NoBackground
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	if err := run(f, limits, log); err != nil {
-		log.Error("the orchestrator ended", "error", err)
+	logs := slog.NewJSONHandler(os.Stderr, nil)
+	if err := run(f, limits, logs); err != nil {
+		slog.New(logs).Error("the orchestrator ended", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(f flags, limits tree.Limits, log *slog.Logger) error {
+func run(f flags, limits tree.Limits, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	m, err := assembly.Measure(ctx, "coppice-orchestrator", f.MetricsListen, logs)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	log := m.Logger
 	client, err := assembly.OpenRedis(f.RedisURL)
 	if err != nil {
 		return err
@@ -85,6 +93,6 @@ func run(f flags, limits tree.Limits, log *slog.Logger) error {
 		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll, RetainSessions: f.RetainSessions,
 		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models,
 		Callbacks: callback.Config{Hosts: f.CallbackHosts, Secret: f.CallbackSecret, MaxTries: f.CallbackTries, Timeout: f.CallbackTimeout},
-		Listeners: []net.Listener{l}, Logger: log,
+		Listeners: []net.Listener{l}, Logger: log, Telemetry: m.Telemetry,
 	}.Run(ctx, func() { log.Info("serving", "listen", l.Addr().String(), "database", f.Database) })
 }

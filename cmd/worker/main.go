@@ -28,6 +28,8 @@ type flags struct {
 	FetchAllow  []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
 	BashNetwork bool     `env:"COPPICE_BASH_NETWORK" help:"Let commands use the network."`
 
+	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
+
 	provider.Flags
 
 	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks on the start and stop of sub-agents."`
@@ -37,16 +39,22 @@ type flags struct {
 func main() {
 	var f flags
 	kong.Parse(&f, kong.Description("Runs agents for a Coppice orchestrator."))
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	if err := run(f, log); err != nil {
-		log.Error("the worker ended", "error", err)
+	logs := slog.NewJSONHandler(os.Stderr, nil)
+	if err := run(f, logs); err != nil {
+		slog.New(logs).Error("the worker ended", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(f flags, log *slog.Logger) error {
+func run(f flags, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	m, err := assembly.Measure(ctx, "coppice-worker", f.MetricsListen, logs)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	log := m.Logger
 	chosen, err := provider.Choose(f.Flags, os.Getenv, log)
 	if err != nil {
 		return err
@@ -71,7 +79,7 @@ func run(f flags, log *slog.Logger) error {
 	return assembly.Worker{
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
-		Model: chosen.Model, Governor: chosen.Governor, Logger: log,
+		Model: chosen.Model, Governor: chosen.Governor, Logger: log, Telemetry: m.Telemetry,
 		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, BashNetwork: f.BashNetwork,
 	}.Run(ctx)
 }

@@ -58,7 +58,7 @@ func New(svc *orchestrator.Service, log *slog.Logger) *Server {
 			MinTime: pingsAtMostEvery, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingSilent, Timeout: pingPatience}),
-		grpc.ChainUnaryInterceptor(unaryStatus(log), recovery.UnaryServerInterceptor(caught)),
+		grpc.ChainUnaryInterceptor(traced, unaryStatus(log), recovery.UnaryServerInterceptor(caught)),
 		grpc.ChainStreamInterceptor(streamStatus(log), recovery.StreamServerInterceptor(caught)),
 	)
 	pb.RegisterSessionServiceServer(s, &sessionServer{svc: svc})

@@ -21,6 +21,7 @@ import (
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -44,7 +45,8 @@ type Dev struct {
 	FetchAllow      []string // as in Worker
 	BashNetwork     bool     // as in Worker
 	Model           model.Model
-	Governor        *governor.Governor // of the model; nil: none
+	Governor        *governor.Governor   // of the model; nil: none
+	Telemetry       *telemetry.Telemetry // nil: nobody measures
 	Logger          *slog.Logger
 }
 
@@ -159,7 +161,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		return Orchestrator{
 			Database: filepath.Join(d.DataDir, "coppice.db"), Redis: client, Pool: DefaultPool,
 			Limits: *d.Limits, Callbacks: d.Callbacks, Listeners: listeners, Logger: d.Logger, RetainSessions: d.RetainSessions,
-			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models,
+			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models, Telemetry: d.Telemetry,
 		}.Run(serving, ready)
 	})
 	g.Go(func() error {
@@ -167,7 +169,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
 			Workspace: d.Workspace, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
-			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork,
+			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork, Telemetry: d.Telemetry,
 		}.Run(working)
 	})
 	return g.Wait()

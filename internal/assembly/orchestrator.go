@@ -23,6 +23,7 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -43,6 +44,7 @@ type Orchestrator struct {
 	PluginsDir                    string          // empty: no plugins
 	Models                        string          // file of the names of models; empty: the one that is built in
 	Listeners                     []net.Listener
+	Telemetry                     *telemetry.Telemetry // nil: nobody measures
 	Logger                        *slog.Logger
 }
 
@@ -79,7 +81,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	}
 	svc, err = orchestrator.New(orchestrator.Config{
 		Store: db, Bus: bus, Agents: agentdef.NewLibrary(o.AgentsDirs, o.PluginsDir), Models: models, Callbacks: caller, Replica: replica, Pool: o.Pool,
-		Limits: o.Limits, Logger: o.Logger, Retain: o.RetainSessions,
+		Limits: o.Limits, Logger: o.Logger, Retain: o.RetainSessions, Telemetry: o.Telemetry,
 	})
 	if err != nil {
 		return errors.Join(err, db.Close())

@@ -31,6 +31,7 @@ type deployment struct {
 	processes map[string]*exec.Cmd
 
 	orchestratorFlags, workerFlags []string // beside those that all have
+	environ                        []string // of all processes, beside the test's own
 }
 
 // build makes the binaries once for all tests.
@@ -89,7 +90,7 @@ func deploy(t *testing.T, scenario string) *deployment {
 func (d *deployment) start(name, program string, args ...string) {
 	d.t.Helper()
 	cmd := exec.Command(filepath.Join(d.bin, program), args...)
-	cmd.Stderr = d.t.Output()
+	cmd.Stderr, cmd.Env = d.t.Output(), append(os.Environ(), d.environ...)
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}

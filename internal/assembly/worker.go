@@ -17,10 +17,12 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/sandbox"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/worker"
 )
@@ -40,8 +42,9 @@ type Worker struct {
 	Hooks        []hook.Spec        // on the start and stop of sub-agents
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
-	FetchAllow      []string // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
-	BashNetwork     bool     // commands may use the network
+	FetchAllow      []string             // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
+	BashNetwork     bool                 // commands may use the network
+	Telemetry       *telemetry.Telemetry // nil: nobody measures
 	Logger          *slog.Logger
 	Now             func() time.Time // nil: time.Now
 }
@@ -69,6 +72,10 @@ func (w Worker) Run(ctx context.Context) error {
 		return errors.Join(err, workspace.Close())
 	}
 	tools := append(tool.Builtin(), tool.NewWebFetch(private), tool.NewBash(confined, w.BashNetwork))
+	observe, err := w.observed()
+	if err != nil {
+		return errors.Join(err, workspace.Close())
+	}
 	run, err := worker.New(worker.Config{
 		ID: processName(), Pool: w.Pool, Slots: w.Slots,
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
@@ -79,13 +86,23 @@ func (w Worker) Run(ctx context.Context) error {
 			}
 			return bus, err
 		},
-		Model: w.Model, Tools: append(tools, w.Tools...), Workspace: workspace, Hooks: hooks, Logger: w.Logger, Now: w.Now,
+		Model: w.Model, Tools: append(tools, w.Tools...), Workspace: workspace, Hooks: hooks, Logger: w.Logger, Now: w.Now, Observe: observe,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
 	if err != nil {
 		return errors.Join(err, workspace.Close())
 	}
 	return errors.Join(run.Run(ctx), workspace.Close())
+}
+
+// observed makes calls of the model and of tools spans, if somebody measures.
+func (w *Worker) observed() (loop.Observer, error) {
+	if w.Telemetry == nil {
+		return nil, nil
+	}
+	var err error
+	w.Model, err = w.Telemetry.Model(w.Model)
+	return w.Telemetry, err
 }
 
 // hooks makes ready the hooks, which run in the workspace.

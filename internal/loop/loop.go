@@ -72,6 +72,13 @@ type Run struct {
 	WentOn    int   // how often those on the stop have made the run go on
 	Logger    *slog.Logger
 	Now       func() time.Time
+	Observe   Observer // nil: nobody does
+}
+
+// Observer is told of calls of tools that the worker carries out, each by a name that
+// no other has; done is called when one is over.
+type Observer interface {
+	Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool))
 }
 
 // runner is a Run being carried forward.

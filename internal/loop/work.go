@@ -212,18 +212,27 @@ func (w *batch) perform(ctx context.Context, ref tree.CallRef, use tree.ToolUse,
 			return nil, err
 		}
 	}
+	label := fmt.Sprintf("%s-%d-%d", w.Task, ref.Message, ref.Block)
+	done := func(string, bool) {}
+	if w.Observe != nil {
+		ctx, done = w.Observe.Tool(ctx, label, use)
+	}
 	outcome := w.call(ctx, use, tool.Call{
-		Label: fmt.Sprintf("%s-%d-%d", w.Task, ref.Message, ref.Block), Background: background, NoBackground: w.NoBackground,
+		Label: label, Background: background, NoBackground: w.NoBackground,
 	})
 	switch o := outcome.(type) {
 	case tool.Done:
+		done(o.Text, o.IsError)
 		return o, nil
 	case tool.Spawn:
 		if o.Command != nil {
+			done("", false)
 			return o, nil
 		}
 	}
-	return tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s gave no result", use.Name)}, nil
+	none := tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s gave no result", use.Name)}
+	done(none.Text, true)
+	return none, nil
 }
 
 // call calls a tool; whatever goes wrong is a result that the model can read.

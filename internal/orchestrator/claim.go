@@ -129,7 +129,7 @@ func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task, grante
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: spawnable,
 		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(granted.PartBytes),
 		NoBackground: granted.NoBackground, TakesCompact: true, TakesCommands: true,
-		Authority: string(t.Authority), Source: t.Source,
+		Authority: string(t.Authority), Source: t.Source, TraceParent: l.Telemetry.Parent(t),
 	}
 	if t.Depth > 0 {
 		a.Hooks = &pb.HookState{Start: !t.StartHooked && t.Iterations == 0, WentOn: int32(t.StopHooked)}

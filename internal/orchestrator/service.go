@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -40,7 +41,8 @@ type Config struct {
 	Callbacks *callback.Caller // nil: nobody may be called
 	Logger    *slog.Logger
 	Now       func() time.Time
-	Retain    time.Duration // how long sessions are kept in which nothing happens; 0: for ever
+	Telemetry *telemetry.Telemetry // nil: nobody measures
+	Retain    time.Duration        // how long sessions are kept in which nothing happens; 0: for ever
 }
 
 // Service is one replica.
@@ -57,6 +59,7 @@ type Service struct {
 	claims   pace
 	sweeper  sweeper
 	agents   *agents
+	runs     *telemetry.Runs // nil: nobody measures
 }
 
 // New checks the configuration. Call Committed after each commit of the store.
@@ -85,8 +88,15 @@ func New(c Config) (*Service, error) {
 			return nil, fmt.Errorf("orchestrator: %w", err)
 		}
 	}
+	var runs *telemetry.Runs
+	if c.Telemetry != nil {
+		var err error
+		if runs, err = c.Telemetry.Runs(c.Pool); err != nil {
+			return nil, fmt.Errorf("orchestrator: %w", err)
+		}
+	}
 	return &Service{
-		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(),
+		Config: c, runs: runs, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(),
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}, nil
 }
@@ -133,6 +143,11 @@ func (s *Service) Committed(c store.Commit) {
 	}
 	if len(c.Ready) > 0 || c.Room {
 		s.lookForReady()
+	}
+	if s.runs != nil {
+		for _, p := range c.Passed {
+			s.runs.Passed(p.Session, p.Passed)
+		}
 	}
 }
 

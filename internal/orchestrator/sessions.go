@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -52,7 +53,7 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession
 	cmd := tree.CreateSession{
 		ID: id, Tenant: tenant, Title: n.Title, Agent: root.Agent, AgentName: n.Agent, Model: n.Model,
 		Pin: root.Pin, NoModel: root.NoModel, Metadata: n.Metadata, Limits: s.Limits, History: n.history,
-		Permissions: n.Permissions, Source: n.Source,
+		Permissions: n.Permissions, Source: n.Source, Trace: telemetry.Incoming(ctx),
 	}
 	cmd.Limits.NoBackground = s.Limits.NoBackground || n.NoBackground
 	if n.Text != "" {
@@ -115,6 +116,7 @@ func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.Sessio
 	}
 	answer, err := s.update(ctx, id, tree.Send{
 		Task: m.Task, Message: []tree.Block{tree.Text{Text: m.Text}}, Interrupt: m.Interrupt, Source: m.Source,
+		Trace: telemetry.Incoming(ctx),
 	}, req)
 	if err != nil {
 		return nil, tree.Sent{}, err
@@ -154,7 +156,9 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 	if err := s.complete(ctx, tenant, &child); err != nil {
 		return nil, err
 	}
-	answer, err := s.update(ctx, id, tree.SpawnTask{Parent: n.Parent, Notify: n.Notify, Source: n.Source, Child: child}, req)
+	answer, err := s.update(ctx, id, tree.SpawnTask{
+		Parent: n.Parent, Notify: n.Notify, Source: n.Source, Child: child, Trace: telemetry.Incoming(ctx),
+	}, req)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func taskRow(t *tree.Task) []any {
 		&t.Compacted,
 		&t.StartHooked, &t.StopHooked, &t.OnComplete,
 		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking,
-		&t.AllIterations, &t.Recent, &t.Told, &t.Output, &t.Release, t.Told, &t.Output, &t.Release,
+		&t.AllIterations, &t.Recent, &t.Told, &t.Output, &t.Release,
 		id16{(*[16]byte)(&t.Trace.ID)}, bitsColumn{(*uint64)(&t.Trace.Parent)}, &t.Trace.Flags, timeColumn{&t.MovedAt},
 	}
 }

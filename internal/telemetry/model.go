@@ -133,6 +133,32 @@ func shown(messages []tree.Message) []shownMessage {
 	return out
 }
 
+// finish is how the conventions call a reason to stop.
+func finish(s tree.StopReason) string {
+	switch s {
+	case tree.StopEndTurn:
+		return "stop"
+	case tree.StopToolUse:
+		return "tool_call"
+	case tree.StopMaxTokens:
+		return "length"
+	}
+	return "other"
+}
+
+// role is how the conventions call who speaks.
+func role(r tree.Role) string {
+	switch r {
+	case tree.RoleUser:
+		return "user"
+	case tree.RoleAssistant:
+		return "assistant"
+	case tree.RoleTool:
+		return "tool"
+	}
+	return "other"
+}
+
 // providerName is what a provider is called in the conventions.
 func providerName(name string) string {
 	if name == "" {

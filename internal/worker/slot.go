@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
@@ -60,6 +61,7 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 		return
 	}
 	w.done(ctx, id)
+	ctx = telemetry.WithParent(ctx, a.GetTraceParent())
 	journal.launch = func(c *launched) { w.launch(stopping, c) }
 	run, err := w.prepare(ctx, a, journal)
 	if err != nil {
@@ -119,7 +121,7 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal) (*loop.
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()),
 		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
-		Model: w.Model, Tools: tools, Deferred: deferred, Workspace: w.Workspace, Journal: j, Now: w.Now,
+		Model: w.Model, Tools: tools, Deferred: deferred, Workspace: w.Workspace, Journal: j, Now: w.Now, Observe: w.Observe,
 		Logger: w.Logger.With("session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()),
 	}
 	if a.GetTakesCompact() {

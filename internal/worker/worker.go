@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tool"
 )
@@ -40,9 +41,10 @@ type Config struct {
 	SkillsDirs []string // directories of skills, beside those of the workspace
 	PluginsDir string   // directory of plugins, which may hold skills; empty: none
 
-	Hooks  *hook.Hooks // on the start and stop of sub-agents; nil: none
-	Logger *slog.Logger
-	Now    func() time.Time
+	Hooks   *hook.Hooks // on the start and stop of sub-agents; nil: none
+	Logger  *slog.Logger
+	Observe loop.Observer // of calls of tools; nil: nobody does
+	Now     func() time.Time
 }
 
 // Times of the puller. A blocked pull is only a way to notice cancellation of

@@ -1256,7 +1256,10 @@ type Assignment struct {
 	TakesCommands bool `protobuf:"varint,18,opt,name=takes_commands,json=takesCommands,proto3" json:"takes_commands,omitempty"`
 	// How far hooks have come in the run; unset if it is none of a sub-agent, or if
 	// the orchestrator stores no hooks.
-	Hooks         *HookState `protobuf:"bytes,17,opt,name=hooks,proto3" json:"hooks,omitempty"`
+	Hooks *HookState `protobuf:"bytes,17,opt,name=hooks,proto3" json:"hooks,omitempty"`
+	// The span of the run, as a W3C traceparent: what the worker does hangs below it.
+	// Empty if nobody traces.
+	TraceParent   string `protobuf:"bytes,19,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1373,6 +1376,13 @@ func (x *Assignment) GetHooks() *HookState {
 		return x.Hooks
 	}
 	return nil
+}
+
+func (x *Assignment) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
 }
 
 // HookState is how far hooks have come in a run.
@@ -3205,7 +3215,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bprotocol\x18\x06 \x01(\x05R\bprotocol\x12\x1a\n" +
 	"\bfeatures\x18\a \x03(\tR\bfeatures\"9\n" +
 	"\aRefused\x12.\n" +
-	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xed\x03\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\x90\x04\n" +
 	"\n" +
 	"Assignment\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12)\n" +
@@ -3221,7 +3231,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\rno_background\x18\x0f \x01(\bR\fnoBackground\x12#\n" +
 	"\rtakes_compact\x18\f \x01(\bR\ftakesCompact\x12%\n" +
 	"\x0etakes_commands\x18\x12 \x01(\bR\rtakesCommands\x12+\n" +
-	"\x05hooks\x18\x11 \x01(\v2\x15.coppice.v1.HookStateR\x05hooks\":\n" +
+	"\x05hooks\x18\x11 \x01(\v2\x15.coppice.v1.HookStateR\x05hooks\x12!\n" +
+	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\":\n" +
 	"\tHookState\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\bR\x05start\x12\x17\n" +
 	"\awent_on\x18\x02 \x01(\x05R\x06wentOn\"6\n" +
