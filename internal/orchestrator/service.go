@@ -59,7 +59,7 @@ type Service struct {
 	claims   pace
 	sweeper  sweeper
 	agents   *agents
-	runs     *telemetry.Runs // nil: nobody measures
+	measures *telemetry.Replica // nil: nobody measures
 }
 
 // New checks the configuration. Call Committed after each commit of the store.
@@ -88,17 +88,17 @@ func New(c Config) (*Service, error) {
 			return nil, fmt.Errorf("orchestrator: %w", err)
 		}
 	}
-	var runs *telemetry.Runs
+	s := &Service{
+		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(),
+		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
+	}
 	if c.Telemetry != nil {
 		var err error
-		if runs, err = c.Telemetry.Runs(c.Pool); err != nil {
+		if s.measures, err = c.Telemetry.Replica(c.Pool, s.state); err != nil {
 			return nil, fmt.Errorf("orchestrator: %w", err)
 		}
 	}
-	return &Service{
-		Config: c, runs: runs, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(),
-		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
-	}, nil
+	return s, nil
 }
 
 // Stop makes watches, waits and workers' streams end, so that their clients go
@@ -144,11 +144,7 @@ func (s *Service) Committed(c store.Commit) {
 	if len(c.Ready) > 0 || c.Room {
 		s.lookForReady()
 	}
-	if s.runs != nil {
-		for _, p := range c.Passed {
-			s.runs.Passed(p.Session, p.Passed)
-		}
-	}
+	s.measure(c)
 }
 
 // lookForReady makes the announcer look soon.

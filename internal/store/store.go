@@ -81,6 +81,10 @@ type Commit struct {
 	Released []tree.Released // runs that are to let commands go on in the background
 	Room     bool            // a run has left its worker in a session where others wait for one
 	Passed   []Passed        // parts of runs' lives that are over
+
+	Commands int           // how many it carried out or refused
+	Refused  []string      // the reasons of what it refused
+	Took     time.Duration // from its beginning until it was stored
 }
 
 // Passed is a part of the life of a run of a session that is over.

@@ -37,3 +37,15 @@ func (m *instruments) counter(name, unit, about string) metric.Int64Counter {
 	m.err = errors.Join(m.err, err)
 	return c
 }
+
+func (m *instruments) gauge(name, unit, about string) metric.Int64ObservableGauge {
+	g, err := m.meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(about))
+	m.err = errors.Join(m.err, err)
+	return g
+}
+
+func (m *instruments) seconds(name, about string) metric.Float64ObservableGauge {
+	g, err := m.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(about))
+	m.err = errors.Join(m.err, err)
+	return g
+}
