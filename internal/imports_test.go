@@ -51,6 +51,7 @@ var allowed = map[string][]string{
 	},
 	"internal/model/fakellm": {"internal/model", "internal/model/upstream", "internal/tree"},
 	"internal/skill":         {},
+	"internal/redact":        {},
 	"internal/sandbox":       {},
 	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/skill", "internal/tree"},
 	"internal/loop":          {"internal/model", "internal/policy", "internal/tool", "internal/transcript", "internal/tree"},
