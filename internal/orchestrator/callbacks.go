@@ -85,7 +85,7 @@ func (s *Service) callOne(ctx context.Context, c *store.Callback) error {
 		Retry: s.Callbacks.Retry(taken.Callback.Tries),
 	}
 	if called != nil {
-		settle.Detail = called.Error()
+		settle.Detail = s.Secrets.String(called.Error())
 	}
 	if called != nil && ctx.Err() != nil {
 		return nil // this replica stops; the lease will be over

@@ -21,6 +21,7 @@ import (
 	"github.com/coppice-run/coppice/internal/agentdef"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -38,6 +39,7 @@ type Config struct {
 	Pool      string
 	Limits    tree.Limits
 	Callbacks *callback.Caller // nil: nobody may be called
+	Secrets   *redact.Redactor // that must not be stored; requests are without them already; nil: none are known
 	Logger    *slog.Logger
 	Now       func() time.Time
 	Retain    time.Duration // how long sessions are kept in which nothing happens; 0: for ever

@@ -85,6 +85,15 @@ func FromURL(name, value string) []Secret {
 	return all
 }
 
+// WithoutPassword gives a URL as it may be shown.
+func WithoutPassword(value string) string {
+	u, err := url.Parse(value)
+	if err != nil {
+		return "[an address that can't be read]"
+	}
+	return u.Redacted()
+}
+
 var (
 	setting    = regexp.MustCompile(`(?i)(?:^|[\s;])(?:password|pwd)\s*=\s*('[^']*'|[^\s;]+)`)
 	beforeHost = regexp.MustCompile(`^[^:@/\s]+:([^@\s]+)@`)

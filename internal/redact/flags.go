@@ -14,18 +14,18 @@ type Flags struct {
 }
 
 // Open gives a Redactor for a process with an environment, and with secrets that it
-// has from elsewhere.
+// has from elsewhere. With an error comes one that knows those, to log it with.
 func (f Flags) Open(environ []string, others ...Secret) (*Opened, error) {
 	o := &Opened{flags: f}
 	o.Redactor, o.refused = New(others...)
+	o.refused = append(o.refused, o.Add(FromEnviron(environ, f.RedactEnv)...)...)
 	if f.RedactFile != "" {
 		listed, err := FromFile(f.RedactFile)
 		if err != nil {
-			return nil, err
+			return o, err
 		}
 		o.refused = append(o.refused, o.Add(listed...)...)
 	}
-	o.refused = append(o.refused, o.Add(FromEnviron(environ, f.RedactEnv)...)...)
 	return o, nil
 }
 

@@ -81,20 +81,11 @@ func (r *Redactor) String(text string) string {
 	return replaced(text, found)
 }
 
+// None reports whether no secret is known.
+func (r *Redactor) None() bool { return r.secrets() == nil }
+
 // Has reports whether there is a secret in text.
 func (r *Redactor) Has(text string) bool {
 	t := r.secrets()
 	return t != nil && t.any(text)
-}
-
-// Strings gives texts without secrets.
-func (r *Redactor) Strings(texts []string) []string {
-	if r.secrets() == nil {
-		return texts
-	}
-	out := make([]string, len(texts))
-	for i, text := range texts {
-		out[i] = r.String(text)
-	}
-	return out
 }

@@ -41,6 +41,9 @@ func (s *Stream) Flush() string {
 	return s.redactor.String(text)
 }
 
+// Drop forgets what was held back.
+func (s *Stream) Drop() { s.held = "" }
+
 // replaced gives text with what is shown in the place of regions. Those behind it are
 // left out.
 func replaced(text string, found []region) string {
