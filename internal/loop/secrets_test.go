@@ -50,7 +50,7 @@ func (m *teller) Generate(_ context.Context, req *model.Request, emit func(model
 		if err != nil {
 			return nil, err
 		}
-		answer.Blocks = append(answer.Blocks, tree.ToolUse{ProviderID: theKey, Name: "ls", Input: input}, tree.ToolUse{Name: theKey})
+		answer.Blocks = append(answer.Blocks, tree.ToolUse{ProviderID: theKey, Name: "ls", Input: input}, tree.ToolUse{Name: theKey, Input: json.RawMessage("{}")})
 	}
 	return answer, nil
 }
@@ -117,7 +117,7 @@ func TestWhatIsRememberedIsStored(t *testing.T) {
 		tree.Thinking{Text: "it is " + thePlace + ", " + thePlace + "w==."}, // the end of the base64 says too little
 		tree.Text{Text: "it is " + thePlace + ", " + thePlace + "w==."},
 		tree.ToolUse{ProviderID: thePlace, Name: "ls", Input: json.RawMessage(`{"path":"` + thePlace + `"}`)},
-		tree.ToolUse{Name: thePlace, Input: json.RawMessage("")},
+		tree.ToolUse{Name: thePlace, Input: json.RawMessage("{}")},
 	} {
 		if got := stored[1].Blocks[i]; !reflect.DeepEqual(got, want) {
 			t.Errorf("block %d is %q, want %q", i, got, want)
