@@ -64,7 +64,7 @@ var allowed = map[string][]string{
 		"internal/gen/coppice/v1", "internal/policy", "internal/store", "internal/tree", "internal/wire",
 	},
 	"internal/orchestrator": {
-		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/redact", "internal/store",
+		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/model/price", "internal/redact", "internal/store",
 		"internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/api": {
@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
-		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/store", "internal/tool", "internal/tree", "internal/worker",
 	},
 	"internal/cli": {
 		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",

@@ -29,6 +29,7 @@ type flags struct {
 	AgentsDir  []string `env:"COPPICE_AGENTS_DIR" help:"Directories of agents; the later goes before the earlier. Changes are taken in within a second or two."`
 	PluginsDir string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose agents are taken in too."`
 	Models     string   `env:"COPPICE_MODELS" help:"File of what the names of models stand for; by default the one that is built in."`
+	Prices     string   `env:"COPPICE_PRICES" help:"File of what models cost, which goes before what is built in. All orchestrators have to say the same."`
 
 	MaxDepth   int `env:"COPPICE_MAX_DEPTH" default:"${depth}" help:"How far below the root a task may be."`
 	MaxWidth   int `env:"COPPICE_MAX_WIDTH" default:"${width}" help:"Children one task may ever have."`
@@ -97,8 +98,10 @@ func run(f flags, limits tree.Limits, secrets *redact.Opened, log *slog.Logger) 
 	return assembly.Orchestrator{
 		Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits,
 		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll, RetainSessions: f.RetainSessions,
-		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models,
+		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models, Prices: f.Prices,
 		Callbacks: callback.Config{Hosts: f.CallbackHosts, Secret: f.CallbackSecret, MaxTries: f.CallbackTries, Timeout: f.CallbackTimeout},
-		Secrets: secrets.Redactor, Listeners: []net.Listener{l}, Logger: log,
-	}.Run(ctx, func() { log.Info("serving", "listen", l.Addr().String(), "database", redact.WithoutPassword(f.Database)) })
+		Secrets:   secrets.Redactor, Listeners: []net.Listener{l}, Logger: log,
+	}.Run(ctx, func() {
+		log.Info("serving", "listen", l.Addr().String(), "database", redact.WithoutPassword(f.Database))
+	})
 }

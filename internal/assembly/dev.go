@@ -55,6 +55,7 @@ type Files struct {
 	Plugins string   // directory of plugins; empty: none
 	Skills  []string // directories of skills; the earlier goes before the later
 	Models  string   // file of the names of models; empty: the one that is built in
+	Prices  string   // file of what models cost; empty: what is built in
 }
 
 // Running is a Dev that has been started.
@@ -160,7 +161,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		return Orchestrator{
 			Database: filepath.Join(d.DataDir, "coppice.db"), Redis: client, Pool: DefaultPool,
 			Limits: *d.Limits, Callbacks: d.Callbacks, Listeners: listeners, Logger: d.Logger, RetainSessions: d.RetainSessions, Secrets: d.Secrets,
-			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models,
+			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models, Prices: d.Files.Prices,
 		}.Run(serving, ready)
 	})
 	g.Go(func() error {

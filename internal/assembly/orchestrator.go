@@ -21,6 +21,7 @@ import (
 	"github.com/coppice-run/coppice/internal/api"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/model/price"
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/store"
@@ -42,6 +43,7 @@ type Orchestrator struct {
 	Callbacks                     callback.Config  // who may be called when runs end
 	AgentsDirs                    []string         // directories of definitions; the later goes before the earlier
 	PluginsDir                    string           // empty: no plugins
+	Prices                        string           // file of what models cost; empty: what is built in
 	Models                        string           // file of the names of models; empty: the one that is built in
 	Secrets                       *redact.Redactor // that are not stored, and told to nobody; nil: none are known
 	Listeners                     []net.Listener
@@ -58,6 +60,12 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	models, err := agentdef.LoadModels(o.Models)
 	if err != nil {
 		return err
+	}
+	prices := price.Standard()
+	if o.Prices != "" {
+		if prices, err = price.Load(o.Prices); err != nil {
+			return err
+		}
 	}
 	var svc *orchestrator.Service
 	db, err := o.open(ctx, store.Config{
@@ -82,7 +90,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	agents := agentdef.NewLibrary(o.AgentsDirs, o.PluginsDir)
 	agents.Clean = o.Secrets.String
 	svc, err = orchestrator.New(orchestrator.Config{
-		Store: db, Bus: bus, Agents: agents, Models: models, Callbacks: caller, Replica: replica, Pool: o.Pool,
+		Store: db, Bus: bus, Agents: agents, Models: models, Prices: prices, Callbacks: caller, Replica: replica, Pool: o.Pool,
 		Limits: o.Limits, Secrets: o.Secrets, Logger: o.Logger, Retain: o.RetainSessions,
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ type deployment struct {
 	asks                           bool     // workers ask the provider of their environment, not the scenario
 
 	environ map[string][]string // of a program, beside that of the test
-	logs    logs
+	logs    *logs
 }
 
 // logs are what all processes have logged.
@@ -95,7 +95,7 @@ func deploy(t *testing.T, scenario string) *deployment {
 	}
 	d := &deployment{
 		t: t, bin: bin, dir: t.TempDir(), addresses: []string{freeAddress(t)},
-		redis: redistest.Start(t), processes: map[string]*exec.Cmd{},
+		redis: redistest.Start(t), processes: map[string]*exec.Cmd{}, logs: &logs{},
 	}
 	d.database = filepath.Join(d.dir, "coppice.db")
 	if err := os.WriteFile(filepath.Join(d.dir, "scenario.yaml"), []byte(scenario), 0o600); err != nil {
@@ -124,7 +124,7 @@ func freeAddress(t *testing.T) string {
 func (d *deployment) start(name, program string, args ...string) {
 	d.t.Helper()
 	cmd := exec.Command(filepath.Join(d.bin, program), args...)
-	cmd.Stderr = io.MultiWriter(d.t.Output(), &d.logs)
+	cmd.Stderr = io.MultiWriter(d.t.Output(), d.logs)
 	cmd.Env = append(os.Environ(), d.environ[program]...)
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)

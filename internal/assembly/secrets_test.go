@@ -148,7 +148,7 @@ func TestSecretsStayOut(t *testing.T) {
 		d.t.Cleanup(provider.Close)
 		d.write("secrets.txt", plantedText(workersKey)+plantedText(workersSecret),
 			"agents/spy.md", "---\nname: spy\ndescription: \""+marker+" "+orchestratorsPW+"\"\nmode: subagent\n---\n"+plantedText(orchestratorsPW),
-			"agents/broken.md", "---\nname: broken\nmode: \""+marker+" "+orchestratorsPW+"\"\n---\n",
+			"agents/broken.md", "---\nname: broken\ndescription: d\nmode: \""+marker+" "+orchestratorsPW+"\"\n---\nYou break.\n",
 			"hooks.yaml", "hooks:\n- {name: tells, event: SubagentStart, command: [cat, secrets.txt]}\n")
 		d.asks = true
 		d.environ = map[string][]string{

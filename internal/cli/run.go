@@ -42,7 +42,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		return r.here(ctx, a, prompt)
 	}
 	if r.given() {
-		return usagef("--agents-dir, --plugins-dir, --skills-dir and --models are for a run in this process; they can't be used with --orchestrator")
+		return usagef("--agents-dir, --plugins-dir, --skills-dir, --models and --prices are for a run in this process; they can't be used with --orchestrator")
 	}
 	if r.Workspace+r.Scenario+r.Data+r.Hooks != "" {
 		return usagef("--workspace, --scenario, --data and --hooks are for a run in this process; they can't be used with --orchestrator")

@@ -122,6 +122,8 @@ type endedUsage struct {
 	Output     int64 `json:"output_tokens"`
 	CacheRead  int64 `json:"cache_read_tokens"`
 	CacheWrite int64 `json:"cache_write_tokens"`
+	Cost       int64 `json:"cost_micros"` // of the priced tokens, in millionths of a US dollar
+	Priced     int64 `json:"priced_tokens"`
 }
 
 // callbackBody says how a run has ended: the same bytes for each try, since an
@@ -139,7 +141,7 @@ func (s *Service) callbackBody(ctx context.Context, c *store.Callback) ([]byte, 
 	body := ended{
 		Event: "task.ended", Session: c.Session.String(), Task: c.Task.String(), Run: c.Run, Agent: task.Agent,
 		Status: r.State.String(), Reason: r.Reason.String(), Detail: r.Detail, Result: outcome.Answer, ToolUses: r.ToolUses,
-		Usage:    endedUsage{r.Usage.Input, r.Usage.Output, r.Usage.CacheRead, r.Usage.CacheWrite},
+		Usage:    endedUsage{r.Usage.Input, r.Usage.Output, r.Usage.CacheRead, r.Usage.CacheWrite, r.Usage.Cost, r.Usage.Priced},
 		Accepted: r.AcceptedAt.UTC(), Ended: r.EndedAt.UTC(),
 	}
 	if cut := len(body.Result) - maxCallbackResult; cut > 0 {

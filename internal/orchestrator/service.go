@@ -21,6 +21,7 @@ import (
 	"github.com/coppice-run/coppice/internal/agentdef"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/model/price"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -35,6 +36,7 @@ type Config struct {
 	Bus       *dispatch.Bus
 	Agents    *agentdef.Library // nil: only those that are built in
 	Models    *agentdef.Models  // nil: those that are built in
+	Prices    *price.Table      // nil: those that are built in
 	Replica   string
 	Pool      string
 	Limits    tree.Limits
@@ -80,6 +82,9 @@ func New(c Config) (*Service, error) {
 	}
 	if c.Models == nil {
 		c.Models = agentdef.StandardModels()
+	}
+	if c.Prices == nil {
+		c.Prices = price.Standard()
 	}
 	if c.Callbacks == nil {
 		var err error

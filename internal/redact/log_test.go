@@ -31,7 +31,7 @@ func TestLogs(t *testing.T) {
 			var written bytes.Buffer
 			for _, next := range []slog.Handler{slog.NewTextHandler(&written, nil), slog.NewJSONHandler(&written, nil)} {
 				log := slog.New(r.Handler(next))
-				log.Info(text)
+				log.Info(text) //nolint:sloglint // what somebody has logged after all
 				log.Info("m", "text", text, "error", fmt.Errorf("doing: %w", errors.New(text)), text, 1)
 				log.Info("m", "any", map[string]any{"k": []string{text}}, "bytes", []byte(text), "struct", struct{ A string }{text})
 				log.Info("m", "valuer", telling{text}, "stringer", stringer{text}, slog.Group("g", slog.Group("h", "k", text)))
