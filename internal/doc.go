@@ -70,6 +70,13 @@
 // internal/callback calls those who want to hear of the end of runs; a row that is
 // written with the end says that it is still to be done.
 //
+// # Secrets
+//
+// internal/redact/redact.go: what is known to be secret is taken out of text once,
+// where text comes in: in internal/loop/text.go, before a run remembers it, in
+// internal/api/clean.go, before anybody sees a request, and in all logs. The journal
+// of a worker looks at everything once more on its way out.
+//
 // # Whole processes
 //
 // internal/assembly wires the parts of a process and says in which order they

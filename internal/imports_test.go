@@ -51,9 +51,10 @@ var allowed = map[string][]string{
 	},
 	"internal/model/fakellm": {"internal/model", "internal/model/upstream", "internal/tree"},
 	"internal/skill":         {},
+	"internal/redact":        {},
 	"internal/sandbox":       {},
 	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/skill", "internal/tree"},
-	"internal/loop":          {"internal/model", "internal/policy", "internal/tool", "internal/transcript", "internal/tree"},
+	"internal/loop":          {"internal/model", "internal/policy", "internal/redact", "internal/tool", "internal/transcript", "internal/tree"},
 	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
 	"internal/dispatch":      {"internal/tree"},
 	"internal/store": {
@@ -63,24 +64,24 @@ var allowed = map[string][]string{
 		"internal/gen/coppice/v1", "internal/policy", "internal/store", "internal/tree", "internal/wire",
 	},
 	"internal/orchestrator": {
-		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/store",
+		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/model/price", "internal/redact", "internal/store",
 		"internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/api": {
-		"internal/agentdef", "internal/gen/coppice/v1", "internal/orchestrator", "internal/transcript", "internal/tree",
+		"internal/agentdef", "internal/gen/coppice/v1", "internal/orchestrator", "internal/redact", "internal/transcript", "internal/tree",
 		"internal/wire",
 	},
 	"internal/worker": {
 		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/loop", "internal/model",
-		"internal/policy", "internal/skill", "internal/tool", "internal/tree", "internal/wire",
+		"internal/policy", "internal/redact", "internal/skill", "internal/tool", "internal/tree", "internal/wire",
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
-		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/store", "internal/tool", "internal/tree", "internal/worker",
 	},
 	"internal/cli": {
 		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",
-		"internal/model/fakellm", "internal/model/provider", "internal/transcript", "internal/tree", "internal/wire",
+		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/pgtest":    {"internal/proctest"},
 	"internal/proctest":  {},
@@ -90,8 +91,8 @@ var allowed = map[string][]string{
 	},
 	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
 	"cmd/coppice":           {"internal/cli"},
-	"cmd/orchestrator":      {"internal/assembly", "internal/callback", "internal/tree"},
-	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/model/provider"},
+	"cmd/orchestrator":      {"internal/assembly", "internal/callback", "internal/redact", "internal/tree"},
+	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/model/provider", "internal/redact"},
 }
 
 // shunned are packages of others that a package has to do without.

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/redact"
 )
 
 type flags struct {
@@ -28,6 +29,7 @@ type flags struct {
 	FetchAllow []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
 
 	provider.Flags
+	Redact redact.Flags `embed:""`
 
 	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool   `env:"COPPICE_DEFINITION_HOOKS" help:"Run the hooks that come with agents' definitions as well: whoever may define agents may then run commands here."`
@@ -36,16 +38,21 @@ type flags struct {
 func main() {
 	var f flags
 	kong.Parse(&f, kong.Description("Runs agents for a Coppice orchestrator."))
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	if err := run(f, log); err != nil {
+	secrets, err := f.Redact.Open(os.Environ(), redact.FromURL("COPPICE_REDIS_URL", f.RedisURL)...)
+	log := slog.New(secrets.Handler(slog.NewJSONHandler(os.Stderr, nil)))
+	if err == nil {
+		err = run(f, secrets, log)
+	}
+	if err != nil {
 		log.Error("the worker ended", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(f flags, log *slog.Logger) error {
+func run(f flags, secrets *redact.Opened, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	secrets.Report(ctx, log)
 	chosen, err := provider.Choose(f.Flags, os.Getenv, log)
 	if err != nil {
 		return err
@@ -71,6 +78,6 @@ func run(f flags, log *slog.Logger) error {
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Secrets: secrets.Redactor,
 	}.Run(ctx)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -41,7 +42,8 @@ type Dev struct {
 	RetainSessions time.Duration // in which nothing happens; 0: for ever
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
-	FetchAllow      []string // as in Worker
+	FetchAllow      []string         // as in Worker
+	Secrets         *redact.Redactor // that are not stored, and told to nobody; nil: none are known
 	Model           model.Model
 	Governor        *governor.Governor // of the model; nil: none
 	Logger          *slog.Logger
@@ -53,6 +55,7 @@ type Files struct {
 	Plugins string   // directory of plugins; empty: none
 	Skills  []string // directories of skills; the earlier goes before the later
 	Models  string   // file of the names of models; empty: the one that is built in
+	Prices  string   // file of what models cost; empty: what is built in
 }
 
 // Running is a Dev that has been started.
@@ -157,8 +160,8 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		defer stopWorking()
 		return Orchestrator{
 			Database: filepath.Join(d.DataDir, "coppice.db"), Redis: client, Pool: DefaultPool,
-			Limits: *d.Limits, Callbacks: d.Callbacks, Listeners: listeners, Logger: d.Logger, RetainSessions: d.RetainSessions,
-			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models,
+			Limits: *d.Limits, Callbacks: d.Callbacks, Listeners: listeners, Logger: d.Logger, RetainSessions: d.RetainSessions, Secrets: d.Secrets,
+			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models, Prices: d.Files.Prices,
 		}.Run(serving, ready)
 	})
 	g.Go(func() error {
@@ -166,7 +169,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
 			Workspace: d.Workspace, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
-			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow,
+			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets,
 		}.Run(working)
 	})
 	return g.Wait()

@@ -3,6 +3,7 @@ package assembly_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -31,6 +32,28 @@ type deployment struct {
 	processes map[string]*exec.Cmd
 
 	orchestratorFlags, workerFlags []string // beside those that all have
+	asks                           bool     // workers ask the provider of their environment, not the scenario
+
+	environ map[string][]string // of a program, beside that of the test
+	logs    *logs
+}
+
+// logs are what all processes have logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // build makes the binaries once for all tests.
@@ -72,7 +95,7 @@ func deploy(t *testing.T, scenario string) *deployment {
 	}
 	d := &deployment{
 		t: t, bin: bin, dir: t.TempDir(), addresses: []string{proctest.FreeAddress(t)},
-		redis: redistest.Start(t), processes: map[string]*exec.Cmd{},
+		redis: redistest.Start(t), processes: map[string]*exec.Cmd{}, logs: &logs{},
 	}
 	d.database = filepath.Join(d.dir, "coppice.db")
 	if err := os.WriteFile(filepath.Join(d.dir, "scenario.yaml"), []byte(scenario), 0o600); err != nil {
@@ -89,7 +112,8 @@ func deploy(t *testing.T, scenario string) *deployment {
 func (d *deployment) start(name, program string, args ...string) {
 	d.t.Helper()
 	cmd := exec.Command(filepath.Join(d.bin, program), args...)
-	cmd.Stderr = d.t.Output()
+	cmd.Stderr = io.MultiWriter(d.t.Output(), d.logs)
+	cmd.Env = append(os.Environ(), d.environ[program]...)
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -116,8 +140,11 @@ func orchestratorName(i int) string { return fmt.Sprint("orchestrator ", i+1) }
 
 func (d *deployment) startWorker(name string) {
 	d.t.Helper()
-	d.start(name, "worker", append([]string{"--orchestrator", strings.Join(d.addresses, ","), "--redis-url", d.redis.URL(), "--slots", "4",
-		"--workspace", d.dir, "--scenario", filepath.Join(d.dir, "scenario.yaml")}, d.workerFlags...)...)
+	args := []string{"--orchestrator", strings.Join(d.addresses, ","), "--redis-url", d.redis.URL(), "--slots", "4", "--workspace", d.dir}
+	if !d.asks {
+		args = append(args, "--scenario", filepath.Join(d.dir, "scenario.yaml"))
+	}
+	d.start(name, "worker", append(args, d.workerFlags...)...)
 }
 
 // kill ends a process as a crash would.

@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/outbound"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/worker"
 )
@@ -37,7 +38,8 @@ type Worker struct {
 	Hooks        []hook.Spec        // on the start and stop of sub-agents
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
-	FetchAllow      []string // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
+	Secrets         *redact.Redactor // that leave the worker on no way; nil: none are known
+	FetchAllow      []string         // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
 	Logger          *slog.Logger
 	Now             func() time.Time // nil: time.Now
 }
@@ -70,7 +72,7 @@ func (w Worker) Run(ctx context.Context) error {
 			}
 			return bus, err
 		},
-		Model: w.Model, Tools: append(append(tool.Builtin(), tool.NewWebFetch(private)), w.Tools...), Workspace: workspace, Hooks: hooks, Logger: w.Logger, Now: w.Now,
+		Model: w.Model, Tools: append(append(tool.Builtin(), tool.NewWebFetch(private)), w.Tools...), Workspace: workspace, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
 	if err != nil {

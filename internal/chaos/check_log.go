@@ -115,10 +115,10 @@ func (c *inquiry) usage() {
 }
 
 // tokens is usage that can be compared.
-type tokens struct{ input, output, read, written int64 }
+type tokens struct{ input, output, read, written, cost, priced int64 }
 
 func tokensOf(u *pb.Usage) tokens {
-	return tokens{u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheReadTokens(), u.GetCacheWriteTokens()}
+	return tokens{u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheReadTokens(), u.GetCacheWriteTokens(), u.GetCostMicros(), u.GetPricedTokens()}
 }
 
 func (t *tokens) add(u *pb.Usage) {
@@ -126,6 +126,8 @@ func (t *tokens) add(u *pb.Usage) {
 	t.output += u.GetOutputTokens()
 	t.read += u.GetCacheReadTokens()
 	t.written += u.GetCacheWriteTokens()
+	t.cost += u.GetCostMicros()
+	t.priced += u.GetPricedTokens()
 }
 
 // caps: at no moment were there more than a session may have.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/redact"
 )
 
 type devCommand struct {
@@ -23,6 +24,7 @@ type devCommand struct {
 	fetchFlags
 	provider.Flags
 	hookFlags
+	Redact redact.Flags `embed:""`
 }
 
 // Run serves until ctx ends.
@@ -30,7 +32,10 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if d.Slots < 1 {
 		return usagef("--slots is %d; it has to be 1 or more", d.Slots)
 	}
-	log := slog.New(slog.NewTextHandler(a.Stderr, nil))
+	secrets, log, err := a.secrets(ctx, d.Redact, slog.NewTextHandler(a.Stderr, nil), redact.FromURL("COPPICE_REDIS_URL", d.RedisURL)...)
+	if err != nil {
+		return err
+	}
 	chosen, err := a.chooseModel(d.Flags, log)
 	if err != nil {
 		return err
@@ -47,12 +52,12 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
 		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow,
-		Logger: log,
+		Secrets: secrets, Logger: log,
 	})
 	if err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
-	if err := d.greet(a, running.Addr(), data, chosen.Which); err != nil {
+	if err := d.greet(a, running.Addr(), data, secrets.String(chosen.Which)); err != nil {
 		return errors.Join(err, running.Stop())
 	}
 	select {

@@ -8,6 +8,7 @@ type files struct {
 	PluginsDir string   `placeholder:"DIR" help:"Directory of plugins, each with agents and skills."`
 	SkillsDir  []string `placeholder:"DIR" help:"Directories of skills, beside those of the workspace."`
 	Models     string   `placeholder:"FILE" help:"What the names of models stand for."`
+	Prices     string   `placeholder:"FILE" help:"What models cost; it goes before what is built in."`
 }
 
 // fetchFlags say what web_fetch may reach.
@@ -16,9 +17,9 @@ type fetchFlags struct {
 }
 
 func (f files) given() bool {
-	return len(f.AgentsDir)+len(f.SkillsDir) > 0 || f.PluginsDir+f.Models != ""
+	return len(f.AgentsDir)+len(f.SkillsDir) > 0 || f.PluginsDir+f.Models+f.Prices != ""
 }
 
 func (f files) assembly() assembly.Files {
-	return assembly.Files{Agents: f.AgentsDir, Plugins: f.PluginsDir, Skills: f.SkillsDir, Models: f.Models}
+	return assembly.Files{Agents: f.AgentsDir, Plugins: f.PluginsDir, Skills: f.SkillsDir, Models: f.Models, Prices: f.Prices}
 }

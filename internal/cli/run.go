@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/redact"
 )
 
 type runCommand struct {
@@ -26,6 +27,7 @@ type runCommand struct {
 	fetchFlags
 	provider.Flags
 	hookFlags
+	Redact redact.Flags `embed:""`
 	permissionFlags
 	Prompt []string `arg:"" help:"What to do; - reads it from standard input."`
 }
@@ -40,7 +42,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		return r.here(ctx, a, prompt)
 	}
 	if r.given() {
-		return usagef("--agents-dir, --plugins-dir, --skills-dir and --models are for a run in this process; they can't be used with --orchestrator")
+		return usagef("--agents-dir, --plugins-dir, --skills-dir, --models and --prices are for a run in this process; they can't be used with --orchestrator")
 	}
 	if r.Workspace+r.Scenario+r.Data+r.Hooks != "" {
 		return usagef("--workspace, --scenario, --data and --hooks are for a run in this process; they can't be used with --orchestrator")
@@ -58,13 +60,16 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error) {
 	// The terminal belongs to the drawing until it is over.
 	var written bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	secrets, log, err := a.secrets(ctx, r.Redact, slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if err != nil {
+		return err
+	}
 	chosen, err := a.chooseModel(r.Flags, log)
 	if err != nil {
 		return err
 	}
 	if !a.json && !r.Quiet {
-		fmt.Fprintln(a.Stderr, safeLine(chosen.Which))
+		fmt.Fprintln(a.Stderr, safeLine(secrets.String(chosen.Which)))
 	}
 	hooks, err := r.hooks()
 	if err != nil {
@@ -77,7 +82,7 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Workspace: orHere(r.Workspace), Files: r.assembly(), Model: chosen.Model, Governor: chosen.Governor,
 		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow,
-		Logger: log,
+		Secrets: secrets, Logger: log,
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())

@@ -116,7 +116,7 @@ func (w *batch) delegate(ctx context.Context, block int, use tree.ToolUse) {
 		background := o.Background && !w.NoBackground
 		w.waiting = w.waiting || !background
 		w.children = append(w.children, Child{
-			Block: block, Agent: o.Agent, Description: valid(o.Description), Prompt: valid(o.Prompt),
+			Block: block, Agent: o.Agent, Description: w.clean(o.Description), Prompt: w.clean(o.Prompt),
 			Model: o.Model, Resume: o.Resume, Background: background, Fork: o.Fork,
 			Context: w.context(o.Context), MaxIterations: o.MaxIterations, Timeout: o.Timeout,
 			Join: o.Join, JoinFor: o.JoinFor,
@@ -132,7 +132,7 @@ const contextBytes = 4 << 20
 func (w *batch) context(parts []string) []string {
 	var out []string
 	for _, text := range parts {
-		text = bound(valid(text), w.MaxPart)
+		text = bound(w.clean(text), w.MaxPart)
 		if w.told += len(text); w.told > contextBytes {
 			text = fmt.Sprintf("[cut: %d bytes of context are left out, the agents of one message get %d in all]", len(text), contextBytes)
 		}
@@ -220,7 +220,7 @@ func (w *batch) toolNames() string {
 
 // close records the result of a call.
 func (w *batch) close(block int, done tool.Done) {
-	r := tree.ToolResult{Block: block, Text: bound(valid(done.Text), w.MaxPart), IsError: done.IsError}
+	r := tree.ToolResult{Block: block, Text: bound(w.clean(done.Text), w.MaxPart), IsError: done.IsError}
 	w.own[block] = r
 	w.sent = append(w.sent, w.Journal.CloseCall(r))
 }
@@ -271,6 +271,6 @@ const reportEvery = time.Second
 func (r *runner) report(use tree.ToolUse) {
 	if now := r.Now(); now.Sub(r.reported) >= reportEvery {
 		r.reported = now
-		r.Journal.Report(valid(tree.Activity(use)))
+		r.Journal.Report(r.clean(tree.Activity(use)))
 	}
 }

@@ -246,6 +246,7 @@ func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (
 			return nil, err
 		}
 	}
+	l.price(wire.Answer(req))
 	cmd, err := wire.CommandFrom(req, from, agents)
 	return cmd, unreadable(err)
 }

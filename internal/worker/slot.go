@@ -118,7 +118,7 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal) (*loop.
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()),
 		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
-		Model: w.Model, Tools: tools, Deferred: deferred, Workspace: w.Workspace, Journal: j, Now: w.Now,
+		Model: w.Model, Tools: tools, Deferred: deferred, Workspace: w.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now,
 		Logger: w.Logger.With("session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()),
 	}
 	if a.GetTakesCompact() {

@@ -22,6 +22,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tool"
 )
 
@@ -38,6 +39,8 @@ type Config struct {
 
 	SkillsDirs []string // directories of skills, beside those of the workspace
 	PluginsDir string   // directory of plugins, which may hold skills; empty: none
+
+	Secrets *redact.Redactor // that leave the worker on no way; nil: none are known
 
 	Hooks  *hook.Hooks // on the start and stop of sub-agents; nil: none
 	Logger *slog.Logger
