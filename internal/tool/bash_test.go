@@ -273,7 +273,7 @@ func TestBashGuard(t *testing.T) {
 
 // pidIn reads a process id that a command has written; 0 if there is none yet.
 func pidIn(w *Workspace, file string) int {
-	text, _ := os.ReadFile(filepath.Join(w.Dir(), file)) //nolint:errcheck // there may be none yet
+	text, _ := os.ReadFile(filepath.Join(w.Dir(), file)) // there may be none yet
 	pid, err := strconv.Atoi(strings.TrimSuffix(string(text), "\n"))
 	if err != nil || !strings.HasSuffix(string(text), "\n") {
 		return 0

@@ -201,7 +201,7 @@ func (c *Command) status() string {
 	case !exited:
 		return errorText(c.err)
 	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() { //nolint:misspell // that is its name
 		return fmt.Sprintf("ended by the signal %d, %s", status.Signal(), status.Signal())
 	}
 	return fmt.Sprintf("exit code %d", exit.ExitCode())
