@@ -200,6 +200,7 @@ func TestBashInTheBackground(t *testing.T) {
 		if !ok || !spawn.Background || spawn.Description != "d" || spawn.Command.Line != tt.command || spawn.Command.ByUser {
 			t.Fatalf("%s: %+v", tt.command, spawn)
 		}
+		spawn.Command.Take()
 		got := spawn.Command.Carry(t.Context(), func(string) {})
 		if want := (CommandEnd{Output: tt.output, Reason: tt.reason, Detail: tt.detail}); got != want {
 			t.Errorf("%s: %+v, want %+v", tt.command, got, want)
@@ -228,6 +229,7 @@ func TestBashGoesToTheBackground(t *testing.T) {
 	close(move)
 	spawn := (<-ended).(Spawn)
 	endCall()
+	spawn.Command.Take()
 	if !spawn.Command.ByUser || !spawn.Background {
 		t.Errorf("%+v", spawn)
 	}
