@@ -65,6 +65,11 @@
 // internal/orchestrator/agents.go says which of them count; internal/skill reads
 // the folders that the tool skill loads.
 //
+// A command in the background is a task as well (internal/tree/shell.go). It runs in
+// the worker that has asked for it, beside the slots, over a stream of its own:
+// internal/worker/commands.go. internal/tool/bash.go and command.go begin it, and
+// internal/sandbox confines it.
+//
 // internal/hook runs what operators hang on the start and the stop of sub-agents;
 // what comes of it is a request of the attempt like others, so it is stored once.
 // internal/callback calls those who want to hear of the end of runs; a row that is

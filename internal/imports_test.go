@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	"internal/skill":         {},
 	"internal/redact":        {},
 	"internal/sandbox":       {},
-	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/skill", "internal/tree"},
+	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/skill", "internal/tree"},
 	"internal/loop":          {"internal/model", "internal/policy", "internal/redact", "internal/tool", "internal/transcript", "internal/tree"},
 	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
 	"internal/dispatch":      {"internal/tree"},
@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
-		"internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/store", "internal/tool", "internal/tree", "internal/worker",
 	},
 	"internal/cli": {
 		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",

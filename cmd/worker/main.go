@@ -26,7 +26,8 @@ type flags struct {
 	SkillsDir    []string `env:"COPPICE_SKILLS_DIR" help:"Directories of skills, beside those of the workspace."`
 	PluginsDir   string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose skills can be loaded too."`
 
-	FetchAllow []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
+	FetchAllow  []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
+	BashNetwork bool     `env:"COPPICE_BASH_NETWORK" help:"Let commands use the network."`
 
 	provider.Flags
 	Redact redact.Flags `embed:""`
@@ -78,6 +79,6 @@ func run(f flags, secrets *redact.Opened, log *slog.Logger) error {
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Secrets: secrets.Redactor,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork,
 	}.Run(ctx)
 }

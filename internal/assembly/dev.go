@@ -44,6 +44,7 @@ type Dev struct {
 	DefinitionHooks bool
 	FetchAllow      []string         // as in Worker
 	Secrets         *redact.Redactor // that are not stored, and told to nobody; nil: none are known
+	BashNetwork     bool             // as in Worker
 	Model           model.Model
 	Governor        *governor.Governor // of the model; nil: none
 	Logger          *slog.Logger
@@ -169,7 +170,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
 			Workspace: d.Workspace, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
-			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets,
+			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets, BashNetwork: d.BashNetwork,
 		}.Run(working)
 	})
 	return g.Wait()

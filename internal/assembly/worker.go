@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +21,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/worker"
 )
@@ -40,6 +43,7 @@ type Worker struct {
 	DefinitionHooks bool
 	Secrets         *redact.Redactor // that leave the worker on no way; nil: none are known
 	FetchAllow      []string         // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
+	BashNetwork     bool             // commands may use the network
 	Logger          *slog.Logger
 	Now             func() time.Time // nil: time.Now
 }
@@ -62,6 +66,11 @@ func (w Worker) Run(ctx context.Context) error {
 		return errors.Join(err, workspace.Close())
 	}
 	defer hooks.Close()
+	confined, err := sandbox.New(sandbox.Config{Environ: passedOn(os.Environ())})
+	if err != nil {
+		return errors.Join(err, workspace.Close())
+	}
+	tools := append(tool.Builtin(), tool.NewWebFetch(private), tool.NewBash(confined, w.BashNetwork))
 	run, err := worker.New(worker.Config{
 		ID: processName(), Pool: w.Pool, Slots: w.Slots,
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
@@ -72,7 +81,7 @@ func (w Worker) Run(ctx context.Context) error {
 			}
 			return bus, err
 		},
-		Model: w.Model, Tools: append(append(tool.Builtin(), tool.NewWebFetch(private)), w.Tools...), Workspace: workspace, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now,
+		Model: w.Model, Tools: append(tools, w.Tools...), Workspace: workspace, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
 	if err != nil {
@@ -90,4 +99,17 @@ func (w Worker) hooks() (*hook.Hooks, error) {
 	return hook.New(hook.Config{
 		Specs: w.Hooks, Definitions: w.DefinitionHooks, Dir: dir, Environ: os.Environ(),
 	}), nil
+}
+
+// passedOn gives what commands get of the worker's environment: what programs need
+// to run, and nothing that may hold a key.
+func passedOn(environ []string) []string {
+	names := []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"}
+	var out []string
+	for _, variable := range environ {
+		if name, _, _ := strings.Cut(variable, "="); slices.Contains(names, name) {
+			out = append(out, variable)
+		}
+	}
+	return out
 }

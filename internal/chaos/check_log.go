@@ -136,6 +136,7 @@ func (c *inquiry) caps() {
 	children := map[string]int{}
 	at := map[string]bool{}
 	begun := map[string]bool{}
+	shells := map[string]bool{} // commands take no place, and may be below the cap on depth
 	for _, e := range c.Events {
 		id := e.GetTaskId()
 		switch k := e.GetKind().(type) {
@@ -146,10 +147,14 @@ func (c *inquiry) caps() {
 			begun[id] = true
 			total++
 			children[k.Started.GetParentId()]++
-			c.must(int(k.Started.GetDepth()) <= c.Limits.Depth, CapsHold, id, "event %d: depth %d", e.GetSeq(), k.Started.GetDepth())
+			shells[id] = k.Started.GetKind() == pb.TaskKind_TASK_KIND_SHELL
+			c.must(shells[id] || int(k.Started.GetDepth()) <= c.Limits.Depth, CapsHold, id, "event %d: depth %d", e.GetSeq(), k.Started.GetDepth())
 			c.must(children[k.Started.GetParentId()] <= c.Limits.Width, CapsHold, id, "event %d: child %d of %s", e.GetSeq(), children[k.Started.GetParentId()], k.Started.GetParentId())
 			c.must(total <= c.Limits.Total, CapsHold, id, "event %d: task %d", e.GetSeq(), total)
 		case *pb.Event_Dispatched:
+			if shells[id] {
+				break
+			}
 			if !at[id] {
 				running++
 			}

@@ -21,7 +21,7 @@ type devCommand struct {
 	RedisURL  string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
 	Workspace string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
 	Slots     int    `default:"16" help:"Runs that are carried at once."`
-	fetchFlags
+	reachFlags
 	provider.Flags
 	hookFlags
 	Redact redact.Flags `embed:""`
@@ -51,7 +51,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
-		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow,
+		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork,
 		Secrets: secrets, Logger: log,
 	})
 	if err != nil {

@@ -11,9 +11,10 @@ type files struct {
 	Prices     string   `placeholder:"FILE" help:"What models cost; it goes before what is built in."`
 }
 
-// fetchFlags say what web_fetch may reach.
-type fetchFlags struct {
-	FetchAllow []string `placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
+// reachFlags say what tools may reach outside of the workspace.
+type reachFlags struct {
+	FetchAllow  []string `placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
+	BashNetwork bool     `help:"Let commands use the network."`
 }
 
 func (f files) given() bool {

@@ -25,6 +25,7 @@ type node struct {
 	depth    int
 
 	agent       string
+	shell       bool // it is a command, and has no agent
 	description string
 	background  bool
 	branch      bool // a person goes on in it from a message of the task above
@@ -50,6 +51,9 @@ type node struct {
 func newForest() *forest {
 	return &forest{nodes: map[string]*node{}}
 }
+
+// shellName is what stands in the place of an agent's name.
+const shellName = "shell:"
 
 // ended reports whether the current run has ended.
 func (n *node) ended() bool {
@@ -157,6 +161,7 @@ func (n *node) begin(run int32, s *pb.TaskStarted) {
 	n.met, n.total = 0, 0
 	n.start, n.end = time.Time{}, time.Time{}
 	n.agent, n.description, n.background = s.GetAgent(), s.GetDescription(), s.GetBackground()
+	n.shell = s.GetKind() == pb.TaskKind_TASK_KIND_SHELL
 }
 
 func (n *node) dispatch(at time.Time) {
@@ -221,6 +226,7 @@ func forestOf(t *pb.GetTreeResponse) *forest {
 
 func (n *node) set(t *pb.Task) {
 	n.agent, n.description, n.background = t.GetAgent(), t.GetDescription(), t.GetBackground()
+	n.shell = t.GetKind() == pb.TaskKind_TASK_KIND_SHELL
 	n.branch = t.GetBranch() == pb.TaskBranch_TASK_BRANCH_HUMAN
 	n.run, n.state, n.reason, n.detail = t.GetRun(), t.GetState(), t.GetReason(), t.GetDetail()
 	if !n.ended() {

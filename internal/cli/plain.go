@@ -60,6 +60,9 @@ func (p *plain) event(e *pb.Event) error {
 
 // nameText is what a task is called.
 func nameText(n *node) string {
+	if n.shell {
+		return shellName + " " + safeLine(n.description)
+	}
 	if d := safeLine(n.description); d != "" {
 		return safeLine(n.agent) + " " + `"` + d + `"`
 	}

@@ -24,7 +24,7 @@ type runCommand struct {
 	Deltas       bool   `help:"With --json: show pieces of answers under way as well."`
 	Quiet        bool   `short:"q" help:"Show the answer alone."`
 	files
-	fetchFlags
+	reachFlags
 	provider.Flags
 	hookFlags
 	Redact redact.Flags `embed:""`
@@ -81,7 +81,7 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Workspace: orHere(r.Workspace), Files: r.assembly(), Model: chosen.Model, Governor: chosen.Governor,
-		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow,
+		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow, BashNetwork: r.BashNetwork,
 		Secrets: secrets, Logger: log,
 	})
 	if err != nil {

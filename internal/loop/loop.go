@@ -58,7 +58,9 @@ type Run struct {
 	MaxIterations int
 	MaxPart       int // bytes of one message part
 	NoBackground  bool
-	CompactAt     int // tokens of the conversation at which its older part is summed up; 0: never
+	TakesCommands bool       // commands can be children, and tasks can be ended
+	Release       <-chan int // ordinals of messages whose commands are to go on in the background; nil: none
+	CompactAt     int        // tokens of the conversation at which its older part is summed up; 0: never
 
 	Model     model.Model
 	Tools     []tool.Tool

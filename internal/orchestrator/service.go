@@ -135,6 +135,9 @@ func (s *Service) Committed(c store.Commit) {
 	for _, r := range c.Revoked {
 		s.leases.revoke(r.Task, r.Epoch)
 	}
+	for _, r := range c.Released {
+		s.leases.release(r.Task, r.Epoch, r.Message)
+	}
 	if len(c.Ready) > 0 || c.Room {
 		s.lookForReady()
 	}

@@ -214,9 +214,9 @@ func (s *Service) Task(ctx context.Context, tenant string, id tree.SessionID, ta
 }
 
 // Result gives the text of the answer that ended the task's current run; empty
-// if there is none.
+// if there is none. What a command has printed is its answer, however it has ended.
 func (s *Service) Result(ctx context.Context, t *tree.Task) (string, error) {
-	if t.State != tree.StateCompleted {
+	if !t.State.Terminal() || t.State != tree.StateCompleted && t.Kind != tree.KindShell {
 		return "", nil
 	}
 	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: t.Run})

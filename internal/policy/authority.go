@@ -34,7 +34,7 @@ func (l Layer) decide(c Call) (_ Decision, by string) {
 	if r, ok := first(l.Ask, c, Rule.partly); ok {
 		return Ask, r.text
 	}
-	if _, ok := first(l.Allow, c, Rule.wholly); ok {
+	if l.allows(c) {
 		return Allow, ""
 	}
 	decision := l.Mode.decide(c.Access)
@@ -45,6 +45,23 @@ func (l Layer) decide(c Call) (_ Decision, by string) {
 		by = exact(c)
 	}
 	return decision, by
+}
+
+// allows reports whether rules allow a call: of a command line that joins plain
+// commands, each of them.
+func (l Layer) allows(c Call) bool {
+	if _, ok := first(l.Allow, c, Rule.wholly); ok || c.Kind != KindCommand {
+		return ok
+	}
+	joined := commands(c.Argument)
+	for _, command := range joined {
+		part := c
+		part.Argument = command
+		if _, ok := first(l.Allow, part, Rule.wholly); !ok {
+			return false
+		}
+	}
+	return len(joined) > 0
 }
 
 func first(rules []Rule, c Call, matches func(Rule, Call) bool) (Rule, bool) {

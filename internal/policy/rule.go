@@ -40,7 +40,7 @@ const maxRule = 500
 
 // known gives the tools that a rule may name. A worker need not have all of them.
 func known() []string {
-	return []string{"ls", "glob", "grep", "read", "write", "edit", "bash", "web_fetch", "task", "task_output", "skill", "docs", "find_tools"}
+	return []string{"ls", "glob", "grep", "read", "write", "edit", "bash", "web_fetch", "task", "task_output", "kill_task", "skill", "docs", "find_tools"}
 }
 
 // mcpPrefix begins the names of tools of MCP servers, which nobody knows before
@@ -117,7 +117,8 @@ func (r *Rule) UnmarshalText(text []byte) error {
 }
 
 // wholly reports whether the rule names a call with all that it does, which is
-// what it takes to allow it.
+// what it takes to allow it. Of a command line that is one plain command; what such
+// commands make together is for the layer to say.
 func (r Rule) wholly(c Call) bool {
 	switch {
 	case !r.tool.match(c.Tool, false):
@@ -125,7 +126,8 @@ func (r Rule) wholly(c Call) bool {
 	case !r.narrow:
 		return true
 	case c.Kind == KindCommand:
-		return simple(c.Argument) && r.argument.match(strings.TrimSpace(c.Argument), false)
+		plain := commands(c.Argument)
+		return len(plain) == 1 && r.argument.match(plain[0], false)
 	}
 	return r.argument.match(c.Argument, c.Kind == KindPath)
 }

@@ -252,6 +252,7 @@ func (b *batch) told() Commit {
 		v := b.views[id]
 		changes := v.Changes()
 		c.Revoked = append(c.Revoked, changes.Revoked...)
+		c.Released = append(c.Released, changes.Released...)
 		if len(changes.Events) == 0 {
 			continue
 		}

@@ -84,6 +84,11 @@ func (s *Store) LostAttempts(ctx context.Context, silent time.Duration) ([]Attem
 	return query(ctx, s.db, "attempts_lost", attemptRow, s.clock(), silent.Microseconds())
 }
 
+// Released finds the runs of a replica that are to let commands go on in the background.
+func (s *Store) Released(ctx context.Context, replica string) ([]tree.Task, error) {
+	return query(ctx, s.db, "tasks_released", taskRow, replica)
+}
+
 // AttemptsOf finds the attempts of a replica.
 func (s *Store) AttemptsOf(ctx context.Context, replica string) ([]Attempt, error) {
 	return query(ctx, s.db, "attempts_of", attemptRow, replica)

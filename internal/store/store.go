@@ -76,9 +76,10 @@ const DefaultCommitters = 4
 // Commit says what a transaction has changed.
 type Commit struct {
 	Sessions []Touched
-	Ready    []Ready        // runs that wait for a worker since
-	Revoked  []tree.Revoked // attempts that were ended from outside
-	Room     bool           // a run has left its worker in a session where others wait for one
+	Ready    []Ready         // runs that wait for a worker since
+	Revoked  []tree.Revoked  // attempts that were ended from outside
+	Released []tree.Released // runs that are to let commands go on in the background
+	Room     bool            // a run has left its worker in a session where others wait for one
 }
 
 // Touched is a session that has new events.

@@ -60,7 +60,7 @@ func TestDefer(t *testing.T) {
 		many = append(many, spare{fmt.Sprint("spare_", i), "does nothing"})
 	}
 	first, deferred = Defer(many, nil)
-	if specNames(first) != "ls glob grep read write edit task_output task find_tools" || len(deferred) != MaxHandedOver {
+	if specNames(first) != "ls glob grep read write edit task_output kill_task task find_tools" || len(deferred) != MaxHandedOver {
 		t.Errorf("too many: %s; %d", specNames(first), len(deferred))
 	}
 }

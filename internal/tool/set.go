@@ -8,7 +8,7 @@ import (
 // Builtin gives the tools that are the same for every run. [NewTask] is made for
 // the run that uses it.
 func Builtin() []Tool {
-	return []Tool{lsTool{}, globTool{}, grepTool{}, readTool{}, writeTool{}, editTool{}, taskOutputTool{}}
+	return []Tool{lsTool{}, globTool{}, grepTool{}, readTool{}, writeTool{}, editTool{}, taskOutputTool{}, killTaskTool{}}
 }
 
 // Lookup finds the tool with a name.

@@ -44,16 +44,26 @@ type Reattached struct {
 // Repeat answers a request again that was taken before. Answer: [Stored].
 type Repeat struct {
 	From     From
-	Answered bool // the request has added an assistant message
-	Asked    *int // the block that it has asked about, if it has
-	Summed   bool // the request has added a summary
+	Answered bool  // the request has added an assistant message
+	Asked    *int  // the block that it has asked about, if it has
+	Summed   bool  // the request has added a summary
+	Launched []int // the blocks for which the request has asked for commands
 }
 
 func (Claimed) isAnswer()    {}
 func (Reattached) isAnswer() {}
 
-// attempt gives the task of a worker's request if the request is in order.
+// attempt gives the task of a request that only the worker of an agent makes.
 func (d *decision) attempt(f From) (*Task, error) {
+	t, err := d.inOrder(f)
+	if err == nil {
+		err = t.mustBeAgent()
+	}
+	return t, err
+}
+
+// inOrder gives the task of a worker's request if the request is in order.
+func (d *decision) inOrder(f From) (*Task, error) {
 	t, err := d.held(f.Task, f.Token)
 	switch {
 	case err != nil:
@@ -64,6 +74,15 @@ func (d *decision) attempt(f From) (*Task, error) {
 		return nil, ErrOutOfOrder.With("request %d after %d", f.Seq, t.LastSeq)
 	}
 	return t, nil
+}
+
+// shellAttempt gives the task of a request that only the worker of a command makes.
+func (d *decision) shellAttempt(f From) (*Task, error) {
+	t, err := d.inOrder(f)
+	if err == nil && !t.isShell() {
+		return nil, ErrBadInput.With("the task is no command")
+	}
+	return t, err
 }
 
 // held gives a task if the token is that of its current attempt.
@@ -89,6 +108,8 @@ func (c Claim) decide(d *decision) (Answer, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case t.isShell():
+		return nil, ErrNotReady.With("it is a command, which nobody is offered")
 	case t.State == StateRunning && t.Token() == c.Token && t.LastSeq == 0:
 		d.attach(t)
 		return claimed(s, t), nil
@@ -123,8 +144,12 @@ func (c Reattach) decide(d *decision) (Answer, error) {
 }
 
 func (c Repeat) needs(n *needs) {
-	if t := n.task(c.From.Task); t != nil && c.Asked != nil {
+	t := n.task(c.From.Task)
+	if t != nil && c.Asked != nil {
 		n.call(t.ID, CallRef{t.OpenMessage, *c.Asked})
+	}
+	if t != nil {
+		n.launches(t, t.LastAnswer, c.Launched)
 	}
 }
 
@@ -149,6 +174,7 @@ func (c Repeat) decide(d *decision) (Answer, error) {
 	if c.Summed {
 		again.Ordinal = t.Compacted
 	}
+	again.Launched = d.launched(t, t.LastAnswer, c.Launched)
 	// A worker sends nothing past a boundary that it has not been told of: only
 	// the last request taken can have reached one.
 	if c.From.Seq == t.LastSeq {

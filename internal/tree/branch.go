@@ -104,6 +104,9 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := from.mustBeAgent(); err != nil {
+		return nil, err
+	}
 	base, head, err := c.base(from)
 	if err != nil {
 		return nil, err

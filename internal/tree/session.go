@@ -171,6 +171,9 @@ func (c Send) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	limits := d.session().Limits
+	if err := t.mustBeAgent(); err != nil {
+		return nil, err
+	}
 	if len(c.Message) == 0 {
 		return nil, ErrEmpty
 	}

@@ -19,8 +19,9 @@ type Session struct {
 
 	NextSeq int64 // the number of the next event, from 1
 
-	// Tasks by the state of their current run; Total counts all of them.
-	Total, Pending, Running, Waiting int
+	// Tasks by the state of their current run; Total counts all of them. Commands that
+	// run are Shells, all others that run are Running.
+	Total, Pending, Running, Waiting, Shells int
 
 	Usage     Usage
 	CreatedAt time.Time
@@ -33,14 +34,21 @@ type Session struct {
 }
 
 // Idle reports whether nothing is pending or running.
-func (s *Session) Idle() bool { return s.Pending == 0 && s.Running == 0 }
+func (s *Session) Idle() bool { return s.Pending == 0 && s.Running == 0 && s.Shells == 0 }
 
-// count changes how many tasks are in a state.
-func (s *Session) count(state State, by int) {
+// live is how many runs are under way.
+func (s *Session) live() int { return s.Pending + s.Running + s.Waiting + s.Shells }
+
+// count changes how many tasks of a kind are in a state.
+func (s *Session) count(kind Kind, state State, by int) {
 	switch state {
 	case StatePending:
 		s.Pending += by
 	case StateRunning:
+		if kind == KindShell {
+			s.Shells += by
+			return
+		}
 		s.Running += by
 	case StateWaiting:
 		s.Waiting += by
@@ -54,6 +62,7 @@ type Kind uint8
 const (
 	KindUnspecified Kind = iota
 	KindAgent            // an LLM loop
+	KindShell            // a command
 )
 
 // Branch says how a task's conversation hangs off another's.
@@ -280,6 +289,8 @@ type Task struct {
 	Activity string
 	Recent   string // the last activities, one a line, oldest first
 	Told     string // the line of progress that was shown last to somebody who reads its output
+	Output   string // of a command: the end of what it has printed so far
+	Release  int    // the ordinal of the message whose commands are to go on in the background, or 0
 }
 
 // Token gives the token of the current attempt.

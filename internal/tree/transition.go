@@ -24,7 +24,7 @@ func (d *decision) accept(t *Task, a asked) {
 	t.Caller, t.Call, t.Background = a.by, a.call, a.background
 	t.Iterations, t.RunUsage, t.RunTools, t.Answer, t.Strikes = 0, Usage{}, 0, 0, 0
 	t.AcceptedAt, t.StartedAt, t.EndedAt = d.env.Now, time.Time{}, time.Time{}
-	t.Activity, t.Recent, t.Told = "", "", ""
+	t.Activity, t.Recent, t.Told, t.Output = "", "", "", ""
 	t.ReportedAt, t.Ran, t.Deadline = time.Time{}, 0, a.deadline
 	t.StartHooked, t.StopHooked = false, 0
 	t.Priority = 0
@@ -71,7 +71,7 @@ func (d *decision) claim(t *Task, nonce uint64, worker string) {
 	d.view.changes.Ready[t.ID] = nil
 	d.attach(t)
 	if t.Timeout > 0 {
-		d.setTimer(t, timeoutRef, d.env.Now.Add(t.Timeout-t.Ran))
+		d.setTimer(t, timeoutRef, t.timeUp(d.env.Now))
 	}
 	d.emit(t, Dispatched{Epoch: t.Epoch, Worker: worker})
 }
@@ -127,6 +127,9 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 		panic("tree: finish of a run that is not active")
 	}
 	d.dropOpenCalls(t)
+	if t.isShell() {
+		d.sayOutput(t)
+	}
 	if t.State == StateRunning {
 		d.endAttempt(t)
 	}
@@ -162,8 +165,8 @@ func (d *decision) nextTurn(t *Task) {
 // move changes the state and the session's counts with it.
 func (d *decision) move(t *Task, to State) {
 	s := d.session()
-	s.count(t.State, -1)
-	s.count(to, 1)
+	s.count(t.Kind, t.State, -1)
+	s.count(t.Kind, to, 1)
 	t.State = to
 	d.view.changes.Session = s
 	d.view.touchTask(t)
@@ -183,12 +186,21 @@ func (d *decision) setTimer(t *Task, ref CallRef, due time.Time) {
 	d.view.changes.Timers[CallKey{t.ID, ref}] = &Timer{Task: t.ID, Ref: ref, Due: due}
 }
 
+// timeUp is when a run that a worker has since a moment has been RUNNING for too long.
+func (t *Task) timeUp(since time.Time) time.Time {
+	due := since.Add(t.Timeout - t.Ran)
+	if t.isShell() {
+		due = due.Add(shellGrace)
+	}
+	return due
+}
+
 // endAttempt takes the run from its worker: whatever it still says is stale.
 func (d *decision) endAttempt(t *Task) {
 	if t.Timeout > 0 {
 		t.Ran += d.env.Now.Sub(t.ClaimedAt)
 		d.view.changes.Timers[CallKey{t.ID, timeoutRef}] = nil
 	}
-	t.Nonce, t.LastSeq, t.Attach, t.Replica, t.Worker, t.ClaimedAt = 0, 0, 0, "", "", time.Time{}
+	t.Nonce, t.LastSeq, t.Attach, t.Replica, t.Worker, t.ClaimedAt, t.Release = 0, 0, 0, "", "", time.Time{}, 0
 	d.view.changes.Attempts[t.ID] = nil
 }

@@ -47,6 +47,9 @@ type Changes struct {
 
 	Approvals map[ApprovalID]*Approval
 
+	// Released are runs whose workers have to be told to let commands go on in the
+	// background. They are no rows.
+	Released []Released
 	// Revoked are attempts that were ended from outside: their workers have to be
 	// told at once. They are no rows.
 	Revoked []Revoked

@@ -23,6 +23,7 @@ const (
 	featureReattach  = "reattach"
 	featureHeartbeat = "heartbeat"
 	featurePolicy    = "policy"
+	featureCommands  = "commands"
 )
 
 // Times of a stream. One on which nothing was heard for silentAtMost is broken.

@@ -19,7 +19,8 @@ func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim) 
 	l.mu.Lock()
 	l.over, l.drop, l.claimed, l.known = l.closed, drop, c, 0
 	l.attempt++
-	j := &journal{l, l.attempt}
+	l.release = make(chan int, 1)
+	j := &journal{line: l, attempt: l.attempt}
 	if l.link != nil {
 		c.Protocol = l.link.protocol
 	}

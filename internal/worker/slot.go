@@ -44,7 +44,7 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 	defer cancel()
 	a, journal, err := l.claim(ctx, cancel, &pb.Claim{
 		SessionId: hint.Session.String(), TaskId: hint.Task.String(), Epoch: hint.Epoch,
-		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: []string{featureReattach, featureHeartbeat, featurePolicy},
+		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: features(),
 	})
 	var refused *refusal
 	switch {
@@ -60,6 +60,7 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 		return
 	}
 	w.done(ctx, id)
+	journal.launch = func(c *launched) { w.launch(stopping, c) }
 	run, err := w.prepare(ctx, a, journal)
 	if err != nil {
 		log.ErrorContext(ctx, "the assignment can't be run", "error", err)
@@ -116,7 +117,7 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal) (*loop.
 		System: def.Prompt, Reminder: def.Reminder, Transcript: transcript,
 		Provider: task.GetModelProvider(), ModelName: modelName(task, def),
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()),
-		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(),
+		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
 		Model: w.Model, Tools: tools, Deferred: deferred, Workspace: w.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now,
 		Logger: w.Logger.With("session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()),

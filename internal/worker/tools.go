@@ -23,6 +23,8 @@ func (w *Worker) tools(ctx context.Context, def *agentdef.Definition, agents []t
 	if err != nil {
 		return nil, nil, err
 	}
+	_, shell := tool.Lookup(tools, tool.BashTool)
+	shell = shell && def.Allows(tool.BashTool)
 	tools = slices.DeleteFunc(tools, func(t tool.Tool) bool {
 		switch name := t.Spec().Name; {
 		case !def.Allows(name):
@@ -30,7 +32,8 @@ func (w *Worker) tools(ctx context.Context, def *agentdef.Definition, agents []t
 		case name == tool.SkillTool:
 			return !some
 		}
-		return t.Effect() == tool.EffectDelegated && len(agents) == 0
+		// Without agents there are no tasks, but those that commands become.
+		return t.Effect() == tool.EffectDelegated && len(agents) == 0 && (!shell || t.Spec().Name == tool.TaskTool)
 	})
 	first, deferred = tool.Defer(tools, def.DeferredTools)
 	return first, deferred, nil

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -71,6 +72,7 @@ type Worker struct {
 	hints        chan dispatch.Delivery
 	installation chan string // the first stream's welcome
 	bus          atomic.Pointer[dispatch.Bus]
+	carrying     sync.WaitGroup // of commands that are tasks
 }
 
 // New checks the configuration.
@@ -110,6 +112,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return w.pull(ctx) })
 	err := g.Wait()
+	w.carrying.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
