@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/url"
 	"syscall"
 	"time"
 
@@ -173,18 +174,22 @@ func (s *server) over(ctx context.Context, l *link, own string, input json.RawMe
 // explained says what went wrong with a call.
 func (s *server) explained(l *link, err error) error {
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
+	_, onTheWay := errors.AsType[*url.Error](err)
 	switch {
 	case unsent(err):
 		return err
+	case onTheWay:
 	case ok && answer.Code != codeRejected:
 		return fmt.Errorf("the MCP server %s answered with an error: %s (%d)", s.Name, answer.Message, answer.Code)
 	case ok:
 		return fmt.Errorf("the MCP server %s did not take the call: %w", s.Name, err)
-	}
-	select {
-	case <-l.done:
-		err = l.why
-	case <-time.After(s.times.close + time.Second):
+	default:
+		// The end of the connection says more than that of the call.
+		select {
+		case <-l.done:
+			err = l.why
+		case <-time.After(s.times.close + time.Second):
+		}
 	}
 	return fmt.Errorf("the connection to the MCP server %s was lost during the call, which may have had its effect: %w", s.Name, err)
 }

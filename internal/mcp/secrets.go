@@ -17,13 +17,12 @@ type scrubber struct{ replacer *strings.Replacer }
 
 func newScrubber(secrets []string) scrubber {
 	var all []string
-	for _, s := range secrets {
-		if len(s) < minSecret {
-			continue
-		}
-		all = append(all, s, url.QueryEscape(s), url.PathEscape(s))
-		if _, token, ok := strings.Cut(s, " "); ok && len(token) >= minSecret {
-			all = append(all, token) // of "Bearer token"
+	for _, whole := range secrets {
+		_, token, _ := strings.Cut(whole, " ") // of "Bearer token"
+		for _, s := range []string{whole, token} {
+			if len(s) >= minSecret {
+				all = append(all, s, url.QueryEscape(s), url.PathEscape(s))
+			}
 		}
 	}
 	// The longest first, so that a secret within another does not leave the rest of it.

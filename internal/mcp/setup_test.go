@@ -1,10 +1,12 @@
 package mcp
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -49,6 +51,12 @@ func serveStdio(kind string) error {
 	case "broken":
 		fmt.Fprintln(os.Stderr, "no such module")
 		os.Exit(3)
+	case "strict": // it ends unless it is greeted in the old way
+		in := bufio.NewReader(os.Stdin)
+		if head, err := in.Peek(60); err != nil || !bytes.Contains(head, []byte(`"initialize"`)) {
+			return fmt.Errorf("expected initialize, got %s", head)
+		}
+		return newTestServer().Run(context.Background(), &sdk.IOTransport{Reader: io.NopCloser(in), Writer: os.Stdout})
 	case "deaf": // it reads nothing any more once it is connected
 		in := &firstLines{from: os.Stdin, lines: 4}
 		return newTestServer().Run(context.Background(), &sdk.IOTransport{Reader: in, Writer: os.Stdout})
