@@ -53,6 +53,7 @@ var allowed = map[string][]string{
 	"internal/skill":         {},
 	"internal/sandbox":       {},
 	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/skill", "internal/tree"},
+	"internal/mcp":           {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/tool"},
 	"internal/loop":          {"internal/model", "internal/policy", "internal/tool", "internal/transcript", "internal/tree"},
 	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
 	"internal/dispatch":      {"internal/tree"},
@@ -75,11 +76,11 @@ var allowed = map[string][]string{
 		"internal/policy", "internal/skill", "internal/tool", "internal/tree", "internal/wire",
 	},
 	"internal/assembly": {
-		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
-		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
+		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/sandbox", "internal/store", "internal/tool", "internal/tree", "internal/worker",
 	},
 	"internal/cli": {
-		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",
+		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
 		"internal/model/fakellm", "internal/model/provider", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/pgtest":    {"internal/proctest"},
@@ -91,7 +92,7 @@ var allowed = map[string][]string{
 	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
 	"cmd/coppice":           {"internal/cli"},
 	"cmd/orchestrator":      {"internal/assembly", "internal/callback", "internal/tree"},
-	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/model/provider"},
+	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/mcp", "internal/model/provider"},
 }
 
 // shunned are packages of others that a package has to do without.

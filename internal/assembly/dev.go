@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -41,7 +42,8 @@ type Dev struct {
 	RetainSessions time.Duration // in which nothing happens; 0: for ever
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
-	FetchAllow      []string // as in Worker
+	FetchAllow      []string     // as in Worker
+	MCP             []mcp.Server // as in Worker
 	Model           model.Model
 	Governor        *governor.Governor // of the model; nil: none
 	Logger          *slog.Logger
@@ -166,7 +168,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
 			Workspace: d.Workspace, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
-			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow,
+			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, MCP: d.MCP,
 		}.Run(working)
 	})
 	return g.Wait()

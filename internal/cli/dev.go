@@ -21,6 +21,7 @@ type devCommand struct {
 	Workspace string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
 	Slots     int    `default:"16" help:"Runs that are carried at once."`
 	fetchFlags
+	mcpFlags
 	provider.Flags
 	hookFlags
 }
@@ -39,6 +40,10 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	servers, err := d.servers(a)
+	if err != nil {
+		return err
+	}
 	data, err := d.data(a)
 	if err != nil {
 		return err
@@ -46,7 +51,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
-		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow,
+		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, MCP: servers,
 		Logger: log,
 	})
 	if err != nil {

@@ -98,6 +98,7 @@ func TestRestart(t *testing.T) {
 	address := listener.Addr().String()
 	serve := func(l net.Listener) *http.Server {
 		one := newTestServer()
+		t.Cleanup(func() { closeSessions(one) })
 		server := &http.Server{Handler: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return one }, nil)}
 		server.SetKeepAlivesEnabled(false) // or what is sent when it stops may have arrived or not
 		go func() {

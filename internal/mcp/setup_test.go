@@ -251,8 +251,18 @@ func overHTTP(t *testing.T, s *sdk.Server, handle func(w http.ResponseWriter, r 
 			handler.ServeHTTP(w, r)
 		}
 	}))
-	t.Cleanup(ts.Close)
+	t.Cleanup(func() {
+		ts.Close()
+		closeSessions(s)
+	})
 	return ts
+}
+
+// closeSessions ends the sessions of clients that went away without a word.
+func closeSessions(s *sdk.Server) {
+	for session := range s.Sessions() {
+		_ = session.Close() // it may be over already
+	}
 }
 
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
