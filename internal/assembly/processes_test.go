@@ -31,6 +31,7 @@ type deployment struct {
 	processes map[string]*exec.Cmd
 
 	orchestratorFlags, workerFlags []string // beside those that all have
+	environ                        []string // of all processes, beside that of the test
 }
 
 // build makes the binaries once for all tests.
@@ -49,6 +50,13 @@ var build = sync.OnceValues(func() (string, error) {
 func TestMain(m *testing.M) {
 	if orchestrators := os.Getenv(mortalVariable); orchestrators != "" {
 		if err := mortal(orchestrators, os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if greeting := os.Getenv(mcpVariable); greeting != "" {
+		if err := serveMCP(greeting); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -101,7 +109,7 @@ func freeAddress(t *testing.T) string {
 func (d *deployment) start(name, program string, args ...string) {
 	d.t.Helper()
 	cmd := exec.Command(filepath.Join(d.bin, program), args...)
-	cmd.Stderr = d.t.Output()
+	cmd.Stderr, cmd.Env = d.t.Output(), append(os.Environ(), d.environ...)
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func textOf(result *sdk.CallToolResult) string {
 	var parts []string
 	var texts []string // what is text
 	for _, c := range result.Content {
-		part := ""
+		var part string
 		switch c := c.(type) {
 		case *sdk.TextContent:
 			part, texts = c.Text, append(texts, c.Text)

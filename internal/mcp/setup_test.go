@@ -53,8 +53,8 @@ func serveStdio(kind string) error {
 		os.Exit(3)
 	case "strict": // it ends unless it is greeted in the old way
 		in := bufio.NewReader(os.Stdin)
-		if head, err := in.Peek(60); err != nil || !bytes.Contains(head, []byte(`"initialize"`)) {
-			return fmt.Errorf("expected initialize, got %s", head)
+		if head, err := in.Peek(60); err != nil || !bytes.Contains(head, []byte(`"method":"init`)) {
+			return fmt.Errorf("greeted in a new way: %s", head)
 		}
 		return newTestServer().Run(context.Background(), &sdk.IOTransport{Reader: io.NopCloser(in), Writer: os.Stdout})
 	case "deaf": // it reads nothing any more once it is connected
