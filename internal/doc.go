@@ -65,6 +65,9 @@
 // internal/orchestrator/agents.go says which of them count; internal/skill reads
 // the folders that the tool skill loads.
 //
+// internal/mcp keeps connections to MCP servers for the whole worker and makes their
+// tools tools of agents; the set may change while the worker runs.
+//
 // internal/hook runs what operators hang on the start and the stop of sub-agents;
 // what comes of it is a request of the attempt like others, so it is stored once.
 // internal/callback calls those who want to hear of the end of runs; a row that is

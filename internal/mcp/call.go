@@ -140,35 +140,42 @@ func (s *server) ready(ctx context.Context) (*link, error) {
 
 // over makes a call over a connection.
 func (s *server) over(ctx context.Context, l *link, own string, input json.RawMessage) (*sdk.CallToolResult, error) {
-	limited, cancel := context.WithTimeout(ctx, s.Timeout)
-	type answer struct {
-		result *sdk.CallToolResult
-		err    error
-	}
-	answers := make(chan answer, 1)
-	// A process that does not read can hold up the sending of a call, whose end is
-	// not waited for here.
-	s.calls.Go(func() {
-		defer cancel()
-		result, err := l.session.CallTool(limited, &sdk.CallToolParams{Name: own, Arguments: input})
-		answers <- answer{result, err}
+	result, err := within(ctx, s, s.Timeout, func(ctx context.Context) (*sdk.CallToolResult, error) {
+		return l.session.CallTool(ctx, &sdk.CallToolParams{Name: own, Arguments: input})
 	})
-	var a answer
-	select {
-	case a = <-answers:
-	case <-limited.Done():
-		a.err = limited.Err()
-	}
 	switch {
-	case a.err == nil:
-		return a.result, nil
+	case err == nil:
+		return result, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("the call was cancelled: %w", context.Cause(ctx))
-	case errors.Is(a.err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded):
 		s.calls.Go(func() { s.probe(context.WithoutCancel(ctx), l) })
 		return nil, fmt.Errorf("the MCP server %s gave no answer within %s; the call was cancelled, and may have had its effect all the same", s.Name, s.Timeout)
 	}
-	return nil, s.explained(l, a.err)
+	return nil, s.explained(l, err)
+}
+
+// within asks a server for something, and waits no longer than it may take: a process
+// that does not read can hold up the asking itself, whose end is not waited for here.
+func within[T any](ctx context.Context, s *server, limit time.Duration, ask func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	s.calls.Go(func() {
+		defer cancel()
+		value, err := ask(ctx)
+		answers <- answer{value, err}
+	})
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
 }
 
 // explained says what went wrong with a call.
@@ -209,9 +216,9 @@ func unsent(err error) bool {
 
 // probe ends the connection to a server that does not answer anything any more.
 func (s *server) probe(ctx context.Context, l *link) {
-	ctx, cancel := context.WithTimeout(ctx, s.times.probe)
-	defer cancel()
-	err := l.session.Ping(ctx, nil)
+	_, err := within(ctx, s, s.times.probe, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, l.session.Ping(ctx, nil)
+	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.log.WarnContext(ctx, "an MCP server does not answer any more")
 		l.end()

@@ -23,7 +23,7 @@ const token = "s3cret-of-the-operator"
 
 // web is a server at an address, with a token that is a secret.
 func web(url string) Server {
-	return Server{Name: "s", URL: url, Timeout: 20 * time.Second,
+	return Server{Name: "s", URL: url, Timeout: time.Minute,
 		Headers: []Header{{"Authorization", "Bearer " + token}, {"X-Key", token}}, secrets: []string{token, "Bearer " + token}}
 }
 

@@ -58,7 +58,7 @@ func serveStdio(kind string) error {
 		}
 		return newTestServer().Run(context.Background(), &sdk.IOTransport{Reader: io.NopCloser(in), Writer: os.Stdout})
 	case "deaf": // it reads nothing any more once it is connected
-		in := &firstLines{from: os.Stdin, lines: 4}
+		in := &firstLines{from: os.Stdin, lines: 3}
 		return newTestServer().Run(context.Background(), &sdk.IOTransport{Reader: in, Writer: os.Stdout})
 	}
 	return newTestServer().Run(context.Background(), &sdk.StdioTransport{})
@@ -113,7 +113,7 @@ func newTestServer() *sdk.Server {
 			return nil, fmt.Errorf("refused for %s", os.Getenv("TOKEN"))
 		},
 		"huge": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
-			return says("begin\n%s\nend", strings.Repeat("0123456789\n", 400_000))
+			return says("begin\n%s\nend", strings.Repeat("0123456789\n", 50_000))
 		},
 		"die":   func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { os.Exit(7); return nil, nil },
 		"close": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { os.Stdout.Close(); select {} },
@@ -125,6 +125,7 @@ func newTestServer() *sdk.Server {
 		},
 		"hang": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { select {} },
 		"until_cancelled": func(ctx context.Context, _ json.RawMessage) (*sdk.CallToolResult, error) {
+			fmt.Fprintln(os.Stderr, "waiting")
 			<-ctx.Done()
 			fmt.Fprintln(os.Stderr, "cancelled it is")
 			return says("cancelled")
@@ -150,14 +151,14 @@ func newTestServer() *sdk.Server {
 // quick is times for tests.
 func quick() times {
 	return times{
-		connect: 20 * time.Second, settle: 20 * time.Second, back: 20 * time.Second, pause: 10 * time.Millisecond,
-		pauses: 100 * time.Millisecond, stable: time.Hour, probe: 20 * time.Second, close: 200 * time.Millisecond,
+		connect: time.Minute, settle: time.Minute, back: time.Minute, pause: 10 * time.Millisecond,
+		pauses: 100 * time.Millisecond, stable: time.Hour, probe: time.Minute, close: 200 * time.Millisecond,
 	}
 }
 
 // stdio is the test binary as a server.
 func stdio(kind string) Server {
-	return Server{Name: "s", Command: os.Args[0], Env: []string{asServer + "=" + kind}, Timeout: 20 * time.Second}
+	return Server{Name: "s", Command: os.Args[0], Env: []string{asServer + "=" + kind}, Timeout: time.Minute}
 }
 
 // kept is servers being kept, and what they log.
@@ -212,7 +213,7 @@ func (k *kept) call(own, input string) tool.Done {
 // eventually waits for what has to come about.
 func (k *kept) eventually(what string, holds func() bool) {
 	k.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); {
 		if time.Now().After(deadline) {
 			k.t.Fatalf("in vain waited until %s\n%s", what, k.log)
 		}
