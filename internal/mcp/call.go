@@ -141,6 +141,15 @@ func (s *server) ready(ctx context.Context) (*link, error) {
 // over makes a call over a connection.
 func (s *server) over(ctx context.Context, l *link, own string, input json.RawMessage) (*sdk.CallToolResult, error) {
 	result, err := within(ctx, s, s.Timeout, func(ctx context.Context) (*sdk.CallToolResult, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		s.calls.Go(func() {
+			select {
+			case <-l.ending:
+				cancel()
+			case <-ctx.Done():
+			}
+		})
 		return l.session.CallTool(ctx, &sdk.CallToolParams{Name: own, Arguments: input})
 	})
 	switch {

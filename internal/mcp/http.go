@@ -16,11 +16,9 @@ func (s *server) reach() wire {
 	base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is documented to be one
 	client := &http.Client{Transport: carrier{base: base, headers: s.Headers}, CheckRedirect: staysThere}
 	return wire{
-		&sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: client, MaxEventSize: maxMessage},
-		func() error {
-			base.CloseIdleConnections()
-			return nil
-		},
+		transport: &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: client, MaxEventSize: maxMessage},
+		stop:      func() error { return nil },
+		release:   base.CloseIdleConnections,
 	}
 }
 

@@ -289,3 +289,37 @@ func TestEndlessList(t *testing.T) {
 	}
 	k.logged("it has the name of another tool")
 }
+
+// A call that hangs does not keep a lost session from being replaced; it ends with it.
+func TestHangsInALostSession(t *testing.T) {
+	t.Parallel()
+	var gone atomic.Bool
+	server, entered, over := newTestServer(), make(chan struct{}), make(chan struct{})
+	addRaw(server, &sdk.Tool{Name: "wait"}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
+		close(entered)
+		<-over
+		return says("over")
+	})
+	ts := overHTTP(t, server, func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost && gone.CompareAndSwap(true, false) {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}
+		return false
+	})
+	t.Cleanup(func() { close(over) })
+	k := keep(t, quick(), web(ts.URL))
+	waiting := make(chan tool.Done)
+	go func() { waiting <- k.call("wait", "{}") }()
+	<-entered
+	gone.Store(true)
+	if got := k.call("echo", "{}"); !got.IsError {
+		k.logged("an MCP server is down")
+	}
+	if got := <-waiting; !got.IsError || !strings.Contains(got.Text, "was lost during the call") {
+		t.Errorf("hanging: %+v", got)
+	}
+	if got := k.call("echo", "{}"); got.IsError {
+		t.Errorf("after: %+v", got)
+	}
+}

@@ -18,14 +18,16 @@ type link struct {
 	session *sdk.ClientSession
 	relist  chan struct{} // the server says that its tools have changed
 	end     func()        // ends the connection with all that belongs to it; may be called again
+	ending  chan struct{} // it is about to end, from whatever side
 	done    chan struct{} // it has ended, and nothing is left of it
 	why     error         // that it has; to be read once done
 }
 
-// wire is what a connection goes over. stop ends it and says what became of it.
+// wire is what a connection goes over.
 type wire struct {
 	transport sdk.Transport
-	stop      func() error
+	stop      func() error // ends it, and says what became of it
+	release   func()       // lets go of what is left once the session is over
 }
 
 // oldProtocol is the last version of the protocol that begins with a greeting. Servers
@@ -84,6 +86,7 @@ func (s *server) greet(ctx context.Context) (*link, error) {
 		if became := w.stop(); became != nil {
 			err = fmt.Errorf("%w (%w)", err, became)
 		}
+		w.release()
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
 	return newLink(session, w, relist), nil
@@ -91,8 +94,11 @@ func (s *server) greet(ctx context.Context) (*link, error) {
 
 // newLink sees to the end of a connection, from whatever side it comes.
 func newLink(session *sdk.ClientSession, w wire, relist chan struct{}) *link {
-	ending := make(chan struct{})
-	l := &link{session: session, relist: relist, done: make(chan struct{}), end: sync.OnceFunc(func() { close(ending) })}
+	asked := make(chan struct{})
+	l := &link{
+		session: session, relist: relist, ending: make(chan struct{}), done: make(chan struct{}),
+		end: sync.OnceFunc(func() { close(asked) }),
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- session.Wait() }()
 	go func() {
@@ -103,9 +109,10 @@ func newLink(session *sdk.ClientSession, w wire, relist chan struct{}) *link {
 			if broken == nil {
 				broken = errors.New("the connection has ended")
 			}
-		case <-ending:
+		case <-asked:
 		}
-		// A session waits for its calls; those end with what they go over.
+		// A session waits for its calls; those end by this, or with what they go over.
+		close(l.ending)
 		closing := make(chan struct{})
 		go func() {
 			defer close(closing)
@@ -113,6 +120,7 @@ func newLink(session *sdk.ClientSession, w wire, relist chan struct{}) *link {
 		}()
 		became := w.stop()
 		<-closing
+		w.release()
 		if l.why = cmp.Or(broken, errors.New("the connection was ended")); became != nil {
 			l.why = fmt.Errorf("%w (%w)", l.why, became)
 		}

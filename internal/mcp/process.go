@@ -69,10 +69,11 @@ func (s *server) start(ctx context.Context) (wire, error) {
 		}
 		return nil
 	}
-	return wire{&sdk.IOTransport{
+	transport := &sdk.IOTransport{
 		Reader: &messages{in: bufio.NewReader(fromProcess), close: fromProcess.Close, other: chatter.stream("stdout")},
 		Writer: patientWriter{toProcess}, MaxLineLength: maxMessage + 1,
-	}, stop}, nil
+	}
+	return wire{transport: transport, stop: stop, release: func() {}}, nil
 }
 
 // patientWriter fails if what it writes is not read in time, so that a process that
