@@ -174,10 +174,10 @@ func within[T any](ctx context.Context, s *server, limit time.Duration, ask func
 	}
 	answers := make(chan answer, 1)
 	s.calls.Go(func() {
-		defer cancel()
 		value, err := ask(ctx)
 		answers <- answer{value, err}
 	})
+	defer cancel()
 	select {
 	case a := <-answers:
 		return a.value, a.err
