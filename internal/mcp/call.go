@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -103,8 +104,9 @@ func (s *server) call(ctx context.Context, own string, input json.RawMessage) (*
 		if err != nil {
 			return nil, err
 		}
-		result, err := s.over(ctx, l, own, input)
-		if err == nil || !unsent(err) {
+		var sent fate
+		result, err := s.over(withFate(ctx, &sent), l, own, input)
+		if err == nil || !sent.unsent(err) {
 			return result, err
 		}
 		s.set(func() {
@@ -161,7 +163,7 @@ func (s *server) over(ctx context.Context, l *link, own string, input json.RawMe
 		s.calls.Go(func() { s.probe(context.WithoutCancel(ctx), l) })
 		return nil, fmt.Errorf("the MCP server %s gave no answer within %s; the call was cancelled, and may have had its effect all the same", s.Name, s.Timeout)
 	}
-	return nil, s.explained(l, err)
+	return nil, s.explained(ctx, l, err)
 }
 
 // within asks a server for something, and waits no longer than it may take: a process
@@ -188,11 +190,11 @@ func within[T any](ctx context.Context, s *server, limit time.Duration, ask func
 }
 
 // explained says what went wrong with a call.
-func (s *server) explained(l *link, err error) error {
+func (s *server) explained(ctx context.Context, l *link, err error) error {
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	_, onTheWay := errors.AsType[*url.Error](err)
 	switch {
-	case unsent(err):
+	case fateOf(ctx).unsent(err):
 		return err
 	case onTheWay:
 	case ok && answer.Code != codeRejected:
@@ -213,14 +215,30 @@ func (s *server) explained(l *link, err error) error {
 // codeRejected is what the SDK gives a call that it could not hand over.
 const codeRejected = -32005
 
+// fate is what is known of a call on its way.
+type fate struct{ unknown atomic.Bool } // the server does not know the session it came in
+
+type fateKey struct{}
+
+func withFate(ctx context.Context, f *fate) context.Context {
+	return context.WithValue(ctx, fateKey{}, f)
+}
+
+// fateOf gives that of the call which a request belongs to; nil if it belongs to none.
+func fateOf(ctx context.Context) *fate {
+	f, _ := ctx.Value(fateKey{}).(*fate)
+	return f
+}
+
 // unsent reports whether a call has certainly not reached the server's tools: nobody
 // was there, the session was unknown, or the connection had ended before it was sent
-// whole.
-func unsent(err error) bool {
+// whole. That a session is lost is the error of all calls under way in it, of which
+// only those were not taken that were told so themselves.
+func (f *fate) unsent(err error) bool {
 	dial, ok := errors.AsType[*net.OpError](err)
 	pipe, broken := errors.AsType[*fs.PathError](err)
 	return ok && dial.Op == "dial" || broken && errors.Is(pipe, syscall.EPIPE) ||
-		errors.Is(err, sdk.ErrSessionMissing) || errors.Is(err, sdk.ErrConnectionClosed)
+		f.unknown.Load() && errors.Is(err, sdk.ErrSessionMissing) || errors.Is(err, sdk.ErrConnectionClosed)
 }
 
 // probe ends the connection to a server that does not answer anything any more.

@@ -51,6 +51,9 @@ func (c carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Header.Set(h.Name, h.Value)
 	}
 	resp, err := c.base.RoundTrip(req)
+	if f := fateOf(req.Context()); f != nil && err == nil && req.Method == http.MethodPost && resp.StatusCode == http.StatusNotFound {
+		f.unknown.Store(true)
+	}
 	// A stream of events is bounded event by event.
 	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		resp.Body = &bounded{ReadCloser: resp.Body, left: maxMessage}

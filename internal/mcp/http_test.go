@@ -294,9 +294,9 @@ func TestEndlessList(t *testing.T) {
 func TestHangsInALostSession(t *testing.T) {
 	t.Parallel()
 	var gone atomic.Bool
-	server, entered, over := newTestServer(), make(chan struct{}), make(chan struct{})
+	server, entered, over := newTestServer(), make(chan struct{}, 10), make(chan struct{})
 	addRaw(server, &sdk.Tool{Name: "wait"}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
-		close(entered)
+		entered <- struct{}{}
 		<-over
 		return says("over")
 	})
@@ -313,13 +313,16 @@ func TestHangsInALostSession(t *testing.T) {
 	go func() { waiting <- k.call("wait", "{}") }()
 	<-entered
 	gone.Store(true)
-	if got := k.call("echo", "{}"); !got.IsError {
-		k.logged("an MCP server is down")
+	if got := k.call("echo", "{}"); got.IsError {
+		t.Errorf("a call in the lost session: %+v", got)
 	}
 	if got := <-waiting; !got.IsError || !strings.Contains(got.Text, "was lost during the call") {
 		t.Errorf("hanging: %+v", got)
 	}
 	if got := k.call("echo", "{}"); got.IsError {
 		t.Errorf("after: %+v", got)
+	}
+	if n := len(entered); n != 0 {
+		t.Errorf("it was called again %d times", n)
 	}
 }
