@@ -145,13 +145,21 @@ func (s *server) over(ctx context.Context, l *link, own string, input json.RawMe
 	result, err := within(ctx, s, s.Timeout, func(ctx context.Context) (*sdk.CallToolResult, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		s.calls.Go(func() {
-			select {
-			case <-l.ending:
-				cancel()
-			case <-ctx.Done():
-			}
-		})
+		select {
+		case <-l.ending:
+			return nil, sdk.ErrConnectionClosed
+		default:
+		}
+		// Calls of a process end with its pipes, which tells what was sent from what was not.
+		if s.URL != "" {
+			s.calls.Go(func() {
+				select {
+				case <-l.ending:
+					cancel()
+				case <-ctx.Done():
+				}
+			})
+		}
 		return l.session.CallTool(ctx, &sdk.CallToolParams{Name: own, Arguments: input})
 	})
 	switch {
