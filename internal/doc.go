@@ -70,6 +70,9 @@
 // internal/worker/commands.go. internal/tool/bash.go and command.go begin it, and
 // internal/sandbox confines it.
 //
+// internal/mcp keeps connections to MCP servers for the whole worker and makes their
+// tools tools of agents; the set may change while the worker runs.
+//
 // internal/hook runs what operators hang on the start and the stop of sub-agents;
 // what comes of it is a request of the attempt like others, so it is stored once.
 // internal/callback calls those who want to hear of the end of runs; a row that is

@@ -54,6 +54,7 @@ var allowed = map[string][]string{
 	"internal/redact":        {},
 	"internal/sandbox":       {},
 	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/skill", "internal/tree"},
+	"internal/mcp":           {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/tool"},
 	"internal/loop":          {"internal/model", "internal/policy", "internal/redact", "internal/tool", "internal/transcript", "internal/tree"},
 	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
 	"internal/dispatch":      {"internal/tree"},
@@ -76,11 +77,11 @@ var allowed = map[string][]string{
 		"internal/policy", "internal/redact", "internal/skill", "internal/tool", "internal/tree", "internal/wire",
 	},
 	"internal/assembly": {
-		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
-		"internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
+		"internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/sandbox", "internal/store", "internal/tool", "internal/tree", "internal/worker",
 	},
 	"internal/cli": {
-		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",
+		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
 		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/pgtest":    {"internal/proctest"},
@@ -92,7 +93,7 @@ var allowed = map[string][]string{
 	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
 	"cmd/coppice":           {"internal/cli"},
 	"cmd/orchestrator":      {"internal/assembly", "internal/callback", "internal/redact", "internal/tree"},
-	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/model/provider", "internal/redact"},
+	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/mcp", "internal/model/provider", "internal/redact"},
 }
 
 // shunned are packages of others that a package has to do without.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model/provider"
 	"github.com/coppice-run/coppice/internal/redact"
 )
@@ -28,6 +29,8 @@ type flags struct {
 
 	FetchAllow  []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
 	BashNetwork bool     `env:"COPPICE_BASH_NETWORK" help:"Let commands use the network."`
+
+	MCPConfig string `name:"mcp-config" env:"COPPICE_MCP_CONFIG" placeholder:"FILE" help:"MCP servers whose tools agents may use: YAML or JSON with the key mcpServers."`
 
 	provider.Flags
 	Redact redact.Flags `embed:""`
@@ -64,6 +67,12 @@ func run(f flags, secrets *redact.Opened, log *slog.Logger) error {
 			return err
 		}
 	}
+	var servers []mcp.Server
+	if f.MCPConfig != "" {
+		if servers, err = mcp.Load(f.MCPConfig, os.LookupEnv); err != nil {
+			return err
+		}
+	}
 	client, err := assembly.OpenRedis(f.RedisURL)
 	if err != nil {
 		return err
@@ -79,6 +88,6 @@ func run(f flags, secrets *redact.Opened, log *slog.Logger) error {
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers,
 	}.Run(ctx)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/policy"
 )
 
 const (
@@ -86,12 +88,12 @@ func (d *Definition) agree(f *frontMatter) {
 		}
 	}
 	for _, name := range d.DeferredTools {
-		if !d.Allows(name) {
+		if !d.MayUse(name) {
 			f.fail("deferred_tools", "%q is not among the tools that the agent may use", name)
 		}
 	}
 	for _, name := range d.Permissions.Background {
-		if !d.Allows(name) {
+		if !d.MayUse(name) {
 			f.fail("background_tools", "expected some of the tools of the agent, got %q", name)
 		}
 	}
@@ -156,10 +158,7 @@ func problem(source string, line int, format string, args ...any) error {
 
 // The checks of single values: each says what was expected, or nothing.
 
-var (
-	nameForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}:)?[a-z0-9][a-z0-9_-]{0,63}$`)
-	toolForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-)
+var nameForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}:)?[a-z0-9][a-z0-9_-]{0,63}$`)
 
 func checkName(s string) string {
 	if nameForm.MatchString(s) {
@@ -234,10 +233,10 @@ func checkModel(s string) string {
 }
 
 func checkTool(s string) string {
-	if toolForm.MatchString(s) {
-		return ""
+	if err := policy.CheckEntry(s); err != nil {
+		return err.Error()
 	}
-	return "expected the name of a tool: 1 to 128 letters, digits, _ and -"
+	return ""
 }
 
 func checkGlob(s string) string {

@@ -65,6 +65,23 @@ func TestParseMore(t *testing.T) {
 	if all := define(t, "name: b", "mode: both", "disallowed_tools: [task]"); !all.Allows("ls") || all.Allows("task") {
 		t.Errorf("%+v allows the wrong tools", all)
 	}
+	some := define(t, "name: c", "mode: both", "tools: [ls, mcp__git, mcp__mail__r*]", "disallowed_tools: [mcp__git__push*]",
+		"deferred_tools: [mcp__git__*]", "background_tools: [ls, mcp__*]")
+	for tool, allowed := range map[string]bool{
+		"ls": true, "read": false, "mcp__git__log": true, "mcp__git__push_tags": false, "mcp__github__log": false, "mcp__mail__read": true, "mcp__mail__send": false,
+	} {
+		if some.Allows(tool) != allowed {
+			t.Errorf("%s is allowed: %t", tool, !allowed)
+		}
+	}
+	for entry, may := range map[string]bool{"mcp__git__*": true, "mcp__mail__*": true, "mcp__github__*": false, "mcp__git__push": false} {
+		if some.MayUse(entry) != may {
+			t.Errorf("%s may be used: %t", entry, !may)
+		}
+	}
+	if again, err := Parse("x", some.Marshal()); err != nil || !reflect.DeepEqual(again.Tools, some.Tools) {
+		t.Errorf("%s parsed again: %+v, %v", some.Marshal(), again, err)
+	}
 	named := got.Qualified("tools")
 	if named.Name != "tools:a" || named.Version == got.Version || !named.OfPlugin() || got.OfPlugin() {
 		t.Errorf("%+v of %+v", named, got)
@@ -152,36 +169,39 @@ func TestParseErrors(t *testing.T) {
 		small("skills: [A]"):                         "x:5: skills: expected the name of a skill: 1 to 64",
 		small("disallowed_tools: ['*']"):             "x:5: disallowed_tools: expected the name of a tool",
 		small("tools: [a]", "disallowed_tools: [a]"): `x:6: disallowed_tools: "a" is among the tools too`,
-		small("tools: [a]", "deferred_tools: [b]"):   `x:6: deferred_tools: "b" is not among the tools`,
-		small("disallowed_tools: [a]", "deferred_tools: [a]"):            `x:6: deferred_tools: "a" is not among the tools`,
-		small("disallowed_tools: [task]", "spawns: [a]"):                 `x:6: spawns: expected "task" among the tools`,
-		strings.Replace(small("background: true"), "both", "primary", 1): "x:5: background: expected an agent that may be spawned",
-		"---\nname: a:b:c\n---\nYou.":                                    "x:2: name: expected",
-		"---\nname: 'a:'\n---\nYou.":                                     "x:2: name: expected",
-		small("on_interrupt: stop"):                                      "x:5: on_interrupt: expected resume or fail",
-		small("max_iterations: 0"):                                       "x:5: max_iterations: expected a whole number from 1 to 10000, got 0",
-		small("max_iterations: -1"):                                      "x:5: max_iterations: expected a whole number from 1 to 10000, got -1",
-		small("max_iterations: 10001"):                                   "x:5: max_iterations: expected a whole number",
-		small("max_iterations: 1.5"):                                     "x:5: max_iterations: expected a whole number",
-		small("max_iterations: '5'"):                                     "x:5: max_iterations: expected a whole number",
-		small() + "\x00":                                                 "x:6: expected text without NUL",
-		small() + "\n\xff":                                               "x:7: expected text in UTF-8",
-		small() + long:                                                   "x:1: expected at most 262144 bytes",
-		small("#" + long[:maxFront]):                                     "x:1: expected at most 8192 bytes of front matter",
-		strings.TrimSuffix(small(), "You are a."):                        "x:6: expected the prompt",
-		"---\nname: a\n---\n \n\t\n":                                     "x:6: expected the prompt",
-		"---\nname: a\n---":                                              "x:3: expected the prompt",
-		"---\nname: A\n---\nYou.":                                        `x:2: name: expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit, got "A"`,
-		"---\nname: -a\n---\nYou.":                                       "x:2: name: expected",
-		"---\nname: " + long[:65] + "\n---\nYou.":                        "x:2: name: expected",
-		"---\nname: null\n---\nYou.":                                     "x:2: name: expected a string, got nothing; quote it",
-		"---\nmode: both\n---\nYou.":                                     "x:1: name: missing",
-		"---\nname: a\nmode: both\n---\nYou.":                            "x:1: description: missing",
-		"---\nname: a\ndescription: d\n---\nYou.":                        "x:1: mode: missing",
-		"---\nname: a\nmode: all\n---\nYou.":                             `x:3: mode: expected primary, subagent or both, got "all"`,
-		"---\nname: a\ndescription: ' '\n---\nY":                         "x:3: description: expected a sentence",
-		"---\nname: a\ndescription: \"\\e\"\n---\nY":                     "x:3: description: expected text without control",
-		"---\nname: a\ndescription: " + long[:4001] + "\n---\nY":         "x:3: description: expected at most 4000 bytes",
+		small("tools: ['mcp__***']"):                 "x:5: tools: expected a glob with at most two *",
+		small("tools: [mcp__a]", "deferred_tools: [mcp__b__*]"):            `x:6: deferred_tools: "mcp__b__*" is not among the tools`,
+		small("disallowed_tools: [mcp__a]", "deferred_tools: [mcp__a__b]"): `x:6: deferred_tools: "mcp__a__b" is not among the tools`,
+		small("tools: [a]", "deferred_tools: [b]"):                         `x:6: deferred_tools: "b" is not among the tools`,
+		small("disallowed_tools: [a]", "deferred_tools: [a]"):              `x:6: deferred_tools: "a" is not among the tools`,
+		small("disallowed_tools: [task]", "spawns: [a]"):                   `x:6: spawns: expected "task" among the tools`,
+		strings.Replace(small("background: true"), "both", "primary", 1):   "x:5: background: expected an agent that may be spawned",
+		"---\nname: a:b:c\n---\nYou.":                                      "x:2: name: expected",
+		"---\nname: 'a:'\n---\nYou.":                                       "x:2: name: expected",
+		small("on_interrupt: stop"):                                        "x:5: on_interrupt: expected resume or fail",
+		small("max_iterations: 0"):                                         "x:5: max_iterations: expected a whole number from 1 to 10000, got 0",
+		small("max_iterations: -1"):                                        "x:5: max_iterations: expected a whole number from 1 to 10000, got -1",
+		small("max_iterations: 10001"):                                     "x:5: max_iterations: expected a whole number",
+		small("max_iterations: 1.5"):                                       "x:5: max_iterations: expected a whole number",
+		small("max_iterations: '5'"):                                       "x:5: max_iterations: expected a whole number",
+		small() + "\x00":                                                   "x:6: expected text without NUL",
+		small() + "\n\xff":                                                 "x:7: expected text in UTF-8",
+		small() + long:                                                     "x:1: expected at most 262144 bytes",
+		small("#" + long[:maxFront]):                                       "x:1: expected at most 8192 bytes of front matter",
+		strings.TrimSuffix(small(), "You are a."):                          "x:6: expected the prompt",
+		"---\nname: a\n---\n \n\t\n":                                       "x:6: expected the prompt",
+		"---\nname: a\n---":                                                "x:3: expected the prompt",
+		"---\nname: A\n---\nYou.":                                          `x:2: name: expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit, got "A"`,
+		"---\nname: -a\n---\nYou.":                                         "x:2: name: expected",
+		"---\nname: " + long[:65] + "\n---\nYou.":                          "x:2: name: expected",
+		"---\nname: null\n---\nYou.":                                       "x:2: name: expected a string, got nothing; quote it",
+		"---\nmode: both\n---\nYou.":                                       "x:1: name: missing",
+		"---\nname: a\nmode: both\n---\nYou.":                              "x:1: description: missing",
+		"---\nname: a\ndescription: d\n---\nYou.":                          "x:1: mode: missing",
+		"---\nname: a\nmode: all\n---\nYou.":                               `x:3: mode: expected primary, subagent or both, got "all"`,
+		"---\nname: a\ndescription: ' '\n---\nY":                           "x:3: description: expected a sentence",
+		"---\nname: a\ndescription: \"\\e\"\n---\nY":                       "x:3: description: expected text without control",
+		"---\nname: a\ndescription: " + long[:4001] + "\n---\nY":           "x:3: description: expected at most 4000 bytes",
 	} {
 		d, err := Parse("x", []byte(text))
 		if err == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/redact"
@@ -43,6 +44,7 @@ type Dev struct {
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
 	FetchAllow      []string         // as in Worker
+	MCP             []mcp.Server     // as in Worker
 	Secrets         *redact.Redactor // that are not stored, and told to nobody; nil: none are known
 	BashNetwork     bool             // as in Worker
 	Model           model.Model
@@ -170,7 +172,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
 			Workspace: d.Workspace, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
-			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets, BashNetwork: d.BashNetwork,
+			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets, BashNetwork: d.BashNetwork, MCP: d.MCP,
 		}.Run(working)
 	})
 	return g.Wait()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,7 +35,7 @@ type deployment struct {
 	orchestratorFlags, workerFlags []string // beside those that all have
 	asks                           bool     // workers ask the provider of their environment, not the scenario
 
-	environ map[string][]string // of a program, beside that of the test
+	environ map[string][]string // of a program, or of all if it has no name, beside that of the test
 	logs    *logs
 }
 
@@ -77,6 +78,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if greeting := os.Getenv(mcpVariable); greeting != "" {
+		if err := serveMCP(greeting); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if dir, err := build(); err == nil {
 			if err := os.RemoveAll(dir); err != nil {
@@ -113,7 +121,7 @@ func (d *deployment) start(name, program string, args ...string) {
 	d.t.Helper()
 	cmd := exec.Command(filepath.Join(d.bin, program), args...)
 	cmd.Stderr = io.MultiWriter(d.t.Output(), d.logs)
-	cmd.Env = append(os.Environ(), d.environ[program]...)
+	cmd.Env = slices.Concat(os.Environ(), d.environ[""], d.environ[program])
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +18,7 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/outbound"
@@ -38,6 +40,7 @@ type Worker struct {
 	Model        model.Model
 	Governor     *governor.Governor // of the model; it learns from all workers of the installation; nil: none
 	Tools        []tool.Tool        // beside those that are built in
+	MCP          []mcp.Server       // whose tools agents may use
 	Hooks        []hook.Spec        // on the start and stop of sub-agents
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
@@ -71,6 +74,12 @@ func (w Worker) Run(ctx context.Context) error {
 		return errors.Join(err, workspace.Close())
 	}
 	tools := append(tool.Builtin(), tool.NewWebFetch(private), tool.NewBash(confined, w.BashNetwork))
+	servers, stop, err := w.mcp(ctx)
+	if err != nil {
+		return errors.Join(err, workspace.Close())
+	}
+	// Runs use the servers until the last has ended.
+	defer stop()
 	run, err := worker.New(worker.Config{
 		ID: processName(), Pool: w.Pool, Slots: w.Slots,
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
@@ -81,13 +90,47 @@ func (w Worker) Run(ctx context.Context) error {
 			}
 			return bus, err
 		},
-		Model: w.Model, Tools: append(tools, w.Tools...), Workspace: workspace, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now,
+		Model: w.Model, Tools: append(tools, w.Tools...), Source: servers,
+		Workspace: workspace, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
 	if err != nil {
 		return errors.Join(err, workspace.Close())
 	}
 	return errors.Join(run.Run(ctx), workspace.Close())
+}
+
+// mcp starts keeping the MCP servers, until stop is called.
+func (w Worker) mcp(ctx context.Context) (_ *mcp.Servers, stop func(), _ error) {
+	dir, err := filepath.Abs(w.Workspace)
+	if err != nil {
+		return nil, nil, fmt.Errorf("finding the workspace: %w", err)
+	}
+	box, err := sandbox.New(sandbox.Config{Environ: harmless(os.Environ())})
+	if err != nil {
+		return nil, nil, err
+	}
+	servers, err := mcp.New(mcp.Config{Servers: w.MCP, Sandbox: box, Workspace: dir, Logger: w.Logger})
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var keeping sync.WaitGroup
+	keeping.Go(func() { servers.Run(ctx) })
+	return servers, func() {
+		cancel()
+		keeping.Wait()
+	}, nil
+}
+
+// harmless gives what the servers get of the worker's environment: nothing that could
+// be a key.
+func harmless(environ []string) []string {
+	passed := []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"}
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return !slices.Contains(passed, name) && !strings.HasPrefix(name, "LC_")
+	})
 }
 
 // hooks makes ready the hooks, which run in the workspace.

@@ -22,6 +22,7 @@ type devCommand struct {
 	Workspace string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
 	Slots     int    `default:"16" help:"Runs that are carried at once."`
 	reachFlags
+	mcpFlags
 	provider.Flags
 	hookFlags
 	Redact redact.Flags `embed:""`
@@ -44,6 +45,10 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	servers, err := d.servers(a)
+	if err != nil {
+		return err
+	}
 	data, err := d.data(a)
 	if err != nil {
 		return err
@@ -51,7 +56,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
-		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork,
+		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork, MCP: servers,
 		Secrets: secrets, Logger: log,
 	})
 	if err != nil {

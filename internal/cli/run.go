@@ -25,6 +25,7 @@ type runCommand struct {
 	Quiet        bool   `short:"q" help:"Show the answer alone."`
 	files
 	reachFlags
+	mcpFlags
 	provider.Flags
 	hookFlags
 	Redact redact.Flags `embed:""`
@@ -44,8 +45,8 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	if r.given() {
 		return usagef("--agents-dir, --plugins-dir, --skills-dir, --models and --prices are for a run in this process; they can't be used with --orchestrator")
 	}
-	if r.Workspace+r.Scenario+r.Data+r.Hooks != "" {
-		return usagef("--workspace, --scenario, --data and --hooks are for a run in this process; they can't be used with --orchestrator")
+	if r.Workspace+r.Scenario+r.Data+r.Hooks+r.MCPConfig != "" {
+		return usagef("--workspace, --scenario, --data, --hooks and --mcp-config are for a run in this process; they can't be used with --orchestrator")
 	}
 	return remote{r.Orchestrator}.with(func(c *client) error {
 		session, err := r.in(ctx, a, c, prompt)
@@ -75,13 +76,17 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	if err != nil {
 		return err
 	}
+	servers, err := r.servers(a)
+	if err != nil {
+		return err
+	}
 	data, drop, err := r.data()
 	if err != nil {
 		return err
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Workspace: orHere(r.Workspace), Files: r.assembly(), Model: chosen.Model, Governor: chosen.Governor,
-		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow, BashNetwork: r.BashNetwork,
+		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow, BashNetwork: r.BashNetwork, MCP: servers,
 		Secrets: secrets, Logger: log,
 	})
 	if err != nil {

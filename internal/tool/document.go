@@ -12,10 +12,6 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// fetchHead is how much of a result is kept for the beginning of a text that is
-// cut, in bytes; the rest is for its end.
-const fetchHead = 20_000
-
 // readDocument gives the text of an answer, or says that it has none.
 func readDocument(resp *http.Response) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, fetchBytes+1))
@@ -103,41 +99,6 @@ func fetched(from, title, text string, whole bool) string {
 	if !whole {
 		note = fmt.Sprintf("\n[cut: only the first %d bytes of the document were loaded]", fetchBytes)
 	}
-	room := maxOutput - noteRoom - len(head)
-	if len(text) > room {
-		start := ending(text, fetchHead, true)
-		rest := text[len(start):]
-		end := beginning(rest, room-len(start))
-		text = fmt.Sprintf("%s\n[cut: %d bytes in the middle are not shown]\n%s", start, len(rest)-len(end), end)
-	}
+	text = shortened(text, maxOutput-noteRoom-len(head))
 	return head + "\n" + text + note
-}
-
-// ending gives at most limit bytes from the start of a text, up to the end of a
-// character, and if lines is set of a line, if one ends nearby.
-func ending(text string, limit int, lines bool) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	text = text[:limit]
-	if i := strings.LastIndexByte(text, '\n'); lines && i > limit-noteRoom {
-		return text[:i]
-	}
-	return text
-}
-
-// beginning gives at most limit bytes of the end of a text, in the same way.
-func beginning(text string, limit int) string {
-	from := max(0, len(text)-limit)
-	for from < len(text) && !utf8.RuneStart(text[from]) {
-		from++
-	}
-	text = text[from:]
-	if i := strings.IndexByte(text, '\n'); i >= 0 && i < noteRoom {
-		return text[i+1:]
-	}
-	return text
 }

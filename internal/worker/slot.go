@@ -96,7 +96,7 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal) (*loop.
 	if err != nil {
 		return nil, err
 	}
-	tools, deferred, err := w.tools(ctx, def, spawnable(a))
+	tools, err := w.tools(ctx, def, spawnable(a))
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +114,12 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal) (*loop.
 	}
 	run := &loop.Run{
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
-		System: def.Prompt, Reminder: def.Reminder, Transcript: transcript,
+		System: def.Prompt, Reminder: joined(def.Reminder, tools.note), Transcript: transcript,
 		Provider: task.GetModelProvider(), ModelName: modelName(task, def),
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()),
 		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
-		Model: w.Model, Tools: tools, Deferred: deferred, Workspace: w.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now,
+		Model: w.Model, Tools: tools.first, Deferred: tools.deferred, Workspace: w.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now,
 		Logger: w.Logger.With("session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()),
 	}
 	if a.GetTakesCompact() {
@@ -132,6 +132,14 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal) (*loop.
 		})
 	}
 	return run, nil
+}
+
+// joined puts what a model is reminded of together.
+func joined(reminder, note string) string {
+	if reminder != "" && note != "" {
+		return reminder + "\n\n" + note
+	}
+	return reminder + note
 }
 
 // modelName is the model that the task has pinned. One of an orchestrator that pins

@@ -27,6 +27,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tool"
 )
 
+// Source has tools that come and go while a worker runs.
+type Source interface {
+	// Tools gives the tools that there are now of those that a run may use, and what
+	// is missing. May says whether it may use any tool that an entry (see
+	// [policy.Names]) names. It may take some seconds.
+	Tools(ctx context.Context, may func(entry string) bool) ([]tool.Tool, []tool.Missing)
+}
+
 // Config says what a worker works with.
 type Config struct {
 	ID        string // unique among the workers of the installation
@@ -36,6 +44,7 @@ type Config struct {
 	Bus       func(installation string) (*dispatch.Bus, error)
 	Model     model.Model
 	Tools     []tool.Tool
+	Source    Source          // of further tools; nil: none
 	Workspace *tool.Workspace // nil: no file tools
 
 	SkillsDirs []string // directories of skills, beside those of the workspace
