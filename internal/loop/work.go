@@ -189,6 +189,9 @@ func (w *batch) perform(ctx context.Context, block int, use tree.ToolUse) (tool.
 	if !ok {
 		done = tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s gave no result", use.Name)}
 	}
+	if w.Workspace != nil {
+		done.Text = w.Workspace.Excerpt(use.Name, valid(done.Text), w.MaxPart)
+	}
 	return done, nil
 }
 

@@ -76,7 +76,8 @@ func first(entries []entry, n int) []entry {
 }
 
 // files gives the regular files below a directory, in the order of their paths.
-// It follows no symbolic links and leaves out what is named .git. What cannot be
+// It follows no symbolic links and leaves out what is named .git, and what is kept of
+// results unless it starts there. What cannot be
 // read comes with its error, and the walk goes on; when ctx ends the walk ends.
 func (w *Workspace) files(ctx context.Context, dir string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
@@ -120,6 +121,8 @@ func (k *walker) visit(ctx context.Context, dir string, e entry, depth int) bool
 	switch {
 	case ctx.Err() != nil:
 		return false
+	case e.isDir() && path.Join(dir, e.name) == KeptDir:
+		return true
 	case e.isDir():
 		return k.walk(ctx, path.Join(dir, e.name), depth+1)
 	case e.regular:
