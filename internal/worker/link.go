@@ -23,6 +23,8 @@ const (
 	featureReattach  = "reattach"
 	featureHeartbeat = "heartbeat"
 	featurePolicy    = "policy"
+
+	featureWorkspaces = "workspaces"
 )
 
 // Times of a stream. One on which nothing was heard for silentAtMost is broken.
