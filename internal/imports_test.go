@@ -53,6 +53,7 @@ var allowed = map[string][]string{
 	"internal/skill":         {},
 	"internal/sandbox":       {},
 	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/skill", "internal/tree"},
+	"internal/workspace":     {"internal/sandbox", "internal/tool", "internal/tree"},
 	"internal/loop":          {"internal/model", "internal/policy", "internal/tool", "internal/transcript", "internal/tree"},
 	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
 	"internal/dispatch":      {"internal/tree"},
@@ -72,11 +73,12 @@ var allowed = map[string][]string{
 	},
 	"internal/worker": {
 		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/loop", "internal/model",
-		"internal/policy", "internal/skill", "internal/tool", "internal/tree", "internal/wire",
+		"internal/policy", "internal/skill", "internal/tool", "internal/tree", "internal/wire", "internal/workspace",
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
-		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/sandbox", "internal/store", "internal/tool",
+		"internal/tree", "internal/worker", "internal/workspace",
 	},
 	"internal/cli": {
 		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",

@@ -2,11 +2,9 @@ package assembly
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,8 +16,10 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/outbound"
+	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/worker"
+	"github.com/coppice-run/coppice/internal/workspace"
 )
 
 // Worker is a worker process.
@@ -28,7 +28,8 @@ type Worker struct {
 	Redis        redis.UniversalClient
 	Pool         string
 	Slots        int
-	Workspace    string   // the directory of the file tools
+	Workspace    string   // the directory that all sessions work in
+	Workspaces   string   // or: the one below which each session has its own
 	SkillsDirs   []string // directories of skills, beside those of the workspace
 	PluginsDir   string   // directory of plugins, which may hold skills; empty: none
 	Model        model.Model
@@ -51,14 +52,11 @@ func (w Worker) Run(ctx context.Context) error {
 	if err := directories(append([]string{w.PluginsDir}, w.SkillsDirs...)); err != nil {
 		return err
 	}
-	workspace, err := tool.OpenWorkspace(w.Workspace)
+	places, err := w.places()
 	if err != nil {
 		return err
 	}
-	hooks, err := w.hooks()
-	if err != nil {
-		return errors.Join(err, workspace.Close())
-	}
+	hooks := hook.New(hook.Config{Specs: w.Hooks, Definitions: w.DefinitionHooks, Environ: os.Environ()})
 	defer hooks.Close()
 	run, err := worker.New(worker.Config{
 		ID: processName(), Pool: w.Pool, Slots: w.Slots,
@@ -70,22 +68,20 @@ func (w Worker) Run(ctx context.Context) error {
 			}
 			return bus, err
 		},
-		Model: w.Model, Tools: append(append(tool.Builtin(), tool.NewWebFetch(private)), w.Tools...), Workspace: workspace, Hooks: hooks, Logger: w.Logger, Now: w.Now,
+		Model: w.Model, Tools: append(append(tool.Builtin(), tool.NewWebFetch(private)), w.Tools...), Places: places, Hooks: hooks, Logger: w.Logger, Now: w.Now,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
 	if err != nil {
-		return errors.Join(err, workspace.Close())
+		return err
 	}
-	return errors.Join(run.Run(ctx), workspace.Close())
+	return run.Run(ctx)
 }
 
-// hooks makes ready the hooks, which run in the workspace.
-func (w Worker) hooks() (*hook.Hooks, error) {
-	dir, err := filepath.Abs(w.Workspace)
+// places makes ready the directories that runs work in.
+func (w Worker) places() (*workspace.Places, error) {
+	box, err := sandbox.New(sandbox.Config{Environ: []string{"PATH=" + os.Getenv("PATH")}})
 	if err != nil {
-		return nil, fmt.Errorf("finding the workspace: %w", err)
+		return nil, fmt.Errorf("a sandbox for git: %w", err)
 	}
-	return hook.New(hook.Config{
-		Specs: w.Hooks, Definitions: w.DefinitionHooks, Dir: dir, Environ: os.Environ(),
-	}), nil
+	return workspace.New(workspace.Config{Dir: w.Workspace, Root: w.Workspaces, Sandbox: box})
 }

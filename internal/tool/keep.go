@@ -17,6 +17,9 @@ import (
 // KeptDir is the directory of a workspace that holds what was too long for results.
 const KeptDir = ".coppice/output"
 
+// WorktreesDir is the directory of a workspace that holds the worktrees of sub-agents.
+const WorktreesDir = ".coppice/worktrees"
+
 // Bounds of what a workspace keeps. What is oldest makes room.
 const (
 	keptFile  = 64 << 20  // bytes of one text
