@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,7 +92,10 @@ func (r *repository) ownDir(dir string) error {
 	if err := r.plain(dir); err != nil {
 		return err
 	}
-	return r.write(filepath.Join(dir, ".gitignore"), "*\n")
+	if ignore := filepath.Join(dir, ".gitignore"); !r.is(ignore) {
+		return r.write(ignore, "*\n")
+	}
+	return nil
 }
 
 // plain refuses a directory whose path has links in it.
@@ -111,10 +115,7 @@ func (r *repository) plain(dir string) error {
 // write puts a small file in the place of what has the name. A crash leaves the one or
 // the other.
 func (r *repository) write(name, text string) error {
-	draft := name + ".draft"
-	if err := r.remove(draft); err != nil {
-		return err
-	}
+	draft := filepath.Join(filepath.Dir(name), ".draft-"+rand.Text()) // others may do the same
 	if err := r.root.WriteFile(draft, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
@@ -147,12 +148,16 @@ func (r *repository) ask(ctx context.Context, args ...string) (string, error) {
 // head gives the commit that a worktree is at; without one, that the session's
 // directory is at.
 func (r *repository) head(ctx context.Context, chain []worktree) (string, error) {
-	c := gitCall{in: r.dir, gitDir: r.path(gitDir), args: []string{"rev-parse", "--verify", "--quiet", "HEAD^{commit}"}}
+	name := "HEAD"
 	if len(chain) > 0 {
-		c.gitDir = r.path(chain[len(chain)-1].admin())
-		c.env = []string{"GIT_COMMON_DIR=" + r.path(gitDir)} // whatever the files there say
+		// Not by way of git, which would go where the files beside it lead.
+		text, err := r.root.ReadFile(filepath.Join(chain[len(chain)-1].admin(), "HEAD"))
+		if err != nil {
+			return "", fmt.Errorf("reading where the worktree is: %w", err)
+		}
+		name = strings.TrimPrefix(strings.TrimSpace(string(text)), "ref: ")
 	}
-	commit, err := r.git.run(ctx, c)
+	commit, err := r.ask(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	if err != nil {
 		return "", fmt.Errorf("the repository has no commit to start from: %w", err)
 	}
