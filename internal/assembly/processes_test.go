@@ -31,6 +31,8 @@ type deployment struct {
 	processes map[string]*exec.Cmd
 
 	orchestratorFlags, workerFlags []string // beside those that all have
+
+	workspaces string // each session has its own below it; empty: all work in dir
 }
 
 // build makes the binaries once for all tests.
@@ -128,8 +130,12 @@ func orchestratorName(i int) string { return fmt.Sprint("orchestrator ", i+1) }
 
 func (d *deployment) startWorker(name string) {
 	d.t.Helper()
+	where := []string{"--workspace", d.dir}
+	if d.workspaces != "" {
+		where = []string{"--workspaces", d.workspaces}
+	}
 	d.start(name, "worker", append([]string{"--orchestrator", strings.Join(d.addresses, ","), "--redis-url", d.redis.URL(), "--slots", "4",
-		"--workspace", d.dir, "--scenario", filepath.Join(d.dir, "scenario.yaml")}, d.workerFlags...)...)
+		where[0], where[1], "--scenario", filepath.Join(d.dir, "scenario.yaml")}, d.workerFlags...)...)
 }
 
 // kill ends a process as a crash would.

@@ -61,6 +61,13 @@ func TestNothingOfTheRepositoryRuns(t *testing.T) {
 	if got := w.end(place, leave); !strings.Contains(got, "not committed") {
 		t.Errorf("changed: %q", got)
 	}
+	// An object that is missing is not fetched.
+	blob := command(t, w.dir, "rev-parse", "HEAD:b.txt")
+	must(t, os.Remove(filepath.Join(w.dir, ".git/objects", blob[:2], blob[2:])))
+	lacking := newTask()
+	if place, err := w.Enter(t.Context(), w.run("1", lacking, lacking)); err == nil {
+		t.Errorf("without an object: it works in %s", place.Dir())
+	}
 	ran, err := filepath.Glob(filepath.Join(traces, "*.ran"))
 	must(t, err)
 	for _, trace := range ran {

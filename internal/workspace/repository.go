@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/coppice-run/coppice/internal/tool"
 )
@@ -125,6 +127,20 @@ func (r *repository) write(name, text string) error {
 	return nil
 }
 
+// read reads the start of a small file, without white space around it. It never blocks,
+// whatever an agent has put there.
+func (r *repository) read(name string) (string, error) {
+	file, err := r.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, 4<<10))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
 // remove removes what has a name, with all below it; that there is nothing is fine.
 func (r *repository) remove(name string) error {
 	if err := r.root.RemoveAll(name); err != nil {
@@ -151,11 +167,11 @@ func (r *repository) head(ctx context.Context, chain []worktree) (string, error)
 	name := "HEAD"
 	if len(chain) > 0 {
 		// Not by way of git, which would go where the files beside it lead.
-		text, err := r.root.ReadFile(filepath.Join(chain[len(chain)-1].admin(), "HEAD"))
+		text, err := r.read(filepath.Join(chain[len(chain)-1].admin(), "HEAD"))
 		if err != nil {
-			return "", fmt.Errorf("reading where the worktree is: %w", err)
+			return "", err
 		}
-		name = strings.TrimPrefix(strings.TrimSpace(string(text)), "ref: ")
+		name = strings.TrimPrefix(text, "ref: ")
 	}
 	commit, err := r.ask(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	if err != nil {

@@ -176,7 +176,7 @@ func (r *repository) hasBelow(w worktree) (bool, error) {
 // last that has entered it.
 func (r *repository) clear(ctx context.Context, chain []worktree, owner string) error {
 	w := chain[len(chain)-1]
-	if marked, err := r.root.ReadFile(w.mark()); err != nil || string(marked) != owner+"\n" {
+	if marked, err := r.read(w.mark()); err != nil || marked != owner {
 		return nil //nolint:nilerr // it was removed, or somebody else's
 	}
 	left, err := r.look(ctx, chain)
