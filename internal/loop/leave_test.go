@@ -21,7 +21,7 @@ func TestLeaves(t *testing.T) {
 	}{
 		"after a text":    {"[left\x00]", []tree.Block{tree.Text{Text: "done"}}, "done\n\n[left\ufffd]"},
 		"nothing":         {"", []tree.Block{tree.Text{Text: "done"}}, "done"},
-		"after a thought": {"[left]", []tree.Block{tree.Text{Text: "done"}, tree.Thinking{Text: "hm"}}, "done[left]"},
+		"after a thought": {"[left]", []tree.Block{tree.Text{Text: "done"}, tree.Thinking{Text: "hm"}}, "done\n[left]"},
 		"no room":         {strings.Repeat("x", 2000), []tree.Block{tree.Text{Text: "done"}}, "done"},
 	} {
 		t.Run(name, func(t *testing.T) {
