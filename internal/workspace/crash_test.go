@@ -60,7 +60,7 @@ func TestCutOff(t *testing.T) {
 		"with a lock": func(t *testing.T, dir, id string) {
 			must(t, os.Remove(filepath.Join(dir, ".coppice/worktrees", id+".ready")))
 			must(t, os.RemoveAll(filepath.Join(dir, ".coppice/worktrees", id)))
-			write(t, filepath.Join(dir, ".git/worktrees", id, "locked"), "initializing\n")
+			write(t, filepath.Join(dir, ".git/worktrees", id, "locked"), "\n")
 			write(t, filepath.Join(dir, ".git/refs/heads/coppice", id+".lock"), "")
 		},
 		"while it was removed": func(t *testing.T, dir, id string) {
