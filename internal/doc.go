@@ -61,6 +61,8 @@
 // of the two things a loop uses; each tool is a file with its prose beside it.
 // Below internal/model, each provider's types stop in a package of their own;
 // patience waits failures out, and governor makes rate limits a queue.
+// internal/workspace gives a run the directory that its tools work in, and a
+// sub-agent that wants one a git worktree.
 // internal/agentdef reads the definitions of agents and the names of models, and
 // internal/orchestrator/agents.go says which of them count; internal/skill reads
 // the folders that the tool skill loads.

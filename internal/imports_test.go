@@ -54,6 +54,7 @@ var allowed = map[string][]string{
 	"internal/redact":        {},
 	"internal/sandbox":       {},
 	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/skill", "internal/tree"},
+	"internal/workspace":     {"internal/sandbox", "internal/tool", "internal/tree"},
 	"internal/mcp":           {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/tool"},
 	"internal/loop":          {"internal/model", "internal/policy", "internal/redact", "internal/tool", "internal/transcript", "internal/tree"},
 	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
@@ -74,11 +75,12 @@ var allowed = map[string][]string{
 	},
 	"internal/worker": {
 		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/loop", "internal/model",
-		"internal/policy", "internal/redact", "internal/skill", "internal/tool", "internal/tree", "internal/wire",
+		"internal/policy", "internal/redact", "internal/skill", "internal/tool", "internal/tree", "internal/wire", "internal/workspace",
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
-		"internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/sandbox", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/sandbox", "internal/sandbox", "internal/store", "internal/tool",
+		"internal/tree", "internal/worker", "internal/workspace",
 	},
 	"internal/cli": {
 		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",

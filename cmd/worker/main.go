@@ -23,7 +23,8 @@ type flags struct {
 	RedisURL     string   `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to pull work from."`
 	Pool         string   `env:"COPPICE_POOL" default:"default" help:"Pool to serve."`
 	Slots        int      `env:"COPPICE_SLOTS" default:"16" help:"Runs to carry at once."`
-	Workspace    string   `env:"COPPICE_WORKSPACE" default:"." help:"Directory that the file tools work in."`
+	Workspace    string   `env:"COPPICE_WORKSPACE" xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
+	Workspaces   string   `env:"COPPICE_WORKSPACES" xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
 	SkillsDir    []string `env:"COPPICE_SKILLS_DIR" help:"Directories of skills, beside those of the workspace."`
 	PluginsDir   string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose skills can be loaded too."`
 
@@ -83,10 +84,13 @@ func run(f flags, secrets *redact.Opened, log *slog.Logger) error {
 		return err
 	}
 	defer conn.Close()
+	if f.Workspace+f.Workspaces == "" {
+		f.Workspace = "."
+	}
 	log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Which)
 	return assembly.Worker{
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
-		Workspace: f.Workspace, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
+		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log,
 		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers,
 	}.Run(ctx)

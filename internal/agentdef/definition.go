@@ -62,6 +62,9 @@ type Definition struct {
 	Permissions policy.Permissions
 	// ForkContext lets the agent see the conversation of whoever spawns it.
 	ForkContext bool
+	// Worktree gives the agent, as a sub-agent, a git worktree of its own to work in:
+	// isolation is worktree.
+	Worktree bool
 	// CompactAt is how many tokens its conversation may have before the older part
 	// is summed up; 0 leaves it to the model's window.
 	CompactAt int

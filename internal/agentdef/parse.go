@@ -57,6 +57,7 @@ func Parse(source string, data []byte) (*Definition, error) {
 		DeferredTools:   f.list("deferred_tools", checkTool),
 		FailOnInterrupt: f.text("on_interrupt", checkInterrupt) == interruptFail,
 		Background:      f.flag("background"),
+		Worktree:        f.text("isolation", checkIsolation) == isolationWorktree,
 		Reminder:        strings.TrimSpace(f.text("reminder", checkReminder)),
 
 		Permissions: f.permissions(),
@@ -99,6 +100,9 @@ func (d *Definition) agree(f *frontMatter) {
 	}
 	if d.Mode == Primary && d.Background {
 		f.fail("background", "expected an agent that may be spawned; mode is %s", d.Mode)
+	}
+	if d.Mode == Primary && d.Worktree {
+		f.fail("isolation", "expected an agent that may be spawned; mode is %s", d.Mode)
 	}
 }
 
@@ -215,6 +219,16 @@ func checkInterrupt(s string) string {
 		return ""
 	}
 	return fmt.Sprintf("expected %s or %s", interruptResume, interruptFail)
+}
+
+// isolationWorktree is what isolation may say.
+const isolationWorktree = "worktree"
+
+func checkIsolation(s string) string {
+	if s == isolationWorktree {
+		return ""
+	}
+	return "expected " + isolationWorktree + "; leave the key out if the agent is to work where its parent does"
 }
 
 func checkTimeout(s string) string {

@@ -34,7 +34,8 @@ type Dev struct {
 	DataDir        string       // the database lives here
 	Listen         string       // host:port to serve on as well; empty: in-process only
 	RedisURL       string       // empty: a Redis in the process
-	Workspace      string       // the directory of the file tools
+	Workspace      string       // the directory that all sessions work in
+	Workspaces     string       // or: the one below which each session has its own
 	Files          Files        // agents, plugins, skills, models
 	Slots          int          // 0: DefaultSlots
 	Limits         *tree.Limits // nil: the defaults
@@ -171,7 +172,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		defer stopServing()
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
-			Workspace: d.Workspace, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
+			Workspace: d.Workspace, Workspaces: d.Workspaces, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
 			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets, BashNetwork: d.BashNetwork, MCP: d.MCP,
 		}.Run(working)
 	})

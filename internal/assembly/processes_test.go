@@ -33,6 +33,7 @@ type deployment struct {
 	processes map[string]*exec.Cmd
 
 	orchestratorFlags, workerFlags []string // beside those that all have
+	workspaces                     string   // each session has its own below it; empty: all work in dir
 	asks                           bool     // workers ask the provider of their environment, not the scenario
 
 	environ map[string][]string // of a program, or of all if it has no name, beside that of the test
@@ -148,7 +149,11 @@ func orchestratorName(i int) string { return fmt.Sprint("orchestrator ", i+1) }
 
 func (d *deployment) startWorker(name string) {
 	d.t.Helper()
-	args := []string{"--orchestrator", strings.Join(d.addresses, ","), "--redis-url", d.redis.URL(), "--slots", "4", "--workspace", d.dir}
+	where := []string{"--workspace", d.dir}
+	if d.workspaces != "" {
+		where = []string{"--workspaces", d.workspaces}
+	}
+	args := append([]string{"--orchestrator", strings.Join(d.addresses, ","), "--redis-url", d.redis.URL(), "--slots", "4"}, where...)
 	if !d.asks {
 		args = append(args, "--scenario", filepath.Join(d.dir, "scenario.yaml"))
 	}

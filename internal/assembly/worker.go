@@ -1,8 +1,8 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -26,6 +26,7 @@ import (
 	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/worker"
+	"github.com/coppice-run/coppice/internal/workspace"
 )
 
 // Worker is a worker process.
@@ -34,7 +35,8 @@ type Worker struct {
 	Redis        redis.UniversalClient
 	Pool         string
 	Slots        int
-	Workspace    string   // the directory of the file tools
+	Workspace    string   // the directory that all sessions work in
+	Workspaces   string   // or: the one below which each session has its own
 	SkillsDirs   []string // directories of skills, beside those of the workspace
 	PluginsDir   string   // directory of plugins, which may hold skills; empty: none
 	Model        model.Model
@@ -60,23 +62,20 @@ func (w Worker) Run(ctx context.Context) error {
 	if err := directories(append([]string{w.PluginsDir}, w.SkillsDirs...)); err != nil {
 		return err
 	}
-	workspace, err := tool.OpenWorkspace(w.Workspace)
+	confined, err := sandbox.New(sandbox.Config{Environ: passedOn(os.Environ())})
 	if err != nil {
 		return err
 	}
-	hooks, err := w.hooks()
+	places, err := workspace.New(workspace.Config{Dir: w.Workspace, Root: w.Workspaces, Sandbox: confined})
 	if err != nil {
-		return errors.Join(err, workspace.Close())
+		return err
 	}
+	hooks := hook.New(hook.Config{Specs: w.Hooks, Definitions: w.DefinitionHooks, Environ: os.Environ()})
 	defer hooks.Close()
-	confined, err := sandbox.New(sandbox.Config{Environ: passedOn(os.Environ())})
-	if err != nil {
-		return errors.Join(err, workspace.Close())
-	}
 	tools := append(tool.Builtin(), tool.NewWebFetch(private), tool.NewBash(confined, w.BashNetwork))
-	servers, stop, err := w.mcp(ctx)
+	servers, stop, err := w.mcp(ctx, confined)
 	if err != nil {
-		return errors.Join(err, workspace.Close())
+		return err
 	}
 	// Runs use the servers until the last has ended.
 	defer stop()
@@ -91,24 +90,21 @@ func (w Worker) Run(ctx context.Context) error {
 			return bus, err
 		},
 		Model: w.Model, Tools: append(tools, w.Tools...), Source: servers,
-		Workspace: workspace, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now,
+		Places: places, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
 	if err != nil {
-		return errors.Join(err, workspace.Close())
+		return err
 	}
-	return errors.Join(run.Run(ctx), workspace.Close())
+	return run.Run(ctx)
 }
 
-// mcp starts keeping the MCP servers, until stop is called.
-func (w Worker) mcp(ctx context.Context) (_ *mcp.Servers, stop func(), _ error) {
-	dir, err := filepath.Abs(w.Workspace)
+// mcp starts keeping the MCP servers, until stop is called. They are shared by all runs,
+// so they work in the worker's own directory.
+func (w Worker) mcp(ctx context.Context, box *sandbox.Sandbox) (_ *mcp.Servers, stop func(), _ error) {
+	dir, err := filepath.Abs(cmp.Or(w.Workspaces, w.Workspace))
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding the workspace: %w", err)
-	}
-	box, err := sandbox.New(sandbox.Config{Environ: harmless(os.Environ())})
-	if err != nil {
-		return nil, nil, err
 	}
 	servers, err := mcp.New(mcp.Config{Servers: w.MCP, Sandbox: box, Workspace: dir, Logger: w.Logger})
 	if err != nil {
@@ -121,27 +117,6 @@ func (w Worker) mcp(ctx context.Context) (_ *mcp.Servers, stop func(), _ error) 
 		cancel()
 		keeping.Wait()
 	}, nil
-}
-
-// harmless gives what the servers get of the worker's environment: nothing that could
-// be a key.
-func harmless(environ []string) []string {
-	passed := []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"}
-	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		return !slices.Contains(passed, name) && !strings.HasPrefix(name, "LC_")
-	})
-}
-
-// hooks makes ready the hooks, which run in the workspace.
-func (w Worker) hooks() (*hook.Hooks, error) {
-	dir, err := filepath.Abs(w.Workspace)
-	if err != nil {
-		return nil, fmt.Errorf("finding the workspace: %w", err)
-	}
-	return hook.New(hook.Config{
-		Specs: w.Hooks, Definitions: w.DefinitionHooks, Dir: dir, Environ: os.Environ(),
-	}), nil
 }
 
 // passedOn gives what commands get of the worker's environment: what programs need

@@ -16,11 +16,12 @@ import (
 
 type devCommand struct {
 	files
-	Listen    string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
-	Data      string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
-	RedisURL  string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
-	Workspace string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
-	Slots     int    `default:"16" help:"Runs that are carried at once."`
+	Listen     string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
+	Data       string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
+	RedisURL   string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
+	Workspace  string `xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
+	Workspaces string `xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
+	Slots      int    `default:"16" help:"Runs that are carried at once."`
 	reachFlags
 	mcpFlags
 	provider.Flags
@@ -54,7 +55,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
-		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
+		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: d.workspace(), Workspaces: d.Workspaces,
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
 		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork, MCP: servers,
 		Secrets: secrets, Logger: log,
@@ -74,6 +75,14 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	case <-running.Done():
 		return errors.Join(errStopped, running.Err())
 	}
+}
+
+// workspace is the directory that all sessions work in; empty if each has its own.
+func (d *devCommand) workspace() string {
+	if d.Workspaces != "" {
+		return ""
+	}
+	return orHere(d.Workspace)
 }
 
 // data is the directory of the data.

@@ -20,6 +20,7 @@ type runCommand struct {
 	Workspace    string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
 	Data         string `placeholder:"DIR" help:"Where to keep the session; by default it is dropped at the end."`
 	Orchestrator string `placeholder:"HOST:PORT" help:"Run it there instead of in this process."`
+	Shared       string `name:"shared-workspace" placeholder:"NAME" help:"With --orchestrator: directory below the workers' --workspaces to work in, beside other sessions that name it."`
 	Agent        string `placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
 	Deltas       bool   `help:"With --json: show pieces of answers under way as well."`
 	Quiet        bool   `short:"q" help:"Show the answer alone."`
@@ -40,6 +41,9 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if r.Orchestrator == "" {
+		if r.Shared != "" {
+			return usagef("--shared-workspace is for a run at an orchestrator; name a directory with --workspace")
+		}
 		return r.here(ctx, a, prompt)
 	}
 	if r.given() {
@@ -113,7 +117,7 @@ func (r *runCommand) in(ctx context.Context, a *app, c *client, prompt string) (
 		return "", err
 	}
 	resp, err := c.sessions.CreateSession(ctx, &pb.CreateSessionRequest{
-		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions,
+		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Workspace: r.Shared,
 	})
 	if err != nil {
 		return "", during("creating the session", err)

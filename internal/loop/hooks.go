@@ -50,6 +50,7 @@ func (r *runner) stop(ctx context.Context, answer *tree.Message) (Reply, error) 
 	if r.Hooks != nil {
 		ran = r.boundHooks(r.Hooks.Stop(ctx, answer.Text(), r.WentOn))
 	}
+	r.tell(answer, r.leaves(ctx))
 	switch {
 	case ctx.Err() != nil:
 		return Reply{}, ctx.Err()

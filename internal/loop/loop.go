@@ -70,9 +70,12 @@ type Run struct {
 	Secrets   *redact.Redactor // that must not be recorded; nil: none are known
 	Hooks     Hooks            // nil: none
 	HooksDue  bool             // those on the start have to be run
-	WentOn    int              // how often those on the stop have made the run go on
-	Logger    *slog.Logger
-	Now       func() time.Time
+	// Leaves says what the run leaves behind where it has worked, for whoever reads its
+	// result; nil: nothing.
+	Leaves func(ctx context.Context) string
+	WentOn int // how often those on the stop have made the run go on
+	Logger *slog.Logger
+	Now    func() time.Time
 }
 
 // runner is a Run being carried forward.
@@ -193,6 +196,9 @@ func (r *runner) end(ctx context.Context, answer *tree.Message) (_ Outcome, goOn
 }
 
 func (r *runner) fail(ctx context.Context, reason tree.Reason, detail string) (Outcome, error) {
+	if left := r.leaves(ctx); left != "" {
+		detail += "\n" + left
+	}
 	if _, err := r.Journal.End(Ending{Reason: reason, Detail: r.clean(detail)}).Wait(ctx); err != nil {
 		return Lost, err
 	}

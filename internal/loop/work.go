@@ -217,6 +217,9 @@ func (w *batch) perform(ctx context.Context, ref tree.CallRef, use tree.ToolUse,
 	})
 	switch o := outcome.(type) {
 	case tool.Done:
+		if w.Workspace != nil {
+			o.Text = w.Workspace.Excerpt(use.Name, w.clean(o.Text), w.MaxPart)
+		}
 		return o, nil
 	case tool.Spawn:
 		if o.Command != nil {

@@ -34,7 +34,7 @@ const (
 var tables = []table{
 	newTable("sessions", 1, 7, "id tenant agent root metadata limits max_running title next_seq "+
 		"total pending running waiting"+usageColumns+"created_at updated_at fair_tag current_task "+
-		"asking grants closed_at deleted_at shells"),
+		"asking grants closed_at deleted_at shells workspace"),
 	newTable("tasks", 2, 18, "session id parent kind branch depth agent agent_version model description "+
 		"created_at fail_on_interrupt base_kind base_task base_message base_block model_provider model_name max_iterations timeout "+
 		"run state reason detail caller call_message call_block background iterations "+
@@ -44,7 +44,7 @@ var tables = []table{
 		"epoch nonce attach last_seq replica worker claimed_at strikes "+
 		"next_ordinal head last_answer open_message open_calls inbox "+
 		"children live_background watchers"+usageColumns+"tool_uses activity compacted start_hooked stop_hooked on_complete "+
-		"permissions origin authority source asking all_iterations recent told output release_message"),
+		"permissions origin authority source asking all_iterations recent told output release_message worktrees"),
 	newTable("runs", 3, 18, "session task run state reason detail answer"+usageColumns+
 		"tool_uses iterations accepted_at started_at ended_at"),
 	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run created_at body"),
@@ -69,7 +69,7 @@ func sessionRow(s *tree.Session, maxRunning *int, fairTag *int64) []any {
 		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite, &s.Usage.Cost, &s.Usage.Priced,
 		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt}, fairTag, idColumn(&s.Current),
 		&s.Asking, jsonColumn{&s.Grants},
-		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Shells,
+		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Shells, &s.Workspace,
 	}
 }
 
@@ -92,7 +92,7 @@ func taskRow(t *tree.Task) []any {
 		&t.Compacted,
 		&t.StartHooked, &t.StopHooked, &t.OnComplete,
 		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking,
-		&t.AllIterations, &t.Recent, &t.Told, &t.Output, &t.Release,
+		&t.AllIterations, &t.Recent, &t.Told, &t.Output, &t.Release, &t.Worktrees,
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// readDocument gives the text of an answer, or says that it has none.
-func readDocument(resp *http.Response) (string, error) {
+// readDocument gives the text of an answer, or says that it has none. What is too
+// long for a result is kept in the workspace.
+func readDocument(resp *http.Response, w *Workspace) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, fetchBytes+1))
 	if err != nil {
 		return "", fmt.Errorf("reading the answer: %w", err)
@@ -45,7 +46,7 @@ func readDocument(resp *http.Response) (string, error) {
 			return "", err
 		}
 	}
-	return fetched(resp.Request.URL.String(), title, text, whole), nil
+	return fetched(w, resp.Request.URL.String(), title, text, whole), nil
 }
 
 // textual reports whether a media type is one of text.
@@ -86,7 +87,7 @@ func partial(data []byte) int {
 }
 
 // fetched is the result: where the text is from, and as much of it as fits.
-func fetched(from, title, text string, whole bool) string {
+func fetched(w *Workspace, from, title, text string, whole bool) string {
 	head := from + "\n"
 	if title != "" {
 		title = clean([]byte(title))
@@ -99,6 +100,5 @@ func fetched(from, title, text string, whole bool) string {
 	if !whole {
 		note = fmt.Sprintf("\n[cut: only the first %d bytes of the document were loaded]", fetchBytes)
 	}
-	text = shortened(text, maxOutput-noteRoom-len(head))
-	return head + "\n" + text + note
+	return head + "\n" + w.Excerpt(WebFetchTool, text, maxOutput-len(head)-len(note)-1) + note
 }

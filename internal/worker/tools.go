@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/skill"
 	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/workspace"
 )
 
 // handed is the tools of a run.
@@ -22,8 +23,8 @@ type handed struct {
 
 // tools gives the tools of a run: those that its definition allows, without those
 // that would have nothing to do.
-func (w *Worker) tools(ctx context.Context, def *agentdef.Definition, agents []tool.Spawnable) (handed, error) {
-	skills, some := w.skills(ctx, def)
+func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *agentdef.Definition, agents []tool.Spawnable) (handed, error) {
+	skills, some := w.skills(ctx, place, def)
 	all := append([]tool.Tool{tool.NewTask(agents), skills}, w.Tools...)
 	if slices.Contains(def.Tools, tool.DocsTool) {
 		all = append(all, tool.NewDocs(coppice.Documents))
@@ -81,10 +82,10 @@ func missingNote(missing []tool.Missing) string {
 }
 
 // skills gives the tool that loads skills, and whether there are any.
-func (w *Worker) skills(ctx context.Context, def *agentdef.Definition) (_ tool.Tool, some bool) {
+func (w *Worker) skills(ctx context.Context, place *workspace.Place, def *agentdef.Definition) (_ tool.Tool, some bool) {
 	var places []skill.Place
 	if def.Allows(tool.SkillTool) {
-		places = w.Workspace.SkillPlaces()
+		places = place.SkillPlaces()
 		for _, dir := range w.SkillsDirs {
 			places = append(places, skill.In(dir, ""))
 		}

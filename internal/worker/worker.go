@@ -25,6 +25,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/workspace"
 )
 
 // Source has tools that come and go while a worker runs.
@@ -37,15 +38,15 @@ type Source interface {
 
 // Config says what a worker works with.
 type Config struct {
-	ID        string // unique among the workers of the installation
-	Pool      string
-	Slots     int
-	Client    pb.WorkerServiceClient
-	Bus       func(installation string) (*dispatch.Bus, error)
-	Model     model.Model
-	Tools     []tool.Tool
-	Source    Source          // of further tools; nil: none
-	Workspace *tool.Workspace // nil: no file tools
+	ID     string // unique among the workers of the installation
+	Pool   string
+	Slots  int
+	Client pb.WorkerServiceClient
+	Bus    func(installation string) (*dispatch.Bus, error)
+	Model  model.Model
+	Tools  []tool.Tool
+	Source Source            // of further tools; nil: none
+	Places *workspace.Places // where runs work
 
 	SkillsDirs []string // directories of skills, beside those of the workspace
 	PluginsDir string   // directory of plugins, which may hold skills; empty: none
@@ -91,8 +92,8 @@ func New(c Config) (*Worker, error) {
 		return nil, errors.New("worker: an id is required")
 	case c.Slots < 1:
 		return nil, fmt.Errorf("worker: %d slots, need at least 1", c.Slots)
-	case c.Client == nil || c.Bus == nil || c.Model == nil:
-		return nil, errors.New("worker: an orchestrator, a bus and a model are required")
+	case c.Client == nil || c.Bus == nil || c.Model == nil || c.Places == nil:
+		return nil, errors.New("worker: an orchestrator, a bus, a model and places to work in are required")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

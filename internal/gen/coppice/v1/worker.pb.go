@@ -819,7 +819,7 @@ type Welcome struct {
 	// The lowest protocol version that the replica speaks.
 	OldestProtocol int32 `protobuf:"varint,5,opt,name=oldest_protocol,json=oldestProtocol,proto3" json:"oldest_protocol,omitempty"`
 	// What the replica can do beyond the protocol version: "reattach",
-	// "heartbeat", "commands" (that are tasks). Others are to be ignored.
+	// "heartbeat", "commands" (that are tasks), "policy", "workspaces". Others are to be ignored.
 	Features []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
 	// How long after a stream broke its attempt may be gone on with.
 	Grace         *durationpb.Duration `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
@@ -1256,9 +1256,14 @@ type Assignment struct {
 	TakesCommands bool `protobuf:"varint,18,opt,name=takes_commands,json=takesCommands,proto3" json:"takes_commands,omitempty"`
 	// How far hooks have come in the run; unset if it is none of a sub-agent, or if
 	// the orchestrator stores no hooks.
-	Hooks         *HookState `protobuf:"bytes,17,opt,name=hooks,proto3" json:"hooks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Hooks *HookState `protobuf:"bytes,17,opt,name=hooks,proto3" json:"hooks,omitempty"`
+	// The directory that the session shares with others; empty means its own.
+	Workspace string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The tasks in whose git worktrees the run works, each worktree below the one
+	// before. None means the session's directory.
+	WorktreeTaskIds []string `protobuf:"bytes,21,rep,name=worktree_task_ids,json=worktreeTaskIds,proto3" json:"worktree_task_ids,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Assignment) Reset() {
@@ -1371,6 +1376,20 @@ func (x *Assignment) GetTakesCommands() bool {
 func (x *Assignment) GetHooks() *HookState {
 	if x != nil {
 		return x.Hooks
+	}
+	return nil
+}
+
+func (x *Assignment) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Assignment) GetWorktreeTaskIds() []string {
+	if x != nil {
+		return x.WorktreeTaskIds
 	}
 	return nil
 }
@@ -3205,7 +3224,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bprotocol\x18\x06 \x01(\x05R\bprotocol\x12\x1a\n" +
 	"\bfeatures\x18\a \x03(\tR\bfeatures\"9\n" +
 	"\aRefused\x12.\n" +
-	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xed\x03\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xb7\x04\n" +
 	"\n" +
 	"Assignment\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12)\n" +
@@ -3221,7 +3240,9 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\rno_background\x18\x0f \x01(\bR\fnoBackground\x12#\n" +
 	"\rtakes_compact\x18\f \x01(\bR\ftakesCompact\x12%\n" +
 	"\x0etakes_commands\x18\x12 \x01(\bR\rtakesCommands\x12+\n" +
-	"\x05hooks\x18\x11 \x01(\v2\x15.coppice.v1.HookStateR\x05hooks\":\n" +
+	"\x05hooks\x18\x11 \x01(\v2\x15.coppice.v1.HookStateR\x05hooks\x12\x1c\n" +
+	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
+	"\x11worktree_task_ids\x18\x15 \x03(\tR\x0fworktreeTaskIds\":\n" +
 	"\tHookState\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\bR\x05start\x12\x17\n" +
 	"\awent_on\x18\x02 \x01(\x05R\x06wentOn\"6\n" +
