@@ -52,9 +52,12 @@ var allowed = map[string][]string{
 	},
 	"internal/model/fakellm": {"internal/model", "internal/model/upstream", "internal/tree"},
 	"internal/skill":         {},
+	"internal/redact":        {},
 	"internal/sandbox":       {},
 	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/skill", "internal/tree"},
-	"internal/loop":          {"internal/model", "internal/policy", "internal/tool", "internal/transcript", "internal/tree"},
+	"internal/workspace":     {"internal/sandbox", "internal/tool", "internal/tree"},
+	"internal/mcp":           {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/tool"},
+	"internal/loop":          {"internal/model", "internal/policy", "internal/redact", "internal/tool", "internal/transcript", "internal/tree"},
 	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
 	"internal/dispatch":      {"internal/tree"},
 	"internal/store": {
@@ -64,24 +67,25 @@ var allowed = map[string][]string{
 		"internal/gen/coppice/v1", "internal/policy", "internal/store", "internal/tree", "internal/wire",
 	},
 	"internal/orchestrator": {
-		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/store",
+		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/model/price", "internal/redact", "internal/store",
 		"internal/transcript", "internal/telemetry", "internal/tree", "internal/wire",
 	},
 	"internal/api": {
-		"internal/agentdef", "internal/gen/coppice/v1", "internal/orchestrator", "internal/transcript", "internal/telemetry", "internal/tree",
+		"internal/agentdef", "internal/gen/coppice/v1", "internal/orchestrator", "internal/redact", "internal/transcript", "internal/telemetry", "internal/tree",
 		"internal/wire",
 	},
 	"internal/worker": {
 		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/loop", "internal/model",
-		"internal/policy", "internal/skill", "internal/tool", "internal/telemetry", "internal/tree", "internal/wire",
+		"internal/policy", "internal/redact", "internal/skill", "internal/tool", "internal/telemetry", "internal/tree", "internal/wire", "internal/workspace",
 	},
 	"internal/assembly": {
-		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
-		"internal/loop", "internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/sandbox", "internal/store", "internal/tool", "internal/telemetry", "internal/tree", "internal/worker",
+		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
+		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/sandbox", "internal/sandbox", "internal/store", "internal/tool",
+		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
 	"internal/cli": {
-		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",
-		"internal/model/fakellm", "internal/model/provider", "internal/transcript", "internal/tree", "internal/wire",
+		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
+		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/otlptest":  {},
 	"internal/pgtest":    {"internal/proctest"},
@@ -92,8 +96,8 @@ var allowed = map[string][]string{
 	},
 	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
 	"cmd/coppice":           {"internal/cli"},
-	"cmd/orchestrator":      {"internal/assembly", "internal/callback", "internal/tree"},
-	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/model/provider"},
+	"cmd/orchestrator":      {"internal/assembly", "internal/callback", "internal/redact", "internal/tree"},
+	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/mcp", "internal/model/provider", "internal/redact"},
 }
 
 // shunned are packages of others that a package has to do without.

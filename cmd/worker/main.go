@@ -13,7 +13,9 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/redact"
 )
 
 type flags struct {
@@ -21,7 +23,8 @@ type flags struct {
 	RedisURL     string   `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to pull work from."`
 	Pool         string   `env:"COPPICE_POOL" default:"default" help:"Pool to serve."`
 	Slots        int      `env:"COPPICE_SLOTS" default:"16" help:"Runs to carry at once."`
-	Workspace    string   `env:"COPPICE_WORKSPACE" default:"." help:"Directory that the file tools work in."`
+	Workspace    string   `env:"COPPICE_WORKSPACE" xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
+	Workspaces   string   `env:"COPPICE_WORKSPACES" xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
 	SkillsDir    []string `env:"COPPICE_SKILLS_DIR" help:"Directories of skills, beside those of the workspace."`
 	PluginsDir   string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose skills can be loaded too."`
 
@@ -30,7 +33,10 @@ type flags struct {
 
 	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
 
+	MCPConfig string `name:"mcp-config" env:"COPPICE_MCP_CONFIG" placeholder:"FILE" help:"MCP servers whose tools agents may use: YAML or JSON with the key mcpServers."`
+
 	provider.Flags
+	Redact redact.Flags `embed:""`
 
 	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool   `env:"COPPICE_DEFINITION_HOOKS" help:"Run the hooks that come with agents' definitions as well: whoever may define agents may then run commands here."`
@@ -39,22 +45,27 @@ type flags struct {
 func main() {
 	var f flags
 	kong.Parse(&f, kong.Description("Runs agents for a Coppice orchestrator."))
+	secrets, err := f.Redact.Open(os.Environ(), redact.FromURL("COPPICE_REDIS_URL", f.RedisURL)...)
 	logs := slog.NewJSONHandler(os.Stderr, nil)
-	if err := run(f, logs); err != nil {
-		slog.New(logs).Error("the worker ended", "error", err)
+	if err == nil {
+		err = run(f, secrets, logs)
+	}
+	if err != nil {
+		slog.New(secrets.Handler(logs)).Error("the worker ended", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(f flags, logs slog.Handler) error {
+func run(f flags, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	m, err := assembly.Measure(ctx, "coppice-worker", f.MetricsListen, logs)
+	m, err := assembly.Measure(ctx, "coppice-worker", f.MetricsListen, logs, secrets.Redactor)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	log := m.Logger
+	secrets.Report(ctx, log)
 	chosen, err := provider.Choose(f.Flags, os.Getenv, log)
 	if err != nil {
 		return err
@@ -62,6 +73,12 @@ func run(f flags, logs slog.Handler) error {
 	var hooks []hook.Spec
 	if f.Hooks != "" {
 		if hooks, err = hook.Load(f.Hooks); err != nil {
+			return err
+		}
+	}
+	var servers []mcp.Server
+	if f.MCPConfig != "" {
+		if servers, err = mcp.Load(f.MCPConfig, os.LookupEnv); err != nil {
 			return err
 		}
 	}
@@ -75,11 +92,14 @@ func run(f flags, logs slog.Handler) error {
 		return err
 	}
 	defer conn.Close()
+	if f.Workspace+f.Workspaces == "" {
+		f.Workspace = "."
+	}
 	log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Which)
 	return assembly.Worker{
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
-		Workspace: f.Workspace, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
+		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log, Telemetry: m.Telemetry,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, BashNetwork: f.BashNetwork,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers,
 	}.Run(ctx)
 }

@@ -3,10 +3,12 @@ package assembly_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,7 +33,29 @@ type deployment struct {
 	processes map[string]*exec.Cmd
 
 	orchestratorFlags, workerFlags []string // beside those that all have
-	environ                        []string // of all processes, beside the test's own
+	workspaces                     string   // each session has its own below it; empty: all work in dir
+	asks                           bool     // workers ask the provider of their environment, not the scenario
+
+	environ map[string][]string // of a program, or of all if it has no name, beside that of the test
+	logs    *logs
+}
+
+// logs are what all processes have logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // build makes the binaries once for all tests.
@@ -55,6 +79,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if greeting := os.Getenv(mcpVariable); greeting != "" {
+		if err := serveMCP(greeting); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if dir, err := build(); err == nil {
 			if err := os.RemoveAll(dir); err != nil {
@@ -73,7 +104,7 @@ func deploy(t *testing.T, scenario string) *deployment {
 	}
 	d := &deployment{
 		t: t, bin: bin, dir: t.TempDir(), addresses: []string{proctest.FreeAddress(t)},
-		redis: redistest.Start(t), processes: map[string]*exec.Cmd{},
+		redis: redistest.Start(t), processes: map[string]*exec.Cmd{}, logs: &logs{},
 	}
 	d.database = filepath.Join(d.dir, "coppice.db")
 	if err := os.WriteFile(filepath.Join(d.dir, "scenario.yaml"), []byte(scenario), 0o600); err != nil {
@@ -90,7 +121,8 @@ func deploy(t *testing.T, scenario string) *deployment {
 func (d *deployment) start(name, program string, args ...string) {
 	d.t.Helper()
 	cmd := exec.Command(filepath.Join(d.bin, program), args...)
-	cmd.Stderr, cmd.Env = d.t.Output(), append(os.Environ(), d.environ...)
+	cmd.Stderr = io.MultiWriter(d.t.Output(), d.logs)
+	cmd.Env = slices.Concat(os.Environ(), d.environ[""], d.environ[program])
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -117,8 +149,15 @@ func orchestratorName(i int) string { return fmt.Sprint("orchestrator ", i+1) }
 
 func (d *deployment) startWorker(name string) {
 	d.t.Helper()
-	d.start(name, "worker", append([]string{"--orchestrator", strings.Join(d.addresses, ","), "--redis-url", d.redis.URL(), "--slots", "4",
-		"--workspace", d.dir, "--scenario", filepath.Join(d.dir, "scenario.yaml")}, d.workerFlags...)...)
+	where := []string{"--workspace", d.dir}
+	if d.workspaces != "" {
+		where = []string{"--workspaces", d.workspaces}
+	}
+	args := append([]string{"--orchestrator", strings.Join(d.addresses, ","), "--redis-url", d.redis.URL(), "--slots", "4"}, where...)
+	if !d.asks {
+		args = append(args, "--scenario", filepath.Join(d.dir, "scenario.yaml"))
+	}
+	d.start(name, "worker", append(args, d.workerFlags...)...)
 }
 
 // kill ends a process as a crash would.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/telemetry"
 )
 
@@ -29,15 +30,15 @@ const (
 
 // Measure makes a process measure itself, as OTEL_… variables say, and serves its
 // metrics as a page if there is an address for it. What is logged goes to the handler
-// too.
-func Measure(ctx context.Context, service, listen string, logs slog.Handler) (*Measuring, error) {
+// too; secrets go nowhere.
+func Measure(ctx context.Context, service, listen string, logs slog.Handler, secrets *redact.Redactor) (*Measuring, error) {
 	t, err := telemetry.Open(ctx, telemetry.Config{
-		Service: service, Instance: processName(), Getenv: os.Getenv, Prometheus: listen != "",
+		Service: service, Instance: processName(), Getenv: os.Getenv, Prometheus: listen != "", Clean: secrets.String,
 	})
 	if err != nil {
 		return nil, err
 	}
-	m := &Measuring{Telemetry: t, Logger: slog.New(t.Logs(logs))}
+	m := &Measuring{Telemetry: t, Logger: slog.New(secrets.Handler(t.Logs(logs)))}
 	if listen == "" {
 		return m, nil
 	}

@@ -40,7 +40,7 @@ func TestATreeIsOneTrace(t *testing.T) {
 	sinks := map[*deployment]*otlptest.Sink{}
 	onBoth(t, deepTree, func(d *deployment) {
 		sinks[d] = otlptest.Start(d.t)
-		d.environ = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + sinks[d].Endpoint(), "OTEL_METRIC_EXPORT_INTERVAL=500"}
+		d.environ = map[string][]string{"": {"OTEL_EXPORTER_OTLP_ENDPOINT=" + sinks[d].Endpoint(), "OTEL_METRIC_EXPORT_INTERVAL=500"}}
 	}, func(t *testing.T, d *deployment) {
 		c := d.client()
 		ctx := metadata.AppendToOutgoingContext(c.ctx(), "traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")

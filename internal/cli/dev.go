@@ -11,18 +11,22 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/redact"
 )
 
 type devCommand struct {
 	files
-	Listen    string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
-	Data      string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
-	RedisURL  string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
-	Workspace string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
-	Slots     int    `default:"16" help:"Runs that are carried at once."`
+	Listen     string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
+	Data       string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
+	RedisURL   string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
+	Workspace  string `xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
+	Workspaces string `xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
+	Slots      int    `default:"16" help:"Runs that are carried at once."`
 	reachFlags
+	mcpFlags
 	provider.Flags
 	hookFlags
+	Redact redact.Flags `embed:""`
 }
 
 // Run serves until ctx ends.
@@ -30,7 +34,10 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if d.Slots < 1 {
 		return usagef("--slots is %d; it has to be 1 or more", d.Slots)
 	}
-	log := slog.New(slog.NewTextHandler(a.Stderr, nil))
+	secrets, log, err := a.secrets(ctx, d.Redact, slog.NewTextHandler(a.Stderr, nil), redact.FromURL("COPPICE_REDIS_URL", d.RedisURL)...)
+	if err != nil {
+		return err
+	}
 	chosen, err := a.chooseModel(d.Flags, log)
 	if err != nil {
 		return err
@@ -39,20 +46,24 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	servers, err := d.servers(a)
+	if err != nil {
+		return err
+	}
 	data, err := d.data(a)
 	if err != nil {
 		return err
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
-		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
+		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: d.workspace(), Workspaces: d.Workspaces,
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
-		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork,
-		Logger: log,
+		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork, MCP: servers,
+		Secrets: secrets, Logger: log,
 	})
 	if err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
-	if err := d.greet(a, running.Addr(), data, chosen.Which); err != nil {
+	if err := d.greet(a, running.Addr(), data, secrets.String(chosen.Which)); err != nil {
 		return errors.Join(err, running.Stop())
 	}
 	select {
@@ -64,6 +75,14 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	case <-running.Done():
 		return errors.Join(errStopped, running.Err())
 	}
+}
+
+// workspace is the directory that all sessions work in; empty if each has its own.
+func (d *devCommand) workspace() string {
+	if d.Workspaces != "" {
+		return ""
+	}
+	return orHere(d.Workspace)
 }
 
 // data is the directory of the data.

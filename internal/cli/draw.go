@@ -129,7 +129,7 @@ func (c canvas) figures(n *node) string {
 		s += fmt.Sprintf("%*s", toolsWide, unlessZero(n.tools, plural(n.tools, "tool")))
 	}
 	if c.width == 0 || c.width >= tokensFrom {
-		s += fmt.Sprintf("%*s", tokensWide, unlessZero(n.tokens, countText(n.tokens)+" tok"))
+		s += fmt.Sprintf("%*s", tokensWide, unlessZero(n.spent.tokens, countText(n.spent.tokens)+" tok"))
 	}
 	if c.ids && (c.width == 0 || c.width >= idsFrom) {
 		s += "  " + fmt.Sprintf("%*s", shortID, idEnd(n.id))

@@ -55,7 +55,7 @@ func (a *app) printSession(s *pb.Session) error {
 	line := fmt.Sprintf("%s  %s %-9s  %7s ago  %9s  %9s  %s",
 		safeLine(s.GetId()), l.mark(s.GetState(), -1), stateText(s.GetState()),
 		durationText(a.now().Sub(s.GetCreateTime().AsTime()).Truncate(time.Second)),
-		plural(int64(s.GetTasks().GetTotal()), "task"), countText(tokens(s.GetUsage()))+" tok",
+		plural(int64(s.GetTasks().GetTotal()), "task"), spending{}.and(s.GetUsage()).text("tok"),
 		safeLine(s.GetTitle()))
 	if s.GetCloseTime() != nil {
 		line += "  (closed)"

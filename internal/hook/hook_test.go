@@ -23,11 +23,13 @@ var subject = hook.Subject{Session: "s", Task: "t", Parent: "p", Run: 2, Agent: 
 
 func bound(t *testing.T, dir string, specs ...hook.Spec) *hook.Bound {
 	t.Helper()
-	h := hook.New(hook.Config{Specs: specs, Dir: dir, Environ: []string{
+	h := hook.New(hook.Config{Specs: specs, Environ: []string{
 		"PATH=" + os.Getenv("PATH"), "ANTHROPIC_API_KEY=secret", "LC_ALL=C", "HOME=/",
 	}})
 	t.Cleanup(h.Close)
-	return h.For(subject, nil)
+	where := subject
+	where.Dir = dir
+	return h.For(where, nil)
 }
 
 func sh(event tree.HookEvent, script string) hook.Spec {
@@ -236,7 +238,7 @@ func TestWhichHooksRun(t *testing.T) {
 	}
 	foreign := []hook.Spec{{Name: "mine", Event: tree.SubagentStart, Command: []string{"true"}}}
 	for _, leave := range []bool{false, true} {
-		h := hook.New(hook.Config{Specs: own, Definitions: leave, Dir: t.TempDir(), Environ: os.Environ()})
+		h := hook.New(hook.Config{Specs: own, Definitions: leave, Environ: os.Environ()})
 		t.Cleanup(h.Close)
 		names := ""
 		for _, r := range h.For(subject, foreign).Start(t.Context()) {

@@ -122,7 +122,7 @@ func (w *batch) delegate(ctx context.Context, block int, use tree.ToolUse) {
 		background := o.Background && !w.NoBackground
 		w.waiting = w.waiting || !background
 		w.children = append(w.children, Child{
-			Block: block, Agent: o.Agent, Description: valid(o.Description), Prompt: valid(o.Prompt),
+			Block: block, Agent: o.Agent, Description: w.clean(o.Description), Prompt: w.clean(o.Prompt),
 			Model: o.Model, Resume: o.Resume, Background: background, Fork: o.Fork,
 			Context: w.context(o.Context), MaxIterations: o.MaxIterations, Timeout: o.Timeout,
 			Join: o.Join, JoinFor: o.JoinFor,
@@ -138,7 +138,7 @@ const contextBytes = 4 << 20
 func (w *batch) context(parts []string) []string {
 	var out []string
 	for _, text := range parts {
-		text = bound(valid(text), w.MaxPart)
+		text = bound(w.clean(text), w.MaxPart)
 		if w.told += len(text); w.told > contextBytes {
 			text = fmt.Sprintf("[cut: %d bytes of context are left out, the agents of one message get %d in all]", len(text), contextBytes)
 		}
@@ -223,6 +223,9 @@ func (w *batch) perform(ctx context.Context, ref tree.CallRef, use tree.ToolUse,
 	switch o := outcome.(type) {
 	case tool.Done:
 		done(o.Text, o.IsError)
+		if w.Workspace != nil {
+			o.Text = w.Workspace.Excerpt(use.Name, w.clean(o.Text), w.MaxPart)
+		}
 		return o, nil
 	case tool.Spawn:
 		if o.Command != nil {
@@ -264,7 +267,7 @@ func (w *batch) toolNames() string {
 
 // close records the result of a call.
 func (w *batch) close(block int, done tool.Done) {
-	r := tree.ToolResult{Block: block, Text: bound(valid(done.Text), w.MaxPart), IsError: done.IsError}
+	r := tree.ToolResult{Block: block, Text: bound(w.clean(done.Text), w.MaxPart), IsError: done.IsError}
 	w.own[block] = r
 	w.sent = append(w.sent, w.Journal.CloseCall(r))
 }
@@ -315,6 +318,6 @@ const reportEvery = time.Second
 func (r *runner) report(use tree.ToolUse) {
 	if now := r.Now(); now.Sub(r.reported) >= reportEvery {
 		r.reported = now
-		r.Journal.Report(valid(tree.Activity(use)))
+		r.Journal.Report(r.clean(tree.Activity(use)))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
@@ -40,7 +41,8 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 		l.handOver(held, false)
 		return nil, nil
 	}
-	if guarded(t) && !slices.Contains(claim.GetFeatures(), featurePolicy) {
+	if missing := func(feature string) bool { return !slices.Contains(claim.GetFeatures(), feature) }; guarded(t) && missing(featurePolicy) ||
+		placed(granted) && missing(featureWorkspaces) {
 		l.abandon(false)
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
@@ -129,7 +131,8 @@ func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task, grante
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: spawnable,
 		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(granted.PartBytes),
 		NoBackground: granted.NoBackground, TakesCompact: true, TakesCommands: true,
-		Authority: string(t.Authority), Source: t.Source, TraceParent: l.Telemetry.Parent(t),
+		Authority: string(t.Authority), Source: t.Source, TraceParent: l.Telemetry.Parent(t), Workspace: granted.Workspace,
+		WorktreeTaskIds: strings.Fields(t.Worktrees),
 	}
 	if t.Depth > 0 {
 		a.Hooks = &pb.HookState{Start: !t.StartHooked && t.Iterations == 0, WentOn: int32(t.StopHooked)}

@@ -21,6 +21,8 @@ import (
 	"github.com/coppice-run/coppice/internal/agentdef"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/model/price"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -35,10 +37,12 @@ type Config struct {
 	Bus       *dispatch.Bus
 	Agents    *agentdef.Library // nil: only those that are built in
 	Models    *agentdef.Models  // nil: those that are built in
+	Prices    *price.Table      // nil: those that are built in
 	Replica   string
 	Pool      string
 	Limits    tree.Limits
 	Callbacks *callback.Caller // nil: nobody may be called
+	Secrets   *redact.Redactor // that must not be stored; requests are without them already; nil: none are known
 	Logger    *slog.Logger
 	Now       func() time.Time
 	Telemetry *telemetry.Telemetry // nil: nobody measures
@@ -81,6 +85,9 @@ func New(c Config) (*Service, error) {
 	}
 	if c.Models == nil {
 		c.Models = agentdef.StandardModels()
+	}
+	if c.Prices == nil {
+		c.Prices = price.Standard()
 	}
 	if c.Callbacks == nil {
 		var err error

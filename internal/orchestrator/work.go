@@ -92,7 +92,7 @@ func (s *Service) Work(stream WorkStream) error {
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
 		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Window: workWindow,
 		Protocol: Protocol, OldestProtocol: OldestProtocol,
-		Features: []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands}, Grace: durationpb.New(Grace),
+		Features: []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces}, Grace: durationpb.New(Grace),
 	}}}); err != nil {
 		return err
 	}
@@ -249,6 +249,7 @@ func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (
 			return nil, err
 		}
 	}
+	l.price(wire.Answer(req))
 	cmd, err := wire.CommandFrom(req, from, agents)
 	return cmd, unreadable(err)
 }

@@ -55,6 +55,9 @@ func TestRules(t *testing.T) {
 		{"task(review-*)", Call{Tool: "task", Argument: "review-a/b"}, true, true},
 		{"mcp__git__*", Call{Tool: "mcp__git__push", Argument: "any"}, true, true},
 		{"mcp__git__*", Call{Tool: "mcp__github__push"}, false, false},
+		{"mcp__git", Call{Tool: "mcp__git__push", Argument: "any"}, true, true},
+		{"mcp__git", Call{Tool: "mcp__github__push"}, false, false},
+		{`mcp__git(*"main"*)`, Call{Tool: "mcp__git__push", Argument: `{"branch":"main"}`}, true, true},
 		{"*", Call{Tool: "anything"}, true, true},
 		{"web_fetch(https://go.dev/*)", Call{Tool: "web_fetch", Argument: "https://go.dev/a/b"}, true, true},
 		{"read(**/*.go)", reading("a.go"), true, true},
@@ -243,8 +246,9 @@ func TestLayers(t *testing.T) {
 	if !planned.Hides("edit", AccessEdit) || planned.Hides("read", AccessRead) || root.Hides("bash", AccessOther) {
 		t.Error("what is hidden is not what is denied")
 	}
-	background := Below(Permissions{Background: []string{"read"}}, true, root)
-	if background.Judge(reading("x")).Decision != Allow || background.Judge(shell("git log")).Decision != Deny || !background.Hides("bash", AccessOther) {
+	background := Below(Permissions{Background: []string{"read", "mcp__git"}}, true, root)
+	if background.Judge(reading("x")).Decision != Allow || background.Judge(shell("git log")).Decision != Deny ||
+		background.Hides("mcp__git__push", AccessOther) || !background.Hides("mcp__svn__push", AccessOther) || !background.Hides("bash", AccessOther) {
 		t.Errorf("in the background: %s", background)
 	}
 	for _, broken := range []Authority{"{", "[]", `[{"mode":"brave"}]`} {

@@ -55,7 +55,7 @@ func (m *traceable) Generate(ctx context.Context, req *model.Request, emit func(
 	if err != nil {
 		attrs = append(attrs, keyErrorType.String(errorType(err)))
 		span.SetAttributes(attrs[len(attrs)-1])
-		span.SetStatus(codes.Error, err.Error())
+		span.SetStatus(codes.Error, m.clean(err.Error()))
 	}
 	if answer != nil {
 		attrs = append(attrs, keyModel.String(answer.Model)) // a name that exists, unlike one that was asked for
@@ -95,7 +95,7 @@ func (m *traceable) show(span trace.Span, req *model.Request, a *model.Answer) {
 	last := req.Messages[len(req.Messages)-1:]
 	for key, what := range map[attribute.Key]any{keyMessagesIn: shown(last), keyMessagesOut: shown([]tree.Message{{Role: tree.RoleAssistant, Blocks: a.Blocks}})} {
 		if text, err := json.Marshal(what); err == nil && len(text) <= shownBytes {
-			span.SetAttributes(key.String(string(text)))
+			span.SetAttributes(key.String(m.clean(string(text))))
 		}
 	}
 }

@@ -31,7 +31,8 @@ type Config struct {
 	Service    string // the service's name, unless OTEL_SERVICE_NAME says another
 	Instance   string // which of them this is
 	Getenv     func(string) string
-	Prometheus bool // metrics can be fetched as a page as well
+	Clean      func(string) string // takes secrets out of what spans say; nil: there are none
+	Prometheus bool                // metrics can be fetched as a page as well
 }
 
 // Telemetry is where spans, metrics and logs go.
@@ -43,6 +44,7 @@ type Telemetry struct {
 
 	root    sdktrace.Sampler
 	content bool
+	clean   func(string) string
 	logs    *sdklog.LoggerProvider
 	service string
 	stops   []func(context.Context) error
@@ -57,6 +59,9 @@ const (
 // Open makes what is asked for. Close sends what is left.
 func Open(ctx context.Context, c Config) (*Telemetry, error) {
 	t := &Telemetry{service: c.Service, content: on(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
+	if t.clean = c.Clean; t.clean == nil {
+		t.clean = func(text string) string { return text }
+	}
 	var err error
 	if t.root, err = sampler(c.Getenv); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)

@@ -16,7 +16,7 @@ func (t *Telemetry) Tool(ctx context.Context, call string, use tree.ToolUse) (_ 
 		keyOperation.String(opExecuteTool), keyTool.String(use.Name), keyToolType.String("function"),
 		keyCallID.String(call)))
 	if t.content && len(use.Input) <= shownBytes {
-		span.SetAttributes(keyArguments.String(string(use.Input)))
+		span.SetAttributes(keyArguments.String(t.clean(string(use.Input))))
 	}
 	return ctx, func(text string, failed bool) {
 		if failed {
@@ -24,7 +24,7 @@ func (t *Telemetry) Tool(ctx context.Context, call string, use tree.ToolUse) (_ 
 			span.SetAttributes(keyErrorType.String("tool_error"))
 		}
 		if t.content && len(text) <= shownBytes {
-			span.SetAttributes(keyResult.String(text))
+			span.SetAttributes(keyResult.String(t.clean(text)))
 		}
 		span.End()
 	}

@@ -200,6 +200,7 @@ func TestBashInTheBackground(t *testing.T) {
 		if !ok || !spawn.Background || spawn.Description != "d" || spawn.Command.Line != tt.command || spawn.Command.ByUser {
 			t.Fatalf("%s: %+v", tt.command, spawn)
 		}
+		spawn.Command.Take()
 		got := spawn.Command.Carry(t.Context(), func(string) {})
 		if want := (CommandEnd{Output: tt.output, Reason: tt.reason, Detail: tt.detail}); got != want {
 			t.Errorf("%s: %+v, want %+v", tt.command, got, want)
@@ -228,6 +229,7 @@ func TestBashGoesToTheBackground(t *testing.T) {
 	close(move)
 	spawn := (<-ended).(Spawn)
 	endCall()
+	spawn.Command.Take()
 	if !spawn.Command.ByUser || !spawn.Background {
 		t.Errorf("%+v", spawn)
 	}
@@ -273,7 +275,7 @@ func TestBashGuard(t *testing.T) {
 
 // pidIn reads a process id that a command has written; 0 if there is none yet.
 func pidIn(w *Workspace, file string) int {
-	text, _ := os.ReadFile(filepath.Join(w.Dir(), file)) //nolint:errcheck // there may be none yet
+	text, _ := os.ReadFile(filepath.Join(w.Dir(), file)) // there may be none yet
 	pid, err := strconv.Atoi(strings.TrimSuffix(string(text), "\n"))
 	if err != nil || !strings.HasSuffix(string(text), "\n") {
 		return 0

@@ -110,8 +110,12 @@ func (c *Command) spawn() Spawn {
 	return Spawn{Background: true, Description: c.Description, Command: c}
 }
 
-// Take says that somebody is going to carry the command.
-func (c *Command) Take() { c.taken = true }
+// Take says that somebody is going to carry the command. From then on it needs the
+// workspace no more but as a directory, and all that it prints is in its file.
+func (c *Command) Take() {
+	c.taken = true
+	c.output.keepAll()
+}
 
 // Drop ends a command that nobody has taken.
 func (c *Command) Drop() {
@@ -124,11 +128,10 @@ func (c *Command) Drop() {
 	c.leaveRoom()
 }
 
-// Carry runs the command to its end, or kills it when ctx ends. told gets the end of
+// Carry runs a command that was taken to its end, or kills it when ctx ends. told gets the end of
 // what it has printed, at most once a second, whenever that has changed.
 func (c *Command) Carry(ctx context.Context, told func(output string)) CommandEnd {
 	defer c.leaveRoom()
-	c.output.keepAll()
 	if c.cancel == nil {
 		if err := c.start(); err != nil {
 			return CommandEnd{Reason: tree.ReasonToolError, Detail: errorText(err)}
@@ -201,7 +204,7 @@ func (c *Command) status() string {
 	case !exited:
 		return errorText(c.err)
 	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() { //nolint:misspell // that is its name
 		return fmt.Sprintf("ended by the signal %d, %s", status.Signal(), status.Signal())
 	}
 	return fmt.Sprintf("exit code %d", exit.ExitCode())

@@ -20,9 +20,10 @@ func TestSelect(t *testing.T) {
 	t.Parallel()
 	all := append(Builtin(), NewTask(agents))
 	for allowed, want := range map[string]string{
-		"":             "ls glob grep read write edit task_output kill_task task",
-		"task,read,ls": "ls read task",
-		"ls,ls":        "ls",
+		"":                             "ls glob grep read write edit task_output kill_task task",
+		"task,read,ls":                 "ls read task",
+		"ls,ls":                        "ls",
+		"ls,mcp__gone__x,mcp__gone__*": "ls",
 	} {
 		got, err := Select(all, slices.DeleteFunc(strings.Split(allowed, ","), func(s string) bool { return s == "" }))
 		if err != nil || names(got) != want {

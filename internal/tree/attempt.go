@@ -19,12 +19,13 @@ type Claim struct {
 }
 
 // Claimed is the task as it was claimed, and what its session says: whose it is, the bound
-// of a message part, and whether background work is switched off.
+// of a message part, whether background work is switched off, and its workspace.
 type Claimed struct {
 	Task         Task
 	Tenant       string
 	PartBytes    int
 	NoBackground bool
+	Workspace    string
 }
 
 // Reattach gives an attempt to another stream of its worker, since the last one
@@ -129,7 +130,9 @@ func (c Claim) decide(d *decision) (Answer, error) {
 }
 
 func claimed(s *Session, t *Task) Claimed {
-	return Claimed{Task: *t, Tenant: s.Tenant, PartBytes: s.Limits.PartBytes, NoBackground: s.Limits.NoBackground}
+	return Claimed{
+		Task: *t, Tenant: s.Tenant, PartBytes: s.Limits.PartBytes, NoBackground: s.Limits.NoBackground, Workspace: s.Workspace,
+	}
 }
 
 func (c Reattach) needs(n *needs) { n.task(c.Task) }

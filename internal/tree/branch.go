@@ -119,6 +119,7 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 	t.Branch, t.Head, t.Pin = BranchHuman, head, from.Pin
 	t.goOnFrom(base)
 	t.goOnWithin(from)
+	t.Worktrees = from.Worktrees
 	opened := BranchOpened{Base: base, Head: head, Agent: t.Agent, Description: t.Description}
 	d.emitAside(t, opened)
 	switch {

@@ -90,7 +90,11 @@ func (h *history) tend(f From) Command {
 
 func (h *history) usage() Usage {
 	n := h.rng.Int64N(10)
-	return Usage{Input: n, Output: 1, CacheRead: 2 * n}
+	u := Usage{Input: n, Output: 1, CacheRead: 2 * n}
+	if n%3 > 0 { // of a model with a price
+		u.Cost, u.Priced = 7*n, u.Total()
+	}
+	return u
 }
 
 // asks opens calls; the provider gives all of them the same id.

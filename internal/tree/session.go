@@ -25,6 +25,7 @@ type CreateSession struct {
 	Permissions policy.Layer // what the session says of what it may do
 	Source      string       // who outside opened it; empty: nobody
 	Trace       Trace        // where the first turn hangs; zero: in a trace of its own
+	Workspace   string       // the directory that it shares with others; empty: its own
 }
 
 // Created is the session that was opened.
@@ -77,13 +78,16 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	if err := checkSource(c.Source); err != nil {
 		return nil, err
 	}
+	if err := CheckWorkspace(c.Workspace); err != nil {
+		return nil, err
+	}
 	if err := c.Limits.checkHistory(c.History); err != nil {
 		return nil, err
 	}
 	root := TaskID(d.env.NewID())
 	d.view.session = &Session{
 		ID: c.ID, Tenant: c.Tenant, Title: c.Title, Agent: c.Agent.Name, Root: root,
-		Metadata: c.Metadata, Limits: c.Limits, NextSeq: 1,
+		Metadata: c.Metadata, Limits: c.Limits, NextSeq: 1, Workspace: c.Workspace,
 		CreatedAt: d.env.Now, UpdatedAt: d.env.Now,
 	}
 	if c.Title == "" {
@@ -115,6 +119,7 @@ func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, descript
 	}
 	if parent != nil {
 		t.Parent, t.Branch, t.Depth = parent.ID, BranchSubagent, parent.Depth+1
+		t.isolate(parent, agent)
 		parent.Children++
 		d.view.touchTask(parent)
 	}

@@ -31,6 +31,8 @@ type Session struct {
 
 	Asking int      // approvals that nobody has decided
 	Grants []string // what is allowed without asking again
+
+	Workspace string // the directory that it shares with others; empty: it has its own
 }
 
 // Idle reports whether nothing is pending or running.
@@ -106,6 +108,7 @@ type Agent struct {
 	FailOnInterrupt bool          // a run whose worker is lost fails instead of going on
 	ForkContext     bool          // when spawned it sees its parent's conversation
 	OnComplete      string        // the URL to call when a run has ended; empty: none
+	Worktree        bool          // as a sub-agent it works in a git worktree of its own
 
 	Permissions policy.Pinned // what its definition says of what it may do
 }
@@ -228,6 +231,8 @@ type Task struct {
 
 	Permissions policy.Pinned // of its agent
 	Origin      string        // who it was started for, if that is somebody outside
+
+	Worktrees string // the ids of the tasks in whose worktrees it works, each below the one before; empty: the session's directory
 
 	// The current run.
 	Run        int // counted from 1; 0 for StateNew

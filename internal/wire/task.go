@@ -80,6 +80,7 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 		CurrentTaskId: id(s.GoesOnWith()),
 		CloseTime:     timestamp(s.ClosedAt),
 		NoBackground:  s.Limits.NoBackground,
+		Workspace:     s.Workspace,
 	}
 }
 

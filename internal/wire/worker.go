@@ -90,6 +90,22 @@ func CommandFrom(req *pb.WorkRequest, from tree.From, agents AgentLookup) (tree.
 	return nil, fmt.Errorf("request %d has no kind that is known here", req.GetSeq())
 }
 
+// Answer gives what a model has said in a request of an attempt; nil if it is none
+// that records an answer.
+func Answer(req *pb.WorkRequest) *pb.Message {
+	switch k := req.GetKind().(type) {
+	case *pb.WorkRequest_Append:
+		return k.Append.GetMessage()
+	case *pb.WorkRequest_End:
+		return k.End.GetAnswer()
+	case *pb.WorkRequest_StopHooks:
+		return k.StopHooks.GetAnswer()
+	case *pb.WorkRequest_Compact:
+		return k.Compact.GetMessage()
+	}
+	return nil
+}
+
 // maxAwait bounds how long a call may wait for a task's output.
 const maxAwait = 10 * time.Minute
 

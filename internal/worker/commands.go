@@ -20,7 +20,7 @@ const farewell = 2 * time.Second
 
 // features are what a worker can do beyond the protocol version.
 func features() []string {
-	return []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands}
+	return []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces}
 }
 
 // launched is a command that has become a task, and is this worker's.
@@ -67,12 +67,12 @@ func (s *spawning) Wait(ctx context.Context) (loop.Reply, error) {
 
 // launch carries a command to its end beside the slots, until ctx ends.
 func (w *Worker) launch(ctx context.Context, c *launched) {
-	w.carrying.Go(func() { w.carry(ctx, c) })
+	w.carrying.Go(func() { w.carryCommand(ctx, c) })
 }
 
-// carry runs a command over a line of its own, and tells what it prints and how it
+// carryCommand runs a command over a line of its own, and tells what it prints and how it
 // ends. It is killed when its task is ended from outside, and when the worker stops.
-func (w *Worker) carry(ctx context.Context, c *launched) {
+func (w *Worker) carryCommand(ctx context.Context, c *launched) {
 	log := w.Logger.With("session_id", c.claim.GetSessionId(), "task_id", c.claim.GetTaskId(), "epoch", c.claim.GetEpoch())
 	running, kill := context.WithCancel(ctx)
 	defer kill()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/redact"
 )
 
 // window is how many requests may be without an answer.
@@ -27,6 +28,7 @@ type line struct {
 	now     func() time.Time
 	welcome func(*pb.Welcome) // called for each stream
 	window  chan struct{}     // one for each request without an answer
+	secrets *redact.Redactor  // what goes out is without them
 	needs   string            // a feature that a replica has to have; empty: none
 
 	sending sync.Mutex // held while a request is numbered and sent
@@ -67,7 +69,7 @@ func (r *refusal) Error() string { return "the claim was refused: " + r.cause.St
 
 func (w *Worker) newLine() *line {
 	return &line{
-		client: w.Client, log: w.Logger, now: w.Now, window: make(chan struct{}, window),
+		client: w.Client, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
 		up: make(chan struct{}), over: true,
 		welcome: func(welcome *pb.Welcome) {
 			select {

@@ -24,6 +24,8 @@ const (
 	featureHeartbeat = "heartbeat"
 	featurePolicy    = "policy"
 	featureCommands  = "commands"
+
+	featureWorkspaces = "workspaces"
 )
 
 // Times of a stream. One on which nothing was heard for silentAtMost is broken.

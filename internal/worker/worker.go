@@ -24,22 +24,35 @@ import (
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/workspace"
 )
+
+// Source has tools that come and go while a worker runs.
+type Source interface {
+	// Tools gives the tools that there are now of those that a run may use, and what
+	// is missing. May says whether it may use any tool that an entry (see
+	// [policy.Names]) names. It may take some seconds.
+	Tools(ctx context.Context, may func(entry string) bool) ([]tool.Tool, []tool.Missing)
+}
 
 // Config says what a worker works with.
 type Config struct {
-	ID        string // unique among the workers of the installation
-	Pool      string
-	Slots     int
-	Client    pb.WorkerServiceClient
-	Bus       func(installation string) (*dispatch.Bus, error)
-	Model     model.Model
-	Tools     []tool.Tool
-	Workspace *tool.Workspace // nil: no file tools
+	ID     string // unique among the workers of the installation
+	Pool   string
+	Slots  int
+	Client pb.WorkerServiceClient
+	Bus    func(installation string) (*dispatch.Bus, error)
+	Model  model.Model
+	Tools  []tool.Tool
+	Source Source            // of further tools; nil: none
+	Places *workspace.Places // where runs work
 
 	SkillsDirs []string // directories of skills, beside those of the workspace
 	PluginsDir string   // directory of plugins, which may hold skills; empty: none
+
+	Secrets *redact.Redactor // that leave the worker on no way; nil: none are known
 
 	Hooks   *hook.Hooks // on the start and stop of sub-agents; nil: none
 	Logger  *slog.Logger
@@ -81,8 +94,8 @@ func New(c Config) (*Worker, error) {
 		return nil, errors.New("worker: an id is required")
 	case c.Slots < 1:
 		return nil, fmt.Errorf("worker: %d slots, need at least 1", c.Slots)
-	case c.Client == nil || c.Bus == nil || c.Model == nil:
-		return nil, errors.New("worker: an orchestrator, a bus and a model are required")
+	case c.Client == nil || c.Bus == nil || c.Model == nil || c.Places == nil:
+		return nil, errors.New("worker: an orchestrator, a bus, a model and places to work in are required")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

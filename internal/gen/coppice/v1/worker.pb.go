@@ -819,7 +819,7 @@ type Welcome struct {
 	// The lowest protocol version that the replica speaks.
 	OldestProtocol int32 `protobuf:"varint,5,opt,name=oldest_protocol,json=oldestProtocol,proto3" json:"oldest_protocol,omitempty"`
 	// What the replica can do beyond the protocol version: "reattach",
-	// "heartbeat", "commands" (that are tasks). Others are to be ignored.
+	// "heartbeat", "commands" (that are tasks), "policy", "workspaces". Others are to be ignored.
 	Features []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
 	// How long after a stream broke its attempt may be gone on with.
 	Grace         *durationpb.Duration `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
@@ -1259,9 +1259,14 @@ type Assignment struct {
 	Hooks *HookState `protobuf:"bytes,17,opt,name=hooks,proto3" json:"hooks,omitempty"`
 	// The span of the run, as a W3C traceparent: what the worker does hangs below it.
 	// Empty if nobody traces.
-	TraceParent   string `protobuf:"bytes,19,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TraceParent string `protobuf:"bytes,19,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	// The directory that the session shares with others; empty means its own.
+	Workspace string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The tasks in whose git worktrees the run works, each worktree below the one
+	// before. None means the session's directory.
+	WorktreeTaskIds []string `protobuf:"bytes,21,rep,name=worktree_task_ids,json=worktreeTaskIds,proto3" json:"worktree_task_ids,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Assignment) Reset() {
@@ -1383,6 +1388,20 @@ func (x *Assignment) GetTraceParent() string {
 		return x.TraceParent
 	}
 	return ""
+}
+
+func (x *Assignment) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Assignment) GetWorktreeTaskIds() []string {
+	if x != nil {
+		return x.WorktreeTaskIds
+	}
+	return nil
 }
 
 // HookState is how far hooks have come in a run.
@@ -3215,7 +3234,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bprotocol\x18\x06 \x01(\x05R\bprotocol\x12\x1a\n" +
 	"\bfeatures\x18\a \x03(\tR\bfeatures\"9\n" +
 	"\aRefused\x12.\n" +
-	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\x90\x04\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xda\x04\n" +
 	"\n" +
 	"Assignment\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12)\n" +
@@ -3232,7 +3251,9 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\rtakes_compact\x18\f \x01(\bR\ftakesCompact\x12%\n" +
 	"\x0etakes_commands\x18\x12 \x01(\bR\rtakesCommands\x12+\n" +
 	"\x05hooks\x18\x11 \x01(\v2\x15.coppice.v1.HookStateR\x05hooks\x12!\n" +
-	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\":\n" +
+	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\x12\x1c\n" +
+	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
+	"\x11worktree_task_ids\x18\x15 \x03(\tR\x0fworktreeTaskIds\":\n" +
 	"\tHookState\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\bR\x05start\x12\x17\n" +
 	"\awent_on\x18\x02 \x01(\x05R\x06wentOn\"6\n" +
