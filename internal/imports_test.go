@@ -76,11 +76,11 @@ var allowed = map[string][]string{
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
-		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/sandbox", "internal/store", "internal/tool", "internal/tree", "internal/worker",
 	},
 	"internal/cli": {
 		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook",
-		"internal/model/fakellm", "internal/model/provider", "internal/transcript", "internal/tree", "internal/wire",
+		"internal/model/fakellm", "internal/model/provider", "internal/sandbox", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/pgtest":    {"internal/proctest"},
 	"internal/proctest":  {},
@@ -88,10 +88,10 @@ var allowed = map[string][]string{
 	"internal/chaos": {
 		"internal/gen/coppice/v1", "internal/model", "internal/policy", "internal/tool", "internal/tree",
 	},
-	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
-	"cmd/coppice":           {"internal/cli"},
+	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted", "internal/sandbox"},
+	"cmd/coppice":           {"internal/cli", "internal/sandbox"},
 	"cmd/orchestrator":      {"internal/assembly", "internal/callback", "internal/tree"},
-	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/model/provider"},
+	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/model/provider", "internal/sandbox"},
 }
 
 // shunned are packages of others that a package has to do without.

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type flags struct {
@@ -28,12 +29,14 @@ type flags struct {
 	FetchAllow []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
 
 	provider.Flags
+	sandbox.Options
 
 	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool   `env:"COPPICE_DEFINITION_HOOKS" help:"Run the hooks that come with agents' definitions as well: whoever may define agents may then run commands here."`
 }
 
 func main() {
+	sandbox.Init()
 	var f flags
 	kong.Parse(&f, kong.Description("Runs agents for a Coppice orchestrator."))
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
@@ -71,6 +74,6 @@ func run(f flags, log *slog.Logger) error {
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Sandbox: f.Options,
 	}.Run(ctx)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -42,6 +43,7 @@ type Dev struct {
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
 	FetchAllow      []string // as in Worker
+	Sandbox         sandbox.Options
 	Model           model.Model
 	Governor        *governor.Governor // of the model; nil: none
 	Logger          *slog.Logger
@@ -166,7 +168,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
 			Workspace: d.Workspace, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
-			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow,
+			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Sandbox: d.Sandbox,
 		}.Run(working)
 	})
 	return g.Wait()

@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/redistest"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 // deployment is orchestrators and workers as processes of their own.
@@ -47,6 +48,7 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	sandbox.Init()
 	if orchestrators := os.Getenv(mortalVariable); orchestrators != "" {
 		if err := mortal(orchestrators, os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

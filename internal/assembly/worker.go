@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/outbound"
+	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/worker"
 )
@@ -38,6 +39,7 @@ type Worker struct {
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
 	FetchAllow      []string // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
+	Sandbox         sandbox.Options
 	Logger          *slog.Logger
 	Now             func() time.Time // nil: time.Now
 }
@@ -49,6 +51,9 @@ func (w Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("what may be fetched beside the internet: %w", err)
 	}
 	if err := directories(append([]string{w.PluginsDir}, w.SkillsDirs...)); err != nil {
+		return err
+	}
+	if _, err := w.confine(ctx); err != nil {
 		return err
 	}
 	workspace, err := tool.OpenWorkspace(w.Workspace)
@@ -77,6 +82,24 @@ func (w Worker) Run(ctx context.Context) error {
 		return errors.Join(err, workspace.Close())
 	}
 	return errors.Join(run.Run(ctx), workspace.Close())
+}
+
+// confine makes ready what commands run in, and says how far it goes.
+func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
+	config, err := w.Sandbox.Config(os.Environ(), w.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	confined, err := sandbox.New(config)
+	if err != nil {
+		return nil, err
+	}
+	level := slog.LevelInfo
+	if len(confined.Missing()) > 0 || confined.Mode() == sandbox.Off {
+		level = slog.LevelWarn
+	}
+	w.Logger.Log(ctx, level, "how commands are confined", "sandbox", confined.String())
+	return confined, nil
 }
 
 // hooks makes ready the hooks, which run in the workspace.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type devCommand struct {
@@ -22,6 +23,7 @@ type devCommand struct {
 	Slots     int    `default:"16" help:"Runs that are carried at once."`
 	fetchFlags
 	provider.Flags
+	sandbox.Options
 	hookFlags
 }
 
@@ -46,7 +48,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Listen: d.Listen, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
-		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow,
+		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, Sandbox: d.Options,
 		Logger: log,
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type runCommand struct {
@@ -25,6 +26,7 @@ type runCommand struct {
 	files
 	fetchFlags
 	provider.Flags
+	sandbox.Options
 	hookFlags
 	permissionFlags
 	Prompt []string `arg:"" help:"What to do; - reads it from standard input."`
@@ -76,7 +78,7 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Workspace: orHere(r.Workspace), Files: r.assembly(), Model: chosen.Model, Governor: chosen.Governor,
-		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow,
+		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow, Sandbox: r.Options,
 		Logger: log,
 	})
 	if err != nil {

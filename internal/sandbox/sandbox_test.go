@@ -2,12 +2,13 @@ package sandbox
 
 import (
 	"bytes"
+	"os"
 	"testing"
 )
 
 func TestSmoke(t *testing.T) {
 	dir := t.TempDir()
-	s, err := New(Config{Workspace: dir})
+	s, err := New(Config{Workspace: dir, native: os.Getenv("NATIVE") != ""})
 	if err != nil {
 		t.Fatal(err)
 	}
