@@ -61,7 +61,7 @@ func (s spec) become(status *os.File) error {
 
 // tryDir says whether a command could write to its directory.
 func (s spec) tryDir() error {
-	if s.Way == wayNone || len(s.Writable) == 0 {
+	if !s.TryDir {
 		return nil
 	}
 	if err := unix.Access(s.Dir, unix.W_OK); err != nil {

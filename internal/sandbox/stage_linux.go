@@ -54,6 +54,7 @@ const (
 type spec struct {
 	Way      way
 	Probe    bool // become no command, and say whether the stages did their work
+	TryDir   bool // with Probe: the directory has to be one that the command can write to
 	Argv     []string
 	Env      []string
 	Dir      string

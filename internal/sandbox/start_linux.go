@@ -85,6 +85,7 @@ func (s *Sandbox) launch(c Command, probe bool) (*launch, error) {
 			Way: s.way, Probe: probe, Argv: c.Argv, Dir: c.Dir, Network: c.Network,
 			Confined: s.mode != Off, Landlock: s.on(LayerLandlock), Seccomp: s.on(LayerSeccomp), Limited: s.on(LayerLimits),
 			Readable: s.readable, Writable: append([]string{c.Dir}, c.Writable...), Limits: s.limits, Home: home,
+			TryDir: probe && s.way != wayNone && unix.Access(c.Dir, unix.W_OK) == nil,
 		},
 		attr:  &syscall.SysProcAttr{Setpgid: true},
 		close: func() {}, release: func() error { return nil },
