@@ -143,7 +143,7 @@ func privilegeEscapes() []escape {
 			"of core files":     `ulimit -c unlimited && echo ESCAPED`,
 			"of time":           `ulimit -t unlimited && echo ESCAPED`,
 			"of the worker":     `$PROBE rlimit "$VICTIM" 4`,
-			"by being nicer":    `nice -n -5 sh -c 'test "$(nice)" -lt 0 && echo ESCAPED'`,
+			"by being nicer":    `n=$(nice); nice -n -1 sh -c 'test "$(nice)" -lt "$0" && echo ESCAPED' "$n"`,
 			"by real time":      `chrt -f 1 true && echo ESCAPED`,
 			"of others' chance": `renice -n 1 -p "$VICTIM" && echo ESCAPED`,
 		})),
@@ -169,7 +169,7 @@ func processEscapes() []escape {
 			"deaf to signals":          `(trap '' HUP INT TERM; exec setsid sleep $MARK) >/dev/null 2>&1 &`,
 			"as a daemon":              `perl -MPOSIX -e 'fork and exit; POSIX::setsid(); fork and exit; chdir "/"; open STDIN, "/dev/null"; open STDOUT, ">/dev/null"; open STDERR, ">/dev/null"; exec "sleep", $ENV{MARK}'; sleep 0.1`,
 			"as a crowd":               `for i in 1 2 3 4 5 6 7 8; do setsid sleep $MARK >/dev/null 2>&1 & done`,
-			"stopped":                  `setsid sleep $MARK >/dev/null 2>&1 & p=$!; sleep 0.05; kill -STOP $p`,
+			"stopped":                  `setsid sleep $MARK >/dev/null 2>&1 & p=$!; until grep -qs sleep /proc/$p/comm; do :; done; kill -STOP $p`,
 			"as a coprocess":           `coproc sleep $MARK; disown`,
 			"behind a pipe":            `sleep $MARK | cat >/dev/null & disown`,
 			"though it ends by itself": `setsid sleep $MARK >/dev/null 2>&1 & kill -9 $$`,
@@ -180,15 +180,15 @@ func processEscapes() []escape {
 
 func resourceEscapes() []escape {
 	rows := named("use more", map[string]string{
-		"processes":              `n=0; for i in $(seq 100); do sleep 5 & n=$((n+1)); done 2>/dev/null; set -- $(jobs -p); test $# -gt 60 && echo ESCAPED; kill $(jobs -p)`,
-		"processes of processes": `b() { test "$1" -gt 0 || { sleep 1; echo here; return; }; b $(($1-1)) & b $(($1-1)) & wait; }; n=$(b 6 2>/dev/null | grep -c here); test "$n" -gt 50 && echo ESCAPED`,
+		"processes":              `perl -e 'for (1 .. 100) { my $p = fork; defined $p or last; if (!$p) { sleep 2; exit } $n++ } print "ESCAPED" if $n > 60; 1 while wait > 0'`,
+		"processes of processes": `perl -e 'for (1 .. 8) { fork } open F, ">", "p$$"; sleep 1; 1 while wait > 0'; sleep 0.5; set -- p*; test $# -gt 60 && echo ESCAPED`,
 		"memory":                 `perl -e '$x = "a" x (200 << 20); print "ESCAPED" if length $x'`,
 		"memory of an array":     `perl -e 'push @a, "a" x (1 << 20) for 1 .. 150; print "ESCAPED" if @a == 150'`,
-		"memory of the shell":    `x=$(head -c 120000000 /dev/zero | tr '\0' a); test ${#x} -gt 100000000 && echo ESCAPED`,
+		"memory of the shell":    `x=$(head -c 90000000 /dev/zero | tr '\0' a); test ${#x} -gt 80000000 && echo ESCAPED`,
 		"a long file":            `head -c 5000000 /dev/zero >f; test "$(stat -c %s f)" -gt 4000000 && echo ESCAPED`,
 		"a long file with holes": `truncate -s 1G f && echo ESCAPED`,
 		"open files":             `perl -e 'for (1 .. 200) { open my $f, "<", "/dev/null" or last; push @f, $f } print "ESCAPED" if @f == 200'`,
-		"time":                   `bash -c 'while :; do :; done' & p=$!; (sleep 4; kill -0 $p 2>/dev/null && echo ESCAPED; kill -9 $p) & wait $p`,
+		"time":                   `bash -c 'while :; do :; done' & p=$!; (sleep 3; kill -0 $p 2>/dev/null && echo ESCAPED; kill -9 $p) & wait $p`,
 		"room in /tmp":           `f=$(mktemp -d /tmp/$MARK.XXXX); for i in 1 2 3 4 5 6 7 8; do head -c 500000 /dev/zero >$f/$i; done; test "$(cat $f/* | wc -c)" -gt 3000000 && echo ESCAPED; rm -rf $f`,
 		"room in /dev/shm":       `mkdir /dev/shm/$MARK; for i in 1 2 3 4 5 6 7 8; do head -c 500000 /dev/zero >/dev/shm/$MARK/$i; done; test "$(cat /dev/shm/$MARK/* | wc -c)" -gt 3000000 && echo ESCAPED; rm -rf /dev/shm/$MARK`,
 	})

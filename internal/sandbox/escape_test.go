@@ -53,9 +53,7 @@ func TestEscapes(t *testing.T) {
 	for _, w := range workers {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			if os.Getuid() != 0 && os.Getenv("CI") == "" && int(w.uid) != os.Getuid() {
-				t.Skip("it takes root to be another user")
-			}
+			needUser(t, w.uid)
 			out, err := asUser(t, w.uid, "^TestEscapesFromWorker$", insideVariable+"="+w.native).CombinedOutput()
 			count := regexp.MustCompile(`(?m)^.*\d+ escapes tried.*$`).Find(out)
 			if err != nil || count == nil {
@@ -89,14 +87,14 @@ func asUser(t *testing.T, uid uint32, run string, environ ...string) *exec.Cmd {
 
 // TestEscapesFromWorker is the worker of TestEscapes.
 func TestEscapesFromWorker(t *testing.T) {
-	way := os.Getenv(insideVariable)
-	if way == "" {
+	by := os.Getenv(insideVariable)
+	if by == "" {
 		t.Log("it is for a process of its own, which TestEscapes starts")
 		return
 	}
-	w := newWorld(t, way == "native")
-	if got := string(w.box.way); got != way {
-		t.Fatalf("namespaces are made by %q, not %q", got, way)
+	w := newWorld(t, way(by))
+	if w.box.way != way(by) {
+		t.Fatalf("namespaces are made by %q, not %q", w.box.way, by)
 	}
 	leaveOpen(t, w.secret)
 	proven, failed := 0, 0

@@ -39,7 +39,7 @@ type world struct {
 	rows      int
 }
 
-func newWorld(t *testing.T, native bool) *world {
+func newWorld(t *testing.T, by way) *world {
 	t.Helper()
 	w := &world{t: t, secret: os.Getenv(planted), listeners: listen(t)}
 	exe, err := os.Executable()
@@ -52,7 +52,7 @@ func newWorld(t *testing.T, native bool) *world {
 		AddressSpace: 256 << 20, Memory: 64 << 20,
 	}
 	for box, limits := range map[**Sandbox]Limits{&w.box: wide, &w.tight: tight} {
-		if *box, err = New(Config{Mode: Required, Readable: []string{exe}, Limits: limits, native: native}); err != nil {
+		if *box, err = New(Config{Mode: Required, Readable: []string{exe}, Limits: limits, ways: onlyWay(by)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -25,9 +25,12 @@ func (s *Sandbox) probe(c Config) error {
 		return err
 	}
 	names := []string{LayerNamespaces, LayerLandlock, LayerSeccomp, LayerLimits}
-	ways := s.ways(c.native)
+	ways := c.ways
+	if ways == nil {
+		ways = s.findWays()
+	}
 	details := map[string]string{LayerLandlock: landlockDetail()}
-	if s.try(ways[0], names[1:], dir) == nil {
+	if len(ways) > 0 && s.try(ways[0], names[1:], dir) == nil {
 		s.settle(ways[0], names, names, details)
 		return nil
 	}
@@ -69,10 +72,10 @@ func (c Config) probeDir() (string, error) {
 	return dir, nil
 }
 
-// ways are those to namespaces that may be tried, the best one first. Bubblewrap can't
+// findWays gives the ways to namespaces that may be tried, the best one first. Bubblewrap can't
 // make root another user, and root needs no program to make namespaces.
-func (s *Sandbox) ways(native bool) []way {
-	if os.Getuid() == 0 || native {
+func (s *Sandbox) findWays() []way {
+	if os.Getuid() == 0 {
 		return []way{wayNative}
 	}
 	path, err := exec.LookPath("bwrap")

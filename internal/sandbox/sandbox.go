@@ -53,7 +53,7 @@ type Config struct {
 	// New tries out whether they could.
 	Workspace string
 
-	native bool // no bubblewrap, even if there is one
+	ways []way // to namespaces, instead of those that the machine has
 }
 
 // New makes a sandbox. It tries out each layer; with [Required] it fails if one is
