@@ -124,8 +124,7 @@ const floodBudget = 8 << 20
 
 // TestFlood lets a command write as fast as it can. COPPICE_TEST_FLOOD says for how
 // long; a second already writes a thousand times what may be kept.
-//
-//nolint:paralleltest,tparallel // It measures the memory of the whole process.
+// It is not parallel: it measures the memory of the whole process.
 func TestFlood(t *testing.T) {
 	span := time.Second
 	if text := os.Getenv("COPPICE_TEST_FLOOD"); text != "" {

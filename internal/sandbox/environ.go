@@ -7,7 +7,7 @@ import (
 
 // passed are the variables of the worker that say nothing about it but where it
 // runs. All others stay with it: keys of providers, passwords, addresses.
-var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "USER", "LOGNAME"}
+var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME"}
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

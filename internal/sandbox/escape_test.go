@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -64,11 +66,28 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
+// workerBinary is this test binary once more, where all users can reach it. It does
+// without the race detector, whose start takes longer than most commands.
+var workerBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "coppice-sandbox-test-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "test", "-c", "-race=false", "-o", filepath.Join(dir, "worker"), ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return filepath.Join(dir, "worker"), nil
+})
+
 // asUser is this test binary again, as a worker of another user with a secret in its
 // environment and with a file open.
 func asUser(t *testing.T, uid uint32, run string, environ ...string) *exec.Cmd {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "coppice-escapes-")
+	dir, err := os.MkdirTemp("", "coppice-escapes-") //nolint:usetesting // Other users can't enter the one of a test.
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +95,12 @@ func asUser(t *testing.T, uid uint32, run string, environ ...string) *exec.Cmd {
 	if err := os.Chown(dir, int(uid), int(uid)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+run, "-test.v", "-test.timeout=10m")
+	made.Store(true)
+	binary, err := workerBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run="+run, "-test.v", "-test.timeout=10m")
 	cmd.Dir = "/"
 	cmd.Env = append([]string{"PATH=" + defaultPath, "TMPDIR=" + dir, "HOME=" + dir, planted + "=sk-" + rand.Text()}, environ...)
 	if int(uid) != os.Getuid() {

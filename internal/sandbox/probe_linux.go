@@ -91,7 +91,7 @@ func (s *Sandbox) findWays() []way {
 }
 
 // try starts the stages with some of the layers and no command.
-func (s *Sandbox) try(w way, names []string, dir string) error {
+func (s *Sandbox) try(w way, names []string, dir string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
 	trial := &Sandbox{mode: s.mode, limits: s.limits, readable: s.readable, wrap: s.wrap, way: w}
@@ -103,7 +103,7 @@ func (s *Sandbox) try(w way, names []string, dir string) error {
 		if err != nil {
 			return fmt.Errorf("making a directory to try it in: %w", err)
 		}
-		defer os.Remove(made)
+		defer func() { err = errors.Join(err, os.Remove(made)) }()
 		dir = made
 	}
 	said := NewCapture(CaptureConfig{})

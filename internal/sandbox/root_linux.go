@@ -151,8 +151,8 @@ func (t taken) attach(root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(target)
-	return unix.MoveMount(int(t.file.Fd()), "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	err = unix.MoveMount(int(t.file.Fd()), "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return errors.Join(err, unix.Close(target))
 }
 
 func makeFile(root *os.Root, at string) error {

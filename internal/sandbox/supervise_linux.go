@@ -122,7 +122,7 @@ func (r *reaper) collect() {
 }
 
 func exitCode(status unix.WaitStatus) int {
-	if status.Signaled() {
+	if status.Signaled() { //nolint:misspell // It is the name of the method.
 		return 128 + int(status.Signal())
 	}
 	return status.ExitStatus()

@@ -212,11 +212,7 @@ func survive(t *testing.T, box *Sandbox, marker, script, end string) (int, error
 	ctx, cancel := context.WithTimeout(t.Context(), attemptTime)
 	defer cancel()
 	up := &signalled{up: make(chan struct{})}
-	dir, err := os.MkdirTemp("", "work")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
+	dir := t.TempDir()
 	p, err := box.Start(ctx, Command{Argv: []string{"bash", "-c", script}, Dir: dir, Env: []string{"MARK=" + marker}, Stdout: up})
 	if err != nil {
 		return 0, err
