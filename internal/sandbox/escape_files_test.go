@@ -101,7 +101,6 @@ func readEscapes() []escape {
 			"the groups'":   `grep -q . /etc/gshadow && echo ESCAPED`,
 			"the home":      `ls -A /root/ && echo ESCAPED`,
 			"the log":       `dd if=/dev/kmsg bs=8192 count=1 of=/dev/null && echo ESCAPED`,
-			"process 1":     `cat /proc/1/environ >/dev/null && echo ESCAPED`,
 			"keys of ssh":   `cat /etc/ssh/*_key /root/.ssh/* 2>/dev/null; ls -d /etc/ssh /root && echo ESCAPED`,
 		})),
 		unproven("this kernel may not have it", named("read what is root's", map[string]string{

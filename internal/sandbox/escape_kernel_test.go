@@ -130,7 +130,8 @@ func privilegeEscapes() []escape {
 			"of its parent":           `nsenter -t "$PPID" -p true && echo ESCAPED`,
 		})),
 		unproven("the machine's first process may be closed to root too", named("enter namespaces", map[string]string{
-			"of process 1": `nsenter -t 1 -m true && echo ESCAPED`,
+			"of process 1":       `nsenter -t 1 -m true && echo ESCAPED`,
+			"by its environment": `cat /proc/1/environ >/dev/null && echo ESCAPED`,
 		})),
 		named("reach into the worker", map[string]string{
 			"by tracing":             `$PROBE ptrace "$VICTIM"`,
@@ -188,7 +189,7 @@ func resourceEscapes() []escape {
 		"a long file":            `head -c 5000000 /dev/zero >f; test "$(stat -c %s f)" -gt 4000000 && echo ESCAPED`,
 		"a long file with holes": `truncate -s 1G f && echo ESCAPED`,
 		"open files":             `perl -e 'for (1 .. 200) { open my $f, "<", "/dev/null" or last; push @f, $f } print "ESCAPED" if @f == 200'`,
-		"time":                   `bash -c 'while :; do :; done' & p=$!; (sleep 3; kill -0 $p 2>/dev/null && echo ESCAPED; kill -9 $p) & wait $p`,
+		"time":                   `perl -e '1 while (times)[0] < 1.6; print "ESCAPED"'`,
 		"room in /tmp":           `f=$(mktemp -d /tmp/$MARK.XXXX); for i in 1 2 3 4 5 6 7 8; do head -c 500000 /dev/zero >$f/$i; done; test "$(cat $f/* | wc -c)" -gt 3000000 && echo ESCAPED; rm -rf $f`,
 		"room in /dev/shm":       `mkdir /dev/shm/$MARK; for i in 1 2 3 4 5 6 7 8; do head -c 500000 /dev/zero >/dev/shm/$MARK/$i; done; test "$(cat /dev/shm/$MARK/* | wc -c)" -gt 3000000 && echo ESCAPED; rm -rf /dev/shm/$MARK`,
 	})

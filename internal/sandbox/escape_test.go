@@ -100,7 +100,7 @@ func asUser(t *testing.T, uid uint32, run string, environ ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), binary, "-test.run="+run, "-test.v", "-test.timeout=10m")
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run="+run, "-test.v", "-test.timeout=14m")
 	cmd.Dir = "/"
 	cmd.Env = append([]string{"PATH=" + defaultPath, "TMPDIR=" + dir, "HOME=" + dir, planted + "=sk-" + rand.Text()}, environ...)
 	if int(uid) != os.Getuid() {

@@ -135,7 +135,7 @@ func (w *world) environ(s *stage) []string {
 }
 
 // attemptTime is how long one attempt may take before it has failed.
-const attemptTime = time.Minute
+const attemptTime = 5 * time.Minute
 
 // confined runs a script in the sandbox and says how it escaped; empty: not at all.
 func (w *world) confined(t *testing.T, e escape) (how, output string) {
