@@ -145,12 +145,13 @@ func TestFlood(t *testing.T) {
 	}
 	before := memory()
 	c := NewCapture(CaptureConfig{Spool: file})
-	ctx, cancel := context.WithTimeout(t.Context(), span)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p, err := box.Start(ctx, Command{Argv: []string{"yes", "an endless output"}, Dir: dir, Stdout: c, Stderr: c})
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer time.AfterFunc(span, cancel).Stop()
 	waited := make(chan error, 1)
 	go func() { waited <- p.Wait() }()
 	peak, tick := uint64(0), time.NewTicker(10*time.Millisecond)

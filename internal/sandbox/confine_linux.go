@@ -50,8 +50,10 @@ func (s spec) become(status *os.File) error {
 	if _, err := status.Write([]byte{statusReady}); err != nil {
 		return fmt.Errorf("saying that the command begins: %w", err)
 	}
-	if s.Probe {
-		return nil
+	// These are last: what runs until the command does, runs within them, and the Go
+	// runtime may want more than a command is allowed.
+	if err := s.limit(s.sizes()); err != nil || s.Probe {
+		return err
 	}
 	if err := syscall.Exec(program, s.Argv, s.Env); err != nil {
 		return fmt.Errorf("%s: %w", s.Argv[0], err)
@@ -86,10 +88,8 @@ func (s spec) restrict() error {
 			return fmt.Errorf("setting %s: %w", LayerLandlock, err)
 		}
 	}
-	if s.Limited {
-		if err := s.limit(); err != nil {
-			return fmt.Errorf("setting %s: %w", LayerLimits, err)
-		}
+	if err := s.limit(s.counts()); err != nil {
+		return err
 	}
 	if s.Seccomp {
 		if err := setFilter(s.Network); err != nil {
@@ -99,27 +99,44 @@ func (s spec) restrict() error {
 	return nil
 }
 
-func (s spec) limit() error {
-	limits := map[int]uint64{
-		unix.RLIMIT_CORE:   0,
-		unix.RLIMIT_NOFILE: s.Limits.OpenFiles,
-		unix.RLIMIT_FSIZE:  s.Limits.FileBytes,
-		unix.RLIMIT_CPU:    uint64(max(1, s.Limits.CPU/time.Second)),
-		unix.RLIMIT_AS:     s.Limits.AddressSpace,
-		unix.RLIMIT_DATA:   s.Limits.Memory,
+// bound is one limit of a process.
+type bound struct {
+	which int
+	value uint64
+}
+
+// counts are limits that a stage keeps well below.
+func (s spec) counts() []bound {
+	return []bound{
+		{unix.RLIMIT_CORE, 0},
+		{unix.RLIMIT_NOFILE, s.Limits.OpenFiles},
+		{unix.RLIMIT_FSIZE, s.Limits.FileBytes},
+		{unix.RLIMIT_CPU, uint64(max(1, s.Limits.CPU/time.Second))},
 	}
-	if s.Way != wayNone {
+}
+
+// sizes are limits that a stage may be above of itself.
+func (s spec) sizes() []bound {
+	bounds := []bound{{unix.RLIMIT_DATA, s.Limits.Memory}, {unix.RLIMIT_AS, s.Limits.AddressSpace}}
+	if s.Way == wayNone {
 		// Without a namespace of users it would count all processes of the user.
-		limits[unix.RLIMIT_NPROC] = s.Limits.Processes
+		return bounds
 	}
-	for which, value := range limits {
+	return append([]bound{{unix.RLIMIT_NPROC, s.Limits.Processes}}, bounds...)
+}
+
+func (s spec) limit(bounds []bound) error {
+	if !s.Limited {
+		return nil
+	}
+	for _, b := range bounds {
 		var now unix.Rlimit
-		if err := unix.Prlimit(0, which, nil, &now); err != nil {
-			return err
+		if err := unix.Prlimit(0, b.which, nil, &now); err != nil {
+			return fmt.Errorf("reading %s: %w", LayerLimits, err)
 		}
-		value = min(value, now.Max)
-		if err := unix.Prlimit(0, which, &unix.Rlimit{Cur: value, Max: value}, nil); err != nil {
-			return err
+		value := min(b.value, now.Max)
+		if err := unix.Prlimit(0, b.which, &unix.Rlimit{Cur: value, Max: value}, nil); err != nil {
+			return fmt.Errorf("setting %s: %w", LayerLimits, err)
 		}
 	}
 	return nil
