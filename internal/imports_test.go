@@ -80,24 +80,26 @@ var allowed = map[string][]string{
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/api", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
-		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/sandbox", "internal/sandbox", "internal/store", "internal/tool",
+		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/sandbox", "internal/sandbox", "internal/sandbox", "internal/store", "internal/tool",
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
 	"internal/cli": {
 		"internal/assembly", "internal/callback", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
-		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/transcript", "internal/tree", "internal/wire",
+		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/sandbox", "internal/transcript", "internal/tree", "internal/wire",
 	},
-	"internal/otlptest":  {},
-	"internal/pgtest":    {"internal/proctest"},
-	"internal/proctest":  {},
-	"internal/redistest": {"internal/proctest"},
+	"internal/mcp/mcptest":         {},
+	"internal/mcp/mcptest/greeter": {"internal/mcp/mcptest"},
+	"internal/otlptest":            {},
+	"internal/pgtest":              {"internal/proctest"},
+	"internal/proctest":            {},
+	"internal/redistest":           {"internal/proctest"},
 	"internal/chaos": {
 		"internal/gen/coppice/v1", "internal/model", "internal/policy", "internal/tool", "internal/tree",
 	},
-	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
-	"cmd/coppice":           {"internal/cli"},
+	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted", "internal/sandbox"},
+	"cmd/coppice":           {"internal/cli", "internal/sandbox"},
 	"cmd/orchestrator":      {"internal/assembly", "internal/callback", "internal/redact", "internal/tree"},
-	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/mcp", "internal/model/provider", "internal/redact"},
+	"cmd/worker":            {"internal/assembly", "internal/hook", "internal/mcp", "internal/model/provider", "internal/redact", "internal/sandbox"},
 }
 
 // shunned are packages of others that a package has to do without.

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model/provider"
 	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type flags struct {
@@ -37,12 +38,14 @@ type flags struct {
 
 	provider.Flags
 	Redact redact.Flags `embed:""`
+	sandbox.Options
 
 	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool   `env:"COPPICE_DEFINITION_HOOKS" help:"Run the hooks that come with agents' definitions as well: whoever may define agents may then run commands here."`
 }
 
 func main() {
+	sandbox.Init()
 	var f flags
 	kong.Parse(&f, kong.Description("Runs agents for a Coppice orchestrator."))
 	secrets, err := f.Redact.Open(os.Environ(), redact.FromURL("COPPICE_REDIS_URL", f.RedisURL)...)
@@ -100,6 +103,6 @@ func run(f flags, secrets *redact.Opened, logs slog.Handler) error {
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log, Telemetry: m.Telemetry,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
 	}.Run(ctx)
 }

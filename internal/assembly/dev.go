@@ -23,6 +23,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -49,6 +50,7 @@ type Dev struct {
 	MCP             []mcp.Server     // as in Worker
 	Secrets         *redact.Redactor // that are not stored, and told to nobody; nil: none are known
 	BashNetwork     bool             // as in Worker
+	Sandbox         sandbox.Options
 	Model           model.Model
 	Governor        *governor.Governor   // of the model; nil: none
 	Telemetry       *telemetry.Telemetry // nil: nobody measures
@@ -175,7 +177,7 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
 			Workspace: d.Workspace, Workspaces: d.Workspaces, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
-			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets, BashNetwork: d.BashNetwork, Telemetry: d.Telemetry, MCP: d.MCP,
+			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets, BashNetwork: d.BashNetwork, Telemetry: d.Telemetry, MCP: d.MCP, Sandbox: d.Sandbox,
 		}.Run(working)
 	})
 	return g.Wait()

@@ -1,13 +1,11 @@
 package assembly_test
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,33 +13,8 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/mcp/mcptest"
 )
-
-// mcpVariable makes the test's binary an MCP server on its standard input and output;
-// its value is what it greets with.
-const mcpVariable = "COPPICE_TEST_MCP"
-
-func serveMCP(greeting string) error {
-	return greeter(greeting).Run(context.Background(), &mcp.StdioTransport{})
-}
-
-// greeter is a server that greets, and one that can be killed.
-func greeter(greeting string) *mcp.Server {
-	server := mcp.NewServer(&mcp.Implementation{Name: "greeter"}, nil)
-	schema := json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)
-	server.AddTool(&mcp.Tool{Name: "greet", Description: "Greets.", InputSchema: schema}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		var in struct{ Name string }
-		if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
-			return nil, err
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: greeting + ", " + in.Name}}}, nil
-	})
-	server.AddTool(&mcp.Tool{Name: "die", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		os.Exit(7)
-		return nil, nil
-	})
-	return server
-}
 
 // greeted is agents that call tools of MCP servers: the root those of both servers,
 // and a narrow one what it is allowed of one, beside what is not there.
@@ -65,7 +38,7 @@ steps:
 func withMCP(t *testing.T, play func(*testing.T, *deployment)) {
 	t.Helper()
 	onBoth(t, greeted, func(d *deployment) {
-		web := greeter("Hello")
+		web := mcptest.Greeter("Hello")
 		server := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
 			if r.Header.Get("X-Key") != "opened sesame" {
 				return nil
@@ -83,16 +56,16 @@ func withMCP(t *testing.T, play func(*testing.T, *deployment)) {
 		})
 		d.environ = map[string][]string{"worker": {"SESAME=opened sesame"}}
 		config := fmt.Sprintf(`{"mcpServers": {
-			"local": {"command": %q, "env": {%q: "Welcome"}},
+			"local": {"command": %q, "env": {"GREETING": "Welcome"}},
 			"web": {"url": %q, "headers": {"X-Key": "${SESAME}"}},
 			"gone": {"command": "/nowhere/server"}
-		}}`, os.Args[0], mcpVariable, server.URL)
+		}}`, filepath.Join(d.bin, "greeter"), server.URL)
 		d.write("mcp.json", config,
 			"agents/narrow.md", agent("narrow", "tools: [ls, mcp__local__g*, mcp__gone, mcp__other__x]"),
 			"agents/finder.md", agent("finder", "deferred_tools: [mcp__web]"),
 			"agents/plain.md", agent("plain", "disallowed_tools: [mcp__*]"))
 		d.orchestratorFlags = []string{"--agents-dir", d.in("agents")}
-		d.workerFlags = []string{"--mcp-config", d.in("mcp.json")}
+		d.workerFlags = []string{"--mcp-config", d.in("mcp.json"), "--sandbox-readable", d.bin}
 	}, play)
 }
 

@@ -21,6 +21,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/proctest"
 	"github.com/coppice-run/coppice/internal/redistest"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 // deployment is orchestrators and workers as processes of their own.
@@ -64,7 +65,7 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/orchestrator", "../../cmd/worker").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/orchestrator", "../../cmd/worker", "../mcp/mcptest/greeter").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
@@ -72,15 +73,9 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	sandbox.Init()
 	if orchestrators := os.Getenv(mortalVariable); orchestrators != "" {
 		if err := mortal(orchestrators, os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	if greeting := os.Getenv(mcpVariable); greeting != "" {
-		if err := serveMCP(greeting); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

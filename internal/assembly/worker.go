@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +50,7 @@ type Worker struct {
 	FetchAllow      []string             // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
 	BashNetwork     bool                 // commands may use the network
 	Telemetry       *telemetry.Telemetry // nil: nobody measures
+	Sandbox         sandbox.Options
 	Logger          *slog.Logger
 	Now             func() time.Time // nil: time.Now
 }
@@ -65,7 +64,7 @@ func (w Worker) Run(ctx context.Context) error {
 	if err := directories(append([]string{w.PluginsDir}, w.SkillsDirs...)); err != nil {
 		return err
 	}
-	confined, err := sandbox.New(sandbox.Config{Environ: passedOn(os.Environ())})
+	confined, err := w.confine(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,6 +105,24 @@ func (w Worker) Run(ctx context.Context) error {
 	return run.Run(ctx)
 }
 
+// confine makes ready what commands run in, and says how far it goes.
+func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
+	config, err := w.Sandbox.Config(os.Environ(), w.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	confined, err := sandbox.New(config)
+	if err != nil {
+		return nil, err
+	}
+	level := slog.LevelInfo
+	if len(confined.Missing()) > 0 || confined.Mode() == sandbox.Off {
+		level = slog.LevelWarn
+	}
+	w.Logger.Log(ctx, level, "how commands are confined", "sandbox", confined.String())
+	return confined, nil
+}
+
 // observed makes calls of the model and of tools spans, if somebody measures.
 func (w *Worker) observed() (loop.Observer, error) {
 	if w.Telemetry == nil {
@@ -134,17 +151,4 @@ func (w Worker) mcp(ctx context.Context, box *sandbox.Sandbox) (_ *mcp.Servers, 
 		cancel()
 		keeping.Wait()
 	}, nil
-}
-
-// passedOn gives what commands get of the worker's environment: what programs need
-// to run, and nothing that may hold a key.
-func passedOn(environ []string) []string {
-	names := []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"}
-	var out []string
-	for _, variable := range environ {
-		if name, _, _ := strings.Cut(variable, "="); slices.Contains(names, name) {
-			out = append(out, variable)
-		}
-	}
-	return out
 }

@@ -14,6 +14,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model/provider"
 	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type runCommand struct {
@@ -28,6 +29,7 @@ type runCommand struct {
 	reachFlags
 	mcpFlags
 	provider.Flags
+	sandbox.Options
 	hookFlags
 	Redact redact.Flags `embed:""`
 	permissionFlags
@@ -90,7 +92,7 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Workspace: orHere(r.Workspace), Files: r.assembly(), Model: chosen.Model, Governor: chosen.Governor,
-		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow, BashNetwork: r.BashNetwork, MCP: servers,
+		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow, BashNetwork: r.BashNetwork, MCP: servers, Sandbox: r.Options,
 		Secrets: secrets, Logger: log,
 	})
 	if err != nil {

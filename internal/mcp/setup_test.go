@@ -29,6 +29,7 @@ import (
 const asServer = "COPPICE_MCP_TEST_SERVER"
 
 func TestMain(m *testing.M) {
+	sandbox.Init()
 	if kind := os.Getenv(asServer); kind != "" {
 		if err := serveStdio(kind); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -161,6 +162,9 @@ func stdio(kind string) Server {
 	return Server{Name: "s", Command: os.Args[0], Env: []string{asServer + "=" + kind}, Timeout: time.Minute}
 }
 
+// unbounded lets the race detector reserve what it wants.
+const unbounded = 1 << 60
+
 // kept is servers being kept, and what they log.
 type kept struct {
 	*Servers
@@ -171,7 +175,10 @@ type kept struct {
 
 func keep(t *testing.T, tt times, servers ...Server) *kept {
 	t.Helper()
-	box, err := sandbox.New(sandbox.Config{Environ: []string{"PATH=" + os.Getenv("PATH")}})
+	box, err := sandbox.New(sandbox.Config{
+		Environ: []string{"PATH=" + os.Getenv("PATH")}, Readable: []string{os.Args[0]},
+		Limits: sandbox.Limits{AddressSpace: unbounded, Memory: unbounded},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
