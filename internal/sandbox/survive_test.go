@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,22 +163,21 @@ func survivesOutside(t *testing.T, script string) bool {
 	// A process that has just been made still has the name of the one that made it.
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if left := marked(marker); len(left) > 0 {
-			for len(left) > 0 {
-				for _, pid := range left {
-					p, err := os.FindProcess(parentToKill(pid))
-					if err == nil {
-						p.Kill()
-					}
-					if p, err := os.FindProcess(pid); err == nil {
-						p.Kill()
-					}
-				}
-				left = marked(marker)
-			}
+			endMarked(marker)
 			return true
 		}
 	}
 	return false
+}
+
+// endMarked ends what a command left outside of the sandbox.
+func endMarked(marker string) {
+	for left := marked(marker); len(left) > 0; left = marked(marker) {
+		for _, pid := range left {
+			syscall.Kill(parentToKill(pid), syscall.SIGKILL)
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
 
 // parentToKill is the shell that would start a killed process again, or the process
