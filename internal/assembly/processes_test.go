@@ -65,6 +65,9 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := os.Chmod(dir, 0o755); err != nil { // commands run as nobody
+		return "", err
+	}
 	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/orchestrator", "../../cmd/worker", "../mcp/mcptest/greeter").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)

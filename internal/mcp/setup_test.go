@@ -175,8 +175,14 @@ type kept struct {
 
 func keep(t *testing.T, tt times, servers ...Server) *kept {
 	t.Helper()
+	return keepIn(t, sandbox.Required, tt, servers...)
+}
+
+// keepIn keeps servers in a sandbox of a mode: off, their processes can be seen.
+func keepIn(t *testing.T, mode sandbox.Mode, tt times, servers ...Server) *kept {
+	t.Helper()
 	box, err := sandbox.New(sandbox.Config{
-		Environ: []string{"PATH=" + os.Getenv("PATH")}, Readable: []string{os.Args[0]},
+		Mode: mode, Environ: []string{"PATH=" + os.Getenv("PATH")}, Readable: []string{os.Args[0]},
 		Limits: sandbox.Limits{AddressSpace: unbounded, Memory: unbounded},
 	})
 	if err != nil {

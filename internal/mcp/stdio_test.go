@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tool"
 )
 
@@ -82,7 +83,7 @@ func TestDies(t *testing.T) {
 	for _, how := range []string{"die", "close", "flood"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			k := keep(t, quick(), stdio("plain"))
+			k := keepIn(t, sandbox.Off, quick(), stdio("plain"))
 			before := k.call("pid", "{}")
 			got := k.call(how, "{}")
 			if !got.IsError || !strings.Contains(got.Text, "the connection to the MCP server s was lost during the call, which may have had its effect") ||
@@ -160,7 +161,7 @@ func TestDown(t *testing.T) {
 	s.Command = file
 	quicker = quick()
 	quicker.back = 50 * time.Millisecond
-	k = keep(t, quicker, s)
+	k = keepIn(t, sandbox.Off, quicker, s)
 	k.tool("mcp__s__die")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -193,7 +194,7 @@ func TestListChanged(t *testing.T) {
 // Nothing is left of a server once it is stopped, nor of what it has started.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	k := keep(t, quick(), stdio("plain"))
+	k := keepIn(t, sandbox.Off, quick(), stdio("plain"))
 	var pids []int
 	for _, own := range []string{"pid", "leave"} {
 		pid, err := strconv.Atoi(k.call(own, "{}").Text)

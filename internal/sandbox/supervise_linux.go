@@ -42,6 +42,12 @@ func supervise() int {
 	if err != nil {
 		return report(status, fmt.Errorf("starting the next stage: %w", err))
 	}
+	// Whoever reads what the command writes is to see its end when the command closes it.
+	for _, standard := range []int{0, 1, 2} {
+		if err := unix.Close(standard); err != nil {
+			return codeFailed
+		}
+	}
 	// The pipe says that the command has begun once all its writers are gone.
 	if err := status.Close(); err != nil {
 		return codeFailed
