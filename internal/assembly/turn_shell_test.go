@@ -1,19 +1,17 @@
 package assembly_test
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/proctest"
 )
 
 // shells is a root that does as it is told: run a command, in the foreground or not,
@@ -31,7 +29,7 @@ steps:
 
 // served is a command that says its process id, and goes on until it is told what to
 // do, or until its directory is gone.
-const served = `echo $$ > pid; echo up; while [ -e pid ] && [ ! -e go ]; do sleep 0.02; done; echo over; exit 3`
+const served = `exec 9> held; echo up; while [ ! -e go ]; do sleep 0.02; done; echo over; exit 3`
 
 // bypassing opens a session in which commands just run.
 func (c *client) bypassing(text string) string {
@@ -73,33 +71,16 @@ func (c *client) turn(session string, run int32) string {
 	return ""
 }
 
-// pid gives the process id that a command has written down.
-func (d *deployment) pid() int {
-	d.t.Helper()
-	text, err := os.ReadFile(d.in("pid"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return pid
-}
-
-// gone waits until a process has ended.
-func (d *deployment) gone(pid int) {
-	d.t.Helper()
-	for deadline := time.Now().Add(patience); alive(pid); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			d.t.Fatalf("process %d is still there", pid)
-		}
-	}
-}
-
-func alive(pid int) bool {
-	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(state), ") Z ")
+// onCommands runs a test of commands with SQLite and with PostgreSQL.
+func onCommands(t *testing.T, test func(*testing.T, *deployment, *proctest.Held)) {
+	t.Helper()
+	var all sync.Map // of deployments
+	onBoth(t, shells, func(d *deployment) {
+		all.Store(d, proctest.OpenHeld(d.t, d.in("held")))
+	}, func(t *testing.T, d *deployment) {
+		held, _ := all.Load(d)
+		test(t, d, held.(*proctest.Held))
+	})
 }
 
 func has(t *testing.T, what, text string, wants ...string) {
@@ -134,7 +115,7 @@ func TestCommandInTheForeground(t *testing.T) {
 
 func TestCommandInTheBackground(t *testing.T) {
 	t.Parallel()
-	onBoth(t, shells, nil, func(t *testing.T, d *deployment) {
+	onCommands(t, func(t *testing.T, d *deployment, held *proctest.Held) {
 		c := d.client()
 		session := c.bypassing("back " + served)
 		has(t, "the launch", c.turn(session, 1), `"result":"async_launched"`, `"status":"running"`, `"output_file":".coppice/output/`)
@@ -157,14 +138,14 @@ func TestCommandInTheBackground(t *testing.T) {
 		if err != nil || string(kept) != "up\nover\n" {
 			t.Errorf("the file has %q, %v", kept, err)
 		}
-		d.gone(d.pid())
+		held.Gone()
 		c.sound()
 	})
 }
 
 func TestCommandIsKilled(t *testing.T) {
 	t.Parallel()
-	onBoth(t, shells, nil, func(t *testing.T, d *deployment) {
+	onCommands(t, func(t *testing.T, d *deployment, held *proctest.Held) {
 		c := d.client()
 		session := c.bypassing("back " + served)
 		shell := c.shell(session, "up")
@@ -174,7 +155,7 @@ func TestCommandIsKilled(t *testing.T) {
 		if ended := c.wait(session, shell.GetId()); ended.GetReason() != pb.Reason_REASON_CANCELLED_BY_PARENT {
 			t.Errorf("the command ended as %v", ended)
 		}
-		d.gone(d.pid())
+		held.Gone()
 		c.sound()
 	})
 }
@@ -183,7 +164,7 @@ func TestCommandIsKilled(t *testing.T) {
 // sub-agent with its process.
 func TestCommandFallsWithTheTree(t *testing.T) {
 	t.Parallel()
-	onBoth(t, shells, nil, func(t *testing.T, d *deployment) {
+	onCommands(t, func(t *testing.T, d *deployment, held *proctest.Held) {
 		c := d.client()
 		session := c.bypassing("delegate " + served)
 		shell := c.shell(session, "up")
@@ -196,7 +177,7 @@ func TestCommandFallsWithTheTree(t *testing.T) {
 		if ended := c.wait(session, shell.GetId()); ended.GetState() != pb.TaskState_TASK_STATE_CANCELLED || ended.GetResult() == "" {
 			t.Errorf("the command ended as %v", ended)
 		}
-		d.gone(d.pid())
+		held.Gone()
 		c.sound()
 	})
 }
@@ -206,18 +187,11 @@ func TestCommandFallsWithTheTree(t *testing.T) {
 func TestCommandGoesToTheBackground(t *testing.T) {
 	t.Parallel()
 	onBoth(t, shells, nil, func(t *testing.T, d *deployment) {
+		began := proctest.OpenLines(t, d.in("began"))
 		c := d.client()
-		session := c.bypassing("front echo $$ >> pids; " + served)
+		session := c.bypassing("front echo > began; echo >> starts; " + served)
 		move := &pb.BackgroundTaskRequest{SessionId: session, Commands: true}
-		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-			_, err := os.Stat(d.in("pid"))
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, os.ErrNotExist) || time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-		}
+		began.Next()
 		if _, err := c.BackgroundTask(c.ctx(), move); err != nil {
 			t.Fatal(err)
 		}
@@ -229,8 +203,8 @@ func TestCommandGoesToTheBackground(t *testing.T) {
 		d.write("go", "")
 		c.wait(session, shell.GetId())
 		has(t, "the news", c.turn(session, 2), `"summary":"up\nover\n"`, `"error":"exit code 3"`)
-		if pids, err := os.ReadFile(d.in("pids")); err != nil || strings.Count(string(pids), "\n") != 1 {
-			t.Errorf("the command was begun by %q, %v", pids, err)
+		if starts, err := os.ReadFile(d.in("starts")); err != nil || string(starts) != "\n" {
+			t.Errorf("the command was begun %d times, %v", len(starts), err)
 		}
 		c.sound()
 	})
@@ -243,12 +217,11 @@ func TestCommandIsInterrupted(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"stopped": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, shells, nil, func(t *testing.T, d *deployment) {
+			onCommands(t, func(t *testing.T, d *deployment, held *proctest.Held) {
 				c := d.client()
 				session := c.bypassing("back " + served)
 				shell := c.shell(session, "up")
 				c.turn(session, 1)
-				pid := d.pid()
 				for _, worker := range []string{"worker 1", "worker 2"} {
 					if err := d.processes[worker].Process.Signal(signal); err != nil {
 						t.Fatal(err)
@@ -259,7 +232,7 @@ func TestCommandIsInterrupted(t *testing.T) {
 					t.Errorf("the command ended as %v", ended)
 				}
 				if signal == syscall.SIGTERM {
-					d.gone(pid)
+					held.Gone()
 				}
 				for _, worker := range []string{"worker 1", "worker 2"} {
 					cmd := d.processes[worker]

@@ -3,6 +3,7 @@ package proctest
 import (
 	"bufio"
 	"errors"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -81,5 +82,42 @@ func (l *Lines) Next() string {
 	case <-time.After(patience):
 		l.t.Fatalf("nothing was written to %s", l.name)
 		return ""
+	}
+}
+
+// Held is a named pipe that processes keep open, to see when the last of them is gone,
+// in whatever namespace it is.
+type Held struct {
+	t    testing.TB
+	pipe *os.File
+}
+
+// OpenHeld makes the pipe.
+func OpenHeld(t testing.TB, name string) *Held {
+	t.Helper()
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pipe.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Held{t, pipe}
+}
+
+// Gone waits until nobody has the pipe open for writing any more. Somebody must have
+// had it open.
+func (h *Held) Gone() {
+	h.t.Helper()
+	if err := h.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, h.pipe); err != nil {
+		h.t.Errorf("who has %s open goes on: %v", h.pipe.Name(), err)
 	}
 }
