@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"internal/skill":         {},
 	"internal/redact":        {},
 	"internal/sandbox":       {},
-	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/skill", "internal/tree"},
+	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/redact", "internal/sandbox", "internal/skill", "internal/tree"},
 	"internal/workspace":     {"internal/sandbox", "internal/tool", "internal/tree"},
 	"internal/mcp":           {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/tool"},
 	"internal/loop":          {"internal/model", "internal/policy", "internal/redact", "internal/tool", "internal/transcript", "internal/tree"},

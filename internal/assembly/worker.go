@@ -74,7 +74,7 @@ func (w Worker) Run(ctx context.Context) error {
 	}
 	hooks := hook.New(hook.Config{Specs: w.Hooks, Definitions: w.DefinitionHooks, Environ: os.Environ()})
 	defer hooks.Close()
-	tools := append(tool.Builtin(), tool.NewWebFetch(private), tool.NewBash(confined, w.BashNetwork))
+	tools := append(tool.Builtin(), tool.NewWebFetch(private), tool.NewBash(confined, w.BashNetwork, w.Secrets))
 	servers, stop, err := w.mcp(ctx, confined)
 	if err != nil {
 		return err

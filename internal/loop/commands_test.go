@@ -49,7 +49,7 @@ func shells(t *testing.T, prepare func(*loop.Run), uses ...tree.ToolUse) (*core,
 			t.Error(err)
 		}
 	})
-	confined, err := sandbox.New(sandbox.Config{Environ: []string{"PATH=" + os.Getenv("PATH")}})
+	confined, err := sandbox.New(sandbox.Config{Mode: sandbox.Off, Environ: []string{"PATH=" + os.Getenv("PATH")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func shells(t *testing.T, prepare func(*loop.Run), uses ...tree.ToolUse) (*core,
 			return calls(uses...)
 		}
 		return says("that is all")
-	}), tool.NewBash(confined, false))
+	}), tool.NewBash(confined, false, nil))
 	c.prepare = func(r *loop.Run) {
 		r.Workspace, r.TakesCommands = w, true
 		r.Authority = policy.OfRoot(policy.Layer{Mode: policy.ModeBypass}, policy.Permissions{}, false)

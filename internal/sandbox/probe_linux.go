@@ -106,13 +106,13 @@ func (s *Sandbox) try(w way, names []string, dir string) (err error) {
 		defer func() { err = errors.Join(err, os.Remove(made)) }()
 		dir = made
 	}
-	said := NewCapture(CaptureConfig{})
+	said := &bytes.Buffer{} // a stage of ours says one line
 	p, err := trial.start(ctx, Command{Dir: dir, Stderr: said}, true)
 	if err == nil {
 		err = p.Wait()
 	}
-	if head, _, _ := said.Text(); err != nil && strings.TrimSpace(head) != "" {
-		err = errors.New(strings.TrimSpace(head))
+	if why := strings.TrimSpace(said.String()); err != nil && why != "" {
+		err = errors.New(why)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -162,3 +163,5 @@ func readStatus(r io.Reader) error {
 		return errors.New(valid(string(text[1:])))
 	}
 }
+
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

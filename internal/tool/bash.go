@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
@@ -53,13 +54,15 @@ const maxBackground = 64
 type bashTool struct {
 	sandbox *sandbox.Sandbox
 	network bool
-	room    chan struct{} // holds one for each command in the background
+	secrets *redact.Redactor // nil: none are known
+	room    chan struct{}    // holds one for each command in the background
 }
 
-// NewBash gives the tool that runs command lines; network says whether they may use
+// NewBash gives the tool that runs command lines. What they print is kept without the
+// secrets; network says whether they may use
 // the network.
-func NewBash(confined *sandbox.Sandbox, network bool) Tool {
-	return bashTool{sandbox: confined, network: network, room: make(chan struct{}, maxBackground)}
+func NewBash(confined *sandbox.Sandbox, network bool, secrets *redact.Redactor) Tool {
+	return bashTool{sandbox: confined, network: network, secrets: secrets, room: make(chan struct{}, maxBackground)}
 }
 
 func (bashTool) Spec() model.ToolSpec {
@@ -115,7 +118,7 @@ func (t bashTool) parse(call Call) (_ *Command, background bool, _ error) {
 	in := newInput(call.Input)
 	cmd := &Command{
 		Line: in.required("command", maxCommand), Description: in.optional("description", "", maxDescription),
-		Timeout: in.duration("timeout"), sandbox: t.sandbox, network: t.network, workspace: call.Workspace, room: t.room,
+		Timeout: in.duration("timeout"), sandbox: t.sandbox, network: t.network, secrets: t.secrets, workspace: call.Workspace, room: t.room,
 	}
 	background = in.flag("run_in_background", false)
 	if background && call.NoBackground {

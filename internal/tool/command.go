@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -26,6 +29,7 @@ type Command struct {
 
 	sandbox   *sandbox.Sandbox
 	network   bool
+	secrets   *redact.Redactor
 	workspace *Workspace
 	output    *capture
 	room      chan struct{} // of the worker's commands in the background
@@ -65,9 +69,10 @@ func (c *Command) start() error {
 	var ctx context.Context
 	ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.ended = make(chan struct{})
+	printed := &cleaner{to: c.output, secrets: c.secrets, stream: c.secrets.Stream()}
 	process, err := c.sandbox.Start(ctx, sandbox.Command{
-		Argv: []string{"bash", "-c", c.Line}, Dir: c.workspace.Dir(), Network: c.network,
-		Stdout: c.output, Stderr: c.output,
+		Argv: []string{"bash", "-c", c.Line}, Dir: c.workspace.Dir(), Writable: c.workspace.Beside(), Network: c.network,
+		Stdout: printed, Stderr: printed,
 	})
 	if err != nil {
 		c.cancel(err)
@@ -75,8 +80,7 @@ func (c *Command) start() error {
 	}
 	go func() {
 		defer close(c.ended)
-		c.err = process.Wait()
-		c.output.close()
+		c.err = errors.Join(process.Wait(), printed.close())
 	}()
 	return nil
 }
@@ -163,7 +167,7 @@ func (c *Command) Carry(ctx context.Context, told func(output string)) CommandEn
 func (c *Command) end() CommandEnd {
 	end := CommandEnd{Output: c.output.text()}
 	switch {
-	case c.err == nil, c.left():
+	case c.err == nil:
 	case errors.Is(c.why, errTimeout):
 		end.Reason, end.Detail = tree.ReasonTimeout, fmt.Sprintf("killed after %s", c.Timeout)
 	case errors.Is(c.why, errInterrupted):
@@ -183,31 +187,26 @@ func (c *Command) result() Done {
 	switch {
 	case c.err == nil:
 		return Done{Text: text}
-	case c.left():
-		return Done{Text: text + "\n[" + c.status() + "]"}
 	case errors.Is(c.why, errTimeout):
 		return Done{IsError: true, Text: fmt.Sprintf("%s\n[timeout: killed after %s, with all that it had started]", text, c.Timeout)}
 	}
 	return Done{IsError: true, Text: text + "\n[" + c.status() + "]"}
 }
 
-// left reports whether the command itself has ended well, and something that it has
-// started had to be ended with it.
-func (c *Command) left() bool { return errors.Is(c.err, exec.ErrWaitDelay) }
+// bySignal is what is added to a signal's number in the exit code of what it has ended.
+const bySignal = 128
 
 // status says how a command has ended that has not ended well.
 func (c *Command) status() string {
 	exit, exited := errors.AsType[*exec.ExitError](c.err)
-	switch {
-	case c.left():
-		return "what it had started in the background was ended with it"
-	case !exited:
+	if !exited {
 		return errorText(c.err)
 	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() { //nolint:misspell // that is its name
-		return fmt.Sprintf("ended by the signal %d, %s", status.Signal(), status.Signal())
+	code := exit.ExitCode()
+	if name := unix.SignalName(syscall.Signal(code - bySignal)); name != "" {
+		return fmt.Sprintf("exit code %d, as after %s", code, name)
 	}
-	return fmt.Sprintf("exit code %d", exit.ExitCode())
+	return fmt.Sprintf("exit code %d", code)
 }
 
 // errorText is an error for a model.
