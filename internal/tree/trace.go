@@ -17,11 +17,11 @@ type Trace struct {
 // recorded is up to the client, and stands in the flags.
 const TraceGiven = 0x80
 
-// TraceID and SpanID are as W3C has them, a span's bytes as a number.
-type (
-	TraceID [16]byte
-	SpanID  uint64
-)
+// TraceID names a trace, as W3C has it.
+type TraceID [16]byte
+
+// SpanID names a span: the bytes that W3C has, as a number.
+type SpanID uint64
 
 // IsZero reports whether nothing is said of a trace.
 func (t Trace) IsZero() bool { return t == Trace{} }
