@@ -62,14 +62,31 @@
 // of the two things a loop uses; each tool is a file with its prose beside it.
 // Below internal/model, each provider's types stop in a package of their own;
 // patience waits failures out, and governor makes rate limits a queue.
+// internal/workspace gives a run the directory that its tools work in, and a
+// sub-agent that wants one a git worktree.
 // internal/agentdef reads the definitions of agents and the names of models, and
 // internal/orchestrator/agents.go says which of them count; internal/skill reads
 // the folders that the tool skill loads.
+//
+// A command in the background is a task as well (internal/tree/shell.go). It runs in
+// the worker that has asked for it, beside the slots, over a stream of its own:
+// internal/worker/commands.go. internal/tool/bash.go and command.go begin it, and
+// internal/sandbox confines it.
+//
+// internal/mcp keeps connections to MCP servers for the whole worker and makes their
+// tools tools of agents; the set may change while the worker runs.
 //
 // internal/hook runs what operators hang on the start and the stop of sub-agents;
 // what comes of it is a request of the attempt like others, so it is stored once.
 // internal/callback calls those who want to hear of the end of runs; a row that is
 // written with the end says that it is still to be done.
+//
+// # Secrets
+//
+// internal/redact/redact.go: what is known to be secret is taken out of text once,
+// where text comes in: in internal/loop/text.go, before a run remembers it, in
+// internal/api/clean.go, before anybody sees a request, and in all logs. The journal
+// of a worker looks at everything once more on its way out.
 //
 // # Whole processes
 //

@@ -19,7 +19,7 @@ const module = "github.com/coppice-run/coppice/"
 // allowed says which of our packages each package may import. Two chains, and
 // all edges point down: cmd → api → orchestrator → store, dispatch → wire → tree
 // and cmd → worker → loop → model, tool → tree. Tests are free; what only they
-// import (authtest, proctest, pgtest, redistest, storetest) is in nobody's list.
+// import (authtest, proctest, pgtest, redistest, otlptest, storetest) is in nobody's list.
 var allowed = map[string][]string{
 	".":                       {},
 	"internal":                {},
@@ -35,6 +35,7 @@ var allowed = map[string][]string{
 	"internal/agentdef":       {"internal/hook", "internal/policy", "internal/tree"},
 	"internal/model":          {"internal/tree"},
 	"internal/model/scripted": {"internal/model", "internal/tree"},
+	"internal/telemetry":      {"internal/model", "internal/tree"},
 	"internal/model/price":    {"internal/tree"},
 	// Vendors' types stop in the packages named after them.
 	"internal/model/conversation": {"internal/tree"},
@@ -53,9 +54,12 @@ var allowed = map[string][]string{
 	},
 	"internal/model/fakellm": {"internal/model", "internal/model/upstream", "internal/tree"},
 	"internal/skill":         {},
+	"internal/redact":        {},
 	"internal/sandbox":       {},
-	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/skill", "internal/tree"},
-	"internal/loop":          {"internal/model", "internal/policy", "internal/tool", "internal/transcript", "internal/tree"},
+	"internal/tool":          {"internal/model", "internal/outbound", "internal/policy", "internal/redact", "internal/sandbox", "internal/skill", "internal/tree"},
+	"internal/workspace":     {"internal/sandbox", "internal/tool", "internal/tree"},
+	"internal/mcp":           {"internal/model", "internal/outbound", "internal/policy", "internal/sandbox", "internal/tool"},
+	"internal/loop":          {"internal/model", "internal/policy", "internal/redact", "internal/tool", "internal/transcript", "internal/tree"},
 	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
 	"internal/dispatch":      {"internal/tree"},
 	"internal/store": {
@@ -65,35 +69,39 @@ var allowed = map[string][]string{
 		"internal/gen/coppice/v1", "internal/policy", "internal/store", "internal/tree", "internal/wire",
 	},
 	"internal/orchestrator": {
-		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/store",
-		"internal/transcript", "internal/tree", "internal/wire",
+		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/model/price", "internal/redact", "internal/store",
+		"internal/transcript", "internal/telemetry", "internal/tree", "internal/wire",
 	},
 	"internal/api": {
-		"internal/agentdef", "internal/auth", "internal/gen/coppice/v1", "internal/orchestrator", "internal/transcript",
+		"internal/agentdef", "internal/auth", "internal/gen/coppice/v1", "internal/orchestrator", "internal/redact", "internal/transcript", "internal/telemetry",
 		"internal/tree", "internal/wire",
 	},
 	"internal/worker": {
 		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/loop", "internal/model",
-		"internal/policy", "internal/skill", "internal/tool", "internal/tree", "internal/wire",
+		"internal/policy", "internal/redact", "internal/skill", "internal/tool", "internal/telemetry", "internal/tree", "internal/wire", "internal/workspace",
 	},
 	"internal/assembly": {
-		"internal/agentdef", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/model",
-		"internal/model/governor", "internal/orchestrator", "internal/outbound", "internal/store", "internal/tool", "internal/tree", "internal/worker",
+		"internal/agentdef", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
+		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/sandbox", "internal/sandbox", "internal/sandbox", "internal/store", "internal/tool",
+		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
 	"internal/cli": {
-		"internal/assembly", "internal/auth", "internal/callback", "internal/gen/coppice/v1", "internal/hook",
-		"internal/model/fakellm", "internal/model/provider", "internal/transcript", "internal/tree", "internal/wire",
+		"internal/assembly", "internal/auth", "internal/callback", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
+		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/sandbox", "internal/transcript", "internal/tree", "internal/wire",
 	},
-	"internal/pgtest":    {"internal/proctest"},
-	"internal/proctest":  {},
-	"internal/redistest": {"internal/proctest"},
+	"internal/mcp/mcptest":         {},
+	"internal/mcp/mcptest/greeter": {"internal/mcp/mcptest"},
+	"internal/otlptest":            {},
+	"internal/pgtest":              {"internal/proctest"},
+	"internal/proctest":            {},
+	"internal/redistest":           {"internal/proctest"},
 	"internal/chaos": {
 		"internal/gen/coppice/v1", "internal/model", "internal/policy", "internal/tool", "internal/tree",
 	},
-	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted"},
-	"cmd/coppice":           {"internal/cli"},
-	"cmd/orchestrator":      {"internal/assembly", "internal/auth", "internal/callback", "internal/tree"},
-	"cmd/worker":            {"internal/assembly", "internal/auth", "internal/hook", "internal/model/provider"},
+	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted", "internal/sandbox"},
+	"cmd/coppice":           {"internal/cli", "internal/sandbox"},
+	"cmd/orchestrator":      {"internal/assembly", "internal/auth", "internal/callback", "internal/redact", "internal/tree"},
+	"cmd/worker":            {"internal/assembly", "internal/auth", "internal/hook", "internal/mcp", "internal/model/provider", "internal/redact", "internal/sandbox"},
 }
 
 // shunned are packages of others that a package has to do without.

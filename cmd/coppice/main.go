@@ -9,9 +9,11 @@ import (
 	"syscall"
 
 	"github.com/coppice-run/coppice/internal/cli"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 func main() {
+	sandbox.Init()
 	// A reader of the output that goes away is an error like others: what was
 	// begun is still cleaned up.
 	signal.Ignore(syscall.SIGPIPE)

@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/callback"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -34,6 +35,9 @@ type flags struct {
 	AgentsDir  []string `env:"COPPICE_AGENTS_DIR" help:"Directories of agents; the later goes before the earlier. Changes are taken in within a second or two."`
 	PluginsDir string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose agents are taken in too."`
 	Models     string   `env:"COPPICE_MODELS" help:"File of what the names of models stand for; by default the one that is built in."`
+	Prices     string   `env:"COPPICE_PRICES" help:"File of what models cost, which goes before what is built in. All orchestrators have to say the same."`
+
+	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
 
 	MaxDepth   int `env:"COPPICE_MAX_DEPTH" default:"${depth}" help:"How far below the root a task may be."`
 	MaxWidth   int `env:"COPPICE_MAX_WIDTH" default:"${width}" help:"Children one task may ever have."`
@@ -52,6 +56,8 @@ type flags struct {
 	CallbackTries   int           `env:"COPPICE_CALLBACK_TRIES" default:"${tries}" help:"How often a call is tried."`
 	CallbackTimeout time.Duration `env:"COPPICE_CALLBACK_TIMEOUT" default:"${calltime}" help:"How long one call may take."`
 
+	redact.Flags
+
 	ApprovalTimeout time.Duration `env:"COPPICE_APPROVAL_TIMEOUT" default:"${approval}" help:"How long a call waits for somebody to allow it before it is denied; 0 is for ever."`
 }
 
@@ -68,17 +74,34 @@ func main() {
 	limits.Depth, limits.Width, limits.Total = f.MaxDepth, f.MaxWidth, f.MaxTotal
 	limits.Running, limits.Queue, limits.PartBytes = f.MaxRunning, f.MaxQueue, f.MaxPart
 	limits.Approval, limits.OutputBytes, limits.NoBackground = f.ApprovalTimeout, f.MaxOutput, f.NoBackground
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	if err := run(f, limits, log); err != nil {
-		log.Error("the orchestrator ended", "error", err)
+	secrets, err := f.secrets()
+	logs := slog.NewJSONHandler(os.Stderr, nil)
+	if err == nil {
+		err = run(f, limits, secrets, logs)
+	}
+	if err != nil {
+		slog.New(secrets.Handler(logs)).Error("the orchestrator ended", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(f flags, limits tree.Limits, log *slog.Logger) error {
+// secrets are those of the environment, and those that flags hold.
+func (f *flags) secrets() (*redact.Opened, error) {
+	others := append(redact.FromURL("COPPICE_DATABASE_URL", f.Database), redact.FromURL("COPPICE_REDIS_URL", f.RedisURL)...)
+	return f.Flags.Open(os.Environ(), append(others, redact.Secret{Name: "COPPICE_CALLBACK_SECRET", Value: f.CallbackSecret})...)
+}
+
+func run(f flags, limits tree.Limits, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	security, err := f.Open(log)
+	m, err := assembly.Measure(ctx, "coppice-orchestrator", f.MetricsListen, logs, secrets.Redactor)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	log := m.Logger
+	secrets.Report(ctx, log)
+	security, err := f.ServerFlags.Open(log)
 	if err != nil {
 		return err
 	}
@@ -98,8 +121,10 @@ func run(f flags, limits tree.Limits, log *slog.Logger) error {
 	return assembly.Orchestrator{
 		Installation: f.Install, Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits,
 		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll, RetainSessions: f.RetainSessions,
-		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models,
+		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models, Prices: f.Prices,
 		Callbacks: callback.Config{Hosts: f.CallbackHosts, Secret: f.CallbackSecret, MaxTries: f.CallbackTries, Timeout: f.CallbackTimeout},
-		Listeners: []net.Listener{l}, Health: health, Security: security, Logger: log,
-	}.Run(ctx, func() { log.Info("serving", "listen", l.Addr().String(), "database", f.Database) })
+		Secrets:   secrets.Redactor, Listeners: []net.Listener{l}, Health: health, Security: security, Logger: log, Telemetry: m.Telemetry,
+	}.Run(ctx, func() {
+		log.Info("serving", "listen", l.Addr().String(), "database", redact.WithoutPassword(f.Database))
+	})
 }

@@ -14,7 +14,10 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type flags struct {
@@ -22,34 +25,54 @@ type flags struct {
 	RedisURL     string   `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to pull work from."`
 	Pool         string   `env:"COPPICE_POOL" default:"default" help:"Pool to serve."`
 	Slots        int      `env:"COPPICE_SLOTS" default:"16" help:"Runs to carry at once."`
-	Workspace    string   `env:"COPPICE_WORKSPACE" default:"." help:"Directory that the file tools work in."`
+	Workspace    string   `env:"COPPICE_WORKSPACE" xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
+	Workspaces   string   `env:"COPPICE_WORKSPACES" xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
 	SkillsDir    []string `env:"COPPICE_SKILLS_DIR" help:"Directories of skills, beside those of the workspace."`
 	PluginsDir   string   `env:"COPPICE_PLUGINS_DIR" help:"Directory of plugins, whose skills can be loaded too."`
 
-	FetchAllow []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
+	FetchAllow  []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
+	BashNetwork bool     `env:"COPPICE_BASH_NETWORK" help:"Let commands use the network."`
+
+	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
+
+	MCPConfig string `name:"mcp-config" env:"COPPICE_MCP_CONFIG" placeholder:"FILE" help:"MCP servers whose tools agents may use: YAML or JSON with the key mcpServers."`
 
 	provider.Flags
 	auth.ClientFlags
-	HealthListen string `env:"COPPICE_HEALTH_LISTEN" placeholder:"HOST:PORT" help:"Where to answer questions about health (grpc.health.v1) as well, to anybody and without TLS; by default nowhere."`
+	HealthListen string       `env:"COPPICE_HEALTH_LISTEN" placeholder:"HOST:PORT" help:"Where to answer questions about health (grpc.health.v1) as well, to anybody and without TLS; by default nowhere."`
+	Redact       redact.Flags `embed:""`
+	sandbox.Options
 
 	Hooks           string `env:"COPPICE_HOOKS" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool   `env:"COPPICE_DEFINITION_HOOKS" help:"Run the hooks that come with agents' definitions as well: whoever may define agents may then run commands here."`
 }
 
 func main() {
+	sandbox.Init()
 	var f flags
 	assembly.AnswerHealthCheck(os.Args[1:])
 	kong.Parse(&f, kong.Description("Runs agents for a Coppice orchestrator."))
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	if err := run(f, log); err != nil {
-		log.Error("the worker ended", "error", err)
+	secrets, err := f.Redact.Open(os.Environ(), append(redact.FromURL("COPPICE_REDIS_URL", f.RedisURL), redact.Secret{Name: "COPPICE_TOKEN", Value: f.Token})...)
+	logs := slog.NewJSONHandler(os.Stderr, nil)
+	if err == nil {
+		err = run(f, secrets, logs)
+	}
+	if err != nil {
+		slog.New(secrets.Handler(logs)).Error("the worker ended", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(f flags, log *slog.Logger) error {
+func run(f flags, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	m, err := assembly.Measure(ctx, "coppice-worker", f.MetricsListen, logs, secrets.Redactor)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	log := m.Logger
+	secrets.Report(ctx, log)
 	chosen, err := provider.Choose(f.Flags, os.Getenv, log)
 	if err != nil {
 		return err
@@ -60,12 +83,18 @@ func run(f flags, log *slog.Logger) error {
 			return err
 		}
 	}
+	var servers []mcp.Server
+	if f.MCPConfig != "" {
+		if servers, err = mcp.Load(f.MCPConfig, os.LookupEnv); err != nil {
+			return err
+		}
+	}
 	client, err := assembly.OpenRedis(f.RedisURL)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	options, err := f.Options(f.Orchestrator, log)
+	options, err := f.ClientFlags.Options(f.Orchestrator, log)
 	if err != nil {
 		return err
 	}
@@ -78,11 +107,14 @@ func run(f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if f.Workspace+f.Workspaces == "" {
+		f.Workspace = "."
+	}
 	log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Which)
 	return assembly.Worker{
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
-		Workspace: f.Workspace, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
-		Model: chosen.Model, Governor: chosen.Governor, Logger: log,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health,
+		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
+		Model: chosen.Model, Governor: chosen.Governor, Logger: log, Telemetry: m.Telemetry,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
 	}.Run(ctx)
 }

@@ -279,7 +279,6 @@ var variable = regexp.MustCompile(`\bCOPPICE_[A-Z_]+\b`)
 func TestVariablesAreRead(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{
-		"COPPICE_SANDBOX": true, // read where commands are run
 		// These are the compose file's own.
 		"COPPICE_ORCHESTRATOR_IMAGE": true, "COPPICE_WORKER_IMAGE": true, "COPPICE_TOKENS_FILE": true, "COPPICE_WORKER_TOKEN": true,
 	}

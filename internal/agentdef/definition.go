@@ -31,12 +31,12 @@ type Definition struct {
 	Mode        Mode
 	// Model is the name of the model; empty leaves the choice to who starts the agent.
 	Model string
-	// Tools are the names of the tools it may use; empty means all but those that
-	// have to be named.
+	// Tools are entries (see [policy.Names]) for the tools it may use; empty means all
+	// but those that have to be named.
 	Tools []string
-	// DisallowedTools are the names of tools it may not use, whatever Tools says.
+	// DisallowedTools are entries for tools it may not use, whatever Tools says.
 	DisallowedTools []string
-	// DeferredTools are the names of tools that it is handed only when it has looked
+	// DeferredTools are entries for tools that it is handed only when it has looked
 	// for them.
 	DeferredTools []string
 	// Skills are the names of the skills it may load; empty means all.
@@ -62,6 +62,9 @@ type Definition struct {
 	Permissions policy.Permissions
 	// ForkContext lets the agent see the conversation of whoever spawns it.
 	ForkContext bool
+	// Worktree gives the agent, as a sub-agent, a git worktree of its own to work in:
+	// isolation is worktree.
+	Worktree bool
 	// CompactAt is how many tokens its conversation may have before the older part
 	// is summed up; 0 leaves it to the model's window.
 	CompactAt int
@@ -121,5 +124,15 @@ const taskTool = "task"
 
 // Allows reports whether the agent may use a tool.
 func (d *Definition) Allows(tool string) bool {
-	return (len(d.Tools) == 0 || slices.Contains(d.Tools, tool)) && !slices.Contains(d.DisallowedTools, tool)
+	names := func(entry string) bool { return policy.Names(entry, tool) }
+	return (len(d.Tools) == 0 || slices.ContainsFunc(d.Tools, names)) && !slices.ContainsFunc(d.DisallowedTools, names)
+}
+
+// MayUse reports whether the agent may use any of the tools that an entry names, as
+// far as that can be told without knowing the tools.
+func (d *Definition) MayUse(entry string) bool {
+	meets := func(other string) bool { return policy.Meet(other, entry) }
+	// A glob that names the entry's own text names all that the entry does.
+	covers := func(other string) bool { return other == entry || policy.Names(other, entry) }
+	return (len(d.Tools) == 0 || slices.ContainsFunc(d.Tools, meets)) && !slices.ContainsFunc(d.DisallowedTools, covers)
 }

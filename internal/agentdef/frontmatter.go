@@ -26,7 +26,7 @@ func keys() []string {
 	return []string{
 		"name", "description", "mode", "model", "tools", "disallowed_tools", "deferred_tools", "skills", "spawns",
 		"max_iterations", "timeout", "on_interrupt", "background", "reminder", "hooks", "on_complete", "fork_context", "compact_at",
-		"permissions", "approvals", "background_tools",
+		"permissions", "approvals", "background_tools", "isolation",
 	}
 }
 

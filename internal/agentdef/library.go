@@ -19,6 +19,10 @@ const maxFiles = 1000
 // those of directories, and those of plugins. Read looks at the files again. It is
 // not for concurrent use; the registries that it gives are.
 type Library struct {
+	// Clean, if it is set before the first Read, takes out of the text of files what
+	// must not be kept.
+	Clean func(text string) string
+
 	dirs    []string
 	plugins string // empty: none
 	files   map[string]*held
@@ -181,6 +185,9 @@ func markdown(dir string) ([]string, error) {
 func (r *reading) file(path, plugin string) *Definition {
 	last := r.library.files[path]
 	data, err := readFile(path)
+	if err == nil && r.library.Clean != nil {
+		data = []byte(r.library.Clean(string(data)))
+	}
 	now := &held{data: data, err: err}
 	switch {
 	case err == nil && last != nil && last.data != nil && bytes.Equal(last.data, data):

@@ -37,6 +37,9 @@ func (d *Definition) Marshal() []byte {
 	if d.Background {
 		b.WriteString("background: true\n")
 	}
+	if d.Worktree {
+		putText(&b, "isolation", isolationWorktree)
+	}
 	putText(&b, "reminder", d.Reminder)
 	if d.ForkContext {
 		b.WriteString("fork_context: true\n")

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/policy"
 )
 
 const (
@@ -55,6 +57,7 @@ func Parse(source string, data []byte) (*Definition, error) {
 		DeferredTools:   f.list("deferred_tools", checkTool),
 		FailOnInterrupt: f.text("on_interrupt", checkInterrupt) == interruptFail,
 		Background:      f.flag("background"),
+		Worktree:        f.text("isolation", checkIsolation) == isolationWorktree,
 		Reminder:        strings.TrimSpace(f.text("reminder", checkReminder)),
 
 		Permissions: f.permissions(),
@@ -86,17 +89,20 @@ func (d *Definition) agree(f *frontMatter) {
 		}
 	}
 	for _, name := range d.DeferredTools {
-		if !d.Allows(name) {
+		if !d.MayUse(name) {
 			f.fail("deferred_tools", "%q is not among the tools that the agent may use", name)
 		}
 	}
 	for _, name := range d.Permissions.Background {
-		if !d.Allows(name) {
+		if !d.MayUse(name) {
 			f.fail("background_tools", "expected some of the tools of the agent, got %q", name)
 		}
 	}
 	if d.Mode == Primary && d.Background {
 		f.fail("background", "expected an agent that may be spawned; mode is %s", d.Mode)
+	}
+	if d.Mode == Primary && d.Worktree {
+		f.fail("isolation", "expected an agent that may be spawned; mode is %s", d.Mode)
 	}
 }
 
@@ -156,10 +162,7 @@ func problem(source string, line int, format string, args ...any) error {
 
 // The checks of single values: each says what was expected, or nothing.
 
-var (
-	nameForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}:)?[a-z0-9][a-z0-9_-]{0,63}$`)
-	toolForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-)
+var nameForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}:)?[a-z0-9][a-z0-9_-]{0,63}$`)
 
 func checkName(s string) string {
 	if nameForm.MatchString(s) {
@@ -218,6 +221,16 @@ func checkInterrupt(s string) string {
 	return fmt.Sprintf("expected %s or %s", interruptResume, interruptFail)
 }
 
+// isolationWorktree is what isolation may say.
+const isolationWorktree = "worktree"
+
+func checkIsolation(s string) string {
+	if s == isolationWorktree {
+		return ""
+	}
+	return "expected " + isolationWorktree + "; leave the key out if the agent is to work where its parent does"
+}
+
 func checkTimeout(s string) string {
 	if d, err := time.ParseDuration(s); err != nil || d < minTimeout || d > maxTimeout {
 		return fmt.Sprintf("expected a duration from %s to %s, such as 90s or 2h30m", minTimeout, maxTimeout)
@@ -234,10 +247,10 @@ func checkModel(s string) string {
 }
 
 func checkTool(s string) string {
-	if toolForm.MatchString(s) {
-		return ""
+	if err := policy.CheckEntry(s); err != nil {
+		return err.Error()
 	}
-	return "expected the name of a tool: 1 to 128 letters, digits, _ and -"
+	return ""
 }
 
 func checkGlob(s string) string {

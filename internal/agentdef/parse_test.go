@@ -42,14 +42,14 @@ func TestParse(t *testing.T) {
 func TestParseMore(t *testing.T) {
 	t.Parallel()
 	got, err := Parse("x", []byte(small("model: inherit", "tools: [read, grep, task]", "disallowed_tools: [ls]", "deferred_tools:", "- grep",
-		"skills: [a, 'tools:b']", "background: true", "reminder: |", "  Mind", "  the gap.")))
+		"skills: [a, 'tools:b']", "background: true", "isolation: worktree", "reminder: |", "  Mind", "  the gap.")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Definition{
 		Name: "a", Description: "for all", Mode: Both, Model: Inherit, Tools: []string{"read", "grep", "task"},
 		DisallowedTools: []string{"ls"}, DeferredTools: []string{"grep"}, Skills: []string{"a", "tools:b"},
-		Background: true, Reminder: "Mind\nthe gap.", Prompt: "You are a.", Source: "x", Version: got.Version,
+		Background: true, Worktree: true, Reminder: "Mind\nthe gap.", Prompt: "You are a.", Source: "x", Version: got.Version,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -64,6 +64,23 @@ func TestParseMore(t *testing.T) {
 	}
 	if all := define(t, "name: b", "mode: both", "disallowed_tools: [task]"); !all.Allows("ls") || all.Allows("task") {
 		t.Errorf("%+v allows the wrong tools", all)
+	}
+	some := define(t, "name: c", "mode: both", "tools: [ls, mcp__git, mcp__mail__r*]", "disallowed_tools: [mcp__git__push*]",
+		"deferred_tools: [mcp__git__*]", "background_tools: [ls, mcp__*]")
+	for tool, allowed := range map[string]bool{
+		"ls": true, "read": false, "mcp__git__log": true, "mcp__git__push_tags": false, "mcp__github__log": false, "mcp__mail__read": true, "mcp__mail__send": false,
+	} {
+		if some.Allows(tool) != allowed {
+			t.Errorf("%s is allowed: %t", tool, !allowed)
+		}
+	}
+	for entry, may := range map[string]bool{"mcp__git__*": true, "mcp__mail__*": true, "mcp__github__*": false, "mcp__git__push": false} {
+		if some.MayUse(entry) != may {
+			t.Errorf("%s may be used: %t", entry, !may)
+		}
+	}
+	if again, err := Parse("x", some.Marshal()); err != nil || !reflect.DeepEqual(again.Tools, some.Tools) {
+		t.Errorf("%s parsed again: %+v, %v", some.Marshal(), again, err)
 	}
 	named := got.Qualified("tools")
 	if named.Name != "tools:a" || named.Version == got.Version || !named.OfPlugin() || got.OfPlugin() {
@@ -89,7 +106,7 @@ func TestVersion(t *testing.T) {
 		t.Errorf("another version for the same definition: %s, %s", v, base)
 	}
 	for _, other := range []string{
-		small("model: m"), small("tools: [a]"), small("spawns: [a]"), small("max_iterations: 1"), small("timeout: 5s"), small("on_interrupt: fail"), small("fork_context: true"), small("compact_at: 1000"), small() + "!",
+		small("model: m"), small("tools: [a]"), small("spawns: [a]"), small("max_iterations: 1"), small("timeout: 5s"), small("on_interrupt: fail"), small("isolation: worktree"), small("fork_context: true"), small("compact_at: 1000"), small() + "!",
 		small("disallowed_tools: [a]"), small("deferred_tools: [a]"), small("skills: [a]"), small("background: true"), small("reminder: r"),
 		strings.Replace(small(), "both", "primary", 1), strings.Replace(small(), "all", "none", 1), strings.Replace(small(), "name: a", "name: b", 1),
 	} {
@@ -103,85 +120,90 @@ func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", maxSize)
 	for text, want := range map[string]string{
-		"":                                           `x:1: expected "---", which begins`,
-		"name: a":                                    `x:1: expected "---", which begins`,
-		"---\nname: a\n":                             `x:3: expected "---", which ends`,
-		"---":                                        `x:1: expected "---", which ends`,
-		"---\n---\nYou.":                             "x:2: expected lines of the form key: value",
-		"---\n- a\n---\nYou.":                        "x:2: expected lines of the form key: value",
-		"---\na: b\n...\n---\nYou.":                  "x:2: unknown key a, expected one of name, description",
-		small("tool: [a]"):                           "x:5: unknown key tool, expected one of name, description, mode, model, tools, disallowed_tools, ",
-		small("Name: b"):                             "x:5: unknown key Name",
-		small("<<: {model: m}"):                      "x:5: unknown key <<",
-		small("? model\n: b"):                        "x:5: unknown key",
-		small("5: b"):                                "x:5: unknown key 5",
-		small("name: b"):                             `x:5: expected YAML: mapping key "name" already defined`,
-		small("", "model: 'x"):                       "x:6: expected YAML: could not find end character",
-		small("...", "model: x"):                     "x:2: expected one YAML document, got 2",
-		small("tools: [a", "x: ["):                   "x:",
-		small("model: 5"):                            "x:5: model: expected a string, got a number",
-		small("model:"):                              "x:5: model: expected a string, got nothing",
-		small("model: true"):                         "x:5: model: expected a string, got true or false",
-		small("model: &a b"):                         "x:5: model: expected a string, got something else (anchors",
-		small("model: !!str b"):                      "x:5: model: expected a string, got something else (anchors",
-		small("model: [b]"):                          "x:5: model: expected a string, got a list",
-		small("model: ''"):                           "x:5: model: expected the name of a model",
-		small("model: a b"):                          "x:5: model: expected the name of a model",
-		small("tools: ls"):                           "x:5: tools: expected a list of strings, got a string",
-		small("tools: {a: b}"):                       "x:5: tools: expected a list of strings, got a mapping",
-		small("tools: []"):                           "x:5: tools: expected at least one; leave the key out",
-		small("tools:"):                              "x:5: tools: expected a list of strings, got nothing",
-		small("tools:", "- a", "- "):                 "x:7: tools: expected a string, got nothing",
-		small("tools: [a, b, a]"):                    `x:5: tools: "a" is given twice`,
-		small("tools:", "- a", "- b c"):              `x:7: tools: expected the name of a tool: 1 to 128 letters, digits, _ and -, got "b c"`,
-		small("spawns: ['[a']"):                      "x:5: spawns: expected a glob",
-		small("spawns: ['']"):                        "x:5: spawns: expected a glob",
-		small("tools: [ls]", "spawns: [a]"):          `x:6: spawns: expected "task" among the tools`,
-		small("timeout: 5"):                          "x:5: timeout: expected a string, got",
-		small("timeout: '5'"):                        "x:5: timeout: expected a duration from 1s to 720h0m0s",
-		small("timeout: 0s"):                         "x:5: timeout: expected a duration",
-		small("timeout: 721h"):                       "x:5: timeout: expected a duration",
-		small("timeout: -5s"):                        "x:5: timeout: expected a duration",
-		small("fork_context: yes please"):            "x:5: fork_context: expected true or false, got a string",
-		small("compact_at: 0"):                       "x:5: compact_at: expected a whole number from 1 to",
-		small("background: 1"):                       "x:5: background: expected true or false, got a number",
-		small("background: 'true'"):                  "x:5: background: expected true or false, got a string",
-		small("reminder: ''"):                        "x:5: reminder: expected a text of at most 4000 bytes",
-		small("reminder: \"\\0\""):                   "x:5: reminder: expected a text",
-		small("reminder: " + long[:4001]):            "x:5: reminder: expected a text",
-		small("skills: [A]"):                         "x:5: skills: expected the name of a skill: 1 to 64",
-		small("disallowed_tools: ['*']"):             "x:5: disallowed_tools: expected the name of a tool",
-		small("tools: [a]", "disallowed_tools: [a]"): `x:6: disallowed_tools: "a" is among the tools too`,
-		small("tools: [a]", "deferred_tools: [b]"):   `x:6: deferred_tools: "b" is not among the tools`,
-		small("disallowed_tools: [a]", "deferred_tools: [a]"):            `x:6: deferred_tools: "a" is not among the tools`,
-		small("disallowed_tools: [task]", "spawns: [a]"):                 `x:6: spawns: expected "task" among the tools`,
-		strings.Replace(small("background: true"), "both", "primary", 1): "x:5: background: expected an agent that may be spawned",
-		"---\nname: a:b:c\n---\nYou.":                                    "x:2: name: expected",
-		"---\nname: 'a:'\n---\nYou.":                                     "x:2: name: expected",
-		small("on_interrupt: stop"):                                      "x:5: on_interrupt: expected resume or fail",
-		small("max_iterations: 0"):                                       "x:5: max_iterations: expected a whole number from 1 to 10000, got 0",
-		small("max_iterations: -1"):                                      "x:5: max_iterations: expected a whole number from 1 to 10000, got -1",
-		small("max_iterations: 10001"):                                   "x:5: max_iterations: expected a whole number",
-		small("max_iterations: 1.5"):                                     "x:5: max_iterations: expected a whole number",
-		small("max_iterations: '5'"):                                     "x:5: max_iterations: expected a whole number",
-		small() + "\x00":                                                 "x:6: expected text without NUL",
-		small() + "\n\xff":                                               "x:7: expected text in UTF-8",
-		small() + long:                                                   "x:1: expected at most 262144 bytes",
-		small("#" + long[:maxFront]):                                     "x:1: expected at most 8192 bytes of front matter",
-		strings.TrimSuffix(small(), "You are a."):                        "x:6: expected the prompt",
-		"---\nname: a\n---\n \n\t\n":                                     "x:6: expected the prompt",
-		"---\nname: a\n---":                                              "x:3: expected the prompt",
-		"---\nname: A\n---\nYou.":                                        `x:2: name: expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit, got "A"`,
-		"---\nname: -a\n---\nYou.":                                       "x:2: name: expected",
-		"---\nname: " + long[:65] + "\n---\nYou.":                        "x:2: name: expected",
-		"---\nname: null\n---\nYou.":                                     "x:2: name: expected a string, got nothing; quote it",
-		"---\nmode: both\n---\nYou.":                                     "x:1: name: missing",
-		"---\nname: a\nmode: both\n---\nYou.":                            "x:1: description: missing",
-		"---\nname: a\ndescription: d\n---\nYou.":                        "x:1: mode: missing",
-		"---\nname: a\nmode: all\n---\nYou.":                             `x:3: mode: expected primary, subagent or both, got "all"`,
-		"---\nname: a\ndescription: ' '\n---\nY":                         "x:3: description: expected a sentence",
-		"---\nname: a\ndescription: \"\\e\"\n---\nY":                     "x:3: description: expected text without control",
-		"---\nname: a\ndescription: " + long[:4001] + "\n---\nY":         "x:3: description: expected at most 4000 bytes",
+		"":                                  `x:1: expected "---", which begins`,
+		"name: a":                           `x:1: expected "---", which begins`,
+		"---\nname: a\n":                    `x:3: expected "---", which ends`,
+		"---":                               `x:1: expected "---", which ends`,
+		"---\n---\nYou.":                    "x:2: expected lines of the form key: value",
+		"---\n- a\n---\nYou.":               "x:2: expected lines of the form key: value",
+		"---\na: b\n...\n---\nYou.":         "x:2: unknown key a, expected one of name, description",
+		small("tool: [a]"):                  "x:5: unknown key tool, expected one of name, description, mode, model, tools, disallowed_tools, ",
+		small("Name: b"):                    "x:5: unknown key Name",
+		small("<<: {model: m}"):             "x:5: unknown key <<",
+		small("? model\n: b"):               "x:5: unknown key",
+		small("5: b"):                       "x:5: unknown key 5",
+		small("name: b"):                    `x:5: expected YAML: mapping key "name" already defined`,
+		small("", "model: 'x"):              "x:6: expected YAML: could not find end character",
+		small("...", "model: x"):            "x:2: expected one YAML document, got 2",
+		small("tools: [a", "x: ["):          "x:",
+		small("model: 5"):                   "x:5: model: expected a string, got a number",
+		small("model:"):                     "x:5: model: expected a string, got nothing",
+		small("model: true"):                "x:5: model: expected a string, got true or false",
+		small("model: &a b"):                "x:5: model: expected a string, got something else (anchors",
+		small("model: !!str b"):             "x:5: model: expected a string, got something else (anchors",
+		small("model: [b]"):                 "x:5: model: expected a string, got a list",
+		small("model: ''"):                  "x:5: model: expected the name of a model",
+		small("model: a b"):                 "x:5: model: expected the name of a model",
+		small("tools: ls"):                  "x:5: tools: expected a list of strings, got a string",
+		small("tools: {a: b}"):              "x:5: tools: expected a list of strings, got a mapping",
+		small("tools: []"):                  "x:5: tools: expected at least one; leave the key out",
+		small("tools:"):                     "x:5: tools: expected a list of strings, got nothing",
+		small("tools:", "- a", "- "):        "x:7: tools: expected a string, got nothing",
+		small("tools: [a, b, a]"):           `x:5: tools: "a" is given twice`,
+		small("tools:", "- a", "- b c"):     `x:7: tools: expected the name of a tool: 1 to 128 letters, digits, _ and -, got "b c"`,
+		small("spawns: ['[a']"):             "x:5: spawns: expected a glob",
+		small("spawns: ['']"):               "x:5: spawns: expected a glob",
+		small("tools: [ls]", "spawns: [a]"): `x:6: spawns: expected "task" among the tools`,
+		small("timeout: 5"):                 "x:5: timeout: expected a string, got",
+		small("timeout: '5'"):               "x:5: timeout: expected a duration from 1s to 720h0m0s",
+		small("timeout: 0s"):                "x:5: timeout: expected a duration",
+		small("timeout: 721h"):              "x:5: timeout: expected a duration",
+		small("timeout: -5s"):               "x:5: timeout: expected a duration",
+		small("isolation: container"):       "x:5: isolation: expected worktree; leave the key out if the agent is to work where its parent does, got \"container\"",
+		"---\nname: a\ndescription: d\nmode: primary\nisolation: worktree\n---\np": "x:5: isolation: expected an agent that may be spawned; mode is primary",
+		small("fork_context: yes please"):                                          "x:5: fork_context: expected true or false, got a string",
+		small("compact_at: 0"):                                                     "x:5: compact_at: expected a whole number from 1 to",
+		small("background: 1"):                                                     "x:5: background: expected true or false, got a number",
+		small("background: 'true'"):                                                "x:5: background: expected true or false, got a string",
+		small("reminder: ''"):                                                      "x:5: reminder: expected a text of at most 4000 bytes",
+		small("reminder: \"\\0\""):                                                 "x:5: reminder: expected a text",
+		small("reminder: " + long[:4001]):                                          "x:5: reminder: expected a text",
+		small("skills: [A]"):                                                       "x:5: skills: expected the name of a skill: 1 to 64",
+		small("disallowed_tools: ['*']"):                                           "x:5: disallowed_tools: expected the name of a tool",
+		small("tools: [a]", "disallowed_tools: [a]"):                               `x:6: disallowed_tools: "a" is among the tools too`,
+		small("tools: ['mcp__***']"):                                               "x:5: tools: expected a glob with at most two *",
+		small("tools: [mcp__a]", "deferred_tools: [mcp__b__*]"):                    `x:6: deferred_tools: "mcp__b__*" is not among the tools`,
+		small("disallowed_tools: [mcp__a]", "deferred_tools: [mcp__a__b]"):         `x:6: deferred_tools: "mcp__a__b" is not among the tools`,
+		small("tools: [a]", "deferred_tools: [b]"):                                 `x:6: deferred_tools: "b" is not among the tools`,
+		small("disallowed_tools: [a]", "deferred_tools: [a]"):                      `x:6: deferred_tools: "a" is not among the tools`,
+		small("disallowed_tools: [task]", "spawns: [a]"):                           `x:6: spawns: expected "task" among the tools`,
+		strings.Replace(small("background: true"), "both", "primary", 1):           "x:5: background: expected an agent that may be spawned",
+		"---\nname: a:b:c\n---\nYou.":                                              "x:2: name: expected",
+		"---\nname: 'a:'\n---\nYou.":                                               "x:2: name: expected",
+		small("on_interrupt: stop"):                                                "x:5: on_interrupt: expected resume or fail",
+		small("max_iterations: 0"):                                                 "x:5: max_iterations: expected a whole number from 1 to 10000, got 0",
+		small("max_iterations: -1"):                                                "x:5: max_iterations: expected a whole number from 1 to 10000, got -1",
+		small("max_iterations: 10001"):                                             "x:5: max_iterations: expected a whole number",
+		small("max_iterations: 1.5"):                                               "x:5: max_iterations: expected a whole number",
+		small("max_iterations: '5'"):                                               "x:5: max_iterations: expected a whole number",
+		small() + "\x00":                                                           "x:6: expected text without NUL",
+		small() + "\n\xff":                                                         "x:7: expected text in UTF-8",
+		small() + long:                                                             "x:1: expected at most 262144 bytes",
+		small("#" + long[:maxFront]):                                               "x:1: expected at most 8192 bytes of front matter",
+		strings.TrimSuffix(small(), "You are a."):                                  "x:6: expected the prompt",
+		"---\nname: a\n---\n \n\t\n":                                               "x:6: expected the prompt",
+		"---\nname: a\n---":                                                        "x:3: expected the prompt",
+		"---\nname: A\n---\nYou.":                                                  `x:2: name: expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit, got "A"`,
+		"---\nname: -a\n---\nYou.":                                                 "x:2: name: expected",
+		"---\nname: " + long[:65] + "\n---\nYou.":                                  "x:2: name: expected",
+		"---\nname: null\n---\nYou.":                                               "x:2: name: expected a string, got nothing; quote it",
+		"---\nmode: both\n---\nYou.":                                               "x:1: name: missing",
+		"---\nname: a\nmode: both\n---\nYou.":                                      "x:1: description: missing",
+		"---\nname: a\ndescription: d\n---\nYou.":                                  "x:1: mode: missing",
+		"---\nname: a\nmode: all\n---\nYou.":                                       `x:3: mode: expected primary, subagent or both, got "all"`,
+		"---\nname: a\ndescription: ' '\n---\nY":                                   "x:3: description: expected a sentence",
+		"---\nname: a\ndescription: \"\\e\"\n---\nY":                               "x:3: description: expected text without control",
+		"---\nname: a\ndescription: " + long[:4001] + "\n---\nY":                   "x:3: description: expected at most 4000 bytes",
 	} {
 		d, err := Parse("x", []byte(text))
 		if err == nil {

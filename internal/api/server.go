@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-run/coppice/internal/auth"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
@@ -42,8 +43,9 @@ type Server struct {
 	Health *health.Server // is not serving as soon as Shutdown begins
 }
 
-// New gives a server with all services, health and reflection.
-func New(svc *orchestrator.Service, security auth.Server, log *slog.Logger) *Server {
+// New gives a server with all services, health and reflection. No request that it
+// takes, and no error that it gives, holds any of the secrets.
+func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Server, log *slog.Logger) *Server {
 	caught := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
 		log.ErrorContext(ctx, "a handler panicked", "panic", p, "stack", string(debug.Stack()))
 		return errPanicked
@@ -57,8 +59,8 @@ func New(svc *orchestrator.Service, security auth.Server, log *slog.Logger) *Ser
 			MinTime: pingsAtMostEvery, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingSilent, Timeout: pingPatience}),
-		grpc.ChainUnaryInterceptor(unaryStatus(log), recovery.UnaryServerInterceptor(caught), in.unary),
-		grpc.ChainStreamInterceptor(streamStatus(log), recovery.StreamServerInterceptor(caught), in.stream),
+		grpc.ChainUnaryInterceptor(traced, unaryStatus(log, secrets), recovery.UnaryServerInterceptor(caught), in.unary, unaryClean(secrets)),
+		grpc.ChainStreamInterceptor(streamStatus(log, secrets), recovery.StreamServerInterceptor(caught), in.stream, streamClean(secrets)),
 	)
 	pb.RegisterSessionServiceServer(s, &sessionServer{svc: svc})
 	pb.RegisterTaskServiceServer(s, &taskServer{svc: svc})
@@ -93,16 +95,16 @@ func (s *Server) Shutdown() {
 }
 
 // unaryStatus turns errors into statuses and logs those that have no code.
-func unaryStatus(log *slog.Logger) grpc.UnaryServerInterceptor {
+func unaryStatus(log *slog.Logger, secrets *redact.Redactor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		resp, err := handler(ctx, req)
-		return resp, public(ctx, log, info.FullMethod, err)
+		return resp, wire.CleanStatus(public(ctx, log, info.FullMethod, err), secrets)
 	}
 }
 
-func streamStatus(log *slog.Logger) grpc.StreamServerInterceptor {
+func streamStatus(log *slog.Logger, secrets *redact.Redactor) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		return public(stream.Context(), log, info.FullMethod, handler(srv, stream))
+		return wire.CleanStatus(public(stream.Context(), log, info.FullMethod, handler(srv, stream)), secrets)
 	}
 }
 

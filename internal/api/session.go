@@ -47,7 +47,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	id, err := s.svc.CreateSession(ctx, tenant(ctx), orchestrator.NewSession{
 		Agent: req.GetAgent(), Text: req.GetMessage().GetText(), Title: req.GetTitle(),
 		Model: req.GetModel(), Metadata: req.GetMetadata(), NoBackground: req.GetNoBackground(),
-		Permissions: permissions, Source: req.GetSource(),
+		Permissions: permissions, Source: req.GetSource(), Workspace: req.GetWorkspace(),
 	}, key)
 	if err != nil {
 		return nil, err

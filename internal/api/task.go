@@ -166,11 +166,15 @@ func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) 
 }
 
 func (s *taskServer) BackgroundTask(ctx context.Context, req *pb.BackgroundTaskRequest) (*pb.BackgroundTaskResponse, error) {
-	session, id, err := both(req.GetSessionId(), req.GetTaskId(), false)
+	session, id, err := both(req.GetSessionId(), req.GetTaskId(), req.GetCommands())
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.svc.BackgroundTask(ctx, tenant(ctx), session, id)
+	background := s.svc.BackgroundTask
+	if req.GetCommands() {
+		background = s.svc.BackgroundCommands
+	}
+	t, err := background(ctx, tenant(ctx), session, id)
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,12 @@ import (
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/sandbox"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -34,7 +38,8 @@ type Dev struct {
 	Listen         string       // host:port to serve on as well; empty: in-process only
 	Security       auth.Server  // of calls from outside the process; its TLS is not used
 	RedisURL       string       // empty: a Redis in the process
-	Workspace      string       // the directory of the file tools
+	Workspace      string       // the directory that all sessions work in
+	Workspaces     string       // or: the one below which each session has its own
 	Files          Files        // agents, plugins, skills, models
 	Slots          int          // 0: DefaultSlots
 	Limits         *tree.Limits // nil: the defaults
@@ -43,9 +48,14 @@ type Dev struct {
 	RetainSessions time.Duration // in which nothing happens; 0: for ever
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
-	FetchAllow      []string // as in Worker
+	FetchAllow      []string         // as in Worker
+	MCP             []mcp.Server     // as in Worker
+	Secrets         *redact.Redactor // that are not stored, and told to nobody; nil: none are known
+	BashNetwork     bool             // as in Worker
+	Sandbox         sandbox.Options
 	Model           model.Model
-	Governor        *governor.Governor // of the model; nil: none
+	Governor        *governor.Governor   // of the model; nil: none
+	Telemetry       *telemetry.Telemetry // nil: nobody measures
 	Logger          *slog.Logger
 }
 
@@ -55,6 +65,7 @@ type Files struct {
 	Plugins string   // directory of plugins; empty: none
 	Skills  []string // directories of skills; the earlier goes before the later
 	Models  string   // file of the names of models; empty: the one that is built in
+	Prices  string   // file of what models cost; empty: what is built in
 }
 
 // Running is a Dev that has been started.
@@ -176,16 +187,16 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 		defer stopWorking()
 		return Orchestrator{
 			Database: filepath.Join(d.DataDir, "coppice.db"), Redis: client, Pool: DefaultPool,
-			Limits: *d.Limits, Callbacks: d.Callbacks, Listeners: listeners, Security: auth.Server{Tokens: d.Security.Tokens, Insecure: d.Security.Insecure}, Logger: d.Logger, RetainSessions: d.RetainSessions,
-			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models,
+			Limits: *d.Limits, Callbacks: d.Callbacks, Listeners: listeners, Security: auth.Server{Tokens: d.Security.Tokens, Insecure: d.Security.Insecure}, Logger: d.Logger, RetainSessions: d.RetainSessions, Secrets: d.Secrets,
+			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models, Telemetry: d.Telemetry, Prices: d.Files.Prices,
 		}.Run(serving, ready)
 	})
 	g.Go(func() error {
 		defer stopServing()
 		return Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
-			Workspace: d.Workspace, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
-			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow,
+			Workspace: d.Workspace, Workspaces: d.Workspaces, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
+			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets, BashNetwork: d.BashNetwork, Telemetry: d.Telemetry, MCP: d.MCP, Sandbox: d.Sandbox,
 		}.Run(working)
 	})
 	return g.Wait()

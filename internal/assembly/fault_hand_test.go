@@ -15,6 +15,8 @@ type hand struct {
 	stream pb.WorkerService_WorkClient
 	cut    context.CancelFunc
 	seq    int64
+
+	features []string // beside "reattach"
 }
 
 // attempt is what a worker holds, by hand.
@@ -81,7 +83,7 @@ func (h *hand) claim(a attempt) bool {
 	h.seq = 0
 	h.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: &pb.Claim{
 		SessionId: a.session, TaskId: a.task, Epoch: a.epoch, Nonce: a.nonce, WorkerId: "by hand",
-		Protocol: 1, Features: []string{"reattach"},
+		Protocol: 1, Features: append([]string{"reattach"}, h.features...),
 	}}})
 	resp := h.hear()
 	if resp.GetRefused() != nil {
@@ -100,7 +102,7 @@ func (h *hand) claim(a attempt) bool {
 func (h *hand) reattach(a attempt, known int32) int64 {
 	h.t.Helper()
 	h.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
-		SessionId: a.session, TaskId: a.task, Epoch: a.epoch, Nonce: a.nonce, KnownOrdinal: known,
+		SessionId: a.session, TaskId: a.task, Epoch: a.epoch, Nonce: a.nonce, KnownOrdinal: known, Features: h.features,
 	}}})
 	resp := h.hear()
 	switch {

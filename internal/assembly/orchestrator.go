@@ -23,8 +23,11 @@ import (
 	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/model/price"
 	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -42,14 +45,17 @@ type Orchestrator struct {
 	Limits       tree.Limits
 	// How many runs of a tenant, and in all, may be with workers at once; 0 is no cap.
 	RunningOfTenant, RunningInAll int
-	RetainSessions                time.Duration   // in which nothing happens; 0: for ever
-	Callbacks                     callback.Config // who may be called when runs end
-	AgentsDirs                    []string        // directories of definitions; the later goes before the earlier
-	PluginsDir                    string          // empty: no plugins
-	Models                        string          // file of the names of models; empty: the one that is built in
+	RetainSessions                time.Duration    // in which nothing happens; 0: for ever
+	Callbacks                     callback.Config  // who may be called when runs end
+	AgentsDirs                    []string         // directories of definitions; the later goes before the earlier
+	PluginsDir                    string           // empty: no plugins
+	Prices                        string           // file of what models cost; empty: what is built in
+	Models                        string           // file of the names of models; empty: the one that is built in
+	Secrets                       *redact.Redactor // that are not stored, and told to nobody; nil: none are known
 	Listeners                     []net.Listener
-	Health                        net.Listener // answers questions about health to anybody, without TLS; nil: none
-	Security                      auth.Server  // who may call, and over what
+	Health                        net.Listener         // answers questions about health to anybody, without TLS; nil: none
+	Security                      auth.Server          // who may call, and over what
+	Telemetry                     *telemetry.Telemetry // nil: nobody measures
 	Logger                        *slog.Logger
 }
 
@@ -72,6 +78,12 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
+	prices := price.Standard()
+	if o.Prices != "" {
+		if prices, err = price.Load(o.Prices); err != nil {
+			return err
+		}
+	}
 	var svc *orchestrator.Service
 	db, err := o.open(ctx, store.Config{
 		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica,
@@ -92,9 +104,11 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
+	agents := agentdef.NewLibrary(o.AgentsDirs, o.PluginsDir)
+	agents.Clean = o.Secrets.String
 	svc, err = orchestrator.New(orchestrator.Config{
-		Store: db, Bus: bus, Agents: agentdef.NewLibrary(o.AgentsDirs, o.PluginsDir), Models: models, Callbacks: caller, Replica: replica, Pool: o.Pool,
-		Limits: o.Limits, Logger: o.Logger, Retain: o.RetainSessions,
+		Store: db, Bus: bus, Agents: agents, Models: models, Prices: prices, Callbacks: caller, Replica: replica, Pool: o.Pool,
+		Limits: o.Limits, Secrets: o.Secrets, Logger: o.Logger, Retain: o.RetainSessions, Telemetry: o.Telemetry,
 	})
 	if err != nil {
 		return errors.Join(err, db.Close())
@@ -144,7 +158,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 		return errors.Join(err, below.Wait())
 	}
 
-	server := api.New(svc, o.Security, o.Logger)
+	server := api.New(svc, o.Secrets, o.Security, o.Logger)
 	defer serveHealth(o.Health, server.Health)()
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })

@@ -3,10 +3,12 @@ package assembly_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +21,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/proctest"
 	"github.com/coppice-run/coppice/internal/redistest"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 // deployment is orchestrators and workers as processes of their own.
@@ -31,6 +34,29 @@ type deployment struct {
 	processes map[string]*exec.Cmd
 
 	orchestratorFlags, workerFlags []string // beside those that all have
+	workspaces                     string   // each session has its own below it; empty: all work in dir
+	asks                           bool     // workers ask the provider of their environment, not the scenario
+
+	environ map[string][]string // of a program, or of all if it has no name, beside that of the test
+	logs    *logs
+}
+
+// logs are what all processes have logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // build makes the binaries once for all tests.
@@ -39,7 +65,10 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/orchestrator", "../../cmd/worker").CombinedOutput()
+	if err := os.Chmod(dir, 0o755); err != nil { // commands run as nobody
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/orchestrator", "../../cmd/worker", "../mcp/mcptest/greeter").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
@@ -47,6 +76,7 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	sandbox.Init()
 	if orchestrators := os.Getenv(mortalVariable); orchestrators != "" {
 		if err := mortal(orchestrators, os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -72,7 +102,7 @@ func deploy(t *testing.T, scenario string) *deployment {
 	}
 	d := &deployment{
 		t: t, bin: bin, dir: t.TempDir(), addresses: []string{proctest.FreeAddress(t)},
-		redis: redistest.Start(t), processes: map[string]*exec.Cmd{},
+		redis: redistest.Start(t), processes: map[string]*exec.Cmd{}, logs: &logs{},
 	}
 	d.database = filepath.Join(d.dir, "coppice.db")
 	if err := os.WriteFile(filepath.Join(d.dir, "scenario.yaml"), []byte(scenario), 0o600); err != nil {
@@ -89,7 +119,8 @@ func deploy(t *testing.T, scenario string) *deployment {
 func (d *deployment) start(name, program string, args ...string) {
 	d.t.Helper()
 	cmd := exec.Command(filepath.Join(d.bin, program), args...)
-	cmd.Stderr = d.t.Output()
+	cmd.Stderr = io.MultiWriter(d.t.Output(), d.logs)
+	cmd.Env = slices.Concat(os.Environ(), d.environ[""], d.environ[program])
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -116,8 +147,15 @@ func orchestratorName(i int) string { return fmt.Sprint("orchestrator ", i+1) }
 
 func (d *deployment) startWorker(name string) {
 	d.t.Helper()
-	d.start(name, "worker", append([]string{"--orchestrator", strings.Join(d.addresses, ","), "--redis-url", d.redis.URL(), "--slots", "4",
-		"--workspace", d.dir, "--scenario", filepath.Join(d.dir, "scenario.yaml")}, d.workerFlags...)...)
+	where := []string{"--workspace", d.dir}
+	if d.workspaces != "" {
+		where = []string{"--workspaces", d.workspaces}
+	}
+	args := append([]string{"--orchestrator", strings.Join(d.addresses, ","), "--redis-url", d.redis.URL(), "--slots", "4"}, where...)
+	if !d.asks {
+		args = append(args, "--scenario", filepath.Join(d.dir, "scenario.yaml"))
+	}
+	d.start(name, "worker", append(args, d.workerFlags...)...)
 }
 
 // kill ends a process as a crash would.

@@ -16,17 +16,18 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
-	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/proctest"
 )
 
 // hooked is a deployment whose worker has hooks, and a server that is called.
 type hooked struct {
 	*deployment
-	flags []string // of the orchestrator
+	starts, stops *proctest.Lines // what hooks write
 
 	mu     sync.Mutex
 	down   bool
 	called []call
+	rung   chan struct{} // there is something in it once called has grown
 }
 
 // call is a callback as it came.
@@ -58,18 +59,17 @@ steps:
   - text: 'final after: {{.User}}'
 `
 
-// eachDatabase runs a test with SQLite and with PostgreSQL.
-func eachDatabase(t *testing.T, test func(*testing.T, *hooked)) {
-	for _, name := range []string{"SQLite", "PostgreSQL"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := &hooked{deployment: deploy(t, scribes)}
-			if name == "PostgreSQL" {
-				h.database = pgtest.Start(t).Database(t)
-			}
-			server := httptest.NewServer(h)
-			t.Cleanup(server.Close)
-			h.write("agents/scribe.md", `---
+// onHooked runs a test with SQLite and with PostgreSQL; hooks is what the workers' file
+// of hooks says.
+func onHooked(t *testing.T, hooks string, test func(*testing.T, *hooked)) {
+	t.Helper()
+	var servers sync.Map // of deployments
+	onBoth(t, scribes, func(d *deployment) {
+		h := &hooked{deployment: d, rung: make(chan struct{}, 1)}
+		servers.Store(d, h)
+		server := httptest.NewServer(h)
+		d.t.Cleanup(server.Close)
+		d.write("hooks.yaml", hooks, "agents/scribe.md", `---
 name: scribe
 description: Writes.
 mode: subagent
@@ -80,8 +80,7 @@ hooks:
 on_complete: `+server.URL+`/ended
 ---
 You write.
-`)
-			h.write("agents/loner.md", `---
+`, "agents/loner.md", `---
 name: loner
 description: Calls whom it may not call.
 mode: subagent
@@ -89,13 +88,16 @@ on_complete: https://elsewhere.example/ended
 ---
 You write.
 `)
-			h.flags = []string{
-				"--agents-dir", filepath.Join(h.dir, "agents"), "--callback-hosts", "127.0.0.1", "--callback-secret", "s3cret",
-				"--callback-timeout", "1s",
-			}
-			test(t, h)
-		})
-	}
+		h.starts, h.stops = proctest.OpenLines(d.t, d.in("starts")), proctest.OpenLines(d.t, d.in("stops"))
+		d.orchestratorFlags = []string{
+			"--agents-dir", d.in("agents"), "--callback-hosts", "127.0.0.1", "--callback-secret", "s3cret",
+			"--callback-timeout", "1s",
+		}
+		d.workerFlags = []string{"--hooks", d.in("hooks.yaml"), "--definition-hooks"}
+	}, func(t *testing.T, d *deployment) {
+		h, _ := servers.Load(d)
+		test(t, h.(*hooked))
+	})
 }
 
 // ServeHTTP answers hooks and callbacks.
@@ -111,6 +113,10 @@ func (h *hooked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.t.Error(err)
 	}
 	h.called = append(h.called, c)
+	select {
+	case h.rung <- struct{}{}:
+	default:
+	}
 	if h.down {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
@@ -126,39 +132,6 @@ func (h *hooked) setDown(down bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.down = down
-}
-
-func (h *hooked) startHooked() {
-	h.t.Helper()
-	h.start("orchestrator", "orchestrator", append([]string{
-		"--listen", h.addresses[0], "--database", h.database, "--redis-url", h.redis.URL(),
-	}, h.flags...)...)
-	h.start("worker", "worker", "--orchestrator", h.addresses[0], "--redis-url", h.redis.URL(), "--slots", "4",
-		"--workspace", h.dir, "--scenario", filepath.Join(h.dir, "scenario.yaml"),
-		"--hooks", filepath.Join(h.dir, "hooks.yaml"), "--definition-hooks")
-}
-
-func (h *hooked) killAll() {
-	h.t.Helper()
-	h.kill("worker")
-	h.kill("orchestrator")
-}
-
-// until waits for a condition that is looked at again and again.
-func (h *hooked) until(what string, holds func() bool) {
-	h.t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			h.t.Fatalf("after %s: not yet %s", patience, what)
-		}
-	}
-}
-
-func (h *hooked) exists(name string) func() bool {
-	return func() bool {
-		_, err := os.Stat(filepath.Join(h.dir, name))
-		return err == nil
-	}
 }
 
 // callbackEnded watches until the callback of a task has ended.
@@ -195,8 +168,7 @@ Add a summary.`
 // agents whose end is called back for, however they end.
 func TestHooksAroundASubagent(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, func(t *testing.T, h *hooked) {
-		h.write("hooks.yaml", `
+	onHooked(t, `
 hooks:
   - {name: rules, event: SubagentStart, matcher: "scr*", command: [echo, Be brief.]}
   - {name: hangs, event: SubagentStart, matcher: scribe, command: [sleep, "1000"], timeout: 500ms}
@@ -207,8 +179,7 @@ hooks:
     event: SubagentStop
     matcher: scribe
     command: [sh, -c, "grep -q '\"stop_hook_active\":true' || { echo Add a summary. >&2; exit 2; }"]
-`)
-		h.startHooked()
+`, func(t *testing.T, h *hooked) {
 		c := h.client()
 		session := c.create("go").GetId()
 		if root := c.wait(session, ""); !strings.HasPrefix(root.GetResult(), "it was final after: The hook") {
@@ -276,13 +247,11 @@ func (h *hooked) cancelledAndForbidden(c *client, session string) {
 // on a stop does, and while a callback is not answered.
 func TestHooksSurviveKills(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, func(t *testing.T, h *hooked) {
-		h.setDown(true)
-		h.write("hooks.yaml", `
+	onHooked(t, `
 hooks:
   - name: rules
     event: SubagentStart
-    command: [sh, -c, "echo >> starts; while [ ! -e may-start ]; do sleep 0.05; done; echo Be brief."]
+    command: [sh, -c, "echo > starts; while [ ! -e may-start ]; do sleep 0.05; done; echo Be brief."]
   - name: gate
     event: SubagentStop
     command:
@@ -290,24 +259,19 @@ hooks:
       - -c
       - |
         grep -q '"stop_hook_active":true' || { echo Add a summary. >&2; exit 2; }
-        echo >> stops; while [ ! -e may-stop ]; do sleep 0.05; done
-`)
-		h.startHooked()
+        echo > stops; while [ ! -e may-stop ]; do sleep 0.05; done
+`, func(t *testing.T, h *hooked) {
+		h.setDown(true)
 		session := h.client().create("go").GetId()
-		h.until("asked a hook on a start", h.exists("starts"))
+		h.starts.Next()
 		h.killAll()
-		h.startHooked()
 		h.write("may-start", "")
-		h.until("asked a hook on a stop again", h.exists("stops"))
+		h.stops.Next()
 		h.killAll()
-		h.startHooked()
 		h.write("may-stop", "")
-		h.until("called", func() bool { return len(h.calls()) > 0 })
-		h.killAll()
+		<-h.rung
+		c := h.killAll()
 		h.setDown(false)
-		h.startHooked()
-
-		c := h.client()
 		c.idle(session)
 		scribe := c.tasks(session)[1].GetId()
 		ended := c.callbackEnded(session, scribe)

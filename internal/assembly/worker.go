@@ -1,13 +1,14 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,11 +18,17 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/outbound"
+	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/sandbox"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/worker"
+	"github.com/coppice-run/coppice/internal/workspace"
 )
 
 // Worker is a worker process.
@@ -30,21 +37,27 @@ type Worker struct {
 	Redis        redis.UniversalClient
 	Pool         string
 	Slots        int
-	Workspace    string   // the directory of the file tools
+	Workspace    string   // the directory that all sessions work in
+	Workspaces   string   // or: the one below which each session has its own
 	SkillsDirs   []string // directories of skills, beside those of the workspace
 	PluginsDir   string   // directory of plugins, which may hold skills; empty: none
 	Model        model.Model
 	Governor     *governor.Governor // of the model; it learns from all workers of the installation; nil: none
 	Tools        []tool.Tool        // beside those that are built in
+	MCP          []mcp.Server       // whose tools agents may use
 	Hooks        []hook.Spec        // on the start and stop of sub-agents
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
-	FetchAllow      []string // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
+	Secrets         *redact.Redactor // that leave the worker on no way; nil: none are known
+	FetchAllow      []string         // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
 	// Health answers questions about health: "" is the process, "orchestrator" that
 	// there is one; nil: none.
-	Health net.Listener
-	Logger *slog.Logger
-	Now    func() time.Time // nil: time.Now
+	Health      net.Listener
+	BashNetwork bool                 // commands may use the network
+	Telemetry   *telemetry.Telemetry // nil: nobody measures
+	Sandbox     sandbox.Options
+	Logger      *slog.Logger
+	Now         func() time.Time // nil: time.Now
 }
 
 // Run works until ctx ends.
@@ -56,15 +69,27 @@ func (w Worker) Run(ctx context.Context) error {
 	if err := directories(append([]string{w.PluginsDir}, w.SkillsDirs...)); err != nil {
 		return err
 	}
-	workspace, err := tool.OpenWorkspace(w.Workspace)
+	confined, err := w.confine(ctx)
 	if err != nil {
 		return err
 	}
-	hooks, err := w.hooks()
+	places, err := workspace.New(workspace.Config{Dir: w.Workspace, Root: w.Workspaces, Sandbox: confined})
 	if err != nil {
-		return errors.Join(err, workspace.Close())
+		return err
 	}
+	hooks := hook.New(hook.Config{Specs: w.Hooks, Definitions: w.DefinitionHooks, Environ: os.Environ()})
 	defer hooks.Close()
+	tools := append(tool.Builtin(), tool.NewWebFetch(private), tool.NewBash(confined, w.BashNetwork, w.Secrets))
+	servers, stop, err := w.mcp(ctx, confined)
+	if err != nil {
+		return err
+	}
+	// Runs use the servers until the last has ended.
+	defer stop()
+	observe, err := w.observed()
+	if err != nil {
+		return err
+	}
 	run, err := worker.New(worker.Config{
 		ID: processName(), Pool: w.Pool, Slots: w.Slots,
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
@@ -75,14 +100,33 @@ func (w Worker) Run(ctx context.Context) error {
 			}
 			return bus, err
 		},
-		Model: w.Model, Tools: append(append(tool.Builtin(), tool.NewWebFetch(private)), w.Tools...), Workspace: workspace, Hooks: hooks, Logger: w.Logger, Now: w.Now,
+		Model: w.Model, Tools: append(tools, w.Tools...), Source: servers,
+		Places: places, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now, Observe: observe,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
 	if err != nil {
-		return errors.Join(err, workspace.Close())
+		return err
+	}
+	return run.Run(ctx)
+}
+
+// confine makes ready what commands run in, and says how far it goes.
+func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
+	config, err := w.Sandbox.Config(os.Environ(), w.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	confined, err := sandbox.New(config)
+	if err != nil {
+		return nil, err
+	}
+	level := slog.LevelInfo
+	if len(confined.Missing()) > 0 || confined.Mode() == sandbox.Off {
+		level = slog.LevelWarn
 	}
 	defer w.serveHealth(ctx)()
-	return errors.Join(run.Run(ctx), workspace.Close())
+	w.Logger.Log(ctx, level, "how commands are confined", "sandbox", confined.String())
+	return confined, nil
 }
 
 // serveHealth answers questions about health until stop is called.
@@ -106,13 +150,32 @@ func (w Worker) serveHealth(ctx context.Context) (stop func()) {
 	}
 }
 
-// hooks makes ready the hooks, which run in the workspace.
-func (w Worker) hooks() (*hook.Hooks, error) {
-	dir, err := filepath.Abs(w.Workspace)
-	if err != nil {
-		return nil, fmt.Errorf("finding the workspace: %w", err)
+// observed makes calls of the model and of tools spans, if somebody measures.
+func (w *Worker) observed() (loop.Observer, error) {
+	if w.Telemetry == nil {
+		return nil, nil
 	}
-	return hook.New(hook.Config{
-		Specs: w.Hooks, Definitions: w.DefinitionHooks, Dir: dir, Environ: os.Environ(),
-	}), nil
+	var err error
+	w.Model, err = w.Telemetry.Model(w.Model)
+	return w.Telemetry, err
+}
+
+// mcp starts keeping the MCP servers, until stop is called. They are shared by all runs,
+// so they work in the worker's own directory.
+func (w Worker) mcp(ctx context.Context, box *sandbox.Sandbox) (_ *mcp.Servers, stop func(), _ error) {
+	dir, err := filepath.Abs(cmp.Or(w.Workspaces, w.Workspace))
+	if err != nil {
+		return nil, nil, fmt.Errorf("finding the workspace: %w", err)
+	}
+	servers, err := mcp.New(mcp.Config{Servers: w.MCP, Sandbox: box, Workspace: dir, Logger: w.Logger})
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var keeping sync.WaitGroup
+	keeping.Go(func() { servers.Run(ctx) })
+	return servers, func() {
+		cancel()
+		keeping.Wait()
+	}, nil
 }

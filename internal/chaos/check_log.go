@@ -115,10 +115,10 @@ func (c *inquiry) usage() {
 }
 
 // tokens is usage that can be compared.
-type tokens struct{ input, output, read, written int64 }
+type tokens struct{ input, output, read, written, cost, priced int64 }
 
 func tokensOf(u *pb.Usage) tokens {
-	return tokens{u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheReadTokens(), u.GetCacheWriteTokens()}
+	return tokens{u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheReadTokens(), u.GetCacheWriteTokens(), u.GetCostMicros(), u.GetPricedTokens()}
 }
 
 func (t *tokens) add(u *pb.Usage) {
@@ -126,6 +126,8 @@ func (t *tokens) add(u *pb.Usage) {
 	t.output += u.GetOutputTokens()
 	t.read += u.GetCacheReadTokens()
 	t.written += u.GetCacheWriteTokens()
+	t.cost += u.GetCostMicros()
+	t.priced += u.GetPricedTokens()
 }
 
 // caps: at no moment were there more than a session may have.
@@ -134,6 +136,7 @@ func (c *inquiry) caps() {
 	children := map[string]int{}
 	at := map[string]bool{}
 	begun := map[string]bool{}
+	shells := map[string]bool{} // commands take no place, and may be below the cap on depth
 	for _, e := range c.Events {
 		id := e.GetTaskId()
 		switch k := e.GetKind().(type) {
@@ -144,10 +147,14 @@ func (c *inquiry) caps() {
 			begun[id] = true
 			total++
 			children[k.Started.GetParentId()]++
-			c.must(int(k.Started.GetDepth()) <= c.Limits.Depth, CapsHold, id, "event %d: depth %d", e.GetSeq(), k.Started.GetDepth())
+			shells[id] = k.Started.GetKind() == pb.TaskKind_TASK_KIND_SHELL
+			c.must(shells[id] || int(k.Started.GetDepth()) <= c.Limits.Depth, CapsHold, id, "event %d: depth %d", e.GetSeq(), k.Started.GetDepth())
 			c.must(children[k.Started.GetParentId()] <= c.Limits.Width, CapsHold, id, "event %d: child %d of %s", e.GetSeq(), children[k.Started.GetParentId()], k.Started.GetParentId())
 			c.must(total <= c.Limits.Total, CapsHold, id, "event %d: task %d", e.GetSeq(), total)
 		case *pb.Event_Dispatched:
+			if shells[id] {
+				break
+			}
 			if !at[id] {
 				running++
 			}

@@ -134,9 +134,14 @@ func DigestOf(m proto.Message) string {
 
 // said names what of a message a worker has said: the rest is the orchestrator's.
 func said(m *pb.Message) string {
-	return DigestOf(&pb.Message{
-		Blocks: m.GetBlocks(), Model: m.GetModel(), Usage: m.GetUsage(), StopReason: m.GetStopReason(),
-	})
+	u := m.GetUsage()
+	if u != nil {
+		u = &pb.Usage{
+			InputTokens: u.GetInputTokens(), OutputTokens: u.GetOutputTokens(),
+			CacheReadTokens: u.GetCacheReadTokens(), CacheWriteTokens: u.GetCacheWriteTokens(),
+		}
+	}
+	return DigestOf(&pb.Message{Blocks: m.GetBlocks(), Model: m.GetModel(), Usage: u, StopReason: m.GetStopReason()})
 }
 
 // result names what a worker has said of a call.

@@ -73,6 +73,7 @@ type commands struct {
 	Deny       denyCommand       `cmd:"" help:"Deny a call that waits to be allowed."`
 	Agents     agentsCommand     `cmd:"" help:"List, show, put and delete agents."`
 	Token      tokenCommand      `cmd:"" help:"Make a token for somebody who calls an orchestrator."`
+	Workspaces workspacesCommand `cmd:"" help:"Clean up below the workspaces of workers."`
 	FakeLLM    fakeLLMCommand    `cmd:"" name:"fake-llm" help:"Serve a fake of Anthropic's and OpenAI's APIs, with troubles if you like."`
 	Doctor     doctorCommand     `cmd:"" help:"Hold what is stored against the rules, and list what breaks them."`
 }

@@ -12,19 +12,25 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type devCommand struct {
 	files
-	Listen    string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
-	Data      string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
-	RedisURL  string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
-	Workspace string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
-	Slots     int    `default:"16" help:"Runs that are carried at once."`
-	fetchFlags
+	Listen     string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
+	Data       string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
+	RedisURL   string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
+	Workspace  string `xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
+	Workspaces string `xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
+	Slots      int    `default:"16" help:"Runs that are carried at once."`
+	reachFlags
+	mcpFlags
 	auth.TokenFlags
 	provider.Flags
+	sandbox.Options
 	hookFlags
+	Redact redact.Flags `embed:""`
 }
 
 // Run serves until ctx ends.
@@ -32,7 +38,10 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if d.Slots < 1 {
 		return usagef("--slots is %d; it has to be 1 or more", d.Slots)
 	}
-	log := slog.New(slog.NewTextHandler(a.Stderr, nil))
+	secrets, log, err := a.secrets(ctx, d.Redact, slog.NewTextHandler(a.Stderr, nil), redact.FromURL("COPPICE_REDIS_URL", d.RedisURL)...)
+	if err != nil {
+		return err
+	}
 	chosen, err := a.chooseModel(d.Flags, log)
 	if err != nil {
 		return err
@@ -45,20 +54,24 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	servers, err := d.servers(a)
+	if err != nil {
+		return err
+	}
 	data, err := d.data(a)
 	if err != nil {
 		return err
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
-		DataDir: data, Listen: d.Listen, Security: security, RedisURL: d.RedisURL, Workspace: orHere(d.Workspace),
+		DataDir: data, Listen: d.Listen, Security: security, RedisURL: d.RedisURL, Workspace: d.workspace(), Workspaces: d.Workspaces,
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
-		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow,
-		Logger: log,
+		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork, MCP: servers, Sandbox: d.Options,
+		Secrets: secrets, Logger: log,
 	})
 	if err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
-	if err := d.greet(a, running.Addr(), data, chosen.Which); err != nil {
+	if err := d.greet(a, running.Addr(), data, secrets.String(chosen.Which)); err != nil {
 		return errors.Join(err, running.Stop())
 	}
 	select {
@@ -70,6 +83,14 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	case <-running.Done():
 		return errors.Join(errStopped, running.Err())
 	}
+}
+
+// workspace is the directory that all sessions work in; empty if each has its own.
+func (d *devCommand) workspace() string {
+	if d.Workspaces != "" {
+		return ""
+	}
+	return orHere(d.Workspace)
 }
 
 // data is the directory of the data.

@@ -71,9 +71,13 @@ func (c canvas) label(r row) string {
 		return guides + c.look.dim.Render(c.look.more+" "+r.hidden.more())
 	}
 	n := r.node
-	s := guides + c.look.mark(n.state, c.frame) + " " + c.look.bold.Render(safeLine(orElse(n.agent, "?")))
+	name, gap := safeLine(orElse(n.agent, "?")), "  "
+	if n.shell {
+		name, gap = shellName, " "
+	}
+	s := guides + c.look.mark(n.state, c.frame) + " " + c.look.bold.Render(name)
 	if d := safeLine(n.description); d != "" {
-		s += "  " + d
+		s += gap + d
 	}
 	if n.branch {
 		s += c.look.dim.Render(" (branch)")
@@ -125,7 +129,7 @@ func (c canvas) figures(n *node) string {
 		s += fmt.Sprintf("%*s", toolsWide, unlessZero(n.tools, plural(n.tools, "tool")))
 	}
 	if c.width == 0 || c.width >= tokensFrom {
-		s += fmt.Sprintf("%*s", tokensWide, unlessZero(n.tokens, countText(n.tokens)+" tok"))
+		s += fmt.Sprintf("%*s", tokensWide, unlessZero(n.spent.tokens, countText(n.spent.tokens)+" tok"))
 	}
 	if c.ids && (c.width == 0 || c.width >= idsFrom) {
 		s += "  " + fmt.Sprintf("%*s", shortID, idEnd(n.id))

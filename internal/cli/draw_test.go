@@ -224,7 +224,7 @@ func parseKind(t *testing.T, e *pb.Event, verb string, args []string) {
 	case "take":
 		e.Kind = &pb.Event_Dispatched{Dispatched: &pb.TaskDispatched{}}
 	case "calls":
-		m := &pb.MessageAppended{Role: pb.Role_ROLE_ASSISTANT, Usage: &pb.Usage{InputTokens: number(t, args[1])}}
+		m := &pb.MessageAppended{Role: pb.Role_ROLE_ASSISTANT, Usage: priced(number(t, args[1]))}
 		for range number(t, args[0]) {
 			m.Calls = append(m.Calls, &pb.OpenedCall{})
 		}
@@ -248,7 +248,7 @@ func parseKind(t *testing.T, e *pb.Event, verb string, args []string) {
 	case "end":
 		r := &pb.TaskResult{
 			State:    pb.TaskState(pb.TaskState_value["TASK_STATE_"+args[0]]),
-			ToolUses: int32(number(t, args[1])), Usage: &pb.Usage{OutputTokens: number(t, args[2])},
+			ToolUses: int32(number(t, args[1])), Usage: priced(number(t, args[2])),
 		}
 		if len(args) > 3 {
 			r.Reason, r.Detail = pb.Reason(pb.Reason_value["REASON_"+args[3]]), rest(t, args, 4)
@@ -276,4 +276,10 @@ func number(t *testing.T, s string) int64 {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// priced is a usage at 25 dollars for a million tokens.
+func priced(tokens int64) *pb.Usage {
+	micros := 25 * tokens
+	return &pb.Usage{OutputTokens: tokens, PricedTokens: tokens, CostMicros: &micros}
 }

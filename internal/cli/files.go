@@ -1,6 +1,9 @@
 package cli
 
-import "github.com/coppice-run/coppice/internal/assembly"
+import (
+	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/mcp"
+)
 
 // files are the flags that say where agents, plugins, skills and models are.
 type files struct {
@@ -8,17 +11,39 @@ type files struct {
 	PluginsDir string   `placeholder:"DIR" help:"Directory of plugins, each with agents and skills."`
 	SkillsDir  []string `placeholder:"DIR" help:"Directories of skills, beside those of the workspace."`
 	Models     string   `placeholder:"FILE" help:"What the names of models stand for."`
+	Prices     string   `placeholder:"FILE" help:"What models cost; it goes before what is built in."`
 }
 
-// fetchFlags say what web_fetch may reach.
-type fetchFlags struct {
-	FetchAllow []string `placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
+// reachFlags say what tools may reach outside of the workspace.
+type reachFlags struct {
+	FetchAllow  []string `placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
+	BashNetwork bool     `help:"Let commands use the network."`
+}
+
+// mcpFlags say which MCP servers there are.
+type mcpFlags struct {
+	MCPConfig string `name:"mcp-config" placeholder:"FILE" help:"MCP servers whose tools agents may use: YAML or JSON with the key mcpServers."`
+}
+
+// servers reads the file, if there is one.
+func (f mcpFlags) servers(a *app) ([]mcp.Server, error) {
+	if f.MCPConfig == "" {
+		return nil, nil
+	}
+	servers, err := mcp.Load(f.MCPConfig, func(name string) (string, bool) {
+		value := a.Getenv(name)
+		return value, value != ""
+	})
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return servers, nil
 }
 
 func (f files) given() bool {
-	return len(f.AgentsDir)+len(f.SkillsDir) > 0 || f.PluginsDir+f.Models != ""
+	return len(f.AgentsDir)+len(f.SkillsDir) > 0 || f.PluginsDir+f.Models+f.Prices != ""
 }
 
 func (f files) assembly() assembly.Files {
-	return assembly.Files{Agents: f.AgentsDir, Plugins: f.PluginsDir, Skills: f.SkillsDir, Models: f.Models}
+	return assembly.Files{Agents: f.AgentsDir, Plugins: f.PluginsDir, Skills: f.SkillsDir, Models: f.Models, Prices: f.Prices}
 }

@@ -25,6 +25,7 @@ type node struct {
 	depth    int
 
 	agent       string
+	shell       bool // it is a command, and has no agent
 	description string
 	background  bool
 	branch      bool // a person goes on in it from a message of the task above
@@ -43,13 +44,16 @@ type node struct {
 	start    time.Time
 	end      time.Time
 
-	tools, pastTools   int64
-	tokens, pastTokens int64
+	tools, pastTools int64
+	spent, pastSpent spending
 }
 
 func newForest() *forest {
 	return &forest{nodes: map[string]*node{}}
 }
+
+// shellName is what stands in the place of an agent's name.
+const shellName = "shell:"
 
 // ended reports whether the current run has ended.
 func (n *node) ended() bool {
@@ -150,13 +154,14 @@ func (f *forest) apply(e *pb.Event) {
 
 // begin starts a run.
 func (n *node) begin(run int32, s *pb.TaskStarted) {
-	n.pastTools, n.pastTokens = n.tools, n.tokens
+	n.pastTools, n.pastSpent = n.tools, n.spent
 	n.run, n.state = run, pb.TaskState_TASK_STATE_PENDING
 	n.reason, n.detail = pb.Reason_REASON_UNSPECIFIED, ""
 	n.attempts, n.activity, n.preview = 0, "", tail{}
 	n.met, n.total = 0, 0
 	n.start, n.end = time.Time{}, time.Time{}
 	n.agent, n.description, n.background = s.GetAgent(), s.GetDescription(), s.GetBackground()
+	n.shell = s.GetKind() == pb.TaskKind_TASK_KIND_SHELL
 }
 
 func (n *node) dispatch(at time.Time) {
@@ -174,7 +179,7 @@ func (n *node) hear(m *pb.MessageAppended) {
 	}
 	n.preview = tail{}
 	n.tools += int64(len(m.GetCalls()))
-	n.tokens += tokens(m.GetUsage())
+	n.spent = n.spent.and(m.GetUsage())
 }
 
 // finish ends a run. What the result says of the run's figures is what counts.
@@ -184,7 +189,7 @@ func (n *node) finish(r *pb.TaskResult, at time.Time) {
 	n.met, n.total = 0, 0
 	n.end = at
 	n.tools = n.pastTools + int64(r.GetToolUses())
-	n.tokens = n.pastTokens + tokens(r.GetUsage())
+	n.spent = n.pastSpent.and(r.GetUsage())
 }
 
 // preview takes in a piece of an answer under way.
@@ -221,6 +226,7 @@ func forestOf(t *pb.GetTreeResponse) *forest {
 
 func (n *node) set(t *pb.Task) {
 	n.agent, n.description, n.background = t.GetAgent(), t.GetDescription(), t.GetBackground()
+	n.shell = t.GetKind() == pb.TaskKind_TASK_KIND_SHELL
 	n.branch = t.GetBranch() == pb.TaskBranch_TASK_BRANCH_HUMAN
 	n.run, n.state, n.reason, n.detail = t.GetRun(), t.GetState(), t.GetReason(), t.GetDetail()
 	if !n.ended() {
@@ -233,12 +239,7 @@ func (n *node) set(t *pb.Task) {
 	if t.GetEndTime() != nil {
 		n.end = t.GetEndTime().AsTime()
 	}
-	n.tools, n.tokens = int64(t.GetToolUses()), tokens(t.GetUsage())
-}
-
-// tokens is all that was read and written, whatever it cost.
-func tokens(u *pb.Usage) int64 {
-	return u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()
+	n.tools, n.spent = int64(t.GetToolUses()), spending{}.and(t.GetUsage())
 }
 
 // maxTail is how much of an answer under way is kept, in bytes.

@@ -60,6 +60,9 @@ func (p *plain) event(e *pb.Event) error {
 
 // nameText is what a task is called.
 func nameText(n *node) string {
+	if n.shell {
+		return shellName + " " + safeLine(n.description)
+	}
 	if d := safeLine(n.description); d != "" {
 		return safeLine(n.agent) + " " + `"` + d + `"`
 	}
@@ -68,8 +71,8 @@ func nameText(n *node) string {
 
 // resultText says how a task ended and what it took.
 func resultText(n *node) string {
-	return fmt.Sprintf("%s after %s (%s, %s tokens)", stateText(n.state), durationText(n.elapsed(n.end)),
-		plural(n.tools, "tool call"), countText(n.tokens))
+	return fmt.Sprintf("%s after %s (%s, %s)", stateText(n.state), durationText(n.elapsed(n.end)),
+		plural(n.tools, "tool call"), n.spent.text("tokens"))
 }
 
 // stateText is the name of a state in small letters.

@@ -14,19 +14,25 @@ import (
 	"github.com/coppice-run/coppice/internal/auth"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type runCommand struct {
 	Workspace    string `placeholder:"DIR" help:"Directory that agents work in; by default this one."`
 	Data         string `placeholder:"DIR" help:"Where to keep the session; by default it is dropped at the end."`
 	Orchestrator string `placeholder:"HOST:PORT" help:"Run it there instead of in this process."`
+	Shared       string `name:"shared-workspace" placeholder:"NAME" help:"With --orchestrator: directory below the workers' --workspaces to work in, beside other sessions that name it."`
 	Agent        string `placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
 	Deltas       bool   `help:"With --json: show pieces of answers under way as well."`
 	Quiet        bool   `short:"q" help:"Show the answer alone."`
 	files
-	fetchFlags
+	reachFlags
+	mcpFlags
 	provider.Flags
+	sandbox.Options
 	hookFlags
+	Redact redact.Flags `embed:""`
 	permissionFlags
 	auth.ClientFlags
 	Prompt []string `arg:"" help:"What to do; - reads it from standard input."`
@@ -39,13 +45,16 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if r.Orchestrator == "" {
+		if r.Shared != "" {
+			return usagef("--shared-workspace is for a run at an orchestrator; name a directory with --workspace")
+		}
 		return r.here(ctx, a, prompt)
 	}
 	if r.given() {
-		return usagef("--agents-dir, --plugins-dir, --skills-dir and --models are for a run in this process; they can't be used with --orchestrator")
+		return usagef("--agents-dir, --plugins-dir, --skills-dir, --models and --prices are for a run in this process; they can't be used with --orchestrator")
 	}
-	if r.Workspace+r.Scenario+r.Data+r.Hooks != "" {
-		return usagef("--workspace, --scenario, --data and --hooks are for a run in this process; they can't be used with --orchestrator")
+	if r.Workspace+r.Scenario+r.Data+r.Hooks+r.MCPConfig != "" {
+		return usagef("--workspace, --scenario, --data, --hooks and --mcp-config are for a run in this process; they can't be used with --orchestrator")
 	}
 	return remote{r.Orchestrator, r.ClientFlags}.with(func(c *client) error {
 		session, err := r.in(ctx, a, c, prompt)
@@ -60,15 +69,22 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error) {
 	// The terminal belongs to the drawing until it is over.
 	var written bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	secrets, log, err := a.secrets(ctx, r.Redact, slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if err != nil {
+		return err
+	}
 	chosen, err := a.chooseModel(r.Flags, log)
 	if err != nil {
 		return err
 	}
 	if !a.json && !r.Quiet {
-		fmt.Fprintln(a.Stderr, safeLine(chosen.Which))
+		fmt.Fprintln(a.Stderr, safeLine(secrets.String(chosen.Which)))
 	}
 	hooks, err := r.hooks()
+	if err != nil {
+		return err
+	}
+	servers, err := r.servers(a)
 	if err != nil {
 		return err
 	}
@@ -78,8 +94,8 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	}
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Workspace: orHere(r.Workspace), Files: r.assembly(), Model: chosen.Model, Governor: chosen.Governor,
-		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow,
-		Logger: log,
+		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow, BashNetwork: r.BashNetwork, MCP: servers, Sandbox: r.Options,
+		Secrets: secrets, Logger: log,
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
@@ -105,7 +121,7 @@ func (r *runCommand) in(ctx context.Context, a *app, c *client, prompt string) (
 		return "", err
 	}
 	resp, err := c.sessions.CreateSession(ctx, &pb.CreateSessionRequest{
-		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions,
+		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Workspace: r.Shared,
 	})
 	if err != nil {
 		return "", during("creating the session", err)

@@ -19,9 +19,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/coppice-run/coppice/internal/cli"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
+	sandbox.Init()
 	testscript.Main(m, map[string]func(){"coppice": func() {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		context.AfterFunc(ctx, stop)

@@ -55,15 +55,19 @@ func (a *app) printSession(s *pb.Session) error {
 	line := fmt.Sprintf("%s  %s %-9s  %7s ago  %9s  %9s  %s",
 		safeLine(s.GetId()), l.mark(s.GetState(), -1), stateText(s.GetState()),
 		durationText(a.now().Sub(s.GetCreateTime().AsTime()).Truncate(time.Second)),
-		plural(int64(s.GetTasks().GetTotal()), "task"), countText(tokens(s.GetUsage()))+" tok",
+		plural(int64(s.GetTasks().GetTotal()), "task"), spending{}.and(s.GetUsage()).text("tok"),
 		safeLine(s.GetTitle()))
 	if s.GetCloseTime() != nil {
 		line += "  (closed)"
 	}
 	lines := []string{line}
 	for _, t := range s.GetChildren() {
-		lines = append(lines, fmt.Sprintf("  %s  %s %-9s  %s%s  %s", safeLine(t.GetId()), l.mark(t.GetState(), -1), stateText(t.GetState()),
-			strings.Repeat("  ", int(max(0, t.GetDepth()-1))), safeLine(t.GetAgent()), safeLine(t.GetDescription())))
+		name := safeLine(t.GetAgent()) + " "
+		if t.GetKind() == pb.TaskKind_TASK_KIND_SHELL {
+			name = shellName
+		}
+		lines = append(lines, fmt.Sprintf("  %s  %s %-9s  %s%s %s", safeLine(t.GetId()), l.mark(t.GetState(), -1), stateText(t.GetState()),
+			strings.Repeat("  ", int(max(0, t.GetDepth()-1))), name, safeLine(t.GetDescription())))
 	}
 	if missing := int(s.GetTasks().GetTotal()) - 1 - len(s.GetChildren()); missing > 0 && len(s.GetChildren()) > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more", missing))

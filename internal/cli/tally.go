@@ -70,13 +70,17 @@ func (t tally) more() string {
 // summary says in one line how the whole stands.
 func (f *forest) summary(now time.Time, sep string) string {
 	var all tally
-	var spent, calls int64
+	var calls int64
+	var spent spending
 	for _, n := range f.order {
 		all.add(n)
-		spent += n.tokens
+		spent = spent.plus(n.spent)
 		calls += n.tools
 	}
-	parts := []string{plural(int64(all.total()), "task"), all.String(), plural(calls, "tool call"), countText(spent) + " tokens"}
+	parts := []string{plural(int64(all.total()), "task"), all.String(), plural(calls, "tool call"), countText(spent.tokens) + " tokens"}
+	if cost := spent.cost(); cost != "" {
+		parts = append(parts, cost)
+	}
 	if f.root != nil {
 		parts = append(parts, durationText(f.root.elapsed(now)))
 	}

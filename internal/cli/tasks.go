@@ -164,23 +164,30 @@ func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 
 type backgroundCommand struct {
 	remote
-	Session string `arg:"" help:"The session."`
-	Task    string `arg:"" help:"The task."`
+	Session  string `arg:"" help:"The session."`
+	Task     string `arg:"" optional:"" help:"The task; with --commands by default the root."`
+	Commands bool   `help:"Let the task go on: put the commands into the background that it runs."`
 }
 
-// Run lets the parent go on that waits for a task.
+// Run lets the parent go on that waits for a task, or a task that waits for commands.
 func (b *backgroundCommand) Run(ctx context.Context, a *app) error {
+	if b.Task == "" && !b.Commands {
+		return usagef("say which task, or --commands")
+	}
 	return b.with(func(c *client) error {
 		session, task, err := c.both(ctx, b.Session, b.Task)
 		if err != nil {
 			return err
 		}
-		resp, err := c.tasks.BackgroundTask(ctx, &pb.BackgroundTaskRequest{SessionId: session, TaskId: task})
+		resp, err := c.tasks.BackgroundTask(ctx, &pb.BackgroundTaskRequest{SessionId: session, TaskId: task, Commands: b.Commands})
 		if err != nil {
 			return during("putting the task into the background", err)
 		}
 		if a.json {
 			return a.printJSON(resp)
+		}
+		if b.Commands {
+			return a.print("its commands go to the background")
 		}
 		return a.print("nobody waits for task " + safeLine(resp.GetTask().GetId()) + " any more")
 	})

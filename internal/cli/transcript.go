@@ -113,7 +113,7 @@ func (t *transcript) heading(m *pb.Message) string {
 		if m.GetModel() != "" {
 			more = append(more, safeLine(m.GetModel()))
 		}
-		more = append(more, countText(tokens(m.GetUsage()))+" tokens")
+		more = append(more, spending{}.and(m.GetUsage()).text("tokens"))
 		switch m.GetStopReason() {
 		case pb.StopReason_STOP_REASON_MAX_TOKENS:
 			more = append(more, "cut at the limit of its output")

@@ -26,7 +26,7 @@ const pipesPatience = 300 * time.Millisecond
 // outlives it: what it leaves behind is killed with it.
 func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) result {
 	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...) //nolint:gosec // it is what the operator has configured
-	cmd.Dir, cmd.Env = h.Dir, h.environment(in)
+	cmd.Dir, cmd.Env = in.Dir, h.environment(in)
 	cmd.Stdin = bytes.NewReader(body)
 	out, errs := newExcerpt(maxOutput), newExcerpt(maxOutput)
 	cmd.Stdout, cmd.Stderr = out, errs

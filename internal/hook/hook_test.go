@@ -11,11 +11,11 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/proctest"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -23,11 +23,13 @@ var subject = hook.Subject{Session: "s", Task: "t", Parent: "p", Run: 2, Agent: 
 
 func bound(t *testing.T, dir string, specs ...hook.Spec) *hook.Bound {
 	t.Helper()
-	h := hook.New(hook.Config{Specs: specs, Dir: dir, Environ: []string{
+	h := hook.New(hook.Config{Specs: specs, Environ: []string{
 		"PATH=" + os.Getenv("PATH"), "ANTHROPIC_API_KEY=secret", "LC_ALL=C", "HOME=/",
 	}})
 	t.Cleanup(h.Close)
-	return h.For(subject, nil)
+	where := subject
+	where.Dir = dir
+	return h.For(where, nil)
 }
 
 func sh(event tree.HookEvent, script string) hook.Spec {
@@ -148,46 +150,36 @@ func TestHostileHooks(t *testing.T) {
 				t.Errorf("the output ends with %.100q", ran.Output[max(0, len(ran.Output)-100):])
 			}
 			if _, err := os.Stat(filepath.Join(dir, "pid")); err == nil {
-				gone(t, strings.TrimSpace(string(read(t, dir, "pid"))))
+				proctest.Gone(t, pidOf(t, string(read(t, dir, "pid"))))
 			}
 		})
 	}
 }
 
-// gone waits until a process is no more than a name.
-func gone(t *testing.T, text string) {
+// pidOf reads the id of a process.
+func pidOf(t *testing.T, text string) int {
 	t.Helper()
-	pid, err := strconv.Atoi(text)
+	pid, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		stat, err := os.ReadFile(filepath.Join("/proc", text, "stat"))
-		if syscall.Kill(pid, 0) != nil || err != nil || strings.Contains(string(stat), ") Z ") {
-			return
-		}
-	}
-	t.Errorf("process %d goes on", pid)
+	return pid
 }
 
 // TestCancelledHook: a run that is lost takes its hooks along.
 func TestCancelledHook(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	said := proctest.OpenLines(t, filepath.Join(dir, "pid"))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan []tree.HookRun)
 	go func() {
-		done <- bound(t, dir, sh(tree.SubagentStart, "echo $$ > half; mv half pid; sleep 1000")).Start(ctx)
+		done <- bound(t, dir, sh(tree.SubagentStart, "echo $$ > pid; sleep 1000")).Start(ctx)
 	}()
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "pid")); err == nil {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	pid := pidOf(t, said.Next())
 	cancel()
 	<-done
-	gone(t, strings.TrimSpace(string(read(t, dir, "pid"))))
+	proctest.Gone(t, pid)
 }
 
 // TestHTTP calls URLs that answer in many ways.
@@ -246,7 +238,7 @@ func TestWhichHooksRun(t *testing.T) {
 	}
 	foreign := []hook.Spec{{Name: "mine", Event: tree.SubagentStart, Command: []string{"true"}}}
 	for _, leave := range []bool{false, true} {
-		h := hook.New(hook.Config{Specs: own, Definitions: leave, Dir: t.TempDir(), Environ: os.Environ()})
+		h := hook.New(hook.Config{Specs: own, Definitions: leave, Environ: os.Environ()})
 		t.Cleanup(h.Close)
 		names := ""
 		for _, r := range h.For(subject, foreign).Start(t.Context()) {

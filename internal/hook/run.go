@@ -26,7 +26,6 @@ type Config struct {
 	Specs []Spec
 	// Definitions lets the hooks run that come with agents' definitions.
 	Definitions bool
-	Dir         string   // the workspace; commands run there
 	Environ     []string // of the worker; commands get what is harmless of it
 	Now         func() time.Time
 }
@@ -58,6 +57,7 @@ type Subject struct {
 	Session, Task, Parent string
 	Run                   int
 	Agent, Prompt         string
+	Dir                   string // its workspace; commands run there
 }
 
 // Bound are the hooks of one run.
@@ -120,7 +120,7 @@ func (b *Bound) input(event tree.HookEvent) *input {
 	s := b.subject
 	return &input{
 		Event: event.String(), Session: s.Session, Task: s.Task, Parent: s.Parent, Run: s.Run,
-		Agent: s.Agent, Prompt: head(s.Prompt, maxInput), Dir: b.hooks.Dir, event: event,
+		Agent: s.Agent, Prompt: head(s.Prompt, maxInput), Dir: s.Dir, event: event,
 	}
 }
 

@@ -65,7 +65,7 @@ func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Mes
 		return nil, err
 	}
 	said := tree.Message{Blocks: answer.Blocks}
-	text := strings.TrimSpace(valid(said.Text()))
+	text := strings.TrimSpace(r.clean(said.Text()))
 	if text == "" {
 		return nil, errors.New("the model's answer has no text")
 	}
@@ -75,6 +75,6 @@ func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Mes
 	}
 	return &tree.Message{
 		Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: text}},
-		Model: valid(answer.Model), Usage: answer.Usage, Stop: answer.Stop,
+		Model: r.clean(answer.Model), Usage: answer.Usage, Stop: answer.Stop,
 	}, nil
 }

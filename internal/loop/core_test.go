@@ -35,7 +35,8 @@ type core struct {
 	hooks     loop.Hooks // of sub-agents
 	// lose decides, for the n-th request of all attempts, whether its worker dies
 	// before or after it was stored.
-	lose func(n int) (before, after bool)
+	lose     func(n int) (before, after bool)
+	launched []*tool.Command // that have become tasks
 	// prepare changes a run before it is carried forward.
 	prepare func(*loop.Run)
 }
@@ -301,6 +302,10 @@ func (j *journal) Spawn(children []loop.Child) loop.Pending {
 	return j.request(func(f tree.From) tree.Command {
 		cmd := tree.SpawnCalls{From: f}
 		for _, c := range children {
+			if c.Command != nil {
+				cmd.Children = append(cmd.Children, j.shell(c))
+				continue
+			}
 			cmd.Children = append(cmd.Children, tree.CallChild{
 				Block: c.Block, Resume: c.Resume, Background: c.Background,
 				Child: tree.Child{

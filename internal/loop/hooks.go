@@ -50,6 +50,7 @@ func (r *runner) stop(ctx context.Context, answer *tree.Message) (Reply, error) 
 	if r.Hooks != nil {
 		ran = r.boundHooks(r.Hooks.Stop(ctx, answer.Text(), r.WentOn))
 	}
+	r.tell(answer, r.leaves(ctx))
 	switch {
 	case ctx.Err() != nil:
 		return Reply{}, ctx.Err()
@@ -66,8 +67,8 @@ func (r *runner) stop(ctx context.Context, answer *tree.Message) (Reply, error) 
 // boundHooks cuts what hooks say to the bound of a message part.
 func (r *runner) boundHooks(ran []tree.HookRun) []tree.HookRun {
 	for i := range ran {
-		ran[i].Output = bound(valid(ran[i].Output), r.MaxPart)
-		ran[i].Message = valid(ran[i].Message)
+		ran[i].Output = bound(r.clean(ran[i].Output), r.MaxPart)
+		ran[i].Message = r.clean(ran[i].Message)
 	}
 	return ran
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -18,10 +19,13 @@ type Journal interface {
 	StartCall(block int) Pending
 	// CloseCall records the result of a call.
 	CloseCall(r tree.ToolResult) Pending
-	// Spawn records the children that calls ask for.
+	// Spawn records the children that calls ask for. Waiting for the answer hands the
+	// commands among them to whoever carries them on; the others have to be dropped.
 	Spawn(children []Child) Pending
 	// Await leaves a call open until a task has output.
 	Await(block int, task tree.TaskID, timeout time.Duration) Pending
+	// Stop ends a task, and closes the call with what it was.
+	Stop(block int, task tree.TaskID) Pending
 	// Ask asks whether a call may run. If the answer does not say that it is approved,
 	// the call waits, or is closed with a denial.
 	Ask(block int, argument string, rules []string) Pending
@@ -87,6 +91,8 @@ type Child struct {
 	Timeout       time.Duration
 	Join          tree.Join
 	JoinFor       time.Duration
+
+	Command *tool.Command // the child is a command; of the above only Block and Description count
 }
 
 // Ending is how a run ends.

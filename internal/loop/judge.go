@@ -40,7 +40,7 @@ func (w *batch) judge(c tree.Call, use tree.ToolUse) (run bool) {
 		w.close(c.Ref.Block, refusedAs(tree.ErrDenied, verdict.Why))
 		return false
 	case policy.Ask:
-		w.questions = append(w.questions, question{c, w.Journal.Ask(c.Ref.Block, valid(argument), validAll(verdict.Rules))})
+		w.questions = append(w.questions, question{c, w.Journal.Ask(c.Ref.Block, w.clean(argument), w.cleanAll(verdict.Rules))})
 		return false
 	}
 	return true
@@ -50,10 +50,10 @@ func refusedAs(err *tree.Error, why string) tool.Done {
 	return tool.Done{IsError: true, Text: err.With("%s", why).Error()}
 }
 
-func validAll(texts []string) []string {
+func (r *runner) cleanAll(texts []string) []string {
 	out := make([]string, len(texts))
 	for i, text := range texts {
-		out[i] = valid(text)
+		out[i] = r.clean(text)
 	}
 	return out
 }

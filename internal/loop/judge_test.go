@@ -129,9 +129,9 @@ func TestHiddenToolsAreNotOffered(t *testing.T) {
 		source    string
 		want      string
 	}{
-		"all":          {"", "", "bash edit glob grep ls read task task_output write"},
+		"all":          {"", "", "bash edit glob grep kill_task ls read task task_output write"},
 		"from outside": {"", "mcp", "bash edit glob grep ls read write"},
-		"plan":         {policy.OfRoot(policy.Layer{Mode: policy.ModePlan}, policy.Permissions{}, false), "", "glob grep ls read task task_output"},
+		"plan":         {policy.OfRoot(policy.Layer{Mode: policy.ModePlan}, policy.Permissions{}, false), "", "glob grep kill_task ls read task task_output"},
 		"in the background": {
 			policy.Below(policy.Permissions{Background: []string{"read", "bash"}}, true, ""), "", "bash read",
 		},

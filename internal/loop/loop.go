@@ -13,11 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -58,18 +58,31 @@ type Run struct {
 	MaxIterations int
 	MaxPart       int // bytes of one message part
 	NoBackground  bool
-	CompactAt     int // tokens of the conversation at which its older part is summed up; 0: never
+	TakesCommands bool       // commands can be children, and tasks can be ended
+	Release       <-chan int // ordinals of messages whose commands are to go on in the background; nil: none
+	CompactAt     int        // tokens of the conversation at which its older part is summed up; 0: never
 
 	Model     model.Model
 	Tools     []tool.Tool
 	Deferred  []tool.Tool // handed over once the model has found them
 	Workspace *tool.Workspace
 	Journal   Journal
-	Hooks     Hooks // nil: none
-	HooksDue  bool  // those on the start have to be run
-	WentOn    int   // how often those on the stop have made the run go on
-	Logger    *slog.Logger
-	Now       func() time.Time
+	Secrets   *redact.Redactor // that must not be recorded; nil: none are known
+	Hooks     Hooks            // nil: none
+	HooksDue  bool             // those on the start have to be run
+	// Leaves says what the run leaves behind where it has worked, for whoever reads its
+	// result; nil: nothing.
+	Leaves  func(ctx context.Context) string
+	WentOn  int // how often those on the stop have made the run go on
+	Logger  *slog.Logger
+	Now     func() time.Time
+	Observe Observer // nil: nobody does
+}
+
+// Observer is told of calls of tools that the worker carries out, each by a name that
+// no other has; done is called when one is over.
+type Observer interface {
+	Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool))
 }
 
 // runner is a Run being carried forward.
@@ -141,23 +154,25 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 // ask calls the model. The reason says how the run fails if there is an error.
 func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
 	r.handOverTools()
+	preview := &preview{journal: r.Journal, stream: r.Secrets.Stream()}
 	answer, err := r.Model.Generate(ctx, &model.Request{
 		Provider: r.Provider, Model: r.ModelName, System: r.System, Tools: r.specs, Messages: r.Transcript,
 		Reminder: r.Reminder,
 		Session:  r.Session, Task: r.Task, Agent: r.Agent, Depth: r.Depth,
-	}, func(d model.Delta) { r.Journal.Delta(d.Text, d.Thinking) })
+	}, preview.show)
 	if err != nil {
 		return nil, tree.ReasonProviderError, err
 	}
+	preview.flush()
 	if n := len(answer.Blocks); n > tree.MaxBlocks {
 		return nil, tree.ReasonProviderError, fmt.Errorf("the model's answer has %d parts, the bound is %d", n, tree.MaxBlocks)
 	}
 	m := &tree.Message{
-		Role: tree.RoleAssistant, Model: valid(answer.Model), Usage: answer.Usage, Stop: answer.Stop,
+		Role: tree.RoleAssistant, Model: r.clean(answer.Model), Usage: answer.Usage, Stop: answer.Stop,
 		Blocks: make([]tree.Block, 0, len(answer.Blocks)),
 	}
 	for i, b := range answer.Blocks {
-		b = validText(b)
+		b = r.cleanBlock(b)
 		if size := partSize(b); size > r.MaxPart {
 			return nil, tree.ReasonProviderError,
 				fmt.Errorf("block %d of the model's answer has %d bytes, the bound is %d", i, size, r.MaxPart)
@@ -188,8 +203,10 @@ func (r *runner) end(ctx context.Context, answer *tree.Message) (_ Outcome, goOn
 }
 
 func (r *runner) fail(ctx context.Context, reason tree.Reason, detail string) (Outcome, error) {
-	detail = strings.ToValidUTF8(detail, "�")
-	if _, err := r.Journal.End(Ending{Reason: reason, Detail: detail}).Wait(ctx); err != nil {
+	if left := r.leaves(ctx); left != "" {
+		detail += "\n" + left
+	}
+	if _, err := r.Journal.End(Ending{Reason: reason, Detail: r.clean(detail)}).Wait(ctx); err != nil {
 		return Lost, err
 	}
 	return Ended, nil

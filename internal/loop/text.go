@@ -6,8 +6,17 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 )
+
+// clean makes text fit to be recorded: what the run remembers is what is stored. It
+// comes before text is cut, since a piece of a secret is not recognised.
+func (r *Run) clean(text string) string { return r.Secrets.String(valid(text)) }
+
+func (r *Run) cleanBlock(b tree.Block) tree.Block {
+	return transcript.Clean(validText(b), r.Secrets)
+}
 
 // valid makes text fit to be stored and sent: UTF-8 without NUL.
 func valid(text string) string {

@@ -22,6 +22,7 @@ import (
 // at the same time as the rest, once the message is known to be recorded.
 func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call, appended Pending) (parked bool, _ error) {
 	w := &batch{runner: r, own: map[int]tree.ToolResult{}}
+	defer w.drop()
 	var tools []tree.Call
 	for _, c := range open {
 		switch use := asked.Blocks[c.Ref.Block].(tree.ToolUse); {
@@ -79,6 +80,7 @@ type batch struct {
 	told     int                     // bytes of context that the children get
 
 	questions []question
+	commands  []*tool.Command // that were given away, or are to be dropped
 }
 
 // effect says what kind of tool a name stands for.
@@ -106,17 +108,21 @@ func (w *batch) delegated(ctx context.Context, asked *tree.Message, calls []tree
 
 // delegate asks the orchestrator for what a call needs.
 func (w *batch) delegate(ctx context.Context, block int, use tree.ToolUse) {
-	switch o := w.call(ctx, use).(type) {
+	switch o := w.call(ctx, use, tool.Call{}).(type) {
 	case tool.Done:
 		w.close(block, o)
 	case tool.Wait:
+		if o.Stop {
+			w.stop(block, o.Task)
+			return
+		}
 		w.waiting = true
 		w.sent = append(w.sent, w.Journal.Await(block, o.Task, o.Timeout))
 	case tool.Spawn:
 		background := o.Background && !w.NoBackground
 		w.waiting = w.waiting || !background
 		w.children = append(w.children, Child{
-			Block: block, Agent: o.Agent, Description: valid(o.Description), Prompt: valid(o.Prompt),
+			Block: block, Agent: o.Agent, Description: w.clean(o.Description), Prompt: w.clean(o.Prompt),
 			Model: o.Model, Resume: o.Resume, Background: background, Fork: o.Fork,
 			Context: w.context(o.Context), MaxIterations: o.MaxIterations, Timeout: o.Timeout,
 			Join: o.Join, JoinFor: o.JoinFor,
@@ -132,7 +138,7 @@ const contextBytes = 4 << 20
 func (w *batch) context(parts []string) []string {
 	var out []string
 	for _, text := range parts {
-		text = bound(valid(text), w.MaxPart)
+		text = bound(w.clean(text), w.MaxPart)
 		if w.told += len(text); w.told > contextBytes {
 			text = fmt.Sprintf("[cut: %d bytes of context are left out, the agents of one message get %d in all]", len(text), contextBytes)
 		}
@@ -148,28 +154,37 @@ func (w *batch) spawn() {
 }
 
 // run runs the tools of calls at the same time and records each result as it comes.
+// When it is asked to, it lets those go on in the background that can.
 func (w *batch) run(ctx context.Context, asked *tree.Message, calls []tree.Call) error {
 	type result struct {
-		block int
-		done  tool.Done
-		err   error
+		block   int
+		outcome tool.Outcome
+		err     error
 	}
-	results := make(chan result, len(calls))
+	results, background := make(chan result, len(calls)), make(chan struct{})
 	for _, c := range calls {
 		use := asked.Blocks[c.Ref.Block].(tree.ToolUse)
 		w.report(use)
 		go func() {
-			done, err := w.perform(ctx, c.Ref.Block, use)
-			results <- result{c.Ref.Block, done, err}
+			outcome, err := w.perform(ctx, tree.CallRef{Message: asked.Ordinal, Block: c.Ref.Block}, use, background)
+			results <- result{c.Ref.Block, outcome, err}
 		}()
 	}
 	var failed error
-	for range calls {
-		switch res := <-results; {
-		case res.err != nil:
-			failed = res.err
-		case failed == nil && ctx.Err() == nil:
-			w.close(res.block, res.done)
+	let := false
+	for left := len(calls); left > 0; {
+		select {
+		case res := <-results:
+			left--
+			if res.err != nil {
+				failed = res.err
+			}
+			w.take(res.block, res.outcome, failed == nil && ctx.Err() == nil)
+		case ordinal := <-w.Release:
+			if ordinal == asked.Ordinal && !let {
+				let = true
+				close(background)
+			}
 		}
 	}
 	if failed == nil {
@@ -178,22 +193,53 @@ func (w *batch) run(ctx context.Context, asked *tree.Message, calls []tree.Call)
 	return failed
 }
 
+// take records what came of a call, unless the attempt is over.
+func (w *batch) take(block int, outcome tool.Outcome, goesOn bool) {
+	switch o := outcome.(type) {
+	case tool.Done:
+		if goesOn {
+			w.close(block, o)
+		}
+	case tool.Spawn:
+		w.launch(block, o, goesOn)
+	}
+}
+
 // perform runs one tool; the start of one that may not run twice is recorded first.
-func (w *batch) perform(ctx context.Context, block int, use tree.ToolUse) (tool.Done, error) {
+func (w *batch) perform(ctx context.Context, ref tree.CallRef, use tree.ToolUse, background <-chan struct{}) (tool.Outcome, error) {
 	if w.effect(use.Name) != tool.EffectNone {
-		if _, err := w.Journal.StartCall(block).Wait(ctx); err != nil {
-			return tool.Done{}, err
+		if _, err := w.Journal.StartCall(ref.Block).Wait(ctx); err != nil {
+			return nil, err
 		}
 	}
-	done, ok := w.call(ctx, use).(tool.Done)
-	if !ok {
-		done = tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s gave no result", use.Name)}
+	label := fmt.Sprintf("%s-%d-%d", w.Task, ref.Message, ref.Block)
+	done := func(string, bool) {}
+	if w.Observe != nil {
+		ctx, done = w.Observe.Tool(ctx, label, use)
 	}
-	return done, nil
+	outcome := w.call(ctx, use, tool.Call{
+		Label: label, Background: background, NoBackground: w.NoBackground,
+	})
+	switch o := outcome.(type) {
+	case tool.Done:
+		done(o.Text, o.IsError)
+		if w.Workspace != nil {
+			o.Text = w.Workspace.Excerpt(use.Name, w.clean(o.Text), w.MaxPart)
+		}
+		return o, nil
+	case tool.Spawn:
+		if o.Command != nil {
+			done("", false)
+			return o, nil
+		}
+	}
+	none := tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s gave no result", use.Name)}
+	done(none.Text, true)
+	return none, nil
 }
 
 // call calls a tool; whatever goes wrong is a result that the model can read.
-func (w *batch) call(ctx context.Context, use tree.ToolUse) (outcome tool.Outcome) {
+func (w *batch) call(ctx context.Context, use tree.ToolUse, c tool.Call) (outcome tool.Outcome) {
 	t := w.tools[use.Name]
 	if t == nil && w.isDeferred(use.Name) {
 		return tool.Done{IsError: true, Text: fmt.Sprintf("the tool %q has to be found before it can be called", use.Name)}
@@ -207,7 +253,8 @@ func (w *batch) call(ctx context.Context, use tree.ToolUse) (outcome tool.Outcom
 			outcome = tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s failed inside", use.Name)}
 		}
 	}()
-	return t.Call(ctx, tool.Call{Input: use.Input, Workspace: w.Workspace, Past: w.past})
+	c.Input, c.Workspace, c.Past = use.Input, w.Workspace, w.past
+	return t.Call(ctx, c)
 }
 
 func (w *batch) toolNames() string {
@@ -220,7 +267,7 @@ func (w *batch) toolNames() string {
 
 // close records the result of a call.
 func (w *batch) close(block int, done tool.Done) {
-	r := tree.ToolResult{Block: block, Text: bound(valid(done.Text), w.MaxPart), IsError: done.IsError}
+	r := tree.ToolResult{Block: block, Text: bound(w.clean(done.Text), w.MaxPart), IsError: done.IsError}
 	w.own[block] = r
 	w.sent = append(w.sent, w.Journal.CloseCall(r))
 }
@@ -271,6 +318,6 @@ const reportEvery = time.Second
 func (r *runner) report(use tree.ToolUse) {
 	if now := r.Now(); now.Sub(r.reported) >= reportEvery {
 		r.reported = now
-		r.Journal.Report(valid(tree.Activity(use)))
+		r.Journal.Report(r.clean(tree.Activity(use)))
 	}
 }

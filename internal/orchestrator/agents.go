@@ -243,7 +243,7 @@ func agentOf(def *agentdef.Definition) *tree.Agent {
 		Name: def.Name, Version: def.Version, Mode: tree.Mode(def.Mode),
 		Model: def.Model, MaxIterations: def.MaxIterations,
 		Timeout: def.Timeout, FailOnInterrupt: def.FailOnInterrupt, ForkContext: def.ForkContext,
-		OnComplete: def.OnComplete, Permissions: def.Permissions.Pin(),
+		OnComplete: def.OnComplete, Permissions: def.Permissions.Pin(), Worktree: def.Worktree,
 	}
 }
 

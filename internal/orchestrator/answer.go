@@ -48,7 +48,7 @@ func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error)
 
 // acknowledge answers a stored request, with the boundary if it reached one.
 func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkRequest, stored tree.Stored) (*pb.Ack, error) {
-	ack := &pb.Ack{Ordinal: int32(stored.Ordinal), Approved: stored.Approved}
+	ack := &pb.Ack{Ordinal: int32(stored.Ordinal), Approved: stored.Approved, Launched: wire.Launched(stored.Launched)}
 	if stored.Ordinal > 0 {
 		lease.seen, lease.closed = stored.Ordinal, map[int]bool{}
 	}

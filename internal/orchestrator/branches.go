@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -35,7 +36,7 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 	}
 	cmd := tree.CreateBranch{
 		Task: from.ID, At: *at, Agent: agent, Apart: n.Apart, Again: n.Regenerate,
-		Description: n.Description, Select: n.Select,
+		Description: n.Description, Select: n.Select, Trace: telemetry.Incoming(ctx),
 	}
 	if n.Text != "" {
 		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}

@@ -85,7 +85,7 @@ func (s *Service) callOne(ctx context.Context, c *store.Callback) error {
 		Retry: s.Callbacks.Retry(taken.Callback.Tries),
 	}
 	if called != nil {
-		settle.Detail = called.Error()
+		settle.Detail = s.Secrets.String(called.Error())
 	}
 	if called != nil && ctx.Err() != nil {
 		return nil // this replica stops; the lease will be over
@@ -122,6 +122,8 @@ type endedUsage struct {
 	Output     int64 `json:"output_tokens"`
 	CacheRead  int64 `json:"cache_read_tokens"`
 	CacheWrite int64 `json:"cache_write_tokens"`
+	Cost       int64 `json:"cost_micros"` // of the priced tokens, in millionths of a US dollar
+	Priced     int64 `json:"priced_tokens"`
 }
 
 // callbackBody says how a run has ended: the same bytes for each try, since an
@@ -139,7 +141,7 @@ func (s *Service) callbackBody(ctx context.Context, c *store.Callback) ([]byte, 
 	body := ended{
 		Event: "task.ended", Session: c.Session.String(), Task: c.Task.String(), Run: c.Run, Agent: task.Agent,
 		Status: r.State.String(), Reason: r.Reason.String(), Detail: r.Detail, Result: outcome.Answer, ToolUses: r.ToolUses,
-		Usage:    endedUsage{r.Usage.Input, r.Usage.Output, r.Usage.CacheRead, r.Usage.CacheWrite},
+		Usage:    endedUsage{r.Usage.Input, r.Usage.Output, r.Usage.CacheRead, r.Usage.CacheWrite, r.Usage.Cost, r.Usage.Priced},
 		Accepted: r.AcceptedAt.UTC(), Ended: r.EndedAt.UTC(),
 	}
 	if cut := len(body.Result) - maxCallbackResult; cut > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
@@ -33,14 +34,15 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 	t := &granted.Task
 	held := &lease{
 		session: t.Session, task: t.ID, tenant: granted.Tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
-		returns: slices.Contains(claim.GetFeatures(), featureReattach),
-		seen:    t.NextOrdinal - 1, closed: map[int]bool{},
+		returns: slices.Contains(claim.GetFeatures(), featureReattach), commands: slices.Contains(claim.GetFeatures(), featureCommands),
+		seen: t.NextOrdinal - 1, closed: map[int]bool{},
 	}
 	if !l.hold(held) {
 		l.handOver(held, false)
 		return nil, nil
 	}
-	if guarded(t) && !slices.Contains(claim.GetFeatures(), featurePolicy) {
+	if missing := func(feature string) bool { return !slices.Contains(claim.GetFeatures(), feature) }; guarded(t) && missing(featurePolicy) ||
+		placed(granted) && missing(featureWorkspaces) {
 		l.abandon(false)
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
@@ -65,6 +67,10 @@ func (l *slot) reattached(ctx context.Context, again *pb.Reattach, answer tree.A
 	held := &lease{
 		session: t.Session, task: t.ID, tenant: granted.Tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
 		stored: t.LastSeq, returns: true, seen: int(again.GetKnownOrdinal()), closed: map[int]bool{},
+		commands: slices.Contains(again.GetFeatures(), featureCommands),
+	}
+	if t.Kind == tree.KindShell {
+		l.uncount()
 	}
 	if !l.hold(held) {
 		return nil, nil // the stream ends; the worker comes back over another one
@@ -124,8 +130,9 @@ func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task, grante
 	a := &pb.Assignment{
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: spawnable,
 		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(granted.PartBytes),
-		NoBackground: granted.NoBackground, TakesCompact: true,
-		Authority: string(t.Authority), Source: t.Source,
+		NoBackground: granted.NoBackground, TakesCompact: true, TakesCommands: true,
+		Authority: string(t.Authority), Source: t.Source, TraceParent: l.Telemetry.Parent(t), Workspace: granted.Workspace,
+		WorktreeTaskIds: strings.Fields(t.Worktrees),
 	}
 	if t.Depth > 0 {
 		a.Hooks = &pb.HookState{Start: !t.StartHooked && t.Iterations == 0, WentOn: int32(t.StopHooked)}

@@ -71,6 +71,16 @@ func (h *hub) join(id tree.SessionID, w *watcher) (stop func()) {
 	}
 }
 
+// count says how many look.
+func (h *hub) count() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, watchers := range h.watchers {
+		n += len(watchers)
+	}
+	return n
+}
+
 // poke makes everyone who looks at a session look again.
 func (h *hub) poke(id tree.SessionID) {
 	h.mu.Lock()

@@ -14,6 +14,7 @@ func (s *Service) ImportSession(ctx context.Context, tenant string, n NewSession
 	if err != nil {
 		return tree.SessionID{}, nil, err
 	}
+	transcript.CleanAll(history.Messages, s.Secrets)
 	n.history = history.Messages
 	id, err := s.CreateSession(ctx, tenant, n, req)
 	return id, history, err

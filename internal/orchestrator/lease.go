@@ -19,6 +19,8 @@ type lease struct {
 	stored  int64 // requests up to here were stored before this stream
 	returns bool  // the worker knows how to reattach
 
+	commands bool // the worker knows of commands that are tasks
+
 	// How far the worker knows the transcript; only the sender looks at these.
 	seen   int
 	opened int

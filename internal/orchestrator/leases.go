@@ -21,6 +21,7 @@ type holding struct {
 	epoch  int64
 	attach int
 	gone   bool
+	let    int // the message whose commands are to go on in the background, of which the worker is to be told; or 0
 	look   chan<- struct{}
 }
 
@@ -72,6 +73,37 @@ func (l *leases) revoke(task tree.TaskID, epoch int64) {
 		default:
 		}
 	}
+}
+
+// release tells the stream that holds an attempt that commands of a message are to go
+// on in the background. It never waits.
+func (l *leases) release(task tree.TaskID, epoch int64, message int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, held := l.held[task]
+	if !held || h.epoch != epoch {
+		return
+	}
+	h.let = message
+	l.held[task] = h
+	select {
+	case h.look <- struct{}{}:
+	default:
+	}
+}
+
+// released gives the message whose commands are to go on in the background, once.
+func (l *leases) released(task tree.TaskID, epoch int64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, held := l.held[task]
+	if !held || h.epoch != epoch {
+		return 0
+	}
+	message := h.let
+	h.let = 0
+	l.held[task] = h
+	return message
 }
 
 // gone reports whether an attempt on a stream was ended from outside.

@@ -24,7 +24,7 @@ func newOutbox() *outbox {
 
 // put queues what a commit has changed.
 func (o *outbox) put(c store.Commit) {
-	if len(c.Sessions)+len(c.Revoked) == 0 {
+	if len(c.Sessions)+len(c.Revoked)+len(c.Released) == 0 {
 		return
 	}
 	o.mu.Lock()
@@ -32,6 +32,9 @@ func (o *outbox) put(c store.Commit) {
 		o.waiting[dispatch.Nudge{Session: touched.Session}] = struct{}{}
 	}
 	for _, r := range c.Revoked {
+		o.waiting[dispatch.Nudge{Session: r.Session, Task: r.Task}] = struct{}{}
+	}
+	for _, r := range c.Released {
 		o.waiting[dispatch.Nudge{Session: r.Session, Task: r.Task}] = struct{}{}
 	}
 	o.mu.Unlock()
@@ -82,8 +85,9 @@ func (s *Service) listen(ctx context.Context) error {
 	})
 }
 
-// lookAt tells the stream of an attempt that another replica has ended it. A nudge
-// may be old or forged: only the row counts.
+// lookAt tells the stream of an attempt what another replica has done to it: ended it,
+// or asked for its commands to go on in the background. A nudge may be old or forged:
+// only the row counts.
 func (s *Service) lookAt(ctx context.Context, n dispatch.Nudge) {
 	epoch, held := s.leases.epoch(n.Task)
 	if !held {
@@ -96,5 +100,7 @@ func (s *Service) lookAt(ctx context.Context, n dispatch.Nudge) {
 		s.Logger.WarnContext(ctx, "looking at a nudged task failed", "task_id", n.Task, "error", err)
 	case t.State != tree.StateRunning || t.Epoch != epoch:
 		s.leases.revoke(n.Task, epoch)
+	case t.Release > 0:
+		s.leases.release(n.Task, epoch, t.Release)
 	}
 }

@@ -21,7 +21,10 @@ import (
 	"github.com/coppice-run/coppice/internal/agentdef"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/model/price"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -34,13 +37,16 @@ type Config struct {
 	Bus       *dispatch.Bus
 	Agents    *agentdef.Library // nil: only those that are built in
 	Models    *agentdef.Models  // nil: those that are built in
+	Prices    *price.Table      // nil: those that are built in
 	Replica   string
 	Pool      string
 	Limits    tree.Limits
 	Callbacks *callback.Caller // nil: nobody may be called
+	Secrets   *redact.Redactor // that must not be stored; requests are without them already; nil: none are known
 	Logger    *slog.Logger
 	Now       func() time.Time
-	Retain    time.Duration // how long sessions are kept in which nothing happens; 0: for ever
+	Telemetry *telemetry.Telemetry // nil: nobody measures
+	Retain    time.Duration        // how long sessions are kept in which nothing happens; 0: for ever
 }
 
 // Service is one replica.
@@ -57,6 +63,7 @@ type Service struct {
 	claims   pace
 	sweeper  sweeper
 	agents   *agents
+	measures *telemetry.Replica // nil: nobody measures
 }
 
 // New checks the configuration. Call Committed after each commit of the store.
@@ -79,16 +86,26 @@ func New(c Config) (*Service, error) {
 	if c.Models == nil {
 		c.Models = agentdef.StandardModels()
 	}
+	if c.Prices == nil {
+		c.Prices = price.Standard()
+	}
 	if c.Callbacks == nil {
 		var err error
 		if c.Callbacks, err = callback.New(callback.Config{}); err != nil {
 			return nil, fmt.Errorf("orchestrator: %w", err)
 		}
 	}
-	return &Service{
+	s := &Service{
 		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(),
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
-	}, nil
+	}
+	if c.Telemetry != nil {
+		var err error
+		if s.measures, err = c.Telemetry.Replica(c.Pool, s.state); err != nil {
+			return nil, fmt.Errorf("orchestrator: %w", err)
+		}
+	}
+	return s, nil
 }
 
 // Stop makes watches, waits and workers' streams end, so that their clients go
@@ -128,9 +145,13 @@ func (s *Service) Committed(c store.Commit) {
 	for _, r := range c.Revoked {
 		s.leases.revoke(r.Task, r.Epoch)
 	}
+	for _, r := range c.Released {
+		s.leases.release(r.Task, r.Epoch, r.Message)
+	}
 	if len(c.Ready) > 0 || c.Room {
 		s.lookForReady()
 	}
+	s.measure(c)
 }
 
 // lookForReady makes the announcer look soon.

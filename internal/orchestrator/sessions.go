@@ -9,6 +9,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -23,6 +24,7 @@ type NewSession struct {
 	Permissions  policy.Layer
 	Source       string // who outside opens it; empty: nobody
 	NoBackground bool
+	Workspace    string // the directory that it shares with others; empty: its own
 
 	history []tree.Message // what the root's conversation begins with
 }
@@ -52,7 +54,7 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession
 	cmd := tree.CreateSession{
 		ID: id, Tenant: tenant, Title: n.Title, Agent: root.Agent, AgentName: n.Agent, Model: n.Model,
 		Pin: root.Pin, NoModel: root.NoModel, Metadata: n.Metadata, Limits: s.Limits, History: n.history,
-		Permissions: n.Permissions, Source: n.Source,
+		Permissions: n.Permissions, Source: n.Source, Trace: telemetry.Incoming(ctx), Workspace: n.Workspace,
 	}
 	cmd.Limits.NoBackground = s.Limits.NoBackground || n.NoBackground
 	if n.Text != "" {
@@ -115,6 +117,7 @@ func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.Sessio
 	}
 	answer, err := s.update(ctx, id, tree.Send{
 		Task: m.Task, Message: []tree.Block{tree.Text{Text: m.Text}}, Interrupt: m.Interrupt, Source: m.Source,
+		Trace: telemetry.Incoming(ctx),
 	}, req)
 	if err != nil {
 		return nil, tree.Sent{}, err
@@ -154,7 +157,9 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 	if err := s.complete(ctx, tenant, &child); err != nil {
 		return nil, err
 	}
-	answer, err := s.update(ctx, id, tree.SpawnTask{Parent: n.Parent, Notify: n.Notify, Source: n.Source, Child: child}, req)
+	answer, err := s.update(ctx, id, tree.SpawnTask{
+		Parent: n.Parent, Notify: n.Notify, Source: n.Source, Child: child, Trace: telemetry.Incoming(ctx),
+	}, req)
 	if err != nil {
 		return nil, err
 	}
@@ -214,9 +219,9 @@ func (s *Service) Task(ctx context.Context, tenant string, id tree.SessionID, ta
 }
 
 // Result gives the text of the answer that ended the task's current run; empty
-// if there is none.
+// if there is none. What a command has printed is its answer, however it has ended.
 func (s *Service) Result(ctx context.Context, t *tree.Task) (string, error) {
-	if t.State != tree.StateCompleted {
+	if !t.State.Terminal() || t.State != tree.StateCompleted && t.Kind != tree.KindShell {
 		return "", nil
 	}
 	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: t.Run})

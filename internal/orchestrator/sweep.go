@@ -29,6 +29,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			{"heartbeat", s.beat},
 			{"lost attempts", s.takeBack},
 			{"timers", s.fireTimers},
+			{"commands to let go", s.release},
 			{"retention", s.retain},
 			{"deleted sessions", s.purge},
 		} {

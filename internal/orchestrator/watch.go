@@ -35,8 +35,8 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	case w.After < 0 || w.After >= session.NextSeq:
 		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
-	for {
-		if err := s.catchUp(ctx, id, &w.After, send); err != nil {
+	for live := false; ; live = true {
+		if err := s.catchUp(ctx, id, &w.After, live, send); err != nil {
 			return nil, err
 		}
 		if w.UntilIdle {
@@ -58,8 +58,9 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	}
 }
 
-// catchUp sends everything after a cursor and moves it.
-func (s *Service) catchUp(ctx context.Context, id tree.SessionID, after *int64, send func(*pb.WatchSessionResponse) error) error {
+// catchUp sends everything after a cursor and moves it; live is whether the watcher had
+// seen all that there was.
+func (s *Service) catchUp(ctx context.Context, id tree.SessionID, after *int64, live bool, send func(*pb.WatchSessionResponse) error) error {
 	for {
 		events, err := s.Store.Events(ctx, id, *after, watchBatch)
 		if err != nil {
@@ -76,6 +77,9 @@ func (s *Service) catchUp(ctx context.Context, id tree.SessionID, after *int64, 
 				return tree.ErrNoSession.With("it was deleted")
 			}
 			*after = e.GetSeq()
+			if live {
+				s.watched(e)
+			}
 		}
 		if len(events) < watchBatch {
 			return nil

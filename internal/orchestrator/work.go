@@ -30,6 +30,7 @@ var errProtocol = errors.New("the protocol version is not spoken here")
 const (
 	featureReattach  = "reattach"
 	featureHeartbeat = "heartbeat"
+	featureCommands  = "commands"
 )
 
 // Times of a stream. Grace is how long after it broke its attempt may be gone on
@@ -74,6 +75,8 @@ type slot struct {
 	mu    sync.Mutex // guards what is below: the receiver reads it, the sender writes it
 	lease *lease     // nil: no attempt is on the stream
 	over  bool       // the stream takes no attempt any more
+
+	uncounted sync.Once
 }
 
 // Work serves a worker's stream until it ends. An attempt that is still on it
@@ -81,15 +84,15 @@ type slot struct {
 // is not.
 func (s *Service) Work(stream WorkStream) error {
 	s.leases.open()
-	defer s.leases.close()
 	l := &slot{
 		Service: s, stream: stream, begun: s.Now(), asked: make(chan asked, workWindow),
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1),
 	}
+	defer l.uncount()
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
 		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Window: workWindow,
 		Protocol: Protocol, OldestProtocol: OldestProtocol,
-		Features: []string{featureReattach, featureHeartbeat, featurePolicy}, Grace: durationpb.New(Grace),
+		Features: []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces}, Grace: durationpb.New(Grace),
 	}}}); err != nil {
 		return err
 	}
@@ -231,7 +234,7 @@ func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (
 	if req.GetSeq() <= lease.stored {
 		again := tree.Repeat{
 			From: from, Answered: req.GetAppend() != nil || req.GetEnd() != nil || req.GetStopHooks() != nil,
-			Summed: req.GetCompact() != nil,
+			Summed: req.GetCompact() != nil, Launched: wire.ShellBlocks(req.GetSpawn()),
 		}
 		if ask := req.GetAsk(); ask != nil {
 			block := int(ask.GetBlock())
@@ -246,6 +249,7 @@ func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (
 			return nil, err
 		}
 	}
+	l.price(wire.Answer(req))
 	cmd, err := wire.CommandFrom(req, from, agents)
 	return cmd, unreadable(err)
 }
@@ -292,9 +296,16 @@ func (l *slot) answer() {
 			}
 			send(a.req.GetSeq(), responses...)
 		case <-l.revoked:
-			if lease := l.current(); lease != nil && l.leases.gone(lease.task, lease.token.Epoch) {
+			lease := l.current()
+			switch {
+			case lease == nil:
+			case l.leases.gone(lease.task, lease.token.Epoch):
 				l.hold(nil)
 				send(0, lost("the run was ended from outside"))
+			case lease.commands:
+				if message := l.leases.released(lease.task, lease.token.Epoch); message > 0 {
+					send(0, backgroundCommands(message))
+				}
 			}
 		}
 	}

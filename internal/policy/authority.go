@@ -13,7 +13,7 @@ type Layer struct {
 	Allow []Rule `json:"allow,omitempty"`
 	Ask   []Rule `json:"ask,omitempty"`
 	Deny  []Rule `json:"deny,omitempty"`
-	// Tools are the only tools there are; nil means all.
+	// Tools are entries for the only tools there are; nil means all.
 	Tools []string `json:"tools,omitempty"`
 }
 
@@ -25,7 +25,7 @@ func (l Layer) Empty() bool {
 // decide gives the layer's decision and what it rests on; having no opinion is to
 // allow.
 func (l Layer) decide(c Call) (_ Decision, by string) {
-	if l.Tools != nil && !slices.Contains(l.Tools, c.Tool) {
+	if l.without(c.Tool) {
 		return Deny, "the tool is not among those of a run in the background"
 	}
 	if r, ok := first(l.Deny, c, Rule.partly); ok {
@@ -34,7 +34,7 @@ func (l Layer) decide(c Call) (_ Decision, by string) {
 	if r, ok := first(l.Ask, c, Rule.partly); ok {
 		return Ask, r.text
 	}
-	if _, ok := first(l.Allow, c, Rule.wholly); ok {
+	if l.allows(c) {
 		return Allow, ""
 	}
 	decision := l.Mode.decide(c.Access)
@@ -47,6 +47,23 @@ func (l Layer) decide(c Call) (_ Decision, by string) {
 	return decision, by
 }
 
+// allows reports whether rules allow a call: of a command line that joins plain
+// commands, each of them.
+func (l Layer) allows(c Call) bool {
+	if _, ok := first(l.Allow, c, Rule.wholly); ok || c.Kind != KindCommand {
+		return ok
+	}
+	joined := commands(c.Argument)
+	for _, command := range joined {
+		part := c
+		part.Argument = command
+		if _, ok := first(l.Allow, part, Rule.wholly); !ok {
+			return false
+		}
+	}
+	return len(joined) > 0
+}
+
 func first(rules []Rule, c Call, matches func(Rule, Call) bool) (Rule, bool) {
 	i := slices.IndexFunc(rules, func(r Rule) bool { return matches(r, c) })
 	if i < 0 {
@@ -55,11 +72,16 @@ func first(rules []Rule, c Call, matches func(Rule, Call) bool) (Rule, bool) {
 	return rules[i], true
 }
 
+// without reports whether the tool is not among those of the layer.
+func (l Layer) without(tool string) bool {
+	return l.Tools != nil && !slices.ContainsFunc(l.Tools, func(entry string) bool { return Names(entry, tool) })
+}
+
 // hides reports whether the layer denies every call of a tool.
 func (l Layer) hides(tool string, access Access) bool {
 	named := func(r Rule) bool { return r.tool.match(tool, false) }
 	switch {
-	case l.Tools != nil && !slices.Contains(l.Tools, tool):
+	case l.without(tool):
 		return true
 	case slices.ContainsFunc(l.Deny, func(r Rule) bool { return r.covers(tool) }):
 		return true

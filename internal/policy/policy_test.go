@@ -55,6 +55,9 @@ func TestRules(t *testing.T) {
 		{"task(review-*)", Call{Tool: "task", Argument: "review-a/b"}, true, true},
 		{"mcp__git__*", Call{Tool: "mcp__git__push", Argument: "any"}, true, true},
 		{"mcp__git__*", Call{Tool: "mcp__github__push"}, false, false},
+		{"mcp__git", Call{Tool: "mcp__git__push", Argument: "any"}, true, true},
+		{"mcp__git", Call{Tool: "mcp__github__push"}, false, false},
+		{`mcp__git(*"main"*)`, Call{Tool: "mcp__git__push", Argument: `{"branch":"main"}`}, true, true},
 		{"*", Call{Tool: "anything"}, true, true},
 		{"web_fetch(https://go.dev/*)", Call{Tool: "web_fetch", Argument: "https://go.dev/a/b"}, true, true},
 		{"read(**/*.go)", reading("a.go"), true, true},
@@ -96,6 +99,27 @@ func TestRules(t *testing.T) {
 		{"bash(rm *)", shell("echo $(rm x)"), false, true},
 		{"bash(rm *)", shell("(rm x)"), false, true},
 		{"bash(rm *)", shell("lsrm x"), false, false},
+		{"bash(rm *)", shell("rm${IFS}x"), false, true},
+		{"bash(rm *)", shell("rm$IFS-rf$IFS/"), false, true},
+		{"bash(rm *)", shell("{rm,-rf,/}"), false, true},
+		{"bash(rm *)", shell("rm\tx"), false, true},
+		{"bash(rm *)", shell(`\rm x`), false, true},
+		{"bash(rm *)", shell("A=1 B= /usr/bin/rm x"), false, true},
+		{"bash(rm *)", shell("sudo -u root rm x"), false, true},
+		{"bash(rm *)", shell("env -i A=1 rm x"), false, true},
+		{"bash(rm *)", shell("timeout -k 1 5 nice rm x"), false, true},
+		{"bash(rm *)", shell("bash -c 'rm x'"), false, true},
+		{"bash(rm *)", shell("/bin/sh -c \"rm x\""), false, true},
+		{"bash(rm *)", shell("ls | xargs -0 rm -f"), false, true},
+		{"bash(rm *)", shell("find . -name a -exec rm {} +"), false, true},
+		{"bash(rm *)", shell("ls; rm $x"), false, true},
+		{"bash(rm *)", shell("ls; rm `cat x`"), false, true},
+		{"bash(rm *)", shell("if rm x; then y; fi"), false, true},
+		{"bash(rm *)", shell("! rm x"), false, true},
+		{"bash(rm *)", shell("eval rm x"), false, true},
+		{"bash(rm *)", shell("x() { rm x; }; x"), false, true},
+		{"bash(rm *)", shell("cat <<E\nrm x\nE"), false, true},
+		{"bash(rm *)", shell("echo rm x"), false, false},
 	} {
 		r := rules(t, c.rule)[0]
 		if wholly, partly := r.wholly(c.call), r.partly(c.call); wholly != c.wholly || partly != c.partly {
@@ -109,6 +133,70 @@ func reading(name string) Call {
 }
 
 func shell(line string) Call { return Call{Tool: "bash", Kind: KindCommand, Argument: line} }
+
+// TestCommandsAreJudgedOneByOne: a line is allowed if each command in it is, and only
+// as far as what commands there are can be told for certain.
+func TestCommandsAreJudgedOneByOne(t *testing.T) {
+	t.Parallel()
+	l := Layer{Mode: ModeDefault, Allow: rules(t, "bash(git status*)", "bash(git log*)", "bash(grep *)", "bash(wc)"), Deny: rules(t, "bash(git log --all*)")}
+	for line, want := range map[string]Decision{
+		"git status":                             Allow,
+		"git status && git log":                  Allow,
+		"git status; git log -1":                 Allow,
+		"git log | grep x | wc":                  Allow,
+		"git log || git status":                  Allow,
+		"git log&&git status;wc":                 Allow,
+		`git log --format="%h; %s" | grep 'a|b'`: Allow,
+		`git log \; rm`:                          Allow, // to a shell that is one command
+		"git log | grep 'it''s'":                 Allow,
+
+		"git status && rm x":            Ask,
+		"git status; rm x":              Ask,
+		"git status | sh":               Ask,
+		"git status |& grep x":          Ask,
+		"git status & git log":          Ask,
+		"git status &":                  Ask,
+		"git status;":                   Ask,
+		"; git status":                  Ask,
+		"git status && && git log":      Ask,
+		"git status ;; git log":         Ask,
+		"git status > x":                Ask,
+		"git status >> x":               Ask,
+		"git status < x":                Ask,
+		"git log <(rm x)":               Ask,
+		"git log $(rm x)":               Ask,
+		"git log `rm x`":                Ask,
+		`git log "$(rm x)"`:             Ask,
+		`git log "${x:=y}"`:             Ask,
+		"git log $'a'":                  Ask,
+		"(git log)":                     Ask,
+		"{ git log; }":                  Ask,
+		"git log {a,b}":                 Ask,
+		"git status\ngit log":           Ask,
+		"git status\\\nx":               Ask,
+		"git status\rrm x":              Ask,
+		"git status\u0085rm x":          Ask,
+		`git log 'a`:                    Ask,
+		`git log "a`:                    Ask,
+		`git log a\`:                    Ask,
+		`git log 'a\' ; rm x '`:         Ask,
+		`git log "a\"; rm x"`:           Allow,
+		`git log "a\\"; rm x"`:          Ask,
+		"X=1 git status":                Ask,
+		"! git status":                  Ask,
+		"sudo git status":               Ask,
+		"git  status":                   Ask,
+		"/usr/bin/git status":           Ask,
+		"gitstatus":                     Ask,
+		"":                              Ask,
+		"git status && git log --all":   Deny,
+		"git status && 'git' log --all": Deny,
+	} {
+		if got, by := l.decide(shell(line)); got != want {
+			t.Errorf("%q: %s by %s, want %s", line, got, by, want)
+		}
+	}
+}
 
 func TestBadRules(t *testing.T) {
 	t.Parallel()
@@ -158,8 +246,9 @@ func TestLayers(t *testing.T) {
 	if !planned.Hides("edit", AccessEdit) || planned.Hides("read", AccessRead) || root.Hides("bash", AccessOther) {
 		t.Error("what is hidden is not what is denied")
 	}
-	background := Below(Permissions{Background: []string{"read"}}, true, root)
-	if background.Judge(reading("x")).Decision != Allow || background.Judge(shell("git log")).Decision != Deny || !background.Hides("bash", AccessOther) {
+	background := Below(Permissions{Background: []string{"read", "mcp__git"}}, true, root)
+	if background.Judge(reading("x")).Decision != Allow || background.Judge(shell("git log")).Decision != Deny ||
+		background.Hides("mcp__git__push", AccessOther) || !background.Hides("mcp__svn__push", AccessOther) || !background.Hides("bash", AccessOther) {
 		t.Errorf("in the background: %s", background)
 	}
 	for _, broken := range []Authority{"{", "[]", `[{"mode":"brave"}]`} {

@@ -26,8 +26,8 @@ type Call struct {
 }
 
 // Rule names calls: TOOL, which is all calls of the tool, or TOOL(GLOB), which is
-// those whose argument the glob matches. TOOL may hold * as in mcp__server__*. The
-// zero rule names nothing.
+// those whose argument the glob matches. TOOL may hold * as in mcp__server__*, which
+// mcp__server stands for as well. The zero rule names nothing.
 type Rule struct {
 	text     string
 	tool     glob
@@ -40,12 +40,8 @@ const maxRule = 500
 
 // known gives the tools that a rule may name. A worker need not have all of them.
 func known() []string {
-	return []string{"ls", "glob", "grep", "read", "write", "edit", "bash", "web_fetch", "task", "task_output", "skill", "docs", "find_tools"}
+	return []string{"ls", "glob", "grep", "read", "write", "edit", "bash", "web_fetch", "task", "task_output", "kill_task", "skill", "docs", "find_tools"}
 }
-
-// mcpPrefix begins the names of tools of MCP servers, which nobody knows before
-// a worker has asked the server.
-const mcpPrefix = "mcp__"
 
 // ParseRule reads a rule. One that can match nothing is an error.
 func ParseRule(text string) (Rule, error) {
@@ -58,12 +54,12 @@ func ParseRule(text string) (Rule, error) {
 		return Rule{}, fmt.Errorf("%.100q is no rule: expected TOOL or TOOL(GLOB), such as bash(git *)", text)
 	}
 	var err error
-	if r.tool, err = parseGlob(name); err != nil {
+	if r.tool, err = parseGlob(allOf(name)); err != nil {
 		return Rule{}, fmt.Errorf("the tool of the rule %.100q: %w", text, err)
 	}
 	if !r.namesATool(name) {
 		return Rule{}, fmt.Errorf("the rule %.100q names no tool: there are %s, and those of MCP servers, which begin with %s",
-			text, strings.Join(known(), ", "), mcpPrefix)
+			text, strings.Join(known(), ", "), MCPPrefix)
 	}
 	if !narrow {
 		return r, nil
@@ -80,7 +76,7 @@ func ParseRule(text string) (Rule, error) {
 }
 
 func (r Rule) namesATool(name string) bool {
-	if strings.HasPrefix(name, mcpPrefix) {
+	if strings.HasPrefix(name, MCPPrefix) {
 		return true
 	}
 	for _, tool := range known() {
@@ -117,7 +113,8 @@ func (r *Rule) UnmarshalText(text []byte) error {
 }
 
 // wholly reports whether the rule names a call with all that it does, which is
-// what it takes to allow it.
+// what it takes to allow it. Of a command line that is one plain command; what such
+// commands make together is for the layer to say.
 func (r Rule) wholly(c Call) bool {
 	switch {
 	case !r.tool.match(c.Tool, false):
@@ -125,7 +122,8 @@ func (r Rule) wholly(c Call) bool {
 	case !r.narrow:
 		return true
 	case c.Kind == KindCommand:
-		return simple(c.Argument) && r.argument.match(strings.TrimSpace(c.Argument), false)
+		plain := commands(c.Argument)
+		return len(plain) == 1 && r.argument.match(plain[0], false)
 	}
 	return r.argument.match(c.Argument, c.Kind == KindPath)
 }

@@ -1,6 +1,17 @@
 // Package sandbox starts commands that a model has chosen and keeps them from what
 // they have no business with: files outside the workspace, the worker's secrets,
 // the network, and outliving the call that started them.
+//
+// A command passes through stages, which are this binary started anew with
+// [Init] as the first thing that its main calls:
+//
+//	worker ── supervise ─────────────── confine ── command     (namespaces: native, or none)
+//	worker ── supervise ── bubblewrap ── confine ── command
+//
+// supervise (supervise_linux.go) outlives the command: it is process 1 of the
+// namespaces, or a subreaper, and ends all that is left when the command ends or
+// when the pipe from the worker closes. confine (confine_linux.go) sets limits,
+// Landlock and seccomp on itself and becomes the command.
 package sandbox
 
 import (
@@ -8,25 +19,74 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
-	"syscall"
-	"time"
+	"path/filepath"
+	"strings"
+	"sync"
 )
 
 // Sandbox starts confined commands. It is safe for use by many goroutines at once.
 type Sandbox struct {
-	environ []string
+	environ  []string
+	readable []string
+	limits   Limits
+	mode     Mode
+	layers   []Layer
+	way      way
+	wrap     []string // bubblewrap, and options that not all of its versions know
+	owners   owners
 }
 
 // Config says how commands are confined.
 type Config struct {
-	// Environ is what a command gets of the worker's environment, as KEY=VALUE.
+	// Mode says what a layer that is missing means; empty: [DefaultMode].
+	Mode Mode
+	// Environ is what a command gets of the worker's environment, as KEY=VALUE. nil:
+	// what [Environ] takes of this process's.
 	Environ []string
+	// Readable are directories and files that commands may read beside the system's.
+	Readable []string
+	// Limits are those of a command; the zero value of each stands for its default.
+	Limits Limits
+	// Workspace is a directory that commands will work in; empty: none is known yet.
+	// New tries out whether they could.
+	Workspace string
+
+	ways []way // to namespaces, instead of those that the machine has
 }
 
-// New makes a sandbox.
+// New makes a sandbox. It tries out each layer; with [Required] it fails if one is
+// missing, and names it. The process has to have called [Init].
 func New(c Config) (*Sandbox, error) {
-	return &Sandbox{environ: c.Environ}, nil
+	if !staged.Load() {
+		return nil, errors.New("make a sandbox: the program's main has to call sandbox.Init before anything else")
+	}
+	mode, err := ParseMode(string(c.Mode))
+	if err != nil {
+		return nil, err
+	}
+	if mode == "" {
+		mode = DefaultMode(os.Getuid(), os.Getenv)
+	}
+	if c.Environ == nil {
+		c.Environ = Environ(os.Environ(), nil)
+	}
+	s := &Sandbox{environ: c.Environ, limits: c.Limits.filled(), mode: mode}
+	for _, path := range c.Readable {
+		real, err := realPath(path)
+		if err != nil {
+			return nil, fmt.Errorf("make a sandbox: what commands may read: %w", err)
+		}
+		s.readable = append(s.readable, real)
+	}
+	if err := s.probe(c); err != nil {
+		return nil, fmt.Errorf("make a sandbox: %w", err)
+	}
+	if missing := s.Missing(); mode == Required && len(missing) > 0 {
+		return nil, missingError(missing)
+	}
+	return s, nil
 }
 
 // Command is a command to run.
@@ -41,38 +101,100 @@ type Command struct {
 	Stderr   io.Writer
 }
 
-// Process is a command under way, with all that it has started.
-type Process struct {
-	cmd *exec.Cmd
+// checked is the command with the paths that its directories really have.
+func (c Command) checked() (Command, error) {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return c, errors.New("there is none")
+	}
+	writable := append([]string{c.Dir}, c.Writable...)
+	for i, path := range writable {
+		real, err := realPath(path)
+		if err != nil {
+			return c, err
+		}
+		if real == "/" {
+			return c, errors.New("the root of the file system can't be what a command may change")
+		}
+		writable[i] = real
+	}
+	c.Dir, c.Writable = writable[0], writable[1:]
+	return c, nil
 }
 
-// closing is how long the pipes of a command that has ended may stay open.
-const closing = 2 * time.Second
-
-// Start starts a command. When ctx ends it is killed with all that it has started.
-func (s *Sandbox) Start(ctx context.Context, c Command) (*Process, error) {
-	if len(c.Argv) == 0 {
-		return nil, errors.New("start a command: there is none")
+// realPath is a path without symbolic links.
+func realPath(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", fmt.Errorf("%q is not an absolute path", path)
 	}
-	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Dir, cmd.Env = c.Dir, append(append([]string{}, s.environ...), c.Env...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = closing
-	if err := cmd.Start(); err != nil {
+	return filepath.EvalSymlinks(path)
+}
+
+// Process is a command under way, with all that it has started.
+type Process struct {
+	cmd     *exec.Cmd
+	kill    func() error // ends it with all that it has started; it may be called often
+	release func() error // gives back what it took beside its processes
+}
+
+// Start starts a command. When ctx ends it is killed with all that it has started,
+// and so it is when this process ends, in whatever way. The error is an
+// [exec.ErrNotFound] if there is no such program.
+func (s *Sandbox) Start(ctx context.Context, c Command) (*Process, error) {
+	c, err := c.checked()
+	if err != nil {
 		return nil, fmt.Errorf("start a command: %w", err)
 	}
-	return &Process{cmd: cmd}, nil
+	p, err := s.start(ctx, c, false)
+	if err != nil {
+		return nil, fmt.Errorf("start a command: %w", err)
+	}
+	return p, nil
 }
 
 // Wait waits until the command has ended and nothing that it started is left. The
-// error is an [exec.ExitError] if it ended with another code than 0 or by a signal.
-// It is called once.
+// error is an [exec.ExitError] if it ended with another code than 0; the code of one
+// that a signal ended is 128 and the signal's number. It is called once.
 func (p *Process) Wait() error {
 	err := p.cmd.Wait()
-	if kill := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL); kill != nil && !errors.Is(kill, syscall.ESRCH) {
-		err = errors.Join(err, fmt.Errorf("ending what a command left: %w", kill))
-	}
-	return err
+	return errors.Join(err, p.kill(), p.release())
 }
+
+// Kill ends the command with all that it has started. Wait is still to be called.
+func (p *Process) Kill() error { return p.kill() }
+
+// Layers says which layers there are and whether they are on.
+func (s *Sandbox) Layers() []Layer { return s.layers }
+
+// Mode says what was asked for.
+func (s *Sandbox) Mode() Mode { return s.mode }
+
+// Missing are the layers that are not on.
+func (s *Sandbox) Missing() []Layer {
+	var missing []Layer
+	for _, l := range s.layers {
+		if !l.On {
+			missing = append(missing, l)
+		}
+	}
+	return missing
+}
+
+// String says in one line what is on and what is missing.
+func (s *Sandbox) String() string {
+	var on, off []string
+	for _, l := range s.layers {
+		if l.On {
+			on = append(on, l.String())
+		} else {
+			off = append(off, l.String())
+		}
+	}
+	text := string(s.mode) + ": on " + strings.Join(on, ", ")
+	if len(off) > 0 {
+		text += "; missing " + strings.Join(off, ", ")
+	}
+	return text
+}
+
+// once makes of a function one that does its work the first time only.
+func once(f func() error) func() error { return sync.OnceValue(f) }

@@ -50,6 +50,7 @@ type request struct {
 func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	var b *batch
 	var answers []decided
+	began := time.Now()
 	err := c.db.transact(ctx, func(tx transaction) (err error) {
 		b = c.newBatch(tx)
 		answers, err = b.carryOut(ctx, queued)
@@ -77,7 +78,19 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	for i, p := range queued {
 		p.settle(answers[i].answer, answers[i].err)
 	}
-	c.OnCommit(b.told())
+	told := b.told()
+	told.Commands, told.Refused, told.Took = len(queued), refusals(answers), time.Since(began)
+	c.OnCommit(told)
+}
+
+// refusals gives the reasons of what was refused.
+func refusals(answers []decided) (reasons []string) {
+	for _, a := range answers {
+		if known, ok := errors.AsType[*tree.Error](a.err); ok {
+			reasons = append(reasons, known.Reason())
+		}
+	}
+	return reasons
 }
 
 // shown is what those are told whose transaction failed.
@@ -252,6 +265,10 @@ func (b *batch) told() Commit {
 		v := b.views[id]
 		changes := v.Changes()
 		c.Revoked = append(c.Revoked, changes.Revoked...)
+		c.Released = append(c.Released, changes.Released...)
+		for _, p := range changes.Passed {
+			c.Passed = append(c.Passed, Passed{id, p})
+		}
 		if len(changes.Events) == 0 {
 			continue
 		}

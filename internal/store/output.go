@@ -22,7 +22,12 @@ func (s *Store) Output(ctx context.Context, t *tree.Task) (out tree.Output, cut 
 			}
 		} else {
 			out = tree.OutputOf(t)
-			if err := r.said(ctx, &out, tree.ChildRun{Task: t.ID, Run: t.Run}, t.NextOrdinal-1); err != nil {
+			if t.Kind == tree.KindShell {
+				out.Prompt, err = r.prompt(ctx, tree.ChildRun{Task: t.ID, Run: t.Run})
+			} else {
+				err = r.said(ctx, &out, tree.ChildRun{Task: t.ID, Run: t.Run}, t.NextOrdinal-1)
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -79,9 +79,28 @@ func (s *Store) Slots(ctx context.Context, silent time.Duration) (int, error) {
 	return *n, nil
 }
 
+// Work is what there is to do, and what is being done.
+type Work struct {
+	Queued  int       // runs that wait for a worker
+	Running int       // runs that a worker has
+	Oldest  time.Time // since when the one waits that has waited longest; zero: none does
+}
+
+// Work counts what there is to do.
+func (s *Store) Work(ctx context.Context) (*Work, error) {
+	return one(ctx, s.db, errors.New("no answer"), "work", func(w *Work) []any {
+		return []any{&w.Queued, &w.Running, timeColumn{&w.Oldest}}
+	})
+}
+
 // LostAttempts finds the attempts whose replica has not been heard of for so long.
 func (s *Store) LostAttempts(ctx context.Context, silent time.Duration) ([]Attempt, error) {
 	return query(ctx, s.db, "attempts_lost", attemptRow, s.clock(), silent.Microseconds())
+}
+
+// Released finds the runs of a replica that are to let commands go on in the background.
+func (s *Store) Released(ctx context.Context, replica string) ([]tree.Task, error) {
+	return query(ctx, s.db, "tasks_released", taskRow, replica)
 }
 
 // AttemptsOf finds the attempts of a replica.

@@ -26,7 +26,7 @@ func newTable(name string, keys, fixed int, columns string) table {
 }
 
 const (
-	usageColumns   = " input_tokens output_tokens cache_read_tokens cache_write_tokens "
+	usageColumns   = " input_tokens output_tokens cache_read_tokens cache_write_tokens cost_micros priced_tokens "
 	callKeyColumns = " session task message block "
 )
 
@@ -34,18 +34,18 @@ const (
 var tables = []table{
 	newTable("sessions", 1, 7, "id tenant agent root metadata limits max_running title next_seq "+
 		"total pending running waiting"+usageColumns+"created_at updated_at fair_tag current_task "+
-		"asking grants closed_at deleted_at"),
+		"asking grants closed_at deleted_at shells workspace"),
 	newTable("tasks", 2, 18, "session id parent kind branch depth agent agent_version model description "+
 		"created_at fail_on_interrupt base_kind base_task base_message base_block model_provider model_name max_iterations timeout "+
 		"run state reason detail caller call_message call_block background iterations "+
-		"run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_tools answer "+
+		"run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_cost_micros run_priced_tokens run_tools answer "+
 		"accepted_at started_at ended_at wait_kind wait_total wait_met wait_failed "+
 		"priority deadline ran reported_at "+
 		"epoch nonce attach last_seq replica worker claimed_at strikes "+
 		"next_ordinal head last_answer open_message open_calls inbox "+
 		"children live_background watchers"+usageColumns+"tool_uses activity compacted start_hooked stop_hooked on_complete "+
-		"permissions origin authority source asking all_iterations recent told"),
-	newTable("runs", 3, 16, "session task run state reason detail answer"+usageColumns+
+		"permissions origin authority source asking all_iterations recent told output release_message trace trace_parent trace_flags moved_at worktrees"),
+	newTable("runs", 3, 18, "session task run state reason detail answer"+usageColumns+
 		"tool_uses iterations accepted_at started_at ended_at"),
 	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run created_at body"),
 	newTable("calls", 4, 5, callKeyColumns+"tool state child child_run text is_error by_outcome approval join_policy reads upto"),
@@ -66,10 +66,10 @@ func sessionRow(s *tree.Session, maxRunning *int, fairTag *int64) []any {
 		idColumn(&s.ID), &s.Tenant, &s.Agent, idColumn(&s.Root),
 		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, maxRunning, &s.Title, &s.NextSeq,
 		&s.Total, &s.Pending, &s.Running, &s.Waiting,
-		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite,
+		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite, &s.Usage.Cost, &s.Usage.Priced,
 		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt}, fairTag, idColumn(&s.Current),
 		&s.Asking, jsonColumn{&s.Grants},
-		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt},
+		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Shells, &s.Workspace,
 	}
 }
 
@@ -81,25 +81,26 @@ func taskRow(t *tree.Task) []any {
 		&t.Pin.Provider, &t.Pin.Name, &t.MaxIterations, durationColumn{&t.Timeout},
 		&t.Run, &t.State, &t.Reason, &t.Detail, idColumn(&t.Caller), &t.Call.Message, &t.Call.Block,
 		&t.Background, &t.Iterations,
-		&t.RunUsage.Input, &t.RunUsage.Output, &t.RunUsage.CacheRead, &t.RunUsage.CacheWrite, &t.RunTools, &t.Answer,
+		&t.RunUsage.Input, &t.RunUsage.Output, &t.RunUsage.CacheRead, &t.RunUsage.CacheWrite, &t.RunUsage.Cost, &t.RunUsage.Priced, &t.RunTools, &t.Answer,
 		timeColumn{&t.AcceptedAt}, timeColumn{&t.StartedAt}, timeColumn{&t.EndedAt},
 		&t.Wait.Kind, &t.Wait.Total, &t.Wait.Met, &t.Wait.Failed,
 		&t.Priority, timeColumn{&t.Deadline}, durationColumn{&t.Ran}, timeColumn{&t.ReportedAt},
 		&t.Epoch, bitsColumn{&t.Nonce}, &t.Attach, &t.LastSeq, &t.Replica, &t.Worker, timeColumn{&t.ClaimedAt}, &t.Strikes,
 		&t.NextOrdinal, idColumn(&t.Head), &t.LastAnswer, &t.OpenMessage, &t.OpenCalls, &t.Inbox,
 		&t.Children, &t.LiveBackground, &t.Watchers,
-		&t.Usage.Input, &t.Usage.Output, &t.Usage.CacheRead, &t.Usage.CacheWrite, &t.ToolUses, &t.Activity,
+		&t.Usage.Input, &t.Usage.Output, &t.Usage.CacheRead, &t.Usage.CacheWrite, &t.Usage.Cost, &t.Usage.Priced, &t.ToolUses, &t.Activity,
 		&t.Compacted,
 		&t.StartHooked, &t.StopHooked, &t.OnComplete,
 		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking,
-		&t.AllIterations, &t.Recent, &t.Told,
+		&t.AllIterations, &t.Recent, &t.Told, &t.Output, &t.Release,
+		id16{(*[16]byte)(&t.Trace.ID)}, bitsColumn{(*uint64)(&t.Trace.Parent)}, &t.Trace.Flags, timeColumn{&t.MovedAt}, &t.Worktrees,
 	}
 }
 
 func runRow(session *tree.SessionID, r *tree.Run) []any {
 	return []any{
 		idColumn(session), idColumn(&r.Task), &r.Run, &r.State, &r.Reason, &r.Detail, &r.Answer,
-		&r.Usage.Input, &r.Usage.Output, &r.Usage.CacheRead, &r.Usage.CacheWrite,
+		&r.Usage.Input, &r.Usage.Output, &r.Usage.CacheRead, &r.Usage.CacheWrite, &r.Usage.Cost, &r.Usage.Priced,
 		&r.ToolUses, &r.Iterations,
 		timeColumn{&r.AcceptedAt}, timeColumn{&r.StartedAt}, timeColumn{&r.EndedAt},
 	}

@@ -80,9 +80,21 @@ const DefaultCommitters = 4
 // Commit says what a transaction has changed.
 type Commit struct {
 	Sessions []Touched
-	Ready    []Ready        // runs that wait for a worker since
-	Revoked  []tree.Revoked // attempts that were ended from outside
-	Room     bool           // a run has left its worker in a session where others wait for one
+	Ready    []Ready         // runs that wait for a worker since
+	Revoked  []tree.Revoked  // attempts that were ended from outside
+	Released []tree.Released // runs that are to let commands go on in the background
+	Room     bool            // a run has left its worker in a session where others wait for one
+	Passed   []Passed        // parts of runs' lives that are over
+
+	Commands int           // how many it carried out or refused
+	Refused  []string      // the reasons of what it refused
+	Took     time.Duration // from its beginning until it was stored
+}
+
+// Passed is a part of the life of a run of a session that is over.
+type Passed struct {
+	Session tree.SessionID
+	tree.Passed
 }
 
 // Touched is a session that has new events.

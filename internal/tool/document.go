@@ -12,12 +12,9 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// fetchHead is how much of a result is kept for the beginning of a text that is
-// cut, in bytes; the rest is for its end.
-const fetchHead = 20_000
-
-// readDocument gives the text of an answer, or says that it has none.
-func readDocument(resp *http.Response) (string, error) {
+// readDocument gives the text of an answer, or says that it has none. What is too
+// long for a result is kept in the workspace.
+func readDocument(resp *http.Response, w *Workspace) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, fetchBytes+1))
 	if err != nil {
 		return "", fmt.Errorf("reading the answer: %w", err)
@@ -49,7 +46,7 @@ func readDocument(resp *http.Response) (string, error) {
 			return "", err
 		}
 	}
-	return fetched(resp.Request.URL.String(), title, text, whole), nil
+	return fetched(w, resp.Request.URL.String(), title, text, whole), nil
 }
 
 // textual reports whether a media type is one of text.
@@ -90,7 +87,7 @@ func partial(data []byte) int {
 }
 
 // fetched is the result: where the text is from, and as much of it as fits.
-func fetched(from, title, text string, whole bool) string {
+func fetched(w *Workspace, from, title, text string, whole bool) string {
 	head := from + "\n"
 	if title != "" {
 		title = clean([]byte(title))
@@ -103,41 +100,5 @@ func fetched(from, title, text string, whole bool) string {
 	if !whole {
 		note = fmt.Sprintf("\n[cut: only the first %d bytes of the document were loaded]", fetchBytes)
 	}
-	room := maxOutput - noteRoom - len(head)
-	if len(text) > room {
-		start := ending(text, fetchHead, true)
-		rest := text[len(start):]
-		end := beginning(rest, room-len(start))
-		text = fmt.Sprintf("%s\n[cut: %d bytes in the middle are not shown]\n%s", start, len(rest)-len(end), end)
-	}
-	return head + "\n" + text + note
-}
-
-// ending gives at most limit bytes from the start of a text, up to the end of a
-// character, and if lines is set of a line, if one ends nearby.
-func ending(text string, limit int, lines bool) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	text = text[:limit]
-	if i := strings.LastIndexByte(text, '\n'); lines && i > limit-noteRoom {
-		return text[:i]
-	}
-	return text
-}
-
-// beginning gives at most limit bytes of the end of a text, in the same way.
-func beginning(text string, limit int) string {
-	from := max(0, len(text)-limit)
-	for from < len(text) && !utf8.RuneStart(text[from]) {
-		from++
-	}
-	text = text[from:]
-	if i := strings.IndexByte(text, '\n'); i >= 0 && i < noteRoom {
-		return text[i+1:]
-	}
-	return text
+	return head + "\n" + w.Excerpt(WebFetchTool, text, maxOutput-len(head)-len(note)-1) + note
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/policy"
 )
 
 //go:embed find_tools.md
@@ -48,17 +49,17 @@ type Finder interface {
 }
 
 // Defer splits the tools of a run into those that it is handed from the start and
-// those that it has to look for, which are the ones that are named, and if there are
-// too many, all that don't come with Coppice. If any are deferred, the tool to find
-// them is among the first.
-func Defer(tools []Tool, named []string) (first, deferred []Tool) {
+// those that it has to look for, which are the ones that the entries (see
+// [policy.Names]) name, and if there are too many, all that don't come with Coppice.
+// If any are deferred, the tool to find them is among the first.
+func Defer(tools []Tool, entries []string) (first, deferred []Tool) {
 	own := []string{"task", SkillTool, DocsTool, WebFetchTool}
 	for _, t := range Builtin() {
 		own = append(own, t.Spec().Name)
 	}
 	for _, t := range tools {
 		name := t.Spec().Name
-		if slices.Contains(named, name) || len(tools) > MaxHandedOver && !slices.Contains(own, name) {
+		if named(entries, name) || len(tools) > MaxHandedOver && !slices.Contains(own, name) {
 			deferred = append(deferred, t)
 			continue
 		}
@@ -130,7 +131,7 @@ func (t findTool) Call(_ context.Context, call Call) Outcome {
 	return result(string(text), err)
 }
 
-// matching gives the tools that fit best: the one of that name, then by how many of
+// matching gives the tools that fit best: those that the query names, then by how many of
 // the words are in the name, then in the description.
 func (t findTool) matching(query string, limit int) []model.ToolSpec {
 	type match struct {
@@ -152,7 +153,7 @@ func (t findTool) matching(query string, limit int) []model.ToolSpec {
 				score++
 			}
 		}
-		if strings.EqualFold(strings.TrimSpace(query), spec.Name) {
+		if exact := strings.TrimSpace(query); strings.EqualFold(exact, spec.Name) || policy.Names(exact, spec.Name) {
 			score += 1000
 		}
 		if score > 0 {

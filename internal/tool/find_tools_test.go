@@ -55,12 +55,23 @@ func TestDefer(t *testing.T) {
 	if specNames(deferred) != "grep send_mail" || !strings.HasSuffix(specNames(first), "read_mail find_tools") {
 		t.Errorf("named: %s; %s", specNames(first), specNames(deferred))
 	}
+	servers := append(Builtin(), spare{"mcp__mail__send", "sends"}, spare{"mcp__mail__read", "reads"}, spare{"mcp__git__push", "pushes"})
+	for entry, want := range map[string]string{
+		"mcp__mail": "mcp__mail__send mcp__mail__read", "mcp__mail__s*": "mcp__mail__send", "mcp__*": "mcp__mail__send mcp__mail__read mcp__git__push",
+	} {
+		if _, deferred = Defer(servers, []string{entry}); specNames(deferred) != want {
+			t.Errorf("%s: %s, want %s", entry, specNames(deferred), want)
+		}
+	}
+	if best := newFind(servers[7:]).(findTool).matching("mcp__mail__*", 2); len(best) != 2 || best[0].Name != "mcp__mail__send" || best[1].Name != "mcp__mail__read" {
+		t.Errorf("looked for by a glob: %v", best)
+	}
 	many := append(Builtin(), NewTask(nil))
 	for i := range MaxHandedOver {
 		many = append(many, spare{fmt.Sprint("spare_", i), "does nothing"})
 	}
 	first, deferred = Defer(many, nil)
-	if specNames(first) != "ls glob grep read write edit task_output task find_tools" || len(deferred) != MaxHandedOver {
+	if specNames(first) != "ls glob grep read write edit task_output kill_task task find_tools" || len(deferred) != MaxHandedOver {
 		t.Errorf("too many: %s; %d", specNames(first), len(deferred))
 	}
 }

@@ -40,7 +40,7 @@ func FuzzInput(f *testing.F) {
 					t.Errorf("%s: %+v", name, out)
 				}
 			case Wait:
-				if name != "task_output" || out.Task.IsZero() || out.Timeout < 0 || out.Timeout > 10*time.Minute {
+				if name != "task_output" && name != "kill_task" || out.Stop != (name == "kill_task") || out.Task.IsZero() || out.Timeout < 0 || out.Timeout > 10*time.Minute {
 					t.Errorf("%s: %+v", name, out)
 				}
 			default:

@@ -91,6 +91,7 @@ func parsers() map[string]func(json.RawMessage) error {
 		"write":       func(raw json.RawMessage) error { _, err := parseWrite(raw); return err },
 		"edit":        func(raw json.RawMessage) error { _, err := parseEdit(raw); return err },
 		"task_output": func(raw json.RawMessage) error { _, err := parseTaskOutput(raw); return err },
+		"kill_task":   func(raw json.RawMessage) error { _, err := parseKillTask(raw); return err },
 		"task": func(raw json.RawMessage) error {
 			_, err := taskTool{agents: []string{"explore", "plan"}}.parse(raw)
 			return err

@@ -3,6 +3,7 @@ package tool
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -12,6 +13,9 @@ const (
 	maxError = 2_000
 	// noteRoom is kept free at the end of a listing for the notes.
 	noteRoom = 400
+	// keptHead is how much of a result is kept for the beginning of a text that is
+	// cut, in bytes; the rest is for its end.
+	keptHead = 20_000
 )
 
 // listing is the text of a result as it grows line by line, never beyond maxOutput.
@@ -65,4 +69,49 @@ func result(text string, err error) Outcome {
 func failed(err error) Done {
 	text := []byte(err.Error())
 	return Done{Text: printable(text, int64(len(text)), maxError), IsError: true}
+}
+
+// Shortened gives a text as it fits into a result: valid UTF-8 without NUL, of a long
+// one the beginning and the end.
+func Shortened(text string) string { return shortened(clean([]byte(text)), maxOutput-noteRoom) }
+
+// shortened gives the beginning and the end of a text that has more bytes than there
+// is room for; there has to be more than for the beginning.
+func shortened(text string, room int) string {
+	if len(text) <= room {
+		return text
+	}
+	start := ending(text, keptHead, true)
+	rest := text[len(start):]
+	end := beginning(rest, room-len(start))
+	return fmt.Sprintf("%s\n[cut: %d bytes in the middle are not shown]\n%s", start, len(rest)-len(end), end)
+}
+
+// ending gives at most limit bytes from the start of a text, up to the end of a
+// character, and if lines is set of a line, if one ends nearby.
+func ending(text string, limit int, lines bool) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	text = text[:limit]
+	if i := strings.LastIndexByte(text, '\n'); lines && i > limit-noteRoom {
+		return text[:i]
+	}
+	return text
+}
+
+// beginning gives at most limit bytes of the end of a text, in the same way.
+func beginning(text string, limit int) string {
+	from := max(0, len(text)-limit)
+	for from < len(text) && !utf8.RuneStart(text[from]) {
+		from++
+	}
+	text = text[from:]
+	if i := strings.IndexByte(text, '\n'); i >= 0 && i < noteRoom {
+		return text[i+1:]
+	}
+	return text
 }

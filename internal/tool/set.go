@@ -3,12 +3,15 @@ package tool
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/policy"
 )
 
 // Builtin gives the tools that are the same for every run. [NewTask] is made for
 // the run that uses it.
 func Builtin() []Tool {
-	return []Tool{lsTool{}, globTool{}, grepTool{}, readTool{}, writeTool{}, editTool{}, taskOutputTool{}}
+	return []Tool{lsTool{}, globTool{}, grepTool{}, readTool{}, writeTool{}, editTool{}, taskOutputTool{}, killTaskTool{}}
 }
 
 // Lookup finds the tool with a name.
@@ -20,9 +23,10 @@ func Lookup(tools []Tool, name string) (Tool, bool) {
 	return tools[i], true
 }
 
-// Select gives the tools whose names are allowed, in the order they have; all of
-// them if allowed is empty. It is an error if there is no tool with an allowed
-// name, or two tools with one name.
+// Select gives the tools that the allowed entries (see [policy.Names]) name, in the
+// order they have; all of them if allowed is empty. It is an error if there is no tool
+// of an allowed name, unless it is one of an MCP server, which may come and go; or if
+// there are two tools with one name.
 func Select(tools []Tool, allowed []string) ([]Tool, error) {
 	var names []string
 	for _, t := range tools {
@@ -33,14 +37,17 @@ func Select(tools []Tool, allowed []string) ([]Tool, error) {
 		names = append(names, name)
 	}
 	for _, name := range allowed {
-		if !slices.Contains(names, name) {
+		if !slices.Contains(names, name) && !strings.HasPrefix(name, policy.MCPPrefix) {
 			return nil, fmt.Errorf("select tools: no tool is named %q: there are %s", name, orNone(names))
 		}
 	}
 	if len(allowed) == 0 {
 		return slices.Clone(tools), nil
 	}
-	return slices.DeleteFunc(slices.Clone(tools), func(t Tool) bool {
-		return !slices.Contains(allowed, t.Spec().Name)
-	}), nil
+	return slices.DeleteFunc(slices.Clone(tools), func(t Tool) bool { return !named(allowed, t.Spec().Name) }), nil
+}
+
+// named reports whether one of the entries names a tool.
+func named(entries []string, tool string) bool {
+	return slices.ContainsFunc(entries, func(entry string) bool { return policy.Names(entry, tool) })
 }

@@ -20,16 +20,17 @@ func TestSelect(t *testing.T) {
 	t.Parallel()
 	all := append(Builtin(), NewTask(agents))
 	for allowed, want := range map[string]string{
-		"":             "ls glob grep read write edit task_output task",
-		"task,read,ls": "ls read task",
-		"ls,ls":        "ls",
+		"":                             "ls glob grep read write edit task_output kill_task task",
+		"task,read,ls":                 "ls read task",
+		"ls,ls":                        "ls",
+		"ls,mcp__gone__x,mcp__gone__*": "ls",
 	} {
 		got, err := Select(all, slices.DeleteFunc(strings.Split(allowed, ","), func(s string) bool { return s == "" }))
 		if err != nil || names(got) != want {
 			t.Errorf("%q: %s, %v; want %s", allowed, names(got), err, want)
 		}
 	}
-	if names(all) != "ls glob grep read write edit task_output task" {
+	if names(all) != "ls glob grep read write edit task_output kill_task task" {
 		t.Errorf("Select changed what it was given: %s", names(all))
 	}
 	if _, err := Select(all, []string{"bash"}); err == nil || !strings.Contains(err.Error(), `no tool is named "bash"`) {

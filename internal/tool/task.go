@@ -61,6 +61,9 @@ type taskTool struct {
 	background []string // those that run in the background by themselves
 }
 
+// TaskTool is the name of the tool that [NewTask] gives.
+const TaskTool = "task"
+
 // NewTask gives the tool that starts and resumes sub-agents, for a run that may
 // use these agents. A run that may use none should not be given the tool.
 func NewTask(agents []Spawnable) Tool {
@@ -79,7 +82,7 @@ func NewTask(agents []Spawnable) Tool {
 	if len(agents) == 0 {
 		prose.WriteString("- none\n")
 	}
-	t.spec = model.ToolSpec{Name: "task", Description: prose.String(), Schema: schemaFor(t.agents)}
+	t.spec = model.ToolSpec{Name: TaskTool, Description: prose.String(), Schema: schemaFor(t.agents)}
 	return t
 }
 

@@ -55,6 +55,14 @@ type Call struct {
 	// Past gives the calls of earlier messages with their results, as the model sees
 	// them now, oldest first; nil if nobody has put it together.
 	Past iter.Seq[Past]
+	// Label names the call among all calls of the session: fit for a file name.
+	Label string
+	// Background is closed when the call is asked to let the run go on: a tool that can
+	// do so gives a [Spawn] of what it has under way. nil: it is not asked.
+	Background <-chan struct{}
+	// NoBackground says that nothing is to run in the background: what asks for that
+	// runs in the foreground.
+	NoBackground bool
 }
 
 // Past is an earlier call that has its result.
@@ -91,13 +99,19 @@ type Spawn struct {
 	Timeout       time.Duration // of a run while it is with workers; 0: the agent's
 	Join          tree.Join
 	JoinFor       time.Duration // how long the call waits before the child goes on in the background; 0: until its end
+
+	// Command is the child, if it is no agent: of the above only Description and
+	// Background count then, and it is in the background.
+	Command *Command
 }
 
 // Wait asks for the output of a task below the caller: once it ends, or as it
-// is when Timeout has passed. A zero Timeout looks and does not wait.
+// is when Timeout has passed. A zero Timeout looks and does not wait. With Stop the
+// task is ended first.
 type Wait struct {
 	Task    tree.TaskID
 	Timeout time.Duration
+	Stop    bool
 }
 
 func (Done) isOutcome()  {}

@@ -76,7 +76,8 @@ func first(entries []entry, n int) []entry {
 }
 
 // files gives the regular files below a directory, in the order of their paths.
-// It follows no symbolic links and leaves out what is named .git. What cannot be
+// It follows no symbolic links and leaves out what is named .git, and unless it starts
+// there what is kept of results and the worktrees of sub-agents. What cannot be
 // read comes with its error, and the walk goes on; when ctx ends the walk ends.
 func (w *Workspace) files(ctx context.Context, dir string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
@@ -84,6 +85,9 @@ func (w *Workspace) files(ctx context.Context, dir string) iter.Seq2[string, err
 		k.walk(ctx, dir, 0)
 	}
 }
+
+// unlisted reports whether what is below a directory is the program's own.
+func unlisted(dir string) bool { return dir == KeptDir || dir == WorktreesDir }
 
 type walker struct {
 	workspace *Workspace
@@ -120,6 +124,8 @@ func (k *walker) visit(ctx context.Context, dir string, e entry, depth int) bool
 	switch {
 	case ctx.Err() != nil:
 		return false
+	case e.isDir() && unlisted(path.Join(dir, e.name)):
+		return true
 	case e.isDir():
 		return k.walk(ctx, path.Join(dir, e.name), depth+1)
 	case e.regular:

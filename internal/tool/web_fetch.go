@@ -69,7 +69,7 @@ func (t webFetchTool) Call(ctx context.Context, call Call) Outcome {
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	return result(t.fetch(ctx, target))
+	return result(t.fetch(ctx, call.Workspace, target))
 }
 
 func parseWebFetch(raw json.RawMessage) (*url.URL, error) {
@@ -86,7 +86,7 @@ func parseWebFetch(raw json.RawMessage) (*url.URL, error) {
 }
 
 // fetch loads a document and gives its text.
-func (t webFetchTool) fetch(ctx context.Context, target *url.URL) (string, error) {
+func (t webFetchTool) fetch(ctx context.Context, w *Workspace, target *url.URL) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
 		return "", fmt.Errorf("url: %w", err)
@@ -103,11 +103,15 @@ func (t webFetchTool) fetch(ctx context.Context, target *url.URL) (string, error
 		return fmt.Sprintf("%s redirects to another host, which is not followed: %s\nCall again with that URL if you want it.",
 			resp.Request.URL, shown(to.String())), nil
 	}
-	text, err := readDocument(resp)
+	found := resp.StatusCode >= 200 && resp.StatusCode <= 299
+	if !found {
+		w = nil // nobody wants the whole of an error
+	}
+	text, err := readDocument(resp, w)
 	if err != nil {
 		return "", t.fetchError(ctx, resp.Request.URL, err)
 	}
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+	if !found {
 		return "", fmt.Errorf("HTTP %d %s\n%s", resp.StatusCode, http.StatusText(resp.StatusCode), text)
 	}
 	return text, nil

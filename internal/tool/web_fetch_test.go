@@ -126,6 +126,35 @@ func TestWebFetchBounds(t *testing.T) {
 	}
 }
 
+// A document that is too long for a result is whole in the workspace; of one that is
+// none, nothing is kept.
+func TestWebFetchKeepsWhatIsLong(t *testing.T) {
+	t.Parallel()
+	body := strings.Repeat("a line of a long page\n", 10_000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/missing" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		io.WriteString(w, body)
+	}))
+	t.Cleanup(server.Close)
+	allowed, err := outbound.ParseDestinations([]string{"127.0.0.1"})
+	must(t, err)
+	tool, ws := newWebFetch(outbound.Dialer{Exempt: allowed.Exempt}), setup(t)
+	get := func(path string) Done {
+		return tool.Call(t.Context(), Call{Input: fmt.Appendf(nil, `{"url":%q}`, server.URL+path), Workspace: ws}).(Done)
+	}
+	if got := get("/missing"); !got.IsError || len(everything(t, ws.Dir())) > 0 {
+		t.Errorf("kept of an error: %s", everything(t, ws.Dir()))
+	}
+	got := get("/")
+	m := namedFile.FindStringSubmatch(got.Text)
+	if m == nil || len(got.Text) > maxOutput {
+		t.Fatalf("%d bytes that name no file", len(got.Text))
+	}
+	check(t, ws, "grep", []toolCase{{fmt.Sprintf(`{"pattern":"long page","path":%q,"output_mode":"count"}`, m[1]), m[1] + ":10000"}})
+}
+
 func TestWebFetchRedirects(t *testing.T) {
 	t.Parallel()
 	fetch := fetching(t, func(w http.ResponseWriter, r *http.Request) {

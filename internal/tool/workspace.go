@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 type Workspace struct {
 	dir      string // as it was asked for, made absolute
 	resolved string // the same without symbolic links
+	beside   []string
 	root     *os.Root
 	changing sync.Mutex // held while a file is looked at and changed
 }
@@ -38,6 +40,40 @@ func OpenWorkspace(dir string) (*Workspace, error) {
 	}
 	return &Workspace{dir: abs, resolved: resolved, root: root}, nil
 }
+
+// Below opens a directory of the workspace as a workspace of its own. No part of its
+// path may be a symbolic link. The directories beside are for [Workspace.Beside]. The
+// caller closes it.
+func (w *Workspace) Below(name string, beside ...string) (*Workspace, error) {
+	name, err := w.rel(name)
+	if err != nil {
+		return nil, err
+	}
+	for part := name; part != "."; part = path.Dir(part) {
+		info, err := w.root.Lstat(filepath.FromSlash(part))
+		if err != nil {
+			return nil, fmt.Errorf("open workspace: %w", pathError(part, err))
+		}
+		if !info.IsDir() {
+			return nil, fmt.Errorf("open workspace: %s: not a directory", shown(part))
+		}
+	}
+	root, err := w.root.OpenRoot(filepath.FromSlash(name))
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", pathError(name, err))
+	}
+	return &Workspace{
+		dir: filepath.Join(w.dir, name), resolved: filepath.Join(w.resolved, name), root: root, beside: beside,
+	}, nil
+}
+
+// Beside gives directories outside the workspace that commands have to change when
+// they work in it, as absolute paths: the repository of a git worktree. File tools
+// don't reach them.
+func (w *Workspace) Beside() []string { return w.beside }
+
+// Resolved is [Workspace.Dir] without symbolic links.
+func (w *Workspace) Resolved() string { return w.resolved }
 
 // Dir is the absolute path of the directory.
 func (w *Workspace) Dir() string { return w.dir }

@@ -152,50 +152,6 @@ func TestEscapes(t *testing.T) {
 	check(t, w, "grep", []toolCase{{`{"pattern":"."}`, "in/file"}})
 }
 
-// A link that changes between inside and outside while it is followed shows one
-// or fails, and never shows the outside.
-func TestSymlinkRace(t *testing.T) {
-	t.Parallel()
-	w := setup(t, "real/secret", "fine\n")
-	at := func(name string) string { return filepath.Join(w.Dir(), name) }
-	must(t, os.Symlink("real", at("link")))
-	stop := make(chan struct{})
-	var flipping sync.WaitGroup
-	flipping.Go(func() {
-		targets := []string{"../away", "real"}
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if err := os.Symlink(targets[i%2], at("next")); err != nil {
-				t.Error(err)
-				return
-			}
-			if err := os.Rename(at("next"), at("link")); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	seen := map[bool]int{}
-	for range 500 {
-		for _, got := range []Done{
-			call(t, w, "read", `{"path":"link/secret"}`),
-			call(t, w, "grep", `{"pattern":".","path":"link","output_mode":"content"}`),
-		} {
-			seen[got.IsError]++
-			if strings.Contains(got.Text, secret) {
-				t.Errorf("got out: %+v", got)
-			}
-		}
-	}
-	close(stop)
-	flipping.Wait()
-	t.Logf("%d answers, %d errors", seen[false], seen[true])
-}
-
 // Nothing that could block or have an effect is opened, however it is reached.
 func TestSpecialFiles(t *testing.T) {
 	t.Parallel()

@@ -19,12 +19,13 @@ type Claim struct {
 }
 
 // Claimed is the task as it was claimed, and what its session says: whose it is, the bound
-// of a message part, and whether background work is switched off.
+// of a message part, whether background work is switched off, and its workspace.
 type Claimed struct {
 	Task         Task
 	Tenant       string
 	PartBytes    int
 	NoBackground bool
+	Workspace    string
 }
 
 // Reattach gives an attempt to another stream of its worker, since the last one
@@ -44,16 +45,26 @@ type Reattached struct {
 // Repeat answers a request again that was taken before. Answer: [Stored].
 type Repeat struct {
 	From     From
-	Answered bool // the request has added an assistant message
-	Asked    *int // the block that it has asked about, if it has
-	Summed   bool // the request has added a summary
+	Answered bool  // the request has added an assistant message
+	Asked    *int  // the block that it has asked about, if it has
+	Summed   bool  // the request has added a summary
+	Launched []int // the blocks for which the request has asked for commands
 }
 
 func (Claimed) isAnswer()    {}
 func (Reattached) isAnswer() {}
 
-// attempt gives the task of a worker's request if the request is in order.
+// attempt gives the task of a request that only the worker of an agent makes.
 func (d *decision) attempt(f From) (*Task, error) {
+	t, err := d.inOrder(f)
+	if err == nil {
+		err = t.mustBeAgent()
+	}
+	return t, err
+}
+
+// inOrder gives the task of a worker's request if the request is in order.
+func (d *decision) inOrder(f From) (*Task, error) {
 	t, err := d.held(f.Task, f.Token)
 	switch {
 	case err != nil:
@@ -64,6 +75,15 @@ func (d *decision) attempt(f From) (*Task, error) {
 		return nil, ErrOutOfOrder.With("request %d after %d", f.Seq, t.LastSeq)
 	}
 	return t, nil
+}
+
+// shellAttempt gives the task of a request that only the worker of a command makes.
+func (d *decision) shellAttempt(f From) (*Task, error) {
+	t, err := d.inOrder(f)
+	if err == nil && !t.isShell() {
+		return nil, ErrBadInput.With("the task is no command")
+	}
+	return t, err
 }
 
 // held gives a task if the token is that of its current attempt.
@@ -89,6 +109,8 @@ func (c Claim) decide(d *decision) (Answer, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case t.isShell():
+		return nil, ErrNotReady.With("it is a command, which nobody is offered")
 	case t.State == StateRunning && t.Token() == c.Token && t.LastSeq == 0:
 		d.attach(t)
 		return claimed(s, t), nil
@@ -108,7 +130,9 @@ func (c Claim) decide(d *decision) (Answer, error) {
 }
 
 func claimed(s *Session, t *Task) Claimed {
-	return Claimed{Task: *t, Tenant: s.Tenant, PartBytes: s.Limits.PartBytes, NoBackground: s.Limits.NoBackground}
+	return Claimed{
+		Task: *t, Tenant: s.Tenant, PartBytes: s.Limits.PartBytes, NoBackground: s.Limits.NoBackground, Workspace: s.Workspace,
+	}
 }
 
 func (c Reattach) needs(n *needs) { n.task(c.Task) }
@@ -123,8 +147,12 @@ func (c Reattach) decide(d *decision) (Answer, error) {
 }
 
 func (c Repeat) needs(n *needs) {
-	if t := n.task(c.From.Task); t != nil && c.Asked != nil {
+	t := n.task(c.From.Task)
+	if t != nil && c.Asked != nil {
 		n.call(t.ID, CallRef{t.OpenMessage, *c.Asked})
+	}
+	if t != nil {
+		n.launches(t, t.LastAnswer, c.Launched)
 	}
 }
 
@@ -149,6 +177,7 @@ func (c Repeat) decide(d *decision) (Answer, error) {
 	if c.Summed {
 		again.Ordinal = t.Compacted
 	}
+	again.Launched = d.launched(t, t.LastAnswer, c.Launched)
 	// A worker sends nothing past a boundary that it has not been told of: only
 	// the last request taken can have reached one.
 	if c.From.Seq == t.LastSeq {

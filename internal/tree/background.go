@@ -34,6 +34,7 @@ func (c Background) decide(d *decision) (Answer, error) {
 
 // background lets whoever waits for a run go on.
 func (d *decision) background(t *Task) {
+	d.called(t)
 	t.Background, t.Priority = true, priorityBackground
 	d.view.touchTask(t)
 	d.emit(t, Backgrounded{})

@@ -70,6 +70,7 @@ type CreateBranch struct {
 	Description string
 	Message     []Block // starts the first run; empty: none yet
 	Again       bool    // starts the first run without a message: the model answers once more
+	Trace       Trace   // where the first run hangs; zero: in a trace of its own
 	Select      bool    // makes it the current one, as [SelectBranch] does
 }
 
@@ -104,6 +105,9 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := from.mustBeAgent(); err != nil {
+		return nil, err
+	}
 	base, head, err := c.base(from)
 	if err != nil {
 		return nil, err
@@ -115,14 +119,15 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 	t.Branch, t.Head, t.Pin = BranchHuman, head, from.Pin
 	t.goOnFrom(base)
 	t.goOnWithin(from)
+	t.Worktrees = from.Worktrees
 	opened := BranchOpened{Base: base, Head: head, Agent: t.Agent, Description: t.Description}
 	d.emitAside(t, opened)
 	switch {
 	case len(c.Message) > 0:
-		d.accept(t, asked{})
+		d.accept(t, asked{trace: c.Trace})
 		d.append(t, &Message{Role: RoleUser, Blocks: c.Message})
 	case c.Again:
-		d.accept(t, asked{})
+		d.accept(t, asked{trace: c.Trace})
 	}
 	if c.Select {
 		d.goTo(t)

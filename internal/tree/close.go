@@ -35,7 +35,7 @@ func outlives(cmd Command) bool {
 	switch cmd.(type) {
 	case CreateSession, CloseSession, DeleteSession, Redeliver, Expire, Claim, Reattach, Repeat,
 		AppendAnswer, StartCall, CloseCall, SpawnCalls, AwaitTask, Report, Park, End,
-		StartHooks, StopHooks, TakeCallback, SettleCallback:
+		StartHooks, StopHooks, TakeCallback, SettleCallback, EndShell:
 		return true
 	}
 	return false
@@ -73,7 +73,7 @@ func (c DeleteSession) needs(n *needs) { n.everything() }
 
 func (c DeleteSession) decide(d *decision) (Answer, error) {
 	s := d.session()
-	if c.IdleFor > 0 && (s.Pending+s.Running+s.Waiting > 0 || d.env.Now.Sub(s.UpdatedAt) < c.IdleFor) {
+	if c.IdleFor > 0 && (s.live() > 0 || d.env.Now.Sub(s.UpdatedAt) < c.IdleFor) {
 		return nil, ErrInUse
 	}
 	runs := 0
@@ -145,7 +145,7 @@ func (n *needs) everything() {
 	if n.root() == nil {
 		return
 	}
-	if s := n.view.session; s.Pending+s.Running+s.Waiting == 0 {
+	if s := n.view.session; s.live() == 0 {
 		return
 	}
 	n.below(TaskID{})

@@ -296,6 +296,7 @@ func snapshot(v *View) *View {
 		Messages: slices.Clone(c.Messages), Runs: slices.Clone(c.Runs), Events: slices.Clone(c.Events),
 		Inbox: rows(c.Inbox), Waits: maps.Clone(c.Waits), Timers: rows(c.Timers),
 		Ready: rows(c.Ready), Attempts: rows(c.Attempts), Callbacks: rows(c.Callbacks), Approvals: rows(c.Approvals), Revoked: slices.Clone(c.Revoked),
+		Released: slices.Clone(c.Released),
 	}
 	return s
 }

@@ -52,6 +52,7 @@ func Diagnose(rows *Rows) []Violation {
 	}
 	e.counts()
 	e.tree()
+	e.shells()
 	e.delivery()
 	e.calls()
 	e.events()
@@ -78,18 +79,18 @@ func (e *examination) counts() {
 	s := &e.rows.Session
 	want := Session{}
 	for _, t := range e.rows.Tasks {
-		want.count(t.State, 1)
+		want.count(t.Kind, t.State, 1)
 		want.Usage = want.Usage.Add(t.Usage)
 		e.must(t.AllIterations >= t.Iterations, t.ID, "a task counts its model calls", "%d in all, %d in its run", t.AllIterations, t.Iterations)
 	}
 	const rule = "the session's counts are those of its tasks"
 	e.must(s.Total == len(e.rows.Tasks), TaskID{}, rule, "it counts %d tasks of %d", s.Total, len(e.rows.Tasks))
-	e.must(s.Pending == want.Pending && s.Running == want.Running && s.Waiting == want.Waiting, TaskID{}, rule,
-		"it counts %d pending, %d running, %d waiting; they are %d, %d, %d",
-		s.Pending, s.Running, s.Waiting, want.Pending, want.Running, want.Waiting)
+	e.must(s.Pending == want.Pending && s.Running == want.Running && s.Waiting == want.Waiting && s.Shells == want.Shells, TaskID{}, rule,
+		"it counts %d pending, %d running, %d waiting, %d commands; they are %d, %d, %d, %d",
+		s.Pending, s.Running, s.Waiting, s.Shells, want.Pending, want.Running, want.Waiting, want.Shells)
 	e.must(s.Usage == want.Usage, TaskID{}, "the session's usage is the sum of its tasks'", "%+v, the sum is %+v", s.Usage, want.Usage)
-	e.must(s.ClosedAt.IsZero() || s.Pending+s.Running+s.Waiting == 0, TaskID{}, "nothing runs in a closed session",
-		"%d pending, %d running, %d waiting", s.Pending, s.Running, s.Waiting)
+	e.must(s.ClosedAt.IsZero() || s.live() == 0, TaskID{}, "nothing runs in a closed session",
+		"%d pending, %d running, %d waiting, %d commands", s.Pending, s.Running, s.Waiting, s.Shells)
 	e.must(s.DeletedAt.IsZero() || !s.ClosedAt.IsZero(), TaskID{}, "a session is closed before it is deleted", "it is open")
 	e.must(s.Running <= s.Limits.Running, TaskID{}, "caps hold", "%d tasks run, the cap is %d", s.Running, s.Limits.Running)
 	e.must(s.Total <= s.Limits.Total, TaskID{}, "caps hold", "%d tasks, the cap is %d", s.Total, s.Limits.Total)
@@ -116,7 +117,7 @@ func (e *examination) tree() {
 		}
 		parent := e.tasks[t.Parent]
 		e.must(parent != nil && t.Depth == parent.Depth+1, t.ID, "a task hangs off its parent", "parent %s, depth %d", t.Parent, t.Depth)
-		e.must(t.Depth <= e.rows.Session.Limits.Depth, t.ID, "caps hold", "depth %d", t.Depth)
+		e.must(t.isShell() || t.Depth <= e.rows.Session.Limits.Depth, t.ID, "caps hold", "depth %d", t.Depth)
 	}
 	for i := range e.rows.Tasks {
 		t := &e.rows.Tasks[i]
@@ -124,6 +125,25 @@ func (e *examination) tree() {
 		e.must(t.Children == children[t.ID], t.ID, "a task counts its children", "%d, there are %d", t.Children, children[t.ID])
 		e.must(t.Children <= e.rows.Session.Limits.Width, t.ID, "caps hold", "%d children", t.Children)
 		e.must(t.LiveBackground == live[t.ID], t.ID, "a task counts its background children", "%d, there are %d", t.LiveBackground, live[t.ID])
+	}
+}
+
+// shells: a command runs once, in the worker that has asked for it, and has nothing
+// below it.
+func (e *examination) shells() {
+	for i := range e.rows.Tasks {
+		t := &e.rows.Tasks[i]
+		e.must(t.Release == 0 || t.State == StateRunning && t.Release == t.OpenMessage, t.ID,
+			"commands of a running message go to the background", "message %d, the run is %s at message %d", t.Release, t.State, t.OpenMessage)
+		if !t.isShell() {
+			e.must(t.Output == "", t.ID, "only commands print", "%d bytes", len(t.Output))
+			continue
+		}
+		e.must(t.Run == 1 && t.Epoch == 1 && (t.State == StateRunning || t.State.Terminal()), t.ID,
+			"a command runs once", "run %d, epoch %d, %s", t.Run, t.Epoch, t.State)
+		e.must(t.Children == 0 && t.Inbox == 0 && t.OpenCalls == 0 && t.Background, t.ID,
+			"a command has nothing below it, and nobody waits for it", "%d children, inbox %d, background: %t", t.Children, t.Inbox, t.Background)
+		e.must(t.State.Terminal() == (t.Answer > 0), t.ID, "what a command has printed is its answer", "it is %s, the answer is message %d", t.State, t.Answer)
 	}
 }
 

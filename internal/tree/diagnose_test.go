@@ -30,6 +30,16 @@ func (db *database) rows() *Rows {
 	return r
 }
 
+// offerInstead puts a ready row in the place of an attempt.
+func (r *Rows) offerInstead(id TaskID) {
+	r.Attempts = slices.Delete(r.Attempts, attemptOf(r, id), attemptOf(r, id)+1)
+	r.Ready = append(r.Ready, Ready{Task: id, Epoch: 1})
+}
+
+func attemptOf(r *Rows, id TaskID) int {
+	return slices.IndexFunc(r.Attempts, func(a Attempt) bool { return a.Task == id })
+}
+
 // TestDiagnoseFindsDamage breaks the rows of a sound session in every way that
 // there is a rule for; each has to be found.
 func TestDiagnoseFindsDamage(t *testing.T) {
@@ -48,11 +58,12 @@ func TestDiagnoseFindsDamage(t *testing.T) {
 		token := Token{Epoch: 1, Nonce: 7}
 		took(Claim{Task: root, Token: token, Worker: "w"})
 		took(AppendAnswer{From: From{root, token, 1, 1}, Message: Message{Usage: Usage{Input: 3}, Blocks: []Block{
-			ToolUse{Name: "task"}, ToolUse{Name: "task"}, ToolUse{Name: "task"},
+			ToolUse{Name: "task"}, ToolUse{Name: "task"}, ToolUse{Name: "task"}, ToolUse{Name: "bash"},
 		}}})
 		child := Child{Agent: agent, AgentName: "a", Prompt: "look"}
 		took(SpawnCalls{From: From{root, token, 1, 2}, Children: []CallChild{
 			{Block: 0, Child: child}, {Block: 1, Child: child, Background: true}, {Block: 2, Child: child},
+			{Block: 3, Shell: &Shell{Line: "serve", Nonce: 9}},
 		}})
 		took(Park{From: From{root, token, 1, 3}})
 		for task, r := range db.ready {
@@ -62,6 +73,9 @@ func TestDiagnoseFindsDamage(t *testing.T) {
 			}
 		}
 		for task := range db.attempts {
+			if t := db.tasks[task]; t.Kind == KindShell {
+				continue
+			}
 			took(End{From: From{task, Token{Epoch: 1, Nonce: 8}, 1, 1}, Answer: &Message{Blocks: []Block{Text{Text: "seen"}}}})
 		}
 		took(Send{Message: []Block{Text{Text: "and?"}}})
@@ -78,7 +92,20 @@ func TestDiagnoseFindsDamage(t *testing.T) {
 	branch := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.Branch == BranchHuman }) }
 	ended := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.State == StateCompleted }) }
 	pending := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.State == StatePending }) }
+	shell := func(r *Rows) *Task { return pick(r, func(t *Task) bool { return t.Kind == KindShell }) }
 	for name, damage := range map[string]func(*Rows){
+		"a command again": func(r *Rows) { shell(r).Epoch = 2; r.Attempts[attemptOf(r, shell(r).ID)].Epoch = 2 },
+		"a command offered": func(r *Rows) {
+			shell(r).State = StatePending
+			r.Session.Shells--
+			r.Session.Pending++
+			r.offerInstead(shell(r).ID)
+		},
+		"a command counted as run":  func(r *Rows) { r.Session.Shells--; r.Session.Running++ },
+		"a command spoken to":       func(r *Rows) { shell(r).Inbox = 1; r.Inbox = append(r.Inbox, InboxEntry{Task: shell(r).ID}) },
+		"a command that answers":    func(r *Rows) { shell(r).Answer = 1 },
+		"an agent that prints":      func(r *Rows) { root(r).Output = "x" },
+		"a release left over":       func(r *Rows) { root(r).Release = 2 },
 		"a task lost":               func(r *Rows) { r.Tasks = r.Tasks[1:] },
 		"a count wrong":             func(r *Rows) { r.Session.Waiting++ },
 		"usage counted twice":       func(r *Rows) { r.Session.Usage.Input *= 2 },

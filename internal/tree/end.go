@@ -148,6 +148,8 @@ func (c Redeliver) failure(t *Task) (Reason, bool) {
 	switch {
 	case t == nil || t.State != StateRunning:
 		return 0, false
+	case t.isShell():
+		return ReasonInterrupted, true
 	case c.Blame && t.Strikes+1 >= MaxStrikes:
 		return ReasonPoisoned, true
 	case t.FailOnInterrupt && (c.Blame || t.LastSeq > 0):
@@ -175,6 +177,8 @@ func (c Redeliver) decide(d *decision) (Answer, error) {
 		d.redeliver(t)
 	case reason == ReasonPoisoned:
 		d.fail(t, reason, "three workers in a row were lost while they ran it")
+	case t.isShell():
+		d.fail(t, reason, "its worker was lost, or has stopped")
 	default:
 		d.fail(t, reason, "its worker was lost, and the agent is not to be gone on with")
 	}
@@ -237,7 +241,7 @@ func (d *decision) runOut(t *Task, timer CallRef) {
 	var detail string
 	switch {
 	case timer == timeoutRef && t.State == StateRunning && t.Timeout > 0:
-		due = t.ClaimedAt.Add(t.Timeout - t.Ran)
+		due = t.timeUp(t.ClaimedAt)
 		reason, detail = ReasonTimeout, fmt.Sprintf("the run was at work for %s", t.Timeout)
 	case timer == deadlineRef && t.State.Active() && !t.Deadline.IsZero():
 		due = t.Deadline

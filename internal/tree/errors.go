@@ -96,6 +96,7 @@ var (
 	ErrNotABranch  = &Error{Code: CodeInvalid, name: "the task is neither the root nor a branch"}
 	ErrEmpty       = &Error{Code: CodeInvalid, name: "the text is empty"}
 	ErrBadInput    = &Error{Code: CodeInvalid, name: "the request is not valid"}
+	ErrNotAnAgent  = &Error{Code: CodeInvalid, name: "the task is no agent"}
 	ErrNotBelow    = &Error{Code: CodeInvalid, name: "the task is not below the caller"}
 
 	ErrTooDeep  = &Error{Code: CodePrecondition, name: "the depth cap is reached"}
@@ -115,6 +116,7 @@ var (
 	ErrClosed       = &Error{Code: CodePrecondition, name: "the session is closed"}
 	ErrDeleting     = &Error{Code: CodeUnavailable, name: "the session of this key is being deleted"}
 	ErrInUse        = &Error{Code: CodePrecondition, name: "the session is in use"}
+	ErrNothingRuns  = &Error{Code: CodePrecondition, name: "no command runs in the foreground"}
 	ErrNoBackground = &Error{Code: CodePrecondition, name: "background work is switched off"}
 
 	ErrHooksRan   = &Error{Code: CodePrecondition, name: "the start hooks of the run were stored already"}

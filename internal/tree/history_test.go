@@ -204,6 +204,10 @@ func (h *history) note(cmd Command, d decided) {
 		h.forget(answer)
 	case Sent:
 		h.said[cmd.(Send).Message[0].(Text).Text] = answer.Task
+	case Stored:
+		if c, ok := cmd.(SpawnCalls); ok {
+			h.noteShells(c, answer.Launched)
+		}
 	case Spawned:
 		if _, there := h.db.tasks[answer.Task]; !there {
 			h.t.Fatalf("task %s was acknowledged and is not there", answer.Task)
@@ -309,6 +313,7 @@ func (h *history) command() Command {
 		weighted[func() Command]{4, h.expire},
 		weighted[func() Command]{1, h.cancel},
 		weighted[func() Command]{3, h.background},
+		weighted[func() Command]{2, h.backgroundCommands},
 		weighted[func() Command]{8, h.decision},
 		weighted[func() Command]{2, h.clearInbox},
 		weighted[func() Command]{1, h.rare},

@@ -38,7 +38,11 @@ func (h *history) work() Command {
 	case h.often(3):
 		return Reattach{Task: w.task, Token: w.token}
 	}
-	if t := h.db.tasks[w.task]; t.OpenCalls == 0 {
+	t := h.db.tasks[w.task]
+	switch {
+	case t.isShell():
+		return h.carries(f)
+	case t.OpenCalls == 0:
 		return h.turn(f)
 	}
 	return h.tend(f)
@@ -86,7 +90,11 @@ func (h *history) tend(f From) Command {
 
 func (h *history) usage() Usage {
 	n := h.rng.Int64N(10)
-	return Usage{Input: n, Output: 1, CacheRead: 2 * n}
+	u := Usage{Input: n, Output: 1, CacheRead: 2 * n}
+	if n%3 > 0 { // of a model with a price
+		u.Cost, u.Priced = 7*n, u.Total()
+	}
+	return u
 }
 
 // asks opens calls; the provider gives all of them the same id.
@@ -116,6 +124,11 @@ func (h *history) reports(f From) Command {
 	return Report{From: f, Activity: fmt.Sprintf("at %d", f.Seq)}
 }
 
+// seconds draws less than so many.
+func (h *history) seconds(most int) time.Duration {
+	return time.Duration(h.rng.IntN(most)) * time.Second
+}
+
 // block draws a block of the message asked, mostly one whose call is open.
 func (h *history) block(f From) int {
 	open := h.db.openCalls(f.Task)
@@ -132,7 +145,7 @@ func (h *history) closes(f From) Command {
 }
 
 func (h *history) awaits(f From) Command {
-	a := AwaitTask{From: f, Block: h.block(f), Target: h.aTask()}
+	a := AwaitTask{From: f, Block: h.block(f), Target: h.aTask(), Stop: h.often(15)}
 	if h.often(70) {
 		a.Timeout = 30 * time.Second
 	}
@@ -150,11 +163,14 @@ func (h *history) spawns(f From) Command {
 		if h.often(25) {
 			c.Resume = h.aTask()
 		}
+		if h.often(20) {
+			c.Shell = h.aShell()
+		}
 		if h.often(25) {
 			c.Join = Join(1 + h.rng.IntN(20)/19) //nolint:gosec // 1 or, now and then, 2
 		}
 		if h.often(10) {
-			c.JoinFor = time.Duration(h.rng.IntN(20)-1) * time.Second
+			c.JoinFor = h.seconds(20) - time.Second
 		}
 		s.Children = append(s.Children, c)
 	}
@@ -173,6 +189,9 @@ func (h *history) end() {
 	}
 	var cmds []Command
 	for _, id := range byID(h.db.tasks) {
+		if t := h.db.tasks[id]; t.isShell() {
+			continue
+		}
 		cmds = append(cmds, Send{Task: id, Message: []Block{Text{Text: h.text()}}})
 	}
 	for _, sent := range h.commit(cmds...) {
@@ -244,6 +263,9 @@ func (h *history) finishing(timers bool) []Command {
 // finish closes what a worker can close, then parks or answers.
 func (h *history) finish(t *Task) []Command {
 	f := From{Task: t.ID, Token: t.Token(), Attach: t.Attach, Seq: t.LastSeq + 1}
+	if t.isShell() {
+		return []Command{EndShell{From: f, Output: "out"}}
+	}
 	waiting := false
 	for _, call := range h.db.openCalls(t.ID) {
 		if call.State != CallWaiting && call.State != CallAsking {

@@ -57,8 +57,8 @@ func (c ClearInbox) decide(d *decision) (Answer, error) {
 
 // interrupt brings a run to its boundary as far as that needs nobody else: the
 // children that it waits for go on in the background, and what it waits to read is
-// closed with what there is. A model call and tools under way are not thrown away;
-// with the last of them the boundary is there. It gives the number of children.
+// closed with what there is, and commands under way go on in the background. A model
+// call and other tools are not thrown away; with the last of them the boundary is there. It gives the number of children.
 func (d *decision) interrupt(t *Task) int {
 	moved := 0
 	if !t.State.Active() || t.OpenCalls == 0 {
@@ -76,6 +76,9 @@ func (d *decision) interrupt(t *Task) int {
 			d.background(child)
 			moved++
 		}
+	}
+	if !d.session().Limits.NoBackground {
+		d.release(t)
 	}
 	return moved
 }

@@ -54,7 +54,7 @@ func (c *checker) totals() {
 	roots := 0
 	for _, t := range c.tasks {
 		counted.Total++
-		counted.count(t.State, 1)
+		counted.count(t.Kind, t.State, 1)
 		counted.Usage = counted.Usage.Add(t.Usage)
 		if t.Parent.IsZero() && t.Branch != BranchHuman {
 			roots++
@@ -62,9 +62,9 @@ func (c *checker) totals() {
 		}
 	}
 	c.must(roots == 1, "there are %d roots", roots)
-	c.must(counted.Total == s.Total && counted.Pending == s.Pending && counted.Running == s.Running && counted.Waiting == s.Waiting,
-		"the session counts %d, %d, %d, %d tasks; there are %d, %d, %d, %d",
-		s.Total, s.Pending, s.Running, s.Waiting, counted.Total, counted.Pending, counted.Running, counted.Waiting)
+	c.must(counted.Total == s.Total && counted.Pending == s.Pending && counted.Running == s.Running && counted.Waiting == s.Waiting && counted.Shells == s.Shells,
+		"the session counts %d, %d, %d, %d, %d tasks; there are %d, %d, %d, %d, %d",
+		s.Total, s.Pending, s.Running, s.Waiting, s.Shells, counted.Total, counted.Pending, counted.Running, counted.Waiting, counted.Shells)
 	c.must(counted.Usage == s.Usage, "the session's usage is %v, its tasks' %v", s.Usage, counted.Usage)
 	c.must(s.Total <= s.Limits.Total, "%d tasks, the cap is %d", s.Total, s.Limits.Total)
 	c.must(s.Running <= s.Limits.Running, "%d running tasks, the cap is %d", s.Running, s.Limits.Running)
@@ -133,7 +133,7 @@ func (c *checker) place(t *Task) {
 	}
 	c.must(t.Children == children, "task %s counts %d children of %d", t.ID, t.Children, children)
 	c.must(t.Children <= limits.Width, "task %s has %d children, the cap is %d", t.ID, t.Children, limits.Width)
-	c.must(t.Depth <= limits.Depth, "task %s is at depth %d, the cap is %d", t.ID, t.Depth, limits.Depth)
+	c.must(t.isShell() || t.Depth <= limits.Depth, "task %s is at depth %d, the cap is %d", t.ID, t.Depth, limits.Depth)
 	c.must(t.Session == c.session.ID, "task %s is of another session", t.ID)
 	if !t.Parent.IsZero() {
 		parent, there := c.tasks[t.Parent]
@@ -254,7 +254,7 @@ func (c *checker) usage(t *Task) {
 		total = total.Add(m.Usage)
 		uses := len(openedBy(&m))
 		tools += uses
-		if m.Role == RoleAssistant {
+		if m.Role == RoleAssistant && !t.isShell() {
 			all++
 		}
 		if m.Run != t.Run {
@@ -262,7 +262,7 @@ func (c *checker) usage(t *Task) {
 		}
 		current = current.Add(m.Usage)
 		runTools += uses
-		if m.Role == RoleAssistant {
+		if m.Role == RoleAssistant && !t.isShell() {
 			calls++
 		}
 	}

@@ -105,8 +105,11 @@ const MaxBlocks = 2000
 // checkAnswer refuses what no provider answers.
 func (l Limits) checkAnswer(m *Message) error {
 	u := m.Usage
-	if min(u.Input, u.Output, u.CacheRead, u.CacheWrite) < 0 {
+	if min(u.Input, u.Output, u.CacheRead, u.CacheWrite, u.Cost, u.Priced) < 0 {
 		return ErrBadInput.With("usage is negative")
+	}
+	if u.Priced > u.Total() || u.Cost > 0 && u.Priced == 0 {
+		return ErrBadInput.With("%d tokens of %d have a price", u.Priced, u.Total())
 	}
 	if err := checkName("the model", m.Model); err != nil {
 		return err

@@ -132,11 +132,18 @@ const (
 
 // Usage counts tokens as providers bill them. Input excludes what was read from
 // or written to the provider's cache.
+//
+// Cost is an estimate in millionths of a US dollar of what Priced of the tokens have
+// cost; of the others nobody knows a price. It is made when they are recorded, once
+// and for all, so a sum of usages has the sum of their costs.
 type Usage struct {
 	Input      int64
 	Output     int64
 	CacheRead  int64
 	CacheWrite int64
+
+	Cost   int64
+	Priced int64
 }
 
 // Add gives the sum of two usages.
@@ -146,6 +153,8 @@ func (u Usage) Add(v Usage) Usage {
 		Output:     u.Output + v.Output,
 		CacheRead:  u.CacheRead + v.CacheRead,
 		CacheWrite: u.CacheWrite + v.CacheWrite,
+		Cost:       u.Cost + v.Cost,
+		Priced:     u.Priced + v.Priced,
 	}
 }
 

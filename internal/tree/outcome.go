@@ -59,6 +59,9 @@ func (o Outcome) News(t *Task) string {
 		name = fmt.Sprintf("%s (%s)", t.Description, t.Agent)
 	}
 	out.Message = fmt.Sprintf("Your background agent %s: %s", out.Status, name)
+	if t.isShell() {
+		out.Message = fmt.Sprintf("Your background command %s: %s", out.Status, t.Description)
+	}
 	out.Transcript = TranscriptOf(o.Session, o.Run.Task)
 	return out.encode()
 }

@@ -53,7 +53,7 @@ func OutputFrom(text string) (Output, error) {
 // the caller to add.
 func OutputOf(t *Task) Output {
 	return Output{
-		TaskID: t.ID, Kind: t.Kind.String(), Status: t.status(), Description: t.Description,
+		TaskID: t.ID, Kind: t.Kind.String(), Status: t.status(), Description: t.Description, Output: t.Output,
 		Progress: t.progress(), Recent: t.RecentActivities(), ToolUses: t.RunTools, Tokens: t.RunUsage.Total(),
 	}
 }
@@ -72,8 +72,11 @@ func (o Outcome) Output(t *Task) Output {
 }
 
 func (k Kind) String() string {
-	if k == KindAgent {
+	switch k {
+	case KindAgent:
 		return "agent"
+	case KindShell:
+		return "shell"
 	}
 	return "unspecified"
 }
@@ -139,12 +142,17 @@ func (d *decision) show(c *Call, target *Task) {
 		target.Told = told
 		d.view.touchTask(target)
 	}
-	c.Text, c.Upto = out.Text(), target.NextOrdinal-1
+	if c.Text = out.Text(); !target.isShell() {
+		c.Upto = target.NextOrdinal - 1
+	}
 }
 
 // progress is how far a run has come, in a line.
 func (t *Task) progress() string {
 	line := fmt.Sprintf("%s, %d tool uses, %d tokens", t.status(), t.RunTools, t.RunUsage.Total())
+	if t.isShell() {
+		line = t.status()
+	}
 	if t.State == StateWaiting {
 		line += fmt.Sprintf(", waiting, %d of %d done", t.Wait.Met, t.Wait.Total)
 	}

@@ -8,6 +8,7 @@ import (
 // heard is a task as a watcher knows it who has read nothing but the events.
 type heard struct {
 	Parent      TaskID
+	Kind        Kind
 	Base        Base
 	Depth       int
 	Agent       string
@@ -45,13 +46,14 @@ func replay(events []Event, limits Limits) (map[TaskID]*heard, error) {
 		}
 		before := t.State
 		t.hear(e, tree)
-		if before == StateRunning {
+		shell := t.Kind == KindShell // it takes no place, and may be below the cap on depth
+		if before == StateRunning && !shell {
 			running--
 		}
-		if t.State == StateRunning {
+		if t.State == StateRunning && !shell {
 			running++
 		}
-		if running > limits.Running || len(tree) > limits.Total || t.Depth > limits.Depth || t.Children > limits.Width {
+		if running > limits.Running || len(tree) > limits.Total || !shell && t.Depth > limits.Depth || t.Children > limits.Width {
 			errs = append(errs, fmt.Errorf("event %d breaks a cap: %d run, %d tasks, depth %d, %d children",
 				e.Seq, running, len(tree), t.Depth, t.Children))
 		}
@@ -63,8 +65,9 @@ func replay(events []Event, limits Limits) (map[TaskID]*heard, error) {
 func (t *heard) hear(e Event, tree map[TaskID]*heard) {
 	switch k := e.Kind.(type) {
 	case SessionOpened:
-		t.Agent = k.Agent
+		t.Agent, t.Kind = k.Agent, KindAgent
 	case BranchOpened:
+		t.Kind = KindAgent
 		t.Base, t.Head, t.Messages, t.Agent, t.Description = k.Base, k.Head, k.Base.First()-1, k.Agent, k.Description
 	case Imported:
 		t.Messages, t.Head = k.Messages, k.Head
@@ -77,7 +80,7 @@ func (t *heard) hear(e Event, tree map[TaskID]*heard) {
 		}
 		t.Parent, t.Depth, t.Agent, t.Description, t.Background = k.Parent, k.Depth, k.Agent, k.Description, k.Background
 		t.Run, t.State, t.Reason, t.Detail = e.Run, StatePending, ReasonUnspecified, ""
-		t.RunUsage = Usage{}
+		t.RunUsage, t.Kind = Usage{}, k.Kind
 		t.Epoch++
 	case Dispatched:
 		t.State, t.Epoch, t.Worker = StateRunning, k.Epoch, k.Worker
@@ -113,7 +116,7 @@ func (db *database) checkReplay() error {
 	}
 	for id, t := range db.tasks {
 		row := heard{
-			Parent: t.Parent, Base: t.Base, Depth: t.Depth, Agent: t.Agent, Description: t.Description, Background: t.Background,
+			Parent: t.Parent, Kind: t.Kind, Base: t.Base, Depth: t.Depth, Agent: t.Agent, Description: t.Description, Background: t.Background,
 			Run: t.Run, State: t.State, Reason: t.Reason, Detail: t.Detail, Epoch: t.Epoch, Worker: t.Worker, Wait: t.Wait.Kind,
 			Messages: t.NextOrdinal - 1, Head: t.Head, Open: t.OpenCalls,
 			Usage: t.Usage, RunUsage: t.RunUsage, Tools: t.ToolUses, Children: t.Children,

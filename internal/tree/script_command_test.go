@@ -55,8 +55,11 @@ func (s *script) command(v *View, words []string) Command {
 		f := s.from(words[1])
 		return Reattach{Task: f.Task, Token: f.Token}
 	case "repeat":
-		return Repeat{From: s.from(words[1]), Answered: slices.Contains(words, "answer"), Summed: slices.Contains(words, "summary"), Asked: s.askedIn(words)}
+		return Repeat{From: s.from(words[1]), Answered: slices.Contains(words, "answer"), Summed: slices.Contains(words, "summary"), Asked: s.askedIn(words), Launched: s.launchedIn(words)}
 	case "background":
+		if len(words) > 2 {
+			return BackgroundCommands{Task: s.task(words[1])}
+		}
 		return Background{Task: s.task(words[1])}
 	case "branch":
 		return s.branch(words)
@@ -169,6 +172,16 @@ func (s *script) request(f From, verb string, args []string) Command {
 		return StartCall{From: f, Block: s.number(args[0])}
 	case "closes":
 		return CloseCall{From: f, Block: s.number(args[0]), Text: args[len(args)-1], IsError: args[1] == "error"}
+	case "kills":
+		return AwaitTask{From: f, Block: s.number(args[0]), Target: s.task(args[1]), Stop: true}
+	case "prints":
+		return Report{From: f, Output: args[0]}
+	case "exits":
+		c := EndShell{From: f, Output: args[0]}
+		if len(args) > 1 {
+			c.Reason, c.Detail = Reason(slices.Index(reasonNames[:], args[1])), args[2] //nolint:gosec // a script names a reason there is
+		}
+		return c
 	case "awaits":
 		c := AwaitTask{From: f, Block: s.number(args[0]), Target: s.task(args[1])}
 		if len(args) > 2 {
@@ -224,6 +237,9 @@ func (s *script) child(name string, options []string) CallChild {
 			c.NoModel = value
 		case "background":
 			c.Background = true
+		case "shell", "moved":
+			s.nonces++
+			c.Shell = &Shell{Line: value, Nonce: s.nonces, Timeout: c.Timeout, File: "out.txt", ByUser: key == "moved"}
 		case "timeout":
 			c.Timeout = s.duration(value)
 		case "deadline":

@@ -46,6 +46,9 @@ func (s *script) answer(a Answer) string {
 		if a.Approved {
 			text += ", approved"
 		}
+		for _, l := range a.Launched {
+			text += fmt.Sprintf(", %s runs for block %d", s.runName(ChildRun{l.Task, 1}), l.Block)
+		}
 		if a.Boundary > 0 {
 			text += fmt.Sprintf(", go on after message %d", a.Boundary)
 		}
@@ -157,6 +160,9 @@ func inboxEvent(kind EventKind) (string, bool) {
 
 func (s *script) started(k Started) string {
 	text := fmt.Sprintf("started with %s at depth %d", k.Agent, k.Depth)
+	if k.Kind == KindShell {
+		text = fmt.Sprintf("started as the command %s at depth %d", k.Description, k.Depth)
+	}
 	if !k.Parent.IsZero() {
 		text += " below " + s.names[k.Parent]
 	}
@@ -257,6 +263,12 @@ func (s *script) state(db *database, id TaskID) string {
 	}
 	if t.Source != "" {
 		text += ", for " + t.Source
+	}
+	if t.Output != "" {
+		text += fmt.Sprintf(", prints %q", t.Output)
+	}
+	if t.Release > 0 {
+		text += fmt.Sprintf(", lets commands of message %d go", t.Release)
 	}
 	if t.LiveBackground > 0 {
 		text += fmt.Sprintf(", live in the background %d", t.LiveBackground)

@@ -39,23 +39,25 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //	lose TASK [blameless] [epoch=N] [stream=N]
 //	reattach TASK
 //	repeat TASK#N [answer]
-//	background TASK
+//	background TASK [commands]
 //	calls TASK run=N               a callback is taken
 //	called TASK run=N try=N [delivered] [final] "detail"
 //	expire TASK MESSAGE.BLOCK · timeout · deadline
 //	branch TASK NAME N [apart|again|select] ["text"] · select TASK
 //	import AGENT "text" …          opens a session with a history, by turns of user and assistant
 //	show TASK                      its transcript, as its model sees it
+//	repeat TASK#N [answer|summary] [asked=BLOCK] [launched=BLOCK]
 //	TASK: asks TOOL …              and what else its worker may send:
 //	TASK: spawns BLOCK=NAME[,CHILD] …
 //	TASK: starts BLOCK · closes BLOCK [error] "text" · reports "text"
-//	TASK: awaits BLOCK TASK [DURATION] · parks · wonders BLOCK RULE …
+//	TASK: awaits BLOCK TASK [DURATION] · kills BLOCK TASK · parks · wonders BLOCK RULE …
+//	TASK: prints "output" · exits "output" [REASON "detail"]     of a command
 //	TASK: sums up to N "text"
 //	TASK: hooks start [NAME=OUTCOME[,OUTPUT] …] · hooks stop "answer" [NAME=OUTCOME[,OUTPUT] …]
 //	TASK: answers ["text" …] [calling TOOL] · fails REASON "detail"
 //
 // where CHILD is fork, agent=NAME, prompt=TEXT, model=M, timeout=D, deadline=D from now,
-// iterations=N, context=TEXT, background, any, join=D or resume, PERMISSION is mode=M,
+// iterations=N, context=TEXT, background, any, join=D, resume, shell=LINE or moved=LINE, PERMISSION is mode=M,
 // allow=RULE, ask=RULE, deny=RULE, background=TOOL or escalate, and approvals are called
 // a1, a2 and so on. A worker has the token of the task's last claim and counts
 // its requests; TASK@E: is the worker of epoch E, TASK~S: speaks over the stream S,
@@ -272,6 +274,7 @@ func (s *script) note(v *View, cmd Command, words []string, got decided) {
 	if !ok || got.Err != nil {
 		return
 	}
+	s.noteLaunched(spawned, got.Answer.(Stored).Launched)
 	for i, child := range spawned.Children {
 		for key, call := range v.calls {
 			if call != nil && key.Task == spawned.From.Task && key.Ref.Block == child.Block && s.names[call.Child.Task] == "" && !call.Child.Task.IsZero() {

@@ -24,6 +24,8 @@ type CreateSession struct {
 
 	Permissions policy.Layer // what the session says of what it may do
 	Source      string       // who outside opened it; empty: nobody
+	Trace       Trace        // where the first turn hangs; zero: in a trace of its own
+	Workspace   string       // the directory that it shares with others; empty: its own
 }
 
 // Created is the session that was opened.
@@ -39,6 +41,7 @@ type Send struct {
 	Message   []Block
 	Interrupt bool   // a running run gets to its boundary now, as far as that is up to its children
 	Source    string // who outside says it; empty: nobody
+	Trace     Trace  // where a run that starts with it hangs; zero: in a trace of its own
 }
 
 // Sent says what became of a message.
@@ -75,13 +78,16 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	if err := checkSource(c.Source); err != nil {
 		return nil, err
 	}
+	if err := CheckWorkspace(c.Workspace); err != nil {
+		return nil, err
+	}
 	if err := c.Limits.checkHistory(c.History); err != nil {
 		return nil, err
 	}
 	root := TaskID(d.env.NewID())
 	d.view.session = &Session{
 		ID: c.ID, Tenant: c.Tenant, Title: c.Title, Agent: c.Agent.Name, Root: root,
-		Metadata: c.Metadata, Limits: c.Limits, NextSeq: 1,
+		Metadata: c.Metadata, Limits: c.Limits, NextSeq: 1, Workspace: c.Workspace,
 		CreatedAt: d.env.Now, UpdatedAt: d.env.Now,
 	}
 	if c.Title == "" {
@@ -96,7 +102,7 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 		d.begin(t, c.History)
 	}
 	if len(c.Message) > 0 {
-		d.accept(t, asked{})
+		d.accept(t, asked{trace: c.Trace})
 		d.append(t, &Message{Role: RoleUser, Blocks: c.Message})
 	}
 	return Created{Session: c.ID, Root: root}, nil
@@ -113,6 +119,7 @@ func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, descript
 	}
 	if parent != nil {
 		t.Parent, t.Branch, t.Depth = parent.ID, BranchSubagent, parent.Depth+1
+		t.isolate(parent, agent)
 		parent.Children++
 		d.view.touchTask(parent)
 	}
@@ -171,6 +178,9 @@ func (c Send) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	limits := d.session().Limits
+	if err := t.mustBeAgent(); err != nil {
+		return nil, err
+	}
 	if len(c.Message) == 0 {
 		return nil, ErrEmpty
 	}
@@ -190,7 +200,7 @@ func (c Send) decide(d *decision) (Answer, error) {
 			d.rename(title)
 		}
 	}
-	sent := Sent{Task: t.ID, Queued: d.say(t, asked{source: c.Source}, c.Message)}
+	sent := Sent{Task: t.ID, Queued: d.say(t, asked{source: c.Source, trace: c.Trace}, c.Message)}
 	if sent.Queued && c.Interrupt {
 		sent.Backgrounded = d.interrupt(t)
 	}

@@ -79,7 +79,7 @@ func (d *decision) closeCall(t *Task, c *Call) {
 // message, the inbox is taken in, and a parked run wakes.
 func (d *decision) boundary(t *Task) {
 	d.append(t, &Message{Role: RoleTool})
-	t.OpenMessage = 0
+	t.OpenMessage, t.Release = 0, 0
 	d.takeInbox(t)
 	if t.State == StateWaiting {
 		d.wake(t)
@@ -106,7 +106,7 @@ func (d *decision) dropOpenCalls(t *Task) {
 	}
 	t.OpenCalls = 0
 	d.append(t, &Message{Role: RoleTool})
-	t.OpenMessage = 0
+	t.OpenMessage, t.Release = 0, 0
 }
 
 // stopWatching drops the wait row of a call that does not wait any longer. The

@@ -15,6 +15,7 @@ type SpawnTask struct {
 	Child  Child
 	Notify bool   // the parent's conversation is told of the end
 	Source string // who outside asks for it; empty: nobody
+	Trace  Trace  // where its run hangs; zero: below the parent's last run
 }
 
 // Child is what is known of a child that is to be started.
@@ -54,6 +55,7 @@ type CallChild struct {
 	Background bool
 	Join       Join
 	JoinFor    time.Duration // how long the call waits before the child goes on in the background; 0: until its end
+	Shell      *Shell        // the child is a command; of Child only the description counts
 }
 
 func (Spawned) isAnswer() {}
@@ -72,6 +74,9 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := parent.mustBeAgent(); err != nil {
+		return nil, err
+	}
 	if err := d.mayHaveChild(parent, c.Child); err != nil {
 		return nil, err
 	}
@@ -81,7 +86,10 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 	if err := checkSource(c.Source); err != nil {
 		return nil, err
 	}
-	a := asked{background: true, source: c.Source}
+	a := asked{background: true, source: c.Source, trace: c.Trace}
+	if a.trace.IsZero() && parent.Run > 0 {
+		a.trace = parent.below()
+	}
 	if c.Notify {
 		a.by = parent.ID
 	}
@@ -207,7 +215,10 @@ func (c SpawnCalls) needs(n *needs) {
 	n.boundary(n.task(c.From.Task))
 	for _, child := range c.Children {
 		if t := n.task(c.From.Task); t != nil {
-			n.call(t.ID, CallRef{t.OpenMessage, child.Block})
+			call := n.call(t.ID, CallRef{t.OpenMessage, child.Block})
+			if child.Shell != nil && call != nil && !call.Child.Task.IsZero() {
+				n.task(call.Child.Task)
+			}
 		}
 		if !child.Resume.IsZero() {
 			n.ancestors(child.Resume)
@@ -231,12 +242,25 @@ func (c SpawnCalls) decide(d *decision) (Answer, error) {
 		calls[i] = call
 	}
 	d.took(t, c.From)
+	var blocks []int
+	message := t.OpenMessage
 	for i, child := range c.Children {
-		if calls[i].State == CallOpen || calls[i].State == CallApproved {
+		if child.mayAnswer(calls[i]) {
 			d.spawnCall(t, calls[i], child)
 		}
+		if child.Shell != nil {
+			blocks = append(blocks, child.Block)
+		}
 	}
-	return d.stored(t), nil
+	stored := d.stored(t)
+	stored.Launched = d.launched(t, message, blocks)
+	return stored, nil
+}
+
+// mayAnswer reports whether a call still wants the child. A command may have been
+// begun by then.
+func (c CallChild) mayAnswer(call *Call) bool {
+	return call.State == CallOpen || call.State == CallApproved || call.State == CallStarted && c.Shell != nil
 }
 
 // spawnCall gives one call its child, or its refusal as the result.
@@ -246,6 +270,8 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 	err := d.mayJoin(c)
 	switch {
 	case err != nil:
+	case c.Shell != nil:
+		child, err = d.launch(t, call, c)
 	case c.Resume.IsZero():
 		if err = d.mayDelegate(t, call, c.AgentName); err == nil {
 			err = d.mayHaveChild(t, c.Child)
@@ -262,6 +288,11 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 		return
 	}
 	call.Child = ChildRun{child.ID, child.Run}
+	if c.Shell != nil {
+		call.Text = shellText(child, c.Shell)
+		d.closeCall(t, call)
+		return
+	}
 	if c.Background {
 		call.Text = launchedText(child, child.Background && child.Caller == t.ID)
 		d.closeCall(t, call)
@@ -277,7 +308,7 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 // mayJoin refuses a way of waiting for a child that there is not.
 func (d *decision) mayJoin(c CallChild) error {
 	switch {
-	case c.Background && d.session().Limits.NoBackground:
+	case (c.Background || c.Shell != nil) && d.session().Limits.NoBackground:
 		return ErrNoBackground
 	case c.JoinFor < 0 || c.JoinFor > maxJoin:
 		return ErrBadInput.With("the join may take from 0 to %s", maxJoin)
@@ -295,6 +326,9 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a asked) (*Task, err
 		return nil, err
 	}
 	if err := d.mayDelegate(t, call, child.Agent); err != nil {
+		return nil, err
+	}
+	if err := child.mustBeAgent(); err != nil {
 		return nil, err
 	}
 	if c.Prompt == "" {

@@ -19,8 +19,9 @@ type Session struct {
 
 	NextSeq int64 // the number of the next event, from 1
 
-	// Tasks by the state of their current run; Total counts all of them.
-	Total, Pending, Running, Waiting int
+	// Tasks by the state of their current run; Total counts all of them. Commands that
+	// run are Shells, all others that run are Running.
+	Total, Pending, Running, Waiting, Shells int
 
 	Usage     Usage
 	CreatedAt time.Time
@@ -30,17 +31,26 @@ type Session struct {
 
 	Asking int      // approvals that nobody has decided
 	Grants []string // what is allowed without asking again
+
+	Workspace string // the directory that it shares with others; empty: it has its own
 }
 
 // Idle reports whether nothing is pending or running.
-func (s *Session) Idle() bool { return s.Pending == 0 && s.Running == 0 }
+func (s *Session) Idle() bool { return s.Pending == 0 && s.Running == 0 && s.Shells == 0 }
 
-// count changes how many tasks are in a state.
-func (s *Session) count(state State, by int) {
+// live is how many runs are under way.
+func (s *Session) live() int { return s.Pending + s.Running + s.Waiting + s.Shells }
+
+// count changes how many tasks of a kind are in a state.
+func (s *Session) count(kind Kind, state State, by int) {
 	switch state {
 	case StatePending:
 		s.Pending += by
 	case StateRunning:
+		if kind == KindShell {
+			s.Shells += by
+			return
+		}
 		s.Running += by
 	case StateWaiting:
 		s.Waiting += by
@@ -54,6 +64,7 @@ type Kind uint8
 const (
 	KindUnspecified Kind = iota
 	KindAgent            // an LLM loop
+	KindShell            // a command
 )
 
 // Branch says how a task's conversation hangs off another's.
@@ -97,6 +108,7 @@ type Agent struct {
 	FailOnInterrupt bool          // a run whose worker is lost fails instead of going on
 	ForkContext     bool          // when spawned it sees its parent's conversation
 	OnComplete      string        // the URL to call when a run has ended; empty: none
+	Worktree        bool          // as a sub-agent it works in a git worktree of its own
 
 	Permissions policy.Pinned // what its definition says of what it may do
 }
@@ -220,6 +232,8 @@ type Task struct {
 	Permissions policy.Pinned // of its agent
 	Origin      string        // who it was started for, if that is somebody outside
 
+	Worktrees string // the ids of the tasks in whose worktrees it works, each below the one before; empty: the session's directory
+
 	// The current run.
 	Run        int // counted from 1; 0 for StateNew
 	State      State
@@ -242,6 +256,8 @@ type Task struct {
 	ReportedAt time.Time     // the last event about its activity
 
 	Authority   policy.Authority // what the run may do
+	Trace       Trace            // where it hangs in a trace
+	MovedAt     time.Time        // when it came to its state
 	Source      string           // who outside the run is on behalf of; empty: nobody
 	Asking      int              // open calls that wait for an approval
 	StartHooked bool             // the outcome of the hooks on its start is stored
@@ -280,6 +296,8 @@ type Task struct {
 	Activity string
 	Recent   string // the last activities, one a line, oldest first
 	Told     string // the line of progress that was shown last to somebody who reads its output
+	Output   string // of a command: the end of what it has printed so far
+	Release  int    // the ordinal of the message whose commands are to go on in the background, or 0
 }
 
 // Token gives the token of the current attempt.

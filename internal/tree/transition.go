@@ -12,6 +12,7 @@ type asked struct {
 	background bool
 	deadline   time.Time // of the run; zero: none
 	source     string    // who outside it is for; empty: nobody
+	trace      Trace     // below which it hangs; zero: below the run that asks for it
 }
 
 // accept starts the next run of a task that has none: it waits for a worker.
@@ -24,7 +25,7 @@ func (d *decision) accept(t *Task, a asked) {
 	t.Caller, t.Call, t.Background = a.by, a.call, a.background
 	t.Iterations, t.RunUsage, t.RunTools, t.Answer, t.Strikes = 0, Usage{}, 0, 0, 0
 	t.AcceptedAt, t.StartedAt, t.EndedAt = d.env.Now, time.Time{}, time.Time{}
-	t.Activity, t.Recent, t.Told = "", "", ""
+	t.Activity, t.Recent, t.Told, t.Output = "", "", "", ""
 	t.ReportedAt, t.Ran, t.Deadline = time.Time{}, 0, a.deadline
 	t.StartHooked, t.StopHooked = false, 0
 	t.Priority = 0
@@ -39,6 +40,7 @@ func (d *decision) accept(t *Task, a asked) {
 		}
 		d.view.touchTask(caller)
 	}
+	t.Trace = d.traceOf(t, a)
 	d.authorize(t, a)
 	d.move(t, StatePending)
 	started := Started{
@@ -52,6 +54,9 @@ func (d *decision) accept(t *Task, a asked) {
 		started.Call = t.Call
 	}
 	d.emit(t, started)
+	if t.Background {
+		d.called(t)
+	}
 	if !t.Deadline.IsZero() {
 		d.setTimer(t, deadlineRef, t.Deadline)
 	}
@@ -71,7 +76,7 @@ func (d *decision) claim(t *Task, nonce uint64, worker string) {
 	d.view.changes.Ready[t.ID] = nil
 	d.attach(t)
 	if t.Timeout > 0 {
-		d.setTimer(t, timeoutRef, d.env.Now.Add(t.Timeout-t.Ran))
+		d.setTimer(t, timeoutRef, t.timeUp(d.env.Now))
 	}
 	d.emit(t, Dispatched{Epoch: t.Epoch, Worker: worker})
 }
@@ -93,8 +98,8 @@ func (d *decision) park(t *Task, on ParkedOn) {
 		panic("tree: park of a run that is not running")
 	}
 	t.Wait = on
-	d.endAttempt(t)
 	d.move(t, StateWaiting)
+	d.endAttempt(t)
 	d.emit(t, Parked{On: on})
 }
 
@@ -114,8 +119,8 @@ func (d *decision) redeliver(t *Task) {
 	if t.State != StateRunning {
 		panic("tree: redelivery of a run that is not running")
 	}
-	d.endAttempt(t)
 	d.move(t, StatePending)
+	d.endAttempt(t)
 	d.offer(t)
 	d.emit(t, Readied{Cause: ReadyRedelivered, Epoch: t.Epoch})
 }
@@ -127,15 +132,23 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 		panic("tree: finish of a run that is not active")
 	}
 	d.dropOpenCalls(t)
-	if t.State == StateRunning {
+	if t.isShell() {
+		d.sayOutput(t)
+	}
+	t.Wait, t.Reason, t.Detail, t.EndedAt = ParkedOn{}, reason, detail, d.env.Now
+	running := t.State == StateRunning
+	d.move(t, state)
+	if running {
 		d.endAttempt(t)
 	}
 	d.view.changes.Ready[t.ID] = nil
 	if !t.Deadline.IsZero() {
 		d.view.changes.Timers[CallKey{t.ID, deadlineRef}] = nil
 	}
-	t.Wait, t.Reason, t.Detail, t.EndedAt = ParkedOn{}, reason, detail, d.env.Now
-	d.move(t, state)
+	if !t.Background {
+		d.called(t)
+	}
+	d.lived(t)
 	d.view.changes.Runs = append(d.view.changes.Runs, &Run{
 		Task: t.ID, Run: t.Run, State: state, Reason: reason, Detail: detail, Answer: t.Answer,
 		Usage: t.RunUsage, ToolUses: t.RunTools, Iterations: t.Iterations,
@@ -162,9 +175,10 @@ func (d *decision) nextTurn(t *Task) {
 // move changes the state and the session's counts with it.
 func (d *decision) move(t *Task, to State) {
 	s := d.session()
-	s.count(t.State, -1)
-	s.count(to, 1)
-	t.State = to
+	s.count(t.Kind, t.State, -1)
+	s.count(t.Kind, to, 1)
+	d.passes(t, to)
+	t.State, t.MovedAt = to, d.env.Now
 	d.view.changes.Session = s
 	d.view.touchTask(t)
 }
@@ -183,12 +197,21 @@ func (d *decision) setTimer(t *Task, ref CallRef, due time.Time) {
 	d.view.changes.Timers[CallKey{t.ID, ref}] = &Timer{Task: t.ID, Ref: ref, Due: due}
 }
 
+// timeUp is when a run that a worker has since a moment has been RUNNING for too long.
+func (t *Task) timeUp(since time.Time) time.Time {
+	due := since.Add(t.Timeout - t.Ran)
+	if t.isShell() {
+		due = due.Add(shellGrace)
+	}
+	return due
+}
+
 // endAttempt takes the run from its worker: whatever it still says is stale.
 func (d *decision) endAttempt(t *Task) {
 	if t.Timeout > 0 {
 		t.Ran += d.env.Now.Sub(t.ClaimedAt)
 		d.view.changes.Timers[CallKey{t.ID, timeoutRef}] = nil
 	}
-	t.Nonce, t.LastSeq, t.Attach, t.Replica, t.Worker, t.ClaimedAt = 0, 0, 0, "", "", time.Time{}
+	t.Nonce, t.LastSeq, t.Attach, t.Replica, t.Worker, t.ClaimedAt, t.Release = 0, 0, 0, "", "", time.Time{}, 0
 	d.view.changes.Attempts[t.ID] = nil
 }

@@ -32,12 +32,14 @@ type AwaitTask struct {
 	Block   int
 	Target  TaskID
 	Timeout time.Duration
+	Stop    bool // the task is ended first
 }
 
 // Report stores what the run is doing. Answer: [Stored].
 type Report struct {
 	From     From
 	Activity string
+	Output   string // of a command: the end of what it has printed
 }
 
 // Stored says that a worker's request was stored.
@@ -49,6 +51,8 @@ type Stored struct {
 	Boundary int
 	// Approved answers [Ask]: the call may run.
 	Approved bool
+	// Launched are the commands among the children that were asked for.
+	Launched []Launch
 }
 
 func (Stored) isAnswer() {}
@@ -175,6 +179,9 @@ func (c AwaitTask) needs(n *needs) {
 	c.From.callNeeds(n, c.Block)
 	n.ancestors(c.Target)
 	n.watchers(n.task(c.Target))
+	if c.Stop {
+		n.fall(n.task(c.Target))
+	}
 }
 
 // watchers asks for the waits on a task's current run before one is added.
@@ -206,6 +213,8 @@ func (c AwaitTask) decide(d *decision) (Answer, error) {
 	case err != nil:
 		call.Text, call.IsError = err.Error(), true
 		d.closeCall(t, call)
+	case c.Stop:
+		d.stop(t, call, target)
 	case target.State.Terminal():
 		call.Child, call.ByOutcome, call.Reads = ChildRun{target.ID, target.Run}, true, true
 		call.IsError = target.State != StateCompleted
@@ -239,12 +248,16 @@ const reportEvery = time.Second
 func (c Report) needs(n *needs) { n.task(c.From.Task) }
 
 func (c Report) decide(d *decision) (Answer, error) {
-	t, err := d.attempt(c.From)
+	t, err := d.inOrder(c.From)
 	if err != nil {
 		return nil, err
 	}
 	t.LastSeq = c.From.Seq
-	t.doing(head(c.Activity, maxActivity))
+	if t.isShell() {
+		t.prints(c.Output)
+	} else {
+		t.doing(head(c.Activity, maxActivity))
+	}
 	d.view.touchTask(t)
 	if d.env.Now.Sub(t.ReportedAt) >= reportEvery {
 		t.ReportedAt = d.env.Now

@@ -45,8 +45,14 @@ type Changes struct {
 	Attempts  map[TaskID]*Attempt
 	Callbacks map[ChildRun]*Callback
 
+	// Passed are the parts of runs' lives that are over. They are no rows.
+	Passed []Passed
+
 	Approvals map[ApprovalID]*Approval
 
+	// Released are runs whose workers have to be told to let commands go on in the
+	// background. They are no rows.
+	Released []Released
 	// Revoked are attempts that were ended from outside: their workers have to be
 	// told at once. They are no rows.
 	Revoked []Revoked

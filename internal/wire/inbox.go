@@ -35,16 +35,22 @@ func InboxEntry(e *tree.InboxEntry) *pb.InboxEntry {
 
 // Output gives what there is to read of a task's run.
 func Output(t *tree.Task, out tree.Output, cut bool) *pb.TaskOutput {
+	all := &pb.TaskOutput{
+		TaskId: id(t.ID), Kind: pb.TaskKind(t.Kind), Status: pb.TaskState(t.State), Description: t.Description,
+		Output: out.Output, Cut: cut,
+	}
+	if t.Kind == tree.KindShell {
+		all.Added = &pb.TaskOutput_Shell{Shell: shellOutput(t, out)}
+		return all
+	}
 	agent := &pb.AgentOutput{
 		Prompt: out.Prompt, Error: out.Error, Reason: pb.Reason(t.Reason), Progress: out.Progress,
 	}
 	if t.State == tree.StateCompleted {
 		agent.Result = out.Output
 	}
-	return &pb.TaskOutput{
-		TaskId: id(t.ID), Kind: pb.TaskKind(t.Kind), Status: pb.TaskState(t.State), Description: t.Description,
-		Output: out.Output, Cut: cut, Added: &pb.TaskOutput_Agent{Agent: agent},
-	}
+	all.Added = &pb.TaskOutput_Agent{Agent: agent}
+	return all
 }
 
 // joinFrom reads a join policy.

@@ -167,6 +167,14 @@ func ToolResultFrom(r *pb.ToolResultBlock) tree.ToolResult {
 	}
 }
 
+// costMicros gives what is known of a cost; nil if that is nothing.
+func costMicros(u tree.Usage) *int64 {
+	if u.Priced == 0 {
+		return nil
+	}
+	return &u.Cost
+}
+
 // Usage translates token counts; nil for none.
 func Usage(u tree.Usage) *pb.Usage {
 	if u == (tree.Usage{}) {
@@ -175,6 +183,7 @@ func Usage(u tree.Usage) *pb.Usage {
 	return &pb.Usage{
 		InputTokens: u.Input, OutputTokens: u.Output,
 		CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite,
+		CostMicros: costMicros(u), PricedTokens: u.Priced,
 	}
 }
 
@@ -183,6 +192,7 @@ func UsageFrom(u *pb.Usage) tree.Usage {
 	return tree.Usage{
 		Input: u.GetInputTokens(), Output: u.GetOutputTokens(),
 		CacheRead: u.GetCacheReadTokens(), CacheWrite: u.GetCacheWriteTokens(),
+		Cost: u.GetCostMicros(), Priced: u.GetPricedTokens(),
 	}
 }
 

@@ -69,7 +69,7 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 		LastSeq:    s.NextSeq - 1,
 		Tasks: &pb.TaskCounts{
 			Total: int32(s.Total), Pending: int32(s.Pending),
-			Running: int32(s.Running), Waiting: int32(s.Waiting),
+			Running: int32(s.Running + s.Shells), Waiting: int32(s.Waiting),
 		},
 		Usage:      Usage(s.Usage),
 		CreateTime: timestamp(s.CreatedAt),
@@ -80,6 +80,7 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 		CurrentTaskId: id(s.GoesOnWith()),
 		CloseTime:     timestamp(s.ClosedAt),
 		NoBackground:  s.Limits.NoBackground,
+		Workspace:     s.Workspace,
 	}
 }
 

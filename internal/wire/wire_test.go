@@ -43,6 +43,13 @@ func TestEnumsHaveTheSameNumbers(t *testing.T) {
 			t.Errorf("role %d is %d in the contract", core, contract)
 		}
 	}
+	for core, contract := range map[tree.Kind]pb.TaskKind{
+		tree.KindAgent: pb.TaskKind_TASK_KIND_AGENT, tree.KindShell: pb.TaskKind_TASK_KIND_SHELL,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("kind %d is %d in the contract", core, contract)
+		}
+	}
 	for core, contract := range map[tree.CallState]pb.CallState{
 		tree.CallOpen: pb.CallState_CALL_STATE_OPEN, tree.CallStarted: pb.CallState_CALL_STATE_STARTED,
 		tree.CallWaiting: pb.CallState_CALL_STATE_WAITING, tree.CallClosed: pb.CallState_CALL_STATE_CLOSED,

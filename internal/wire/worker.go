@@ -68,24 +68,42 @@ func CommandFrom(req *pb.WorkRequest, from tree.From, agents AgentLookup) (tree.
 		}
 		return tree.AwaitTask{
 			From: from, Block: int(k.WaitFor.GetBlock()), Target: target,
-			Timeout: min(k.WaitFor.GetTimeout().AsDuration(), maxAwait),
+			Timeout: min(k.WaitFor.GetTimeout().AsDuration(), maxAwait), Stop: k.WaitFor.GetStop(),
 		}, nil
 	case *pb.WorkRequest_Ask:
 		return askFrom(k.Ask, from)
 	case *pb.WorkRequest_Park:
 		return tree.Park{From: from}, nil
 	case *pb.WorkRequest_Progress:
-		return tree.Report{From: from, Activity: k.Progress.GetActivity()}, nil
+		return tree.Report{From: from, Activity: k.Progress.GetActivity(), Output: k.Progress.GetOutput()}, nil
 	case *pb.WorkRequest_StartHooks:
 		return tree.StartHooks{From: from, Ran: hookReportsFrom(k.StartHooks.GetRan())}, nil
 	case *pb.WorkRequest_StopHooks:
 		return stopHooksFrom(k.StopHooks, from)
 	case *pb.WorkRequest_End:
 		return endFrom(k.End, from)
+	case *pb.WorkRequest_CommandEnd:
+		return commandEndFrom(k.CommandEnd, from), nil
 	case *pb.WorkRequest_Compact:
 		return compactFrom(k.Compact, from)
 	}
 	return nil, fmt.Errorf("request %d has no kind that is known here", req.GetSeq())
+}
+
+// Answer gives what a model has said in a request of an attempt; nil if it is none
+// that records an answer.
+func Answer(req *pb.WorkRequest) *pb.Message {
+	switch k := req.GetKind().(type) {
+	case *pb.WorkRequest_Append:
+		return k.Append.GetMessage()
+	case *pb.WorkRequest_End:
+		return k.End.GetAnswer()
+	case *pb.WorkRequest_StopHooks:
+		return k.StopHooks.GetAnswer()
+	case *pb.WorkRequest_Compact:
+		return k.Compact.GetMessage()
+	}
+	return nil
 }
 
 // maxAwait bounds how long a call may wait for a task's output.
@@ -109,7 +127,9 @@ func spawnFrom(s *pb.Spawn, from tree.From, agents AgentLookup) (tree.Command, e
 			Resume: resume, Background: c.GetBackground(),
 			Join: joinFrom(c.GetJoin()), JoinFor: c.GetJoinTimeout().AsDuration().Truncate(time.Microsecond),
 		}
-		agents(&cmd.Children[i].Child)
+		if cmd.Children[i].Shell = shellFrom(c); cmd.Children[i].Shell == nil {
+			agents(&cmd.Children[i].Child)
+		}
 	}
 	return cmd, nil
 }

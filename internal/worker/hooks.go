@@ -18,7 +18,7 @@ func (w *Worker) addHooks(run *loop.Run, a *assignment, definition []hook.Spec) 
 	task := a.GetTask()
 	bound := w.Hooks.For(hook.Subject{
 		Session: task.GetSessionId(), Task: task.GetId(), Parent: task.GetParentId(), Run: int(task.GetRun()),
-		Agent: task.GetAgent(), Prompt: promptOf(run.Transcript, int(task.GetRun())),
+		Agent: task.GetAgent(), Prompt: promptOf(run.Transcript, int(task.GetRun())), Dir: run.Workspace.Dir(),
 	}, definition)
 	if bound == nil {
 		return

@@ -18,6 +18,7 @@ import (
 type journal struct {
 	line    *line
 	attempt int
+	launch  func(*launched) // carries a command on that is a task
 }
 
 var _ loop.Journal = (*journal)(nil)
@@ -101,9 +102,20 @@ func (j *journal) Spawn(children []loop.Child) loop.Pending {
 		if !c.Resume.IsZero() {
 			child.ResumeTaskId = c.Resume.String()
 		}
+		if c.Command != nil {
+			shell(child, c.Command)
+		}
 		spawn.Children = append(spawn.Children, child)
 	}
-	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Spawn{Spawn: spawn}})
+	r := j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Spawn{Spawn: spawn}})
+	return &spawning{request: r, journal: j, children: children}
+}
+
+// Stop ends a task.
+func (j *journal) Stop(block int, task tree.TaskID) loop.Pending {
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_WaitFor{WaitFor: &pb.WaitFor{
+		Block: int32(block), TaskId: task.String(), Stop: true,
+	}}})
 }
 
 // Await leaves a call open.

@@ -3,12 +3,14 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/redact"
 )
 
 // window is how many requests may be without an answer.
@@ -26,6 +28,8 @@ type line struct {
 	now     func() time.Time
 	welcome func(*pb.Welcome) // called for each stream
 	window  chan struct{}     // one for each request without an answer
+	secrets *redact.Redactor  // what goes out is without them
+	needs   string            // a feature that a replica has to have; empty: none
 
 	sending sync.Mutex // held while a request is numbered and sent
 	seq     int64
@@ -38,7 +42,8 @@ type line struct {
 	claimed *pb.Claim // of the attempt
 	known   int32     // the ordinal of the last message that the attempt knows of
 	waiting []*request
-	over    bool // no attempt is on the line: new requests fail
+	over    bool     // no attempt is on the line: new requests fail
+	release chan int // of the attempt: messages whose commands are to go on in the background
 	drop    context.CancelFunc
 }
 
@@ -64,7 +69,7 @@ func (r *refusal) Error() string { return "the claim was refused: " + r.cause.St
 
 func (w *Worker) newLine() *line {
 	return &line{
-		client: w.Client, log: w.Logger, now: w.Now, window: make(chan struct{}, window),
+		client: w.Client, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
 		up: make(chan struct{}), over: true,
 		welcome: func(welcome *pb.Welcome) {
 			select {
@@ -81,6 +86,10 @@ func (l *line) keep(ctx context.Context) {
 	defer l.close()
 	for wait := retryFirst; ctx.Err() == nil; {
 		k, err := openLink(ctx, l.client, l.now())
+		if err == nil && l.needs != "" && !k.can(l.needs) {
+			k.cancel()
+			err = fmt.Errorf("replica %s does not know %q", k.welcome.GetReplicaId(), l.needs)
+		}
 		if err == nil {
 			l.welcome(k.welcome)
 			if err = l.serve(ctx, k); k.useful.Load() {
@@ -156,6 +165,8 @@ func (l *line) receive(k *link) error {
 		case *pb.WorkResponse_Heartbeat:
 		case *pb.WorkResponse_Lost:
 			l.lose()
+		case *pb.WorkResponse_BackgroundCommands:
+			l.letGo(int(kind.BackgroundCommands.GetOrdinal()))
 		case *pb.WorkResponse_Assignment:
 			k.useful.Store(true)
 			l.oldest(func(r *request) bool { r.response = resp; return false })
@@ -219,7 +230,7 @@ func (l *line) reattach(k *link, claim *pb.Claim) (bool, error) {
 	l.mu.Unlock()
 	if err := k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
 		SessionId: claim.GetSessionId(), TaskId: claim.GetTaskId(),
-		Epoch: claim.GetEpoch(), Nonce: claim.GetNonce(), KnownOrdinal: known,
+		Epoch: claim.GetEpoch(), Nonce: claim.GetNonce(), KnownOrdinal: known, Features: features(),
 	}}}); err != nil {
 		return false, err
 	}

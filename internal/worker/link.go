@@ -23,6 +23,9 @@ const (
 	featureReattach  = "reattach"
 	featureHeartbeat = "heartbeat"
 	featurePolicy    = "policy"
+	featureCommands  = "commands"
+
+	featureWorkspaces = "workspaces"
 )
 
 // Times of a stream. One on which nothing was heard for silentAtMost is broken.

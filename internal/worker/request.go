@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // claim asks for a run. drop is called when the attempt is lost.
@@ -16,7 +19,8 @@ func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim) 
 	l.mu.Lock()
 	l.over, l.drop, l.claimed, l.known = l.closed, drop, c, 0
 	l.attempt++
-	j := &journal{l, l.attempt}
+	l.release = make(chan int, 1)
+	j := &journal{line: l, attempt: l.attempt}
 	if l.link != nil {
 		c.Protocol = l.link.protocol
 	}
@@ -35,9 +39,11 @@ func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim) 
 }
 
 // send numbers a request and sends it, or leaves it to the next stream; the answer
-// comes to the request.
+// comes to the request. All that an attempt records goes through here, and no secret
+// does, whoever has put it in.
 func (j *journal) send(req *pb.WorkRequest) *request {
 	l := j.line
+	l.clean(req)
 	r := &request{req: req, answered: make(chan struct{})}
 	l.window <- struct{}{} // room comes with an answer, or with the end of the attempt
 	l.sending.Lock()
@@ -64,6 +70,7 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 // delta shows a piece of the answer under way, if there is a stream for it.
 func (j *journal) delta(d *pb.TextDelta) {
 	l := j.line
+	l.clean(d)
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	l.mu.Lock()
@@ -74,6 +81,13 @@ func (j *journal) delta(d *pb.TextDelta) {
 	l.mu.Unlock()
 	if k != nil && k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Delta{Delta: d}}) != nil {
 		k.cancel()
+	}
+}
+
+// clean takes the secrets out of what goes out.
+func (l *line) clean(m proto.Message) {
+	if !l.secrets.None() {
+		wire.Clean(m, l.secrets)
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 
 	"github.com/coppice-run/coppice/internal/agentdef"
@@ -13,9 +15,11 @@ import (
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
+	"github.com/coppice-run/coppice/internal/workspace"
 )
 
 // slot claims and runs until ctx ends, over a line of its own.
@@ -44,7 +48,7 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 	defer cancel()
 	a, journal, err := l.claim(ctx, cancel, &pb.Claim{
 		SessionId: hint.Session.String(), TaskId: hint.Task.String(), Epoch: hint.Epoch,
-		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: []string{featureReattach, featureHeartbeat, featurePolicy},
+		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: features(),
 	})
 	var refused *refusal
 	switch {
@@ -60,16 +64,9 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 		return
 	}
 	w.done(ctx, id)
-	run, err := w.prepare(ctx, a, journal)
-	if err != nil {
-		log.ErrorContext(ctx, "the assignment can't be run", "error", err)
-		journal.End(loop.Ending{Reason: tree.ReasonRuntimeError, Detail: err.Error()}).Wait(ctx) //nolint:errcheck // lost is lost
-		return
-	}
-	outcome, err := run.Do(ctx)
-	if err != nil {
-		log.ErrorContext(ctx, "the attempt failed", "error", err)
-	}
+	ctx = telemetry.WithParent(ctx, a.GetTraceParent())
+	journal.launch = func(c *launched) { w.launch(stopping, c) }
+	outcome := w.carry(ctx, log, a, journal)
 	if outcome == loop.Lost {
 		log.InfoContext(ctx, "the attempt is lost")
 		if !l.idle() && stopping.Err() == nil {
@@ -78,6 +75,39 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 			l.retire()
 		}
 	}
+}
+
+// carry runs a run where it has its place.
+func (w *Worker) carry(ctx context.Context, log *slog.Logger, a *assignment, j *journal) loop.Outcome {
+	place, err := w.enter(ctx, a)
+	if err != nil {
+		return w.refuse(ctx, log, j, err)
+	}
+	defer func() {
+		if err := place.Leave(); err != nil {
+			log.WarnContext(ctx, "leaving the workspace failed", "error", err)
+		}
+	}()
+	run, err := w.prepare(ctx, a, j, place)
+	if err != nil {
+		return w.refuse(ctx, log, j, err)
+	}
+	outcome, err := run.Do(ctx)
+	if err != nil {
+		log.ErrorContext(ctx, "the attempt failed", "error", err)
+	}
+	if outcome == loop.Ended {
+		tidy(ctx, log, place)
+	}
+	return outcome
+}
+
+// refuse ends a run that can't be begun.
+func (w *Worker) refuse(ctx context.Context, log *slog.Logger, j *journal, why error) loop.Outcome {
+	log.ErrorContext(ctx, "the assignment can't be run", "error", why)
+	detail := strings.ToValidUTF8(why.Error(), "\uFFFD")
+	j.End(loop.Ending{Reason: tree.ReasonRuntimeError, Detail: detail}).Wait(ctx) //nolint:errcheck // lost is lost
+	return loop.Ended
 }
 
 // done takes a hint off the dispatch stream. If that fails the hint comes again
@@ -89,13 +119,13 @@ func (w *Worker) done(ctx context.Context, id string) {
 }
 
 // prepare puts together what the loop needs.
-func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal) (*loop.Run, error) {
+func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *workspace.Place) (*loop.Run, error) {
 	task := a.GetTask()
 	def, err := agentdef.Parse("pinned definition of "+task.GetAgent(), a.GetAgentDefinition())
 	if err != nil {
 		return nil, err
 	}
-	tools, deferred, err := w.tools(ctx, def, spawnable(a))
+	tools, err := w.tools(ctx, place, def, spawnable(a))
 	if err != nil {
 		return nil, err
 	}
@@ -113,12 +143,13 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal) (*loop.
 	}
 	run := &loop.Run{
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
-		System: def.Prompt, Reminder: def.Reminder, Transcript: transcript,
+		System: def.Prompt, Reminder: joined(def.Reminder, tools.note), Transcript: transcript,
 		Provider: task.GetModelProvider(), ModelName: modelName(task, def),
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()),
-		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(),
+		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
-		Model: w.Model, Tools: tools, Deferred: deferred, Workspace: w.Workspace, Journal: j, Now: w.Now,
+		Model: w.Model, Tools: tools.first, Deferred: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observe: w.Observe,
+		Leaves: place.Kept,
 		Logger: w.Logger.With("session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()),
 	}
 	if a.GetTakesCompact() {
@@ -131,6 +162,14 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal) (*loop.
 		})
 	}
 	return run, nil
+}
+
+// joined puts what a model is reminded of together.
+func joined(reminder, note string) string {
+	if reminder != "" && note != "" {
+		return reminder + "\n\n" + note
+	}
+	return reminder + note
 }
 
 // modelName is the model that the task has pinned. One of an orchestrator that pins

@@ -2,27 +2,45 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/coppice-run/coppice"
 	"github.com/coppice-run/coppice/internal/agentdef"
+	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/skill"
 	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/workspace"
 )
 
+// handed is the tools of a run.
+type handed struct {
+	first    []tool.Tool
+	deferred []tool.Tool // it is handed those when it has found them
+	note     string      // what the model is told of tools that are missing
+}
+
 // tools gives the tools of a run: those that its definition allows, without those
-// that would have nothing to do. The deferred ones it is handed when it has found
-// them.
-func (w *Worker) tools(ctx context.Context, def *agentdef.Definition, agents []tool.Spawnable) (first, deferred []tool.Tool, err error) {
-	skills, some := w.skills(ctx, def)
+// that would have nothing to do.
+func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *agentdef.Definition, agents []tool.Spawnable) (handed, error) {
+	skills, some := w.skills(ctx, place, def)
 	all := append([]tool.Tool{tool.NewTask(agents), skills}, w.Tools...)
 	if slices.Contains(def.Tools, tool.DocsTool) {
 		all = append(all, tool.NewDocs(coppice.Documents))
 	}
+	var missing []tool.Missing
+	if w.Source != nil {
+		var more []tool.Tool
+		more, missing = w.Source.Tools(ctx, def.MayUse)
+		all = append(all, more...)
+	}
 	tools, err := tool.Select(all, def.Tools)
 	if err != nil {
-		return nil, nil, err
+		return handed{}, err
 	}
+	_, shell := tool.Lookup(tools, tool.BashTool)
+	shell = shell && def.Allows(tool.BashTool)
 	tools = slices.DeleteFunc(tools, func(t tool.Tool) bool {
 		switch name := t.Spec().Name; {
 		case !def.Allows(name):
@@ -30,17 +48,44 @@ func (w *Worker) tools(ctx context.Context, def *agentdef.Definition, agents []t
 		case name == tool.SkillTool:
 			return !some
 		}
-		return t.Effect() == tool.EffectDelegated && len(agents) == 0
+		// Without agents there are no tasks, but those that commands become.
+		return t.Effect() == tool.EffectDelegated && len(agents) == 0 && (!shell || t.Spec().Name == tool.TaskTool)
 	})
-	first, deferred = tool.Defer(tools, def.DeferredTools)
-	return first, deferred, nil
+	h := handed{note: missingNote(append(missing, unnamed(def.Tools, tools, missing)...))}
+	h.first, h.deferred = tool.Defer(tools, def.DeferredTools)
+	return h, nil
+}
+
+// unnamed gives the entries that name no tool, and none that is known to be missing.
+func unnamed(entries []string, tools []tool.Tool, missing []tool.Missing) []tool.Missing {
+	var out []tool.Missing
+	for _, entry := range entries {
+		there := slices.ContainsFunc(tools, func(t tool.Tool) bool { return policy.Names(entry, t.Spec().Name) })
+		known := slices.ContainsFunc(missing, func(m tool.Missing) bool { return policy.Meet(m.Entry, entry) })
+		if !there && !known && strings.HasPrefix(entry, policy.MCPPrefix) {
+			out = append(out, tool.Missing{Entry: entry, Why: "no MCP server has it"})
+		}
+	}
+	return out
+}
+
+// missingNote tells a model what it does not have; empty if that is nothing.
+func missingNote(missing []tool.Missing) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	note := "Tools that you would have are missing at present:\n"
+	for _, m := range missing {
+		note += fmt.Sprintf("- %s: %s\n", m.Entry, m.Why)
+	}
+	return note + "Do what can be done without them, and say so in your answer if that matters."
 }
 
 // skills gives the tool that loads skills, and whether there are any.
-func (w *Worker) skills(ctx context.Context, def *agentdef.Definition) (_ tool.Tool, some bool) {
+func (w *Worker) skills(ctx context.Context, place *workspace.Place, def *agentdef.Definition) (_ tool.Tool, some bool) {
 	var places []skill.Place
 	if def.Allows(tool.SkillTool) {
-		places = w.Workspace.SkillPlaces()
+		places = place.SkillPlaces()
 		for _, dir := range w.SkillsDirs {
 			places = append(places, skill.In(dir, ""))
 		}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,27 +22,42 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/hook"
+	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/workspace"
 )
+
+// Source has tools that come and go while a worker runs.
+type Source interface {
+	// Tools gives the tools that there are now of those that a run may use, and what
+	// is missing. May says whether it may use any tool that an entry (see
+	// [policy.Names]) names. It may take some seconds.
+	Tools(ctx context.Context, may func(entry string) bool) ([]tool.Tool, []tool.Missing)
+}
 
 // Config says what a worker works with.
 type Config struct {
-	ID        string // unique among the workers of the installation
-	Pool      string
-	Slots     int
-	Client    pb.WorkerServiceClient
-	Bus       func(installation string) (*dispatch.Bus, error)
-	Model     model.Model
-	Tools     []tool.Tool
-	Workspace *tool.Workspace // nil: no file tools
+	ID     string // unique among the workers of the installation
+	Pool   string
+	Slots  int
+	Client pb.WorkerServiceClient
+	Bus    func(installation string) (*dispatch.Bus, error)
+	Model  model.Model
+	Tools  []tool.Tool
+	Source Source            // of further tools; nil: none
+	Places *workspace.Places // where runs work
 
 	SkillsDirs []string // directories of skills, beside those of the workspace
 	PluginsDir string   // directory of plugins, which may hold skills; empty: none
 
-	Hooks  *hook.Hooks // on the start and stop of sub-agents; nil: none
-	Logger *slog.Logger
-	Now    func() time.Time
+	Secrets *redact.Redactor // that leave the worker on no way; nil: none are known
+
+	Hooks   *hook.Hooks // on the start and stop of sub-agents; nil: none
+	Logger  *slog.Logger
+	Observe loop.Observer // of calls of tools; nil: nobody does
+	Now     func() time.Time
 }
 
 // Times of the puller. A blocked pull is only a way to notice cancellation of
@@ -68,6 +84,7 @@ type Worker struct {
 	hints        chan dispatch.Delivery
 	installation chan string // the first stream's welcome
 	bus          atomic.Pointer[dispatch.Bus]
+	carrying     sync.WaitGroup // of commands that are tasks
 }
 
 // New checks the configuration.
@@ -77,8 +94,8 @@ func New(c Config) (*Worker, error) {
 		return nil, errors.New("worker: an id is required")
 	case c.Slots < 1:
 		return nil, fmt.Errorf("worker: %d slots, need at least 1", c.Slots)
-	case c.Client == nil || c.Bus == nil || c.Model == nil:
-		return nil, errors.New("worker: an orchestrator, a bus and a model are required")
+	case c.Client == nil || c.Bus == nil || c.Model == nil || c.Places == nil:
+		return nil, errors.New("worker: an orchestrator, a bus, a model and places to work in are required")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -107,6 +124,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return w.pull(ctx) })
 	err := g.Wait()
+	w.carrying.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

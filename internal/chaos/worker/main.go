@@ -18,6 +18,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/chaos"
 	"github.com/coppice-run/coppice/internal/model/scripted"
+	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type flags struct {
@@ -31,6 +32,7 @@ type flags struct {
 }
 
 func main() {
+	sandbox.Init()
 	var f flags
 	kong.Parse(&f)
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))

@@ -35,10 +35,24 @@ func (c Config) params(req *model.Request) sdk.MessageNewParams {
 	switch {
 	case c.Thinking.Adaptive:
 		p.Thinking.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
-	case c.Thinking.Tokens > 0:
+	case c.Thinking.Tokens > 0 && !lostThoughts(req.Messages):
 		p.Thinking = sdk.ThinkingConfigParamOfEnabled(c.Thinking.Tokens)
 	}
 	return p
+}
+
+// lostThoughts reports whether reasoning of the turn under way can't go back to the
+// provider. It demands that reasoning goes on with what it was, so there is no more
+// of it until the turn is over.
+func lostThoughts(messages []tree.Message) bool {
+	for i := len(messages) - 1; i >= 0 && messages[i].Role != tree.RoleUser; i-- {
+		for _, b := range messages[i].Blocks {
+			if thought, ok := b.(tree.Thinking); ok && thought.Signature == "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func tools(specs []model.ToolSpec) []sdk.ToolUnionParam {

@@ -118,3 +118,32 @@ func TestCachedPrefixes(t *testing.T) {
 		before = prefix
 	}
 }
+
+// TestLostThoughts: reasoning can't go on from what can't go back, until the turn is
+// over.
+func TestLostThoughts(t *testing.T) {
+	t.Parallel()
+	call := func(thought tree.Thinking) tree.Message {
+		return said(tree.RoleAssistant, thought, tree.ToolUse{ProviderID: "c", Name: "ls", Input: json.RawMessage("{}")})
+	}
+	sealed, open := tree.Thinking{Text: "a", Signature: "s"}, tree.Thinking{Text: "a"}
+	user, result := said(tree.RoleUser, tree.Text{Text: "b"}), said(tree.RoleTool, tree.ToolResult{Block: 1, Text: "r"})
+	for name, test := range map[string]struct {
+		messages []tree.Message
+		thinks   bool
+	}{
+		"all is there":       {[]tree.Message{user, call(sealed), result}, true},
+		"one is lost":        {[]tree.Message{user, call(open), result}, false},
+		"an earlier is lost": {[]tree.Message{user, call(open), result, call(sealed), result}, false},
+		"the turn is over":   {[]tree.Message{user, call(open), result, said(tree.RoleAssistant, tree.Text{Text: "x"}), user}, true},
+	} {
+		p := Config{Model: "m", MaxTokens: 9000, Thinking: Thinking{Tokens: 2000}}.params(&model.Request{Messages: test.messages})
+		if got := p.Thinking.OfEnabled != nil; got != test.thinks {
+			t.Errorf("%s: it thinks: %t", name, got)
+		}
+		p = Config{Model: "m", MaxTokens: 9000, Thinking: Thinking{Adaptive: true}}.params(&model.Request{Messages: test.messages})
+		if p.Thinking.OfAdaptive == nil {
+			t.Errorf("%s: it does not think by itself", name)
+		}
+	}
+}

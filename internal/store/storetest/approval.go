@@ -28,53 +28,25 @@ func approvals(t *testing.T, d Dialect) {
 		b.must(cmd.ID, tree.Ask{From: w.from(), Block: block + 1, Argument: "rm \x00x", Rules: []string{"bash(rm *)", "bash"}})
 	}
 	w.parks()
-	list := func(session int, all bool, size int) []store.Approval {
-		t.Helper()
-		var found []store.Approval
-		for token := ""; ; {
-			var page []store.Approval
-			var err error
-			if session == 0 {
-				page, token, err = b.Approvals(t.Context(), "acme", token, size)
-			} else {
-				page, token, err = b.SessionApprovals(t.Context(), cmd.ID, all, token, size)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if found = append(found, page...); token == "" {
-				return found
-			}
-		}
-	}
-	asked := list(1, false, 2)
+	asked := b.approvalPages(cmd.ID, false, 2)
 	eq(t, "the number of approvals", len(asked), 3)
 	eq(t, "the argument", asked[1].Argument, "rm \x00x")
 	eq(t, "when it expires", asked[1].Due, asked[1].AskedAt.Add(tree.DefaultLimits().Approval))
 	b.restart()
-	if again := list(0, false, 1); !reflect.DeepEqual(again, asked) {
+	if again := b.approvalPages(tree.SessionID{}, false, 1); !reflect.DeepEqual(again, asked) {
 		t.Errorf("after a restart\n%+v, not\n%+v", again, asked)
 	}
 	b.must(cmd.ID, tree.DecideApproval{ID: asked[0].ID, Allow: true, ForSession: true, Message: "do \x00it"})
 	b.clock.advance(24 * time.Hour)
 	b.must(cmd.ID, tree.Expire{Task: root, Ref: asked[2].Ref})
 	b.restart()
-	eq(t, "how many are open", len(list(1, false, 10)), 1)
-	all := list(1, true, 10)
+	eq(t, "how many are open", len(b.approvalPages(cmd.ID, false, 10)), 1)
+	all := b.approvalPages(cmd.ID, true, 10)
 	eq(t, "how many there were", len(all), 3)
 	eq(t, "the first", all[0].State, tree.ApprovalAllowed)
 	eq(t, "what was said", all[0].Message, "do \x00it")
 	eq(t, "the last", all[2].State, tree.ApprovalExpired)
-	found, err := b.Approval(t.Context(), "acme", asked[1].ID)
-	if err != nil || found.Session != cmd.ID || found.State != tree.ApprovalOpen {
-		t.Errorf("by its id: %+v, %v", found, err)
-	}
-	if _, err := b.Approval(t.Context(), "other", asked[1].ID); !errors.Is(err, tree.ErrNoApproval) {
-		t.Errorf("another tenant's: %v", err)
-	}
-	if others, _, err := b.Approvals(t.Context(), "other", "", 10); err != nil || len(others) != 0 {
-		t.Errorf("another tenant's: %v, %v", others, err)
-	}
+	approvalByID(t, b, cmd.ID, asked[1].ID)
 	s := must[*tree.Session](t)(b.Session(t.Context(), "acme", cmd.ID))
 	if !reflect.DeepEqual(s.Grants, asked[0].Rules) || s.Asking != 1 {
 		t.Errorf("granted %v, %d open", s.Grants, s.Asking)
@@ -86,5 +58,42 @@ func approvals(t *testing.T, d Dialect) {
 	eq(t, "open calls", len(b.openCalls(cmd.ID, root)), 2)
 	if broken := tree.Diagnose(must[*tree.Rows](t)(b.Rows(t.Context(), cmd.ID))); len(broken) > 0 {
 		t.Errorf("broken: %+v", broken)
+	}
+}
+
+// approvalByID: it is found by its id, for its tenant alone.
+func approvalByID(t *testing.T, b *bundle, session tree.SessionID, id tree.ApprovalID) {
+	t.Helper()
+	found, err := b.Approval(t.Context(), "acme", id)
+	if err != nil || found.Session != session || found.State != tree.ApprovalOpen {
+		t.Errorf("by its id: %+v, %v", found, err)
+	}
+	if _, err := b.Approval(t.Context(), "other", id); !errors.Is(err, tree.ErrNoApproval) {
+		t.Errorf("another tenant's: %v", err)
+	}
+	if others, _, err := b.Approvals(t.Context(), "other", "", 10); err != nil || len(others) != 0 {
+		t.Errorf("another tenant's: %v, %v", others, err)
+	}
+}
+
+// approvalPages gives approvals, read page by page: those of a session, or the open
+// ones of all sessions of the tenant if it is zero.
+func (b *bundle) approvalPages(session tree.SessionID, all bool, size int) []store.Approval {
+	b.t.Helper()
+	var found []store.Approval
+	for token := ""; ; {
+		var page []store.Approval
+		var err error
+		if session.IsZero() {
+			page, token, err = b.Approvals(b.t.Context(), "acme", token, size)
+		} else {
+			page, token, err = b.SessionApprovals(b.t.Context(), session, all, token, size)
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if found = append(found, page...); token == "" {
+			return found
+		}
 	}
 }

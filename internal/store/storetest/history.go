@@ -117,6 +117,8 @@ func (h *history) command() tree.Command {
 		return h.callback(t)
 	case h.rng.IntN(30) == 0:
 		return tree.Cancel{Task: t.ID, Detail: "enough"}
+	case h.rng.IntN(20) == 0:
+		return tree.BackgroundCommands{Task: t.ID}
 	case t.State == tree.StatePending:
 		return tree.Claim{Task: t.ID, Token: token, Worker: "w"}
 	case t.State == tree.StateRunning:
@@ -128,6 +130,9 @@ func (h *history) command() tree.Command {
 
 // request makes up what the worker of a running task may say next.
 func (h *history) request(t *tree.Task, from tree.From) tree.Command {
+	if t.Kind == tree.KindShell {
+		return h.prints(from)
+	}
 	if t.OpenCalls == 0 {
 		switch h.rng.IntN(5) {
 		case 4:
@@ -157,11 +162,15 @@ func (h *history) request(t *tree.Task, from tree.From) tree.Command {
 		tasks := h.tasks()
 		return tree.AwaitTask{
 			From: from, Block: block, Target: tasks[h.rng.IntN(len(tasks))].ID, Timeout: time.Duration(h.rng.IntN(2)) * time.Hour,
+			Stop: h.rng.IntN(5) == 0,
 		}
 	}
 	c := tree.CallChild{Block: block, Child: child("do it"), Background: h.rng.IntN(2) == 0}
 	if tasks := h.tasks(); h.rng.IntN(4) == 0 {
 		c.Resume = tasks[h.rng.IntN(len(tasks))].ID
+	}
+	if h.rng.IntN(3) == 0 {
+		c.Shell = &tree.Shell{Line: "make\x00", Nonce: 1 << 62, File: "out.txt", Timeout: time.Hour}
 	}
 	return tree.SpawnCalls{From: from, Children: []tree.CallChild{c}}
 }

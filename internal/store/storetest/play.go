@@ -8,7 +8,7 @@ import (
 
 var (
 	general = &tree.Agent{Name: "general", Version: "1", Mode: tree.ModeBoth, Model: "m", MaxIterations: 100}
-	helper  = &tree.Agent{Name: "helper", Version: "1", Mode: tree.ModeSubagent, Model: "m", MaxIterations: 10, OnComplete: "https://x.example/ended"}
+	helper  = &tree.Agent{Name: "helper", Version: "1", Mode: tree.ModeSubagent, Model: "m", MaxIterations: 10, OnComplete: "https://x.example/ended", Worktree: true}
 )
 
 // session names a session by a number; sessions and counted ids don't meet.
@@ -21,7 +21,7 @@ func session(n int) tree.SessionID {
 func create(n int) tree.CreateSession {
 	return tree.CreateSession{
 		ID: session(n), Tenant: "acme", Agent: general, Limits: tree.DefaultLimits(),
-		Metadata: map[string]string{"n": "1"},
+		Metadata: map[string]string{"n": "1"}, Workspace: "shared",
 	}
 }
 

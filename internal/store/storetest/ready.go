@@ -208,7 +208,9 @@ func room(t *testing.T, d Dialect) {
 	told := len(b.told())
 	w.answers("done")
 	b.stop()
-	if last := b.told()[told:]; len(last) != 1 || !last[0].Room {
+	// What is answered may be told later: the claim's commit may be among these.
+	last := b.told()[told:]
+	if len(last) == 0 || !last[len(last)-1].Room || len(last) > 1 && last[0].Room {
 		t.Errorf("the hook was told %+v", last)
 	}
 	b.restart()

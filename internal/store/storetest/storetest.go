@@ -36,8 +36,8 @@ func (d Dialect) Run(t *testing.T) {
 		"Restart": restart, "Pages": pages, "Tenants": tenants, "Idle": idle,
 		"Timers": timers, "Attempts": attempts, "Definitions": definitions, "TenantAgents": tenantAgents, "Pins": pins, "Bytes": anyBytes,
 		"Histories": histories, "Callbacks": callbacks, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
-		"Approvals": approvals,
-		"Inbox":     inbox, "Output": readOutput, "Filter": filter, "Purge": purge, "Old": old,
+		"Approvals": approvals, "Shells": shells, "ShellCaps": shellCaps,
+		"Inbox": inbox, "Output": readOutput, "Filter": filter, "Purge": purge, "Old": old,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -810,8 +810,16 @@ type Usage struct {
 	CacheReadTokens int64 `protobuf:"varint,3,opt,name=cache_read_tokens,json=cacheReadTokens,proto3" json:"cache_read_tokens,omitempty"`
 	// Input tokens written to the provider's cache.
 	CacheWriteTokens int64 `protobuf:"varint,4,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3" json:"cache_write_tokens,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// An estimate of what priced_tokens have cost, in millionths of a US dollar, by the
+	// prices that the orchestrator had when the answers were recorded. It is never
+	// changed later, and the cost of a whole is the sum of its parts. Absent means that
+	// nobody knows: no answer came of a model with a known price.
+	CostMicros *int64 `protobuf:"varint,5,opt,name=cost_micros,json=costMicros,proto3,oneof" json:"cost_micros,omitempty"`
+	// Of how many of all the tokens the price was known. Fewer than there are: what the
+	// others have cost is not part of cost_micros.
+	PricedTokens  int64 `protobuf:"varint,6,opt,name=priced_tokens,json=pricedTokens,proto3" json:"priced_tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
@@ -868,6 +876,20 @@ func (x *Usage) GetCacheReadTokens() int64 {
 func (x *Usage) GetCacheWriteTokens() int64 {
 	if x != nil {
 		return x.CacheWriteTokens
+	}
+	return 0
+}
+
+func (x *Usage) GetCostMicros() int64 {
+	if x != nil && x.CostMicros != nil {
+		return *x.CostMicros
+	}
+	return 0
+}
+
+func (x *Usage) GetPricedTokens() int64 {
+	if x != nil {
+		return x.PricedTokens
 	}
 	return 0
 }
@@ -984,12 +1006,16 @@ const file_coppice_v1_message_proto_rawDesc = "" +
 	"\vprovider_id\x18\x02 \x01(\tR\n" +
 	"providerId\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x19\n" +
-	"\bis_error\x18\x04 \x01(\bR\aisError\"\xa9\x01\n" +
+	"\bis_error\x18\x04 \x01(\bR\aisError\"\x84\x02\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
 	"\x11cache_read_tokens\x18\x03 \x01(\x03R\x0fcacheReadTokens\x12,\n" +
-	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\"5\n" +
+	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12$\n" +
+	"\vcost_micros\x18\x05 \x01(\x03H\x00R\n" +
+	"costMicros\x88\x01\x01\x12#\n" +
+	"\rpriced_tokens\x18\x06 \x01(\x03R\fpricedTokensB\x0e\n" +
+	"\f_cost_micros\"5\n" +
 	"\bChildRun\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\x05R\x03run*N\n" +
@@ -1071,6 +1097,7 @@ func file_coppice_v1_message_proto_init() {
 		(*Block_ToolResult)(nil),
 		(*Block_Attachment)(nil),
 	}
+	file_coppice_v1_message_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

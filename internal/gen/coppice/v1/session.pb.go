@@ -164,6 +164,8 @@ type Session struct {
 	Children []*Task `protobuf:"bytes,14,rep,name=children,proto3" json:"children,omitempty"`
 	// The task that a message goes to which names none: the root, or a branch.
 	CurrentTaskId string `protobuf:"bytes,15,opt,name=current_task_id,json=currentTaskId,proto3" json:"current_task_id,omitempty"`
+	// The directory that it shares with other sessions; empty means its own.
+	Workspace     string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -310,6 +312,13 @@ func (x *Session) GetCurrentTaskId() string {
 	return ""
 }
 
+func (x *Session) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
 // TaskCounts counts the tasks of a session.
 type TaskCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -452,7 +461,11 @@ type CreateSessionRequest struct {
 	Source string `protobuf:"bytes,19,opt,name=source,proto3" json:"source,omitempty"`
 	// Switches background work off in this session: what agents ask to run in the
 	// background runs in the foreground.
-	NoBackground  bool `protobuf:"varint,7,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
+	NoBackground bool `protobuf:"varint,7,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
+	// The directory below the workers' --workspaces that the session works in, beside
+	// others that name the same one: up to 100 letters, digits, ., _ and -, the first a
+	// letter or digit, and no UUID. Empty means a directory of its own.
+	Workspace     string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,6 +561,13 @@ func (x *CreateSessionRequest) GetNoBackground() bool {
 		return x.NoBackground
 	}
 	return false
+}
+
+func (x *CreateSessionRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
 }
 
 // CreateSessionResponse is the session that was opened.
@@ -2326,7 +2346,7 @@ var File_coppice_v1_session_proto protoreflect.FileDescriptor
 const file_coppice_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/session.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd9\x05\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x05\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x14\n" +
@@ -2348,7 +2368,8 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"close_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime\x12#\n" +
 	"\rno_background\x18\r \x01(\bR\fnoBackground\x12,\n" +
 	"\bchildren\x18\x0e \x03(\v2\x10.coppice.v1.TaskR\bchildren\x12&\n" +
-	"\x0fcurrent_task_id\x18\x0f \x01(\tR\rcurrentTaskId\x1a;\n" +
+	"\x0fcurrent_task_id\x18\x0f \x01(\tR\rcurrentTaskId\x12\x1c\n" +
+	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
@@ -2359,7 +2380,7 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\x05R\awaiting\"!\n" +
 	"\vUserMessage\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xb5\x03\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\xd3\x03\n" +
 	"\x14CreateSessionRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x121\n" +
 	"\amessage\x18\x02 \x01(\v2\x17.coppice.v1.UserMessageR\amessage\x12\x14\n" +
@@ -2369,7 +2390,8 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x06 \x01(\tR\x0eidempotencyKey\x129\n" +
 	"\vpermissions\x18\x12 \x01(\v2\x17.coppice.v1.PermissionsR\vpermissions\x12\x16\n" +
 	"\x06source\x18\x13 \x01(\tR\x06source\x12#\n" +
-	"\rno_background\x18\a \x01(\bR\fnoBackground\x1a;\n" +
+	"\rno_background\x18\a \x01(\bR\fnoBackground\x12\x1c\n" +
+	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +

@@ -58,7 +58,7 @@ type SessionServiceClient interface {
 	// unless task_id says otherwise) starts its next run with it; a running one takes it
 	// in when the calls of its current message are closed. With the delivery
 	// INTERRUPT that is brought about as far as it can be: the children that the
-	// task waits for go on in the background, and outputs that it waits to read are
+	// task waits for go on in the background, so do commands that it runs, and outputs that it waits to read are
 	// closed with what there is. Model calls and tools under way are not aborted.
 	//
 	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
@@ -287,7 +287,7 @@ type SessionServiceServer interface {
 	// unless task_id says otherwise) starts its next run with it; a running one takes it
 	// in when the calls of its current message are closed. With the delivery
 	// INTERRUPT that is brought about as far as it can be: the children that the
-	// task waits for go on in the background, and outputs that it waits to read are
+	// task waits for go on in the background, so do commands that it runs, and outputs that it waits to read are
 	// closed with what there is. Model calls and tools under way are not aborted.
 	//
 	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such

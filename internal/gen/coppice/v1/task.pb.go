@@ -93,6 +93,9 @@ const (
 	TaskKind_TASK_KIND_UNSPECIFIED TaskKind = 0
 	// An LLM agent.
 	TaskKind_TASK_KIND_AGENT TaskKind = 1
+	// A command in the background. It has no agent and no model, and its transcript is
+	// the command line and, once it has ended, what it has printed.
+	TaskKind_TASK_KIND_SHELL TaskKind = 2
 )
 
 // Enum value maps for TaskKind.
@@ -100,10 +103,12 @@ var (
 	TaskKind_name = map[int32]string{
 		0: "TASK_KIND_UNSPECIFIED",
 		1: "TASK_KIND_AGENT",
+		2: "TASK_KIND_SHELL",
 	}
 	TaskKind_value = map[string]int32{
 		"TASK_KIND_UNSPECIFIED": 0,
 		"TASK_KIND_AGENT":       1,
+		"TASK_KIND_SHELL":       2,
 	}
 )
 
@@ -1492,6 +1497,7 @@ type TaskOutput struct {
 	// Types that are valid to be assigned to Added:
 	//
 	//	*TaskOutput_Agent
+	//	*TaskOutput_Shell
 	Added         isTaskOutput_Added `protobuf_oneof:"added"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1585,6 +1591,15 @@ func (x *TaskOutput) GetAgent() *AgentOutput {
 	return nil
 }
 
+func (x *TaskOutput) GetShell() *ShellOutput {
+	if x != nil {
+		if x, ok := x.Added.(*TaskOutput_Shell); ok {
+			return x.Shell
+		}
+	}
+	return nil
+}
+
 type isTaskOutput_Added interface {
 	isTaskOutput_Added()
 }
@@ -1594,7 +1609,78 @@ type TaskOutput_Agent struct {
 	Agent *AgentOutput `protobuf:"bytes,7,opt,name=agent,proto3,oneof"`
 }
 
+type TaskOutput_Shell struct {
+	// Of a command.
+	Shell *ShellOutput `protobuf:"bytes,8,opt,name=shell,proto3,oneof"`
+}
+
 func (*TaskOutput_Agent) isTaskOutput_Added() {}
+
+func (*TaskOutput_Shell) isTaskOutput_Added() {}
+
+// ShellOutput is what a command's output has beside what all output has.
+type ShellOutput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The command line, cut to 4 KiB.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// What there is to say of a failure, such as the exit code.
+	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// Why the run failed or was cancelled.
+	Reason        Reason `protobuf:"varint,3,opt,name=reason,proto3,enum=coppice.v1.Reason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShellOutput) Reset() {
+	*x = ShellOutput{}
+	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShellOutput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShellOutput) ProtoMessage() {}
+
+func (x *ShellOutput) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShellOutput.ProtoReflect.Descriptor instead.
+func (*ShellOutput) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ShellOutput) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *ShellOutput) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ShellOutput) GetReason() Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return Reason_REASON_UNSPECIFIED
+}
 
 // AgentOutput is what an agent's output has beside what all output has.
 type AgentOutput struct {
@@ -1615,7 +1701,7 @@ type AgentOutput struct {
 
 func (x *AgentOutput) Reset() {
 	*x = AgentOutput{}
-	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	mi := &file_coppice_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1713,7 @@ func (x *AgentOutput) String() string {
 func (*AgentOutput) ProtoMessage() {}
 
 func (x *AgentOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[12]
+	mi := &file_coppice_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1726,7 @@ func (x *AgentOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentOutput.ProtoReflect.Descriptor instead.
 func (*AgentOutput) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AgentOutput) GetPrompt() string {
@@ -1693,7 +1779,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[13]
+	mi := &file_coppice_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1791,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[13]
+	mi := &file_coppice_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1804,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelTaskRequest) GetSessionId() string {
@@ -1755,7 +1841,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[14]
+	mi := &file_coppice_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1853,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[14]
+	mi := &file_coppice_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +1866,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelTaskResponse) GetTask() *Task {
@@ -1802,15 +1888,17 @@ type BackgroundTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The task; required.
-	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The task; required, but with commands empty means the root.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Whether it is about the commands that the task runs in the foreground.
+	Commands      bool `protobuf:"varint,3,opt,name=commands,proto3" json:"commands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BackgroundTaskRequest) Reset() {
 	*x = BackgroundTaskRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[15]
+	mi := &file_coppice_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +1910,7 @@ func (x *BackgroundTaskRequest) String() string {
 func (*BackgroundTaskRequest) ProtoMessage() {}
 
 func (x *BackgroundTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[15]
+	mi := &file_coppice_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +1923,7 @@ func (x *BackgroundTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundTaskRequest.ProtoReflect.Descriptor instead.
 func (*BackgroundTaskRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BackgroundTaskRequest) GetSessionId() string {
@@ -1852,6 +1940,13 @@ func (x *BackgroundTaskRequest) GetTaskId() string {
 	return ""
 }
 
+func (x *BackgroundTaskRequest) GetCommands() bool {
+	if x != nil {
+		return x.Commands
+	}
+	return false
+}
+
 // BackgroundTaskResponse is the task that was put into the background.
 type BackgroundTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1863,7 +1958,7 @@ type BackgroundTaskResponse struct {
 
 func (x *BackgroundTaskResponse) Reset() {
 	*x = BackgroundTaskResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[16]
+	mi := &file_coppice_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1875,7 +1970,7 @@ func (x *BackgroundTaskResponse) String() string {
 func (*BackgroundTaskResponse) ProtoMessage() {}
 
 func (x *BackgroundTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[16]
+	mi := &file_coppice_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1888,7 +1983,7 @@ func (x *BackgroundTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundTaskResponse.ProtoReflect.Descriptor instead.
 func (*BackgroundTaskResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BackgroundTaskResponse) GetTask() *Task {
@@ -1915,7 +2010,7 @@ type GetTranscriptRequest struct {
 
 func (x *GetTranscriptRequest) Reset() {
 	*x = GetTranscriptRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[17]
+	mi := &file_coppice_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2022,7 @@ func (x *GetTranscriptRequest) String() string {
 func (*GetTranscriptRequest) ProtoMessage() {}
 
 func (x *GetTranscriptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[17]
+	mi := &file_coppice_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2035,7 @@ func (x *GetTranscriptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTranscriptRequest.ProtoReflect.Descriptor instead.
 func (*GetTranscriptRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetTranscriptRequest) GetSessionId() string {
@@ -1984,7 +2079,7 @@ type GetTranscriptResponse struct {
 
 func (x *GetTranscriptResponse) Reset() {
 	*x = GetTranscriptResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[18]
+	mi := &file_coppice_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2091,7 @@ func (x *GetTranscriptResponse) String() string {
 func (*GetTranscriptResponse) ProtoMessage() {}
 
 func (x *GetTranscriptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[18]
+	mi := &file_coppice_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2104,7 @@ func (x *GetTranscriptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTranscriptResponse.ProtoReflect.Descriptor instead.
 func (*GetTranscriptResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTranscriptResponse) GetMessages() []*Message {
@@ -2055,7 +2150,7 @@ type CreateBranchRequest struct {
 
 func (x *CreateBranchRequest) Reset() {
 	*x = CreateBranchRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[19]
+	mi := &file_coppice_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2162,7 @@ func (x *CreateBranchRequest) String() string {
 func (*CreateBranchRequest) ProtoMessage() {}
 
 func (x *CreateBranchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[19]
+	mi := &file_coppice_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2175,7 @@ func (x *CreateBranchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBranchRequest.ProtoReflect.Descriptor instead.
 func (*CreateBranchRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateBranchRequest) GetSessionId() string {
@@ -2157,7 +2252,7 @@ type CreateBranchResponse struct {
 
 func (x *CreateBranchResponse) Reset() {
 	*x = CreateBranchResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[20]
+	mi := &file_coppice_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2264,7 @@ func (x *CreateBranchResponse) String() string {
 func (*CreateBranchResponse) ProtoMessage() {}
 
 func (x *CreateBranchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[20]
+	mi := &file_coppice_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2277,7 @@ func (x *CreateBranchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBranchResponse.ProtoReflect.Descriptor instead.
 func (*CreateBranchResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreateBranchResponse) GetTask() *Task {
@@ -2205,7 +2300,7 @@ type SelectBranchRequest struct {
 
 func (x *SelectBranchRequest) Reset() {
 	*x = SelectBranchRequest{}
-	mi := &file_coppice_v1_task_proto_msgTypes[21]
+	mi := &file_coppice_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2312,7 @@ func (x *SelectBranchRequest) String() string {
 func (*SelectBranchRequest) ProtoMessage() {}
 
 func (x *SelectBranchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[21]
+	mi := &file_coppice_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2325,7 @@ func (x *SelectBranchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectBranchRequest.ProtoReflect.Descriptor instead.
 func (*SelectBranchRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SelectBranchRequest) GetSessionId() string {
@@ -2258,7 +2353,7 @@ type SelectBranchResponse struct {
 
 func (x *SelectBranchResponse) Reset() {
 	*x = SelectBranchResponse{}
-	mi := &file_coppice_v1_task_proto_msgTypes[22]
+	mi := &file_coppice_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2365,7 @@ func (x *SelectBranchResponse) String() string {
 func (*SelectBranchResponse) ProtoMessage() {}
 
 func (x *SelectBranchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_task_proto_msgTypes[22]
+	mi := &file_coppice_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2378,7 @@ func (x *SelectBranchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectBranchResponse.ProtoReflect.Descriptor instead.
 func (*SelectBranchResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SelectBranchResponse) GetTask() *Task {
@@ -2401,7 +2496,7 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x10WaitTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\bR\x05ended\x12.\n" +
-	"\x06output\x18\x03 \x01(\v2\x16.coppice.v1.TaskOutputR\x06output\"\x84\x02\n" +
+	"\x06output\x18\x03 \x01(\v2\x16.coppice.v1.TaskOutputR\x06output\"\xb5\x02\n" +
 	"\n" +
 	"TaskOutput\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12(\n" +
@@ -2410,8 +2505,13 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\vdescription\x18\x04 \x01(\tR\vdescription\x12\x16\n" +
 	"\x06output\x18\x05 \x01(\tR\x06output\x12\x10\n" +
 	"\x03cut\x18\x06 \x01(\bR\x03cut\x12/\n" +
-	"\x05agent\x18\a \x01(\v2\x17.coppice.v1.AgentOutputH\x00R\x05agentB\a\n" +
-	"\x05added\"\x9b\x01\n" +
+	"\x05agent\x18\a \x01(\v2\x17.coppice.v1.AgentOutputH\x00R\x05agent\x12/\n" +
+	"\x05shell\x18\b \x01(\v2\x17.coppice.v1.ShellOutputH\x00R\x05shellB\a\n" +
+	"\x05added\"i\n" +
+	"\vShellOutput\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12*\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x12.coppice.v1.ReasonR\x06reason\"\x9b\x01\n" +
 	"\vAgentOutput\x12\x16\n" +
 	"\x06prompt\x18\x01 \x01(\tR\x06prompt\x12\x16\n" +
 	"\x06result\x18\x02 \x01(\tR\x06result\x12\x14\n" +
@@ -2425,11 +2525,12 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"a\n" +
 	"\x12CancelTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12%\n" +
-	"\x0ecancelled_runs\x18\x02 \x01(\x05R\rcancelledRuns\"O\n" +
+	"\x0ecancelled_runs\x18\x02 \x01(\x05R\rcancelledRuns\"k\n" +
 	"\x15BackgroundTaskRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
-	"\atask_id\x18\x02 \x01(\tR\x06taskId\">\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1a\n" +
+	"\bcommands\x18\x03 \x01(\bR\bcommands\">\n" +
 	"\x16BackgroundTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\"\xa0\x01\n" +
 	"\x14GetTranscriptRequest\x12\x1d\n" +
@@ -2469,10 +2570,11 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x0fBASE_KIND_APART\x10\x01\x12\x14\n" +
 	"\x10BASE_KIND_BRANCH\x10\x02\x12\x12\n" +
 	"\x0eBASE_KIND_FORK\x10\x03\x12\x12\n" +
-	"\x0eBASE_KIND_CALL\x10\x04*:\n" +
+	"\x0eBASE_KIND_CALL\x10\x04*O\n" +
 	"\bTaskKind\x12\x19\n" +
 	"\x15TASK_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fTASK_KIND_AGENT\x10\x01*p\n" +
+	"\x0fTASK_KIND_AGENT\x10\x01\x12\x13\n" +
+	"\x0fTASK_KIND_SHELL\x10\x02*p\n" +
 	"\n" +
 	"TaskBranch\x12\x1b\n" +
 	"\x17TASK_BRANCH_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -2531,7 +2633,7 @@ func file_coppice_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_coppice_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_coppice_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_coppice_v1_task_proto_goTypes = []any{
 	(BaseKind)(0),                  // 0: coppice.v1.BaseKind
 	(TaskKind)(0),                  // 1: coppice.v1.TaskKind
@@ -2550,76 +2652,79 @@ var file_coppice_v1_task_proto_goTypes = []any{
 	(*WaitTaskRequest)(nil),        // 14: coppice.v1.WaitTaskRequest
 	(*WaitTaskResponse)(nil),       // 15: coppice.v1.WaitTaskResponse
 	(*TaskOutput)(nil),             // 16: coppice.v1.TaskOutput
-	(*AgentOutput)(nil),            // 17: coppice.v1.AgentOutput
-	(*CancelTaskRequest)(nil),      // 18: coppice.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),     // 19: coppice.v1.CancelTaskResponse
-	(*BackgroundTaskRequest)(nil),  // 20: coppice.v1.BackgroundTaskRequest
-	(*BackgroundTaskResponse)(nil), // 21: coppice.v1.BackgroundTaskResponse
-	(*GetTranscriptRequest)(nil),   // 22: coppice.v1.GetTranscriptRequest
-	(*GetTranscriptResponse)(nil),  // 23: coppice.v1.GetTranscriptResponse
-	(*CreateBranchRequest)(nil),    // 24: coppice.v1.CreateBranchRequest
-	(*CreateBranchResponse)(nil),   // 25: coppice.v1.CreateBranchResponse
-	(*SelectBranchRequest)(nil),    // 26: coppice.v1.SelectBranchRequest
-	(*SelectBranchResponse)(nil),   // 27: coppice.v1.SelectBranchResponse
-	(*Usage)(nil),                  // 28: coppice.v1.Usage
-	(*timestamppb.Timestamp)(nil),  // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 30: google.protobuf.Duration
-	(*Message)(nil),                // 31: coppice.v1.Message
+	(*ShellOutput)(nil),            // 17: coppice.v1.ShellOutput
+	(*AgentOutput)(nil),            // 18: coppice.v1.AgentOutput
+	(*CancelTaskRequest)(nil),      // 19: coppice.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),     // 20: coppice.v1.CancelTaskResponse
+	(*BackgroundTaskRequest)(nil),  // 21: coppice.v1.BackgroundTaskRequest
+	(*BackgroundTaskResponse)(nil), // 22: coppice.v1.BackgroundTaskResponse
+	(*GetTranscriptRequest)(nil),   // 23: coppice.v1.GetTranscriptRequest
+	(*GetTranscriptResponse)(nil),  // 24: coppice.v1.GetTranscriptResponse
+	(*CreateBranchRequest)(nil),    // 25: coppice.v1.CreateBranchRequest
+	(*CreateBranchResponse)(nil),   // 26: coppice.v1.CreateBranchResponse
+	(*SelectBranchRequest)(nil),    // 27: coppice.v1.SelectBranchRequest
+	(*SelectBranchResponse)(nil),   // 28: coppice.v1.SelectBranchResponse
+	(*Usage)(nil),                  // 29: coppice.v1.Usage
+	(*timestamppb.Timestamp)(nil),  // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 31: google.protobuf.Duration
+	(*Message)(nil),                // 32: coppice.v1.Message
 }
 var file_coppice_v1_task_proto_depIdxs = []int32{
 	1,  // 0: coppice.v1.Task.kind:type_name -> coppice.v1.TaskKind
 	2,  // 1: coppice.v1.Task.branch:type_name -> coppice.v1.TaskBranch
 	3,  // 2: coppice.v1.Task.state:type_name -> coppice.v1.TaskState
 	4,  // 3: coppice.v1.Task.reason:type_name -> coppice.v1.Reason
-	28, // 4: coppice.v1.Task.usage:type_name -> coppice.v1.Usage
+	29, // 4: coppice.v1.Task.usage:type_name -> coppice.v1.Usage
 	7,  // 5: coppice.v1.Task.wait:type_name -> coppice.v1.Wait
-	29, // 6: coppice.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	29, // 7: coppice.v1.Task.start_time:type_name -> google.protobuf.Timestamp
-	29, // 8: coppice.v1.Task.end_time:type_name -> google.protobuf.Timestamp
-	30, // 9: coppice.v1.Task.timeout:type_name -> google.protobuf.Duration
-	29, // 10: coppice.v1.Task.deadline:type_name -> google.protobuf.Timestamp
+	30, // 6: coppice.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	30, // 7: coppice.v1.Task.start_time:type_name -> google.protobuf.Timestamp
+	30, // 8: coppice.v1.Task.end_time:type_name -> google.protobuf.Timestamp
+	31, // 9: coppice.v1.Task.timeout:type_name -> google.protobuf.Duration
+	30, // 10: coppice.v1.Task.deadline:type_name -> google.protobuf.Timestamp
 	6,  // 11: coppice.v1.Task.base:type_name -> coppice.v1.Base
 	0,  // 12: coppice.v1.Base.kind:type_name -> coppice.v1.BaseKind
-	30, // 13: coppice.v1.SpawnTaskRequest.timeout:type_name -> google.protobuf.Duration
-	29, // 14: coppice.v1.SpawnTaskRequest.deadline:type_name -> google.protobuf.Timestamp
+	31, // 13: coppice.v1.SpawnTaskRequest.timeout:type_name -> google.protobuf.Duration
+	30, // 14: coppice.v1.SpawnTaskRequest.deadline:type_name -> google.protobuf.Timestamp
 	5,  // 15: coppice.v1.SpawnTaskResponse.task:type_name -> coppice.v1.Task
 	5,  // 16: coppice.v1.GetTaskResponse.task:type_name -> coppice.v1.Task
 	5,  // 17: coppice.v1.ListTasksResponse.tasks:type_name -> coppice.v1.Task
-	30, // 18: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	31, // 18: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
 	5,  // 19: coppice.v1.WaitTaskResponse.task:type_name -> coppice.v1.Task
 	16, // 20: coppice.v1.WaitTaskResponse.output:type_name -> coppice.v1.TaskOutput
 	1,  // 21: coppice.v1.TaskOutput.kind:type_name -> coppice.v1.TaskKind
 	3,  // 22: coppice.v1.TaskOutput.status:type_name -> coppice.v1.TaskState
-	17, // 23: coppice.v1.TaskOutput.agent:type_name -> coppice.v1.AgentOutput
-	4,  // 24: coppice.v1.AgentOutput.reason:type_name -> coppice.v1.Reason
-	5,  // 25: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
-	5,  // 26: coppice.v1.BackgroundTaskResponse.task:type_name -> coppice.v1.Task
-	31, // 27: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
-	5,  // 28: coppice.v1.CreateBranchResponse.task:type_name -> coppice.v1.Task
-	5,  // 29: coppice.v1.SelectBranchResponse.task:type_name -> coppice.v1.Task
-	8,  // 30: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
-	10, // 31: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
-	12, // 32: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
-	14, // 33: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
-	18, // 34: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
-	20, // 35: coppice.v1.TaskService.BackgroundTask:input_type -> coppice.v1.BackgroundTaskRequest
-	22, // 36: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
-	24, // 37: coppice.v1.TaskService.CreateBranch:input_type -> coppice.v1.CreateBranchRequest
-	26, // 38: coppice.v1.TaskService.SelectBranch:input_type -> coppice.v1.SelectBranchRequest
-	9,  // 39: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
-	11, // 40: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
-	13, // 41: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
-	15, // 42: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
-	19, // 43: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
-	21, // 44: coppice.v1.TaskService.BackgroundTask:output_type -> coppice.v1.BackgroundTaskResponse
-	23, // 45: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
-	25, // 46: coppice.v1.TaskService.CreateBranch:output_type -> coppice.v1.CreateBranchResponse
-	27, // 47: coppice.v1.TaskService.SelectBranch:output_type -> coppice.v1.SelectBranchResponse
-	39, // [39:48] is the sub-list for method output_type
-	30, // [30:39] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	18, // 23: coppice.v1.TaskOutput.agent:type_name -> coppice.v1.AgentOutput
+	17, // 24: coppice.v1.TaskOutput.shell:type_name -> coppice.v1.ShellOutput
+	4,  // 25: coppice.v1.ShellOutput.reason:type_name -> coppice.v1.Reason
+	4,  // 26: coppice.v1.AgentOutput.reason:type_name -> coppice.v1.Reason
+	5,  // 27: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
+	5,  // 28: coppice.v1.BackgroundTaskResponse.task:type_name -> coppice.v1.Task
+	32, // 29: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
+	5,  // 30: coppice.v1.CreateBranchResponse.task:type_name -> coppice.v1.Task
+	5,  // 31: coppice.v1.SelectBranchResponse.task:type_name -> coppice.v1.Task
+	8,  // 32: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
+	10, // 33: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
+	12, // 34: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
+	14, // 35: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
+	19, // 36: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
+	21, // 37: coppice.v1.TaskService.BackgroundTask:input_type -> coppice.v1.BackgroundTaskRequest
+	23, // 38: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
+	25, // 39: coppice.v1.TaskService.CreateBranch:input_type -> coppice.v1.CreateBranchRequest
+	27, // 40: coppice.v1.TaskService.SelectBranch:input_type -> coppice.v1.SelectBranchRequest
+	9,  // 41: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
+	11, // 42: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
+	13, // 43: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
+	15, // 44: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
+	20, // 45: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
+	22, // 46: coppice.v1.TaskService.BackgroundTask:output_type -> coppice.v1.BackgroundTaskResponse
+	24, // 47: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
+	26, // 48: coppice.v1.TaskService.CreateBranch:output_type -> coppice.v1.CreateBranchResponse
+	28, // 49: coppice.v1.TaskService.SelectBranch:output_type -> coppice.v1.SelectBranchResponse
+	41, // [41:50] is the sub-list for method output_type
+	32, // [32:41] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_task_proto_init() }
@@ -2630,15 +2735,16 @@ func file_coppice_v1_task_proto_init() {
 	file_coppice_v1_message_proto_init()
 	file_coppice_v1_task_proto_msgTypes[11].OneofWrappers = []any{
 		(*TaskOutput_Agent)(nil),
+		(*TaskOutput_Shell)(nil),
 	}
-	file_coppice_v1_task_proto_msgTypes[19].OneofWrappers = []any{}
+	file_coppice_v1_task_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_task_proto_rawDesc), len(file_coppice_v1_task_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

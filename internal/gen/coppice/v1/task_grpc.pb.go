@@ -73,9 +73,15 @@ type TaskServiceClient interface {
 	// BackgroundTask lets a parent go on that waits for a task: the parent's call is
 	// closed as launched, and the end of the task reaches it as a message.
 	//
+	// With commands it is the other way round: the task named goes on, and what it runs
+	// in the foreground with the tool bash goes on in the background, each command as a
+	// task of its own, without being started again. That takes a moment: the commands
+	// are tasks once their STARTED events are there.
+	//
 	// Idempotent: a task in the background stays there. NOT_FOUND: no such session or
-	// task. FAILED_PRECONDITION: its run has ended, or background work is switched
-	// off in the session. INVALID_ARGUMENT: it is the root.
+	// task. FAILED_PRECONDITION: its run has ended, background work is switched off in
+	// the session, or it runs no command. INVALID_ARGUMENT: it is the root, or with
+	// commands a command itself.
 	BackgroundTask(ctx context.Context, in *BackgroundTaskRequest, opts ...grpc.CallOption) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
@@ -252,9 +258,15 @@ type TaskServiceServer interface {
 	// BackgroundTask lets a parent go on that waits for a task: the parent's call is
 	// closed as launched, and the end of the task reaches it as a message.
 	//
+	// With commands it is the other way round: the task named goes on, and what it runs
+	// in the foreground with the tool bash goes on in the background, each command as a
+	// task of its own, without being started again. That takes a moment: the commands
+	// are tasks once their STARTED events are there.
+	//
 	// Idempotent: a task in the background stays there. NOT_FOUND: no such session or
-	// task. FAILED_PRECONDITION: its run has ended, or background work is switched
-	// off in the session. INVALID_ARGUMENT: it is the root.
+	// task. FAILED_PRECONDITION: its run has ended, background work is switched off in
+	// the session, or it runs no command. INVALID_ARGUMENT: it is the root, or with
+	// commands a command itself.
 	BackgroundTask(context.Context, *BackgroundTaskRequest) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session

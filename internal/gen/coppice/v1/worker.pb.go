@@ -230,6 +230,7 @@ type WorkRequest struct {
 	//	*WorkRequest_Compact
 	//	*WorkRequest_StartHooks
 	//	*WorkRequest_StopHooks
+	//	*WorkRequest_CommandEnd
 	Kind          isWorkRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -423,6 +424,15 @@ func (x *WorkRequest) GetStopHooks() *StopHooks {
 	return nil
 }
 
+func (x *WorkRequest) GetCommandEnd() *CommandEnd {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkRequest_CommandEnd); ok {
+			return x.CommandEnd
+		}
+	}
+	return nil
+}
+
 type isWorkRequest_Kind interface {
 	isWorkRequest_Kind()
 }
@@ -507,6 +517,11 @@ type WorkRequest_StopHooks struct {
 	StopHooks *StopHooks `protobuf:"bytes,21,opt,name=stop_hooks,json=stopHooks,proto3,oneof"`
 }
 
+type WorkRequest_CommandEnd struct {
+	// End the run of a command.
+	CommandEnd *CommandEnd `protobuf:"bytes,22,opt,name=command_end,json=commandEnd,proto3,oneof"`
+}
+
 func (*WorkRequest_Claim) isWorkRequest_Kind() {}
 
 func (*WorkRequest_Append) isWorkRequest_Kind() {}
@@ -539,6 +554,8 @@ func (*WorkRequest_StartHooks) isWorkRequest_Kind() {}
 
 func (*WorkRequest_StopHooks) isWorkRequest_Kind() {}
 
+func (*WorkRequest_CommandEnd) isWorkRequest_Kind() {}
+
 // WorkResponse is what the orchestrator says.
 type WorkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -558,6 +575,7 @@ type WorkResponse struct {
 	//	*WorkResponse_Lost
 	//	*WorkResponse_Reattached
 	//	*WorkResponse_Heartbeat
+	//	*WorkResponse_BackgroundCommands
 	Kind          isWorkResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -697,6 +715,15 @@ func (x *WorkResponse) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
+func (x *WorkResponse) GetBackgroundCommands() *BackgroundCommands {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkResponse_BackgroundCommands); ok {
+			return x.BackgroundCommands
+		}
+	}
+	return nil
+}
+
 type isWorkResponse_Kind interface {
 	isWorkResponse_Kind()
 }
@@ -751,6 +778,11 @@ type WorkResponse_Heartbeat struct {
 	Heartbeat *Heartbeat `protobuf:"bytes,11,opt,name=heartbeat,proto3,oneof"`
 }
 
+type WorkResponse_BackgroundCommands struct {
+	// Let commands go on in the background; it answers nothing.
+	BackgroundCommands *BackgroundCommands `protobuf:"bytes,12,opt,name=background_commands,json=backgroundCommands,proto3,oneof"`
+}
+
 func (*WorkResponse_Welcome) isWorkResponse_Kind() {}
 
 func (*WorkResponse_Assignment) isWorkResponse_Kind() {}
@@ -771,6 +803,8 @@ func (*WorkResponse_Reattached) isWorkResponse_Kind() {}
 
 func (*WorkResponse_Heartbeat) isWorkResponse_Kind() {}
 
+func (*WorkResponse_BackgroundCommands) isWorkResponse_Kind() {}
+
 // Welcome opens a stream.
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -785,7 +819,7 @@ type Welcome struct {
 	// The lowest protocol version that the replica speaks.
 	OldestProtocol int32 `protobuf:"varint,5,opt,name=oldest_protocol,json=oldestProtocol,proto3" json:"oldest_protocol,omitempty"`
 	// What the replica can do beyond the protocol version: "reattach",
-	// "heartbeat". Others are to be ignored.
+	// "heartbeat", "commands" (that are tasks), "policy", "workspaces". Others are to be ignored.
 	Features []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
 	// How long after a stream broke its attempt may be gone on with.
 	Grace         *durationpb.Duration `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
@@ -884,7 +918,9 @@ type Reattach struct {
 	// The number that the claim chose.
 	Nonce uint64 `protobuf:"fixed64,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// The ordinal of the last message of the transcript that the worker knows.
-	KnownOrdinal  int32 `protobuf:"varint,5,opt,name=known_ordinal,json=knownOrdinal,proto3" json:"known_ordinal,omitempty"`
+	KnownOrdinal int32 `protobuf:"varint,5,opt,name=known_ordinal,json=knownOrdinal,proto3" json:"known_ordinal,omitempty"`
+	// What the worker can do beyond the protocol version, as in Welcome.
+	Features      []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -952,6 +988,13 @@ func (x *Reattach) GetKnownOrdinal() int32 {
 		return x.KnownOrdinal
 	}
 	return 0
+}
+
+func (x *Reattach) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
 }
 
 // Reattached says that the attempt goes on over this stream.
@@ -1209,11 +1252,21 @@ type Assignment struct {
 	NoBackground bool `protobuf:"varint,15,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
 	// Whether the orchestrator takes Compact.
 	TakesCompact bool `protobuf:"varint,12,opt,name=takes_compact,json=takesCompact,proto3" json:"takes_compact,omitempty"`
+	// Whether the orchestrator takes commands as children, and ends tasks for WaitFor.
+	TakesCommands bool `protobuf:"varint,18,opt,name=takes_commands,json=takesCommands,proto3" json:"takes_commands,omitempty"`
 	// How far hooks have come in the run; unset if it is none of a sub-agent, or if
 	// the orchestrator stores no hooks.
-	Hooks         *HookState `protobuf:"bytes,17,opt,name=hooks,proto3" json:"hooks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Hooks *HookState `protobuf:"bytes,17,opt,name=hooks,proto3" json:"hooks,omitempty"`
+	// The span of the run, as a W3C traceparent: what the worker does hangs below it.
+	// Empty if nobody traces.
+	TraceParent string `protobuf:"bytes,19,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	// The directory that the session shares with others; empty means its own.
+	Workspace string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The tasks in whose git worktrees the run works, each worktree below the one
+	// before. None means the session's directory.
+	WorktreeTaskIds []string `protobuf:"bytes,21,rep,name=worktree_task_ids,json=worktreeTaskIds,proto3" json:"worktree_task_ids,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Assignment) Reset() {
@@ -1316,9 +1369,37 @@ func (x *Assignment) GetTakesCompact() bool {
 	return false
 }
 
+func (x *Assignment) GetTakesCommands() bool {
+	if x != nil {
+		return x.TakesCommands
+	}
+	return false
+}
+
 func (x *Assignment) GetHooks() *HookState {
 	if x != nil {
 		return x.Hooks
+	}
+	return nil
+}
+
+func (x *Assignment) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
+}
+
+func (x *Assignment) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Assignment) GetWorktreeTaskIds() []string {
+	if x != nil {
+		return x.WorktreeTaskIds
 	}
 	return nil
 }
@@ -1984,7 +2065,10 @@ type SpawnChild struct {
 	// means until it has ended.
 	JoinTimeout *durationpb.Duration `protobuf:"bytes,12,opt,name=join_timeout,json=joinTimeout,proto3" json:"join_timeout,omitempty"`
 	// Whether the child sees its parent's conversation.
-	ForkContext   bool `protobuf:"varint,15,opt,name=fork_context,json=forkContext,proto3" json:"fork_context,omitempty"`
+	ForkContext bool `protobuf:"varint,15,opt,name=fork_context,json=forkContext,proto3" json:"fork_context,omitempty"`
+	// The child is a command instead of an agent. Of the fields above only block,
+	// description and timeout are read then.
+	Shell         *ShellChild `protobuf:"bytes,16,opt,name=shell,proto3" json:"shell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2110,8 +2194,92 @@ func (x *SpawnChild) GetForkContext() bool {
 	return false
 }
 
+func (x *SpawnChild) GetShell() *ShellChild {
+	if x != nil {
+		return x.Shell
+	}
+	return nil
+}
+
+// ShellChild is a command that is to be a task of its own. It is its worker's from
+// the start: the answer to Spawn names it, and the worker reattaches to it over
+// another stream. It runs in the background, once; if its worker is lost or stops it
+// has failed with INTERRUPTED.
+type ShellChild struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The command line.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// A random number of the worker's choice, as in Claim.
+	Nonce uint64 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// The file of the worker's workspace that has all that it prints.
+	OutputFile string `protobuf:"bytes,3,opt,name=output_file,json=outputFile,proto3" json:"output_file,omitempty"`
+	// Whether it was begun in the foreground and BackgroundCommands has moved it.
+	BackgroundedByUser bool `protobuf:"varint,4,opt,name=backgrounded_by_user,json=backgroundedByUser,proto3" json:"backgrounded_by_user,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *ShellChild) Reset() {
+	*x = ShellChild{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShellChild) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShellChild) ProtoMessage() {}
+
+func (x *ShellChild) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShellChild.ProtoReflect.Descriptor instead.
+func (*ShellChild) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ShellChild) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *ShellChild) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *ShellChild) GetOutputFile() string {
+	if x != nil {
+		return x.OutputFile
+	}
+	return ""
+}
+
+func (x *ShellChild) GetBackgroundedByUser() bool {
+	if x != nil {
+		return x.BackgroundedByUser
+	}
+	return false
+}
+
 // WaitFor leaves a call open until a task below the caller has ended, or until
-// the timeout has passed; then the call is closed with what there is.
+// the timeout has passed; then the call is closed with what there is. With stop the
+// task is ended, with all below it, and the call is closed at once.
 type WaitFor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The index of the call's block, counted from 0.
@@ -2119,14 +2287,16 @@ type WaitFor struct {
 	// The task.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// How long to wait; 0 looks and does not wait.
-	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Whether to end the task instead.
+	Stop          bool `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitFor) Reset() {
 	*x = WaitFor{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2308,7 @@ func (x *WaitFor) String() string {
 func (*WaitFor) ProtoMessage() {}
 
 func (x *WaitFor) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2321,7 @@ func (x *WaitFor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitFor.ProtoReflect.Descriptor instead.
 func (*WaitFor) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WaitFor) GetBlock() int32 {
@@ -2175,6 +2345,13 @@ func (x *WaitFor) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *WaitFor) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
 // Ask asks whether a call may run. The answer says so if it may; otherwise the call
 // waits for an approval, or is closed already with a denial, and the run parks once
 // nothing else is left to do.
@@ -2192,7 +2369,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2381,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2394,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Ask) GetBlock() int32 {
@@ -2250,7 +2427,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2439,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,21 +2452,23 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 // Progress tells what the run is doing.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A few words.
-	Activity      string `protobuf:"bytes,1,opt,name=activity,proto3" json:"activity,omitempty"`
+	Activity string `protobuf:"bytes,1,opt,name=activity,proto3" json:"activity,omitempty"`
+	// Of a command: the end of what it has printed so far.
+	Output        string `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2480,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,12 +2493,19 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Progress) GetActivity() string {
 	if x != nil {
 		return x.Activity
+	}
+	return ""
+}
+
+func (x *Progress) GetOutput() string {
+	if x != nil {
+		return x.Output
 	}
 	return ""
 }
@@ -2337,7 +2523,7 @@ type TextDelta struct {
 
 func (x *TextDelta) Reset() {
 	*x = TextDelta{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2535,7 @@ func (x *TextDelta) String() string {
 func (*TextDelta) ProtoMessage() {}
 
 func (x *TextDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2548,7 @@ func (x *TextDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextDelta.ProtoReflect.Descriptor instead.
 func (*TextDelta) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TextDelta) GetText() string {
@@ -2377,6 +2563,109 @@ func (x *TextDelta) GetThinking() bool {
 		return x.Thinking
 	}
 	return false
+}
+
+// CommandEnd ends the run of a command.
+type CommandEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it has printed; of much the beginning and the end.
+	Output string `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
+	// How it has failed; unset if it has ended with exit code 0.
+	Failure       *Failure `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandEnd) Reset() {
+	*x = CommandEnd{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandEnd) ProtoMessage() {}
+
+func (x *CommandEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandEnd.ProtoReflect.Descriptor instead.
+func (*CommandEnd) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *CommandEnd) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *CommandEnd) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+// BackgroundCommands asks the worker to let the commands of a message go on in the
+// background, those that calls in the foreground run: each is asked for with Spawn
+// then. It may come again, and for a message that is over.
+type BackgroundCommands struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ordinal of the assistant message.
+	Ordinal       int32 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackgroundCommands) Reset() {
+	*x = BackgroundCommands{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackgroundCommands) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackgroundCommands) ProtoMessage() {}
+
+func (x *BackgroundCommands) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackgroundCommands.ProtoReflect.Descriptor instead.
+func (*BackgroundCommands) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *BackgroundCommands) GetOrdinal() int32 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
 }
 
 // End ends the run, unless there is news that it has to take in first.
@@ -2395,7 +2684,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2407,7 +2696,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2420,7 +2709,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *End) GetOutcome() isEnd_Outcome {
@@ -2479,7 +2768,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2780,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2793,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Failure) GetReason() Reason {
@@ -2529,14 +2818,16 @@ type Ack struct {
 	// For Append: the place of the message.
 	Ordinal int32 `protobuf:"varint,2,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// For Ask: the call may run.
-	Approved      bool `protobuf:"varint,10,opt,name=approved,proto3" json:"approved,omitempty"`
+	Approved bool `protobuf:"varint,10,opt,name=approved,proto3" json:"approved,omitempty"`
+	// For Spawn: the commands that are tasks now. The others were refused.
+	Launched      []*LaunchedCommand `protobuf:"bytes,11,rep,name=launched,proto3" json:"launched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2839,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2852,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Ack) GetBoundary() *Boundary {
@@ -2585,6 +2876,77 @@ func (x *Ack) GetApproved() bool {
 	return false
 }
 
+func (x *Ack) GetLaunched() []*LaunchedCommand {
+	if x != nil {
+		return x.Launched
+	}
+	return nil
+}
+
+// LaunchedCommand is a command that has become a task.
+type LaunchedCommand struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The index of the block of its call, counted from 0.
+	Block int32 `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"`
+	// The task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Its delivery.
+	Epoch         int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchedCommand) Reset() {
+	*x = LaunchedCommand{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchedCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchedCommand) ProtoMessage() {}
+
+func (x *LaunchedCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchedCommand.ProtoReflect.Descriptor instead.
+func (*LaunchedCommand) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *LaunchedCommand) GetBlock() int32 {
+	if x != nil {
+		return x.Block
+	}
+	return 0
+}
+
+func (x *LaunchedCommand) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *LaunchedCommand) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 // Boundary is how the transcript has grown when the last open call was closed,
 // or when a run that wanted to end has news to take in first.
 type Boundary struct {
@@ -2604,7 +2966,7 @@ type Boundary struct {
 
 func (x *Boundary) Reset() {
 	*x = Boundary{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[30]
+	mi := &file_coppice_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2978,7 @@ func (x *Boundary) String() string {
 func (*Boundary) ProtoMessage() {}
 
 func (x *Boundary) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[30]
+	mi := &file_coppice_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2991,7 @@ func (x *Boundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Boundary.ProtoReflect.Descriptor instead.
 func (*Boundary) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Boundary) GetResults() *Message {
@@ -2669,7 +3031,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[31]
+	mi := &file_coppice_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +3043,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[31]
+	mi := &file_coppice_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +3056,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 // Ended says that the run has ended.
@@ -2708,7 +3070,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[32]
+	mi := &file_coppice_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +3082,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[32]
+	mi := &file_coppice_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +3095,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Ended) GetState() TaskState {
@@ -2754,7 +3116,7 @@ type Lost struct {
 
 func (x *Lost) Reset() {
 	*x = Lost{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	mi := &file_coppice_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +3128,7 @@ func (x *Lost) String() string {
 func (*Lost) ProtoMessage() {}
 
 func (x *Lost) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	mi := &file_coppice_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +3141,7 @@ func (x *Lost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lost.ProtoReflect.Descriptor instead.
 func (*Lost) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Lost) GetDetail() string {
@@ -2794,7 +3156,7 @@ var File_coppice_v1_worker_proto protoreflect.FileDescriptor
 const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/worker.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb7\x06\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\xf2\x06\n" +
 	"\vWorkRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12)\n" +
 	"\x05claim\x18\x02 \x01(\v2\x11.coppice.v1.ClaimH\x00R\x05claim\x12,\n" +
@@ -2816,8 +3178,10 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\vstart_hooks\x18\x14 \x01(\v2\x16.coppice.v1.StartHooksH\x00R\n" +
 	"startHooks\x126\n" +
 	"\n" +
-	"stop_hooks\x18\x15 \x01(\v2\x15.coppice.v1.StopHooksH\x00R\tstopHooksB\x06\n" +
-	"\x04kind\"\x9a\x04\n" +
+	"stop_hooks\x18\x15 \x01(\v2\x15.coppice.v1.StopHooksH\x00R\tstopHooks\x129\n" +
+	"\vcommand_end\x18\x16 \x01(\v2\x16.coppice.v1.CommandEndH\x00R\n" +
+	"commandEndB\x06\n" +
+	"\x04kind\"\xed\x04\n" +
 	"\fWorkResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12/\n" +
 	"\awelcome\x18\x02 \x01(\v2\x13.coppice.v1.WelcomeH\x00R\awelcome\x128\n" +
@@ -2836,7 +3200,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"reattached\x18\n" +
 	" \x01(\v2\x16.coppice.v1.ReattachedH\x00R\n" +
 	"reattached\x125\n" +
-	"\theartbeat\x18\v \x01(\v2\x15.coppice.v1.HeartbeatH\x00R\theartbeatB\x06\n" +
+	"\theartbeat\x18\v \x01(\v2\x15.coppice.v1.HeartbeatH\x00R\theartbeat\x12Q\n" +
+	"\x13background_commands\x18\f \x01(\v2\x1e.coppice.v1.BackgroundCommandsH\x00R\x12backgroundCommandsB\x06\n" +
 	"\x04kind\"\xfb\x01\n" +
 	"\aWelcome\x12'\n" +
 	"\x0finstallation_id\x18\x01 \x01(\tR\x0einstallationId\x12\x1d\n" +
@@ -2846,14 +3211,15 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x06window\x18\x04 \x01(\x05R\x06window\x12'\n" +
 	"\x0foldest_protocol\x18\x05 \x01(\x05R\x0eoldestProtocol\x12\x1a\n" +
 	"\bfeatures\x18\x06 \x03(\tR\bfeatures\x12/\n" +
-	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x93\x01\n" +
+	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xaf\x01\n" +
 	"\bReattach\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x14\n" +
 	"\x05nonce\x18\x04 \x01(\x06R\x05nonce\x12#\n" +
-	"\rknown_ordinal\x18\x05 \x01(\x05R\fknownOrdinal\"'\n" +
+	"\rknown_ordinal\x18\x05 \x01(\x05R\fknownOrdinal\x12\x1a\n" +
+	"\bfeatures\x18\x06 \x03(\tR\bfeatures\"'\n" +
 	"\n" +
 	"Reattached\x12\x19\n" +
 	"\blast_seq\x18\x01 \x01(\x03R\alastSeq\"\v\n" +
@@ -2868,7 +3234,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bprotocol\x18\x06 \x01(\x05R\bprotocol\x12\x1a\n" +
 	"\bfeatures\x18\a \x03(\tR\bfeatures\"9\n" +
 	"\aRefused\x12.\n" +
-	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xc6\x03\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xda\x04\n" +
 	"\n" +
 	"Assignment\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12)\n" +
@@ -2882,8 +3248,12 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	" \x01(\tR\tauthority\x12\x16\n" +
 	"\x06source\x18\v \x01(\tR\x06source\x12#\n" +
 	"\rno_background\x18\x0f \x01(\bR\fnoBackground\x12#\n" +
-	"\rtakes_compact\x18\f \x01(\bR\ftakesCompact\x12+\n" +
-	"\x05hooks\x18\x11 \x01(\v2\x15.coppice.v1.HookStateR\x05hooks\":\n" +
+	"\rtakes_compact\x18\f \x01(\bR\ftakesCompact\x12%\n" +
+	"\x0etakes_commands\x18\x12 \x01(\bR\rtakesCommands\x12+\n" +
+	"\x05hooks\x18\x11 \x01(\v2\x15.coppice.v1.HookStateR\x05hooks\x12!\n" +
+	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\x12\x1c\n" +
+	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
+	"\x11worktree_task_ids\x18\x15 \x03(\tR\x0fworktreeTaskIds\":\n" +
 	"\tHookState\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\bR\x05start\x12\x17\n" +
 	"\awent_on\x18\x02 \x01(\x05R\x06wentOn\"6\n" +
@@ -2919,7 +3289,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\tCallClose\x123\n" +
 	"\x06result\x18\x01 \x01(\v2\x1b.coppice.v1.ToolResultBlockR\x06result\";\n" +
 	"\x05Spawn\x122\n" +
-	"\bchildren\x18\x01 \x03(\v2\x16.coppice.v1.SpawnChildR\bchildren\"\xd1\x03\n" +
+	"\bchildren\x18\x01 \x03(\v2\x16.coppice.v1.SpawnChildR\bchildren\"\xff\x03\n" +
 	"\n" +
 	"SpawnChild\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x14\n" +
@@ -2937,33 +3307,54 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12*\n" +
 	"\x04join\x18\v \x01(\x0e2\x16.coppice.v1.JoinPolicyR\x04join\x12<\n" +
 	"\fjoin_timeout\x18\f \x01(\v2\x19.google.protobuf.DurationR\vjoinTimeout\x12!\n" +
-	"\ffork_context\x18\x0f \x01(\bR\vforkContext\"m\n" +
+	"\ffork_context\x18\x0f \x01(\bR\vforkContext\x12,\n" +
+	"\x05shell\x18\x10 \x01(\v2\x16.coppice.v1.ShellChildR\x05shell\"\x8f\x01\n" +
+	"\n" +
+	"ShellChild\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\x14\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x1f\n" +
+	"\voutput_file\x18\x03 \x01(\tR\n" +
+	"outputFile\x120\n" +
+	"\x14backgrounded_by_user\x18\x04 \x01(\bR\x12backgroundedByUser\"\x81\x01\n" +
 	"\aWaitFor\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"M\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x12\n" +
+	"\x04stop\x18\x04 \x01(\bR\x04stop\"M\n" +
 	"\x03Ask\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x1a\n" +
 	"\bargument\x18\x02 \x01(\tR\bargument\x12\x14\n" +
 	"\x05rules\x18\x03 \x03(\tR\x05rules\"\x06\n" +
-	"\x04Park\"&\n" +
+	"\x04Park\">\n" +
 	"\bProgress\x12\x1a\n" +
-	"\bactivity\x18\x01 \x01(\tR\bactivity\";\n" +
+	"\bactivity\x18\x01 \x01(\tR\bactivity\x12\x16\n" +
+	"\x06output\x18\x02 \x01(\tR\x06output\";\n" +
 	"\tTextDelta\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1a\n" +
-	"\bthinking\x18\x02 \x01(\bR\bthinking\"p\n" +
+	"\bthinking\x18\x02 \x01(\bR\bthinking\"S\n" +
+	"\n" +
+	"CommandEnd\x12\x16\n" +
+	"\x06output\x18\x01 \x01(\tR\x06output\x12-\n" +
+	"\afailure\x18\x02 \x01(\v2\x13.coppice.v1.FailureR\afailure\".\n" +
+	"\x12BackgroundCommands\x12\x18\n" +
+	"\aordinal\x18\x01 \x01(\x05R\aordinal\"p\n" +
 	"\x03End\x12-\n" +
 	"\x06answer\x18\x01 \x01(\v2\x13.coppice.v1.MessageH\x00R\x06answer\x12/\n" +
 	"\afailure\x18\x02 \x01(\v2\x13.coppice.v1.FailureH\x00R\afailureB\t\n" +
 	"\aoutcome\"M\n" +
 	"\aFailure\x12*\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x12.coppice.v1.ReasonR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"m\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xa6\x01\n" +
 	"\x03Ack\x120\n" +
 	"\bboundary\x18\x01 \x01(\v2\x14.coppice.v1.BoundaryR\bboundary\x12\x18\n" +
 	"\aordinal\x18\x02 \x01(\x05R\aordinal\x12\x1a\n" +
 	"\bapproved\x18\n" +
-	" \x01(\bR\bapproved\"\x9c\x01\n" +
+	" \x01(\bR\bapproved\x127\n" +
+	"\blaunched\x18\v \x03(\v2\x1b.coppice.v1.LaunchedCommandR\blaunched\"V\n" +
+	"\x0fLaunchedCommand\x12\x14\n" +
+	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\"\x9c\x01\n" +
 	"\bBoundary\x12-\n" +
 	"\aresults\x18\x01 \x01(\v2\x13.coppice.v1.MessageR\aresults\x12/\n" +
 	"\bmessages\x18\x02 \x03(\v2\x13.coppice.v1.MessageR\bmessages\x12\x18\n" +
@@ -3009,7 +3400,7 @@ func file_coppice_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_coppice_v1_worker_proto_goTypes = []any{
 	(RefusedCause)(0),           // 0: coppice.v1.RefusedCause
 	(CallState)(0),              // 1: coppice.v1.CallState
@@ -3036,25 +3427,29 @@ var file_coppice_v1_worker_proto_goTypes = []any{
 	(*CallClose)(nil),           // 22: coppice.v1.CallClose
 	(*Spawn)(nil),               // 23: coppice.v1.Spawn
 	(*SpawnChild)(nil),          // 24: coppice.v1.SpawnChild
-	(*WaitFor)(nil),             // 25: coppice.v1.WaitFor
-	(*Ask)(nil),                 // 26: coppice.v1.Ask
-	(*Park)(nil),                // 27: coppice.v1.Park
-	(*Progress)(nil),            // 28: coppice.v1.Progress
-	(*TextDelta)(nil),           // 29: coppice.v1.TextDelta
-	(*End)(nil),                 // 30: coppice.v1.End
-	(*Failure)(nil),             // 31: coppice.v1.Failure
-	(*Ack)(nil),                 // 32: coppice.v1.Ack
-	(*Boundary)(nil),            // 33: coppice.v1.Boundary
-	(*Parked)(nil),              // 34: coppice.v1.Parked
-	(*Ended)(nil),               // 35: coppice.v1.Ended
-	(*Lost)(nil),                // 36: coppice.v1.Lost
-	(*durationpb.Duration)(nil), // 37: google.protobuf.Duration
-	(*Task)(nil),                // 38: coppice.v1.Task
-	(*Message)(nil),             // 39: coppice.v1.Message
-	(*HookRan)(nil),             // 40: coppice.v1.HookRan
-	(*ToolResultBlock)(nil),     // 41: coppice.v1.ToolResultBlock
-	(Reason)(0),                 // 42: coppice.v1.Reason
-	(TaskState)(0),              // 43: coppice.v1.TaskState
+	(*ShellChild)(nil),          // 25: coppice.v1.ShellChild
+	(*WaitFor)(nil),             // 26: coppice.v1.WaitFor
+	(*Ask)(nil),                 // 27: coppice.v1.Ask
+	(*Park)(nil),                // 28: coppice.v1.Park
+	(*Progress)(nil),            // 29: coppice.v1.Progress
+	(*TextDelta)(nil),           // 30: coppice.v1.TextDelta
+	(*CommandEnd)(nil),          // 31: coppice.v1.CommandEnd
+	(*BackgroundCommands)(nil),  // 32: coppice.v1.BackgroundCommands
+	(*End)(nil),                 // 33: coppice.v1.End
+	(*Failure)(nil),             // 34: coppice.v1.Failure
+	(*Ack)(nil),                 // 35: coppice.v1.Ack
+	(*LaunchedCommand)(nil),     // 36: coppice.v1.LaunchedCommand
+	(*Boundary)(nil),            // 37: coppice.v1.Boundary
+	(*Parked)(nil),              // 38: coppice.v1.Parked
+	(*Ended)(nil),               // 39: coppice.v1.Ended
+	(*Lost)(nil),                // 40: coppice.v1.Lost
+	(*durationpb.Duration)(nil), // 41: google.protobuf.Duration
+	(*Task)(nil),                // 42: coppice.v1.Task
+	(*Message)(nil),             // 43: coppice.v1.Message
+	(*HookRan)(nil),             // 44: coppice.v1.HookRan
+	(*ToolResultBlock)(nil),     // 45: coppice.v1.ToolResultBlock
+	(Reason)(0),                 // 46: coppice.v1.Reason
+	(TaskState)(0),              // 47: coppice.v1.TaskState
 }
 var file_coppice_v1_worker_proto_depIdxs = []int32{
 	9,  // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
@@ -3062,61 +3457,66 @@ var file_coppice_v1_worker_proto_depIdxs = []int32{
 	21, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
 	22, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
 	23, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
-	25, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
-	27, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
-	28, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
-	30, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
-	29, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
+	26, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
+	28, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
+	29, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
+	33, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
+	30, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
 	6,  // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
 	8,  // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
-	26, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
+	27, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
 	20, // 13: coppice.v1.WorkRequest.compact:type_name -> coppice.v1.Compact
 	13, // 14: coppice.v1.WorkRequest.start_hooks:type_name -> coppice.v1.StartHooks
 	14, // 15: coppice.v1.WorkRequest.stop_hooks:type_name -> coppice.v1.StopHooks
-	5,  // 16: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
-	11, // 17: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
-	18, // 18: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
-	10, // 19: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
-	32, // 20: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
-	34, // 21: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
-	35, // 22: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
-	36, // 23: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
-	7,  // 24: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
-	8,  // 25: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
-	37, // 26: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
-	0,  // 27: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
-	38, // 28: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
-	16, // 29: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
-	17, // 30: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
-	12, // 31: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
-	15, // 32: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
-	39, // 33: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
-	15, // 34: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
-	40, // 35: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
-	1,  // 36: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
-	39, // 37: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
-	39, // 38: coppice.v1.Append.message:type_name -> coppice.v1.Message
-	39, // 39: coppice.v1.Compact.message:type_name -> coppice.v1.Message
-	41, // 40: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
-	24, // 41: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
-	37, // 42: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
-	2,  // 43: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
-	37, // 44: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
-	37, // 45: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
-	39, // 46: coppice.v1.End.answer:type_name -> coppice.v1.Message
-	31, // 47: coppice.v1.End.failure:type_name -> coppice.v1.Failure
-	42, // 48: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
-	33, // 49: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
-	39, // 50: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
-	39, // 51: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
-	43, // 52: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
-	3,  // 53: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
-	4,  // 54: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
-	54, // [54:55] is the sub-list for method output_type
-	53, // [53:54] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	31, // 16: coppice.v1.WorkRequest.command_end:type_name -> coppice.v1.CommandEnd
+	5,  // 17: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
+	11, // 18: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
+	18, // 19: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
+	10, // 20: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
+	35, // 21: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
+	38, // 22: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
+	39, // 23: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
+	40, // 24: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
+	7,  // 25: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
+	8,  // 26: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
+	32, // 27: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
+	41, // 28: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
+	0,  // 29: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
+	42, // 30: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
+	16, // 31: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
+	17, // 32: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
+	12, // 33: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
+	15, // 34: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
+	43, // 35: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
+	15, // 36: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
+	44, // 37: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
+	1,  // 38: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
+	43, // 39: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
+	43, // 40: coppice.v1.Append.message:type_name -> coppice.v1.Message
+	43, // 41: coppice.v1.Compact.message:type_name -> coppice.v1.Message
+	45, // 42: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
+	24, // 43: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
+	41, // 44: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
+	2,  // 45: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
+	41, // 46: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
+	25, // 47: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
+	41, // 48: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
+	34, // 49: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
+	43, // 50: coppice.v1.End.answer:type_name -> coppice.v1.Message
+	34, // 51: coppice.v1.End.failure:type_name -> coppice.v1.Failure
+	46, // 52: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
+	37, // 53: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
+	36, // 54: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
+	43, // 55: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
+	43, // 56: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
+	47, // 57: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
+	3,  // 58: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
+	4,  // 59: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
+	59, // [59:60] is the sub-list for method output_type
+	58, // [58:59] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_worker_proto_init() }
@@ -3144,6 +3544,7 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkRequest_Compact)(nil),
 		(*WorkRequest_StartHooks)(nil),
 		(*WorkRequest_StopHooks)(nil),
+		(*WorkRequest_CommandEnd)(nil),
 	}
 	file_coppice_v1_worker_proto_msgTypes[1].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
@@ -3156,8 +3557,9 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkResponse_Lost)(nil),
 		(*WorkResponse_Reattached)(nil),
 		(*WorkResponse_Heartbeat)(nil),
+		(*WorkResponse_BackgroundCommands)(nil),
 	}
-	file_coppice_v1_worker_proto_msgTypes[27].OneofWrappers = []any{
+	file_coppice_v1_worker_proto_msgTypes[30].OneofWrappers = []any{
 		(*End_Answer)(nil),
 		(*End_Failure)(nil),
 	}
@@ -3167,7 +3569,7 @@ func file_coppice_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_worker_proto_rawDesc), len(file_coppice_v1_worker_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   34,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,147 @@
+package assembly_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/otlptest"
+)
+
+// deepTree is a tree of depth 3 and 15 tasks, each of which takes its time.
+const deepTree = `
+steps:
+  - when: {turn: 1, depth: 0..2}
+    delay: 100ms
+    calls: [{tool: task, for_each: numbers 2, input: {description: 'part {{.Item}}', prompt: 'part {{.Item}}', subagent_type: general-purpose}}]
+  - when: {depth: 0..2}
+    delay: 50ms
+    text: 'joined {{len (results "task")}}'
+  - when: {turn: 1}
+    delay: 100ms
+    calls: [{tool: ls, input: {path: .}}]
+  - {delay: 50ms, text: done}
+`
+
+// clientSpan is the span of the client that starts the tree.
+const (
+	clientTrace = "0af7651916cd43dd8448eb211c80319c"
+	clientSpan  = "b7ad6b7169203331"
+)
+
+// TestATreeIsOneTrace runs a tree on two workers of which one is killed in mid-run: it
+// is one trace below the client's span, each run and each call that asked for one
+// stands in it once and in its place, and the lost attempts stand there too.
+func TestATreeIsOneTrace(t *testing.T) {
+	t.Parallel()
+	sinks := map[*deployment]*otlptest.Sink{}
+	onBoth(t, deepTree, func(d *deployment) {
+		sinks[d] = otlptest.Start(d.t)
+		d.environ = map[string][]string{"": {"OTEL_EXPORTER_OTLP_ENDPOINT=" + sinks[d].Endpoint(), "OTEL_METRIC_EXPORT_INTERVAL=500"}}
+	}, func(t *testing.T, d *deployment) {
+		c := d.client()
+		ctx := metadata.AppendToOutgoingContext(c.ctx(), "traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")
+		opened, err := c.CreateSession(ctx, &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "go"}}, grpc.WaitForReady(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		session := opened.GetSession().GetId()
+		dispatched := 0
+		c.events(session, func(e *pb.Event) bool {
+			if e.GetDispatched() != nil {
+				dispatched++
+			}
+			return dispatched == 6
+		})
+		d.kill("worker 1")
+		c.wait(session, "")
+		tasks := c.tasks(session)
+		spans := sinks[d].Until("all runs, and whatever hangs above what came", func(spans []otlptest.Span) bool {
+			return len(named(spans, "invoke_agent ")) >= len(tasks) && len(orphans(spans)) == 0
+		})
+		checkTrace(t, c, session, spans)
+		if lost := named(spans, "attempt lost"); len(lost) == 0 || !lost[0].Failed || lost[0].Texts["coppice.worker.id"] == "" {
+			t.Errorf("the attempts that were lost: %+v", lost)
+		}
+	})
+}
+
+// checkTrace holds a trace against the tree that it is of.
+func checkTrace(t *testing.T, c *client, session string, spans []otlptest.Span) {
+	t.Helper()
+	byID := map[string]otlptest.Span{}
+	for _, s := range spans {
+		if s.Trace != clientTrace {
+			t.Errorf("span %q is in the trace %s", s.Name, s.Trace)
+		}
+		if before, twice := byID[s.ID]; twice {
+			t.Errorf("span %s came twice: %q and %q", s.ID, before.Name, s.Name)
+		}
+		byID[s.ID] = s
+	}
+	runs := map[string]otlptest.Span{} // by task
+	for _, s := range named(spans, "invoke_agent ") {
+		runs[s.Texts["coppice.task.id"]] = s
+	}
+	var input, output int64
+	for _, task := range c.tasks(session) {
+		run, ok := runs[task.GetId()]
+		if !ok {
+			t.Errorf("task %s has no span", task.GetId())
+			continue
+		}
+		input += run.Numbers["gen_ai.usage.input_tokens"]
+		output += run.Numbers["gen_ai.usage.output_tokens"]
+		if task.GetParentId() == "" {
+			if run.Parent != clientSpan {
+				t.Errorf("the root hangs below %s", run.Parent)
+			}
+			continue
+		}
+		call := byID[run.Parent]
+		if call.Name != "execute_tool task" || call.Parent != runs[task.GetParentId()].ID {
+			t.Errorf("the run of %s hangs below %q, and that below %q", task.GetId(), call.Name, byID[call.Parent].Name)
+		}
+	}
+	whole, err := c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: session})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := whole.GetSession().GetUsage(); input != u.GetInputTokens() || output != u.GetOutputTokens() || input == 0 {
+		t.Errorf("the spans have used %d and %d tokens, the tree %v", input, output, u)
+	}
+	for _, s := range append(named(spans, "chat"), named(spans, "execute_tool ls")...) {
+		if parent := byID[s.Parent]; !strings.HasPrefix(parent.Name, "invoke_agent ") || s.Texts["coppice.task.id"] != "" && parent.Texts["coppice.task.id"] != s.Texts["coppice.task.id"] {
+			t.Errorf("%q hangs below %q", s.Name, parent.Name)
+		}
+	}
+}
+
+// named gives the spans whose names begin with a text.
+func named(spans []otlptest.Span, start string) []otlptest.Span {
+	var out []otlptest.Span
+	for _, s := range spans {
+		if strings.HasPrefix(s.Name, start) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// orphans gives the spans whose parents have not come.
+func orphans(spans []otlptest.Span) []otlptest.Span {
+	known := map[string]bool{clientSpan: true}
+	for _, s := range spans {
+		known[s.ID] = true
+	}
+	var out []otlptest.Span
+	for _, s := range spans {
+		if !known[s.Parent] {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// tokens is all that was read and written, whatever it cost.
+func tokens(u *pb.Usage) int64 {
+	return u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()
+}
+
+// spending is what was used, and what is known of its cost.
+type spending struct {
+	tokens, priced int64
+	micros         int64 // of the priced tokens, in millionths of a US dollar
+}
+
+// and adds a usage.
+func (s spending) and(u *pb.Usage) spending {
+	return s.plus(spending{tokens(u), u.GetPricedTokens(), u.GetCostMicros()})
+}
+
+func (s spending) plus(o spending) spending {
+	return spending{s.tokens + o.tokens, s.priced + o.priced, s.micros + o.micros}
+}
+
+// cost says what it has cost, as far as that is known; empty if it was nothing.
+func (s spending) cost() string {
+	switch {
+	case s.tokens == 0 || s.priced == s.tokens && s.micros == 0:
+		return ""
+	case s.priced == 0:
+		return "cost unknown"
+	case s.priced < s.tokens:
+		return fmt.Sprintf("about %s and %s tokens of unknown cost", moneyText(s.micros), countText(s.tokens-s.priced))
+	}
+	return "about " + moneyText(s.micros)
+}
+
+// text says how many tokens there were, and what they have cost.
+func (s spending) text(unit string) string {
+	text := countText(s.tokens) + " " + unit
+	if cost := s.cost(); cost != "" {
+		text += ", " + cost
+	}
+	return text
+}
+
+// moneyText shows an amount: $0.0042, $0.42, $42.00.
+func moneyText(micros int64) string {
+	const dollar, cent = 1e6, 1e4
+	if micros < 10*cent {
+		return fmt.Sprintf("$%.4f", float64(micros)/dollar)
+	}
+	return fmt.Sprintf("$%.2f", float64(micros)/dollar)
+}

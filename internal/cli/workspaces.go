@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+type workspacesCommand struct {
+	Prune pruneCommand `cmd:"" help:"List the directories below a worker's --workspaces whose sessions are gone; with --delete, remove them."`
+}
+
+type pruneCommand struct {
+	remote
+	Delete bool   `help:"Remove them."`
+	Force  bool   `help:"With --delete: also if the orchestrator knows the session of none of the directories."`
+	Root   string `arg:"" help:"What the workers have as --workspaces; it is looked at here, not there."`
+}
+
+// Run goes through the directories that are named like sessions. Directories with other
+// names are shared, and never looked at.
+func (p *pruneCommand) Run(ctx context.Context, a *app) error {
+	root, err := os.OpenRoot(p.Root)
+	if err != nil {
+		return usagef("opening the directory: %w", err)
+	}
+	return errors.Join(p.with(func(c *client) error {
+		gone, known, err := p.gone(ctx, c)
+		switch {
+		case err != nil:
+			return err
+		case p.Delete && known == 0 && len(gone) > 0 && !p.Force:
+			return usagef("the orchestrator knows the session of none of the %d directories; if it is the right one, add --force", len(gone))
+		}
+		for _, name := range gone {
+			if p.Delete {
+				if err := root.RemoveAll(name); err != nil {
+					return fmt.Errorf("removing the workspace of a session: %w", err)
+				}
+			}
+			if err := p.tell(a, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}), root.Close())
+}
+
+// gone gives the directories whose sessions there are no more, and counts the others.
+func (p *pruneCommand) gone(ctx context.Context, c *client) (gone []string, known int, err error) {
+	entries, err := os.ReadDir(p.Root)
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the directory: %w", err)
+	}
+	for _, e := range entries {
+		if _, other := tree.ParseID[tree.Session](e.Name()); !e.IsDir() || other != nil {
+			continue
+		}
+		_, err := c.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: e.Name()})
+		switch {
+		case status.Code(err) == codes.NotFound:
+			gone = append(gone, e.Name())
+		case err != nil:
+			return nil, 0, during("looking for the session of a directory", err)
+		default:
+			known++
+		}
+	}
+	return gone, known, nil
+}
+
+// tell prints one directory.
+func (p *pruneCommand) tell(a *app, name string) error {
+	path := filepath.Join(p.Root, name)
+	if !a.json {
+		return a.print(safeLine(path))
+	}
+	line, err := json.Marshal(map[string]any{"workspace": path, "deleted": p.Delete})
+	if err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	_, err = fmt.Fprintf(a.Stdout, "%s\n", line)
+	return err
+}

@@ -1,0 +1,178 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/sandbox"
+	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+func (j *journal) Stop(block int, task tree.TaskID) loop.Pending {
+	return j.request(func(f tree.From) tree.Command {
+		return tree.AwaitTask{From: f, Block: block, Target: task, Stop: true}
+	})
+}
+
+// shell reads the command that a call asks for. Those with a description are taken;
+// of the others nothing is left, so the core refuses them.
+func (j *journal) shell(c loop.Child) tree.CallChild {
+	shell := &tree.Shell{Nonce: 1, File: c.Command.Output, ByUser: c.Command.ByUser}
+	if c.Description != "" {
+		c.Command.Take()
+		j.launched = append(j.launched, c.Command)
+		shell.Line = c.Command.Line
+	}
+	return tree.CallChild{Block: c.Block, Background: true, Child: tree.Child{Description: c.Description}, Shell: shell}
+}
+
+// shells gives a session whose root makes these calls and then says what came of
+// them, and the workspace that it has.
+func shells(t *testing.T, prepare func(*loop.Run), uses ...tree.ToolUse) (*core, string) {
+	t.Helper()
+	w, err := tool.OpenWorkspace(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	confined, err := sandbox.New(sandbox.Config{Mode: sandbox.Off, Environ: []string{"PATH=" + os.Getenv("PATH")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+		if turn(req) == 0 {
+			return calls(uses...)
+		}
+		return says("that is all")
+	}), tool.NewBash(confined, false, nil))
+	c.prepare = func(r *loop.Run) {
+		r.Workspace, r.TakesCommands = w, true
+		r.Authority = policy.OfRoot(policy.Layer{Mode: policy.ModeBypass}, policy.Permissions{}, false)
+		prepare(r)
+	}
+	c.must(tree.CreateSession{
+		ID: tree.SessionID{1}, Agent: c.agents["root"], Message: []tree.Block{tree.Text{Text: "go"}}, Limits: tree.DefaultLimits(),
+	})
+	return c, w.Dir()
+}
+
+func bash(command, description string, background bool) tree.ToolUse {
+	return use("bash", map[string]any{"command": command, "description": description, "run_in_background": background})
+}
+
+// until waits for a file.
+func until(t *testing.T, name string) string {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		text, err := os.ReadFile(name)
+		if err == nil && len(text) > 0 {
+			return strings.TrimSpace(string(text))
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) || time.Now().After(deadline) {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+}
+
+// ended waits until a process has ended.
+func ended(t *testing.T, pid string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		state, err := os.ReadFile("/proc/" + pid + "/stat")
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) || strings.Contains(string(state), ") Z ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %s is still there", pid)
+		}
+	}
+}
+
+func saidAll(t *testing.T, c *core, wants ...string) {
+	t.Helper()
+	said := c.say()
+	for _, want := range wants {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not in\n%s", want, said)
+		}
+	}
+}
+
+// TestCommandsGoToTheBackground: those under way, when that is asked for the message
+// that has called them; the process is the one that was begun.
+func TestCommandsGoToTheBackground(t *testing.T) {
+	t.Parallel()
+	release := make(chan int)
+	c, dir := shells(t, func(r *loop.Run) { r.Release = release },
+		bash("echo $$ > pid; exec sleep 1000", "server", false),
+		bash("echo $$ > refused; exec sleep 1000", "", false))
+	go func() {
+		until(t, filepath.Join(dir, "pid"))
+		until(t, filepath.Join(dir, "refused"))
+		release <- 7 // another message's
+		release <- 2
+		release <- 2
+	}()
+	c.play(t.Context())
+	saidAll(t, c, `"backgrounded_by_user":true`, "root/server: running", "root: completed", "the text is empty: command")
+	ended(t, until(t, filepath.Join(dir, "refused")))
+	pid := until(t, filepath.Join(dir, "pid"))
+	if _, err := os.Stat("/proc/" + pid); err != nil || len(c.launched) != 1 {
+		t.Fatalf("%d commands go on, of which this one: %v", len(c.launched), err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	end := c.launched[0].Carry(stopped, func(string) {})
+	if end.Reason != tree.ReasonInterrupted {
+		t.Errorf("it ended as %+v", end)
+	}
+	ended(t, pid)
+}
+
+func TestCommandsWithoutABackground(t *testing.T) {
+	t.Parallel()
+	t.Run("switched off", func(t *testing.T) {
+		t.Parallel()
+		c, _ := shells(t, func(r *loop.Run) { r.NoBackground = true }, bash("echo here", "d", true))
+		c.play(t.Context())
+		saidAll(t, c, "result 1 here", "root: completed")
+	})
+	t.Run("of another release", func(t *testing.T) {
+		t.Parallel()
+		c, _ := shells(t, func(r *loop.Run) { r.TakesCommands = false },
+			bash("echo here", "d", true), use("kill_task", map[string]any{"task_id": "01980000-0000-7000-8000-000000000001"}))
+		c.play(t.Context())
+		saidAll(t, c, "result 1 commands can't run in the background here", "result 2 tasks can't be ended here", "root: completed")
+	})
+}
+
+// TestCommandsFallWithTheAttempt: a command of an attempt that is lost before it is a
+// task is not left running.
+func TestCommandsFallWithTheAttempt(t *testing.T) {
+	t.Parallel()
+	release := make(chan int)
+	c, dir := shells(t, func(r *loop.Run) { r.Release = release }, bash("echo $$ > pid; exec sleep 1000", "", false))
+	const spawned = 3 // after the message and the start of the call
+	c.lose = func(i int) (bool, bool) { return i == spawned, false }
+	go func() {
+		until(t, filepath.Join(dir, "pid"))
+		release <- 2
+	}()
+	c.play(t.Context())
+	saidAll(t, c, "outcome unknown", "root: completed")
+	ended(t, until(t, filepath.Join(dir, "pid")))
+}

@@ -1,0 +1,44 @@
+package loop_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// TestLeaves: what a run leaves behind is said at the end of its answer, and of its
+// failure; what has no room or is no text stays out.
+func TestLeaves(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		left   string
+		blocks []tree.Block
+		want   string
+	}{
+		"after a text":    {"[left\x00]", []tree.Block{tree.Text{Text: "done"}}, "done\n\n[left\ufffd]"},
+		"nothing":         {"", []tree.Block{tree.Text{Text: "done"}}, "done"},
+		"after a thought": {"[left]", []tree.Block{tree.Text{Text: "done"}, tree.Thinking{Text: "hm"}}, "done\n[left]"},
+		"no room":         {strings.Repeat("x", 2000), []tree.Block{tree.Text{Text: "done"}}, "done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			core := newCore(t, answers(func(*model.Request) (*model.Answer, error) {
+				return &model.Answer{Blocks: c.blocks}, nil
+			}))
+			core.prepare = func(r *loop.Run) {
+				r.MaxPart = 1000
+				r.Leaves = func(context.Context) string { return c.left }
+			}
+			start(t, core)
+			core.play(t.Context())
+			messages := core.transcript(core.view.Changes().Session.Root)
+			if got := messages[len(messages)-1].Text(); got != c.want {
+				t.Errorf("the answer is %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,34 @@
+package loop
+
+import (
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/redact"
+)
+
+// preview shows an answer under way. What may be the beginning of a secret is held
+// back until more is known, or the answer is there.
+type preview struct {
+	journal  Journal
+	stream   *redact.Stream
+	thinking bool
+}
+
+func (p *preview) show(d model.Delta) {
+	switch {
+	case d.Restart:
+		p.stream.Drop()
+	case d.Thinking != p.thinking:
+		p.flush()
+	}
+	p.thinking = d.Thinking
+	p.send(p.stream.Write(d.Text))
+}
+
+// flush shows what was held back. An answer that failed keeps it back.
+func (p *preview) flush() { p.send(p.stream.Flush()) }
+
+func (p *preview) send(text string) {
+	if text != "" {
+		p.journal.Delta(text, p.thinking)
+	}
+}

@@ -1,0 +1,98 @@
+package mcp
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Bounds of what a process writes into the log.
+const (
+	chatterLine  = 500 // bytes of a line
+	chatterKept  = 8 << 10
+	chatterLines = 50 // in each window
+	chatterEvery = 10 * time.Second
+)
+
+// chatter logs what a process says beside the protocol, line by line, bounded in
+// length and number.
+type chatter struct {
+	log      *slog.Logger
+	scrubber scrubber
+
+	mu      sync.Mutex
+	streams []*stream
+	window  time.Time // begin of the window
+	lines   int       // that the window had
+	dropped int
+}
+
+func newChatter(log *slog.Logger, s scrubber) *chatter { return &chatter{log: log, scrubber: s} }
+
+// stream is one of the outputs of a process.
+type stream struct {
+	chatter *chatter
+	name    string
+	line    []byte // the beginning of the line that is being written
+}
+
+func (c *chatter) stream(name string) io.Writer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &stream{chatter: c, name: name}
+	c.streams = append(c.streams, s)
+	return s
+}
+
+// Write never fails.
+func (s *stream) Write(data []byte) (int, error) {
+	s.chatter.mu.Lock()
+	defer s.chatter.mu.Unlock()
+	for rest := data; len(rest) > 0; {
+		line, after, ended := bytes.Cut(rest, []byte("\n"))
+		s.line = append(s.line, line[:min(len(line), chatterKept-len(s.line))]...)
+		if ended {
+			s.say()
+		}
+		rest = after
+	}
+	return len(data), nil
+}
+
+// say logs the line that has been written.
+func (s *stream) say() {
+	c := s.chatter
+	text := cut(cleaned(c.scrubber.scrub(string(s.line))), chatterLine)
+	s.line = s.line[:0]
+	if text == "" {
+		return
+	}
+	if now := time.Now(); now.Sub(c.window) >= chatterEvery {
+		c.tellDropped()
+		c.window, c.lines = now, 0
+	}
+	if c.lines++; c.lines > chatterLines {
+		c.dropped++
+		return
+	}
+	c.log.Info("an MCP server says", "stream", s.name, "text", text)
+}
+
+func (c *chatter) tellDropped() {
+	if c.dropped > 0 {
+		c.log.Info("an MCP server says more than is logged", "lines", c.dropped)
+		c.dropped = 0
+	}
+}
+
+// flush logs what is left once the process has ended.
+func (c *chatter) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams {
+		s.say()
+	}
+	c.tellDropped()
+}

@@ -1,0 +1,76 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// reach makes a connection over HTTP. The address is the operator's, so it may be a
+// private one.
+func (s *server) reach() wire {
+	base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is documented to be one
+	client := &http.Client{Transport: carrier{base: base, headers: s.Headers}, CheckRedirect: staysThere}
+	return wire{
+		transport: &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: client, MaxEventSize: maxMessage},
+		stop:      func() error { return nil },
+		release:   base.CloseIdleConnections,
+	}
+}
+
+// maxRedirects bounds how far a request is followed.
+const maxRedirects = 5
+
+// staysThere lets redirects be followed on the host that was configured: neither its
+// headers nor what a model says is for another one.
+func staysThere(next *http.Request, via []*http.Request) error {
+	from, to := via[0].URL, next.URL
+	upgraded := from.Scheme == "http" && to.Scheme == "https" && from.Port() == "" && to.Port() == ""
+	switch {
+	case from.Hostname() != to.Hostname() || !upgraded && (from.Scheme != to.Scheme || from.Port() != to.Port()):
+		return errors.New("it redirects to another host, which is not followed")
+	case len(via) > maxRedirects:
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+	return nil
+}
+
+// carrier adds the headers to requests, and bounds answers.
+type carrier struct {
+	base    http.RoundTripper
+	headers []Header
+}
+
+func (c carrier) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	for _, h := range c.headers {
+		req.Header.Set(h.Name, h.Value)
+	}
+	resp, err := c.base.RoundTrip(req)
+	if f := fateOf(req.Context()); f != nil && err == nil && req.Method == http.MethodPost && resp.StatusCode == http.StatusNotFound {
+		f.unknown.Store(true)
+	}
+	// A stream of events is bounded event by event.
+	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		resp.Body = &bounded{ReadCloser: resp.Body, left: maxMessage}
+	}
+	return resp, err
+}
+
+// bounded is a body that fails once it turns out to be too long.
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
+	if b.left -= n; b.left < 0 {
+		return 0, fmt.Errorf("the answer has more than %d bytes", maxMessage)
+	}
+	return n, err
+}

@@ -1,0 +1,147 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coppice-run/coppice/internal/sandbox"
+)
+
+// maxMessage bounds what a server says at once, in bytes.
+const maxMessage = 16 << 20
+
+// writeWithin is how long a process may take to read what it is told.
+const writeWithin = 10 * time.Second
+
+// start starts the process of a server, which speaks over its standard input and
+// output.
+func (s *server) start(ctx context.Context) (wire, error) {
+	stdin, toProcess, err := os.Pipe()
+	if err != nil {
+		return wire{}, fmt.Errorf("making a pipe: %w", err)
+	}
+	fromProcess, stdout, err := os.Pipe()
+	if err != nil {
+		return wire{}, errors.Join(fmt.Errorf("making a pipe: %w", err), stdin.Close(), toProcess.Close())
+	}
+	// It outlives the attempt to connect, and is given time to end by itself.
+	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
+	chatter := newChatter(s.log, s.scrubber)
+	p, err := s.sandbox.Start(ctx, sandbox.Command{
+		Argv: append([]string{s.Command}, s.Args...), Dir: s.Dir, Writable: s.Writable, Env: s.Env, Network: s.Network,
+		Stdin: stdin, Stdout: stdout, Stderr: chatter.stream("stderr"),
+	})
+	// The process has its own ends of the pipes, if there is one.
+	closed := errors.Join(stdin.Close(), stdout.Close())
+	if err != nil {
+		kill()
+		return wire{}, errors.Join(err, closed, toProcess.Close(), fromProcess.Close())
+	}
+	exited := make(chan struct{})
+	var exit error
+	go func() {
+		defer close(exited)
+		exit = p.Wait()
+		chatter.flush()
+	}()
+	stop := func() error {
+		defer kill()
+		_ = toProcess.Close() // which asks it to end; the transport may have closed it already
+		select {
+		case <-exited:
+		case <-time.After(s.times.close):
+			kill()
+			<-exited
+		}
+		_ = fromProcess.Close() // likewise
+		if exit != nil {
+			return fmt.Errorf("the process: %w", exit)
+		}
+		return nil
+	}
+	transport := &sdk.IOTransport{
+		Reader: &messages{in: bufio.NewReader(fromProcess), close: fromProcess.Close, other: chatter.stream("stdout")},
+		Writer: patientWriter{toProcess}, MaxLineLength: maxMessage + 1,
+	}
+	return wire{transport: transport, stop: stop, release: func() {}}, nil
+}
+
+// patientWriter fails if what it writes is not read in time, so that a process that
+// does not listen can't hold up those that talk to it.
+type patientWriter struct{ *os.File }
+
+func (w patientWriter) Write(data []byte) (int, error) {
+	if err := w.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil {
+		return 0, fmt.Errorf("writing to the process: %w", err)
+	}
+	return w.File.Write(data)
+}
+
+// messages reads the messages that a process writes, a line each. Lines that are none,
+// such as what a program greets with, go elsewhere.
+type messages struct {
+	in    *bufio.Reader
+	close func() error
+	other io.Writer
+	rest  []byte // of the message that is being read
+}
+
+func (m *messages) Close() error { return m.close() }
+
+func (m *messages) Read(p []byte) (int, error) {
+	for len(m.rest) == 0 {
+		line, err := m.line()
+		if isMessage(line) {
+			m.rest = append(bytes.TrimSpace(line), '\n')
+			break
+		}
+		if len(line) > 0 {
+			_, _ = m.other.Write(line) // it is the log
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, m.rest)
+	m.rest = m.rest[n:]
+	return n, nil
+}
+
+// line reads a line. An error comes with what was read before it.
+func (m *messages) line() ([]byte, error) {
+	var line []byte
+	for {
+		chunk, err := m.in.ReadSlice('\n')
+		line = append(line, chunk...)
+		switch {
+		case err == nil || !errors.Is(err, bufio.ErrBufferFull):
+			return line, err
+		case len(line) > maxMessage:
+			return nil, fmt.Errorf("it wrote a line of more than %d bytes", maxMessage)
+		}
+	}
+}
+
+// isMessage reports whether a line is a message of the protocol, or several.
+func isMessage(line []byte) bool {
+	several := []json.RawMessage{line}
+	if bytes.HasPrefix(bytes.TrimSpace(line), []byte("[")) && json.Unmarshal(line, &several) != nil {
+		return false
+	}
+	for _, one := range several {
+		if _, err := jsonrpc.DecodeMessage(one); err != nil {
+			return false
+		}
+	}
+	return len(several) > 0
+}

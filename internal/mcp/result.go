@@ -1,0 +1,100 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// maxUnder bounds names, addresses and types that stand in for what can't be shown,
+// in bytes.
+const maxUnder = 500
+
+// textOf gives the text of a result: what is text as it is, a word on everything else.
+func textOf(result *sdk.CallToolResult) string {
+	var parts []string
+	var texts []string // what is text
+	for _, c := range result.Content {
+		var part string
+		switch c := c.(type) {
+		case *sdk.TextContent:
+			part, texts = c.Text, append(texts, c.Text)
+		case *sdk.ImageContent:
+			part = standIn("image", c.MIMEType, len(c.Data))
+		case *sdk.AudioContent:
+			part = standIn("audio", c.MIMEType, len(c.Data))
+		case *sdk.ResourceLink:
+			part = linkOf(c)
+		case *sdk.EmbeddedResource:
+			part = resourceOf(c.Resource)
+		default:
+			part = "[content of a kind that can't be shown]"
+		}
+		parts = append(parts, part)
+	}
+	if structured := structuredOf(result.StructuredContent, texts); structured != "" {
+		parts = append(parts, structured)
+	}
+	if text := strings.Join(parts, "\n\n"); strings.TrimSpace(text) != "" {
+		return text
+	}
+	return "The tool gave no content."
+}
+
+func standIn(what, kind string, size int) string {
+	return fmt.Sprintf("[%s of the type %s, %d bytes, not shown]", what, orUnknown(kind), size)
+}
+
+func orUnknown(text string) string {
+	if text = oneLine(text); text == "" {
+		return "unknown"
+	}
+	return text
+}
+
+// oneLine gives a text that stands in a line.
+func oneLine(text string) string {
+	return cut(strings.Join(strings.Fields(cleaned(text)), " "), maxUnder)
+}
+
+func linkOf(link *sdk.ResourceLink) string {
+	text := "[resource " + orUnknown(link.Name) + " at " + orUnknown(link.URI)
+	if link.MIMEType != "" {
+		text += " of the type " + oneLine(link.MIMEType)
+	}
+	if description := oneLine(link.Description); description != "" {
+		text += ": " + description
+	}
+	return text + "]"
+}
+
+func resourceOf(resource *sdk.ResourceContents) string {
+	switch {
+	case resource == nil:
+		return "[a resource without content]"
+	case resource.Blob != nil:
+		return standIn("resource "+orUnknown(resource.URI), resource.MIMEType, len(resource.Blob))
+	}
+	return "[resource " + orUnknown(resource.URI) + "]\n" + resource.Text
+}
+
+// structuredOf gives structured content as JSON, unless one of the texts says the same.
+func structuredOf(content any, texts []string) string {
+	if content == nil {
+		return ""
+	}
+	for _, text := range texts {
+		var said any
+		if json.Unmarshal([]byte(text), &said) == nil && reflect.DeepEqual(said, content) {
+			return ""
+		}
+	}
+	data, err := json.Marshal(content)
+	if err != nil {
+		return "[structured content that can't be shown]"
+	}
+	return string(data)
+}

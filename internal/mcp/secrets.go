@@ -1,0 +1,37 @@
+package mcp
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// minSecret is how long a text has to be to be taken for a secret, in bytes: shorter
+// ones stand in too many words.
+const minSecret = 6
+
+const hidden = "[redacted]"
+
+// scrubber takes secrets out of texts.
+type scrubber struct{ replacer *strings.Replacer }
+
+func newScrubber(secrets []string) scrubber {
+	var all []string
+	for _, whole := range secrets {
+		_, token, _ := strings.Cut(whole, " ") // of "Bearer token"
+		for _, s := range []string{whole, token} {
+			if len(s) >= minSecret {
+				all = append(all, s, url.QueryEscape(s), url.PathEscape(s))
+			}
+		}
+	}
+	// The longest first, so that a secret within another does not leave the rest of it.
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, s := range slices.Compact(all) {
+		pairs = append(pairs, s, hidden)
+	}
+	return scrubber{strings.NewReplacer(pairs...)}
+}
+
+func (s scrubber) scrub(text string) string { return s.replacer.Replace(text) }

@@ -1,0 +1,171 @@
+package mcp
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/coppice-run/coppice/internal/sandbox"
+)
+
+// server is a configured server being kept.
+type server struct {
+	Server
+	times    times
+	sandbox  *sandbox.Sandbox
+	log      *slog.Logger
+	scrubber scrubber
+
+	wake    chan struct{}  // somebody waits for it to come back
+	calls   sync.WaitGroup // calls and probes under way
+	old     bool           // it is greeted as servers before 2026-07-28 are; the keeper's own
+	omitted string         // what was last said to be left out; the keeper's own
+
+	mu      sync.Mutex
+	link    *link         // nil: it is down
+	offers  []offer       // that were listed last
+	ever    bool          // they were listed at all
+	tried   bool          // the first attempt to connect is over
+	begun   time.Time     // that attempt
+	why     error         // it is down
+	changed chan struct{} // closed when any of these changes
+}
+
+func newServer(s Server, box *sandbox.Sandbox, log *slog.Logger, t times) *server {
+	return &server{
+		Server: s, times: t, sandbox: box, log: log, scrubber: newScrubber(s.secrets),
+		wake: make(chan struct{}, 1), begun: time.Now(), changed: make(chan struct{}),
+	}
+}
+
+// set changes the state and tells those who wait for that.
+func (s *server) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// keep connects again and again until ctx ends.
+func (s *server) keep(ctx context.Context) {
+	defer s.calls.Wait()
+	pauses := backoff.ExponentialBackOff{
+		InitialInterval: s.times.pause, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: s.times.pauses,
+	}
+	pauses.Reset()
+	for ctx.Err() == nil {
+		l, offers, err := s.connect(ctx)
+		if err == nil {
+			since := time.Now()
+			s.set(func() { s.link, s.offers, s.ever, s.tried, s.why = l, offers, true, true, nil })
+			s.log.InfoContext(ctx, "an MCP server is connected", "tools", len(offers))
+			err = s.watch(ctx, l)
+			if time.Since(since) >= s.times.stable {
+				pauses.Reset()
+			}
+		}
+		s.set(func() { s.link, s.tried, s.why = nil, true, err })
+		if ctx.Err() != nil {
+			return
+		}
+		pause := pauses.NextBackOff()
+		s.log.WarnContext(ctx, "an MCP server is down", "error", s.text(err), "next_attempt_in", pause)
+		s.rest(ctx, pause)
+	}
+}
+
+// rest waits before the next attempt: not as long if a call waits for the server, but
+// at least as long as before the first.
+func (s *server) rest(ctx context.Context, pause time.Duration) {
+	least := min(pause, s.times.pause)
+	sleep(ctx, least)
+	select {
+	case <-ctx.Done():
+	case <-s.wake:
+	case <-time.After(pause - least):
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// relistEvery is how often a server may have its tools listed anew.
+const relistEvery = time.Second
+
+// watch lists the tools anew when they change, until the connection ends, and says why
+// it did. If ctx ends first, it ends the connection.
+func (s *server) watch(ctx context.Context, l *link) error {
+	for {
+		select {
+		case <-l.done:
+			return l.why
+		case <-ctx.Done():
+			l.end()
+			<-l.done
+			return context.Cause(ctx)
+		case <-l.relist:
+		}
+		if offers, err := s.list(ctx, l); err == nil {
+			s.set(func() { s.offers = offers })
+			s.log.InfoContext(ctx, "the tools of an MCP server have changed", "tools", len(offers))
+		} else if ctx.Err() == nil {
+			s.log.WarnContext(ctx, "listing the tools of an MCP server failed", "error", s.text(err))
+		}
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+		case <-time.After(relistEvery):
+		}
+	}
+}
+
+// listed gives the tools that were listed last, and whether any ever were.
+func (s *server) listed() ([]offer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.offers, s.ever
+}
+
+// settled waits until the first attempt to connect is over, but not longer after its
+// begin than it may take.
+func (s *server) settled(ctx context.Context, within time.Duration) {
+	ctx, cancel := context.WithDeadline(ctx, s.begun.Add(within))
+	defer cancel()
+	s.until(ctx, func() bool { return s.tried })
+}
+
+// until waits until the state is as it is wanted, and reports whether it is.
+func (s *server) until(ctx context.Context, wanted func() bool) bool {
+	for {
+		s.mu.Lock()
+		ok, changed := wanted(), s.changed
+		s.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// text gives an error as it may be shown.
+func (s *server) text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return cut(cleaned(s.scrubber.scrub(err.Error())), maxError)
+}
+
+// maxError bounds the text of an error, in bytes.
+const maxError = 2000

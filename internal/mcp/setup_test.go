@@ -1,0 +1,282 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/coppice-run/coppice/internal/sandbox"
+	"github.com/coppice-run/coppice/internal/tool"
+)
+
+// asServer makes the test binary a server; its value says what is special about it.
+const asServer = "COPPICE_MCP_TEST_SERVER"
+
+func TestMain(m *testing.M) {
+	sandbox.Init()
+	if kind := os.Getenv(asServer); kind != "" {
+		if err := serveStdio(kind); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func serveStdio(kind string) error {
+	switch kind {
+	case "greets":
+		fmt.Println("Welcome to the server!\n{\"level\":\"info\"}\n[not json\n[]\n[1]\n{\n{\"jsonrpc\":\"2.0\",\"id\":{}}")
+	case "babbles":
+		fmt.Fprintln(os.Stderr, "the token is "+os.Getenv("TOKEN"))
+		fmt.Fprint(os.Stderr, strings.Repeat(strings.Repeat("x", 100_000)+"\n", 200))
+	case "mute":
+		select {}
+	case "broken":
+		fmt.Fprintln(os.Stderr, "no such module")
+		os.Exit(3)
+	case "strict": // it ends unless it is greeted in the old way
+		in := bufio.NewReader(os.Stdin)
+		if head, err := in.Peek(60); err != nil || !bytes.Contains(head, []byte(`"method":"init`)) {
+			return fmt.Errorf("greeted in a new way: %s", head)
+		}
+		return newTestServer().Run(context.Background(), &sdk.IOTransport{Reader: io.NopCloser(in), Writer: os.Stdout})
+	case "deaf": // it reads nothing any more once it is connected
+		in := &firstLines{from: os.Stdin, lines: 3}
+		return newTestServer().Run(context.Background(), &sdk.IOTransport{Reader: in, Writer: os.Stdout})
+	}
+	return newTestServer().Run(context.Background(), &sdk.StdioTransport{})
+}
+
+// firstLines reads some lines, and then waits for ever.
+type firstLines struct {
+	from  *os.File
+	lines int
+}
+
+func (f *firstLines) Close() error { return nil }
+
+func (f *firstLines) Read(p []byte) (int, error) {
+	if f.lines == 0 {
+		select {}
+	}
+	n, err := f.from.Read(p[:1])
+	if n == 1 && p[0] == '\n' {
+		f.lines--
+	}
+	return n, err
+}
+
+// raw is a tool whose handler gets its input as it was sent.
+type raw func(ctx context.Context, input json.RawMessage) (*sdk.CallToolResult, error)
+
+func addRaw(s *sdk.Server, t *sdk.Tool, f raw) {
+	if t.InputSchema == nil {
+		t.InputSchema = json.RawMessage(`{"type":"object"}`)
+	}
+	s.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return f(ctx, req.Params.Arguments)
+	})
+}
+
+func says(format string, args ...any) (*sdk.CallToolResult, error) {
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}, nil
+}
+
+// newTestServer makes a real server whose tools do what goes right and wrong.
+func newTestServer() *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	for name, f := range map[string]raw{
+		"echo": func(_ context.Context, input json.RawMessage) (*sdk.CallToolResult, error) { return says("%s", input) },
+		"fail": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
+			result, err := says("it went wrong with %s", os.Getenv("TOKEN"))
+			result.IsError = true
+			return result, err
+		},
+		"refuse": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
+			return nil, fmt.Errorf("refused for %s", os.Getenv("TOKEN"))
+		},
+		"huge": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
+			return says("begin\n%s\nend", strings.Repeat("0123456789\n", 50_000))
+		},
+		"die":   func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { os.Exit(7); return nil, nil },
+		"close": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { os.Stdout.Close(); select {} },
+		"flood": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
+			chunk := bytes.Repeat([]byte("x"), 1<<20)
+			for {
+				os.Stdout.Write(chunk)
+			}
+		},
+		"hang": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { select {} },
+		"until_cancelled": func(ctx context.Context, _ json.RawMessage) (*sdk.CallToolResult, error) {
+			fmt.Fprintln(os.Stderr, "waiting")
+			<-ctx.Done()
+			fmt.Fprintln(os.Stderr, "cancelled it is")
+			return says("cancelled")
+		},
+		"pid": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { return says("%d", os.Getpid()) },
+		"leave": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
+			cmd := exec.Command("sleep", "1000")
+			if err := cmd.Start(); err != nil {
+				return nil, err
+			}
+			return says("%d", cmd.Process.Pid)
+		},
+	} {
+		addRaw(s, &sdk.Tool{Name: name, Description: "Does " + name + "."}, f)
+	}
+	addRaw(s, &sdk.Tool{Name: "grow", Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
+		addRaw(s, &sdk.Tool{Name: "grown"}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { return says("grown") })
+		return says("grows")
+	})
+	return s
+}
+
+// quick is times for tests.
+func quick() times {
+	return times{
+		connect: time.Minute, settle: time.Minute, back: time.Minute, pause: 10 * time.Millisecond,
+		pauses: 100 * time.Millisecond, stable: time.Hour, probe: time.Minute, close: 200 * time.Millisecond,
+	}
+}
+
+// stdio is the test binary as a server.
+func stdio(kind string) Server {
+	return Server{Name: "s", Command: os.Args[0], Env: []string{asServer + "=" + kind}, Timeout: time.Minute}
+}
+
+// unbounded lets the race detector reserve what it wants.
+const unbounded = 1 << 60
+
+// kept is servers being kept, and what they log.
+type kept struct {
+	*Servers
+	t    *testing.T
+	log  *lockedBuffer
+	stop func()
+}
+
+func keep(t *testing.T, tt times, servers ...Server) *kept {
+	t.Helper()
+	return keepIn(t, sandbox.Required, tt, servers...)
+}
+
+// keepIn keeps servers in a sandbox of a mode: off, their processes can be seen.
+func keepIn(t *testing.T, mode sandbox.Mode, tt times, servers ...Server) *kept {
+	t.Helper()
+	box, err := sandbox.New(sandbox.Config{
+		Mode: mode, Environ: []string{"PATH=" + os.Getenv("PATH")}, Readable: []string{os.Args[0]},
+		Limits: sandbox.Limits{AddressSpace: unbounded, Memory: unbounded},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kept{t: t, log: &lockedBuffer{}}
+	k.Servers, err = New(Config{Servers: servers, Sandbox: box, Workspace: t.TempDir(), times: tt, Logger: slog.New(slog.NewTextHandler(k.log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { k.Run(ctx) })
+	k.stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	t.Cleanup(k.stop)
+	return k
+}
+
+func all(string) bool { return true }
+
+// tool finds one of the tools that there are.
+func (k *kept) tool(name string) tool.Tool {
+	k.t.Helper()
+	tools, missing := k.Tools(context.Background(), all)
+	found, ok := tool.Lookup(tools, name)
+	if !ok {
+		k.t.Fatalf("no tool is named %s among %d; missing: %v\n%s", name, len(tools), missing, k.log)
+	}
+	return found
+}
+
+// call calls a tool of the server s.
+func (k *kept) call(own, input string) tool.Done {
+	k.t.Helper()
+	return k.tool("mcp__s__"+own).Call(context.Background(), tool.Call{Input: json.RawMessage(input)}).(tool.Done)
+}
+
+// eventually waits for what has to come about.
+func (k *kept) eventually(what string, holds func() bool) {
+	k.t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); {
+		if time.Now().After(deadline) {
+			k.t.Fatalf("in vain waited until %s\n%s", what, k.log)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (k *kept) logged(text string) {
+	k.t.Helper()
+	k.eventually("the log has "+text, func() bool { return strings.Contains(k.log.String(), text) })
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// overHTTP serves a server by HTTP; handle may answer requests before it does.
+func overHTTP(t *testing.T, s *sdk.Server, handle func(w http.ResponseWriter, r *http.Request) bool) *httptest.Server {
+	t.Helper()
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if handle == nil || !handle(w, r) {
+			handler.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() {
+		ts.Close()
+		closeSessions(s)
+	})
+	return ts
+}
+
+// closeSessions ends the sessions of clients that went away without a word.
+func closeSessions(s *sdk.Server) {
+	for session := range s.Sessions() {
+		_ = session.Close() // it may be over already
+	}
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }

@@ -1,0 +1,43 @@
+package orchestrator
+
+import (
+	"context"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/telemetry"
+)
+
+// measure tells those who measure what a commit has changed.
+func (s *Service) measure(c store.Commit) {
+	if s.measures == nil {
+		return
+	}
+	s.measures.Committed(c.Commands, c.Refused, c.Took)
+	for _, p := range c.Passed {
+		s.measures.Passed(p.Session, p.Passed)
+	}
+}
+
+// state says how the replica does.
+func (s *Service) state(ctx context.Context) (telemetry.State, error) {
+	work, err := s.Store.Work(ctx)
+	if err != nil {
+		return telemetry.State{}, err
+	}
+	state := telemetry.State{
+		Queued: work.Queued, Running: work.Running,
+		Slots: int(s.slots.Load()), Streams: s.leases.slots(), Watchers: s.hub.count(),
+	}
+	if !work.Oldest.IsZero() {
+		state.Oldest = max(0, s.Now().Sub(work.Oldest))
+	}
+	return state, nil
+}
+
+// watched notes how far behind a watcher is that has just been given an event.
+func (s *Service) watched(e *pb.Event) {
+	if s.measures != nil {
+		s.measures.Watched(max(0, s.Now().Sub(e.GetTime().AsTime())))
+	}
+}

@@ -1,0 +1,145 @@
+package redact
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// telling are words in names whose values are secrets, and harmless are last words
+// of names that look like it but say where something is, or how much of it.
+var (
+	telling = []string{
+		"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "CREDENTIAL", "DSN", "COOKIE", "WEBHOOK",
+	}
+	harmless = []string{
+		"FILE", "PATH", "DIR", "ENDPOINT", "HOST", "PORT", "TTL", "TIMEOUT", "SOCK", "LIMIT", "COUNT", "LENGTH",
+		"ENABLED", "ALGORITHM", "TYPE", "REGION", "EXPIRY", "LAYOUT",
+	}
+)
+
+// tells reports whether a name says that its value is a secret.
+func tells(name string) bool {
+	words := strings.FieldsFunc(strings.ToUpper(name), func(c rune) bool { return c == '_' || c == '-' || c == '.' })
+	if len(words) == 0 || slices.Contains(harmless, words[len(words)-1]) {
+		return false
+	}
+	return slices.ContainsFunc(words, func(word string) bool {
+		word = strings.TrimRight(word, "0123456789")
+		return slices.ContainsFunc(telling, func(end string) bool {
+			return strings.HasSuffix(word, end) || strings.HasSuffix(word, end+"S")
+		})
+	})
+}
+
+// FromEnviron gives the secrets of an environment, whose entries are as those of
+// [os.Environ]: variables whose names say so or that are named, and passwords in
+// URLs.
+func FromEnviron(environ, named []string) []Secret {
+	var all []Secret
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if isURL(value) && !slices.Contains(named, name) {
+			all = append(all, FromURL(name, value)...)
+			if !tells(name) || strings.HasSuffix(name, "_URL") {
+				continue
+			}
+		}
+		if slices.Contains(named, name) || tells(name) {
+			all = append(all, Secret{name, value})
+			all = append(all, inside(name, value)...)
+		}
+	}
+	return all
+}
+
+func isURL(value string) bool { return strings.Contains(value, "://") }
+
+// FromURL gives what is secret of a URL: the password in it, or in the form of a list
+// of settings that databases know as well. A user without a password is a key.
+func FromURL(name, value string) []Secret {
+	var all []Secret
+	u, err := url.Parse(value)
+	if err != nil {
+		return append(all, Secret{name, value}) // it could not be connected to either
+	}
+	switch password, ok := u.User.Password(); {
+	case ok:
+		all = append(all, Secret{name, password})
+	case u.User.Username() != "" && tells(name):
+		all = append(all, Secret{name, u.User.Username()})
+	}
+	for key, values := range u.Query() {
+		if !tells(key) {
+			continue
+		}
+		for _, v := range values {
+			all = append(all, Secret{name, v})
+		}
+	}
+	return all
+}
+
+// WithoutPassword gives a URL as it may be shown.
+func WithoutPassword(value string) string {
+	u, err := url.Parse(value)
+	if err != nil {
+		return "[an address that can't be read]"
+	}
+	return u.Redacted()
+}
+
+var (
+	setting    = regexp.MustCompile(`(?i)(?:^|[\s;])(?:password|pwd)\s*=\s*('[^']*'|[^\s;]+)`)
+	beforeHost = regexp.MustCompile(`^[^:@/\s]+:([^@\s]+)@`)
+)
+
+// inside gives the secrets within one: the password of a connection's settings, and
+// of a document those members whose names say so.
+func inside(name, value string) []Secret {
+	var all []Secret
+	for _, found := range setting.FindAllStringSubmatch(value, -1) {
+		all = append(all, Secret{name, strings.Trim(found[1], "'")})
+	}
+	if found := beforeHost.FindStringSubmatch(value); found != nil && !isURL(value) {
+		all = append(all, Secret{name, found[1]})
+	}
+	var document map[string]any
+	if strings.HasPrefix(value, "{") && json.Unmarshal([]byte(value), &document) == nil {
+		for _, key := range slices.Sorted(maps.Keys(document)) {
+			if text, ok := document[key].(string); ok && tells(key) {
+				all = append(all, Secret{name + "." + key, text})
+			}
+		}
+	}
+	return all
+}
+
+// ofFile ends the names of secrets of a file.
+const ofFile = " of the file of secrets"
+
+// maxFile bounds a file of secrets, in bytes.
+const maxFile = 1 << 20
+
+// FromFile reads a file with one secret a line; its lines are their names.
+func FromFile(path string) ([]Secret, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the secrets to redact: %w", err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("reading the secrets to redact: %s has %d bytes, at most %d", path, len(data), maxFile)
+	}
+	var all []Secret
+	line := 0
+	for text := range strings.Lines(string(data)) {
+		line++
+		all = append(all, Secret{fmt.Sprintf("line %d%s", line, ofFile), text})
+	}
+	return all, nil
+}

@@ -1,0 +1,82 @@
+package redact_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/redact"
+)
+
+func TestFromEnviron(t *testing.T) {
+	t.Parallel()
+	for entry, want := range map[string][]redact.Secret{
+		"ANTHROPIC_API_KEY=sk-1": {{Name: "ANTHROPIC_API_KEY", Value: "sk-1"}},
+		"GITHUB_TOKEN=ghp":       {{Name: "GITHUB_TOKEN", Value: "ghp"}},
+		"OPENAI_APIKEY2=k":       {{Name: "OPENAI_APIKEY2", Value: "k"}},
+		"db_passwords=a":         {{Name: "db_passwords", Value: "a"}},
+		"AWS_CREDENTIALS=a":      {{Name: "AWS_CREDENTIALS", Value: "a"}},
+		"PGPASS=a":               {{Name: "PGPASS", Value: "a"}},
+		"NAMED=x y":              {{Name: "NAMED", Value: "x y"}},
+		"NAMED=http://plain/":    {{Name: "NAMED", Value: "http://plain/"}},
+		"HOME=/root":             nil,
+		"KEYBOARD=us":            nil,
+		"SSH_KEY_PATH=/x":        nil,
+		"PWD=/x":                 nil,
+		"COPPICE_DATABASE_URL=postgres://u:pa%40ss@h/": {{Name: "COPPICE_DATABASE_URL", Value: "pa@ss"}},
+		"COPPICE_DATABASE_URL=coppice.db":              nil,
+		"COPPICE_REDIS_URL=redis://:pw@h:1/0":          {{Name: "COPPICE_REDIS_URL", Value: "pw"}},
+		"PROXY=http://h?token=t&x=y":                   {{Name: "PROXY", Value: "t"}},
+		"OAUTH_TOKEN_URL=https://h/token":              nil,
+		"SENTRY_DSN=https://public@h/1":                {{Name: "SENTRY_DSN", Value: "public"}, {Name: "SENTRY_DSN", Value: "https://public@h/1"}},
+		"SLACK_WEBHOOK=https://h/T1/B2":                {{Name: "SLACK_WEBHOOK", Value: "https://h/T1/B2"}},
+		"PG_DSN=host=h password='a b' user=u":          {{Name: "PG_DSN", Value: "host=h password='a b' user=u"}, {Name: "PG_DSN", Value: "a b"}},
+		"MY_DSN=u:pw@tcp(h)/d":                         {{Name: "MY_DSN", Value: "u:pw@tcp(h)/d"}, {Name: "MY_DSN", Value: "pw"}},
+		`GCP_KEY={"type":"t","private_key":"k"}`: {
+			{Name: "GCP_KEY", Value: `{"type":"t","private_key":"k"}`}, {Name: "GCP_KEY.private_key", Value: "k"},
+		},
+	} {
+		if got := redact.FromEnviron([]string{entry}, []string{"NAMED"}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %q, want %q", entry, got, want)
+		}
+	}
+}
+
+func TestUnfitSecrets(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a-key-in-a-file")
+	if err := os.WriteFile(file, []byte("\nvery-secret-1\n  \nshort\r\nvery-secret-2\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{
+		"seven77": "less than 8 bytes", "Password": "a common word", "xxxxxxxxxxx": "one character", "12345678": "a short number",
+		file: "the name of a file", "MY_TOKEN": "its own name", "redacted: M": "its own name",
+		"long-enough": "", file + "x": "", "123456789012": "", "": "", "  \n": "",
+	} {
+		_, refused := redact.New(redact.Secret{Name: "MY_TOKEN", Value: value})
+		if want == "" && len(refused) == 0 {
+			continue
+		}
+		if len(refused) != 1 || refused[0].Name != "MY_TOKEN" || !contains(refused[0].Why, want) || contains(refused[0].Why, value) {
+			t.Errorf("%q: %v, want %q", value, refused, want)
+		}
+	}
+	listed, err := redact.FromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, refused := redact.New(listed...)
+	if len(refused) != 1 || refused[0].Name != "line 4 of the file of secrets" {
+		t.Errorf("refused: %v", refused)
+	}
+	if got := r.String("very-secret-2"); got != "[redacted: line 5 of the file of secrets]" {
+		t.Errorf("got %q", got)
+	}
+	if _, err := redact.FromFile(file + "x"); err == nil {
+		t.Error("a file that is not there was read")
+	}
+}
+
+func contains(text, part string) bool { return part != "" && strings.Contains(text, part) }

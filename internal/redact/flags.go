@@ -1,0 +1,53 @@
+package redact
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// Flags are what a person may say about secrets.
+type Flags struct {
+	RedactEnv  []string `env:"COPPICE_REDACT_ENV" placeholder:"NAME,..." help:"Variables of the environment that hold secrets, beside those whose names say so."`
+	RedactFile string   `env:"COPPICE_REDACT_FILE" placeholder:"FILE" help:"File with further secrets that are to be kept out of everything stored and shown, one a line."`
+}
+
+// Open gives a Redactor for a process with an environment, and with secrets that it
+// has from elsewhere. With an error comes one that knows those, to log it with.
+func (f Flags) Open(environ []string, others ...Secret) (*Opened, error) {
+	o := &Opened{flags: f}
+	o.Redactor, o.refused = New(others...)
+	o.refused = append(o.refused, o.Add(FromEnviron(environ, f.RedactEnv)...)...)
+	if f.RedactFile != "" {
+		listed, err := FromFile(f.RedactFile)
+		if err != nil {
+			return o, err
+		}
+		o.refused = append(o.refused, o.Add(listed...)...)
+	}
+	return o, nil
+}
+
+// Opened is a Redactor with what there is to say of it.
+type Opened struct {
+	*Redactor
+	flags   Flags
+	refused []Refusal
+}
+
+// Report says, by their names, which secrets are not looked for: as a warning if a
+// person has named them.
+func (o *Opened) Report(ctx context.Context, log *slog.Logger) {
+	said := map[Refusal]bool{}
+	for _, r := range o.refused {
+		level := slog.LevelInfo
+		if slices.Contains(o.flags.RedactEnv, r.Name) || strings.HasSuffix(r.Name, ofFile) {
+			level = slog.LevelWarn
+		}
+		if !said[r] {
+			said[r] = true
+			log.Log(ctx, level, "a secret is not redacted", "name", r.Name, "why", r.Why)
+		}
+	}
+}

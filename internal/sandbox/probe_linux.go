@@ -1,0 +1,142 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// probeTime is how long a layer may take to be tried.
+const probeTime = 30 * time.Second
+
+// probe finds out which layers this machine has, by starting the stages with each.
+// That all are there is the usual case, and then one start is enough.
+func (s *Sandbox) probe(c Config) error {
+	if s.mode == Off {
+		return nil
+	}
+	dir, err := c.probeDir()
+	if err != nil {
+		return err
+	}
+	names := []string{LayerNamespaces, LayerLandlock, LayerSeccomp, LayerLimits}
+	ways := c.ways
+	if ways == nil {
+		ways = s.findWays()
+	}
+	details := map[string]string{LayerLandlock: landlockDetail()}
+	if len(ways) > 0 && s.try(ways[0], names[1:], dir) == nil {
+		s.settle(ways[0], names, names, details)
+		return nil
+	}
+	on, chosen := []string{}, wayNone
+	for _, w := range ways {
+		if err := s.try(w, nil, dir); err != nil {
+			details[LayerNamespaces] += sep(details[LayerNamespaces]) + string(w) + ": " + err.Error()
+			continue
+		}
+		on, chosen = append(on, LayerNamespaces), w
+		break
+	}
+	for _, name := range names[1:] {
+		if err := s.try(wayNone, []string{name}, dir); err != nil {
+			details[name] = err.Error()
+		} else {
+			on = append(on, name)
+		}
+	}
+	s.settle(chosen, names, on, details)
+	return nil
+}
+
+func sep(before string) string {
+	if before == "" {
+		return ""
+	}
+	return "; "
+}
+
+func (c Config) probeDir() (string, error) {
+	if c.Workspace == "" {
+		return "", nil
+	}
+	dir, err := realPath(c.Workspace)
+	if err != nil {
+		return "", fmt.Errorf("the workspace: %w", err)
+	}
+	return dir, nil
+}
+
+// findWays gives the ways to namespaces that may be tried, the best one first. Bubblewrap can't
+// make root another user, and root needs no program to make namespaces.
+func (s *Sandbox) findWays() []way {
+	if os.Getuid() == 0 {
+		return []way{wayNative}
+	}
+	path, err := exec.LookPath("bwrap")
+	if err != nil {
+		return []way{wayNative}
+	}
+	s.wrap = []string{path}
+	help, err := exec.Command(path, "--help").CombinedOutput()
+	if err == nil && bytes.Contains(help, []byte("--disable-userns")) {
+		s.wrap = append(s.wrap, "--disable-userns")
+	}
+	return []way{wayBubblewrap, wayNative}
+}
+
+// try starts the stages with some of the layers and no command.
+func (s *Sandbox) try(w way, names []string, dir string) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	trial := &Sandbox{mode: s.mode, limits: s.limits, readable: s.readable, wrap: s.wrap, way: w}
+	for _, name := range names {
+		trial.layers = append(trial.layers, Layer{Name: name, On: true})
+	}
+	if dir == "" {
+		made, err := os.MkdirTemp("", "coppice-sandbox-")
+		if err != nil {
+			return fmt.Errorf("making a directory to try it in: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.Remove(made)) }()
+		dir = made
+	}
+	said := &bytes.Buffer{} // a stage of ours says one line
+	p, err := trial.start(ctx, Command{Dir: dir, Stderr: said}, true)
+	if err == nil {
+		err = p.Wait()
+	}
+	if why := strings.TrimSpace(said.String()); err != nil && why != "" {
+		err = errors.New(why)
+	}
+	return err
+}
+
+// settle writes down what was found.
+func (s *Sandbox) settle(w way, names, on []string, details map[string]string) {
+	s.way = w
+	for _, name := range names {
+		l := Layer{Name: name, Detail: details[name]}
+		for _, o := range on {
+			l.On = l.On || o == name
+		}
+		if l.On && name == LayerNamespaces {
+			l.Detail = string(w)
+		}
+		s.layers = append(s.layers, l)
+	}
+}
+
+func (s *Sandbox) on(name string) bool {
+	for _, l := range s.layers {
+		if l.Name == name {
+			return l.On
+		}
+	}
+	return false
+}

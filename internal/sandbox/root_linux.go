@@ -1,0 +1,253 @@
+package sandbox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// tree is a part of the machine's files that a command sees.
+type tree struct {
+	At       string
+	Writable bool
+	// File is the number of the supervisor's file that is the mount; 0: it makes the
+	// mount itself, of what it finds there.
+	File int
+}
+
+// base is where the new root is put together. What was mounted there before has been
+// taken already.
+const base = "/usr"
+
+// buildRoot makes a root of its own for the namespace that the process is the first
+// of: a small file system in memory with the trees in it, and nothing else.
+func buildRoot(s spec) error {
+	if err := unix.Sethostname([]byte(hostname)); err != nil {
+		return fmt.Errorf("setting the host name: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("parting from the machine's mounts: %w", err)
+	}
+	mounts, err := takeTrees(append(systemTrees(), s.Trees...))
+	if err != nil {
+		return err
+	}
+	devices, err := takeDevices()
+	if err != nil {
+		return err
+	}
+	if err := mountBase(s.Limits.Scratch); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return fmt.Errorf("opening the new root: %w", err)
+	}
+	defer root.Close()
+	if err := errors.Join(linkSystem(root), linkDevices(root)); err != nil {
+		return fmt.Errorf("linking: %w", err)
+	}
+	if err := root.MkdirAll(strings.TrimPrefix(home, "/"), 0o700); err != nil {
+		return fmt.Errorf("making a home: %w", err)
+	}
+	for _, m := range append(devices, mounts...) {
+		if err := m.attach(root); err != nil {
+			return fmt.Errorf("mounting %s: %w", m.at, err)
+		}
+	}
+	return enterRoot()
+}
+
+// taken is a mount that is nowhere yet.
+type taken struct {
+	at   string
+	file *os.File
+}
+
+// takeTrees makes mounts of trees, those that hold others first.
+func takeTrees(trees []tree) ([]taken, error) {
+	slices.SortStableFunc(trees, func(a, b tree) int { return cmp.Compare(a.At, b.At) })
+	var all []taken
+	for _, t := range trees {
+		file := os.NewFile(uintptr(t.File), t.At)
+		if t.File == 0 {
+			var err error
+			if file, err = openTree(t.At); err != nil {
+				return nil, fmt.Errorf("taking %s: %w", t.At, err)
+			}
+		}
+		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+		if !t.Writable {
+			attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+		}
+		if err := unix.MountSetattr(int(file.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+			return nil, fmt.Errorf("protecting %s: %w", t.At, err)
+		}
+		all = append(all, taken{t.At, file})
+	}
+	return all, nil
+}
+
+// openTree makes a mount of what is at a path.
+func openTree(path string) (*os.File, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func takeDevices() ([]taken, error) {
+	var all []taken
+	for _, path := range devicePaths {
+		file, err := openTree(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("taking %s: %w", path, err)
+		}
+		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
+		if err := unix.MountSetattr(int(file.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
+			return nil, fmt.Errorf("protecting %s: %w", path, err)
+		}
+		all = append(all, taken{path, file})
+	}
+	return all, nil
+}
+
+// attach puts the mount where it belongs, without leaving the root by a link.
+func (t taken) attach(root *os.Root) error {
+	defer t.file.Close()
+	at := strings.TrimPrefix(t.at, "/")
+	info, err := t.file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		err = root.MkdirAll(at, 0o755)
+	} else {
+		err = makeFile(root, at)
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	target, err := unix.Openat2(int(dir.Fd()), at, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	err = unix.MoveMount(int(t.file.Fd()), "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return errors.Join(err, unix.Close(target))
+}
+
+func makeFile(root *os.Root, at string) error {
+	if err := root.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	if _, err := root.Stat(at); err == nil {
+		return nil
+	}
+	file, err := root.OpenFile(at, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// mountBase mounts what does not come from the machine.
+func mountBase(scratch uint64) error {
+	size := ",size=" + strconv.FormatUint(scratch, 10)
+	const safe = unix.MS_NOSUID | unix.MS_NODEV
+	for _, m := range []struct {
+		at, kind, options string
+		flags             uintptr
+	}{
+		{"", "tmpfs", "mode=0755,size=1m", safe},
+		{"/proc", "proc", "", safe | unix.MS_NOEXEC},
+		{"/dev", "tmpfs", "mode=0755,size=64k", unix.MS_NOSUID | unix.MS_NOEXEC},
+		{"/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=620", unix.MS_NOSUID | unix.MS_NOEXEC},
+		{"/dev/shm", "tmpfs", "mode=1777" + size, safe},
+		{"/tmp", "tmpfs", "mode=1777" + size, safe},
+	} {
+		if err := os.MkdirAll(base+m.at, 0o755); err != nil {
+			return fmt.Errorf("making %s: %w", m.at, err)
+		}
+		if err := unix.Mount(m.kind, base+m.at, m.kind, m.flags, m.options); err != nil {
+			return fmt.Errorf("mounting a new %s at /%s: %w", m.kind, strings.TrimPrefix(m.at, "/"), err)
+		}
+	}
+	return nil
+}
+
+// systemTrees are the paths of the system that are no links.
+func systemTrees() []tree {
+	var trees []tree
+	for _, path := range systemPaths() {
+		if _, link := systemLink(path); !link {
+			trees = append(trees, tree{At: path})
+		}
+	}
+	return trees
+}
+
+func linkSystem(root *os.Root) error {
+	for _, path := range system {
+		if target, link := systemLink(path); link {
+			if err := root.Symlink(target, strings.TrimPrefix(path, "/")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func linkDevices(root *os.Root) error {
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+		"ptmx": "pts/ptmx",
+	} {
+		if err := root.Symlink(target, "dev/"+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enterRoot makes what was put together the root, lets go of the machine's, and lets
+// nobody change the directories between the trees.
+func enterRoot() error {
+	if err := unix.Chdir(base); err != nil {
+		return fmt.Errorf("entering the new root: %w", err)
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("changing the root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leaving the machine's root: %w", err)
+	}
+	if err := unix.Chdir("/"); err != nil {
+		return fmt.Errorf("entering the new root: %w", err)
+	}
+	readOnly := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	for _, path := range []string{"/", "/dev"} {
+		if err := unix.MountSetattr(unix.AT_FDCWD, path, 0, &readOnly); err != nil {
+			return fmt.Errorf("protecting %s: %w", path, err)
+		}
+	}
+	return nil
+}

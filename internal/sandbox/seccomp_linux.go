@@ -1,0 +1,148 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// denied are calls of the kernel that change the machine or the view of it, reach into
+// other processes, or are known for what has been found wrong in them. Those of one
+// architecture alone are in a file of its own.
+var denied = []uint32{
+	// Mounts and namespaces.
+	unix.SYS_CHROOT, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSOPEN, unix.SYS_FSPICK, unix.SYS_MOUNT,
+	unix.SYS_MOUNT_SETATTR, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_PIVOT_ROOT, unix.SYS_SETNS,
+	unix.SYS_UMOUNT2, unix.SYS_UNSHARE,
+	// Files by other ways than their paths.
+	unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
+	// Other processes.
+	unix.SYS_KCMP, unix.SYS_MOVE_PAGES, unix.SYS_PIDFD_GETFD, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_VM_READV,
+	unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PTRACE,
+	// The kernel itself.
+	unix.SYS_ACCT, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_CLOCK_SETTIME, unix.SYS_DELETE_MODULE, unix.SYS_FINIT_MODULE,
+	unix.SYS_INIT_MODULE, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_KEXEC_LOAD, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_NFSSERVCTL,
+	unix.SYS_REBOOT, unix.SYS_SETDOMAINNAME, unix.SYS_SETHOSTNAME, unix.SYS_SETTIMEOFDAY, unix.SYS_SWAPOFF,
+	unix.SYS_SWAPON, unix.SYS_SYSLOG, unix.SYS_VHANGUP,
+	// Keys, and what is known for its faults. io_uring does what calls do that a filter
+	// would see.
+	unix.SYS_ADD_KEY, unix.SYS_KEYCTL, unix.SYS_REQUEST_KEY,
+	unix.SYS_BPF, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_IO_URING_SETUP,
+	unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+}
+
+// namespaceFlags are those of clone that make namespaces. CLONE_NEWTIME shares its bit
+// with the number of a signal and can't be asked for there.
+const namespaceFlags = unix.CLONE_NEWCGROUP | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWNS |
+	unix.CLONE_NEWPID | unix.CLONE_NEWUSER | unix.CLONE_NEWUTS
+
+// Where the kernel puts what a filter looks at. Of an argument it is the lower half,
+// on machines of both kinds; the calls that are looked at read no more of it.
+const (
+	offsetNumber = 0
+	offsetArch   = 4
+	offsetArgs   = 16
+)
+
+func offsetArg(n uint32) uint32 { return offsetArgs + 8*n }
+
+type program []unix.SockFilter
+
+func (p *program) load(offset uint32) {
+	*p = append(*p, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset})
+}
+
+// unless jumps over what follows, of the given length, if the comparison holds.
+func (p *program) unless(comparison uint16, value uint32, length uint8) {
+	*p = append(*p, unix.SockFilter{Code: unix.BPF_JMP | comparison | unix.BPF_K, Jt: length, K: value})
+}
+
+// when jumps over what follows, of the given length, if the comparison does not hold.
+func (p *program) when(comparison uint16, value uint32, length uint8) {
+	*p = append(*p, unix.SockFilter{Code: unix.BPF_JMP | comparison | unix.BPF_K, Jf: length, K: value})
+}
+
+func (p *program) end(result uint32) {
+	*p = append(*p, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: result})
+}
+
+const (
+	allow  = unix.SECCOMP_RET_ALLOW
+	refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	kill   = unix.SECCOMP_RET_KILL_PROCESS
+)
+
+// families are the kinds of sockets that a command may have.
+func families(network bool) []uint32 {
+	if network {
+		return []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+	}
+	return []uint32{unix.AF_UNIX}
+}
+
+// filter makes the program.
+func filter(network bool) program {
+	var p program
+	p.load(offsetArch)
+	p.unless(unix.BPF_JEQ, arch, 1)
+	p.end(kill)
+	p.load(offsetNumber)
+	p.when(unix.BPF_JGE, otherABI, 1)
+	p.end(kill)
+	for _, number := range append(denied, deniedHere...) {
+		p.when(unix.BPF_JEQ, number, 1)
+		p.end(refuse)
+	}
+	// Its flags are in memory, where a filter can't look. Libraries fall back on clone.
+	p.when(unix.BPF_JEQ, unix.SYS_CLONE3, 1)
+	p.end(absent)
+	p.argument(unix.SYS_CLONE, 0, func(a *program) {
+		a.when(unix.BPF_JSET, namespaceFlags, 1)
+		a.end(refuse)
+		a.end(allow)
+	})
+	// What is put into a terminal's input is read by whoever has the terminal.
+	p.argument(unix.SYS_IOCTL, 1, func(a *program) {
+		for _, request := range []uint32{unix.TIOCSTI, unix.TIOCLINUX} {
+			a.when(unix.BPF_JEQ, request, 1)
+			a.end(refuse)
+		}
+		a.end(allow)
+	})
+	for _, number := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
+		p.argument(number, 0, func(a *program) {
+			for _, family := range families(network) {
+				a.when(unix.BPF_JEQ, family, 1)
+				a.end(allow)
+			}
+			a.end(refuse)
+		})
+	}
+	p.end(allow)
+	return p
+}
+
+// argument adds what is to be done about a call depending on one of its arguments; it
+// has to end with a result.
+func (p *program) argument(number, which uint32, body func(*program)) {
+	var a program
+	a.load(offsetArg(which))
+	body(&a)
+	p.when(unix.BPF_JEQ, number, uint8(len(a)))
+	*p = append(*p, a...)
+}
+
+// setFilter filters the calls of this thread and of what it becomes.
+func setFilter(network bool) error {
+	p := filter(network)
+	program := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return fmt.Errorf("loading the filter: %w", errno)
+	}
+	return nil
+}

@@ -1,0 +1,14 @@
+package sandbox
+
+import "golang.org/x/sys/unix"
+
+const (
+	arch = unix.AUDIT_ARCH_X86_64
+	// otherABI is where the numbers of x32 begin: the same calls once more.
+	otherABI = 0x40000000
+)
+
+var deniedHere = []uint32{
+	unix.SYS_CREATE_MODULE, unix.SYS_GET_KERNEL_SYMS, unix.SYS_IOPERM, unix.SYS_IOPL, unix.SYS_MODIFY_LDT,
+	unix.SYS_QUERY_MODULE, unix.SYS_SYSFS, unix.SYS__SYSCTL, unix.SYS_USELIB, unix.SYS_USTAT,
+}

@@ -1,0 +1,10 @@
+//go:build linux && !amd64 && !arm64
+
+package sandbox
+
+import (
+	"errors"
+	"runtime"
+)
+
+func setFilter(bool) error { return errors.New("there is no filter for " + runtime.GOARCH) }

@@ -1,0 +1,178 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// closing is how long the stages may take to end all that a command has left, before
+// they are ended themselves.
+const closing = 10 * time.Second
+
+// stageEnviron keeps the stages small. They hold nothing of the worker's. Built with
+// the race detector they would wait for a second before they end.
+var stageEnviron = []string{"GOMAXPROCS=2", "GOGC=off", "GORACE=atexit_sleep_ms=0"}
+
+// launch is what it takes to start a command.
+type launch struct {
+	spec    spec
+	attr    *syscall.SysProcAttr
+	files   []*os.File // that the supervisor gets behind those of every command
+	close   func()     // what the supervisor has by then
+	release func() error
+}
+
+func (s *Sandbox) start(ctx context.Context, c Command, probe bool) (_ *Process, err error) {
+	l, err := s.launch(c, probe)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	p, err := l.start(ctx, c)
+	if err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	return p, nil
+}
+
+func (l *launch) start(ctx context.Context, c Command) (*Process, error) {
+	specFile, err := writeSpec(l.spec)
+	if err != nil {
+		return nil, err
+	}
+	defer specFile.Close()
+	lifeRead, life, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	defer lifeRead.Close()
+	status, statusWrite, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making a pipe: %w", err), life.Close())
+	}
+	defer status.Close()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", marker, stageSupervise)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", stageEnviron, l.attr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	cmd.ExtraFiles = append([]*os.File{specFile, lifeRead, statusWrite}, l.files...)
+	cmd.WaitDelay = closing
+	p := &Process{cmd: cmd, kill: once(life.Close), release: l.release}
+	cmd.Cancel = p.kill
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, statusWrite.Close(), p.kill())
+	}
+	if err := errors.Join(statusWrite.Close(), readStatus(status)); err != nil {
+		_ = p.kill()
+		_ = cmd.Wait() // that it failed is known, and why
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, err
+	}
+	return p, nil
+}
+
+// launch decides how a command is started.
+func (s *Sandbox) launch(c Command, probe bool) (*launch, error) {
+	l := &launch{
+		spec: spec{
+			Way: s.way, Probe: probe, Argv: c.Argv, Dir: c.Dir, Network: c.Network,
+			Confined: s.mode != Off, Landlock: s.on(LayerLandlock), Seccomp: s.on(LayerSeccomp), Limited: s.on(LayerLimits),
+			Readable: s.readable, Writable: append([]string{c.Dir}, c.Writable...), Limits: s.limits, Home: home,
+			TryDir: probe && s.way != wayNone && unix.Access(c.Dir, unix.W_OK) == nil,
+		},
+		attr:  &syscall.SysProcAttr{Setpgid: true},
+		close: func() {}, release: func() error { return nil },
+	}
+	var err error
+	switch s.way {
+	case wayNative:
+		err = s.launchNative(l, c)
+	case wayBubblewrap:
+		l.spec.Wrap = wrapArgs(s.wrap, c, s.readable, s.limits)
+	case wayNone:
+		err = s.launchPlain(l, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	own := []string{"PATH=" + defaultPath, "LANG=C.UTF-8"}
+	fixed := []string{"HOME=" + l.spec.Home, "PWD=" + c.Dir}
+	if s.mode != Off {
+		fixed = append(fixed, "TMPDIR="+tmpOf(l.spec))
+	}
+	l.spec.Env = merged(own, s.environ, fixed, c.Env)
+	return l, nil
+}
+
+func tmpOf(s spec) string {
+	if s.Way == wayNone {
+		return s.Home
+	}
+	return "/tmp"
+}
+
+// launchNative makes the supervisor the first process of namespaces, with the
+// capabilities there that it needs to prepare them. What is root's to open is opened
+// here; other users can open what the worker can.
+func (s *Sandbox) launchNative(l *launch, c Command) error {
+	who := owner{os.Getuid(), os.Getgid()}
+	if who.uid == 0 {
+		i, err := s.identify(c)
+		if err != nil {
+			return err
+		}
+		who, l.spec.Trees, l.files, l.close = i.owner, i.trees, i.files, i.close
+		l.attr.Credential = &syscall.Credential{Uid: uint32(who.uid), Gid: uint32(who.gid)}
+		l.attr.GidMappingsEnableSetgroups = true
+	} else {
+		for _, path := range s.readable {
+			l.spec.Trees = append(l.spec.Trees, tree{At: path})
+		}
+		for _, path := range l.spec.Writable {
+			l.spec.Trees = append(l.spec.Trees, tree{At: path, Writable: true})
+		}
+	}
+	l.attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	if !c.Network {
+		l.attr.Cloneflags |= unix.CLONE_NEWNET
+	}
+	l.attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: who.uid, HostID: who.uid, Size: 1}}
+	l.attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: who.gid, HostID: who.gid, Size: 1}}
+	l.attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP}
+	return nil
+}
+
+// launchPlain does what can be done without namespaces.
+func (s *Sandbox) launchPlain(l *launch, c Command) error {
+	dir, err := os.MkdirTemp("", "coppice-command-")
+	if err != nil {
+		return fmt.Errorf("making a home for the command: %w", err)
+	}
+	l.spec.Home = dir
+	l.release = func() error {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("removing the command's home: %w", err)
+		}
+		return nil
+	}
+	if os.Getuid() != 0 || s.mode == Off {
+		return nil
+	}
+	of, err := ownerOf(c.Dir)
+	if err == nil && of.uid != 0 {
+		l.attr.Credential = &syscall.Credential{Uid: uint32(of.uid), Gid: uint32(of.gid)}
+		err = os.Chown(dir, of.uid, of.gid)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("choosing a user for the command: %w", err), l.release())
+	}
+	return nil
+}

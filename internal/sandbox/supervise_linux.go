@@ -1,0 +1,182 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// supervise prepares the namespaces, starts the next stage, and ends when it does or
+// when the worker wants it. Nothing of the command is left then: as process 1 of its
+// namespace it takes all others with it, and as a subreaper it gets all that lost
+// their parents, and ends them one by one.
+func supervise() int {
+	status := os.NewFile(fileStatus, "status")
+	s, err := readSpec()
+	if err != nil {
+		return report(status, err)
+	}
+	// What is in this process is the worker's: /proc/1 is closed to the command.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return report(status, fmt.Errorf("closing the supervisor to the command: %w", err))
+	}
+	if s.Way == wayNative {
+		err = buildRoot(s)
+	} else {
+		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	}
+	if err == nil && s.Way == wayNative {
+		err = dropCapabilities()
+	}
+	if err != nil {
+		return report(status, err)
+	}
+	main, err := startInner(s, status)
+	if err != nil {
+		return report(status, fmt.Errorf("starting the next stage: %w", err))
+	}
+	// Whoever reads what the command writes is to see its end when the command closes it.
+	for _, standard := range []int{0, 1, 2} {
+		if err := unix.Close(standard); err != nil {
+			return codeFailed
+		}
+	}
+	// The pipe says that the command has begun once all its writers are gone.
+	if err := status.Close(); err != nil {
+		return codeFailed
+	}
+	return newReaper(main).run(s.Way == wayNative)
+}
+
+// startInner starts the stage that confines itself, directly or in bubblewrap.
+func startInner(s spec, status *os.File) (pid int, err error) {
+	files := []uintptr{0, 1, 2, fileSpec, status.Fd()}
+	argv := []string{"/proc/self/exe", marker, stageConfine}
+	if s.Way == wayBubblewrap {
+		exe, err := os.Open("/proc/self/exe")
+		if err != nil {
+			return 0, err
+		}
+		defer exe.Close()
+		files = append(files, exe.Fd())
+		argv = append(append([]string{}, s.Wrap...), "/proc/self/fd/"+strconv.Itoa(fileInnerExe), marker, stageConfine)
+	}
+	return syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
+		Dir: "/", Env: stageEnviron, Files: files,
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+	})
+}
+
+// reaper collects the processes of a command.
+type reaper struct {
+	main  int
+	mu    sync.Mutex    // who holds it may count on the children: none is collected
+	ended chan int      // the main process's exit code
+	none  chan struct{} // closed when no child is left
+}
+
+func newReaper(main int) *reaper {
+	r := &reaper{main: main, ended: make(chan int, 1), none: make(chan struct{})}
+	go r.collect()
+	return r
+}
+
+// run waits for the end of the command or of the worker's interest in it, and gives
+// the exit code. Process 1 leaves the rest to the kernel.
+func (r *reaper) run(first bool) int {
+	lost := make(chan struct{})
+	go func() {
+		// Nothing is ever written: this returns when the other end closes.
+		_, _ = io.Copy(io.Discard, os.NewFile(fileLife, "life"))
+		close(lost)
+	}()
+	code := codeKilled
+	select {
+	case code = <-r.ended:
+	case <-lost:
+	}
+	if !first {
+		r.killAll()
+	}
+	return code
+}
+
+// collect waits for children until there are none.
+func (r *reaper) collect() {
+	defer close(r.none)
+	for {
+		if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil); err == unix.EINTR {
+			continue
+		} else if err != nil {
+			return
+		}
+		var status unix.WaitStatus
+		r.mu.Lock()
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		r.mu.Unlock()
+		if err == nil && pid == r.main {
+			r.ended <- exitCode(status)
+		}
+	}
+}
+
+func exitCode(status unix.WaitStatus) int {
+	if status.Signaled() { //nolint:misspell // It is the name of the method.
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// killPause is between two looks for children: a child of one that was killed
+// becomes a child of this process only when that one is gone.
+const killPause = time.Millisecond
+
+// killAll kills children, and theirs in turn as they come to this process, until none
+// is left.
+func (r *reaper) killAll() {
+	for {
+		r.mu.Lock()
+		for _, pid := range children() {
+			// It is a child that nobody has collected, so the number is still its own.
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		r.mu.Unlock()
+		select {
+		case <-r.none:
+			return
+		case <-time.After(killPause):
+		}
+	}
+}
+
+// children are the processes whose parent is this one.
+func children() []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var found []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // it is gone
+		}
+		// The name, in parentheses, may hold anything; then come state and parent.
+		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+		if len(fields) > 1 && string(fields[1]) == strconv.Itoa(os.Getpid()) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}

@@ -1,0 +1,38 @@
+package sandbox
+
+import "strconv"
+
+const (
+	hostname = "sandbox"
+	// home is the home directory of a command with namespaces. It goes with it.
+	home = "/tmp/home"
+)
+
+// wrapArgs is how bubblewrap is called to give the command the same view of the
+// machine as buildRoot does.
+func wrapArgs(wrap []string, c Command, readable []string, limits Limits) []string {
+	size := strconv.FormatUint(limits.Scratch, 10)
+	args := append([]string{}, wrap...)
+	args = append(args, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+	if !c.Network {
+		args = append(args, "--unshare-net")
+	}
+	args = append(args, "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", hostname)
+	for _, path := range system {
+		if target, link := systemLink(path); link {
+			args = append(args, "--symlink", target, path)
+		}
+	}
+	for _, t := range systemTrees() {
+		args = append(args, "--ro-bind", t.At, t.At)
+	}
+	args = append(args, "--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
+		"--perms", "1777", "--size", size, "--tmpfs", "/tmp", "--perms", "0700", "--dir", home)
+	for _, path := range readable {
+		args = append(args, "--ro-bind", path, path)
+	}
+	for _, path := range append([]string{c.Dir}, c.Writable...) {
+		args = append(args, "--bind", path, path)
+	}
+	return append(args, "--remount-ro", "/", "--")
+}

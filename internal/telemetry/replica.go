@@ -1,0 +1,90 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Replica measures an orchestrator.
+type Replica struct {
+	*Runs
+	batch   metric.Int64Histogram
+	took    metric.Float64Histogram
+	refused metric.Int64Counter
+	lag     metric.Float64Histogram
+}
+
+// State is what a replica looks like at a moment. What it says of work is of the whole
+// installation: all replicas say the same.
+type State struct {
+	Queued, Running int
+	Oldest          time.Duration // how long the run has waited that has waited longest
+	Slots           int           // of all workers
+	Streams         int           // of workers, on this replica
+	Watchers        int           // of sessions, on this replica
+}
+
+// Replica makes what measures an orchestrator; state is asked whenever metrics are
+// collected.
+func (t *Telemetry) Replica(pool string, state func(context.Context) (State, error)) (*Replica, error) {
+	runs, err := t.Runs(pool)
+	if err != nil {
+		return nil, err
+	}
+	m := t.instruments()
+	r := &Replica{
+		Runs:    runs,
+		batch:   m.sizes("coppice.commit.commands", "{command}", "Commands in one transaction."),
+		took:    m.histogram("coppice.commit.duration", "How long a transaction took, from its beginning until it was stored."),
+		refused: m.counter("coppice.command.refused", "{command}", "Commands that were refused, by reason."),
+		lag:     m.histogram("coppice.watch.lag", "From when an event happened until it was given to a watcher that had seen all before it."),
+	}
+	return r, errors.Join(m.err, r.observe(m, state))
+}
+
+// observe makes the gauges.
+func (r *Replica) observe(m *instruments, state func(context.Context) (State, error)) error {
+	work := m.gauge("coppice.work", "{run}", "Runs that wait for a worker, and runs that have one.")
+	oldest := m.seconds("coppice.work.oldest", "How long the run has waited that has waited longest.")
+	slots := m.gauge("coppice.worker.slots", "{run}", "How many runs all workers can carry.")
+	streams := m.gauge("coppice.worker.streams", "{stream}", "Streams of workers on this replica.")
+	watchers := m.gauge("coppice.watchers", "{watcher}", "Watchers of sessions on this replica.")
+	if m.err != nil {
+		return m.err
+	}
+	pool := labelPool.String(r.pool)
+	with := func(attrs ...attribute.KeyValue) metric.ObserveOption {
+		return metric.WithAttributes(append(attrs, pool)...)
+	}
+	_, err := r.Meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		now, err := state(ctx)
+		if err != nil {
+			return err
+		}
+		o.ObserveInt64(work, int64(now.Queued), with(labelState.String("ready")))
+		o.ObserveInt64(work, int64(now.Running), with(labelState.String("running")))
+		o.ObserveFloat64(oldest, now.Oldest.Seconds(), with())
+		o.ObserveInt64(slots, int64(now.Slots), with())
+		o.ObserveInt64(streams, int64(now.Streams), with())
+		o.ObserveInt64(watchers, int64(now.Watchers))
+		return nil
+	}, work, oldest, slots, streams, watchers)
+	return err
+}
+
+// Committed counts a transaction.
+func (r *Replica) Committed(commands int, refused []string, took time.Duration) {
+	ctx := context.Background()
+	r.batch.Record(ctx, int64(commands))
+	r.took.Record(ctx, took.Seconds())
+	for _, reason := range refused {
+		r.refused.Add(ctx, 1, metric.WithAttributes(labelReason.String(reason)))
+	}
+}
+
+// Watched notes how long ago an event happened that a watcher is given.
+func (r *Replica) Watched(ago time.Duration) { r.lag.Record(context.Background(), ago.Seconds()) }

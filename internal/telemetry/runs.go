@@ -1,0 +1,162 @@
+package telemetry
+
+import (
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Runs writes the spans of runs, and counts them.
+type Runs struct {
+	*Telemetry
+	pool    string
+	started metric.Float64Histogram
+	queued  metric.Float64Histogram
+	parked  metric.Float64Histogram
+	lasted  metric.Float64Histogram
+	lost    metric.Int64Counter
+}
+
+// Runs makes what writes the spans of the runs of a pool.
+func (t *Telemetry) Runs(pool string) (*Runs, error) {
+	r := &Runs{Telemetry: t, pool: pool}
+	m := t.instruments()
+	r.started = m.histogram("coppice.run.start_delay", "From the acceptance of a run until a worker has it for the first time.")
+	r.queued = m.histogram("coppice.run.queue_wait", "How long a run that could go on waited for a worker.")
+	r.parked = m.histogram("coppice.run.park_time", "How long a run waited, without a worker, for what it had asked for.")
+	r.lasted = m.histogram("coppice.run.duration", "From the acceptance of a run to its end.")
+	r.lost = m.counter("coppice.attempt.lost", "{attempt}", "Attempts that ended since their worker was lost or told to stop.")
+	return r, m.err
+}
+
+// Passed writes down a part of a run's life that is over.
+func (r *Runs) Passed(session tree.SessionID, p tree.Passed) {
+	if p.Trace.ID == (tree.TraceID{}) {
+		return // the run was accepted by a release that knew no traces
+	}
+	r.count(p)
+	ctx := context.Background()
+	switch p.Part {
+	case tree.PartQueued:
+		r.write(r.inRun(ctx, p), spanQueued, p, r.attributes(session, p))
+	case tree.PartParked:
+		r.write(r.inRun(ctx, p), spanParked, p, r.attributes(session, p))
+	case tree.PartAttempt:
+		if p.Lost {
+			r.write(r.inRun(ctx, p), spanAttempt, p, append(r.attributes(session, p), keyWorker.String(p.Worker)))
+		}
+	case tree.PartCall:
+		r.call(ctx, session, p)
+	case tree.PartRun:
+		r.run(ctx, session, p)
+	}
+}
+
+// inRun is a context whose spans hang below the run.
+func (r *Runs) inRun(ctx context.Context, p tree.Passed) context.Context {
+	return r.below(ctx, p.Trace, tree.RunSpan(p.Task, p.Run))
+}
+
+// run writes the span of a run that has ended.
+func (r *Runs) run(ctx context.Context, session tree.SessionID, p tree.Passed) {
+	t := p.Ended
+	parent := p.Trace.Parent
+	if called(t) {
+		parent = tree.CallSpan(t.Caller, t.Call)
+	}
+	ctx = withIDs(r.below(ctx, p.Trace, parent), p.Trace.ID, tree.RunSpan(p.Task, p.Run))
+	attrs := append(r.attributes(session, p),
+		keyState.String(name(t.State)), keyIterations.Int(t.Iterations), keyTools.Int(t.RunTools),
+		keyBackground.Bool(t.Background), keyDepth.Int(t.Depth), keyAbout.String(t.Description),
+		keyInput.Int64(t.RunUsage.Input), keyOutput.Int64(t.RunUsage.Output),
+		keyCacheRead.Int64(t.RunUsage.CacheRead), keyCacheWrite.Int64(t.RunUsage.CacheWrite))
+	if !t.StartedAt.IsZero() {
+		attrs = append(attrs, keyStarted.Float64(t.StartedAt.Sub(t.AcceptedAt).Seconds()))
+	}
+	if t.Kind == tree.KindAgent {
+		attrs = append(attrs, keyOperation.String(opInvokeAgent), keyAgent.String(t.Agent), keyAgentVersion.String(t.AgentVersion))
+	}
+	if t.Reason != tree.ReasonUnspecified {
+		attrs = append(attrs, keyReason.String(name(t.Reason)), keyErrorType.String(name(t.Reason)))
+	}
+	r.write(ctx, title(t), p, attrs, trace.WithSpanKind(trace.SpanKindInternal))
+}
+
+// title is what the span of a run is called.
+func title(t *tree.Task) string {
+	if t.Kind == tree.KindShell {
+		return "command"
+	}
+	return opInvokeAgent + " " + t.Agent
+}
+
+// call writes the span of the call that asked for a run.
+func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.Passed) {
+	t := p.Ended
+	ctx = withIDs(r.below(ctx, p.Trace, p.Trace.Parent), p.Trace.ID, tree.CallSpan(t.Caller, t.Call))
+	tool := "task"
+	if t.Kind == tree.KindShell {
+		tool = "bash"
+	}
+	r.write(ctx, opExecuteTool+" "+tool, p, []attribute.KeyValue{
+		keyOperation.String(opExecuteTool), keyTool.String(tool), keyToolType.String("function"),
+		keyConversation.String(session.String()), keySession.String(session.String()), keyTask.String(t.Caller.String()),
+		keyBackground.Bool(t.Background),
+	})
+}
+
+// called reports whether a run was asked for by a call.
+func called(t *tree.Task) bool { return !t.Caller.IsZero() && t.Call != (tree.CallRef{}) }
+
+// write writes a span that is over.
+func (r *Runs) write(ctx context.Context, name string, p tree.Passed, attrs []attribute.KeyValue, options ...trace.SpanStartOption) {
+	_, span := r.Tracer.Start(ctx, name, append(options, trace.WithTimestamp(p.From), trace.WithAttributes(attrs...))...)
+	switch {
+	case p.Lost:
+		span.SetStatus(codes.Error, "the worker was lost")
+	case p.Part == tree.PartRun && p.Ended.State == tree.StateFailed:
+		span.SetStatus(codes.Error, p.Ended.Detail)
+	}
+	span.End(trace.WithTimestamp(p.To))
+}
+
+// attributes are those that all spans of a run have.
+func (r *Runs) attributes(session tree.SessionID, p tree.Passed) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		keyConversation.String(session.String()), keySession.String(session.String()), keyTask.String(p.Task.String()),
+		keyKind.String(name(p.Kind)), keyRun.Int(p.Run), keyEpoch.Int64(p.Epoch), keyPool.String(r.pool),
+	}
+}
+
+// count counts a part of a run's life. Agents' names are the operator's and tenants':
+// they are no labels.
+func (r *Runs) count(p tree.Passed) {
+	ctx := context.Background()
+	took := p.To.Sub(p.From).Seconds()
+	pool := metric.WithAttributes(labelPool.String(r.pool))
+	switch p.Part {
+	case tree.PartQueued:
+		r.queued.Record(ctx, took, pool)
+		if p.First {
+			r.started.Record(ctx, took, pool)
+		}
+	case tree.PartParked:
+		r.parked.Record(ctx, took, pool)
+	case tree.PartAttempt:
+		if p.Lost {
+			r.lost.Add(ctx, 1, pool)
+		}
+	case tree.PartRun:
+		r.lasted.Record(ctx, took, metric.WithAttributes(labelPool.String(r.pool), labelKind.String(name(p.Kind)),
+			labelState.String(name(p.Ended.State)), labelReason.String(name(p.Ended.Reason))))
+	}
+}
+
+// name is how a state and the like are called in attributes.
+func name(s interface{ String() string }) string { return strings.ToLower(s.String()) }

@@ -1,0 +1,215 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/contrib/bridges/otelslog"
+	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploggrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Config says what telemetry there is. What OTEL_… variables say of exporters, of the
+// resource and of sampling holds; without an endpoint nothing is sent.
+type Config struct {
+	Service    string // the service's name, unless OTEL_SERVICE_NAME says another
+	Instance   string // which of them this is
+	Getenv     func(string) string
+	Clean      func(string) string // takes secrets out of what spans say; nil: there are none
+	Prometheus bool                // metrics can be fetched as a page as well
+}
+
+// Telemetry is where spans, metrics and logs go.
+type Telemetry struct {
+	Tracer trace.Tracer
+	Meter  metric.Meter
+	// Page serves the metrics; nil unless they were asked for.
+	Page http.Handler
+
+	root    sdktrace.Sampler
+	content bool
+	clean   func(string) string
+	logs    *sdklog.LoggerProvider
+	service string
+	stops   []func(context.Context) error
+}
+
+// How much is kept until it is sent, and how long.
+const (
+	spanQueue = 1 << 15
+	spanDelay = time.Second
+)
+
+// Open makes what is asked for. Close sends what is left.
+func Open(ctx context.Context, c Config) (*Telemetry, error) {
+	t := &Telemetry{service: c.Service, content: on(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
+	if t.clean = c.Clean; t.clean == nil {
+		t.clean = func(text string) string { return text }
+	}
+	var err error
+	if t.root, err = sampler(c.Getenv); err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	res, err := resource.New(ctx,
+		resource.WithAttributes(semconv.ServiceName(c.Service), semconv.ServiceInstanceID(c.Instance)),
+		resource.WithFromEnv(), resource.WithTelemetrySDK())
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: describing the service: %w", err)
+	}
+	if err := errors.Join(t.openTraces(ctx, c, res), t.openMetrics(ctx, c, res), t.openLogs(ctx, c, res)); err != nil {
+		return nil, errors.Join(fmt.Errorf("telemetry: %w", err), t.Close(ctx))
+	}
+	return t, nil
+}
+
+// Close sends what is left, as long as ctx allows.
+func (t *Telemetry) Close(ctx context.Context) error {
+	var all []error
+	for _, stop := range t.stops {
+		all = append(all, stop(ctx))
+	}
+	return errors.Join(all...)
+}
+
+// openTraces sends spans if there is somewhere to send them.
+func (t *Telemetry) openTraces(ctx context.Context, c Config, res *resource.Resource) error {
+	options := []sdktrace.TracerProviderOption{
+		sdktrace.WithResource(res), sdktrace.WithIDGenerator(ids{}), sdktrace.WithSampler(sdktrace.ParentBased(t.root)),
+	}
+	if sends(c.Getenv, "TRACES") {
+		exporter, err := otlptracegrpc.New(ctx)
+		if err != nil {
+			return fmt.Errorf("sending spans: %w", err)
+		}
+		options = append(options, sdktrace.WithBatcher(exporter,
+			sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithBatchTimeout(spanDelay)))
+	} else {
+		options[2] = sdktrace.WithSampler(sdktrace.NeverSample())
+	}
+	provider := sdktrace.NewTracerProvider(options...)
+	t.stops = append(t.stops, provider.Shutdown)
+	t.Tracer = provider.Tracer(Scope)
+	return nil
+}
+
+func (t *Telemetry) openMetrics(ctx context.Context, c Config, res *resource.Resource) error {
+	options := []sdkmetric.Option{sdkmetric.WithResource(res)}
+	if sends(c.Getenv, "METRICS") {
+		exporter, err := otlpmetricgrpc.New(ctx)
+		if err != nil {
+			return fmt.Errorf("sending metrics: %w", err)
+		}
+		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)))
+	}
+	if c.Prometheus {
+		reader, page, err := newPage()
+		if err != nil {
+			return err
+		}
+		t.Page = page
+		options = append(options, sdkmetric.WithReader(reader))
+	}
+	provider := sdkmetric.NewMeterProvider(options...)
+	t.stops = append(t.stops, provider.Shutdown)
+	t.Meter = provider.Meter(Scope)
+	return nil
+}
+
+func (t *Telemetry) openLogs(ctx context.Context, c Config, res *resource.Resource) error {
+	if !sends(c.Getenv, "LOGS") {
+		return nil
+	}
+	exporter, err := otlploggrpc.New(ctx)
+	if err != nil {
+		return fmt.Errorf("sending logs: %w", err)
+	}
+	t.logs = sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(sdklog.NewBatchProcessor(exporter)))
+	t.stops = append(t.stops, t.logs.Shutdown)
+	return nil
+}
+
+// Logs makes what is logged carry the trace that it belongs to, and sends it if there
+// is somewhere to send it.
+func (t *Telemetry) Logs(local slog.Handler) slog.Handler {
+	h := slog.Handler(traced{local})
+	if t.logs != nil {
+		h = slog.NewMultiHandler(h, otelslog.NewHandler(Scope, otelslog.WithLoggerProvider(t.logs)))
+	}
+	return h
+}
+
+// traced adds the ids of the span that a context carries.
+type traced struct{ slog.Handler }
+
+// Handle adds them.
+func (h traced) Handle(ctx context.Context, r slog.Record) error {
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		r = r.Clone()
+		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()), slog.String("span_id", sc.SpanID().String()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs keeps adding them.
+func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
+
+// WithGroup keeps adding them, within the group.
+func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }
+
+// sends reports whether a signal is to be sent: an endpoint is named, and nobody has
+// said that it is not.
+func sends(getenv func(string) string, signal string) bool {
+	if on(getenv("OTEL_SDK_DISABLED")) || getenv("OTEL_"+signal+"_EXPORTER") == "none" {
+		return false
+	}
+	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+}
+
+func on(text string) bool {
+	yes, err := strconv.ParseBool(text)
+	return err == nil && yes
+}
+
+// sampler is what decides on traces that begin here.
+func sampler(getenv func(string) string) (sdktrace.Sampler, error) {
+	switch name := getenv("OTEL_TRACES_SAMPLER"); name {
+	case "", "always_on", "parentbased_always_on":
+		return sdktrace.AlwaysSample(), nil
+	case "always_off", "parentbased_always_off":
+		return sdktrace.NeverSample(), nil
+	case "traceidratio", "parentbased_traceidratio":
+		ratio, err := strconv.ParseFloat(getenv("OTEL_TRACES_SAMPLER_ARG"), 64)
+		if err != nil || ratio < 0 || ratio > 1 {
+			return nil, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG is %q, must be from 0 to 1", getenv("OTEL_TRACES_SAMPLER_ARG"))
+		}
+		return sdktrace.TraceIDRatioBased(ratio), nil
+	default:
+		return nil, fmt.Errorf("OTEL_TRACES_SAMPLER is %q, which is not known", name)
+	}
+}
+
+// newPage makes metrics a page for Prometheus.
+func newPage() (sdkmetric.Reader, http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	reader, err := otelprom.New(otelprom.WithRegisterer(registry))
+	if err != nil {
+		return nil, nil, fmt.Errorf("metrics as a page: %w", err)
+	}
+	return reader, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
+}

@@ -1,0 +1,128 @@
+package telemetry
+
+import (
+	"context"
+	"io"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+func open(t *testing.T, env map[string]string) (*Telemetry, error) {
+	t.Helper()
+	m, err := Open(t.Context(), Config{
+		Service: "test", Instance: "1", Getenv: func(name string) string { return env[name] }, Prometheus: true,
+	})
+	if err == nil {
+		t.Cleanup(func() {
+			if err := m.Close(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return m, err
+}
+
+// TestPage: what a replica measures can be fetched, with the names and labels that
+// dashboards and autoscalers ask for.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	m, err := open(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := m.Replica("blue", func(context.Context) (State, error) {
+		return State{Queued: 7, Running: 3, Oldest: 2 * time.Second, Slots: 32, Streams: 16, Watchers: 5}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Committed(12, []string{"STALE_TOKEN", "STALE_TOKEN"}, 4*time.Millisecond)
+	r.Watched(3 * time.Millisecond)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ended := &tree.Task{Kind: tree.KindAgent, State: tree.StateFailed, Reason: tree.ReasonTimeout}
+	for _, p := range []tree.Passed{
+		{Part: tree.PartQueued, First: true}, {Part: tree.PartParked}, {Part: tree.PartAttempt, Lost: true}, {Part: tree.PartRun, Kind: tree.KindAgent, Ended: ended},
+	} {
+		p.Trace.ID, p.From, p.To = tree.TraceID{1}, at, at.Add(time.Second)
+		r.Passed(tree.SessionID{1}, p)
+	}
+	answer := httptest.NewRecorder()
+	m.Page.ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	page, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`coppice_work\{.*pool="blue",state="ready"\} 7`, `coppice_work\{.*pool="blue",state="running"\} 3`,
+		`coppice_work_oldest_seconds\{.*pool="blue"\} 2`, `coppice_worker_slots\{.*pool="blue"\} 32`,
+		`coppice_worker_streams\{.*\} 16`, `coppice_watchers\{.*\} 5`,
+		`coppice_command_refused_total\{.*reason="STALE_TOKEN"\} 2`, `coppice_commit_commands_sum\{.*\} 12`,
+		`coppice_commit_duration_seconds_count\{.*\} 1`, `coppice_watch_lag_seconds_count\{.*\} 1`,
+		`coppice_run_start_delay_seconds_sum\{.*pool="blue"\} 1`, `coppice_run_queue_wait_seconds_sum\{.*pool="blue"\} 1`,
+		`coppice_run_park_time_seconds_sum\{.*pool="blue"\} 1`, `coppice_attempt_lost_total\{.*pool="blue"\} 1`,
+		`coppice_run_duration_seconds_count\{kind="agent",.*pool="blue",reason="timeout",state="failed"\} 1`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).Match(page) {
+			t.Errorf("not on the page: %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s", page)
+	}
+}
+
+// TestSampling: whether a trace is recorded follows from its id, or from what the
+// client says that has begun it, so all who work on it agree.
+func TestSampling(t *testing.T) {
+	t.Parallel()
+	half, err := open(t, map[string]string{"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	low, high := tree.TraceID{15: 1}, tree.TraceID{8: 0xff, 15: 1}
+	for _, c := range []struct {
+		trace tree.Trace
+		want  string
+	}{
+		{tree.Trace{ID: low}, "-01"},
+		{tree.Trace{ID: high}, "-00"},
+		{tree.Trace{ID: high, Parent: 1, Flags: tree.TraceGiven | 1}, "-01"},
+		{tree.Trace{ID: low, Parent: 1, Flags: tree.TraceGiven}, "-00"},
+	} {
+		if got := half.Parent(&tree.Task{ID: tree.TaskID{1}, Run: 1, Trace: c.trace}); !strings.HasSuffix(got, c.want) {
+			t.Errorf("%+v: %s, want %s", c.trace, got, c.want)
+		}
+	}
+	for _, env := range []map[string]string{
+		{"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "2"},
+		{"OTEL_TRACES_SAMPLER": "traceidratio"},
+		{"OTEL_TRACES_SAMPLER": "jaeger_remote"},
+	} {
+		if _, err := open(t, env); err == nil {
+			t.Errorf("%v is taken", env)
+		}
+	}
+}
+
+// TestParents: what a client sends as its span is what its runs hang below; garbage is
+// passed over.
+func TestParents(t *testing.T) {
+	t.Parallel()
+	const header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	if got := Incoming(WithParent(t.Context(), header)); got.Parent != 0xb7ad6b7169203331 || got.ID[0] != 0x0a || got.Flags != tree.TraceGiven|1 {
+		t.Errorf("%s is read as %+v", header, got)
+	}
+	for _, garbage := range []string{
+		"", "00", header[:54], header + "-00", "01" + header[2:], "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+		"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", strings.ToUpper(header), strings.Repeat("-", 3),
+	} {
+		if got := Incoming(WithParent(t.Context(), garbage)); !got.IsZero() {
+			t.Errorf("%q is read as %+v", garbage, got)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Tool makes a call of a tool that the worker itself carries out a span; done ends it.
+// Providers repeat the ids of calls, so it has the name that the loop gives it.
+func (t *Telemetry) Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool)) {
+	ctx, span := t.Tracer.Start(ctx, spanName(opExecuteTool, use.Name), trace.WithAttributes(
+		keyOperation.String(opExecuteTool), keyTool.String(use.Name), keyToolType.String("function"),
+		keyCallID.String(call)))
+	if t.content && len(use.Input) <= shownBytes {
+		span.SetAttributes(keyArguments.String(t.clean(string(use.Input))))
+	}
+	return ctx, func(text string, failed bool) {
+		if failed {
+			span.SetStatus(codes.Error, "the call failed")
+			span.SetAttributes(keyErrorType.String("tool_error"))
+		}
+		if t.content && len(text) <= shownBytes {
+			span.SetAttributes(keyResult.String(t.clean(text)))
+		}
+		span.End()
+	}
+}

@@ -1,0 +1,129 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// chosenIDs are ids that a span is to have.
+type chosenIDs struct {
+	trace tree.TraceID
+	span  tree.SpanID
+}
+
+type chosenKey struct{}
+
+// withIDs makes the next span that is started with the context have these ids.
+func withIDs(ctx context.Context, traceID tree.TraceID, span tree.SpanID) context.Context {
+	return context.WithValue(ctx, chosenKey{}, chosenIDs{traceID, span})
+}
+
+// ids gives spans the ids that are chosen for them, and others random ones.
+type ids struct{}
+
+var _ sdktrace.IDGenerator = ids{}
+
+// NewIDs gives the ids of a span that is the first of its trace.
+func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if c, ok := ctx.Value(chosenKey{}).(chosenIDs); ok {
+		return trace.TraceID(c.trace), spanBytes(c.span)
+	}
+	var id trace.TraceID
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64()|1)
+	return id, ids{}.NewSpanID(ctx, id)
+}
+
+// NewSpanID gives the id of a span below another.
+func (ids) NewSpanID(ctx context.Context, of trace.TraceID) trace.SpanID {
+	if c, ok := ctx.Value(chosenKey{}).(chosenIDs); ok && trace.TraceID(c.trace) == of && c.span != 0 {
+		return spanBytes(c.span)
+	}
+	return spanBytes(tree.SpanID(rand.Uint64() | 1))
+}
+
+func spanBytes(id tree.SpanID) (b trace.SpanID) {
+	binary.BigEndian.PutUint64(b[:], uint64(id))
+	return b
+}
+
+// Incoming gives the trace that a context carries, for the runs that are started with
+// it; zero if it carries none.
+func Incoming(ctx context.Context) tree.Trace {
+	sc := trace.SpanContextFromContext(ctx)
+	if !sc.IsValid() {
+		return tree.Trace{}
+	}
+	span := sc.SpanID()
+	return tree.Trace{
+		ID: tree.TraceID(sc.TraceID()), Parent: tree.SpanID(binary.BigEndian.Uint64(span[:])),
+		Flags: byte(sc.TraceFlags()) | tree.TraceGiven,
+	}
+}
+
+// below is a context whose spans hang below a span of a run's trace. The zero span is
+// none: then the next span is the first of the trace.
+func (t *Telemetry) below(ctx context.Context, of tree.Trace, span tree.SpanID) context.Context {
+	flags := trace.TraceFlags(0)
+	if t.recorded(of) {
+		flags = trace.FlagsSampled
+	}
+	if span == 0 {
+		return ctx
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID(of.ID), SpanID: spanBytes(span), TraceFlags: flags, Remote: true,
+	}))
+}
+
+// recorded reports whether the spans of a trace are kept: all of them or none, whoever
+// writes them.
+func (t *Telemetry) recorded(of tree.Trace) bool {
+	if of.Flags&tree.TraceGiven != 0 {
+		return trace.TraceFlags(of.Flags).IsSampled()
+	}
+	return t.root.ShouldSample(sdktrace.SamplingParameters{
+		ParentContext: context.Background(), TraceID: trace.TraceID(of.ID),
+	}).Decision == sdktrace.RecordAndSample
+}
+
+// Parent is the header, as W3C has it, that makes spans hang below a run; empty if
+// nobody traces.
+func (t *Telemetry) Parent(task *tree.Task) string {
+	if t == nil || task.Trace.ID == (tree.TraceID{}) {
+		return ""
+	}
+	flags := 0
+	if t.recorded(task.Trace) {
+		flags = 1
+	}
+	return fmt.Sprintf("00-%x-%016x-%02x", task.Trace.ID[:], uint64(tree.RunSpan(task.ID, task.Run)), flags)
+}
+
+// WithParent is a context whose spans hang below what a header names. One that is not
+// understood is passed over, as W3C wants it.
+func WithParent(ctx context.Context, header string) context.Context {
+	parts := strings.Split(header, "-")
+	if len(parts) != 4 || parts[0] != "00" {
+		return ctx
+	}
+	var c trace.SpanContextConfig
+	var err [3]error
+	c.TraceID, err[0] = trace.TraceIDFromHex(parts[1])
+	c.SpanID, err[1] = trace.SpanIDFromHex(parts[2])
+	flags, bad := hex.DecodeString(parts[3])
+	if err[0] != nil || err[1] != nil || bad != nil || len(flags) != 1 {
+		return ctx
+	}
+	c.TraceFlags, c.Remote = trace.TraceFlags(flags[0]), true
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(c))
+}

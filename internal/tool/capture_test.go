@@ -1,0 +1,76 @@
+package tool
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+type closer struct{ *bytes.Buffer }
+
+func (closer) Close() error { return nil }
+
+// TestCaptureHoldsBeginningAndEnd: however the output is cut into pieces, the file
+// has all of it, and what is shown is its beginning and its end.
+func TestCaptureHoldsBeginningAndEnd(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		half := 1 + r.IntN(20)
+		var all, file bytes.Buffer
+		c := &capture{half: half, name: "f", open: func() (io.WriteCloser, error) { return closer{&file}, nil }}
+		for range r.IntN(12) {
+			piece := make([]byte, r.IntN(3*half))
+			for i := range piece {
+				piece[i] = byte('a' + r.IntN(26))
+			}
+			all.Write(piece)
+			if n, err := c.Write(piece); n != len(piece) || err != nil {
+				t.Fatalf("wrote %d, %v", n, err)
+			}
+		}
+		got, text := c.text(), all.String()
+		switch {
+		case len(text) <= 2*half && (got != text || file.Len() > 0):
+			t.Fatalf("half %d: %q became %q, the file has %q", half, text, got, file.String())
+		case len(text) > 2*half:
+			head, tail, _ := strings.Cut(got, "\n[cut: ")
+			if head != text[:half] || !strings.HasSuffix(tail, "in f]\n"+text[len(text)-half:]) || file.String() != text {
+				t.Fatalf("half %d: %q became %q, the file has %q", half, text, got, file.String())
+			}
+		}
+		limit := 1 + r.IntN(half)
+		if end := c.end(limit); !strings.HasSuffix(end, text[max(0, len(text)-limit):]) {
+			t.Fatalf("half %d: the last %d of %q are %q", half, limit, text, end)
+		}
+	}
+}
+
+func TestCaptureBounds(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	c := &capture{half: 100, name: "f", open: func() (io.WriteCloser, error) { return closer{&file}, nil }}
+	chunk := bytes.Repeat([]byte("0123456789abcdef"), 4096)
+	for range maxKept/len(chunk) + 10 {
+		c.Write(chunk)
+	}
+	if file.Len() != maxKept || len(c.head) > 100 || cap(c.tail) > 10*100 {
+		t.Errorf("the file has %d bytes, held are %d and %d", file.Len(), len(c.head), cap(c.tail))
+	}
+	if got := c.text(); !strings.Contains(got, "more is in f, but not all: only the first 33554432 bytes are kept") {
+		t.Errorf("%q", got)
+	}
+	none := &capture{half: 10, open: func() (io.WriteCloser, error) { return nil, errors.New("full") }}
+	none.Write(chunk)
+	if got := none.text(); !strings.Contains(got, "the rest could not be kept") {
+		t.Errorf("%q", got)
+	}
+	zeros := &capture{half: 30}
+	zeros.Write(make([]byte, 60))
+	if got := zeros.text(); strings.Count(got, "�") != 20 || !strings.Contains(got, "[cut: 60 bytes") {
+		t.Errorf("%q", got)
+	}
+}

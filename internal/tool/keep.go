@@ -1,0 +1,177 @@
+package tool
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// KeptDir is the directory of a workspace that holds what was too long for results.
+const KeptDir = ".coppice/output"
+
+// WorktreesDir is the directory of a workspace that holds the worktrees of sub-agents.
+const WorktreesDir = ".coppice/worktrees"
+
+// Bounds of what a workspace keeps. What is oldest makes room.
+const (
+	keptFile  = 64 << 20  // bytes of one text
+	keptBytes = 256 << 20 // of all
+	keptFiles = 100
+	keptLook  = 10_000 // files that are looked at; commands may have made more
+
+	keptMode    = 0o600
+	keptDirMode = 0o700
+	keptTail    = ".txt"
+	keptName    = 40 // bytes of a tool's name that its files begin with
+)
+
+// Excerpt gives a text as it fits into a result of at most limit bytes. One that is
+// longer keeps its head and its tail; a line between them says how much is left out,
+// and in which file of the workspace the whole text is. Tool is what the file is
+// named after. If the text can't be kept, or w is nil, the line says just how much.
+func (w *Workspace) Excerpt(tool, text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	room := max(0, limit-noteRoom)
+	head := ending(text, room/3*2, true)
+	rest := text[len(head):]
+	tail := beginning(rest, room-len(head))
+	note := fmt.Sprintf("[cut: %d bytes in the middle are not shown", len(rest)-len(tail))
+	if w != nil {
+		note += w.kept(tool, text)
+	}
+	return fmt.Sprintf("%s\n%s]\n%s", head, note, tail)
+}
+
+// kept keeps a text and says where it is, or why it is nowhere.
+func (w *Workspace) kept(tool, text string) string {
+	name, err := w.keep(tool, ending(text, keptFile, false))
+	switch {
+	case err != nil:
+		text := pathError(KeptDir, err).Error()
+		return "; the whole could not be kept: " + ending(clean([]byte(text)), noteRoom/4, false)
+	case len(text) > keptFile:
+		return fmt.Sprintf("; the first %d bytes are in the file %s", keptFile, name)
+	}
+	return fmt.Sprintf("; the whole is in the file %s", name)
+}
+
+// keep writes a text to a file of its own.
+func (w *Workspace) keep(tool, text string) (name string, err error) {
+	if err := w.keptDir(); err != nil {
+		return "", err
+	}
+	if err := w.makeRoom(len(text)); err != nil {
+		return "", err
+	}
+	name = path.Join(KeptDir, fileName(tool)+"-"+strings.ToLower(rand.Text())+keptTail)
+	if err := w.create(name, text); err != nil {
+		return "", errors.Join(err, w.root.Remove(filepath.FromSlash(name)))
+	}
+	return name, nil
+}
+
+// keptDir makes the directory, which git takes no notice of. Links are not followed:
+// what they lead to is not ours to clear.
+func (w *Workspace) keptDir() error {
+	for _, dir := range []string{path.Dir(KeptDir), KeptDir} {
+		if err := w.root.Mkdir(filepath.FromSlash(dir), keptDirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		info, err := w.root.Lstat(filepath.FromSlash(dir))
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return errors.New("not a directory")
+		}
+	}
+	err := w.create(path.Join(KeptDir, ".gitignore"), "*\n")
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// create writes a file that was not there.
+func (w *Workspace) create(name, text string) error {
+	file, err := w.root.OpenFile(filepath.FromSlash(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, keptMode)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(file, text)
+	return errors.Join(err, file.Close())
+}
+
+// makeRoom removes the oldest files until one more fits in. Others may do so at the
+// same time.
+func (w *Workspace) makeRoom(size int) error {
+	files, err := w.keptFiles()
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int {
+		return cmp.Or(b.ModTime().Compare(a.ModTime()), strings.Compare(a.Name(), b.Name()))
+	})
+	count, bytes := 1, int64(size)
+	for _, f := range files {
+		count++
+		bytes += f.Size()
+		if count <= keptFiles && bytes <= keptBytes {
+			continue
+		}
+		err := w.root.Remove(filepath.FromSlash(path.Join(KeptDir, f.Name())))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// keptFiles gives the files that are there, and none that has another name than ours.
+func (w *Workspace) keptFiles() (_ []fs.FileInfo, err error) {
+	dir, err := w.open(KeptDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	var files []fs.FileInfo
+	for {
+		some, err := dir.ReadDir(keptFiles)
+		for _, d := range some {
+			if !d.Type().IsRegular() || !strings.HasSuffix(d.Name(), keptTail) {
+				continue
+			}
+			info, err := w.root.Lstat(filepath.FromSlash(path.Join(KeptDir, d.Name())))
+			if err == nil { // or somebody else has removed it
+				files = append(files, info)
+			}
+		}
+		if errors.Is(err, io.EOF) || len(files) >= keptLook {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fileName makes the name of a tool one of a file.
+func fileName(tool string) string {
+	safe := func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
+			return r
+		}
+		return '_'
+	}
+	return ending(strings.Map(safe, tool), keptName, false)
+}

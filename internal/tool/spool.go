@@ -1,0 +1,70 @@
+package tool
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+
+	"github.com/coppice-run/coppice/internal/redact"
+)
+
+// outputFile is the name of the file for a command's output.
+func outputFile(label string) string { return path.Join(KeptDir, label+keptTail) }
+
+// createOutput makes a file for a command's output, in the place of one of the same
+// name. Whatever a command has put there
+// leads it nowhere else.
+func (w *Workspace) createOutput(name string) (io.WriteCloser, error) {
+	if err := w.keptDir(); err != nil {
+		return nil, pathError(KeptDir, err)
+	}
+	if err := w.makeRoom(maxKept); err != nil {
+		return nil, pathError(KeptDir, err)
+	}
+	if err := w.root.Remove(filepath.FromSlash(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, pathError(name, err)
+	}
+	file, err := w.root.OpenFile(filepath.FromSlash(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, keptMode)
+	if err != nil {
+		return nil, pathError(name, err)
+	}
+	return file, nil
+}
+
+// cleaner takes the secrets out of what a command prints before any of it is kept, so
+// that no bound cuts one in two. It is safe for use by many goroutines at once.
+type cleaner struct {
+	to *capture
+
+	mu      sync.Mutex
+	secrets *redact.Redactor
+	stream  *redact.Stream
+	clean   []byte // of the last write
+}
+
+// Write never fails, as capture does not.
+func (c *cleaner) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.secrets.None() {
+		return c.to.Write(p)
+	}
+	c.clean = append(c.clean[:0], c.stream.Write(string(p))...)
+	if _, err := c.to.Write(c.clean); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// close gives on what was held back: nothing is printed any more.
+func (c *cleaner) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := c.to.Write([]byte(c.stream.Flush()))
+	c.to.close()
+	return err
+}

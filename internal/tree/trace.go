@@ -1,0 +1,134 @@
+package tree
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+)
+
+// Trace is where a run hangs in a trace: in which, and below which span.
+type Trace struct {
+	ID     TraceID
+	Parent SpanID // zero: the run is the first of its trace
+	Flags  byte   // as W3C has them, and TraceGiven; zero in a trace of our own
+}
+
+// TraceGiven is set in the flags of a trace that a client has begun: whether it is
+// recorded is up to the client, and stands in the flags.
+const TraceGiven = 0x80
+
+// TraceID names a trace, as W3C has it.
+type TraceID [16]byte
+
+// SpanID names a span: the bytes that W3C has, as a number.
+type SpanID uint64
+
+// IsZero reports whether nothing is said of a trace.
+func (t Trace) IsZero() bool { return t == Trace{} }
+
+// RunSpan is the span of a run. It follows from which run it is, so whoever works on
+// the run knows it before it is written, and it is the same however often it is.
+func RunSpan(task TaskID, run int) SpanID {
+	return spanID(spanSum('r', task, run, 0))
+}
+
+// CallSpan is the span of a call of a task.
+func CallSpan(task TaskID, ref CallRef) SpanID {
+	return spanID(spanSum('c', task, ref.Message, ref.Block))
+}
+
+func spanID(sum [sha256.Size]byte) SpanID { return SpanID(binary.BigEndian.Uint64(sum[:])) }
+
+func spanSum(what byte, task TaskID, a, b int) [sha256.Size]byte {
+	name := append([]byte{what}, task[:]...)
+	name = binary.BigEndian.AppendUint64(name, uint64(a))
+	return sha256.Sum256(binary.BigEndian.AppendUint64(name, uint64(b)))
+}
+
+// below is the trace of what a run asks for.
+func (t *Task) below() Trace {
+	return Trace{ID: t.Trace.ID, Parent: RunSpan(t.ID, t.Run), Flags: t.Trace.Flags}
+}
+
+// traceOf says where the run that begins hangs: below the span of the client that asks
+// for it, if it has named one, below the run that asks for it, or in a trace of its own.
+func (d *decision) traceOf(t *Task, a asked) Trace {
+	if !a.trace.IsZero() {
+		return a.trace
+	}
+	if !a.by.IsZero() {
+		return d.view.task(a.by).below()
+	}
+	sum := spanSum('t', t.ID, t.Run, 0)
+	return Trace{ID: TraceID(sum[:16])}
+}
+
+// Passed is a part of the life of a run that is over. It is told to those who measure,
+// and stored nowhere.
+type Passed struct {
+	Part   Part
+	Task   TaskID
+	Run    int
+	Kind   Kind
+	Agent  string
+	Trace  Trace
+	Epoch  int64
+	Worker string // of an attempt
+	Lost   bool   // the attempt ended since its worker was lost
+	First  bool   // it is the first of its kind of the run
+	From   time.Time
+	To     time.Time
+	Ended  *Task // of a whole run or its call: the task as it was when the run ended
+}
+
+// Part is a part of the life of a run.
+type Part uint8
+
+// The parts.
+const (
+	PartUnspecified Part = iota
+	PartQueued           // waited for a worker
+	PartAttempt          // was with one
+	PartParked           // waited for what it had asked for
+	PartCall             // somebody's call waited for it
+	PartRun              // all of it, from its acceptance to its end
+)
+
+// passes tells that the run leaves its state.
+func (d *decision) passes(t *Task, to State) {
+	p := Passed{From: t.MovedAt}
+	switch t.State {
+	case StatePending:
+		p.Part, p.First = PartQueued, t.StartedAt.IsZero() || t.StartedAt.Equal(d.env.Now)
+	case StateRunning:
+		p.Part, p.Worker = PartAttempt, t.Worker
+		p.Lost = to == StatePending || t.Reason == ReasonInterrupted || t.Reason == ReasonPoisoned
+	case StateWaiting:
+		p.Part = PartParked
+	default:
+		return
+	}
+	d.passed(t, p)
+}
+
+// passed completes what is told of a run.
+func (d *decision) passed(t *Task, p Passed) {
+	p.Task, p.Run, p.Kind, p.Agent, p.Trace, p.Epoch, p.To = t.ID, t.Run, t.Kind, t.Agent, t.Trace, t.Epoch, d.env.Now
+	d.view.changes.Passed = append(d.view.changes.Passed, p)
+}
+
+// called tells of a call that waits for the run no more: it has the run's result, or
+// the run goes on without it.
+func (d *decision) called(t *Task) {
+	if t.Caller.IsZero() || t.Call == (CallRef{}) {
+		return
+	}
+	ended := *t
+	d.passed(t, Passed{Part: PartCall, From: t.AcceptedAt, Ended: &ended})
+}
+
+// lived tells of a run that has ended.
+func (d *decision) lived(t *Task) {
+	ended := *t
+	d.passed(t, Passed{Part: PartRun, From: t.AcceptedAt, Ended: &ended})
+}

@@ -1,0 +1,37 @@
+package tree
+
+import "strings"
+
+// maxWorkspace bounds the name of a workspace, in bytes.
+const maxWorkspace = 100
+
+// CheckWorkspace refuses what can't be the name of a workspace that sessions share:
+// it is the name of one directory, and never that of a session's own, which is the
+// session's id.
+func CheckWorkspace(name string) error {
+	if name == "" {
+		return nil
+	}
+	if len(name) > maxWorkspace {
+		return ErrTooLarge.With("the name of the workspace has %d bytes, at most %d", len(name), maxWorkspace)
+	}
+	for i, r := range name {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !letter && (i == 0 || r != '.' && r != '_' && r != '-') {
+			return ErrBadInput.With("the workspace %q: expected letters, digits, ., _ and -, the first a letter or digit", name)
+		}
+	}
+	if _, err := ParseID[Session](name); err == nil {
+		return ErrBadInput.With("the workspace %q: a session's id names its own directory, and no other session has it", name)
+	}
+	return nil
+}
+
+// isolate says where a task works: where its parent does, in a worktree of its own
+// below that if its agent wants one.
+func (t *Task) isolate(parent *Task, agent Agent) {
+	t.Worktrees = parent.Worktrees
+	if agent.Worktree {
+		t.Worktrees = strings.TrimSpace(t.Worktrees + " " + t.ID.String())
+	}
+}

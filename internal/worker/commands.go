@@ -1,0 +1,173 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// farewell is how long a worker that stops tries to tell how its commands have ended.
+const farewell = 2 * time.Second
+
+// features are what a worker can do beyond the protocol version.
+func features() []string {
+	return []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces}
+}
+
+// launched is a command that has become a task, and is this worker's.
+type launched struct {
+	claim   *pb.Claim // as if it had been claimed
+	command *tool.Command
+}
+
+// shell makes a child of a command.
+func shell(child *pb.SpawnChild, c *tool.Command) {
+	child.Shell = &pb.ShellChild{
+		Command: strings.ToValidUTF8(c.Line, "\uFFFD"), Nonce: rand.Uint64(), OutputFile: c.Output, BackgroundedByUser: c.ByUser,
+	}
+	child.Timeout = durationpb.New(c.Timeout)
+}
+
+// spawning is a request for children under way.
+type spawning struct {
+	*request
+	journal  *journal
+	children []loop.Child
+}
+
+// Wait gives the answer; what it says that has become a task is carried on from then.
+func (s *spawning) Wait(ctx context.Context) (loop.Reply, error) {
+	reply, err := s.request.Wait(ctx)
+	if err != nil {
+		return reply, err
+	}
+	for _, l := range s.response.GetAck().GetLaunched() {
+		for i, c := range s.children {
+			if c.Command == nil || c.Block != int(l.GetBlock()) {
+				continue
+			}
+			c.Command.Take()
+			s.journal.launch(&launched{command: c.Command, claim: &pb.Claim{
+				SessionId: s.journal.line.session(), TaskId: l.GetTaskId(), Epoch: l.GetEpoch(),
+				Nonce: s.req.GetSpawn().GetChildren()[i].GetShell().GetNonce(),
+			}})
+		}
+	}
+	return reply, nil
+}
+
+// launch carries a command to its end beside the slots, until ctx ends.
+func (w *Worker) launch(ctx context.Context, c *launched) {
+	w.carrying.Go(func() { w.carryCommand(ctx, c) })
+}
+
+// carryCommand runs a command over a line of its own, and tells what it prints and how it
+// ends. It is killed when its task is ended from outside, and when the worker stops.
+func (w *Worker) carryCommand(ctx context.Context, c *launched) {
+	log := w.Logger.With("session_id", c.claim.GetSessionId(), "task_id", c.claim.GetTaskId(), "epoch", c.claim.GetEpoch())
+	running, kill := context.WithCancel(ctx)
+	defer kill()
+	l := w.newLine()
+	l.needs = featureCommands
+	j := l.goOn(kill, c.claim)
+	lineEnds, endLine := context.WithCancel(context.WithoutCancel(ctx))
+	var keeping sync.WaitGroup
+	keeping.Go(func() { l.keep(lineEnds) })
+	defer keeping.Wait()
+	defer endLine()
+	var last *request
+	end := c.command.Carry(running, func(output string) {
+		if last == nil || last.over() {
+			last = j.print(output)
+		}
+	})
+	log.InfoContext(ctx, "a command has ended", "reason", end.Reason, "detail", end.Detail)
+	said := j.endCommand(end)
+	select {
+	case <-said.answered:
+	case <-ctx.Done():
+		said.within(farewell)
+	}
+}
+
+// goOn puts an attempt on the line that is this worker's already. drop is called when
+// it is lost.
+func (l *line) goOn(drop context.CancelFunc, claim *pb.Claim) *journal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.attempt++
+	l.over, l.drop, l.claimed = false, drop, claim
+	return &journal{line: l, attempt: l.attempt}
+}
+
+// session is that of the attempt on the line.
+func (l *line) session() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.claimed.GetSessionId()
+}
+
+// releases tells of messages whose commands are to go on in the background.
+func (l *line) releases() <-chan int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.release
+}
+
+// letGo tells the attempt on the line that the commands of a message are to go on in
+// the background. It never waits: only the last message counts.
+func (l *line) letGo(ordinal int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.release == nil {
+		return
+	}
+	select {
+	case <-l.release:
+	default:
+	}
+	l.release <- ordinal
+}
+
+// print tells what a command has printed last.
+func (j *journal) print(output string) *request {
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Progress{Progress: &pb.Progress{Output: output}}})
+}
+
+// endCommand tells how a command has ended.
+func (j *journal) endCommand(end tool.CommandEnd) *request {
+	e := &pb.CommandEnd{Output: end.Output}
+	if end.Reason != tree.ReasonUnspecified {
+		e.Failure = &pb.Failure{Reason: pb.Reason(end.Reason), Detail: end.Detail}
+	}
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CommandEnd{CommandEnd: e}})
+}
+
+// over reports whether the request has its answer, or will have none.
+func (r *request) over() bool {
+	select {
+	case <-r.answered:
+		return true
+	default:
+		return false
+	}
+}
+
+// within waits for the answer so long.
+func (r *request) within(d time.Duration) {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-r.answered:
+	case <-wait.C:
+	}
+}

@@ -1,0 +1,49 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/workspace"
+)
+
+// clearPatience bounds what is done for a run after it has ended.
+const clearPatience = 30 * time.Second
+
+// enter gives a run the place where it works.
+func (w *Worker) enter(ctx context.Context, a *assignment) (*workspace.Place, error) {
+	task := a.GetTask()
+	session, err := tree.ParseID[tree.Session](task.GetSessionId())
+	if err != nil {
+		return nil, fmt.Errorf("the session: %w", err)
+	}
+	id, err := tree.ParseID[tree.Task](task.GetId())
+	if err != nil {
+		return nil, fmt.Errorf("the task: %w", err)
+	}
+	run := workspace.Run{
+		Session: session, Name: a.GetWorkspace(), Task: id, Attempt: strconv.FormatInt(task.GetEpoch(), 10),
+	}
+	for _, text := range a.GetWorktreeTaskIds() {
+		of, err := tree.ParseID[tree.Task](text)
+		if err != nil {
+			return nil, fmt.Errorf("the task of a worktree: %w", err)
+		}
+		run.Worktrees = append(run.Worktrees, of)
+	}
+	return w.Places.Enter(ctx, run)
+}
+
+// tidy removes the worktree of a run that has ended, if nothing was changed in it. That
+// the worker is stopping is no reason to leave it.
+func tidy(ctx context.Context, log *slog.Logger, place *workspace.Place) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearPatience)
+	defer cancel()
+	if err := place.Clear(ctx); err != nil {
+		log.WarnContext(ctx, "the worktree of a run that has ended stays", "error", err)
+	}
+}

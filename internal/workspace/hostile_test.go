@@ -1,0 +1,174 @@
+package workspace
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNothingOfTheRepositoryRuns has a repository that names programs wherever git
+// looks for some. Each of them would leave a trace.
+func TestNothingOfTheRepositoryRuns(t *testing.T) {
+	t.Parallel()
+	traces := t.TempDir()
+	w := plant(t, ".gitattributes", "* filter=evil diff=evil merge=evil text\n", "a.txt", "a\n", "b.txt", "b\n")
+	trap := func(name string) string {
+		script := filepath.Join(traces, name+".sh")
+		write(t, script, fmt.Sprintf("#!/bin/sh\necho ran > %s\ncat\n", filepath.Join(traces, name+".ran")))
+		must(t, os.Chmod(script, 0o755))
+		return script
+	}
+	hooks := []string{
+		"post-checkout", "pre-commit", "post-commit", "reference-transaction", "post-index-change", "post-merge", "post-rewrite",
+		"pre-auto-gc", "fsmonitor-watchman", "update", "post-update", "proc-receive", "sendemail-validate",
+	}
+	for _, hook := range hooks {
+		must(t, os.Symlink(trap("hook-"+hook), filepath.Join(w.dir, ".git/hooks", hook)))
+	}
+	elsewhere := filepath.Join(w.dir, ".git/elsewhere")
+	must(t, os.CopyFS(elsewhere, os.DirFS(filepath.Join(w.dir, ".git/hooks"))))
+	config := map[string]string{
+		"core.hooksPath": elsewhere, "filter.evil.required": "true",
+		"extensions.partialClone": "origin", "remote.origin.url": "ext::" + trap("transport") + " %S", "remote.origin.promisor": "true",
+		"protocol.ext.allow": "always", "protocol.allow": "always", "extensions.worktreeConfig": "true",
+		"alias.worktree": "!" + trap("alias"), "alias.status": "!" + trap("alias"), "status.submoduleSummary": "true", "core.repositoryFormatVersion": "1",
+	}
+	for _, key := range []string{
+		"core.fsmonitor", "filter.evil.smudge", "filter.evil.clean", "filter.evil.process", "diff.external", "diff.evil.textconv", "diff.evil.command",
+		"merge.evil.driver", "core.editor", "core.pager", "core.sshCommand", "core.askPass", "core.gitProxy", "credential.helper", "gpg.program",
+		"sequence.editor", "core.alternateRefsCommand", "pager.status", "trace2.normalTarget", "uploadpack.packObjectsHook",
+	} {
+		config[key] = trap("config-" + key)
+	}
+	for key, value := range config {
+		command(t, w.dir, "config", key, value)
+	}
+	write(t, filepath.Join(w.dir, ".git/info/attributes"), "* filter=evil\n")
+	write(t, filepath.Join(w.dir, ".git/config.worktree"), "[core]\n\tfsmonitor = "+trap("config-worktree")+"\n")
+
+	id := newTask()
+	place, leave := w.grow("1", id)
+	if got := read(t, filepath.Join(place.Dir(), "a.txt")); got != "a\n" {
+		t.Errorf("the file holds %q", got)
+	}
+	if got := w.end(place, leave); got != "" {
+		t.Errorf("unchanged: %q", got)
+	}
+	place, leave = w.grow("2", id)
+	write(t, filepath.Join(place.Dir(), "a.txt"), "changed\n")
+	if got := w.end(place, leave); !strings.Contains(got, "not committed") {
+		t.Errorf("changed: %q", got)
+	}
+	// An object that is missing is not fetched.
+	blob := command(t, w.dir, "rev-parse", "HEAD:b.txt")
+	must(t, os.Remove(filepath.Join(w.dir, ".git/objects", blob[:2], blob[2:])))
+	lacking := newTask()
+	if place, err := w.Enter(t.Context(), w.run("1", lacking, lacking)); err == nil {
+		t.Errorf("without an object: it works in %s", place.Dir())
+	}
+	ran, err := filepath.Glob(filepath.Join(traces, "*.ran"))
+	must(t, err)
+	for _, trace := range ran {
+		t.Errorf("%s has run", filepath.Base(trace))
+	}
+	t.Logf("%d programs named by the repository, %d ran", len(config)+len(hooks), len(ran))
+
+	// The traps do spring when somebody works there as git has it by itself.
+	if err := tryGit(place.Dir(), "status"); err != nil {
+		t.Log(err)
+	}
+	if ran, err = filepath.Glob(filepath.Join(traces, "*.ran")); err != nil || len(ran) == 0 {
+		t.Errorf("no trap would have sprung: %v", err)
+	}
+}
+
+// TestNoRepository: whoever wants a worktree and can't have one is told why, and
+// nothing outside is written.
+func TestNoRepository(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, dir, away string)
+		want  string
+	}{
+		"none": {func(t *testing.T, dir, _ string) { must(t, os.RemoveAll(filepath.Join(dir, ".git"))) }, "is no git repository"},
+		"no commit": {func(t *testing.T, dir, _ string) {
+			must(t, os.RemoveAll(filepath.Join(dir, ".git")))
+			command(t, dir, "init", "-q")
+		}, "has no commit"},
+		"no git directory": {func(t *testing.T, dir, _ string) {
+			must(t, os.RemoveAll(filepath.Join(dir, ".git")))
+			must(t, os.Mkdir(filepath.Join(dir, ".git"), 0o755))
+		}, "git rev-parse"},
+		"a file that leads out": {func(t *testing.T, dir, away string) {
+			must(t, os.RemoveAll(filepath.Join(dir, ".git")))
+			write(t, filepath.Join(dir, ".git"), "gitdir: "+away+"/.git\n")
+		}, "is elsewhere"},
+		"a link that leads out": {func(t *testing.T, dir, away string) {
+			must(t, os.RemoveAll(filepath.Join(dir, ".git")))
+			must(t, os.Symlink(filepath.Join(away, ".git"), filepath.Join(dir, ".git")))
+		}, "is a symbolic link"},
+		"objects lead out": {func(t *testing.T, dir, away string) {
+			must(t, os.RemoveAll(filepath.Join(dir, ".git/objects")))
+			must(t, os.Symlink(filepath.Join(away, ".git/objects"), filepath.Join(dir, ".git/objects")))
+		}, "is a symbolic link"},
+		"branches lead out": {func(t *testing.T, dir, away string) {
+			must(t, os.Symlink(away, filepath.Join(dir, ".git/refs/heads/coppice")))
+		}, "is a symbolic link"},
+		"worktrees lead out": {func(t *testing.T, dir, away string) {
+			must(t, os.MkdirAll(filepath.Join(dir, ".coppice"), 0o755))
+			must(t, os.Symlink(away, filepath.Join(dir, ".coppice/worktrees")))
+		}, ".coppice/worktrees"},
+		"our directory is a link": {func(t *testing.T, dir, _ string) {
+			must(t, os.Mkdir(filepath.Join(dir, "docs"), 0o755))
+			must(t, os.Symlink("docs", filepath.Join(dir, ".coppice")))
+		}, ".coppice is not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, away := plant(t), plant(t)
+			c.spoil(t, w.dir, away.dir)
+			before := everything(t, away.dir)
+			id := newTask()
+			place, err := w.Enter(t.Context(), w.run("1", id, id))
+			if err == nil {
+				t.Fatalf("it works in %s", place.Dir())
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if after := everything(t, away.dir); after != before {
+				t.Errorf("outside was\n%sis\n%s", before, after)
+			}
+		})
+	}
+}
+
+// What an agent does to its own worktree's .git leads nobody out: neither the worker's
+// git nor the file tools follow it.
+func TestWorktreeThatLeadsOut(t *testing.T) {
+	t.Parallel()
+	w, away := plant(t), plant(t, "secret", "outside\n")
+	id := newTask()
+	place, leave := w.grow("1", id)
+	write(t, filepath.Join(place.Dir(), ".git"), "gitdir: "+away.dir+"/.git\n")
+	admin := filepath.Join(w.dir, ".git/worktrees", id.String())
+	write(t, filepath.Join(admin, "commondir"), away.dir+"/.git\n")
+	before := everything(t, away.dir)
+	if got := w.end(place, leave); got != "" {
+		t.Errorf("it tells %q", got)
+	}
+	if after := everything(t, away.dir); after != before {
+		t.Errorf("outside was\n%sis\n%s", before, after)
+	}
+	// A link in the place of the worktree is not gone into.
+	place, leave = w.grow("2", id)
+	leave()
+	must(t, os.RemoveAll(place.Dir()))
+	must(t, os.Symlink(away.dir, place.Dir()))
+	if again, err := w.Enter(t.Context(), w.run("3", id, id)); err == nil {
+		t.Errorf("it works in %s: %s", again.Dir(), use(t, again.Workspace, "ls", `{}`))
+		must(t, again.Leave())
+	}
+}

@@ -1,0 +1,196 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+
+	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// worktree is the git worktree of a task. That it is all there says a mark beside its
+// directory, which is made last and removed first: what has no mark was cut off, and
+// nobody has worked there.
+type worktree struct {
+	id     tree.TaskID
+	parent string // the directory of the workspace that it is a worktree of
+	dir    string // its own; both from the session's directory
+}
+
+// worktrees gives the worktrees of tasks, each below the one before.
+func worktrees(ids []tree.TaskID) []worktree {
+	chain := make([]worktree, len(ids))
+	parent := "."
+	for i, id := range ids {
+		chain[i] = worktree{id: id, parent: parent, dir: filepath.Join(parent, tool.WorktreesDir, id.String())}
+		parent = chain[i].dir
+	}
+	return chain
+}
+
+func (w worktree) branch() string { return branches + w.id.String() }
+
+// path is where its parent finds it.
+func (w worktree) path() string { return tool.WorktreesDir + "/" + w.id.String() }
+
+// admin is the directory in the repository that belongs to it.
+func (w worktree) admin() string { return filepath.Join(gitDir, "worktrees", w.id.String()) }
+
+func (w worktree) mark() string { return w.dir + ".ready" }
+
+// ensure makes what is missing of a chain of worktrees. The last is marked with its
+// owner, if there is one.
+func (r *repository) ensure(ctx context.Context, chain []worktree, owner string) error {
+	for i := range chain {
+		if err := r.ensureOne(ctx, chain[:i+1]); err != nil {
+			return err
+		}
+	}
+	if owner == "" {
+		return nil
+	}
+	return r.write(chain[len(chain)-1].mark(), owner+"\n")
+}
+
+func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
+	w := chain[len(chain)-1]
+	if err := r.ownDir(filepath.Dir(w.dir)); err != nil {
+		return err
+	}
+	marked, there, known := r.is(w.mark()), r.is(w.dir), r.is(w.admin())
+	switch {
+	case marked && there && known:
+		return r.plain(w.dir)
+	case marked && there:
+		return fmt.Errorf("the repository has forgotten the worktree %s; save what is wanted of it and remove it", w.dir)
+	}
+	if err := r.discard(w); err != nil {
+		return err
+	}
+	from, err := r.head(ctx, chain[:len(chain)-1])
+	if err != nil {
+		return err
+	}
+	if err := r.add(ctx, w, from); err != nil {
+		return err
+	}
+	return r.write(w.mark(), "\n")
+}
+
+// add makes a worktree on its branch. A branch that is there already is gone on with.
+func (r *repository) add(ctx context.Context, w worktree, from string) error {
+	at := []string{"-b", w.branch(), r.path(w.dir), from}
+	if _, err := r.ask(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch()); err == nil {
+		at = []string{r.path(w.dir), w.branch()}
+	} else if ctx.Err() != nil {
+		return err
+	}
+	// Files come after: git would run filters for them.
+	if _, err := r.ask(ctx, append([]string{"worktree", "add", "--quiet", "--no-checkout"}, at...)...); err != nil {
+		return err
+	}
+	head, err := r.head(ctx, []worktree{w})
+	if err != nil {
+		return err
+	}
+	_, err = r.apart(ctx, w, head, "read-tree", "-u", "--reset", head)
+	return err
+}
+
+// discard removes what is left of a worktree, and what would keep git from making it.
+// Its branch stays.
+func (r *repository) discard(w worktree) error {
+	for _, name := range []string{w.mark(), w.dir, w.admin(), filepath.Join(gitDir, "refs", "heads", w.branch()+".lock")} {
+		if err := r.remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look says what the last worktree of a chain holds that its parent has not.
+func (r *repository) look(ctx context.Context, chain []worktree) (state, error) {
+	w := chain[len(chain)-1]
+	if !r.is(w.mark()) || !r.is(w.dir) {
+		return state{}, nil // it was removed
+	}
+	if err := r.plain(w.dir); err != nil {
+		return state{}, err
+	}
+	parent, err := r.head(ctx, chain[:len(chain)-1])
+	if err != nil {
+		return state{}, err
+	}
+	head, err := r.head(ctx, chain)
+	if err != nil {
+		return state{}, err
+	}
+	tips := []string{head}
+	if tip, err := r.tip(ctx, w); err == nil {
+		tips = append(tips, tip)
+	}
+	counted, err := r.ask(ctx, append(append([]string{"rev-list", "--count"}, tips...), "--not", parent)...)
+	if err != nil {
+		return state{}, err
+	}
+	var s state
+	if s.commits, err = strconv.Atoi(counted); err != nil {
+		return state{}, fmt.Errorf("counting commits: %w", err)
+	}
+	changed, err := r.apart(ctx, w, head, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames")
+	if err != nil {
+		return state{}, err
+	}
+	s.files = changed != ""
+	s.below, err = r.hasBelow(w)
+	return s, err
+}
+
+func (r *repository) tip(ctx context.Context, w worktree) (string, error) {
+	return r.ask(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch())
+}
+
+// hasBelow reports whether there are worktrees of agents that work in a worktree.
+func (r *repository) hasBelow(w worktree) (bool, error) {
+	dir, err := r.root.Open(filepath.Join(w.dir, tool.WorktreesDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for worktrees: %w", err)
+	}
+	entries, err := dir.ReadDir(-1)
+	for _, e := range entries {
+		if e.IsDir() {
+			return true, dir.Close()
+		}
+	}
+	return false, errors.Join(err, dir.Close())
+}
+
+// clear removes a worktree that holds nothing, with its branch, if its owner is the
+// last that has entered it.
+func (r *repository) clear(ctx context.Context, chain []worktree, owner string) error {
+	w := chain[len(chain)-1]
+	if marked, err := r.read(w.mark()); err != nil || marked != owner {
+		return nil //nolint:nilerr // it was removed, or somebody else's
+	}
+	left, err := r.look(ctx, chain)
+	if err != nil || !left.empty() {
+		return err
+	}
+	if err := r.discard(w); err != nil {
+		return err
+	}
+	tip, err := r.tip(ctx, w)
+	if err != nil {
+		return nil //nolint:nilerr // it has no branch
+	}
+	// Not if it was moved meanwhile.
+	_, err = r.ask(ctx, "update-ref", "-d", "refs/heads/"+w.branch(), tip)
+	return err
+}
