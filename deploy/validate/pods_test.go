@@ -13,6 +13,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -153,6 +154,9 @@ func referred(d *appsv1.Deployment) []string {
 	return names
 }
 
+// metricsPort is where metrics are fetched.
+const metricsPort = 9464
+
 // TestNetworkIsClosed: everything is denied, and workers reach no database.
 func TestNetworkIsClosed(t *testing.T) {
 	t.Parallel()
@@ -163,15 +167,21 @@ func TestNetworkIsClosed(t *testing.T) {
 		for _, p := range of[networkingv1.NetworkPolicy](all) {
 			everybody := len(p.Spec.PodSelector.MatchLabels)+len(p.Spec.PodSelector.MatchExpressions) == 0
 			closed = closed || everybody && len(p.Spec.PolicyTypes) == 2 && p.Spec.Ingress == nil && p.Spec.Egress == nil
-			if !labels.SelectorFromSet(p.Spec.PodSelector.MatchLabels).Matches(worker) {
+			selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !selector.Matches(worker) {
 				continue
 			}
-			if len(p.Spec.Ingress) > 0 {
-				t.Errorf("%s, %s: somebody reaches workers", overlay, p.Name)
+			for _, i := range p.Spec.Ingress {
+				if len(i.Ports) != 1 || i.Ports[0].Port.IntValue() != metricsPort || len(i.From) == 0 {
+					t.Errorf("%s, %s: somebody reaches workers, and not for their metrics alone", overlay, p.Name)
+				}
 			}
 			for _, e := range p.Spec.Egress {
 				for _, port := range e.Ports {
-					if port.Port == nil || !slices.Contains([]int{53, 443, 6379, 7070}, port.Port.IntValue()) {
+					if port.Port == nil || !slices.Contains([]int{53, 443, 4317, 6379, 7070}, port.Port.IntValue()) {
 						t.Errorf("%s, %s: workers reach port %v", overlay, p.Name, port.Port)
 					}
 				}
