@@ -107,6 +107,7 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer w.serveHealth(ctx)()
 	return run.Run(ctx)
 }
 
@@ -124,7 +125,6 @@ func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
 	if len(confined.Missing()) > 0 || confined.Mode() == sandbox.Off {
 		level = slog.LevelWarn
 	}
-	defer w.serveHealth(ctx)()
 	w.Logger.Log(ctx, level, "how commands are confined", "sandbox", confined.String())
 	return confined, nil
 }
@@ -132,10 +132,10 @@ func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
 // serveHealth answers questions about health until stop is called.
 func (w Worker) serveHealth(ctx context.Context) (stop func()) {
 	of := health.NewServer()
-	stop = serveHealth(w.Health, of)
+	stopServing := serveHealth(w.Health, of)
 	l, seen := w.Orchestrator.(link)
 	if w.Health == nil || !seen {
-		return stop
+		return stopServing
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -146,7 +146,7 @@ func (w Worker) serveHealth(ctx context.Context) (stop func()) {
 	return func() {
 		cancel()
 		<-done
-		stop()
+		stopServing()
 	}
 }
 
