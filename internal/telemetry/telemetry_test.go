@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
@@ -52,7 +53,7 @@ func TestPage(t *testing.T) {
 		r.Passed(tree.SessionID{1}, p)
 	}
 	answer := httptest.NewRecorder()
-	m.Page.ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	m.Page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	page, err := io.ReadAll(answer.Body)
 	if err != nil {
 		t.Fatal(err)
