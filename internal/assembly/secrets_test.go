@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -24,6 +25,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/fakellm"
 	"github.com/coppice-run/coppice/internal/model/upstream"
+	"github.com/coppice-run/coppice/internal/otlptest"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -135,10 +137,13 @@ func refusing(next http.Handler) http.Handler {
 }
 
 // TestSecretsStayOut: what a model, a tool, a page, a file, a hook, a provider and a
-// client say of secrets is in no database, event, delta, transcript or log.
+// client say of secrets is in no database, event, delta, transcript, trace or log.
 func TestSecretsStayOut(t *testing.T) {
 	t.Parallel()
+	var sinks sync.Map // of deployments
 	onBoth(t, "steps: [{text: x}]", func(d *deployment) {
+		sink := otlptest.Start(d.t)
+		sinks.Store(d, sink)
 		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
 			fmt.Fprint(w, plantedText(workersSecret))
@@ -152,6 +157,9 @@ func TestSecretsStayOut(t *testing.T) {
 			"hooks.yaml", "hooks:\n- {name: tells, event: SubagentStart, command: [cat, secrets.txt]}\n")
 		d.asks = true
 		d.environ = map[string][]string{
+			"": {
+				"OTEL_EXPORTER_OTLP_ENDPOINT=" + sink.Endpoint(), "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true",
+			},
 			"worker":       {"ANTHROPIC_API_KEY=" + workersKey, "ANTHROPIC_BASE_URL=" + provider.URL, "ODD=" + workersSecret},
 			"orchestrator": {"ANOTHER_URL=postgres://u:" + url.QueryEscape(orchestratorsPW) + "@h/d"},
 		}
@@ -174,8 +182,20 @@ func TestSecretsStayOut(t *testing.T) {
 		}
 		found.message("agents", agents)
 		found.add("database", d.stored(t))
+		ended := 0
+		for _, task := range c.tasks(session) {
+			if task.GetState() >= pb.TaskState_TASK_STATE_COMPLETED {
+				ended++
+			}
+		}
+		sink, _ := sinks.Load(d)
+		for _, span := range sink.(*otlptest.Sink).Until("all that hangs in traces", func(spans []otlptest.Span) bool {
+			return len(named(spans, "chat")) > ended && len(named(spans, "invoke_agent ")) >= ended
+		}) {
+			found.add("trace", fmt.Sprint(span))
+		}
 		found.add("logs", d.logs.String())
-		found.check("event", "delta", "transcript", "task", "agents", "database", "logs")
+		found.check("event", "delta", "transcript", "task", "agents", "database", "logs", "trace")
 		c.sound()
 	})
 }

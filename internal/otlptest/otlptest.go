@@ -24,6 +24,7 @@ type Span struct {
 	Name              string
 	Service           string
 	Failed            bool
+	Message           string // why it has failed
 	Start, End        time.Time
 	Texts             map[string]string
 	Numbers           map[string]int64
@@ -140,7 +141,7 @@ func read(span *trace.Span, service string) Span {
 	texts, numbers := values(span.GetAttributes())
 	return Span{
 		Trace: hex.EncodeToString(span.GetTraceId()), ID: hex.EncodeToString(span.GetSpanId()), Parent: hex.EncodeToString(span.GetParentSpanId()),
-		Name: span.GetName(), Service: service, Failed: span.GetStatus().GetCode() == trace.Status_STATUS_CODE_ERROR,
+		Name: span.GetName(), Service: service, Failed: span.GetStatus().GetCode() == trace.Status_STATUS_CODE_ERROR, Message: span.GetStatus().GetMessage(),
 		Start: time.Unix(0, int64(span.GetStartTimeUnixNano())), End: time.Unix(0, int64(span.GetEndTimeUnixNano())),
 		Texts: texts, Numbers: numbers,
 	}

@@ -106,7 +106,7 @@ func (l *line) goOn(drop context.CancelFunc, claim *pb.Claim) *journal {
 	defer l.mu.Unlock()
 	l.attempt++
 	l.over, l.drop, l.claimed = false, drop, claim
-	return &journal{line: l, attempt: l.attempt}
+	return newJournal(l, l.attempt)
 }
 
 // session is that of the attempt on the line.

@@ -19,6 +19,14 @@ type journal struct {
 	line    *line
 	attempt int
 	launch  func(*launched) // carries a command on that is a task
+	deltas  deltas          // of the answer under way
+}
+
+// newJournal records an attempt over a line.
+func newJournal(l *line, attempt int) *journal {
+	j := &journal{line: l, attempt: attempt}
+	j.deltas.send = j.delta
+	return j
 }
 
 var _ loop.Journal = (*journal)(nil)
@@ -160,5 +168,5 @@ func (j *journal) Report(activity string) {
 
 // Delta shows a piece of the answer under way; it has no number and no answer.
 func (j *journal) Delta(text string, thinking bool) {
-	j.delta(&pb.TextDelta{Text: text, Thinking: thinking})
+	j.deltas.add(text, thinking)
 }

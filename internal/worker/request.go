@@ -20,7 +20,7 @@ func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim) 
 	l.over, l.drop, l.claimed, l.known = l.closed, drop, c, 0
 	l.attempt++
 	l.release = make(chan int, 1)
-	j := &journal{line: l, attempt: l.attempt}
+	j := newJournal(l, l.attempt)
 	if l.link != nil {
 		c.Protocol = l.link.protocol
 	}
@@ -44,6 +44,7 @@ func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim) 
 func (j *journal) send(req *pb.WorkRequest) *request {
 	l := j.line
 	l.clean(req)
+	j.deltas.flush()
 	r := &request{req: req, answered: make(chan struct{})}
 	l.window <- struct{}{} // room comes with an answer, or with the end of the attempt
 	l.sending.Lock()

@@ -1,0 +1,64 @@
+package worker
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// How long a piece of an answer under way may be kept until more comes, and how much.
+const (
+	deltaPause = 50 * time.Millisecond
+	deltaBytes = 4 << 10
+)
+
+// deltas gathers pieces of an answer under way: models write token by token, and a
+// message for each would cost more than it shows.
+type deltas struct {
+	send func(*pb.TextDelta)
+
+	mu       sync.Mutex
+	text     strings.Builder
+	thinking bool
+	timer    *time.Timer // nil: nothing is kept
+}
+
+// add shows a piece, soon.
+func (d *deltas) add(text string, thinking bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if thinking != d.thinking {
+		d.flushed()
+	}
+	d.thinking = thinking
+	d.text.WriteString(text)
+	if d.text.Len() >= deltaBytes {
+		d.flushed()
+	} else if d.timer == nil {
+		d.timer = time.AfterFunc(deltaPause, d.flush)
+	}
+}
+
+// flush shows what is kept.
+func (d *deltas) flush() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.flushed()
+}
+
+// flushed is flush for who holds the lock.
+func (d *deltas) flushed() {
+	if d.timer == nil && d.text.Len() == 0 {
+		return
+	}
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	if d.text.Len() > 0 {
+		d.send(&pb.TextDelta{Text: d.text.String(), Thinking: d.thinking})
+		d.text.Reset()
+	}
+}
