@@ -52,6 +52,12 @@ func (w *Workspace) Excerpt(tool, text string, limit int) string {
 	return fmt.Sprintf("%s\n%s]\n%s", head, note, tail)
 }
 
+// Fitted gives the text of a tool that is not built in as it fits into a result: valid
+// UTF-8 without NUL, and of a long one an [Workspace.Excerpt].
+func (w *Workspace) Fitted(tool, text string) string {
+	return w.Excerpt(tool, clean([]byte(text)), maxOutput)
+}
+
 // kept keeps a text and says where it is, or why it is nowhere.
 func (w *Workspace) kept(tool, text string) string {
 	name, err := w.keep(tool, ending(text, keptFile, false))

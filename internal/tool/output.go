@@ -13,9 +13,6 @@ const (
 	maxError = 2_000
 	// noteRoom is kept free at the end of a listing for the notes.
 	noteRoom = 400
-	// keptHead is how much of a result is kept for the beginning of a text that is
-	// cut, in bytes; the rest is for its end.
-	keptHead = 20_000
 )
 
 // listing is the text of a result as it grows line by line, never beyond maxOutput.
@@ -69,22 +66,6 @@ func result(text string, err error) Outcome {
 func failed(err error) Done {
 	text := []byte(err.Error())
 	return Done{Text: printable(text, int64(len(text)), maxError), IsError: true}
-}
-
-// Shortened gives a text as it fits into a result: valid UTF-8 without NUL, of a long
-// one the beginning and the end.
-func Shortened(text string) string { return shortened(clean([]byte(text)), maxOutput-noteRoom) }
-
-// shortened gives the beginning and the end of a text that has more bytes than there
-// is room for; there has to be more than for the beginning.
-func shortened(text string, room int) string {
-	if len(text) <= room {
-		return text
-	}
-	start := ending(text, keptHead, true)
-	rest := text[len(start):]
-	end := beginning(rest, room-len(start))
-	return fmt.Sprintf("%s\n[cut: %d bytes in the middle are not shown]\n%s", start, len(rest)-len(end), end)
 }
 
 // ending gives at most limit bytes from the start of a text, up to the end of a
