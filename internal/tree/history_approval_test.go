@@ -68,17 +68,41 @@ func (h *history) deciding(all bool) []Command {
 	return cmds
 }
 
-// authority: what a task may do is within what its parent may.
+// authority: what a task may do is within what its parent might when it was given: a run
+// keeps what it began with, though its parent may be resumed with less.
 func (c *checker) authority(t *Task) {
-	above := t.Parent
+	above, given := t.Parent, c.startedAt(t)
 	if above.IsZero() {
-		above = t.Base.Task // a branch
+		above, given = t.Base.Task, c.openedAt(t) // a branch
 	}
 	if above.IsZero() || t.Run == 0 {
 		return
 	}
 	parent := c.tasks[above]
+	if c.startedAt(&parent) > given {
+		return
+	}
 	c.must(t.Authority.Within(parent.Authority), "task %s may do %s, its parent %s", t.ID, t.Authority, parent.Authority)
+}
+
+// startedAt gives the number of the event with which a task's run began.
+func (c *checker) startedAt(t *Task) (seq int64) {
+	for _, e := range c.events {
+		if _, started := e.Kind.(Started); started && e.Task == t.ID && e.Run == t.Run {
+			seq = e.Seq
+		}
+	}
+	return seq
+}
+
+// openedAt gives the number of the event with which a branch began.
+func (c *checker) openedAt(t *Task) (seq int64) {
+	for _, e := range c.events {
+		if _, opened := e.Kind.(BranchOpened); opened && e.Task == t.ID {
+			seq = e.Seq
+		}
+	}
+	return seq
 }
 
 // approvalsOf: each approval was asked for once and decided as often as its state says.
