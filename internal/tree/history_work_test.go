@@ -221,9 +221,10 @@ func (h *history) drain() {
 			break
 		}
 		for _, outcome := range h.commit(cmds...) {
-			// Of two that end in one batch, one may have cancelled the other.
-			if outcome.Err != nil && !errors.Is(outcome.Err, ErrStale) && !errors.Is(outcome.Err, ErrNotReady) {
-				h.t.Fatalf("while draining: %v", outcome.Err)
+			// Of two that end in one batch, one may have cancelled the other, and so
+			// withdrawn what the other had asked.
+			if err := outcome.Err; err != nil && !errors.Is(err, ErrStale) && !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrDecided) {
+				h.t.Fatalf("while draining: %v", err)
 			}
 		}
 	}
