@@ -2,17 +2,17 @@ package loop_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/proctest"
 	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -74,32 +74,14 @@ func bash(command, description string, background bool) tree.ToolUse {
 	return use("bash", map[string]any{"command": command, "description": description, "run_in_background": background})
 }
 
-// until waits for a file.
-func until(t *testing.T, name string) string {
+// pidOf reads the id of a process.
+func pidOf(t *testing.T, text string) int {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		text, err := os.ReadFile(name)
-		if err == nil && len(text) > 0 {
-			return strings.TrimSpace(string(text))
-		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) || time.Now().After(deadline) {
-			t.Fatalf("%s: %v", name, err)
-		}
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// ended waits until a process has ended.
-func ended(t *testing.T, pid string) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		state, err := os.ReadFile("/proc/" + pid + "/stat")
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) || strings.Contains(string(state), ") Z ") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("process %s is still there", pid)
-		}
-	}
+	return pid
 }
 
 func saidAll(t *testing.T, c *core, wants ...string) {
@@ -120,18 +102,20 @@ func TestCommandsGoToTheBackground(t *testing.T) {
 	c, dir := shells(t, func(r *loop.Run) { r.Release = release },
 		bash("echo $$ > pid; exec sleep 1000", "server", false),
 		bash("echo $$ > refused; exec sleep 1000", "", false))
+	begun, refused := proctest.OpenLines(t, filepath.Join(dir, "pid")), proctest.OpenLines(t, filepath.Join(dir, "refused"))
+	pids := make(chan string, 2)
 	go func() {
-		until(t, filepath.Join(dir, "pid"))
-		until(t, filepath.Join(dir, "refused"))
+		pids <- begun.Next()
+		pids <- refused.Next()
 		release <- 7 // another message's
 		release <- 2
 		release <- 2
 	}()
 	c.play(t.Context())
 	saidAll(t, c, `"backgrounded_by_user":true`, "root/server: running", "root: completed", "the text is empty: command")
-	ended(t, until(t, filepath.Join(dir, "refused")))
-	pid := until(t, filepath.Join(dir, "pid"))
-	if _, err := os.Stat("/proc/" + pid); err != nil || len(c.launched) != 1 {
+	pid := pidOf(t, <-pids)
+	proctest.Gone(t, pidOf(t, <-pids))
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil || len(c.launched) != 1 {
 		t.Fatalf("%d commands go on, of which this one: %v", len(c.launched), err)
 	}
 	stopped, stop := context.WithCancel(t.Context())
@@ -140,7 +124,7 @@ func TestCommandsGoToTheBackground(t *testing.T) {
 	if end.Reason != tree.ReasonInterrupted {
 		t.Errorf("it ended as %+v", end)
 	}
-	ended(t, pid)
+	proctest.Gone(t, pid)
 }
 
 func TestCommandsWithoutABackground(t *testing.T) {
@@ -168,11 +152,12 @@ func TestCommandsFallWithTheAttempt(t *testing.T) {
 	c, dir := shells(t, func(r *loop.Run) { r.Release = release }, bash("echo $$ > pid; exec sleep 1000", "", false))
 	const spawned = 3 // after the message and the start of the call
 	c.lose = func(i int) (bool, bool) { return i == spawned, false }
+	begun, pids := proctest.OpenLines(t, filepath.Join(dir, "pid")), make(chan string, 1)
 	go func() {
-		until(t, filepath.Join(dir, "pid"))
+		pids <- begun.Next()
 		release <- 2
 	}()
 	c.play(t.Context())
 	saidAll(t, c, "outcome unknown", "root: completed")
-	ended(t, until(t, filepath.Join(dir, "pid")))
+	proctest.Gone(t, pidOf(t, <-pids))
 }
