@@ -21,8 +21,9 @@ import (
 
 // TestFrozenWatchersHoldNobodyUp has many watch a tree who never read what they
 // are sent. The tree grows and others see it; those who thaw see all of it.
+//
+// No test runs beside it: what it measures is the memory of the whole process.
 func TestFrozenWatchersHoldNobodyUp(t *testing.T) {
-	t.Parallel()
 	a := takeApart(t)
 	_, addr := a.orchestrator()
 	c := a.client(addr)

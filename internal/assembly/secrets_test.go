@@ -67,10 +67,19 @@ func plantedText(secret string) string {
 	return marker + "\n" + strings.Join(planted(secret), "\n") + "\n"
 }
 
-// leaky is a model that tells what it should not, byte by byte.
-type leaky struct{ page string }
+// leaky is a model that tells what it should not, byte by byte, once somebody watches:
+// what is said before is in no delta that anybody sees.
+type leaky struct {
+	page    string
+	watched <-chan struct{}
+}
 
-func (l leaky) Generate(_ context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
+func (l leaky) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
+	select {
+	case <-l.watched:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	text := plantedText(workersKey) + plantedText(workersSecret)
 	answer := &model.Answer{Model: "leaky", Stop: tree.StopEndTurn, Usage: tree.Usage{Input: 1, Output: 1}}
 	if req.Depth == 0 && req.Messages[len(req.Messages)-1].Role == tree.RoleUser {
@@ -140,16 +149,18 @@ func refusing(next http.Handler) http.Handler {
 // client say of secrets is in no database, event, delta, transcript, trace or log.
 func TestSecretsStayOut(t *testing.T) {
 	t.Parallel()
-	var sinks sync.Map // of deployments
+	var sinks, watches sync.Map // of deployments
 	onBoth(t, "steps: [{text: x}]", func(d *deployment) {
 		sink := otlptest.Start(d.t)
 		sinks.Store(d, sink)
+		watched := make(chan struct{})
+		watches.Store(d, watched)
 		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
 			fmt.Fprint(w, plantedText(workersSecret))
 		}))
 		d.t.Cleanup(page.Close)
-		provider := httptest.NewServer(refusing(fakellm.New(fakellm.Config{Model: leaky{page.URL}})))
+		provider := httptest.NewServer(refusing(fakellm.New(fakellm.Config{Model: leaky{page.URL, watched}})))
 		d.t.Cleanup(provider.Close)
 		d.write("secrets.txt", plantedText(workersKey)+plantedText(workersSecret),
 			"agents/spy.md", "---\nname: spy\ndescription: \""+marker+" "+orchestratorsPW+"\"\nmode: subagent\n---\n"+plantedText(orchestratorsPW),
@@ -169,7 +180,8 @@ func TestSecretsStayOut(t *testing.T) {
 		c := d.client()
 		session := c.plantAll()
 		found := &seen{t: t, places: map[string]string{}}
-		c.watchAll(session, found)
+		watched, _ := watches.Load(d)
+		c.watchAll(session, found, watched.(chan struct{}))
 		for _, task := range c.tasks(session) {
 			found.message("task", task)
 			for _, m := range c.transcript(session, task.GetId()) {
@@ -239,21 +251,25 @@ func (c *client) plantAll() string {
 	return session
 }
 
-// watchAll takes in all events and deltas until nothing happens any more.
-func (c *client) watchAll(session string, found *seen) {
+// watchAll takes in all events and deltas until nothing happens any more. It closes
+// watched when it is given what comes.
+func (c *client) watchAll(session string, found *seen, watched chan struct{}) {
 	c.t.Helper()
 	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, IncludeDeltas: true, UntilIdle: true})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	deltas := map[string]string{}
-	for {
+	for first := true; ; first = false {
 		resp, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			c.t.Fatal(err)
+		}
+		if first {
+			close(watched)
 		}
 		found.message("event", resp)
 		if d := resp.GetDelta(); d != nil {
