@@ -16,6 +16,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/coppice-run/coppice/internal/proctest"
 	"github.com/coppice-run/coppice/internal/tool"
 )
 
@@ -91,11 +92,11 @@ func TestStatuses(t *testing.T) {
 // A server that is restarted knows its sessions no more: the call goes to the new one.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address := proctest.FreeAddress(t) // which nobody else takes while it is down
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
 	serve := func(l net.Listener) *http.Server {
 		one := newTestServer()
 		t.Cleanup(func() { closeSessions(one) })
