@@ -1,6 +1,6 @@
 module github.com/coppice-run/coppice/deploy/jaeger
 
-go 1.26
+go 1.26.0
 
 tool github.com/jaegertracing/jaeger/cmd/all-in-one
 

@@ -177,14 +177,19 @@ func (c *canvas) text(class string, x, y float64, anchor, text string) {
 	fmt.Fprintf(c, `<text class="%s" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor, shown(text))
 }
 
+// steps are what may be between two lines.
+var steps = []time.Duration{
+	10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 5 * time.Minute, time.Hour, 24 * time.Hour,
+}
+
 // axis draws lines at round times.
 func (c *canvas) axis(rows int) {
 	whole := c.last.Sub(c.first)
-	step := time.Millisecond
-	for _, next := range []time.Duration{10, 50, 100, 250, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 3_600_000, 86_400_000} {
-		if step = next * time.Millisecond; whole/step < 9 {
-			break
-		}
+	step := steps[len(steps)-1]
+	if i := slices.IndexFunc(steps, func(step time.Duration) bool { return whole/step < 9 }); i >= 0 {
+		step = steps[i]
 	}
 	for at := time.Duration(0); at <= whole; at += step {
 		x := c.x(c.first.Add(at))
