@@ -12,7 +12,7 @@ TESTFLAGS ?=
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
 generate: ## make internal/gen from proto
@@ -32,6 +32,7 @@ lint: ## check style of the contract and of the code
 	@$(BUF) lint
 	@$(LINT) run $(PKGS) $(REPORT)
 	@$(LINT) run --build-tags chaos ./internal/chaos/...
+	@$(LINT) run --build-tags jaeger ./internal/assembly
 
 .PHONY: vet
 vet: ## go vet
@@ -82,6 +83,23 @@ test-k8s: ## apply the manifests to a real control plane (needs kubectl; builds 
 	@mkdir -p bin/k8s && cd deploy/cluster && nice -n 19 $(GO) build -o ../../bin/k8s/ $(K8S)/kube-apiserver $(K8S)/kube-controller-manager \
 	  $(K8S)/kube-scheduler go.etcd.io/etcd/server/v3 sigs.k8s.io/kwok/cmd/kwok
 	cd deploy/cluster && $(GO) test -count=1 -v -timeout 30m .
+
+bin/jaeger: deploy/jaeger/go.mod
+	cd deploy/jaeger && nice -n 19 $(GO) build -o ../../bin/jaeger github.com/jaegertracing/jaeger/cmd/all-in-one
+
+JAEGER_TEST := $(GO) test -tags jaeger -run '^TestJaeger$$' -count=1
+.PHONY: test-jaeger
+test-jaeger: bin/jaeger ## hold a tree's trace in a real Jaeger against the tree (builds it first, 3 minutes of CPU)
+	$(JAEGER_TEST) -v -timeout 15m ./internal/assembly
+
+# JAEGER_UI is a directory with the built pages of Jaeger, which its module lacks.
+.PHONY: jaeger
+jaeger: bin/jaeger build ## run a tree, and keep it in Jaeger to be looked at, until Ctrl-C
+	@cd internal/assembly && JAEGER_UI=$(abspath $(JAEGER_UI)) COPPICE_JAEGER=stay COPPICE_TRACE_PICTURE=$(CURDIR)/bin/trace.svg $(JAEGER_TEST) -timeout 0
+
+.PHONY: trace-picture
+trace-picture: bin/jaeger ## draw docs/trace.svg anew from a trace that Jaeger has
+	@COPPICE_TRACE_PICTURE=$(CURDIR)/docs/trace.svg $(JAEGER_TEST) -timeout 15m ./internal/assembly
 
 .PHONY: build
 build: ## build the three binaries into bin

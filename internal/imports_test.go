@@ -19,7 +19,7 @@ const module = "github.com/coppice-run/coppice/"
 // allowed says which of our packages each package may import. Two chains, and
 // all edges point down: cmd → api → orchestrator → store, dispatch → wire → tree
 // and cmd → worker → loop → model, tool → tree. Tests are free; what only they
-// import (authtest, proctest, pgtest, redistest, otlptest, storetest) is in nobody's list.
+// import (authtest, jaegertest, proctest, pgtest, redistest, otlptest, storetest) is in nobody's list.
 var allowed = map[string][]string{
 	".":                       {},
 	"internal":                {},
@@ -91,6 +91,7 @@ var allowed = map[string][]string{
 	},
 	"internal/mcp/mcptest":         {},
 	"internal/mcp/mcptest/greeter": {"internal/mcp/mcptest"},
+	"internal/jaegertest":          {"internal/otlptest", "internal/proctest"},
 	"internal/otlptest":            {},
 	"internal/pgtest":              {"internal/proctest"},
 	"internal/proctest":            {},

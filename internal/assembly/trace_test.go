@@ -60,21 +60,22 @@ func TestATreeIsOneTrace(t *testing.T) {
 		c.wait(session, "")
 		tasks := c.tasks(session)
 		spans := sinks[d].Until("all runs, and whatever hangs above what came", func(spans []otlptest.Span) bool {
-			return len(named(spans, "invoke_agent ")) >= len(tasks) && len(orphans(spans)) == 0
+			return len(named(spans, "invoke_agent ")) >= len(tasks) && len(orphans(spans, clientSpan)) == 0
 		})
-		checkTrace(t, c, session, spans)
+		checkTrace(t, c, session, spans, clientTrace, clientSpan)
 		if lost := named(spans, "attempt lost"); len(lost) == 0 || !lost[0].Failed || lost[0].Texts["coppice.worker.id"] == "" {
 			t.Errorf("the attempts that were lost: %+v", lost)
 		}
 	})
 }
 
-// checkTrace holds a trace against the tree that it is of.
-func checkTrace(t *testing.T, c *client, session string, spans []otlptest.Span) {
+// checkTrace holds a trace against the tree that it is of. above is what the root hangs
+// below.
+func checkTrace(t *testing.T, c *client, session string, spans []otlptest.Span, trace, above string) {
 	t.Helper()
 	byID := map[string]otlptest.Span{}
 	for _, s := range spans {
-		if s.Trace != clientTrace {
+		if s.Trace != trace {
 			t.Errorf("span %q is in the trace %s", s.Name, s.Trace)
 		}
 		if before, twice := byID[s.ID]; twice {
@@ -86,17 +87,14 @@ func checkTrace(t *testing.T, c *client, session string, spans []otlptest.Span) 
 	for _, s := range named(spans, "invoke_agent ") {
 		runs[s.Texts["coppice.task.id"]] = s
 	}
-	var input, output int64
 	for _, task := range c.tasks(session) {
 		run, ok := runs[task.GetId()]
 		if !ok {
 			t.Errorf("task %s has no span", task.GetId())
 			continue
 		}
-		input += run.Numbers["gen_ai.usage.input_tokens"]
-		output += run.Numbers["gen_ai.usage.output_tokens"]
 		if task.GetParentId() == "" {
-			if run.Parent != clientSpan {
+			if run.Parent != above {
 				t.Errorf("the root hangs below %s", run.Parent)
 			}
 			continue
@@ -106,18 +104,34 @@ func checkTrace(t *testing.T, c *client, session string, spans []otlptest.Span) 
 			t.Errorf("the run of %s hangs below %q, and that below %q", task.GetId(), call.Name, byID[call.Parent].Name)
 		}
 	}
-	whole, err := c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: session})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if u := whole.GetSession().GetUsage(); input != u.GetInputTokens() || output != u.GetOutputTokens() || input == 0 {
-		t.Errorf("the spans have used %d and %d tokens, the tree %v", input, output, u)
+	if input, output := used(named(spans, "invoke_agent ")); !c.hasUsed(session, input, output) {
+		t.Errorf("the runs have used %d and %d tokens, the tree did not", input, output)
 	}
 	for _, s := range append(named(spans, "chat"), named(spans, "execute_tool ls")...) {
 		if parent := byID[s.Parent]; !strings.HasPrefix(parent.Name, "invoke_agent ") || s.Texts["coppice.task.id"] != "" && parent.Texts["coppice.task.id"] != s.Texts["coppice.task.id"] {
 			t.Errorf("%q hangs below %q", s.Name, parent.Name)
 		}
 	}
+}
+
+// used sums up what spans have used.
+func used(spans []otlptest.Span) (input, output int64) {
+	for _, s := range spans {
+		input += s.Numbers["gen_ai.usage.input_tokens"]
+		output += s.Numbers["gen_ai.usage.output_tokens"]
+	}
+	return input, output
+}
+
+// hasUsed says whether that is what a tree has used, and not nothing.
+func (c *client) hasUsed(session string, input, output int64) bool {
+	c.t.Helper()
+	resp, err := c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: session})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	u := resp.GetSession().GetUsage()
+	return input == u.GetInputTokens() && output == u.GetOutputTokens() && input > 0
 }
 
 // named gives the spans whose names begin with a text.
@@ -131,9 +145,10 @@ func named(spans []otlptest.Span, start string) []otlptest.Span {
 	return out
 }
 
-// orphans gives the spans whose parents have not come.
-func orphans(spans []otlptest.Span) []otlptest.Span {
-	known := map[string]bool{clientSpan: true}
+// orphans gives the spans whose parents have not come, and are not what the root
+// hangs below.
+func orphans(spans []otlptest.Span, above string) []otlptest.Span {
+	known := map[string]bool{above: true}
 	for _, s := range spans {
 		known[s.ID] = true
 	}

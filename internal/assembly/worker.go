@@ -91,7 +91,7 @@ func (w Worker) Run(ctx context.Context) error {
 		return err
 	}
 	run, err := worker.New(worker.Config{
-		ID: processName(), Pool: w.Pool, Slots: w.Slots,
+		ID: w.name(), Pool: w.Pool, Slots: w.Slots,
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
 		Bus: func(installation string) (*dispatch.Bus, error) {
 			bus, err := dispatch.New(dispatch.Config{Client: w.Redis, Installation: installation, Logger: w.Logger})
@@ -109,6 +109,15 @@ func (w Worker) Run(ctx context.Context) error {
 	}
 	defer w.serveHealth(ctx)()
 	return run.Run(ctx)
+}
+
+// name is the worker's: the one that its spans have, so that a trace tells whose they
+// are.
+func (w Worker) name() string {
+	if w.Telemetry != nil && w.Telemetry.Instance != "" {
+		return w.Telemetry.Instance
+	}
+	return processName()
 }
 
 // confine makes ready what commands run in, and says how far it goes.

@@ -41,6 +41,8 @@ type Telemetry struct {
 	Meter  metric.Meter
 	// Page serves the metrics; nil unless they were asked for.
 	Page http.Handler
+	// Instance is which of the service this is.
+	Instance string
 
 	root    sdktrace.Sampler
 	content bool
@@ -58,7 +60,7 @@ const (
 
 // Open makes what is asked for. Close sends what is left.
 func Open(ctx context.Context, c Config) (*Telemetry, error) {
-	t := &Telemetry{service: c.Service, content: on(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
+	t := &Telemetry{Instance: c.Instance, service: c.Service, content: on(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
 	if t.clean = c.Clean; t.clean == nil {
 		t.clean = func(text string) string { return text }
 	}
