@@ -42,6 +42,7 @@ type Telemetry struct {
 	// Page serves the metrics; nil unless they were asked for.
 	Page http.Handler
 
+	names   *names // of models
 	root    sdktrace.Sampler
 	content bool
 	clean   func(string) string
@@ -58,7 +59,7 @@ const (
 
 // Open makes what is asked for. Close sends what is left.
 func Open(ctx context.Context, c Config) (*Telemetry, error) {
-	t := &Telemetry{service: c.Service, content: on(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
+	t := &Telemetry{service: c.Service, names: newNames(), content: on(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
 	if t.clean = c.Clean; t.clean == nil {
 		t.clean = func(text string) string { return text }
 	}

@@ -47,7 +47,8 @@ func TestPage(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	ended := &tree.Task{Kind: tree.KindAgent, State: tree.StateFailed, Reason: tree.ReasonTimeout}
 	for _, p := range []tree.Passed{
-		{Part: tree.PartQueued, First: true}, {Part: tree.PartParked}, {Part: tree.PartAttempt, Lost: true}, {Part: tree.PartRun, Kind: tree.KindAgent, Ended: ended},
+		{Part: tree.PartQueued, First: true, Next: tree.StateRunning}, {Part: tree.PartQueued, First: true, Next: tree.StateCancelled},
+		{Part: tree.PartParked}, {Part: tree.PartAttempt, Lost: true, Next: tree.StatePending}, {Part: tree.PartRun, Kind: tree.KindAgent, Ended: ended},
 	} {
 		p.Trace.ID, p.From, p.To = tree.TraceID{1}, at, at.Add(time.Second)
 		r.Passed(tree.SessionID{1}, p)
@@ -64,7 +65,7 @@ func TestPage(t *testing.T) {
 		`coppice_worker_streams\{.*\} 16`, `coppice_watchers\{.*\} 5`,
 		`coppice_command_refused_total\{.*reason="STALE_TOKEN"\} 2`, `coppice_commit_commands_sum\{.*\} 12`,
 		`coppice_commit_duration_seconds_count\{.*\} 1`, `coppice_watch_lag_seconds_count\{.*\} 1`,
-		`coppice_run_start_delay_seconds_sum\{.*pool="blue"\} 1`, `coppice_run_queue_wait_seconds_sum\{.*pool="blue"\} 1`,
+		`coppice_run_start_delay_seconds_sum\{.*pool="blue"\} 1`, `coppice_run_queue_wait_seconds_sum\{.*pool="blue"\} 2`,
 		`coppice_run_park_time_seconds_sum\{.*pool="blue"\} 1`, `coppice_attempt_lost_total\{.*pool="blue"\} 1`,
 		`coppice_run_duration_seconds_count\{kind="agent",.*pool="blue",reason="timeout",state="failed"\} 1`,
 	} {
