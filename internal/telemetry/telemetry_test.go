@@ -28,6 +28,21 @@ func open(t *testing.T, env map[string]string) (*Telemetry, error) {
 	return m, err
 }
 
+// none is a replica with nothing to do.
+func none(context.Context) (State, error) { return State{}, nil }
+
+// text is the page of metrics.
+func text(t *testing.T, m *Telemetry) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	m.Page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	page, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
 // TestPage: what a replica measures can be fetched, with the names and labels that
 // dashboards and autoscalers ask for.
 func TestPage(t *testing.T) {
@@ -53,12 +68,7 @@ func TestPage(t *testing.T) {
 		p.Trace.ID, p.From, p.To = tree.TraceID{1}, at, at.Add(time.Second)
 		r.Passed(tree.SessionID{1}, p)
 	}
-	answer := httptest.NewRecorder()
-	m.Page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	page, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := text(t, m)
 	for _, want := range []string{
 		`coppice_work\{.*pool="blue",state="ready"\} 7`, `coppice_work\{.*pool="blue",state="running"\} 3`,
 		`coppice_work_oldest_seconds\{.*pool="blue"\} 2`, `coppice_worker_slots\{.*pool="blue"\} 32`,
@@ -69,12 +79,12 @@ func TestPage(t *testing.T) {
 		`coppice_run_park_time_seconds_sum\{.*pool="blue"\} 1`, `coppice_attempt_lost_total\{.*pool="blue"\} 1`,
 		`coppice_run_duration_seconds_count\{kind="agent",.*pool="blue",reason="timeout",state="failed"\} 1`,
 	} {
-		if !regexp.MustCompile(`(?m)^` + want + `$`).Match(page) {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(page) {
 			t.Errorf("not on the page: %s", want)
 		}
 	}
 	if t.Failed() {
-		t.Logf("%s", page)
+		t.Log(page)
 	}
 }
 
