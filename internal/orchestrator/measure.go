@@ -25,16 +25,14 @@ func (s *Service) measure(c store.Commit) {
 	}
 }
 
-// state says how the replica does.
+// state says how the replica does. With an error it says nothing of work.
 func (s *Service) state(ctx context.Context) (telemetry.State, error) {
+	state := telemetry.State{Slots: int(s.slots.Load()), Streams: s.leases.slots(), Watchers: s.hub.count()}
 	work, err := s.Store.Work(ctx)
 	if err != nil {
-		return telemetry.State{}, err
+		return state, err
 	}
-	state := telemetry.State{
-		Queued: work.Queued, Running: work.Running,
-		Slots: int(s.slots.Load()), Streams: s.leases.slots(), Watchers: s.hub.count(),
-	}
+	state.Queued, state.Running = work.Queued, work.Running
 	if !work.Oldest.IsZero() {
 		state.Oldest = max(0, s.Now().Sub(work.Oldest))
 	}

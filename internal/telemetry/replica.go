@@ -40,8 +40,12 @@ type State struct {
 	Watchers        int           // of sessions, on this replica
 }
 
+// statePatience is how long it may take to say what work there is.
+const statePatience = 2 * time.Second
+
 // Replica makes what measures an orchestrator; state is asked whenever metrics are
-// collected.
+// collected, also when the replica has ended. Its error says that nothing is known of
+// work; the rest counts.
 func (t *Telemetry) Replica(pool string, state func(context.Context) (State, error)) (*Replica, error) {
 	runs, err := t.Runs(pool)
 	if err != nil {
@@ -102,13 +106,14 @@ func (r *Replica) observe(m *instruments, state func(context.Context) (State, er
 		return metric.WithAttributes(append(attrs, pool)...)
 	}
 	_, err := r.Meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		ctx, cancel := context.WithTimeout(ctx, statePatience)
+		defer cancel()
 		now, err := state(ctx)
-		if err != nil {
-			return err
+		if err == nil { // an error would take all other metrics along
+			o.ObserveInt64(work, int64(now.Queued), with(labelState.String("ready")))
+			o.ObserveInt64(work, int64(now.Running), with(labelState.String("running")))
+			o.ObserveFloat64(oldest, now.Oldest.Seconds(), with())
 		}
-		o.ObserveInt64(work, int64(now.Queued), with(labelState.String("ready")))
-		o.ObserveInt64(work, int64(now.Running), with(labelState.String("running")))
-		o.ObserveFloat64(oldest, now.Oldest.Seconds(), with())
 		o.ObserveInt64(slots, int64(now.Slots), with())
 		o.ObserveInt64(streams, int64(now.Streams), with())
 		o.ObserveInt64(watchers, int64(now.Watchers))

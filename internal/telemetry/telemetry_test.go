@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -85,6 +86,27 @@ func TestPage(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(page)
+	}
+}
+
+// TestThePageWithoutTheDatabase: when nobody can say what work there is, all else is
+// still measured.
+func TestThePageWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	m, err := open(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := m.Replica("blue", func(context.Context) (State, error) {
+		return State{Queued: 7, Streams: 16}, errors.New("the database is gone")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Committed(12, nil, time.Second)
+	page := text(t, m)
+	if strings.Contains(page, "\ncoppice_work{") || !strings.Contains(page, `pool="blue"} 16`) || !strings.Contains(page, "\ncoppice_commit_commands_sum{") {
+		t.Error(page)
 	}
 }
 
