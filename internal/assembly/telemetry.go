@@ -43,7 +43,7 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	// What can't be sent is told here alone: it would be one more thing to send.
 	here := slog.New(secrets.Handler(logs))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		here.Warn("some of what was measured is lost", "error", err)
+		here.WarnContext(ctx, "some of what was measured is lost", "error", err)
 	}))
 	m := &Measuring{Telemetry: t, Logger: slog.New(secrets.Handler(t.Logs(logs)))}
 	if listen == "" {
