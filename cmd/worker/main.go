@@ -73,7 +73,11 @@ func run(f flags, secrets *redact.Opened, logs slog.Handler) error {
 	defer m.Close()
 	log := m.Logger
 	secrets.Report(ctx, log)
-	chosen, err := provider.Choose(f.Flags, os.Getenv, log)
+	tries, err := m.Tries()
+	if err != nil {
+		return err
+	}
+	chosen, err := provider.Choose(f.Flags, os.Getenv, log, tries)
 	if err != nil {
 		return err
 	}

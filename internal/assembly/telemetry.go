@@ -10,6 +10,8 @@ import (
 	"os"
 	"time"
 
+	"go.opentelemetry.io/otel"
+
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/telemetry"
 )
@@ -30,7 +32,7 @@ const (
 
 // Measure makes a process measure itself, as OTEL_… variables say, and serves its
 // metrics as a page if there is an address for it. What is logged goes to the handler
-// too; secrets go nowhere.
+// too; secrets go nowhere. There is one such process in a process.
 func Measure(ctx context.Context, service, listen string, logs slog.Handler, secrets *redact.Redactor) (*Measuring, error) {
 	t, err := telemetry.Open(ctx, telemetry.Config{
 		Service: service, Instance: processName(), Getenv: os.Getenv, Prometheus: listen != "", Clean: secrets.String,
@@ -38,6 +40,11 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 	if err != nil {
 		return nil, err
 	}
+	// What can't be sent is told here alone: it would be one more thing to send.
+	here := slog.New(secrets.Handler(logs))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		here.WarnContext(ctx, "some of what was measured is lost", "error", err)
+	}))
 	m := &Measuring{Telemetry: t, Logger: slog.New(secrets.Handler(t.Logs(logs)))}
 	if listen == "" {
 		return m, nil

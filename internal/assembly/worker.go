@@ -107,6 +107,9 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := w.measure(run); err != nil {
+		return err
+	}
 	defer w.serveHealth(ctx)()
 	return run.Run(ctx)
 }
@@ -167,6 +170,17 @@ func (w *Worker) observed() (loop.Observer, error) {
 	var err error
 	w.Model, err = w.Telemetry.Model(w.Model)
 	return w.Telemetry, err
+}
+
+// measure counts the slots in use, if somebody measures.
+func (w Worker) measure(run *worker.Worker) error {
+	if w.Telemetry == nil {
+		return nil
+	}
+	if err := w.Telemetry.Slots(w.Pool, w.Slots, run.Busy); err != nil {
+		return fmt.Errorf("measuring slots: %w", err)
+	}
+	return nil
 }
 
 // mcp starts keeping the MCP servers, until stop is called. They are shared by all runs,

@@ -24,6 +24,9 @@ type devCommand struct {
 	Workspace  string `xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
 	Workspaces string `xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
 	Slots      int    `default:"16" help:"Runs that are carried at once."`
+
+	MetricsListen string `placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
+
 	reachFlags
 	mcpFlags
 	auth.TokenFlags
@@ -38,15 +41,16 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if d.Slots < 1 {
 		return usagef("--slots is %d; it has to be 1 or more", d.Slots)
 	}
-	secrets, log, err := a.secrets(ctx, d.Redact, slog.NewTextHandler(a.Stderr, nil), redact.FromURL("COPPICE_REDIS_URL", d.RedisURL)...)
+	m, err := a.measure(ctx, d.MetricsListen, d.Redact, slog.NewTextHandler(a.Stderr, nil), redact.FromURL("COPPICE_REDIS_URL", d.RedisURL)...)
 	if err != nil {
 		return err
 	}
-	chosen, err := a.chooseModel(d.Flags, log)
+	defer m.Close()
+	chosen, err := a.chooseModel(d.Flags, m)
 	if err != nil {
 		return err
 	}
-	security, err := d.Open(log)
+	security, err := d.Open(m.Logger)
 	if err != nil {
 		return usagef("%w", err)
 	}
@@ -66,12 +70,12 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 		DataDir: data, Listen: d.Listen, Security: security, RedisURL: d.RedisURL, Workspace: d.workspace(), Workspaces: d.Workspaces,
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
 		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork, MCP: servers, Sandbox: d.Options,
-		Secrets: secrets, Logger: log,
+		Secrets: m.secrets, Logger: m.Logger, Telemetry: m.Telemetry,
 	})
 	if err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
-	if err := d.greet(a, running.Addr(), data, secrets.String(chosen.Which)); err != nil {
+	if err := d.greet(a, running.Addr(), data, m.secrets.String(chosen.Which)); err != nil {
 		return errors.Join(err, running.Stop())
 	}
 	select {

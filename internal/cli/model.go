@@ -1,14 +1,16 @@
 package cli
 
 import (
-	"log/slog"
-
 	"github.com/coppice-run/coppice/internal/model/provider"
 )
 
 // chooseModel chooses the model that agents of this process use.
-func (a *app) chooseModel(f provider.Flags, log *slog.Logger) (provider.Choice, error) {
-	choice, err := provider.Choose(f, a.Getenv, log)
+func (a *app) chooseModel(f provider.Flags, m *measured) (provider.Choice, error) {
+	tries, err := m.Tries()
+	if err != nil {
+		return provider.Choice{}, err
+	}
+	choice, err := provider.Choose(f, a.Getenv, m.Logger, tries)
 	if err != nil {
 		return provider.Choice{}, usagef("%w", err)
 	}

@@ -69,16 +69,22 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error) {
 	// The terminal belongs to the drawing until it is over.
 	var written bytes.Buffer
-	secrets, log, err := a.secrets(ctx, r.Redact, slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	m, err := a.measure(ctx, "", r.Redact, slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err != nil {
 		return err
 	}
-	chosen, err := a.chooseModel(r.Flags, log)
+	defer func() {
+		m.Close() // which may have something to say as well
+		if written.Len() > 0 {
+			fmt.Fprint(a.Stderr, safeText(written.String()))
+		}
+	}()
+	chosen, err := a.chooseModel(r.Flags, m)
 	if err != nil {
 		return err
 	}
 	if !a.json && !r.Quiet {
-		fmt.Fprintln(a.Stderr, safeLine(secrets.String(chosen.Which)))
+		fmt.Fprintln(a.Stderr, safeLine(m.secrets.String(chosen.Which)))
 	}
 	hooks, err := r.hooks()
 	if err != nil {
@@ -95,7 +101,7 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Workspace: orHere(r.Workspace), Files: r.assembly(), Model: chosen.Model, Governor: chosen.Governor,
 		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow, BashNetwork: r.BashNetwork, MCP: servers, Sandbox: r.Options,
-		Secrets: secrets, Logger: log,
+		Secrets: m.secrets, Logger: m.Logger, Telemetry: m.Telemetry,
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
@@ -104,9 +110,6 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	_, err = r.in(ctx, a, newClient(running.Conn()), prompt)
 	stop()
 	stopErr := errors.Join(running.Stop(), drop())
-	if written.Len() > 0 {
-		fmt.Fprint(a.Stderr, safeText(written.String()))
-	}
 	if err != nil && stopErr != nil {
 		a.complain("stopping: " + stopErr.Error())
 		return err

@@ -16,7 +16,6 @@ import (
 func TestHintsComeInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, _ redis.UniversalClient, bus *Bus) {
 		hints := some(5, 1)
-		hints[1].Trace = ""
 		announce(t, bus, hints[:2])
 		announce(t, bus, nil)
 		announce(t, bus, hints[2:])

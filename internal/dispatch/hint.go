@@ -12,8 +12,7 @@ import (
 type Hint struct {
 	Session tree.SessionID
 	Task    tree.TaskID
-	Epoch   int64  // of the delivery that is due; at least 1
-	Trace   string // W3C traceparent of whatever made it ready; may be empty
+	Epoch   int64 // of the delivery that is due; at least 1
 }
 
 // Delivery is a hint as a consumer got it. ID is for [Bus.Done].
@@ -23,13 +22,11 @@ type Delivery struct {
 }
 
 // The fields of a stream entry. Every entry has all of them in this order, which
-// Redis stores best; a reader takes any order, ignores fields it does not know
-// and does without the trace.
+// Redis stores best; a reader takes any order and ignores fields it does not know.
 const (
 	fieldSession = "session"
 	fieldTask    = "task"
 	fieldEpoch   = "epoch"
-	fieldTrace   = "traceparent"
 )
 
 // fields is the hint as field and value by turns.
@@ -38,7 +35,6 @@ func (h Hint) fields() []any {
 		fieldSession, h.Session.String(),
 		fieldTask, h.Task.String(),
 		fieldEpoch, strconv.FormatInt(h.Epoch, 10),
-		fieldTrace, h.Trace,
 	}
 }
 
@@ -73,6 +69,6 @@ func decode(values map[string]any) (Hint, error) {
 	if err != nil {
 		return Hint{}, fmt.Errorf("reading the epoch: %w", err)
 	}
-	h := Hint{Session: session, Task: task, Epoch: epoch, Trace: text(fieldTrace)}
+	h := Hint{Session: session, Task: task, Epoch: epoch}
 	return h, h.check()
 }

@@ -7,15 +7,15 @@ import (
 )
 
 func FuzzDecode(f *testing.F) {
-	h := Hint{Session: tree.SessionID{1}, Task: tree.TaskID{2}, Epoch: 3, Trace: "00-0af7-b7ad-01"}
-	f.Add(h.Session.String(), h.Task.String(), "3", h.Trace)
+	h := Hint{Session: tree.SessionID{1}, Task: tree.TaskID{2}, Epoch: 3}
+	f.Add(h.Session.String(), h.Task.String(), "3", "00-0af7-b7ad-01")
 	f.Add("", "", "", "")
 	f.Add(tree.SessionID{}.String(), h.Task.String(), "1", "")
 	f.Add(h.Session.String(), h.Task.String(), "-1", "")
 	f.Add(h.Session.String(), "{"+h.Task.String()[:34]+"}", "+1", "\xff")
-	f.Fuzz(func(t *testing.T, session, task, epoch, trace string) {
+	f.Fuzz(func(t *testing.T, session, task, epoch, more string) {
 		h, err := decode(map[string]any{
-			fieldSession: session, fieldTask: task, fieldEpoch: epoch, fieldTrace: trace, "unknown": epoch,
+			fieldSession: session, fieldTask: task, fieldEpoch: epoch, "unknown": more,
 		})
 		if err != nil {
 			return

@@ -73,7 +73,6 @@ func some(n int, first int64) []Hint {
 	for i := range hints {
 		hints[i] = Hint{
 			Session: session, Task: tree.TaskID(uuid.New()), Epoch: first + int64(i),
-			Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		}
 	}
 	return hints

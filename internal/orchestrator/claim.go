@@ -63,6 +63,7 @@ func (l *slot) reattached(ctx context.Context, again *pb.Reattach, answer tree.A
 	case !ok:
 		return nil, fmt.Errorf("a reattachment was answered with %T", answer)
 	}
+	l.reattachment()
 	t := &granted.Task
 	held := &lease{
 		session: t.Session, task: t.ID, tenant: granted.Tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,

@@ -74,7 +74,7 @@ func (s *Service) graceOver(lease *lease) {
 func (s *Service) handOver(lease *lease, blame bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), handOverFor)
 	defer cancel()
-	err := s.redeliver(ctx, lease.session, tree.Redeliver{
+	_, err := s.redeliver(ctx, lease.session, tree.Redeliver{
 		Task: lease.task, Epoch: lease.token.Epoch, Attach: lease.attach, Blame: blame,
 	})
 	if err != nil {

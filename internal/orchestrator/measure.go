@@ -17,18 +17,22 @@ func (s *Service) measure(c store.Commit) {
 	for _, p := range c.Passed {
 		s.measures.Passed(p.Session, p.Passed)
 	}
+	for _, v := range c.Verdicts {
+		s.measures.Judged(v)
+	}
+	for _, m := range c.Spent {
+		s.measures.Spent(m.Model, m.Micros)
+	}
 }
 
-// state says how the replica does.
+// state says how the replica does. With an error it says nothing of work.
 func (s *Service) state(ctx context.Context) (telemetry.State, error) {
+	state := telemetry.State{Slots: int(s.slots.Load()), Streams: s.leases.slots(), Watchers: s.hub.count()}
 	work, err := s.Store.Work(ctx)
 	if err != nil {
-		return telemetry.State{}, err
+		return state, err
 	}
-	state := telemetry.State{
-		Queued: work.Queued, Running: work.Running,
-		Slots: int(s.slots.Load()), Streams: s.leases.slots(), Watchers: s.hub.count(),
-	}
+	state.Queued, state.Running = work.Queued, work.Running
 	if !work.Oldest.IsZero() {
 		state.Oldest = max(0, s.Now().Sub(work.Oldest))
 	}
@@ -39,5 +43,19 @@ func (s *Service) state(ctx context.Context) (telemetry.State, error) {
 func (s *Service) watched(e *pb.Event) {
 	if s.measures != nil {
 		s.measures.Watched(max(0, s.Now().Sub(e.GetTime().AsTime())))
+	}
+}
+
+// reattachment notes that an attempt goes on over another stream.
+func (s *Service) reattachment() {
+	if s.measures != nil {
+		s.measures.Reattached()
+	}
+}
+
+// tookOver notes that a run was taken back from a replica that is gone.
+func (s *Service) tookOver() {
+	if s.measures != nil {
+		s.measures.TakenOver()
 	}
 }

@@ -81,10 +81,12 @@ func (s *Service) takeBack(ctx context.Context) error {
 	}
 	s.revokeEnded(held, ours)
 	var failed error
-	for _, a := range append(lost, s.orphaned(ours)...) {
-		failed = errors.Join(failed, s.redeliver(ctx, a.Session, tree.Redeliver{
-			Task: a.Task, Epoch: a.Epoch, Attach: a.Attach,
-		}))
+	for i, a := range append(lost, s.orphaned(ours)...) {
+		done, err := s.redeliver(ctx, a.Session, tree.Redeliver{Task: a.Task, Epoch: a.Epoch, Attach: a.Attach})
+		failed = errors.Join(failed, err)
+		if done && i < len(lost) {
+			s.tookOver()
+		}
 	}
 	return failed
 }
@@ -133,13 +135,14 @@ func (s *Service) revokeEnded(held []heldAttempt, ours []store.Attempt) {
 	s.sweeper.ended = ended
 }
 
-// redeliver offers a run again; that somebody else has done so already is fine.
-func (s *Service) redeliver(ctx context.Context, id tree.SessionID, cmd tree.Redeliver) error {
+// redeliver offers a run again, and reports whether it did: that somebody else has done
+// so already is fine.
+func (s *Service) redeliver(ctx context.Context, id tree.SessionID, cmd tree.Redeliver) (done bool, _ error) {
 	_, err := s.Store.Update(ctx, id, cmd)
 	if errors.Is(err, tree.ErrStale) || errors.Is(err, tree.ErrNoTask) || errors.Is(err, tree.ErrNoSession) {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 func (s *Service) fireTimers(ctx context.Context) error {

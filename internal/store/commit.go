@@ -80,6 +80,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	}
 	told := b.told()
 	told.Commands, told.Refused, told.Took = len(queued), refusals(answers), time.Since(began)
+	told.Verdicts = append(told.Verdicts, notSpawned(queued, answers)...)
 	c.OnCommit(told)
 }
 
@@ -91,6 +92,20 @@ func refusals(answers []decided) (reasons []string) {
 		}
 	}
 	return reasons
+}
+
+// notSpawned gives why clients were refused children. Of the calls of agents the
+// decisions tell, since they are carried out.
+func notSpawned(queued []*Pending, answers []decided) (verdicts []tree.Verdict) {
+	for i, p := range queued {
+		if _, wish := p.cmd.(tree.SpawnTask); !wish {
+			continue
+		}
+		if known, ok := errors.AsType[*tree.Error](answers[i].err); ok {
+			verdicts = append(verdicts, tree.Verdict{Kind: tree.KindAgent, Refused: known.Reason()})
+		}
+	}
+	return verdicts
 }
 
 // shown is what those are told whose transaction failed.
@@ -268,6 +283,12 @@ func (b *batch) told() Commit {
 		c.Released = append(c.Released, changes.Released...)
 		for _, p := range changes.Passed {
 			c.Passed = append(c.Passed, Passed{id, p})
+		}
+		c.Verdicts = append(c.Verdicts, changes.Verdicts...)
+		for _, m := range changes.Messages {
+			if m.Usage.Cost > 0 {
+				c.Spent = append(c.Spent, Spent{m.Model, m.Usage.Cost})
+			}
 		}
 		if len(changes.Events) == 0 {
 			continue

@@ -85,6 +85,8 @@ type Commit struct {
 	Released []tree.Released // runs that are to let commands go on in the background
 	Room     bool            // a run has left its worker in a session where others wait for one
 	Passed   []Passed        // parts of runs' lives that are over
+	Verdicts []tree.Verdict  // what became of wishes for children
+	Spent    []Spent         // what answers of models have cost that were recorded
 
 	Commands int           // how many it carried out or refused
 	Refused  []string      // the reasons of what it refused
@@ -95,6 +97,12 @@ type Commit struct {
 type Passed struct {
 	Session tree.SessionID
 	tree.Passed
+}
+
+// Spent is what one answer of a model has cost.
+type Spent struct {
+	Model  string // as the answer names it
+	Micros int64  // millionths of a US dollar
 }
 
 // Touched is a session that has new events.

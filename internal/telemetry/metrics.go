@@ -38,6 +38,12 @@ func (m *instruments) counter(name, unit, about string) metric.Int64Counter {
 	return c
 }
 
+func (m *instruments) amount(name, unit, about string) metric.Float64Counter {
+	c, err := m.meter.Float64Counter(name, metric.WithUnit(unit), metric.WithDescription(about))
+	m.err = errors.Join(m.err, err)
+	return c
+}
+
 func (m *instruments) gauge(name, unit, about string) metric.Int64ObservableGauge {
 	g, err := m.meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(about))
 	m.err = errors.Join(m.err, err)

@@ -58,7 +58,7 @@ func (m *traceable) Generate(ctx context.Context, req *model.Request, emit func(
 		span.SetStatus(codes.Error, m.clean(err.Error()))
 	}
 	if answer != nil {
-		attrs = append(attrs, keyModel.String(answer.Model)) // a name that exists, unlike one that was asked for
+		attrs = append(attrs, keyModel.String(m.names.learn(answer.Model))) // a name that exists, unlike one that was asked for
 	}
 	labels := metric.WithAttributes(attrs...)
 	m.took.Record(ctx, took.Seconds(), labels)
@@ -162,7 +162,7 @@ func role(r tree.Role) string {
 // providerName is what a provider is called in the conventions.
 func providerName(name string) string {
 	if name == "" {
-		return "_OTHER"
+		return other
 	}
 	return name
 }
@@ -183,5 +183,5 @@ func errorType(err error) string {
 	case errors.Is(err, context.Canceled):
 		return "cancelled"
 	}
-	return "_OTHER"
+	return other
 }

@@ -73,4 +73,8 @@ const (
 	labelKind   = attribute.Key("kind")
 	labelState  = attribute.Key("state")
 	labelReason = attribute.Key("reason")
+
+	labelOutcome  = attribute.Key("outcome")
+	labelProvider = attribute.Key("provider")
+	labelModel    = attribute.Key("model")
 )

@@ -21,26 +21,49 @@ type Runs struct {
 	parked  metric.Float64Histogram
 	lasted  metric.Float64Histogram
 	lost    metric.Int64Counter
+	ended   metric.Int64Counter // attempts
+
+	inPool   labels
+	lives    *sets[life]
+	outcomes *sets[tree.State]
+}
+
+// life is what a run that has ended is counted by.
+type life struct {
+	kind   tree.Kind
+	state  tree.State
+	reason tree.Reason
 }
 
 // Runs makes what writes the spans of the runs of a pool.
 func (t *Telemetry) Runs(pool string) (*Runs, error) {
-	r := &Runs{Telemetry: t, pool: pool}
+	of := labelPool.String(pool)
+	r := &Runs{
+		Telemetry: t, pool: pool, inPool: prepare(of),
+		lives: newSets(func(l life) []attribute.KeyValue {
+			return []attribute.KeyValue{of, labelKind.String(name(l.kind)), labelState.String(name(l.state)), labelReason.String(name(l.reason))}
+		}),
+		outcomes: newSets(func(next tree.State) []attribute.KeyValue {
+			return []attribute.KeyValue{of, labelOutcome.String(outcome(next))}
+		}),
+	}
 	m := t.instruments()
 	r.started = m.histogram("coppice.run.start_delay", "From the acceptance of a run until a worker has it for the first time.")
 	r.queued = m.histogram("coppice.run.queue_wait", "How long a run that could go on waited for a worker.")
 	r.parked = m.histogram("coppice.run.park_time", "How long a run waited, without a worker, for what it had asked for.")
 	r.lasted = m.histogram("coppice.run.duration", "From the acceptance of a run to its end.")
 	r.lost = m.counter("coppice.attempt.lost", "{attempt}", "Attempts that ended since their worker was lost or told to stop.")
+	r.ended = m.counter("coppice.attempt.ended", "{attempt}", "Attempts that have ended, by what became of the run.")
+	r.lost.Add(context.Background(), 0, r.inPool.add...)
 	return r, m.err
 }
 
 // Passed writes down a part of a run's life that is over.
 func (r *Runs) Passed(session tree.SessionID, p tree.Passed) {
+	r.count(p)
 	if p.Trace.ID == (tree.TraceID{}) {
 		return // the run was accepted by a release that knew no traces
 	}
-	r.count(p)
 	ctx := context.Background()
 	switch p.Part {
 	case tree.PartQueued:
@@ -139,23 +162,33 @@ func (r *Runs) attributes(session tree.SessionID, p tree.Passed) []attribute.Key
 func (r *Runs) count(p tree.Passed) {
 	ctx := context.Background()
 	took := p.To.Sub(p.From).Seconds()
-	pool := metric.WithAttributes(labelPool.String(r.pool))
 	switch p.Part {
 	case tree.PartQueued:
-		r.queued.Record(ctx, took, pool)
-		if p.First {
-			r.started.Record(ctx, took, pool)
+		r.queued.Record(ctx, took, r.inPool.record...)
+		if p.First && p.Next == tree.StateRunning {
+			r.started.Record(ctx, took, r.inPool.record...)
 		}
 	case tree.PartParked:
-		r.parked.Record(ctx, took, pool)
+		r.parked.Record(ctx, took, r.inPool.record...)
 	case tree.PartAttempt:
+		r.ended.Add(ctx, 1, r.outcomes.get(p.Next).add...)
 		if p.Lost {
-			r.lost.Add(ctx, 1, pool)
+			r.lost.Add(ctx, 1, r.inPool.add...)
 		}
 	case tree.PartRun:
-		r.lasted.Record(ctx, took, metric.WithAttributes(labelPool.String(r.pool), labelKind.String(name(p.Kind)),
-			labelState.String(name(p.Ended.State)), labelReason.String(name(p.Ended.Reason))))
+		r.lasted.Record(ctx, took, r.lives.get(life{p.Kind, p.Ended.State, p.Ended.Reason}).record...)
 	}
+}
+
+// outcome is what has become of a run whose attempt has ended, by its next state.
+func outcome(next tree.State) string {
+	switch next {
+	case tree.StatePending:
+		return "redelivered"
+	case tree.StateWaiting:
+		return "parked"
+	}
+	return name(next)
 }
 
 // name is how a state and the like are called in attributes.

@@ -44,6 +44,7 @@ type Telemetry struct {
 	// Instance is which of the service this is.
 	Instance string
 
+	names   *names // of models
 	root    sdktrace.Sampler
 	content bool
 	clean   func(string) string
@@ -60,7 +61,7 @@ const (
 
 // Open makes what is asked for. Close sends what is left.
 func Open(ctx context.Context, c Config) (*Telemetry, error) {
-	t := &Telemetry{Instance: c.Instance, service: c.Service, content: on(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
+	t := &Telemetry{Instance: c.Instance, service: c.Service, names: newNames(), content: on(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
 	if t.clean = c.Clean; t.clean == nil {
 		t.clean = func(text string) string { return text }
 	}

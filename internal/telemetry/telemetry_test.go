@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +29,21 @@ func open(t *testing.T, env map[string]string) (*Telemetry, error) {
 	return m, err
 }
 
+// none is a replica with nothing to do.
+func none(context.Context) (State, error) { return State{}, nil }
+
+// text is the page of metrics.
+func text(t *testing.T, m *Telemetry) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	m.Page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	page, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
 // TestPage: what a replica measures can be fetched, with the names and labels that
 // dashboards and autoscalers ask for.
 func TestPage(t *testing.T) {
@@ -47,33 +63,50 @@ func TestPage(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	ended := &tree.Task{Kind: tree.KindAgent, State: tree.StateFailed, Reason: tree.ReasonTimeout}
 	for _, p := range []tree.Passed{
-		{Part: tree.PartQueued, First: true}, {Part: tree.PartParked}, {Part: tree.PartAttempt, Lost: true}, {Part: tree.PartRun, Kind: tree.KindAgent, Ended: ended},
+		{Part: tree.PartQueued, First: true, Next: tree.StateRunning}, {Part: tree.PartQueued, First: true, Next: tree.StateCancelled},
+		{Part: tree.PartParked}, {Part: tree.PartAttempt, Lost: true, Next: tree.StatePending}, {Part: tree.PartRun, Kind: tree.KindAgent, Ended: ended},
 	} {
 		p.Trace.ID, p.From, p.To = tree.TraceID{1}, at, at.Add(time.Second)
 		r.Passed(tree.SessionID{1}, p)
 	}
-	answer := httptest.NewRecorder()
-	m.Page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	page, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := text(t, m)
 	for _, want := range []string{
 		`coppice_work\{.*pool="blue",state="ready"\} 7`, `coppice_work\{.*pool="blue",state="running"\} 3`,
 		`coppice_work_oldest_seconds\{.*pool="blue"\} 2`, `coppice_worker_slots\{.*pool="blue"\} 32`,
 		`coppice_worker_streams\{.*\} 16`, `coppice_watchers\{.*\} 5`,
 		`coppice_command_refused_total\{.*reason="STALE_TOKEN"\} 2`, `coppice_commit_commands_sum\{.*\} 12`,
 		`coppice_commit_duration_seconds_count\{.*\} 1`, `coppice_watch_lag_seconds_count\{.*\} 1`,
-		`coppice_run_start_delay_seconds_sum\{.*pool="blue"\} 1`, `coppice_run_queue_wait_seconds_sum\{.*pool="blue"\} 1`,
+		`coppice_run_start_delay_seconds_sum\{.*pool="blue"\} 1`, `coppice_run_queue_wait_seconds_sum\{.*pool="blue"\} 2`,
 		`coppice_run_park_time_seconds_sum\{.*pool="blue"\} 1`, `coppice_attempt_lost_total\{.*pool="blue"\} 1`,
 		`coppice_run_duration_seconds_count\{kind="agent",.*pool="blue",reason="timeout",state="failed"\} 1`,
 	} {
-		if !regexp.MustCompile(`(?m)^` + want + `$`).Match(page) {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(page) {
 			t.Errorf("not on the page: %s", want)
 		}
 	}
 	if t.Failed() {
-		t.Logf("%s", page)
+		t.Log(page)
+	}
+}
+
+// TestThePageWithoutTheDatabase: when nobody can say what work there is, all else is
+// still measured.
+func TestThePageWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	m, err := open(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := m.Replica("blue", func(context.Context) (State, error) {
+		return State{Queued: 7, Streams: 16}, errors.New("the database is gone")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Committed(12, nil, time.Second)
+	page := text(t, m)
+	if strings.Contains(page, "\ncoppice_work{") || !strings.Contains(page, `pool="blue"} 16`) || !strings.Contains(page, "\ncoppice_commit_commands_sum{") {
+		t.Error(page)
 	}
 }
 

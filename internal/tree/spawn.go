@@ -93,6 +93,7 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 	if c.Notify {
 		a.by = parent.ID
 	}
+	d.judged(KindAgent, nil)
 	return Spawned{Task: d.spawn(parent, c.Child, a, forkOf(parent)).ID}, nil
 }
 
@@ -179,6 +180,14 @@ func (c CallChild) mayAnswer(call *Call) bool {
 	return call.State == CallOpen || call.State == CallApproved || call.State == CallStarted && c.Shell != nil
 }
 
+// kind is that of the child.
+func (c CallChild) kind() Kind {
+	if c.Shell != nil {
+		return KindShell
+	}
+	return KindAgent
+}
+
 // spawnCall gives one call its child, or its refusal as the result.
 func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 	a := asked{by: t.ID, call: call.Ref, background: c.Background}
@@ -198,6 +207,7 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 	default:
 		child, err = d.resume(t, call, c, a)
 	}
+	d.judged(c.kind(), err)
 	if err != nil {
 		call.Text, call.IsError = err.Error(), true
 		d.closeCall(t, call)

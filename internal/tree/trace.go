@@ -3,6 +3,7 @@ package tree
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"time"
 )
 
@@ -75,6 +76,7 @@ type Passed struct {
 	Epoch  int64
 	Worker string // of an attempt
 	Lost   bool   // the attempt ended since its worker was lost
+	Next   State  // of the run, which it has left its last one for; of a part of one alone
 	First  bool   // it is the first of its kind of the run
 	From   time.Time
 	To     time.Time
@@ -96,7 +98,7 @@ const (
 
 // passes tells that the run leaves its state.
 func (d *decision) passes(t *Task, to State) {
-	p := Passed{From: t.MovedAt}
+	p := Passed{From: t.MovedAt, Next: to}
 	switch t.State {
 	case StatePending:
 		p.Part, p.First = PartQueued, t.StartedAt.IsZero() || t.StartedAt.Equal(d.env.Now)
@@ -132,3 +134,25 @@ func (d *decision) lived(t *Task) {
 	ended := *t
 	d.passed(t, Passed{Part: PartRun, From: t.AcceptedAt, Ended: &ended})
 }
+
+// Verdict is what became of the wish for a child. It is told to those who measure, and
+// stored nowhere.
+type Verdict struct {
+	Kind    Kind
+	Refused string // the reason, as [Error.Reason] has it; empty: the child was started
+}
+
+// judged tells what became of the wish for a child.
+func (d *decision) judged(kind Kind, err error) {
+	v := Verdict{Kind: kind}
+	if err != nil {
+		v.Refused = reasonOther
+		if known, ok := errors.AsType[*Error](err); ok {
+			v.Refused = known.Reason()
+		}
+	}
+	d.view.changes.Verdicts = append(d.view.changes.Verdicts, v)
+}
+
+// reasonOther stands for reasons without a name.
+const reasonOther = "OTHER"

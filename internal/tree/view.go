@@ -47,6 +47,8 @@ type Changes struct {
 
 	// Passed are the parts of runs' lives that are over. They are no rows.
 	Passed []Passed
+	// Verdicts are what became of wishes for children. They are no rows.
+	Verdicts []Verdict
 
 	Approvals map[ApprovalID]*Approval
 

@@ -64,6 +64,8 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 		return
 	}
 	w.done(ctx, id)
+	w.busy.Add(1)
+	defer w.busy.Add(-1)
 	ctx = telemetry.WithParent(ctx, a.GetTraceParent())
 	journal.launch = func(c *launched) { w.launch(stopping, c) }
 	outcome := w.carry(ctx, log, a, journal)

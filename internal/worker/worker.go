@@ -85,6 +85,7 @@ type Worker struct {
 	installation chan string // the first stream's welcome
 	bus          atomic.Pointer[dispatch.Bus]
 	carrying     sync.WaitGroup // of commands that are tasks
+	busy         atomic.Int64   // slots that have a run
 }
 
 // New checks the configuration.
@@ -111,6 +112,9 @@ func New(c Config) (*Worker, error) {
 		installation: make(chan string, 1),
 	}, nil
 }
+
+// Busy says how many slots have a run now.
+func (w *Worker) Busy() int { return int(w.busy.Load()) }
 
 // Run works until ctx ends. Attempts under way are dropped then; the
 // orchestrator gives their runs to other workers.

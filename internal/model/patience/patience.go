@@ -41,8 +41,29 @@ type Config struct {
 	// it grows to; each is about twice the one before. 0: half a second, a minute.
 	FirstPause, MostPause time.Duration
 
-	Logger *slog.Logger // nil: none
+	// Provider is what the provider is called where Observe is told of it.
+	Provider string
+	Observe  Observer     // nil: nobody observes
+	Logger   *slog.Logger // nil: none
 }
+
+// Observer is told of what holds requests up, with the provider's name and that of the
+// model that was asked for. It may be told by many requests at once.
+type Observer interface {
+	// Tried tells of a try. Its kind counts if it has failed.
+	Tried(provider, model string, kind model.ErrorKind, failed bool)
+	// Queued tells how long a request had to wait for its turn.
+	Queued(provider, model string, took time.Duration)
+	// Paused tells how long a request waited after a failure.
+	Paused(provider, model string, took time.Duration)
+}
+
+// nobody observes nothing.
+type nobody struct{}
+
+func (nobody) Tried(string, string, model.ErrorKind, bool) {}
+func (nobody) Queued(string, string, time.Duration)        {}
+func (nobody) Paused(string, string, time.Duration)        {}
 
 // Model tries again. It implements [model.Model].
 type Model struct{ Config }
@@ -68,6 +89,9 @@ func New(c Config) (*Model, error) {
 	if c.MostPause == 0 {
 		c.MostPause = mostPause
 	}
+	if c.Observe == nil {
+		c.Observe = nobody{}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -83,6 +107,8 @@ type request struct {
 	pause backoff.ExponentialBackOff
 	tries int
 	told  bool // that the request waits for its turn
+
+	waits bool // a turn was waited for in this try
 }
 
 // Generate asks until there is an answer, an error that another try would not mend,
@@ -120,25 +146,40 @@ func mendable(k model.ErrorKind) bool {
 
 // try waits for the request's turn and makes it.
 func (r *request) try(ctx context.Context) (*model.Answer, error) {
-	var pass *governor.Pass
-	if r.Governor != nil {
-		var err error
-		if pass, err = r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.queued); err != nil {
-			return nil, err
-		}
+	pass, err := r.turn(ctx)
+	if err != nil {
+		return nil, err
 	}
 	r.tries++
 	began := time.Now()
 	answer, err := r.Model.Model.Generate(ctx, r.req, r.emit)
 	if err == nil {
+		r.Observe.Tried(r.Provider, r.req.Model, model.ErrorUnspecified, false)
 		return answer, nil
 	}
 	r.left -= time.Since(began)
-	var failed *model.Error
-	if pass != nil && errors.As(err, &failed) && failed.Kind == model.ErrorRateLimited {
+	failed, known := errors.AsType[*model.Error](err)
+	if known {
+		r.Observe.Tried(r.Provider, r.req.Model, failed.Kind, true)
+	}
+	if pass != nil && known && failed.Kind == model.ErrorRateLimited {
 		pass.Refused(ctx, min(failed.RetryAfter, r.Patience))
 	}
 	return nil, err
+}
+
+// turn waits for the request's turn; nil: there are no turns.
+func (r *request) turn(ctx context.Context) (*governor.Pass, error) {
+	if r.Governor == nil {
+		return nil, nil
+	}
+	began := time.Now()
+	r.waits = false
+	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.queued)
+	if r.waits {
+		r.Observe.Queued(r.Provider, r.req.Model, time.Since(began))
+	}
+	return pass, err
 }
 
 // worthTelling is how long a wait for one's turn is before it is mentioned.
@@ -146,6 +187,7 @@ const worthTelling = 3 * time.Second
 
 // queued tells once that the request waits for its turn.
 func (r *request) queued(wait time.Duration) {
+	r.waits = true
 	if !r.told && wait >= worthTelling {
 		r.told = true
 		r.emit(model.Delta{Thinking: true, Text: fmt.Sprintf("[waiting for the provider's rate limit, about %s]\n", wait.Round(time.Second))})
@@ -169,6 +211,8 @@ func (r *request) wait(ctx context.Context, failed *model.Error) error {
 		"error", failed, "tries", r.tries, "retry_in", pause,
 		"session_id", r.req.Session, "task_id", r.req.Task)
 	r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("\n[%s: trying again in %s]\n", failed.Kind, pause.Round(100*time.Millisecond))})
+	began := time.Now()
+	defer func() { r.Observe.Paused(r.Provider, r.req.Model, time.Since(began)) }()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

@@ -39,6 +39,7 @@ type Models struct {
 	log      *slog.Logger
 	thinking anthropic.Thinking
 	governor *governor.Governor
+	observe  patience.Observer
 	known    map[string]*known
 	first    *known // for what is not said to be another's
 	name     string // of the model for requests that name none, of first's
@@ -109,6 +110,7 @@ func (m *Models) make(k *known, client *http.Client) (err error) {
 	}
 	k.model, err = patience.New(patience.Config{
 		Model: k.model, Governor: m.governor, Bucket: k.bucket, Patience: m.flags.Patience, Logger: m.log,
+		Provider: k.name, Observe: m.observe,
 	})
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/anthropic"
 	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/patience"
 	"github.com/coppice-run/coppice/internal/model/scripted"
 )
 
@@ -32,8 +33,9 @@ type Choice struct {
 	Governor *governor.Governor
 }
 
-// Choose chooses. Nothing is sent yet. The error says what a person got wrong.
-func Choose(f Flags, getenv func(string) string, log *slog.Logger) (Choice, error) {
+// Choose chooses. Nothing is sent yet. observe, which may be nil, is told of what holds
+// requests to providers up. The error says what a person got wrong.
+func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe patience.Observer) (Choice, error) {
 	if f.Scenario != "" {
 		return Scripted(f.Scenario)
 	}
@@ -45,7 +47,7 @@ func Choose(f Flags, getenv func(string) string, log *slog.Logger) (Choice, erro
 		return Choice{}, fmt.Errorf("--patience is %s; it has to be more than 0", f.Patience)
 	}
 	m := &Models{
-		flags: f, log: log, thinking: thinking, governor: governor.New(log), known: map[string]*known{},
+		flags: f, log: log, thinking: thinking, governor: governor.New(log), observe: observe, known: map[string]*known{},
 	}
 	if err := m.open(getenv); err != nil {
 		return Choice{}, err

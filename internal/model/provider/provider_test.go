@@ -19,7 +19,7 @@ func choose(f provider.Flags, env map[string]string) (provider.Choice, error) {
 	if f.Patience == 0 {
 		f.Patience = time.Minute
 	}
-	return provider.Choose(f, func(name string) string { return env[name] }, slog.New(slog.DiscardHandler))
+	return provider.Choose(f, func(name string) string { return env[name] }, slog.New(slog.DiscardHandler), nil)
 }
 
 func TestChoice(t *testing.T) {

@@ -1,0 +1,60 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/coppice-run/coppice/internal/model"
+)
+
+// Tries measures what holds requests to providers up.
+type Tries struct {
+	names  *names
+	failed metric.Int64Counter
+	waited metric.Float64Histogram
+
+	failures *sets[[3]string]
+	waits    *sets[[3]string]
+}
+
+// Tries makes what measures tries.
+func (t *Telemetry) Tries() (*Tries, error) {
+	m := t.instruments()
+	of := func(third attribute.Key) *sets[[3]string] {
+		return newSets(func(k [3]string) []attribute.KeyValue {
+			return []attribute.KeyValue{labelProvider.String(k[0]), labelModel.String(k[1]), third.String(k[2])}
+		})
+	}
+	return &Tries{
+		names:    t.names,
+		failed:   m.counter("coppice.provider.failures", "{try}", "Tries that a provider has refused or failed, by kind."),
+		waited:   m.histogram("coppice.provider.wait", "How long a request waited for its turn below the provider's rate limit, or after a failure."),
+		failures: of(labelKind), waits: of(labelReason),
+	}, m.err
+}
+
+// Tried counts a try. A name gets known by the first answer under it.
+func (t *Tries) Tried(provider, name string, kind model.ErrorKind, failed bool) {
+	if !failed {
+		t.names.learn(name)
+		return
+	}
+	t.failed.Add(context.Background(), 1, t.failures.get([3]string{providerName(provider), t.names.label(name), kind.String()}).add...)
+}
+
+// Queued notes how long a request waited for its turn.
+func (t *Tries) Queued(provider, name string, took time.Duration) {
+	t.wait(provider, name, "turn", took)
+}
+
+// Paused notes how long a request waited after a failure.
+func (t *Tries) Paused(provider, name string, took time.Duration) {
+	t.wait(provider, name, "failure", took)
+}
+
+func (t *Tries) wait(provider, name, reason string, took time.Duration) {
+	t.waited.Record(context.Background(), took.Seconds(), t.waits.get([3]string{providerName(provider), t.names.label(name), reason}).record...)
+}
