@@ -142,15 +142,15 @@ func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	shown, err := s.withResult(ctx, t)
+	out, err := s.svc.Store.Output(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	out, cut, err := s.svc.Store.Output(ctx, t)
-	if err != nil {
-		return nil, err
+	shown := wire.Task(t)
+	if orchestrator.HasResult(t) {
+		shown.Result = out.Answer
 	}
-	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal(), Output: wire.Output(t, out, cut)}, nil
+	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}, nil
 }
 
 func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) (*pb.CancelTaskResponse, error) {

@@ -88,7 +88,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	db, err := o.open(ctx, store.Config{
 		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica,
 		Caps:     store.Caps{Tenant: o.RunningOfTenant, All: o.RunningInAll},
-		OnCommit: func(c store.Commit) { svc.Committed(c) },
+		OnCommit: func(c store.Commit) { svc.Committed(c) }, Ahead: true,
 	})
 	switch {
 	case ctx.Err() != nil && err != nil:

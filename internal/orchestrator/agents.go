@@ -132,9 +132,17 @@ func (a *agents) problems() []agentdef.Problem {
 // of gives the definitions that count for a tenant.
 func (a *agents) of(ctx context.Context, tenant string) (*agentdef.Registry, error) {
 	versions, err := a.store.TenantAgents(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return a.with(ctx, tenant, versions)
+}
+
+// with gives the definitions that count for a tenant that has put these.
+func (a *agents) with(ctx context.Context, tenant string, versions []store.AgentVersion) (*agentdef.Registry, error) {
 	base := a.ofFiles()
-	if err != nil || len(versions) == 0 {
-		return base, err
+	if len(versions) == 0 {
+		return base, nil
 	}
 	a.mu.Lock()
 	last := a.merged[tenant]
@@ -221,12 +229,12 @@ func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLooku
 }
 
 // spawnable lists the agents that the agent of an attempt may spawn.
-func (s *Service) spawnable(ctx context.Context, held *lease) ([]*pb.SpawnableAgent, error) {
+func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.AgentVersion) ([]*pb.SpawnableAgent, error) {
 	by, err := s.agents.version(ctx, held.version)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.agents.of(ctx, held.tenant)
+	all, err := s.agents.with(ctx, held.tenant, versions)
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,7 @@ func (s *Service) announce(ctx context.Context) error {
 // announceSome announces as much as there is room for, and reports whether it
 // found anything.
 func (s *Service) announceSome(ctx context.Context) (bool, error) {
+	s.looked.Store(s.Now().UnixMicro())
 	room := s.room()
 	rows, err := s.Store.TakeReady(ctx, room, announceLease)
 	if err != nil || len(rows) == 0 {

@@ -17,7 +17,7 @@ import (
 // it was refused.
 func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	l.claims.add(l.Now())
-	l.lookForReady() // the dispatch stream has room for one more
+	l.lookForMore()
 	granted, ok := answer.(tree.Claimed)
 	switch {
 	case errors.Is(err, errProtocol):
@@ -46,10 +46,12 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 		l.abandon(false)
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
-	if current, err := l.stillHolds(ctx, held); err != nil || !current {
+	// From now on a cancel reaches the stream, but one may have come before.
+	seen, err := l.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID)
+	if err != nil || !l.stillHolds(held, &seen.Task) {
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), err
 	}
-	return l.assignment(ctx, held, t, granted)
+	return l.assignment(ctx, held, granted, seen)
 }
 
 // reattached answers a worker that goes on with its attempt over this stream.
@@ -76,25 +78,21 @@ func (l *slot) reattached(ctx context.Context, again *pb.Reattach, answer tree.A
 	if !l.hold(held) {
 		return nil, nil // the stream ends; the worker comes back over another one
 	}
-	if current, err := l.stillHolds(ctx, held); err != nil || !current {
+	now, err := l.Store.Task(ctx, t.Session, t.ID)
+	if err != nil || !l.stillHolds(held, now) {
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), err
 	}
 	return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{LastSeq: t.LastSeq}}}}, nil
 }
 
-// stillHolds looks whether an attempt that was just put on the stream has been
-// ended meanwhile: from now on a cancel reaches the stream, but one may have come
-// before.
-func (l *slot) stillHolds(ctx context.Context, held *lease) (bool, error) {
-	now, err := l.Store.Task(ctx, held.session, held.task)
-	if err != nil {
-		return false, err
+// stillHolds reports whether an attempt that was put on the stream before its task was
+// read has not been ended meanwhile. If it has, it is taken off again.
+func (l *slot) stillHolds(held *lease, now *tree.Task) bool {
+	if now.State == tree.StateRunning && now.Token() == held.token {
+		return true
 	}
-	if now.State != tree.StateRunning || now.Token() != held.token {
-		l.hold(nil)
-		return false, nil
-	}
-	return true, nil
+	l.hold(nil)
+	return false
 }
 
 func (l *slot) refuse(cause pb.RefusedCause) []*pb.WorkResponse {
@@ -112,21 +110,18 @@ func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
 
 // assignment puts together what a worker needs to go on with a run. Results that
 // come between the claim and this look are in the transcript already.
-func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task, granted tree.Claimed) ([]*pb.WorkResponse, error) {
+func (l *slot) assignment(ctx context.Context, held *lease, granted tree.Claimed, seen *store.Conversation) ([]*pb.WorkResponse, error) {
+	t := &granted.Task
 	definition, err := l.Store.AgentVersion(ctx, t.AgentVersion)
 	if err != nil {
 		return nil, err
 	}
-	spawnable, err := l.spawnable(ctx, held)
+	spawnable, err := l.spawnable(ctx, held, seen.Agents)
 	if err != nil {
 		return nil, err
 	}
-	messages, open, err := l.Store.Conversation(ctx, t.Session, t.ID)
-	if err != nil {
-		return nil, err
-	}
-	for i := range messages { // a summary comes before messages that are older than it
-		held.seen = max(held.seen, messages[i].Ordinal)
+	for i := range seen.Messages { // a summary comes before messages that are older than it
+		held.seen = max(held.seen, seen.Messages[i].Ordinal)
 	}
 	a := &pb.Assignment{
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: spawnable,
@@ -138,11 +133,11 @@ func (l *slot) assignment(ctx context.Context, held *lease, t *tree.Task, grante
 	if t.Depth > 0 {
 		a.Hooks = &pb.HookState{Start: !t.StartHooked && t.Iterations == 0, WentOn: int32(t.StopHooked)}
 	}
-	for _, c := range open {
+	for _, c := range seen.Open {
 		a.OpenCalls = append(a.OpenCalls, &pb.OpenCall{Block: int32(c.Ref.Block), State: pb.CallState(c.State)})
 	}
 	out := []*pb.WorkResponse{{Kind: &pb.WorkResponse_Assignment{Assignment: a}}}
-	return append(out, chunks(wire.Messages(messages))...), nil
+	return append(out, chunks(wire.Messages(seen.Messages))...), nil
 }
 
 // chunks cuts a transcript into responses; the last one says so.

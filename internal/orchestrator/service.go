@@ -55,6 +55,8 @@ type Service struct {
 	hub      *hub
 	outbox   *outbox
 	leases   *leases
+	ahead    *ahead
+	looked   atomic.Int64  // when the announcer last looked, in microseconds
 	kick     chan struct{} // something may be ready to announce
 	stopping chan struct{} // closed by Stop
 	stop     sync.Once
@@ -96,7 +98,7 @@ func New(c Config) (*Service, error) {
 		}
 	}
 	s := &Service{
-		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(),
+		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), ahead: newAhead(),
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 	if c.Telemetry != nil {
@@ -123,6 +125,7 @@ func (s *Service) Prepare(ctx context.Context) error { return s.agents.read(ctx)
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.announce(ctx) })
+	g.Go(func() error { return s.announceAhead(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.agents.follow(ctx) })
 	g.Go(func() error { return s.callBack(ctx) })
@@ -148,7 +151,7 @@ func (s *Service) Committed(c store.Commit) {
 	for _, r := range c.Released {
 		s.leases.release(r.Task, r.Epoch, r.Message)
 	}
-	if len(c.Ready) > 0 || c.Room {
+	if waiting := s.ahead.put(c.Ready); waiting || c.Room {
 		s.lookForReady()
 	}
 	s.measure(c)

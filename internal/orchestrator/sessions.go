@@ -208,20 +208,19 @@ func (s *Service) asOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, 
 
 // Task reads a task of the session; the zero task is the root.
 func (s *Service) Task(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
-	session, err := s.Store.Session(ctx, tenant, id)
-	if err != nil {
-		return nil, err
-	}
-	if task.IsZero() {
-		task = session.Root
-	}
-	return s.Store.Task(ctx, id, task)
+	return s.Store.TaskOf(ctx, tenant, id, task)
+}
+
+// HasResult reports whether the answer that ended a task's current run is its result.
+// What a command has printed is, however it has ended.
+func HasResult(t *tree.Task) bool {
+	return t.State == tree.StateCompleted || t.State.Terminal() && t.Kind == tree.KindShell
 }
 
 // Result gives the text of the answer that ended the task's current run; empty
-// if there is none. What a command has printed is its answer, however it has ended.
+// if there is none.
 func (s *Service) Result(ctx context.Context, t *tree.Task) (string, error) {
-	if !t.State.Terminal() || t.State != tree.StateCompleted && t.Kind != tree.KindShell {
+	if !HasResult(t) {
 		return "", nil
 	}
 	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: t.Run})

@@ -71,8 +71,10 @@ func (s *Store) DropAgent(ctx context.Context, tenant, name string) (version str
 // TenantAgents lists the agents that a tenant has put, by name, with the versions
 // that count.
 func (s *Store) TenantAgents(ctx context.Context, tenant string) ([]AgentVersion, error) {
-	return query(ctx, s.db, "tenant_agents", func(v *AgentVersion) []any { return []any{&v.Name, &v.Version} }, tenant)
+	return query(ctx, s.db, "tenant_agents", plainVersionRow, tenant)
 }
+
+func plainVersionRow(v *AgentVersion) []any { return []any{&v.Name, &v.Version} }
 
 // AgentVersions lists the versions that a tenant has put of an agent, the one that
 // was put last first.

@@ -24,6 +24,8 @@ type batch struct {
 	once     map[requestKey]*request // nil: was not answered
 	fresh    []requestKey            // requests that this batch has answered first
 	ready    []Ready
+
+	announced, waiting, gone int // ready runs, see ahead
 }
 
 func (c *committer) newBatch(tx transaction) *batch {
@@ -75,6 +77,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 			c.recent.keep(id, b.views[id].Changes(), b.fairTags[id])
 		}
 	}
+	c.ahead.committed(b.announced, b.waiting, b.gone)
 	for i, p := range queued {
 		p.settle(answers[i].answer, answers[i].err)
 	}

@@ -19,15 +19,15 @@ type database interface {
 	// writer opens a connection that writes. There is only one where the database
 	// is had alone.
 	writer() writer
-	// snapshot lets read see one state of the database.
-	snapshot(ctx context.Context, read func(reader) error) error
 	// close closes all connections.
 	close() error
 }
 
-// reader runs queries beside the committers.
+// reader runs queries.
 type reader interface {
-	read(ctx context.Context, name string, args []any, scan func(row) error) error
+	// load runs queries. They are sent together, and take effect in their order.
+	// Beside the committers all of them see one state of the database.
+	load(ctx context.Context, lookups ...lookup) error
 }
 
 // writer makes one transaction after another.
@@ -41,8 +41,7 @@ type writer interface {
 
 // transaction reads and writes what one transaction does.
 type transaction interface {
-	// load runs queries. They are sent together, and take effect in their order.
-	load(ctx context.Context, lookups ...lookup) error
+	reader
 	// save runs a statement for each row of arguments. It may fail later, at the
 	// latest when the transaction is committed, but before the next load.
 	save(ctx context.Context, name string, rows ...[]any) error

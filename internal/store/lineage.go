@@ -10,54 +10,68 @@ import (
 // Inherited reads what comes before a task's own messages: what it sees of the
 // conversations that it goes on from.
 func (s *Store) Inherited(ctx context.Context, session tree.SessionID, task tree.TaskID) ([]tree.Message, error) {
-	var found []tree.Message
-	err := s.db.snapshot(ctx, func(tx reader) error {
-		chain, err := (&sessionReader{tx: tx, session: session}).lineage(ctx, task)
-		found = transcript.Inherited(chain)
-		return err
-	})
-	return found, err
+	chain, err := s.session(session).lineage(ctx, task, new(tree.Task))
+	if err != nil {
+		return nil, err
+	}
+	return transcript.Inherited(chain), nil
 }
 
 // MessageByID reads a message of a task's own.
 func (s *Store) MessageByID(ctx context.Context, session tree.SessionID, task tree.TaskID, id tree.MessageID) (*tree.Message, error) {
-	var found *tree.Message
-	err := s.db.snapshot(ctx, func(tx reader) error {
-		row, err := one(ctx, tx, tree.ErrNoMessage.With("task %s has no message %s of its own", task, id),
-			"message_by_id", storedMessageRow, idColumn(&session), idColumn(&task), idColumn(&id))
-		if err != nil {
-			return err
-		}
-		whole, err := (&sessionReader{tx: tx, session: session}).transcript(ctx, task, row.Ordinal-1, 1)
-		if err == nil {
-			found = &whole[0]
-		}
-		return err
-	})
-	return found, err
+	missing := tree.ErrNoMessage.With("task %s has no message %s of its own", task, id)
+	row, err := one(ctx, s.db, missing, "message_by_id", storedMessageRow, idColumn(&session), idColumn(&task), idColumn(&id))
+	if err != nil {
+		return nil, err
+	}
+	whole, err := s.session(session).transcript(ctx, task, row.Ordinal-1, 1)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(whole) == 0: // it was deleted meanwhile
+		return nil, missing
+	}
+	return &whole[0], nil
 }
 
-// lineage reads a task's own messages, and those of the conversations that it goes
-// on from as far as it sees them. Since they never change, it is the same each
-// time, however their tasks go on.
-func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID) ([]transcript.Link, error) {
-	var chain []transcript.Link
-	upTo := noLimit
-	for {
-		t, err := one(ctx, r.tx, tree.ErrNoTask, "task", taskRow, idColumn(&r.session), idColumn(&task))
+// lineage reads a task with its own messages, and more with the same look; then those
+// of the conversations that it goes on from, as far as it sees them. Since they never
+// change, it is the same each time, however their tasks go on.
+func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, t *tree.Task, more ...lookup) ([]transcript.Link, error) {
+	var tasks []tree.Task
+	var rows []messageAndBody
+	own := append(more, all(&tasks, "task", taskRow, idColumn(&r.session), idColumn(&task)), r.messages(&rows, &task, 0, noLimit))
+	if err := r.db.load(ctx, own...); err != nil {
+		return nil, err
+	}
+	if len(tasks) == 0 {
+		return nil, tree.ErrNoTask
+	}
+	*t = tasks[0]
+	messages, err := r.whole(ctx, rows, 0)
+	if err != nil {
+		return nil, err
+	}
+	chain := []transcript.Link{{Task: t.ID, Description: t.Description, Base: t.Base, Messages: messages}}
+	for base := t.Base; base.Inherits(); {
+		before, err := r.before(ctx, base)
 		if err != nil {
 			return nil, err
 		}
-		link := transcript.Link{Task: t.ID, Description: t.Description, Base: t.Base}
-		if count := upTo - t.Base.First() + 1; count > 0 {
-			if link.Messages, err = r.transcript(ctx, task, 0, count); err != nil {
-				return nil, err
-			}
-		}
-		chain = append(chain, link)
-		if !t.Base.Inherits() {
-			return chain, nil
-		}
-		task, upTo = t.Base.Task, t.Base.Message
+		chain, base = append(chain, before), before.Base
 	}
+	return chain, nil
+}
+
+// before reads a task's messages up to the one that another goes on from.
+func (r *sessionReader) before(ctx context.Context, base tree.Base) (transcript.Link, error) {
+	t, err := one(ctx, r.db, tree.ErrNoTask, "task", taskRow, idColumn(&r.session), idColumn(&base.Task))
+	if err != nil {
+		return transcript.Link{}, err
+	}
+	link := transcript.Link{Task: t.ID, Description: t.Description, Base: t.Base}
+	if count := base.Message - t.Base.First() + 1; count > 0 {
+		link.Messages, err = r.transcript(ctx, t.ID, 0, count)
+	}
+	return link, err
 }

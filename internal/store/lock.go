@@ -49,4 +49,8 @@ func (l *fileLock) sign() error {
 	return err
 }
 
-func (l *fileLock) release() error { return l.file.Close() }
+// release lets the lock go before it closes the file: a child that is being started has
+// the file open too, until it is another program.
+func (l *fileLock) release() error {
+	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
+}

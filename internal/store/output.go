@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,45 +9,48 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Output reads what there is to read of a run of a task: how it has ended, or what
-// it has said so far. whole is the answer as it is, empty if there is none.
-func (s *Store) Output(ctx context.Context, t *tree.Task) (out tree.Output, cut bool, err error) {
-	err = s.db.snapshot(ctx, func(tx reader) error {
-		r := &sessionReader{tx: tx, session: t.Session}
-		var err error
-		if t.State.Terminal() {
-			if out, err = r.ended(ctx, tree.ChildRun{Task: t.ID, Run: t.Run}); err != nil {
-				return err
-			}
-		} else {
-			out = tree.OutputOf(t)
-			if t.Kind == tree.KindShell {
-				out.Prompt, err = r.prompt(ctx, tree.ChildRun{Task: t.ID, Run: t.Run})
-			} else {
-				err = r.said(ctx, &out, tree.ChildRun{Task: t.ID, Run: t.Run}, t.NextOrdinal-1)
-			}
-			if err != nil {
-				return err
-			}
+// RunOutput is what there is to read of a run.
+type RunOutput struct {
+	tree.Output
+	Cut    bool
+	Answer string // with which it has ended, whole
+}
+
+// Output reads what there is to read of the current run of a task: how it has ended, or
+// what it has said so far.
+func (s *Store) Output(ctx context.Context, t *tree.Task) (out RunOutput, err error) {
+	r := s.session(t.Session)
+	run := tree.ChildRun{Task: t.ID, Run: t.Run}
+	switch {
+	case t.State.Terminal():
+		var outcome tree.Outcome
+		if outcome, err = r.outcome(ctx, run); err == nil {
+			out.Answer = outcome.Answer
+			out.Output, err = r.ended(ctx, outcome, t)
 		}
-		cut = strings.HasPrefix(out.Output, tree.CutMark)
-		return nil
-	})
-	return out, cut, err
+	case t.Kind == tree.KindShell:
+		out.Output = tree.OutputOf(t)
+		out.Prompt, err = r.prompt(ctx, run)
+	default:
+		out.Output = tree.OutputOf(t)
+		err = r.said(ctx, &out.Output, run, t.NextOrdinal-1)
+	}
+	out.Cut = strings.HasPrefix(out.Output.Output, tree.CutMark)
+	return out, err
 }
 
 // Inbox reads what waits for a task, oldest first.
 func (s *Store) Inbox(ctx context.Context, session tree.SessionID, task tree.TaskID) ([]tree.InboxEntry, error) {
 	var found []tree.InboxEntry
-	err := s.db.read(ctx, "inbox", []any{idColumn(&session), idColumn(&task)}, func(row row) error {
+	err := s.db.load(ctx, lookup{"inbox", key(&session, &task), func(row row) error {
 		e, err := inboxEntry(row)
 		if err == nil {
 			found = append(found, *e)
 		}
 		return err
-	})
+	}})
 	if err != nil {
-		return nil, fmt.Errorf("inbox: %w", err)
+		return nil, err
 	}
 	return found, nil
 }
@@ -58,7 +60,7 @@ func (r *sessionReader) limit(ctx context.Context) (int, error) {
 	if r.shown > 0 {
 		return r.shown, nil
 	}
-	s, err := one(ctx, r.tx, tree.ErrNoSession, "session", plainSessionRow, idColumn(&r.session))
+	s, err := one(ctx, r.db, tree.ErrNoSession, "session", plainSessionRow, idColumn(&r.session))
 	if err != nil {
 		return 0, err
 	}
@@ -67,27 +69,27 @@ func (r *sessionReader) limit(ctx context.Context) (int, error) {
 }
 
 // news is what a message says that tells of a run's end.
-func (r *sessionReader) news(ctx context.Context, run tree.ChildRun) (string, error) {
-	outcome, err := r.outcome(ctx, run)
-	if err != nil {
-		return "", err
-	}
-	t, err := one(ctx, r.tx, tree.ErrNoTask, "task", taskRow, idColumn(&r.session), idColumn(&run.Task))
+func (r *sessionReader) news(ctx context.Context, outcome tree.Outcome) (string, error) {
+	t, err := one(ctx, r.db, tree.ErrNoTask, "task", taskRow, idColumn(&r.session), idColumn(&outcome.Run.Task))
 	if err != nil {
 		return "", err
 	}
 	return outcome.News(t), nil
 }
 
-// result is the text of a closed call.
-func (r *sessionReader) result(ctx context.Context, c *tree.Call) (string, error) {
+// result is the text of a closed call; outcome is how its child ended, where that is
+// the result.
+func (r *sessionReader) result(ctx context.Context, c *tree.Call, outcome tree.Outcome) (string, error) {
 	switch {
 	case c.ByOutcome && c.Reads:
-		out, err := r.ended(ctx, c.Child)
+		t, err := one(ctx, r.db, tree.ErrNoTask, "task", taskRow, idColumn(&r.session), idColumn(&c.Child.Task))
+		if err != nil {
+			return "", err
+		}
+		out, err := r.ended(ctx, outcome, t)
 		return out.Text(), err
 	case c.ByOutcome:
-		outcome, err := r.outcome(ctx, c.Child)
-		return outcome.Text(), err
+		return outcome.Text(), nil
 	case c.Upto > 0:
 		out, err := tree.OutputFrom(c.Text)
 		if err != nil {
@@ -99,24 +101,15 @@ func (r *sessionReader) result(ctx context.Context, c *tree.Call) (string, error
 	return c.Text, nil
 }
 
-// ended is the output of a run that has ended.
-func (r *sessionReader) ended(ctx context.Context, run tree.ChildRun) (tree.Output, error) {
-	outcome, err := r.outcome(ctx, run)
-	if err != nil {
-		return tree.Output{}, err
-	}
-	t, err := one(ctx, r.tx, tree.ErrNoTask, "task", taskRow, idColumn(&r.session), idColumn(&run.Task))
-	if err != nil {
-		return tree.Output{}, err
-	}
-	out := outcome.Output(t)
+// ended is the output of a run of a task that has ended.
+func (r *sessionReader) ended(ctx context.Context, outcome tree.Outcome, t *tree.Task) (out tree.Output, err error) {
+	out = outcome.Output(t)
+	run := tree.ChildRun{Task: t.ID, Run: outcome.Run.Run}
 	if outcome.Answer == "" {
-		if err := r.said(ctx, &out, run, noLimit); err != nil {
-			return tree.Output{}, err
-		}
-		return out, nil
+		err = r.said(ctx, &out, run, noLimit)
+	} else {
+		out.Prompt, err = r.prompt(ctx, run)
 	}
-	out.Prompt, err = r.prompt(ctx, run)
 	return out, err
 }
 
@@ -132,7 +125,7 @@ func (r *sessionReader) said(ctx context.Context, out *tree.Output, run tree.Chi
 	if out.Prompt, err = r.prompt(ctx, run); err != nil {
 		return err
 	}
-	rows, err := query(ctx, r.tx, "said", storedMessageRow,
+	rows, err := query(ctx, r.db, "said", storedMessageRow,
 		idColumn(&r.session), idColumn(&run.Task), run.Run, tree.RoleAssistant, upto, saidMessages)
 	if err != nil {
 		return err
@@ -159,7 +152,7 @@ func (r *sessionReader) said(ctx context.Context, out *tree.Output, run tree.Chi
 
 // prompt is what a run was asked to do, cut to what is shown of it.
 func (r *sessionReader) prompt(ctx context.Context, run tree.ChildRun) (string, error) {
-	rows, err := query(ctx, r.tx, "prompt", storedMessageRow,
+	rows, err := query(ctx, r.db, "prompt", storedMessageRow,
 		idColumn(&r.session), idColumn(&run.Task), run.Run, tree.RoleUser)
 	if err != nil || len(rows) == 0 {
 		return "", err

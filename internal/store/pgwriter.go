@@ -158,25 +158,9 @@ type pgTransaction struct {
 }
 
 func (tx *pgTransaction) load(ctx context.Context, lookups ...lookup) error {
-	reads := false
-	for _, l := range lookups {
-		s := tx.writer.db.statements[l.name]
-		args, err := s.arguments(l.keys)
-		if err != nil {
-			return fmt.Errorf("%s: %w", l.name, err)
-		}
-		for _, a := range args {
-			reads = true
-			tx.queued.Queue(s.text, a...).Query(func(rows pgx.Rows) error {
-				if err := eachRow(rows, l.scan); err != nil {
-					return fmt.Errorf("%s: %w", l.name, err)
-				}
-				return nil
-			})
-		}
-	}
-	if !reads {
-		return nil
+	before := tx.queued.Len()
+	if err := tx.writer.db.queue(tx.queued, func() {}, lookups); err != nil || tx.queued.Len() == before {
+		return err
 	}
 	return tx.send(ctx)
 }

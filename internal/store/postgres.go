@@ -36,11 +36,18 @@ const (
 
 // settings are those of each connection. All statements are look-ups by an index,
 // which a plan made while the tables were empty must not forget, and too short for
-// jit. A replica that is frozen in a transaction must not hold sessions for ever.
+// jit. An index that is read entry by entry also learns which of them are of rows that
+// are gone, of which a queue leaves many. A replica that is frozen in a transaction must not hold sessions for ever.
 var settings = map[string]string{
 	"application_name": "coppice", "jit": "off",
-	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
 	"idle_in_transaction_session_timeout": "10s",
+}
+
+// readSettings are those of the pool beside. What is sent together there is one
+// transaction, and with these it sees one state of the database.
+var readSettings = map[string]string{
+	"default_transaction_isolation": "repeatable read", "default_transaction_read_only": "on",
 }
 
 var (
@@ -61,7 +68,10 @@ func openPostgres(ctx context.Context, url string) (*postgres, error) {
 	if err := migratePostgres(ctx, config.ConnConfig); err != nil {
 		return nil, fmt.Errorf("bringing it up to date: %w", err)
 	}
-	db := &postgres{config: config.ConnConfig}
+	db := &postgres{config: config.ConnConfig.Copy()}
+	for name, value := range readSettings {
+		config.ConnConfig.RuntimeParams[name] = value
+	}
 	if db.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
@@ -182,23 +192,21 @@ func (db *postgres) close() error {
 	return errors.Join(errs...)
 }
 
-// read runs a query. As long as no row was read, it is tried again on another
-// connection when one turns out to be lost.
-func (db *postgres) read(ctx context.Context, name string, args []any, scan func(row) error) error {
-	if err := values(args); err != nil {
-		return err
-	}
+// load tries again on another connection when one turns out to be lost, as long as
+// no row was read.
+func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
 	return reached(ctx, func() error {
+		begun := false
+		batch := &pgx.Batch{}
+		if err := db.queue(batch, func() { begun = true }, lookups); err != nil || batch.Len() == 0 {
+			return err
+		}
 		conn, err := db.reads.Acquire(ctx)
 		if err != nil {
 			return passing{err}
 		}
 		defer conn.Release()
-		begun := false
-		err = db.query(ctx, conn.Conn(), name, args, func(row row) error {
-			begun = true
-			return scan(row)
-		})
+		err = conn.SendBatch(ctx, batch).Close()
 		if err != nil && begun && conn.Conn().IsClosed() && ctx.Err() == nil {
 			return fmt.Errorf("%w: %w", errUnreached, err)
 		}
@@ -206,13 +214,28 @@ func (db *postgres) read(ctx context.Context, name string, args []any, scan func
 	})
 }
 
-func (db *postgres) query(ctx context.Context, conn *pgx.Conn, name string, args []any, scan func(row) error) error {
-	asWords(args)
-	rows, err := conn.Query(ctx, db.statements[name].text, args...)
-	if err != nil {
-		return err
+// queue adds queries to what will be sent. begun is called for each row.
+func (db *postgres) queue(to *pgx.Batch, begun func(), lookups []lookup) error {
+	for _, l := range lookups {
+		s := db.statements[l.name]
+		args, err := s.arguments(l.keys)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+		for _, a := range args {
+			to.Queue(s.text, a...).Query(func(rows pgx.Rows) error {
+				err := eachRow(rows, func(row row) error {
+					begun()
+					return l.scan(row)
+				})
+				if err != nil {
+					return fmt.Errorf("%s: %w", l.name, err)
+				}
+				return nil
+			})
+		}
 	}
-	return eachRow(rows, scan)
+	return nil
 }
 
 func eachRow(rows pgx.Rows, scan func(row) error) error {
@@ -223,48 +246,6 @@ func eachRow(rows pgx.Rows, scan func(row) error) error {
 		}
 	}
 	return rows.Err()
-}
-
-func (db *postgres) snapshot(ctx context.Context, read func(reader) error) error {
-	var conn *pgxpool.Conn
-	var tx pgx.Tx
-	err := reached(ctx, func() (err error) {
-		if conn, err = db.reads.Acquire(ctx); err != nil {
-			return passing{err}
-		}
-		tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-		if err != nil {
-			err = unlessLost(conn.Conn(), err)
-			conn.Release()
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("beginning to read: %w", err)
-	}
-	defer conn.Release()
-	err = read(pgSnapshot{db, conn.Conn()})
-	if err != nil && conn.Conn().IsClosed() && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w", errUnreached, err)
-	}
-	// What was read was read, also if the connection is lost by now.
-	if ended := tx.Rollback(ctx); ended != nil && !conn.Conn().IsClosed() {
-		err = errors.Join(err, ended)
-	}
-	return err
-}
-
-// pgSnapshot reads one state of the database.
-type pgSnapshot struct {
-	db   *postgres
-	conn *pgx.Conn
-}
-
-func (s pgSnapshot) read(ctx context.Context, name string, args []any, scan func(row) error) error {
-	if err := values(args); err != nil {
-		return err
-	}
-	return s.db.query(ctx, s.conn, name, args, scan)
 }
 
 // passing is an error after which the same may well succeed; nothing was done.

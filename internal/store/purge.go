@@ -72,7 +72,7 @@ func (s *Store) Purge(ctx context.Context, id tree.SessionID) (done bool, err er
 // nothing has happened for so long. last is the id to go on after; zero at the end.
 func (s *Store) Old(ctx context.Context, quiet time.Duration, after tree.SessionID, look int) (old []tree.SessionID, last tree.SessionID, err error) {
 	seen := 0
-	err = s.db.read(ctx, "sessions_old", []any{s.clock(), quiet.Microseconds(), after[:], look}, func(row row) error {
+	err = s.db.load(ctx, lookup{"sessions_old", [][]any{{s.clock(), quiet.Microseconds(), after[:], look}}, func(row row) error {
 		var is bool
 		if err := row.Scan(idColumn(&last), &is); err != nil {
 			return err
@@ -82,9 +82,9 @@ func (s *Store) Old(ctx context.Context, quiet time.Duration, after tree.Session
 			old = append(old, last)
 		}
 		return nil
-	})
+	}})
 	if err != nil {
-		return nil, last, fmt.Errorf("sessions_old: %w", err)
+		return nil, last, err
 	}
 	if seen < look {
 		last = tree.SessionID{}

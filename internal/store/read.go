@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -12,19 +11,28 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// query gives all rows of a query.
-func query[T any](ctx context.Context, r reader, name string, columns func(*T) []any, args ...any) ([]T, error) {
-	var found []T
-	err := r.read(ctx, name, args, func(row row) error {
+// all is a query whose rows are added to a list.
+func all[T any](to *[]T, name string, columns func(*T) []any, args ...any) lookup {
+	return each(to, name, columns, [][]any{args})
+}
+
+// each is a query for each key whose rows are added to a list.
+func each[T any](to *[]T, name string, columns func(*T) []any, keys [][]any) lookup {
+	return lookup{name, keys, func(row row) error {
 		var t T
 		if err := row.Scan(columns(&t)...); err != nil {
 			return err
 		}
-		found = append(found, t)
+		*to = append(*to, t)
 		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	}}
+}
+
+// query gives all rows of a query.
+func query[T any](ctx context.Context, r reader, name string, columns func(*T) []any, args ...any) ([]T, error) {
+	var found []T
+	if err := r.load(ctx, all(&found, name, columns, args...)); err != nil {
+		return nil, err
 	}
 	return found, nil
 }
@@ -92,6 +100,26 @@ func (s *Store) Task(ctx context.Context, session tree.SessionID, id tree.TaskID
 	return one(ctx, s.db, tree.ErrNoTask, "task", taskRow, idColumn(&session), idColumn(&id))
 }
 
+// TaskOf reads a task of a tenant's session; the zero task is the root.
+func (s *Store) TaskOf(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
+	var sessions []tree.Session
+	var tasks []tree.Task
+	task := all(&tasks, "task", taskRow, idColumn(&session), idColumn(&id))
+	if id.IsZero() {
+		task = all(&tasks, "root", taskRow, idColumn(&session))
+	}
+	err := s.db.load(ctx, all(&sessions, "session_of_tenant", plainSessionRow, idColumn(&session), tenant), task)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(sessions) == 0:
+		return nil, tree.ErrNoSession
+	case len(tasks) == 0:
+		return nil, tree.ErrNoTask
+	}
+	return &tasks[0], nil
+}
+
 // Tasks reads a page of a session's tasks, or of the children of one of them,
 // oldest first, and the token of the next page.
 func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.TaskID, token string, size int) ([]tree.Task, string, error) {
@@ -121,8 +149,7 @@ func (s *Store) Tree(ctx context.Context, session tree.SessionID) ([]tree.Task, 
 
 // Events reads up to limit events after a number.
 func (s *Store) Events(ctx context.Context, session tree.SessionID, after int64, limit int) ([]*pb.Event, error) {
-	rows, err := query(ctx, s.db, "events",
-		func(data *[]byte) []any { return []any{data} }, idColumn(&session), after, limit)
+	rows, err := query(ctx, s.db, "events", plainEventRow, idColumn(&session), after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -138,19 +165,18 @@ func (s *Store) Events(ctx context.Context, session tree.SessionID, after int64,
 // Idle says whether nothing of a session is pending or running, and gives the
 // session and its root as they are at that moment.
 func (s *Store) Idle(ctx context.Context, id tree.SessionID) (idle bool, at tree.Session, root tree.Task, err error) {
-	err = s.db.snapshot(ctx, func(tx reader) error {
-		session, err := one(ctx, tx, tree.ErrNoSession, "session", plainSessionRow, idColumn(&id))
-		if err != nil {
-			return err
-		}
-		idle, at = session.Idle(), *session
-		t, err := one(ctx, tx, tree.ErrNoTask, "task", taskRow, idColumn(&id), idColumn(&session.Root))
-		if err == nil {
-			root = *t
-		}
-		return err
-	})
-	return idle, at, root, err
+	var sessions []tree.Session
+	var roots []tree.Task
+	err = s.db.load(ctx, all(&sessions, "session", plainSessionRow, idColumn(&id)), all(&roots, "root", taskRow, idColumn(&id)))
+	switch {
+	case err != nil:
+		return false, at, root, err
+	case len(sessions) == 0:
+		return false, at, root, tree.ErrNoSession
+	case len(roots) == 0:
+		return false, at, root, tree.ErrNoTask
+	}
+	return sessions[0].Idle(), sessions[0], roots[0], nil
 }
 
 // PutAgentVersion keeps a definition that tasks may pin.

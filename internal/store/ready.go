@@ -28,11 +28,16 @@ const heldBack = -1
 // passed over. A run that nobody claims within the lease is picked again.
 func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
 	// A look that takes no transaction; most of the time there is nothing.
-	due, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(b *bool) []any { return []any{b} },
+	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readyLook) []any { return []any{&l.any, &l.inForce} },
 		s.clock())
-	if err != nil || !*due {
+	switch {
+	case err != nil:
 		return nil, err
+	case !look.any:
+		s.ahead.open(room, look.inForce, lease)
+		return nil, nil
 	}
+	s.ahead.close()
 	var taken []Ready
 	err = s.write(ctx, func(ctx context.Context, b *batch) error {
 		var err error
@@ -42,8 +47,18 @@ func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([
 	return taken, err
 }
 
+// readyLook is what a look at the ready runs finds.
+type readyLook struct {
+	any     bool // of them may be announced
+	inForce int  // announcements
+}
+
+// Behind reports whether a ready run may be waiting for its turn.
+func (s *Store) Behind() bool { return s.ahead.behind() }
+
 // ReleaseReady makes a run that was announced due again at once.
 func (s *Store) ReleaseReady(ctx context.Context, session tree.SessionID, task tree.TaskID, epoch int64) error {
+	s.ahead.close()
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
 		return b.tx.save(ctx, "ready_mark", []any{0, idColumn(&session), idColumn(&task), epoch})
 	})

@@ -151,6 +151,7 @@ type Ready struct {
 	Session tree.SessionID
 	tree.Ready
 	Again bool // it was announced before, and nobody has claimed it in time
+	Ahead bool // it counts as announced since the commit that made it ready
 
 	tenant         string
 	fairTag        int64

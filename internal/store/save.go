@@ -102,12 +102,10 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 		r := c.Ready[task]
 		if r == nil {
 			put("drop_ready", []any{idColumn(&id), idColumn(&task)})
+			b.gone++
 			continue
 		}
-		row := Ready{Session: id, Ready: *r, fairTag: b.fairTag(id), tenant: b.views[id].Session().Tenant}
-		if s := b.views[id].Session(); s.Running+s.Pending > s.Limits.Running {
-			row.announcedUntil = heldBack
-		}
+		row := b.readyRow(id, r)
 		b.ready = append(b.ready, row)
 		put("put_ready", readyRow(&row))
 	}
@@ -125,6 +123,26 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 		}
 		put("put_attempts", attemptRow(&Attempt{Session: id, Attempt: *a}))
 	}
+}
+
+// readyRow says where a ready run waits: on the dispatch stream at once, while nothing
+// else waits; for its turn; or for its session, which runs as many as it may.
+func (b *batch) readyRow(id tree.SessionID, r *tree.Ready) Ready {
+	s := b.views[id].Session()
+	row := Ready{Session: id, Ready: *r, tenant: s.Tenant}
+	free, lease := b.ahead.free()
+	switch {
+	case s.Running+s.Pending > s.Limits.Running:
+		row.announcedUntil = heldBack
+	case free > b.announced:
+		b.announced++
+		row.Ahead, row.announcedUntil = true, b.now.Add(lease).UnixMicro()
+		row.fairTag = max(b.fairNow, b.fairTags[id]) // it takes no turn from anybody
+		return row
+	}
+	b.waiting++
+	row.fairTag = b.fairTag(id)
+	return row
 }
 
 // inOrder gives the tasks of a map by age, so that what was made ready first is

@@ -17,7 +17,7 @@ import (
 )
 
 // sqlite is a file that one process has, which locks it: one connection writes, a
-// pool reads. It is also that writer and its transactions.
+// pool reads.
 type sqlite struct {
 	lock    *fileLock
 	pools   []*sql.DB
@@ -142,9 +142,12 @@ func (db *sqlite) close() error {
 func (*sqlite) alone() bool { return true }
 
 // writer is the one there is.
-func (db *sqlite) writer() writer { return db }
+func (db *sqlite) writer() writer { return sqliteWriter{db} }
 
-func (db *sqlite) transact(ctx context.Context, work func(transaction) error) error {
+// sqliteWriter is the connection that writes, and its transactions.
+type sqliteWriter struct{ *sqlite }
+
+func (db sqliteWriter) transact(ctx context.Context, work func(transaction) error) error {
 	if _, err := db.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return fmt.Errorf("beginning: %w", err)
 	}
@@ -162,7 +165,7 @@ func (db *sqlite) transact(ctx context.Context, work func(transaction) error) er
 	return err
 }
 
-func (db *sqlite) save(ctx context.Context, name string, rows ...[]any) error {
+func (db sqliteWriter) save(ctx context.Context, name string, rows ...[]any) error {
 	stmt, err := db.prepare(ctx, name)
 	if err != nil {
 		return err
@@ -178,25 +181,67 @@ func (db *sqlite) save(ctx context.Context, name string, rows ...[]any) error {
 	return nil
 }
 
-func (db *sqlite) load(ctx context.Context, lookups ...lookup) error {
+func (db sqliteWriter) load(ctx context.Context, lookups ...lookup) error {
 	for _, l := range lookups {
-		if err := db.loadOne(ctx, l); err != nil {
+		if len(l.keys) == 0 {
+			continue
+		}
+		stmt, err := db.prepare(ctx, l.name)
+		if err == nil {
+			err = db.look(ctx, stmt, l)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
 	return nil
 }
 
-func (db *sqlite) loadOne(ctx context.Context, l lookup) error {
-	if len(l.keys) == 0 {
-		return nil
+func (db sqliteWriter) prepare(ctx context.Context, name string) (*sql.Stmt, error) {
+	if stmt := db.writing[name]; stmt != nil {
+		return stmt, nil
 	}
-	stmt, err := db.prepare(ctx, l.name)
+	stmt, err := db.conn.PrepareContext(ctx, db.texts[name])
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	db.writing[name] = stmt
+	return stmt, nil
+}
+
+// load takes a transaction, unless there is only one query.
+func (db *sqlite) load(ctx context.Context, lookups ...lookup) (err error) {
+	prepared := func(name string) *sql.Stmt { return db.reading[name] }
+	if len(lookups) > 1 {
+		tx, err := db.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		if err != nil {
+			return fmt.Errorf("beginning to read: %w", err)
+		}
+		defer func() {
+			if err != nil && ctx.Err() != nil {
+				err = errors.Join(ctx.Err(), err) // the end of ctx ends the transaction
+			}
+			if ended := tx.Rollback(); ended != nil && !errors.Is(ended, sql.ErrTxDone) {
+				err = errors.Join(err, ended)
+			}
+		}()
+		prepared = func(name string) *sql.Stmt { return tx.StmtContext(ctx, db.reading[name]) }
+	}
+	for _, l := range lookups {
+		if len(l.keys) == 0 {
+			continue
+		}
+		if err := db.look(ctx, prepared(l.name), l); err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+	}
+	return nil
+}
+
+// look runs a prepared query for each key, or once for all of them.
+func (db *sqlite) look(ctx context.Context, stmt *sql.Stmt, l lookup) error {
 	keys := l.keys
-	if strings.Contains(db.texts[l.name], "json_each") {
+	if strings.Contains(db.texts[l.name], "json_each(?1)") {
 		text, err := json.Marshal(keys)
 		if err != nil {
 			return err
@@ -209,7 +254,7 @@ func (db *sqlite) loadOne(ctx context.Context, l lookup) error {
 		}
 		rows, err := stmt.QueryContext(ctx, key...)
 		if err == nil {
-			err = each(rows, l.scan)
+			err = eachSQLRow(rows, l.scan)
 		}
 		if err != nil {
 			return err
@@ -218,60 +263,7 @@ func (db *sqlite) loadOne(ctx context.Context, l lookup) error {
 	return nil
 }
 
-func (db *sqlite) prepare(ctx context.Context, name string) (*sql.Stmt, error) {
-	if stmt := db.writing[name]; stmt != nil {
-		return stmt, nil
-	}
-	stmt, err := db.conn.PrepareContext(ctx, db.texts[name])
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	db.writing[name] = stmt
-	return stmt, nil
-}
-
-func (db *sqlite) read(ctx context.Context, name string, args []any, scan func(row) error) error {
-	return db.query(ctx, db.reading[name], args, scan)
-}
-
-// query runs a prepared query.
-func (db *sqlite) query(ctx context.Context, stmt *sql.Stmt, args []any, scan func(row) error) error {
-	if err := values(args); err != nil {
-		return err
-	}
-	rows, err := stmt.QueryContext(ctx, args...)
-	if err != nil {
-		return err
-	}
-	return each(rows, scan)
-}
-
-func (db *sqlite) snapshot(ctx context.Context, read func(reader) error) error {
-	tx, err := db.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return fmt.Errorf("beginning to read: %w", err)
-	}
-	err = read(sqliteSnapshot{db, tx})
-	if err != nil && ctx.Err() != nil {
-		err = errors.Join(ctx.Err(), err) // the end of ctx ends the transaction
-	}
-	if ended := tx.Rollback(); ended != nil && !errors.Is(ended, sql.ErrTxDone) {
-		err = errors.Join(err, ended)
-	}
-	return err
-}
-
-// sqliteSnapshot reads one state of the database.
-type sqliteSnapshot struct {
-	*sqlite
-	tx *sql.Tx
-}
-
-func (s sqliteSnapshot) read(ctx context.Context, name string, args []any, scan func(row) error) error {
-	return s.query(ctx, s.tx.StmtContext(ctx, s.reading[name]), args, scan)
-}
-
-func each(rows *sql.Rows, scan func(row) error) error {
+func eachSQLRow(rows *sql.Rows, scan func(row) error) error {
 	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows); err != nil {

@@ -61,6 +61,9 @@ type Config struct {
 	MaxBatch   int              // commands in one transaction; 0: DefaultMaxBatch
 	Committers int              // with PostgreSQL; 0: DefaultCommitters
 	Caps       Caps
+	// Ahead: while nothing else waits, runs count as announced with the commit that
+	// makes them ready. OnCommit is told, and has to see to it.
+	Ahead bool
 	// NewInstallation is the id that a new database gets; empty: one of its own. A
 	// database that has another one is not opened.
 	NewInstallation string
@@ -121,6 +124,7 @@ type Store struct {
 	ended        chan struct{} // closed when Run has ended: what is queued then stays so
 
 	definitions sync.Map // version → body
+	ahead       ahead
 }
 
 // Open opens the database and brings it up to date. A SQLite file it locks against
@@ -155,6 +159,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		}
 	}
 	s := &Store{Config: c, db: db, ended: make(chan struct{})}
+	s.ahead.disabled = !c.Ahead || c.Caps != (Caps{})
 	for range c.Committers {
 		s.committers = append(s.committers, s.newCommitter(c.MaxBatch))
 	}

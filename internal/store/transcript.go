@@ -14,49 +14,45 @@ import (
 // if it is not 0. Tool messages and news are made whole: the results of calls,
 // and the outcomes of the runs that they tell of.
 func (s *Store) Transcript(ctx context.Context, session tree.SessionID, task tree.TaskID, after, limit int) ([]tree.Message, error) {
-	var found []tree.Message
-	err := s.db.snapshot(ctx, func(tx reader) error {
-		var err error
-		found, err = (&sessionReader{tx: tx, session: session}).transcript(ctx, task, after, limit)
-		return err
-	})
-	return found, err
+	return s.session(session).transcript(ctx, task, after, limit)
 }
 
-// Conversation reads what the model of a task sees, and the calls of its last
-// message that are still open, in one snapshot.
-func (s *Store) Conversation(ctx context.Context, session tree.SessionID, task tree.TaskID) ([]tree.Message, []tree.Call, error) {
-	var messages []tree.Message
-	var open []tree.Call
-	err := s.db.snapshot(ctx, func(tx reader) error {
-		r := &sessionReader{tx: tx, session: session}
-		chain, err := r.lineage(ctx, task)
-		if err != nil {
-			return err
-		}
-		messages = transcript.Conversation(chain)
-		open, err = query(ctx, tx, "calls_open", plainCallRow, idColumn(&session), idColumn(&task), tree.CallClosed)
-		return err
-	})
-	return messages, open, err
+// Conversation is what a worker needs to go on with a task.
+type Conversation struct {
+	Task     tree.Task
+	Messages []tree.Message // that its model sees
+	Open     []tree.Call    // of its last message
+	Agents   []AgentVersion // that its tenant has put
+}
+
+// Conversation reads one of a tenant's.
+func (s *Store) Conversation(ctx context.Context, tenant string, session tree.SessionID, task tree.TaskID) (*Conversation, error) {
+	c := &Conversation{}
+	chain, err := s.session(session).lineage(ctx, task, &c.Task,
+		all(&c.Open, "calls_open", plainCallRow, idColumn(&session), idColumn(&task), tree.CallClosed),
+		all(&c.Agents, "tenant_agents", plainVersionRow, tenant))
+	if err != nil {
+		return nil, err
+	}
+	c.Messages = transcript.Conversation(chain)
+	return c, nil
 }
 
 // Outcome reads how a run has ended.
 func (s *Store) Outcome(ctx context.Context, session tree.SessionID, run tree.ChildRun) (tree.Outcome, error) {
-	var found tree.Outcome
-	err := s.db.snapshot(ctx, func(tx reader) error {
-		var err error
-		found, err = (&sessionReader{tx: tx, session: session}).outcome(ctx, run)
-		return err
-	})
-	return found, err
+	return s.session(session).outcome(ctx, run)
 }
 
-// sessionReader reads a session's transcripts in one snapshot.
+// sessionReader reads a session's transcripts. It looks several times: what a message
+// tells of was there before it and never changes.
 type sessionReader struct {
-	tx      reader
+	db      reader
 	session tree.SessionID
 	shown   int // how much of an output is shown; 0 until it was read
+}
+
+func (s *Store) session(id tree.SessionID) *sessionReader {
+	return &sessionReader{db: s.db, session: id}
 }
 
 // messageAndBody is a message as it is in its row.
@@ -75,6 +71,11 @@ func plainRunRow(r *tree.Run) []any { return runRow(new(tree.SessionID), r) }
 // noLimit is a limit that no result reaches.
 const noLimit = math.MaxInt64
 
+// messages is the look-up of a task's messages from an ordinal on.
+func (r *sessionReader) messages(to *[]messageAndBody, task *tree.TaskID, from, limit int) lookup {
+	return all(to, "messages_from", storedMessageRow, idColumn(&r.session), idColumn(task), from, limit)
+}
+
 // transcript reads the message before those asked for too, since a tool message
 // is made of the calls of the message before it.
 func (r *sessionReader) transcript(ctx context.Context, task tree.TaskID, after, limit int) ([]tree.Message, error) {
@@ -84,82 +85,101 @@ func (r *sessionReader) transcript(ctx context.Context, task tree.TaskID, after,
 	case after > 0:
 		limit++
 	}
-	rows, err := query(ctx, r.tx, "messages_from", storedMessageRow, idColumn(&r.session), idColumn(&task), after, limit)
+	var rows []messageAndBody
+	if err := r.db.load(ctx, r.messages(&rows, &task, after, limit)); err != nil {
+		return nil, err
+	}
+	return r.whole(ctx, rows, after)
+}
+
+// whole makes the messages after an ordinal of a task's rows, which follow on one
+// another.
+func (r *sessionReader) whole(ctx context.Context, rows []messageAndBody, after int) ([]tree.Message, error) {
+	for i := range rows {
+		if err := wire.DecodeBody(rows[i].body, &rows[i].Message); err != nil {
+			return nil, err
+		}
+	}
+	told, err := r.told(ctx, rows, after)
 	if err != nil {
 		return nil, err
 	}
 	messages := make([]tree.Message, 0, len(rows))
 	for i := range rows {
 		m := &rows[i].Message
-		if err := wire.DecodeBody(rows[i].body, m); err != nil {
-			return nil, err
+		if m.Ordinal <= after {
+			continue
 		}
 		switch {
-		case m.Ordinal <= after:
 		case m.Role == tree.RoleTool && i > 0:
-			m.Blocks, err = r.results(ctx, &rows[i-1].Message)
+			m.Blocks, err = r.results(ctx, &rows[i-1].Message, told)
 		case m.Role == tree.RoleTool:
 			err = errors.New("a tool message follows no message")
 		case !m.News.Task.IsZero():
 			var news string
-			news, err = r.news(ctx, m.News)
+			news, err = r.news(ctx, told.outcomes[m.News])
 			m.Blocks = []tree.Block{tree.Text{Text: news}}
 		}
 		if err != nil {
 			return nil, err
 		}
-		if m.Ordinal > after {
-			messages = append(messages, *m)
-		}
+		messages = append(messages, *m)
 	}
 	return messages, nil
 }
 
-// results gives the closed calls of an assistant message, in the order of the calls.
-func (r *sessionReader) results(ctx context.Context, asked *tree.Message) ([]tree.Block, error) {
-	calls, err := query(ctx, r.tx, "calls_closed", plainCallRow,
-		idColumn(&r.session), idColumn(&asked.Task), asked.Ordinal, tree.CallClosed)
-	if err != nil {
-		return nil, err
+// told is what tool messages and news tell of.
+type told struct {
+	calls    map[int][]tree.Call // closed, by message, in the order of the calls
+	outcomes map[tree.ChildRun]tree.Outcome
+}
+
+// told reads what the messages after an ordinal tell of, all of it together.
+func (r *sessionReader) told(ctx context.Context, rows []messageAndBody, after int) (*told, error) {
+	t := &told{calls: map[int][]tree.Call{}}
+	var runs []tree.ChildRun
+	var asked []*tree.Message
+	for i := range rows {
+		switch m := &rows[i].Message; {
+		case m.Ordinal <= after:
+		case m.Role == tree.RoleTool && i > 0:
+			asked = append(asked, &rows[i-1].Message)
+		case !m.News.Task.IsZero():
+			runs = append(runs, m.News)
+		}
 	}
+	if len(asked) > 0 {
+		first, last := asked[0], asked[len(asked)-1]
+		calls, err := query(ctx, r.db, "calls_closed", plainCallRow,
+			idColumn(&r.session), idColumn(&first.Task), first.Ordinal, last.Ordinal, tree.CallClosed)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range calls {
+			t.calls[c.Ref.Message] = append(t.calls[c.Ref.Message], c)
+			if c.ByOutcome {
+				runs = append(runs, c.Child)
+			}
+		}
+	}
+	var err error
+	t.outcomes, err = r.outcomes(ctx, runs)
+	return t, err
+}
+
+// results gives the closed calls of an assistant message, in the order of the calls.
+func (r *sessionReader) results(ctx context.Context, asked *tree.Message, t *told) (_ []tree.Block, err error) {
+	calls := t.calls[asked.Ordinal]
 	blocks := make([]tree.Block, len(calls))
 	for i, c := range calls {
-		result := tree.ToolResult{Block: c.Ref.Block, Text: c.Text, IsError: c.IsError}
+		result := tree.ToolResult{Block: c.Ref.Block, IsError: c.IsError}
 		if use, ok := asked.Blocks[c.Ref.Block].(tree.ToolUse); ok {
 			result.ProviderID = use.ProviderID
 		}
-		if result.Text, err = r.result(ctx, &c); err != nil {
+		if result.Text, err = r.result(ctx, &c, t.outcomes[c.Child]); err != nil {
 			return nil, err
 		}
 		blocks[i] = result
 	}
 	return blocks, nil
-}
-
-// errNoOutcome says that a run has not ended, or never was.
-var errNoOutcome = errors.New("the run has no outcome")
-
-func (r *sessionReader) outcome(ctx context.Context, run tree.ChildRun) (tree.Outcome, error) {
-	found, err := one(ctx, r.tx, errNoOutcome, "run", plainRunRow,
-		idColumn(&r.session), idColumn(&run.Task), run.Run)
-	if err != nil {
-		return tree.Outcome{}, err
-	}
-	outcome := tree.Outcome{Run: *found, Session: r.session}
-	if outcome.Limit, err = r.limit(ctx); err != nil {
-		return tree.Outcome{}, err
-	}
-	if found.Answer == 0 {
-		return outcome, nil
-	}
-	answer, err := one(ctx, r.tx, errNoOutcome, "message", storedMessageRow,
-		idColumn(&r.session), idColumn(&run.Task), found.Answer)
-	if err != nil {
-		return tree.Outcome{}, err
-	}
-	if err := wire.DecodeBody(answer.body, &answer.Message); err != nil {
-		return tree.Outcome{}, err
-	}
-	outcome.Answer = answer.Text()
-	return outcome, nil
 }

@@ -58,12 +58,12 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 		return
 	case errors.As(err, &refused):
 		log.DebugContext(ctx, "the claim was refused", "cause", refused.cause)
-		w.done(ctx, id)
+		w.finished.add(id)
 		return
 	case err != nil:
 		return
 	}
-	w.done(ctx, id)
+	w.finished.add(id)
 	w.busy.Add(1)
 	defer w.busy.Add(-1)
 	ctx = telemetry.WithParent(ctx, a.GetTraceParent())
@@ -112,18 +112,10 @@ func (w *Worker) refuse(ctx context.Context, log *slog.Logger, j *journal, why e
 	return loop.Ended
 }
 
-// done takes a hint off the dispatch stream. If that fails the hint comes again
-// and its claim is refused.
-func (w *Worker) done(ctx context.Context, id string) {
-	if err := w.bus.Load().Done(ctx, w.Pool, id); err != nil && ctx.Err() == nil {
-		w.Logger.WarnContext(ctx, "taking a hint off the stream failed", "error", err)
-	}
-}
-
 // prepare puts together what the loop needs.
 func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *workspace.Place) (*loop.Run, error) {
 	task := a.GetTask()
-	def, err := agentdef.Parse("pinned definition of "+task.GetAgent(), a.GetAgentDefinition())
+	def, err := w.definitions.parse(task.GetAgent(), a.GetAgentDefinition())
 	if err != nil {
 		return nil, err
 	}

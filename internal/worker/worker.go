@@ -84,6 +84,8 @@ type Worker struct {
 	hints        chan dispatch.Delivery
 	installation chan string // the first stream's welcome
 	bus          atomic.Pointer[dispatch.Bus]
+	finished     *finished
+	definitions  definitions
 	carrying     sync.WaitGroup // of commands that are tasks
 	busy         atomic.Int64   // slots that have a run
 }
@@ -110,6 +112,7 @@ func New(c Config) (*Worker, error) {
 		free:         make(chan struct{}, c.Slots),
 		hints:        make(chan dispatch.Delivery),
 		installation: make(chan string, 1),
+		finished:     newFinished(),
 	}, nil
 }
 
@@ -127,7 +130,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		})
 	}
 	g.Go(func() error { return w.pull(ctx) })
+	g.Go(func() error { return w.finish(ctx) })
 	err := g.Wait()
+	w.leave(ctx)
 	w.carrying.Wait()
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -148,7 +153,6 @@ func (w *Worker) pull(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	defer w.forget(ctx, bus)
 	lastTakeOver := w.Now()
 	for wait := retryAfter; ctx.Err() == nil; {
 		n := w.freeSlots(ctx)
@@ -207,7 +211,13 @@ func (w *Worker) read(ctx context.Context, bus *dispatch.Bus, n int, last *time.
 	return bus.Pull(ctx, w.Pool, w.ID, n, pullBlock)
 }
 
-func (w *Worker) forget(ctx context.Context, bus *dispatch.Bus) {
+// leave takes the last hints off the stream, and the worker out of its readers.
+func (w *Worker) leave(ctx context.Context) {
+	bus := w.bus.Load()
+	if bus == nil {
+		return
+	}
+	w.finishNow(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryAtMost)
 	defer cancel()
 	if err := bus.Forget(ctx, w.Pool, w.ID); err != nil {

@@ -87,9 +87,9 @@ func summaries(t *testing.T, d Dialect) {
 	w.answers("done")
 	b.restart()
 	eq(t, "the last summary", must[*tree.Task](t)(b.Task(t.Context(), id, root)).Compacted, 4)
-	seen, _, err := b.Conversation(t.Context(), id, root)
-	if got, want := ordinals(seen), []int{4, 2, 3, 5}; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("the model sees %v, %v, want %v", got, err, want)
+	seen := must[*store.Conversation](t)(b.Conversation(t.Context(), "", id, root))
+	if got, want := ordinals(seen.Messages), []int{4, 2, 3, 5}; !reflect.DeepEqual(got, want) {
+		t.Errorf("the model sees %v, want %v", got, want)
 	}
 	all := must[[]tree.Message](t)(b.Transcript(t.Context(), id, root, 0, 0))
 	if len(all) != 5 || all[3].UpTo != 1 || all[3].Usage != said.Usage || !reflect.DeepEqual(all[3].Blocks, said.Blocks) {

@@ -206,7 +206,7 @@ func (h *history) compare() {
 
 func (h *history) compareTranscript(task tree.TaskID, want *tree.Changes) {
 	h.t.Helper()
-	messages, open, err := h.Conversation(h.t.Context(), session(1), task)
+	seen, err := h.Conversation(h.t.Context(), "", session(1), task)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -214,16 +214,16 @@ func (h *history) compareTranscript(task tree.TaskID, want *tree.Changes) {
 		if m.Task != task {
 			continue
 		}
-		if m.Ordinal > len(messages) || messages[m.Ordinal-1].ID != m.ID || messages[m.Ordinal-1].Role != m.Role {
+		if m.Ordinal > len(seen.Messages) || seen.Messages[m.Ordinal-1].ID != m.ID || seen.Messages[m.Ordinal-1].Role != m.Role {
 			h.t.Fatalf("message %d of task %s is missing or another", m.Ordinal, task)
 		}
 	}
 	for _, c := range want.Calls {
-		if c.Task == task && c.State != tree.CallClosed && !slices.Contains(open, *c) {
-			h.t.Errorf("the open calls of task %s are %+v, without %+v", task, open, *c)
+		if c.Task == task && c.State != tree.CallClosed && !slices.Contains(seen.Open, *c) {
+			h.t.Errorf("the open calls of task %s are %+v, without %+v", task, seen.Open, *c)
 		}
 	}
-	for _, c := range open {
+	for _, c := range seen.Open {
 		eq(h.t, "an open call", c, *want.Calls[tree.CallKey{Task: task, Ref: c.Ref}])
 	}
 }

@@ -68,9 +68,9 @@ func readOutput(t *testing.T, d Dialect) {
 	}
 	child.closes(1, "x", false)
 	running := must[*tree.Task](t)(b.Task(t.Context(), cmd.ID, work))
-	out, cut, err := b.Output(t.Context(), running)
-	if err != nil || cut || out.Output != "let me see" || out.Prompt != "do it" {
-		t.Errorf("the output is %+v, cut: %t, %v", out, cut, err)
+	out, err := b.Output(t.Context(), running)
+	if err != nil || out.Cut || out.Output.Output != "let me see" || out.Prompt != "do it" {
+		t.Errorf("the output is %+v, %v", out, err)
 	}
 	child.answers(strings.Repeat("x", 100) + "the end")
 	all := must[[]tree.Message](t)(b.Transcript(t.Context(), cmd.ID, root, 0, 0))
@@ -83,8 +83,8 @@ func readOutput(t *testing.T, d Dialect) {
 		}
 	}
 	ended := must[*tree.Task](t)(b.Task(t.Context(), cmd.ID, work))
-	if _, cut, err := b.Output(t.Context(), ended); err != nil || !cut {
-		t.Errorf("the end of a long answer: cut: %t, %v", cut, err)
+	if out, err := b.Output(t.Context(), ended); err != nil || !out.Cut {
+		t.Errorf("the end of a long answer: %+v, %v", out, err)
 	}
 	eq(t, "all model calls", ended.AllIterations, 2)
 	eq(t, "the activities", ended.Recent, "read")

@@ -118,11 +118,11 @@ func (w *worker) fails(reason tree.Reason, detail string) {
 // openCalls reads the open calls of a task.
 func (b *bundle) openCalls(id tree.SessionID, task tree.TaskID) []tree.Call {
 	b.t.Helper()
-	_, open, err := b.Conversation(b.t.Context(), id, task)
+	seen, err := b.Conversation(b.t.Context(), "", id, task)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return open
+	return seen.Open
 }
 
 // events reads the whole log of a session and checks that it has no gap.

@@ -61,8 +61,8 @@ func shells(t *testing.T, d Dialect) {
 	if running.Kind != tree.KindShell || running.Output != printed || running.Description != "make all" || running.Activity != "compiling b.c" {
 		t.Errorf("the task is %+v", running)
 	}
-	out, _, err := b.Output(t.Context(), running)
-	if err != nil || out.Output != printed || out.Prompt != "make\nall" || out.Status != "running" || out.Kind != "shell" {
+	out, err := b.Output(t.Context(), running)
+	if err != nil || out.Output.Output != printed || out.Prompt != "make\nall" || out.Status != "running" || out.Kind != "shell" {
 		t.Errorf("the output is %+v, %v", out, err)
 	}
 	s := must[*tree.Session](t)(b.Session(t.Context(), "acme", id))
@@ -71,7 +71,7 @@ func shells(t *testing.T, d Dialect) {
 	}
 	b.must(id, tree.EndShell{From: shell.from(), Output: printed, Reason: tree.ReasonToolError, Detail: "exit code 2"})
 	ended := must[*tree.Task](t)(b.Task(t.Context(), id, shell.task))
-	if out, _, err := b.Output(t.Context(), ended); err != nil || out.Output != printed || out.Error != "exit code 2" || ended.Output != "" {
+	if out, err := b.Output(t.Context(), ended); err != nil || out.Output.Output != printed || out.Error != "exit code 2" || ended.Output != "" {
 		t.Errorf("the output is %+v, %v, the task %+v", out, err, ended)
 	}
 	messages := must[[]tree.Message](t)(b.Transcript(t.Context(), id, shell.task, 0, 0))
