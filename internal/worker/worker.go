@@ -122,15 +122,22 @@ func (w *Worker) Busy() int { return int(w.busy.Load()) }
 // Run works until ctx ends. Attempts under way are dropped then; the
 // orchestrator gives their runs to other workers.
 func (w *Worker) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
+	// The puller ends first: what it is given last is still claimed, and given back at
+	// once with the rest. Left on the stream it would be looked for only after a while.
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, working := errgroup.WithContext(working)
 	for range w.Slots {
 		g.Go(func() error {
-			w.slot(ctx)
+			w.slot(working)
 			return nil
 		})
 	}
-	g.Go(func() error { return w.pull(ctx) })
-	g.Go(func() error { return w.finish(ctx) })
+	g.Go(func() error {
+		defer stop()
+		return w.pull(ctx, working)
+	})
+	g.Go(func() error { return w.finish(working) })
 	err := g.Wait()
 	w.leave(ctx)
 	w.carrying.Wait()
@@ -140,8 +147,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// pull reads hints for free slots.
-func (w *Worker) pull(ctx context.Context) error {
+// pull reads hints for free slots until ctx ends. What it has read then goes to slots as
+// long as they work.
+func (w *Worker) pull(ctx, working context.Context) error {
 	var bus *dispatch.Bus
 	select {
 	case name := <-w.installation:
@@ -173,7 +181,7 @@ func (w *Worker) pull(ctx context.Context) error {
 		for _, d := range found {
 			select {
 			case w.hints <- d:
-			case <-ctx.Done():
+			case <-working.Done():
 				return nil
 			}
 		}
