@@ -18,12 +18,13 @@ import (
 
 type devCommand struct {
 	files
-	Listen     string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
-	Data       string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
-	RedisURL   string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
-	Workspace  string `xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
-	Workspaces string `xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
-	Slots      int    `default:"16" help:"Runs that are carried at once."`
+	Listen      string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
+	Data        string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
+	RedisURL    string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
+	Workspace   string `xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
+	Workspaces  string `xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`
+	Slots       int    `default:"16" help:"Runs that are carried at once."`
+	PprofListen string `name:"pprof-listen" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
 	reachFlags
 	mcpFlags
 	auth.TokenFlags
@@ -62,6 +63,11 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	stopProfiles, err := assembly.ServeProfiles(ctx, d.PprofListen, log)
+	if err != nil {
+		return err
+	}
+	defer stopProfiles()
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Listen: d.Listen, Security: security, RedisURL: d.RedisURL, Workspace: d.workspace(), Workspaces: d.Workspaces,
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
