@@ -14,7 +14,7 @@ import (
 type Binaries struct {
 	Coppice, Orchestrator, Worker string
 
-	dir string
+	made string // the directory to remove
 }
 
 // Build builds the programs with the module's own versions of what it needs, not with
@@ -35,9 +35,21 @@ func Build(ctx context.Context) (*Binaries, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building: %w\n%s", err, bytes.TrimSpace(out))
 	}
-	at := func(name string) string { return filepath.Join(dir, name) }
-	return &Binaries{Coppice: at("coppice"), Orchestrator: at("orchestrator"), Worker: at("worker"), dir: dir}, nil
+	b := Built(dir)
+	b.made = dir
+	return b, nil
 }
 
-// Remove removes them.
-func (b *Binaries) Remove() error { return os.RemoveAll(b.dir) }
+// Built are programs that somebody has built into a directory.
+func Built(dir string) *Binaries {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	return &Binaries{Coppice: at("coppice"), Orchestrator: at("orchestrator"), Worker: at("worker")}
+}
+
+// Remove removes them, if Build has made them.
+func (b *Binaries) Remove() error {
+	if b.made == "" {
+		return nil
+	}
+	return os.RemoveAll(b.made)
+}

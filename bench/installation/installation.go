@@ -39,7 +39,11 @@ type Options struct {
 	Binaries *Binaries
 	Workers  int // of a separate installation; an embedded one is its own only worker
 	Slots    int // of each worker
-	Profile  bool
+	// Profile serves profiles, for Heap.
+	Profile bool
+	// Metered puts a meter into each connection of a separate installation. That costs
+	// time: measure none with it.
+	Metered bool
 }
 
 // Installation is running.
@@ -56,6 +60,9 @@ type Installation struct {
 	conn         *grpc.ClientConn
 	// Where the orchestrator, or the one process, serves its profiles.
 	profiles string
+	// Of a metered installation: from orchestrator to database and Redis, and from
+	// workers to Redis and orchestrator.
+	ToDatabase, ToRedis, WorkersToRedis, WorkersToOrchestrator *Meter
 }
 
 // files are how many files workspaces have for the prompt "read N".
@@ -128,14 +135,44 @@ func (i *Installation) startServers(ctx context.Context) (err error) {
 	if i.Redis, err = StartRedis(ctx, filepath.Join(i.Dir, "redis")); err != nil {
 		return err
 	}
+	if i.Metered {
+		if err := i.addMeters(); err != nil {
+			return err
+		}
+	}
 	return i.StartOrchestrator()
+}
+
+func (i *Installation) addMeters() error {
+	for _, m := range []struct {
+		meter  **Meter
+		server string
+	}{
+		{&i.ToDatabase, i.Postgres.address}, {&i.ToRedis, i.Redis.address},
+		{&i.WorkersToRedis, i.Redis.address}, {&i.WorkersToOrchestrator, i.address},
+	} {
+		var err error
+		if *m.meter, err = NewMeter(m.server); err != nil {
+			return fmt.Errorf("putting a meter before %s: %w", m.server, err)
+		}
+	}
+	return nil
+}
+
+// through is the address of the meter, if there is one.
+func through(m *Meter, server string) string {
+	if m == nil {
+		return server
+	}
+	return m.Address()
 }
 
 // StartOrchestrator starts the orchestrator of a separate installation, or starts it
 // again after a Kill.
 func (i *Installation) StartOrchestrator() (err error) {
 	args := []string{
-		"--listen", i.address, "--database", i.Postgres.URL("postgres"), "--redis-url", i.Redis.URL(),
+		"--listen", i.address, "--database", databaseURL(through(i.ToDatabase, i.Postgres.address), "postgres"),
+		"--redis-url", redisURL(through(i.ToRedis, i.Redis.address)),
 		"--agents-dir", filepath.Join(i.Dir, "agents"),
 		"--max-depth", "200", "--max-width", "20000", "--max-total", "1000000", "--max-running", "100000", "--max-queue", "0",
 	}
@@ -159,7 +196,8 @@ func (i *Installation) workerFlags() []string {
 func (i *Installation) StartWorker(_ context.Context) (*Process, error) {
 	i.started++
 	p, err := i.run(fmt.Sprint("worker-", i.started), i.Binaries.Worker, append([]string{
-		"--orchestrator", i.address, "--redis-url", i.Redis.URL(), "--slots", fmt.Sprint(i.Slots),
+		"--orchestrator", through(i.WorkersToOrchestrator, i.address),
+		"--redis-url", redisURL(through(i.WorkersToRedis, i.Redis.address)), "--slots", fmt.Sprint(i.Slots),
 	}, i.workerFlags()...))
 	if err != nil {
 		return nil, err
@@ -252,6 +290,11 @@ func (i *Installation) Stop() error {
 	}
 	if i.Postgres != nil {
 		errs = append(errs, i.Postgres.Stop())
+	}
+	for _, m := range []*Meter{i.ToDatabase, i.ToRedis, i.WorkersToRedis, i.WorkersToOrchestrator} {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
 	}
 	return errors.Join(append(errs, os.RemoveAll(i.Dir))...)
 }

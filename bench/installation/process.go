@@ -17,6 +17,8 @@ import (
 type Process struct {
 	Name string
 	Log  string // file that it logs to
+	// Started is when it was started.
+	Started time.Time
 
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -34,6 +36,7 @@ func start(name, program string, args []string, dir string, as *syscall.Credenti
 	p.cmd = exec.Command(program, args...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	p.Started = time.Now()
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}

@@ -58,7 +58,9 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 }
 
 // URL is what a program is given to find the server.
-func (r *Redis) URL() string { return "redis://" + r.address }
+func (r *Redis) URL() string { return redisURL(r.address) }
+
+func redisURL(address string) string { return "redis://" + address }
 
 // Address is where it listens.
 func (r *Redis) Address() string { return r.address }
@@ -121,8 +123,10 @@ func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 }
 
 // URL names a database; "postgres" is always there.
-func (s *Postgres) URL(database string) string {
-	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", s.address, database)
+func (s *Postgres) URL(database string) string { return databaseURL(s.address, database) }
+
+func databaseURL(address, database string) string {
+	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", address, database)
 }
 
 // Stop ends the server without waiting for its clients.

@@ -2,11 +2,15 @@ package installation
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -123,4 +127,40 @@ func readStat(pid int) (stat, error) {
 		s.cpu += time.Duration(n) * tick
 	}
 	return s, nil
+}
+
+// Heap is what the orchestrator's Go objects take that are still in use, in bytes; the
+// installation has to serve profiles.
+func (i *Installation) Heap(ctx context.Context) (int64, error) {
+	const line = "# HeapAlloc = "
+	page, err := i.FetchProfile(ctx, "heap?gc=1&debug=1")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, found := strings.Cut(string(page), line)
+	if !found {
+		return 0, errors.New("reading a profile: it does not say how large the heap is")
+	}
+	n, _, _ := strings.Cut(rest, "\n")
+	return strconv.ParseInt(n, 10, 64)
+}
+
+// FetchProfile fetches a page below /debug/pprof/ of the orchestrator.
+func (i *Installation) FetchProfile(ctx context.Context, page string) ([]byte, error) {
+	if i.profiles == "" {
+		return nil, errors.New("fetching a profile: the installation serves none")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+i.profiles+"/debug/pprof/"+page, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("fetching a profile: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("fetching a profile: %s", answer.Status)
+	}
+	return io.ReadAll(answer.Body)
 }
