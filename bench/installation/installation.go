@@ -67,7 +67,7 @@ type Installation struct {
 
 // files are how many files workspaces have for the prompt "read N".
 const (
-	files     = 100
+	files     = 101
 	fileBytes = 5 << 10
 )
 

@@ -19,8 +19,10 @@ import (
 // stored against what was said.
 func transcript(ctx context.Context, l *Lab) error {
 	const calls = 100
-	metered := l.Kind == installation.Separate
-	return l.with(ctx, installation.Options{Metered: metered}, func(i *installation.Installation) error {
+	if l.Kind == installation.Embedded {
+		return l.transcriptAtRest(ctx, calls)
+	}
+	return l.with(ctx, installation.Options{Metered: true}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Reader, "read 1"); err != nil { // warm
 			return err
 		}
@@ -28,21 +30,12 @@ func transcript(ctx context.Context, l *Lab) error {
 		if err != nil {
 			return err
 		}
-		var counts installation.Counts
-		if metered {
-			counts = i.WorkersToOrchestrator.Counts()
-		}
+		counts := i.WorkersToOrchestrator.Counts()
 		s, err := i.Do(ctx, installation.Reader, fmt.Sprint("read ", calls))
 		if err != nil {
 			return err
 		}
-		if metered {
-			sent := i.WorkersToOrchestrator.Counts().Since(counts)
-			err := errors.Join(l.Report("sent by the worker", "B", float64(sent.Up)), l.Report("sent to the worker", "B", float64(sent.Down)))
-			if err != nil {
-				return err
-			}
-		}
+		sent := i.WorkersToOrchestrator.Counts().Since(counts)
 		content, err := said(ctx, i, s)
 		if err != nil {
 			return err
@@ -52,10 +45,44 @@ func transcript(ctx context.Context, l *Lab) error {
 			return err
 		}
 		return errors.Join(
-			l.Report("content", "B", float64(content)),
-			l.Report("stored", "B", float64(after-before)),
-			l.Report("stored, of the content", "", float64(after-before)/float64(content)))
+			l.Report("sent by the worker", "B", float64(sent.Up)),
+			l.Report("sent to the worker", "B", float64(sent.Down)),
+			l.reportStored(content, before, after))
 	})
+}
+
+// transcriptAtRest is the same for SQLite, whose file is complete only once the process
+// has ended: it compares one with a short transcript and one with a long one.
+func (l *Lab) transcriptAtRest(ctx context.Context, calls int) error {
+	var content [2]int
+	var bytes [2]int64
+	for n, reads := range []int{1, calls + 1} {
+		err := l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+			s, err := i.Do(ctx, installation.Reader, fmt.Sprint("read ", reads))
+			if err != nil {
+				return err
+			}
+			if content[n], err = said(ctx, i, s); err != nil {
+				return err
+			}
+			if err := i.Orchestrator().Stop(); err != nil {
+				return err
+			}
+			bytes[n], err = size(filepath.Join(i.Dir, "data"), "coppice.db")
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return l.reportStored(content[1]-content[0], bytes[0], bytes[1])
+}
+
+func (l *Lab) reportStored(content int, before, after int64) error {
+	return errors.Join(
+		l.Report("content", "B", float64(content)),
+		l.Report("stored", "B", float64(after-before)),
+		l.Report("stored, of the content", "", float64(after-before)/float64(content)))
 }
 
 // said is how many bytes the blocks of a transcript have.
@@ -83,18 +110,15 @@ func said(ctx context.Context, i *installation.Installation, s *pb.Session) (int
 	}
 }
 
-// stored is how many bytes the database has: of PostgreSQL the tables with their
-// indexes, of SQLite its file with what is still in its log.
+// stored is how many bytes the tables have, with their indexes.
 func stored(ctx context.Context, i *installation.Installation) (int64, error) {
-	if i.Kind == installation.Embedded {
-		return size(filepath.Join(i.Dir, "data"), "coppice.db")
-	}
 	var bytes int64
 	err := query(ctx, i, `SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c
 		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'`, &bytes)
 	return bytes, err
 }
 
+// size is that of all files of a directory whose names begin so.
 func size(dir, prefix string) (int64, error) {
 	bytes := int64(0)
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

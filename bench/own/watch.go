@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coppice-run/coppice/bench/installation"
@@ -15,6 +16,7 @@ const (
 	watchers   = 100
 	eventRate  = 2000 // a second
 	watchedFor = 5 * time.Second
+	catchUp    = 30 * time.Second // how long what is late is waited for
 	nurseries  = 10 // tasks that the spawned ones hang from
 )
 
@@ -36,7 +38,7 @@ func watching(ctx context.Context, l *Lab) error {
 type seen struct {
 	mu     sync.Mutex
 	late   []time.Duration
-	events int
+	events atomic.Int64
 }
 
 func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, sessions int) error {
@@ -71,7 +73,10 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 	started := time.Now()
 	spawned, err := spawnSteadily(ctx, i, all, time.Duration(life)*time.Second/eventRate)
 	took := time.Since(started)
-	time.Sleep(500 * time.Millisecond) // what is late arrives too
+	due := int64(spawned * life * watchers / sessions)
+	for patience := time.Now().Add(catchUp); sum.events.Load() < due && time.Now().Before(patience); {
+		time.Sleep(10 * time.Millisecond)
+	}
 	stop()
 	open.Wait()
 	if err != nil {
@@ -80,7 +85,7 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 	name := fmt.Sprintf("%d watchers of %d sessions", watchers, sessions)
 	return errors.Join(
 		l.Report(name+", events", "/s", float64(spawned*life)/took.Seconds()),
-		l.Report(name+", missed", "", float64(spawned*life*watchers/sessions-sum.events)),
+		l.Report(name+", missed", "", float64(due-sum.events.Load())),
 		l.reportTimes(name+", lag", sum.late),
 		l.reportSince(before, i, name, spawned))
 }
@@ -91,12 +96,12 @@ func (s *seen) watch(ctx context.Context, i *installation.Installation, n *nurse
 	// It ends with an error, since it is stopped.
 	_ = follow(ctx, i, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq}, func(e *pb.Event) bool {
 		late = append(late, time.Since(e.GetTime().AsTime()))
+		s.events.Add(1)
 		return true
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.late = append(s.late, late...)
-	s.events += len(late)
 }
 
 // nursery is a session in which clients spawn.
