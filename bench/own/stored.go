@@ -56,8 +56,10 @@ func transcript(ctx context.Context, l *Lab) error {
 func (l *Lab) transcriptAtRest(ctx context.Context, calls int) error {
 	var content [2]int
 	var bytes [2]int64
+	plain := *l
+	plain.Profiles = "" // the process does not live long enough
 	for n, reads := range []int{1, calls + 1} {
-		err := l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		err := plain.with(ctx, installation.Options{}, func(i *installation.Installation) error {
 			s, err := i.Do(ctx, installation.Reader, fmt.Sprint("read ", reads))
 			if err != nil {
 				return err

@@ -17,7 +17,7 @@ const (
 	eventRate  = 2000 // a second
 	watchedFor = 5 * time.Second
 	catchUp    = 30 * time.Second // how long what is late is waited for
-	nurseries  = 10 // tasks that the spawned ones hang from
+	nurseries  = 10               // tasks that the spawned ones hang from
 )
 
 // watching lets children come and go at a steady rate, and looks how late each event is
