@@ -41,6 +41,9 @@ type Options struct {
 	Slots    int // of each worker
 	// Profile serves profiles, for Heap.
 	Profile bool
+	// Statements has PostgreSQL count what it executes (pg_stat_statements), which costs
+	// a little.
+	Statements bool
 	// Metered puts a meter into each connection of a separate installation. That costs
 	// time: measure none with it.
 	Metered bool
@@ -58,8 +61,7 @@ type Installation struct {
 	workers      []*Process
 	started      int // workers, ever
 	conn         *grpc.ClientConn
-	// Where the orchestrator, or the one process, serves its profiles.
-	profiles string
+	profiles     map[string]string // where processes serve theirs, by name
 	// Of a metered installation: from orchestrator to database and Redis, and from
 	// workers to Redis and orchestrator.
 	ToDatabase, ToRedis, WorkersToRedis, WorkersToOrchestrator *Meter
@@ -83,7 +85,7 @@ func Start(ctx context.Context, o Options) (_ *Installation, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a directory: %w", err)
 	}
-	i := &Installation{Options: o, Dir: dir}
+	i := &Installation{Options: o, Dir: dir, profiles: map[string]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Stop())
@@ -94,11 +96,6 @@ func Start(ctx context.Context, o Options) (_ *Installation, err error) {
 	}
 	if i.address, err = FreeAddress(); err != nil {
 		return nil, err
-	}
-	if o.Profile {
-		if i.profiles, err = FreeAddress(); err != nil {
-			return nil, err
-		}
 	}
 	if err := i.startServers(ctx); err != nil {
 		return nil, err
@@ -123,13 +120,14 @@ func (i *Installation) startServers(ctx context.Context) (err error) {
 			"dev", "--listen", i.address, "--data", filepath.Join(i.Dir, "data"),
 			"--slots", fmt.Sprint(i.Slots), "--agents-dir", filepath.Join(i.Dir, "agents"),
 		}, i.workerFlags()...)
-		if i.Profile {
-			args = append(args, "--pprof-listen", i.profiles)
-		}
 		i.orchestrator, err = i.run("coppice", i.Binaries.Coppice, args)
 		return err
 	}
-	if i.Postgres, err = StartPostgres(ctx, filepath.Join(i.Dir, "postgres")); err != nil {
+	var settings []string
+	if i.Statements {
+		settings = append(settings, "shared_preload_libraries=pg_stat_statements")
+	}
+	if i.Postgres, err = StartPostgres(ctx, filepath.Join(i.Dir, "postgres"), settings...); err != nil {
 		return err
 	}
 	if i.Redis, err = StartRedis(ctx, filepath.Join(i.Dir, "redis")); err != nil {
@@ -176,9 +174,6 @@ func (i *Installation) StartOrchestrator() (err error) {
 		"--agents-dir", filepath.Join(i.Dir, "agents"),
 		"--max-depth", "200", "--max-width", "20000", "--max-total", "1000000", "--max-running", "100000", "--max-queue", "0",
 	}
-	if i.Profile {
-		args = append(args, "--pprof-listen", i.profiles)
-	}
 	i.orchestrator, err = i.run("orchestrator", i.Binaries.Orchestrator, args)
 	return err
 }
@@ -208,6 +203,14 @@ func (i *Installation) StartWorker(_ context.Context) (*Process, error) {
 
 // run starts one of our programs, whose log goes to a file.
 func (i *Installation) run(name, program string, args []string) (*Process, error) {
+	if i.Profile {
+		address, err := FreeAddress()
+		if err != nil {
+			return nil, err
+		}
+		i.profiles[name] = address
+		args = append(args, "--pprof-listen", address)
+	}
 	return start(name, program, args, i.Dir, nil)
 }
 

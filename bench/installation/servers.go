@@ -75,8 +75,9 @@ type Postgres struct {
 	address string
 }
 
-// StartPostgres makes a new cluster in a new directory and serves it.
-func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
+// StartPostgres makes a new cluster in a new directory and serves it, with further
+// settings ("name=value") if there are any.
+func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgres, error) {
 	as, err := owner()
 	if err != nil {
 		return nil, err
@@ -102,9 +103,11 @@ func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := start("postgres", filepath.Join(binaries, "postgres"), []string{
-		"-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
-	}, dir, as)
+	args := []string{"-D", data, "-p", port}
+	for _, setting := range append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories="}, settings...) {
+		args = append(args, "-c", setting)
+	}
+	p, err := start("postgres", filepath.Join(binaries, "postgres"), args, dir, as)
 	if err != nil {
 		return nil, err
 	}

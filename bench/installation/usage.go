@@ -133,7 +133,7 @@ func readStat(pid int) (stat, error) {
 // installation has to serve profiles.
 func (i *Installation) Heap(ctx context.Context) (int64, error) {
 	const line = "# HeapAlloc = "
-	page, err := i.FetchProfile(ctx, "heap?gc=1&debug=1")
+	page, err := i.FetchProfile(ctx, i.orchestrator, "heap?gc=1&debug=1")
 	if err != nil {
 		return 0, err
 	}
@@ -145,12 +145,13 @@ func (i *Installation) Heap(ctx context.Context) (int64, error) {
 	return strconv.ParseInt(n, 10, 64)
 }
 
-// FetchProfile fetches a page below /debug/pprof/ of the orchestrator.
-func (i *Installation) FetchProfile(ctx context.Context, page string) ([]byte, error) {
-	if i.profiles == "" {
-		return nil, errors.New("fetching a profile: the installation serves none")
+// FetchProfile fetches a page below /debug/pprof/ of one of our processes.
+func (i *Installation) FetchProfile(ctx context.Context, p *Process, page string) ([]byte, error) {
+	address, ok := i.profiles[p.Name]
+	if !ok {
+		return nil, fmt.Errorf("fetching a profile: %s serves none", p.Name)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+i.profiles+"/debug/pprof/"+page, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/debug/pprof/"+page, http.NoBody)
 	if err != nil {
 		return nil, err
 	}

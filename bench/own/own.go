@@ -18,6 +18,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
@@ -44,6 +46,7 @@ func Workloads() []Workload {
 		{"deep", "a chain of 100 tasks", separate, deep},
 		{"size", "what a task costs in trees of different size", both, sizes},
 		{"trips", "bytes, round trips and transactions of a task", separate, trips},
+		{"statements", "what PostgreSQL does for a task", separate, statements},
 		{"transcript", "100 calls with results of 5 KB", both, transcript},
 		{"watch", "how late 100 watchers are at 2,000 events/s", both, watching},
 		{"recovery", "a run goes on elsewhere", separate, recovery},
@@ -67,7 +70,7 @@ type Lab struct {
 	Kind     installation.Kind
 	Binaries *installation.Binaries
 	Repeat   int // how often to measure what takes little time
-	// Profiles is where profiles of orchestrators go; empty: none are taken.
+	// Profiles is where profiles of our processes go; empty: none are taken.
 	Profiles string
 
 	workload string
@@ -103,25 +106,23 @@ func (l *Lab) with(ctx context.Context, o installation.Options, measure func(i *
 	if err != nil {
 		return err
 	}
-	var taken chan error
+	var profiles errgroup.Group
 	if l.Profiles != "" {
-		taken = make(chan error, 1)
-		go func() { taken <- l.profile(ctx, i) }()
+		for _, p := range append(i.Workers(), i.Orchestrator()) {
+			profiles.Go(func() error { return l.profile(ctx, i, p) })
+		}
 	}
 	err = measure(i)
-	if taken != nil {
-		err = errors.Join(err, <-taken)
-	}
-	return errors.Join(err, i.Stop())
+	return errors.Join(err, profiles.Wait(), i.Stop())
 }
 
-// profile keeps a profile of the orchestrator's first seconds.
-func (l *Lab) profile(ctx context.Context, i *installation.Installation) error {
-	page, err := i.FetchProfile(ctx, "profile?seconds=10")
+// profile keeps a profile of a process's first seconds.
+func (l *Lab) profile(ctx context.Context, i *installation.Installation, p *installation.Process) error {
+	page, err := i.FetchProfile(ctx, p, "profile?seconds=10")
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(l.Profiles, fmt.Sprintf("%s-%s-*.pprof", l.workload, l.Kind))
+	file, err := os.CreateTemp(l.Profiles, fmt.Sprintf("%s-%s-%s-*.pprof", l.workload, l.Kind, p.Name))
 	if err != nil {
 		return fmt.Errorf("keeping a profile: %w", err)
 	}
