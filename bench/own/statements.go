@@ -27,6 +27,9 @@ func statements(ctx context.Context, l *Lab) error {
 		if _, err := conn.Exec(ctx, `CREATE EXTENSION pg_stat_statements`); err != nil {
 			return fmt.Errorf("counting statements: %w", err)
 		}
+		if _, err := conn.Exec(ctx, `SELECT pg_stat_statements_reset()`); err != nil {
+			return fmt.Errorf("counting statements anew: %w", err)
+		}
 		if _, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", tasks)); err != nil {
 			return err
 		}
@@ -61,17 +64,17 @@ func statements(ctx context.Context, l *Lab) error {
 	})
 }
 
-// gist is the beginning of a statement, on one line, without its comment.
+// gist is the beginning and the end of a statement, on one line, without comments.
 func gist(sql string) string {
-	const most = 90
+	const begin, end = 40, 80
 	var words []string
 	for line := range strings.Lines(sql) {
 		code, _, _ := strings.Cut(line, "--")
 		words = append(words, strings.Fields(code)...)
 	}
 	text := strings.ReplaceAll(strings.Join(words, " "), "|", "¦")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
+	if len(text) > begin+end {
+		text = text[:begin] + " … " + text[len(text)-end:]
 	}
-	return text
+	return strings.ToValidUTF8(text, "")
 }
