@@ -104,12 +104,12 @@ func (m *Meter) accept() {
 
 // join carries one connection until either side ends it.
 func (m *Meter) join(client net.Conn) {
-	defer client.Close()
+	defer client.Close() //nolint:errcheck // there is nobody left to tell
 	server, err := net.Dial("tcp", m.server)
 	if err != nil {
 		return
 	}
-	defer server.Close()
+	defer server.Close() //nolint:errcheck // there is nobody left to tell
 	if !m.keep(client) || !m.keep(server) {
 		return
 	}
@@ -120,7 +120,7 @@ func (m *Meter) join(client net.Conn) {
 			m.counts.up.Add(int64(n))
 			asked.Store(true)
 		})
-		server.Close() // the other side has nobody left to talk to
+		server.Close() //nolint:errcheck // it has nobody left to talk to
 	})
 	carry(client, server, func(n int) {
 		m.counts.down.Add(int64(n))
@@ -128,7 +128,7 @@ func (m *Meter) join(client net.Conn) {
 			m.counts.trips.Add(1)
 		}
 	})
-	client.Close()
+	client.Close() //nolint:errcheck // it has nobody left to talk to
 	up.Wait()
 }
 

@@ -49,7 +49,7 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	}
 	r := &Redis{p, address}
 	client := r.Client()
-	defer client.Close()
+	defer client.Close() //nolint:errcheck // it was only asked
 	err = await(ctx, p, starting, func(ctx context.Context) error { return client.Ping(ctx).Err() })
 	if err != nil {
 		return nil, errors.Join(err, p.Kill())

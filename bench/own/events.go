@@ -3,7 +3,6 @@ package own
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/coppice-run/coppice/bench/installation"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -38,16 +37,3 @@ func follow(ctx context.Context, i *installation.Installation, req *pb.WatchSess
 		}
 	}
 }
-
-// span is the time from the first to the last event that fits, by the orchestrator's
-// clock.
-type span struct{ first, last time.Time }
-
-func (s *span) add(t time.Time) {
-	if s.first.IsZero() {
-		s.first = t
-	}
-	s.last = t
-}
-
-func (s *span) length() time.Duration { return s.last.Sub(s.first) }

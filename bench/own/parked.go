@@ -128,7 +128,7 @@ func wake(ctx context.Context, i *installation.Installation, all []*pb.Session) 
 			times = append(times, took)
 		}
 		stop()
-		<-watched // it was stopped, and says so
+		<-watched //nolint:errcheck // it was stopped, and says so
 	}
 	return times, nil
 }

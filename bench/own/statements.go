@@ -23,7 +23,7 @@ func statements(ctx context.Context, l *Lab) error {
 		if err != nil {
 			return fmt.Errorf("asking the database: %w", err)
 		}
-		defer conn.Close(ctx)
+		defer conn.Close(ctx) //nolint:errcheck // it was only asked
 		if _, err := conn.Exec(ctx, `CREATE EXTENSION pg_stat_statements`); err != nil {
 			return fmt.Errorf("counting statements: %w", err)
 		}

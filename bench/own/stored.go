@@ -142,7 +142,7 @@ func query(ctx context.Context, i *installation.Installation, sql string, into .
 	if err != nil {
 		return fmt.Errorf("asking the database: %w", err)
 	}
-	defer conn.Close(ctx)
+	defer conn.Close(ctx) //nolint:errcheck // it was only asked
 	if err := conn.QueryRow(ctx, sql).Scan(into...); err != nil {
 		return fmt.Errorf("asking the database: %w", err)
 	}

@@ -93,7 +93,7 @@ func look(ctx context.Context, i *installation.Installation) (traffic, error) {
 // redisCommands counts the calls of each command.
 func redisCommands(ctx context.Context, i *installation.Installation) (map[string]int64, error) {
 	client := i.Redis.Client()
-	defer client.Close()
+	defer client.Close() //nolint:errcheck // it was only asked
 	text, err := client.Info(ctx, "commandstats").Result()
 	if err != nil {
 		return nil, fmt.Errorf("asking Redis: %w", err)
