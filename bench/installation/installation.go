@@ -223,18 +223,23 @@ func (i *Installation) connect(ctx context.Context) (err error) {
 		return fmt.Errorf("connecting to Coppice: %w", err)
 	}
 	return await(ctx, i.orchestrator, serving, func(ctx context.Context) error {
-		var d net.Dialer
-		c, err := d.DialContext(ctx, "tcp", i.address)
-		if err != nil {
-			return err
-		}
-		if err := c.Close(); err != nil {
+		if err := listens(ctx, i.address); err != nil {
 			return err
 		}
 		i.conn.ResetConnectBackoff()
-		_, err = i.Sessions().ListSessions(ctx, &pb.ListSessionsRequest{PageSize: 1}, grpc.WaitForReady(true))
+		_, err := i.Sessions().ListSessions(ctx, &pb.ListSessionsRequest{PageSize: 1}, grpc.WaitForReady(true))
 		return err
 	})
+}
+
+// listens reports whether somebody takes connections there.
+func listens(ctx context.Context, address string) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // Address is where Coppice serves.
