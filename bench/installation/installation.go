@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -72,9 +71,6 @@ const (
 	files     = 101
 	fileBytes = 5 << 10
 )
-
-// serving is how long an orchestrator may take until it answers.
-const serving = 60 * time.Second
 
 // maxAnswer bounds what the client takes: a tree of 10,000 is long.
 const maxAnswer = 256 << 20
@@ -222,7 +218,7 @@ func (i *Installation) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("connecting to Coppice: %w", err)
 	}
-	return await(ctx, i.orchestrator, serving, func(ctx context.Context) error {
+	return await(ctx, i.orchestrator, func(ctx context.Context) error {
 		if err := listens(ctx, i.address); err != nil {
 			return err
 		}

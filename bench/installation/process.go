@@ -87,10 +87,13 @@ func (p *Process) end(with syscall.Signal) error {
 	return nil
 }
 
+// serving is how long a process may take until it serves.
+const serving = 60 * time.Second
+
 // await asks again until there is no error, the process has ended, or too much time
 // has passed.
-func await(ctx context.Context, p *Process, atMost time.Duration, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
+func await(ctx context.Context, p *Process, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, serving)
 	defer cancel()
 	for {
 		err := ask(ctx)

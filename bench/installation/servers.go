@@ -13,14 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 )
-
-// starting is how long a database may take to start.
-const starting = 60 * time.Second
 
 // Redis is a redis-server with the settings of Debian's package, but for where it
 // listens and writes.
@@ -50,7 +46,7 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	r := &Redis{p, address}
 	client := r.Client()
 	defer client.Close() //nolint:errcheck // it was only asked
-	err = await(ctx, p, starting, func(ctx context.Context) error { return client.Ping(ctx).Err() })
+	err = await(ctx, p, func(ctx context.Context) error { return client.Ping(ctx).Err() })
 	if err != nil {
 		return nil, errors.Join(err, p.Kill())
 	}
@@ -112,7 +108,7 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 		return nil, err
 	}
 	s := &Postgres{p, address}
-	err = await(ctx, p, starting, func(ctx context.Context) error {
+	err = await(ctx, p, func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, s.URL("postgres"))
 		if err != nil {
 			return err

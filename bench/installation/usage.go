@@ -151,7 +151,7 @@ func (i *Installation) FetchProfile(ctx context.Context, p *Process, page string
 	if !ok {
 		return nil, fmt.Errorf("fetching a profile: %s serves none", p.Name)
 	}
-	if err := await(ctx, p, serving, func(ctx context.Context) error { return listens(ctx, address) }); err != nil {
+	if err := await(ctx, p, func(ctx context.Context) error { return listens(ctx, address) }); err != nil {
 		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/debug/pprof/"+page, http.NoBody)
