@@ -38,6 +38,7 @@ type flags struct {
 	Prices     string   `env:"COPPICE_PRICES" help:"File of what models cost, which goes before what is built in. All orchestrators have to say the same."`
 
 	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
+	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
 
 	MaxDepth   int `env:"COPPICE_MAX_DEPTH" default:"${depth}" help:"How far below the root a task may be."`
 	MaxWidth   int `env:"COPPICE_MAX_WIDTH" default:"${width}" help:"Children one task may ever have."`
@@ -102,6 +103,11 @@ func run(f flags, limits tree.Limits, secrets *redact.Opened, logs slog.Handler)
 	defer m.Close()
 	log := m.Logger
 	secrets.Report(ctx, log)
+	stopProfiles, err := assembly.ServeProfiles(ctx, f.PprofListen, log)
+	if err != nil {
+		return err
+	}
+	defer stopProfiles()
 	security, err := f.ServerFlags.Open(log)
 	if err != nil {
 		return err

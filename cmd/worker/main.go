@@ -34,6 +34,7 @@ type flags struct {
 	BashNetwork bool     `env:"COPPICE_BASH_NETWORK" help:"Let commands use the network."`
 
 	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
+	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
 
 	MCPConfig string `name:"mcp-config" env:"COPPICE_MCP_CONFIG" placeholder:"FILE" help:"MCP servers whose tools agents may use: YAML or JSON with the key mcpServers."`
 
@@ -74,6 +75,11 @@ func run(f flags, secrets *redact.Opened, logs slog.Handler) error {
 	defer m.Close()
 	log := m.Logger
 	secrets.Report(ctx, log)
+	stopProfiles, err := assembly.ServeProfiles(ctx, f.PprofListen, log)
+	if err != nil {
+		return err
+	}
+	defer stopProfiles()
 	tries, err := m.Tries()
 	if err != nil {
 		return err

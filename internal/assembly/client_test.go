@@ -18,7 +18,7 @@ import (
 
 // patience is how long a test waits for what has to happen; it only guards
 // against hanging.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // client is what a test speaks to a running Coppice with.
 type client struct {

@@ -26,6 +26,7 @@ type devCommand struct {
 	Slots      int    `default:"16" help:"Runs that are carried at once."`
 
 	MetricsListen string `placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
+	PprofListen   string `name:"pprof-listen" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
 
 	reachFlags
 	mcpFlags
@@ -66,6 +67,11 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	stopProfiles, err := assembly.ServeProfiles(ctx, d.PprofListen, m.Logger)
+	if err != nil {
+		return err
+	}
+	defer stopProfiles()
 	assembly.CollectLess()
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Listen: d.Listen, Security: security, RedisURL: d.RedisURL, Workspace: d.workspace(), Workspaces: d.Workspaces,

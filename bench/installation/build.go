@@ -1,0 +1,55 @@
+package installation
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Binaries are our programs, built as they are shipped.
+type Binaries struct {
+	Coppice, Orchestrator, Worker string
+
+	made string // the directory to remove
+}
+
+// Build builds the programs with the module's own versions of what it needs, not with
+// those of the measurements.
+func Build(ctx context.Context) (*Binaries, error) {
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/coppice-run/coppice")
+	list.Stderr = os.Stderr
+	root, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("looking for the module: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "coppice-bench-bin-")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory: %w", err)
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", dir+string(filepath.Separator), "./cmd/...")
+	build.Dir, build.Env = strings.TrimSpace(string(root)), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	b := Built(dir)
+	b.made = dir
+	return b, nil
+}
+
+// Built are programs that somebody has built into a directory.
+func Built(dir string) *Binaries {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	return &Binaries{Coppice: at("coppice"), Orchestrator: at("orchestrator"), Worker: at("worker")}
+}
+
+// Remove removes them, if Build has made them.
+func (b *Binaries) Remove() error {
+	if b.made == "" {
+		return nil
+	}
+	return os.RemoveAll(b.made)
+}

@@ -1,0 +1,304 @@
+// Package installation runs Coppice for measurements as it is run for work: real
+// processes on this machine, with the defaults of durability of the database and of
+// Redis. Only the model is none: it answers at once what the prompt asks for (see
+// scenario.yaml), so that all that is measured is Coppice.
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// Kind is how the parts are put together.
+type Kind string
+
+// The kinds of installations.
+const (
+	// Embedded is `coppice dev`: SQLite, miniredis, orchestrator and worker in one process.
+	Embedded Kind = "embedded"
+	// Separate is PostgreSQL, Redis, an orchestrator and workers, each a process of its own.
+	Separate Kind = "separate"
+)
+
+// Kinds are all of them.
+func Kinds() []Kind { return []Kind{Embedded, Separate} }
+
+// Options say what to run.
+type Options struct {
+	Kind     Kind
+	Binaries *Binaries
+	Workers  int // of a separate installation; an embedded one is its own only worker
+	Slots    int // of each worker
+	// Profile serves profiles, for Heap.
+	Profile bool
+	// Statements has PostgreSQL count what it executes (pg_stat_statements), which costs
+	// a little.
+	Statements bool
+	// Metered puts a meter into each connection of a separate installation. That costs
+	// time: measure none with it.
+	Metered bool
+}
+
+// Installation is running.
+type Installation struct {
+	Options
+	Dir      string // everything it writes
+	Postgres *Postgres
+	Redis    *Redis
+
+	address      string
+	orchestrator *Process // or the one process of an embedded installation
+	workers      []*Process
+	started      int // workers, ever
+	conn         *grpc.ClientConn
+	profiles     map[string]string // where processes serve theirs, by name
+	// Of a metered installation: from orchestrator to database and Redis, and from
+	// workers to Redis and orchestrator.
+	ToDatabase, ToRedis, WorkersToRedis, WorkersToOrchestrator *Meter
+}
+
+// files are how many files workspaces have for the prompt "read N".
+const (
+	files     = 101
+	fileBytes = 5 << 10
+)
+
+// maxAnswer bounds what the client takes: a tree of 10,000 is long.
+const maxAnswer = 256 << 20
+
+// Start runs an installation until Stop.
+func Start(ctx context.Context, o Options) (_ *Installation, err error) {
+	dir, err := os.MkdirTemp("", "coppice-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory: %w", err)
+	}
+	i := &Installation{Options: o, Dir: dir, profiles: map[string]string{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.Stop())
+		}
+	}()
+	if err := i.furnish(); err != nil {
+		return nil, err
+	}
+	if i.address, err = FreeAddress(); err != nil {
+		return nil, err
+	}
+	if err := i.startServers(ctx); err != nil {
+		return nil, err
+	}
+	if err := i.connect(ctx); err != nil {
+		return nil, err
+	}
+	for range o.Workers {
+		if o.Kind == Embedded {
+			break
+		}
+		if _, err := i.StartWorker(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+func (i *Installation) startServers(ctx context.Context) (err error) {
+	if i.Kind == Embedded {
+		args := append([]string{
+			"dev", "--listen", i.address, "--data", filepath.Join(i.Dir, "data"),
+			"--slots", fmt.Sprint(i.Slots), "--agents-dir", filepath.Join(i.Dir, "agents"),
+		}, i.workerFlags()...)
+		i.orchestrator, err = i.run("coppice", i.Binaries.Coppice, args)
+		return err
+	}
+	var settings []string
+	if i.Statements {
+		settings = append(settings, "shared_preload_libraries=pg_stat_statements")
+	}
+	if i.Postgres, err = StartPostgres(ctx, filepath.Join(i.Dir, "postgres"), settings...); err != nil {
+		return err
+	}
+	if i.Redis, err = StartRedis(ctx, filepath.Join(i.Dir, "redis")); err != nil {
+		return err
+	}
+	if i.Metered {
+		if err := i.addMeters(); err != nil {
+			return err
+		}
+	}
+	return i.StartOrchestrator()
+}
+
+func (i *Installation) addMeters() error {
+	for _, m := range []struct {
+		meter  **Meter
+		server string
+	}{
+		{&i.ToDatabase, i.Postgres.address}, {&i.ToRedis, i.Redis.address},
+		{&i.WorkersToRedis, i.Redis.address}, {&i.WorkersToOrchestrator, i.address},
+	} {
+		var err error
+		if *m.meter, err = NewMeter(m.server); err != nil {
+			return fmt.Errorf("putting a meter before %s: %w", m.server, err)
+		}
+	}
+	return nil
+}
+
+// through is the address of the meter, if there is one.
+func through(m *Meter, server string) string {
+	if m == nil {
+		return server
+	}
+	return m.Address()
+}
+
+// StartOrchestrator starts the orchestrator of a separate installation, or starts it
+// again after a Kill.
+func (i *Installation) StartOrchestrator() (err error) {
+	args := []string{
+		"--listen", i.address, "--database", databaseURL(through(i.ToDatabase, i.Postgres.address), "postgres"),
+		"--redis-url", redisURL(through(i.ToRedis, i.Redis.address)),
+		"--agents-dir", filepath.Join(i.Dir, "agents"),
+		"--max-depth", "200", "--max-width", "20000", "--max-total", "1000000", "--max-running", "100000", "--max-queue", "0",
+	}
+	i.orchestrator, err = i.run("orchestrator", i.Binaries.Orchestrator, args)
+	return err
+}
+
+// workerFlags are those of whatever has a worker in it. No agent here runs commands,
+// so there is nothing to confine.
+func (i *Installation) workerFlags() []string {
+	return []string{
+		"--scenario", filepath.Join(i.Dir, "scenario.yaml"),
+		"--workspace", filepath.Join(i.Dir, "workspace"), "--sandbox", "off",
+	}
+}
+
+// StartWorker adds a worker to a separate installation.
+func (i *Installation) StartWorker(_ context.Context) (*Process, error) {
+	i.started++
+	p, err := i.run(fmt.Sprint("worker-", i.started), i.Binaries.Worker, append([]string{
+		"--orchestrator", through(i.WorkersToOrchestrator, i.address),
+		"--redis-url", redisURL(through(i.WorkersToRedis, i.Redis.address)), "--slots", fmt.Sprint(i.Slots),
+	}, i.workerFlags()...))
+	if err != nil {
+		return nil, err
+	}
+	i.workers = append(i.workers, p)
+	return p, nil
+}
+
+// run starts one of our programs, whose log goes to a file.
+func (i *Installation) run(name, program string, args []string) (*Process, error) {
+	if i.Profile {
+		address, err := FreeAddress()
+		if err != nil {
+			return nil, err
+		}
+		i.profiles[name] = address
+		args = append(args, "--pprof-listen", address)
+	}
+	return start(name, program, args, i.Dir, nil)
+}
+
+// connect waits until the orchestrator answers.
+func (i *Installation) connect(ctx context.Context) (err error) {
+	i.conn, err = grpc.NewClient(i.address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	if err != nil {
+		return fmt.Errorf("connecting to Coppice: %w", err)
+	}
+	return await(ctx, i.orchestrator, func(ctx context.Context) error {
+		if err := listens(ctx, i.address); err != nil {
+			return err
+		}
+		i.conn.ResetConnectBackoff()
+		_, err := i.Sessions().ListSessions(ctx, &pb.ListSessionsRequest{PageSize: 1}, grpc.WaitForReady(true))
+		return err
+	})
+}
+
+// listens reports whether somebody takes connections there.
+func listens(ctx context.Context, address string) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// Address is where Coppice serves.
+func (i *Installation) Address() string { return i.address }
+
+// Sessions is a client.
+func (i *Installation) Sessions() pb.SessionServiceClient { return pb.NewSessionServiceClient(i.conn) }
+
+// Tasks is a client.
+func (i *Installation) Tasks() pb.TaskServiceClient { return pb.NewTaskServiceClient(i.conn) }
+
+// Approvals is a client.
+func (i *Installation) Approvals() pb.ApprovalServiceClient {
+	return pb.NewApprovalServiceClient(i.conn)
+}
+
+// Orchestrator is the process that serves; of an embedded installation the only one.
+func (i *Installation) Orchestrator() *Process { return i.orchestrator }
+
+// Workers are the processes of workers that have been started and not been killed.
+func (i *Installation) Workers() []*Process { return living(i.workers) }
+
+// Processes are all that run, databases too.
+func (i *Installation) Processes() []*Process {
+	all := append([]*Process{i.orchestrator}, i.workers...)
+	if i.Redis != nil {
+		all = append(all, i.Redis.Process)
+	}
+	if i.Postgres != nil {
+		all = append(all, i.Postgres.Process)
+	}
+	return living(all)
+}
+
+func living(of []*Process) []*Process {
+	var left []*Process
+	for _, p := range of {
+		if p != nil && !p.ended() {
+			left = append(left, p)
+		}
+	}
+	return left
+}
+
+// Stop ends all processes and removes what they have written.
+func (i *Installation) Stop() error {
+	var errs []error
+	if i.conn != nil {
+		errs = append(errs, i.conn.Close())
+	}
+	for _, p := range living(append(i.workers, i.orchestrator)) {
+		errs = append(errs, p.Stop())
+	}
+	if i.Redis != nil {
+		errs = append(errs, i.Redis.Stop())
+	}
+	if i.Postgres != nil {
+		errs = append(errs, i.Postgres.Stop())
+	}
+	for _, m := range []*Meter{i.ToDatabase, i.ToRedis, i.WorkersToRedis, i.WorkersToOrchestrator} {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(i.Dir))...)
+}

@@ -1,0 +1,98 @@
+package installation_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/coppice-run/coppice/bench/installation"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// prompts is what the scenario knows, with how many tasks each makes.
+var prompts = map[string]struct {
+	agent string
+	tasks int32
+}{
+	"answer":                  {installation.Child, 1},
+	"fan 20":                  {installation.Parent, 21},
+	"slow-fan 20 1ms":         {installation.Parent, 21},
+	"spread 3 parent fan 2":   {installation.Parent, 10},
+	"rounds 5":                {installation.Parent, 6},
+	"chain 3":                 {installation.Parent, 4},
+	"read 5":                  {installation.Reader, 1},
+	"spread 2 parent chain 1": {installation.Parent, 5},
+}
+
+func TestInstallations(t *testing.T) {
+	binaries, err := installation.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := binaries.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, kind := range installation.Kinds() {
+		t.Run(string(kind), func(t *testing.T) { testInstallation(t, kind, binaries) })
+	}
+}
+
+func testInstallation(t *testing.T, kind installation.Kind, binaries *installation.Binaries) {
+	i, err := installation.Start(t.Context(), installation.Options{Kind: kind, Binaries: binaries, Workers: 2, Slots: 4, Profile: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := i.Stop(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(i.Dir); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", i.Dir, err)
+		}
+	}()
+	for prompt, want := range prompts {
+		s, err := i.Do(t.Context(), want.agent, prompt)
+		if err != nil {
+			t.Fatalf("%s: %v", prompt, err)
+		}
+		got, err := i.Sessions().GetSession(t.Context(), &pb.GetSessionRequest{SessionId: s.GetId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tasks := got.GetSession().GetTasks().GetTotal(); tasks != want.tasks {
+			t.Errorf("%s: there are %d tasks, want %d", prompt, tasks, want.tasks)
+		}
+	}
+	for _, p := range i.Processes() {
+		cpu, err := p.CPU()
+		if err != nil || cpu <= 0 {
+			t.Errorf("%s has used %s of CPU, %v", p.Name, cpu, err)
+		}
+		memory, err := p.Memory()
+		if err != nil || memory <= 0 {
+			t.Errorf("%s has %d bytes, %v", p.Name, memory, err)
+		}
+	}
+	if kind == installation.Separate {
+		testKill(t, i)
+	}
+}
+
+// testKill loses a worker, and goes on with another.
+func testKill(t *testing.T, i *installation.Installation) {
+	for _, w := range i.Workers() {
+		if err := w.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := i.StartWorker(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(i.Workers()); n != 1 {
+		t.Errorf("%d workers run, want 1", n)
+	}
+	if _, err := i.Do(t.Context(), installation.Parent, "fan 3"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,150 @@
+package installation
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Meter stands between clients and a server, hands on what they say to each other, and
+// counts it.
+type Meter struct {
+	listener net.Listener
+	server   string
+	counts   meterCounts
+	open     sync.WaitGroup
+	mu       sync.Mutex
+	conns    []net.Conn
+	closed   bool
+}
+
+type meterCounts struct{ up, down, trips, connections atomic.Int64 }
+
+// Counts is what a meter has counted so far.
+type Counts struct {
+	Up, Down    int64 // bytes of clients, of the server
+	Trips       int64 // how often the server spoke after its client had
+	Connections int64
+}
+
+// NewMeter listens on an address of its own until Close.
+func NewMeter(server string) (*Meter, error) {
+	address, err := FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	m := &Meter{listener: l, server: server}
+	m.open.Go(m.accept)
+	return m, nil
+}
+
+// Address is where clients connect to.
+func (m *Meter) Address() string { return m.listener.Addr().String() }
+
+// Counts is what was counted so far.
+func (m *Meter) Counts() Counts {
+	return Counts{
+		Up: m.counts.up.Load(), Down: m.counts.down.Load(),
+		Trips: m.counts.trips.Load(), Connections: m.counts.connections.Load(),
+	}
+}
+
+// Since is what was counted after an earlier look.
+func (c Counts) Since(before Counts) Counts {
+	return Counts{
+		Up: c.Up - before.Up, Down: c.Down - before.Down,
+		Trips: c.Trips - before.Trips, Connections: c.Connections - before.Connections,
+	}
+}
+
+// Close ends all connections.
+func (m *Meter) Close() error {
+	err := m.listener.Close()
+	m.mu.Lock()
+	m.closed = true
+	for _, c := range m.conns {
+		err = errors.Join(err, ignoreClosed(c.Close()))
+	}
+	m.mu.Unlock()
+	m.open.Wait()
+	return err
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// keep remembers a connection, to end it; false if all are to end already.
+func (m *Meter) keep(c net.Conn) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.conns = append(m.conns, c)
+	return !m.closed
+}
+
+func (m *Meter) accept() {
+	for {
+		client, err := m.listener.Accept()
+		if err != nil {
+			return
+		}
+		m.counts.connections.Add(1)
+		m.open.Go(func() { m.join(client) })
+	}
+}
+
+// join carries one connection until either side ends it.
+func (m *Meter) join(client net.Conn) {
+	defer client.Close() //nolint:errcheck // there is nobody left to tell
+	server, err := net.Dial("tcp", m.server)
+	if err != nil {
+		return
+	}
+	defer server.Close() //nolint:errcheck // there is nobody left to tell
+	if !m.keep(client) || !m.keep(server) {
+		return
+	}
+	var asked atomic.Bool // the client has spoken since the server did
+	var up sync.WaitGroup
+	up.Go(func() {
+		carry(server, client, func(n int) {
+			m.counts.up.Add(int64(n))
+			asked.Store(true)
+		})
+		server.Close() //nolint:errcheck // it has nobody left to talk to
+	})
+	carry(client, server, func(n int) {
+		m.counts.down.Add(int64(n))
+		if asked.Swap(false) {
+			m.counts.trips.Add(1)
+		}
+	})
+	client.Close() //nolint:errcheck // it has nobody left to talk to
+	up.Wait()
+}
+
+// carry copies until there is nothing more.
+func carry(to io.Writer, from io.Reader, count func(n int)) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			count(n)
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Process is one that was started, with all that it starts itself.
+type Process struct {
+	Name string
+	Log  string // file that it logs to
+	// Started is when it was started.
+	Started time.Time
+
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // of Wait, after done
+}
+
+// start runs a program. What it says goes to a file of the directory.
+func start(name, program string, args []string, dir string, as *syscall.Credential) (*Process, error) {
+	p := &Process{Name: name, Log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
+	}
+	defer log.Close()
+	p.cmd = exec.Command(program, args...)
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	p.Started = time.Now()
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	go func() {
+		defer close(p.done)
+		p.err = p.cmd.Wait()
+	}()
+	return p, nil
+}
+
+// Pid is the process's id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+func (p *Process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Kill ends the process as a crash would (SIGKILL), and waits until it is gone.
+func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
+
+// stopping is how long a process may take to stop when it is asked to.
+const stopping = 30 * time.Second
+
+// Stop asks the process to end (SIGTERM), and waits until it is gone.
+func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
+
+func (p *Process) end(with syscall.Signal) error {
+	if p.ended() {
+		return nil
+	}
+	if err := p.cmd.Process.Signal(with); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("ending %s: %w", p.Name, err)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(stopping):
+		if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("killing %s: %w", p.Name, err)
+		}
+		<-p.done
+		return fmt.Errorf("%s did not end within %s of %s", p.Name, stopping, with)
+	}
+	return nil
+}
+
+// serving is how long a process may take until it serves.
+const serving = 60 * time.Second
+
+// await asks again until there is no error, the process has ended, or too much time
+// has passed.
+func await(ctx context.Context, p *Process, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, serving)
+	defer cancel()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended: %w; %s", p.Name, p.err, lastWords(p.Log))
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w", p.Name, err)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// lastWords are the end of a log.
+func lastWords(file string) string {
+	const most = 2000
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-most):])
+}
+
+// FreeAddress gives a host:port of this machine that nobody listens on, out of those
+// that no outgoing connection takes.
+func FreeAddress() (string, error) {
+	const first, last, tries = 10_000, 32_767, 100
+	for range tries {
+		address := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1)) //nolint:gosec // any will do
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		return address, l.Close()
+	}
+	return "", errors.New("finding a free port: all that were tried are taken")
+}

@@ -1,0 +1,112 @@
+package own
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coppice-run/coppice/bench/installation"
+)
+
+// spent is the processor time that an installation has used, by process.
+type spent struct {
+	names []string
+	used  map[string]time.Duration
+}
+
+// spending looks at what has been used so far. Processes with the same part, as several
+// workers, count as one.
+func spending(i *installation.Installation) (spent, error) {
+	s := spent{used: map[string]time.Duration{}}
+	for _, p := range i.Processes() {
+		used, err := p.CPU()
+		if err != nil {
+			return s, err
+		}
+		part := part(p)
+		if _, known := s.used[part]; !known {
+			s.names = append(s.names, part)
+		}
+		s.used[part] += used
+	}
+	return s, nil
+}
+
+// part is what a process is: "worker-3" is a worker.
+func part(p *installation.Process) string {
+	var n int
+	if _, err := fmt.Sscanf(p.Name, "worker-%d", &n); err == nil {
+		return "worker"
+	}
+	return p.Name
+}
+
+// reportSince gives what was used since, for each of so many tasks.
+func (l *Lab) reportSince(before spent, i *installation.Installation, name string, tasks int) error {
+	now, err := spending(i)
+	if err != nil {
+		return err
+	}
+	var sum time.Duration
+	for _, part := range now.names {
+		used := now.used[part] - before.used[part]
+		sum += used
+		if err := l.Report(name+", "+part, "µs CPU/task", microseconds(used)/float64(tasks)); err != nil {
+			return err
+		}
+	}
+	return l.Report(name+", all", "µs CPU/task", microseconds(sum)/float64(tasks))
+}
+
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// sizes measures what a task costs in trees of the same shape: a root with ten
+// children, each with a tenth of the others.
+func sizes(ctx context.Context, l *Lab) error {
+	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
+			return err
+		}
+		for _, size := range []struct{ tasks, trees int }{{100, 20}, {1_000, 4}, {10_000, 1}} {
+			before, err := spending(i)
+			if err != nil {
+				return err
+			}
+			started := time.Now()
+			prompt := fmt.Sprintf("spread 10 parent fan %d", size.tasks/10)
+			for range size.trees {
+				if _, err := i.Do(ctx, installation.Parent, prompt); err != nil {
+					return err
+				}
+			}
+			tasks := size.tasks * size.trees
+			name := fmt.Sprintf("tree of %d", size.tasks)
+			err = errors.Join(
+				l.Report(name, "tasks/s", float64(tasks)/time.Since(started).Seconds()),
+				l.reportSince(before, i, name, tasks))
+			if err != nil {
+				return err
+			}
+		}
+		return l.reportMemory(i, "resident after 10,000 children")
+	})
+}
+
+// reportMemory gives what each process has in memory.
+func (l *Lab) reportMemory(i *installation.Installation, name string) error {
+	sum := int64(0)
+	for _, p := range i.Processes() {
+		bytes, err := p.Memory()
+		if err != nil {
+			return err
+		}
+		sum += bytes
+		if err := l.Report(name+", "+p.Name, "MB", megabytes(bytes)); err != nil {
+			return err
+		}
+	}
+	return l.Report(name+", all", "MB", megabytes(sum))
+}
+
+func megabytes(bytes int64) float64 { return float64(bytes) / 1e6 }

@@ -1,0 +1,164 @@
+// Package own has the measurements that only concern Coppice: what a tree costs, how
+// long a spawn takes, what a parked parent costs, how soon a lost run goes on. Each is
+// a workload on installations of its own.
+//
+// Times of steps inside a tree are taken from the times of events, which the
+// orchestrator's clock gives when it decides, to the microsecond: one clock, and no
+// watcher in the way. What a client sees is taken from the client's clock.
+package own
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-run/coppice/bench/installation"
+)
+
+// Workload measures one thing on one kind of installation.
+type Workload struct {
+	Name  string
+	About string
+	Kinds []installation.Kind
+	Run   func(ctx context.Context, l *Lab) error
+}
+
+var (
+	both     = installation.Kinds()
+	separate = []installation.Kind{installation.Separate}
+)
+
+// Workloads are all there are, in the order in which they run.
+func Workloads() []Workload {
+	return []Workload{
+		{"cold", "from exec to the first result", []installation.Kind{installation.Embedded}, coldStart},
+		{"rounds", "one child after another of a running parent", both, rounds},
+		{"fan", "children at once, joined", both, fans},
+		{"sustained", "many sessions at once", both, sustained},
+		{"deep", "a chain of 100 tasks", separate, deep},
+		{"size", "what a task costs in trees of different size", both, sizes},
+		{"trips", "bytes, round trips and transactions of a task", separate, trips},
+		{"statements", "what PostgreSQL does for a task", separate, statements},
+		{"transcript", "100 calls with results of 5 KB", both, transcript},
+		{"watch", "how late 100 watchers are at 2,000 events/s", both, watching},
+		{"recovery", "a run goes on elsewhere", separate, recovery},
+		{"scale", "more workers", separate, scale},
+		{"parked-10k", "10,000 parents that wait", separate, parked(10)},
+		{"parked-100k", "100,000 parents that wait", separate, parked(100)},
+	}
+}
+
+// Figure is one quantity that was measured, once or several times.
+type Figure struct {
+	Workload     string            `json:"workload"`
+	Installation installation.Kind `json:"installation"`
+	Name         string            `json:"name"`
+	Unit         string            `json:"unit"`
+	Values       []float64         `json:"values"`
+}
+
+// Lab is what a workload has to work with.
+type Lab struct {
+	Kind     installation.Kind
+	Binaries *installation.Binaries
+	Repeat   int // how often to measure what takes little time
+	// Profiles is where profiles of our processes go; empty: none are taken.
+	Profiles string
+
+	workload string
+	report   func(Figure) error
+}
+
+// Report gives a figure.
+func (l *Lab) Report(name, unit string, values ...float64) error {
+	return l.report(Figure{l.workload, l.Kind, name, unit, values})
+}
+
+// reportTimes gives the median and the 99th percentile of durations, in milliseconds.
+func (l *Lab) reportTimes(name string, times []time.Duration) error {
+	if len(times) == 0 {
+		return fmt.Errorf("%s: nothing was measured", name)
+	}
+	return errors.Join(
+		l.Report(name+" p50", "ms", milliseconds(quantile(times, 0.5))),
+		l.Report(name+" p99", "ms", milliseconds(quantile(times, 0.99))))
+}
+
+// start runs an installation of the kind that is being measured.
+func (l *Lab) start(ctx context.Context, o installation.Options) (*installation.Installation, error) {
+	o.Kind, o.Binaries = l.Kind, l.Binaries
+	o.Workers, o.Slots = cmp.Or(o.Workers, 1), cmp.Or(o.Slots, 16)
+	o.Profile = o.Profile || l.Profiles != ""
+	return installation.Start(ctx, o)
+}
+
+// with runs an installation while it is measured.
+func (l *Lab) with(ctx context.Context, o installation.Options, measure func(i *installation.Installation) error) error {
+	i, err := l.start(ctx, o)
+	if err != nil {
+		return err
+	}
+	var profiles errgroup.Group
+	if l.Profiles != "" {
+		for _, p := range append(i.Workers(), i.Orchestrator()) {
+			profiles.Go(func() error { return l.profile(ctx, i, p) })
+		}
+	}
+	err = measure(i)
+	return errors.Join(err, profiles.Wait(), i.Stop())
+}
+
+// profile keeps a profile of a process's first seconds.
+func (l *Lab) profile(ctx context.Context, i *installation.Installation, p *installation.Process) error {
+	page, err := i.FetchProfile(ctx, p, "profile?seconds=10")
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(l.Profiles, fmt.Sprintf("%s-%s-%s-*.pprof", l.workload, l.Kind, p.Name))
+	if err != nil {
+		return fmt.Errorf("keeping a profile: %w", err)
+	}
+	_, err = file.Write(page)
+	return errors.Join(err, file.Close())
+}
+
+// Run runs workloads on the kinds of installations that they are for, as far as chosen.
+// A workload that fails stops no other.
+func Run(ctx context.Context, lab Lab, chosen []Workload, kinds []installation.Kind, out io.Writer) ([]Figure, error) {
+	var figures []Figure
+	var failed []error
+	lines := json.NewEncoder(out)
+	lab.report = func(f Figure) error {
+		figures = append(figures, f)
+		return lines.Encode(f)
+	}
+	for _, w := range chosen {
+		for _, kind := range kinds {
+			if !slices.Contains(w.Kinds, kind) || ctx.Err() != nil {
+				continue
+			}
+			l := lab
+			l.Kind, l.workload = kind, w.Name
+			if err := w.Run(ctx, &l); err != nil {
+				failed = append(failed, fmt.Errorf("%s on %s: %w", w.Name, kind, err))
+			}
+		}
+	}
+	return figures, errors.Join(append(failed, ctx.Err())...)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// quantile is the value below which that part of the durations is.
+func quantile(of []time.Duration, part float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(of))
+	return sorted[min(len(sorted)-1, int(part*float64(len(sorted))))]
+}

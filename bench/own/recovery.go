@@ -1,0 +1,97 @@
+package own
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coppice-run/coppice/bench/installation"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// recovery takes the worker away that has runs, and looks how long it takes until each
+// of them is with another.
+func recovery(ctx context.Context, l *Lab) error {
+	for _, loss := range []struct {
+		name string
+		end  func(*installation.Process) error
+	}{
+		{"kill -9 of a worker", (*installation.Process).Kill},
+		{"a worker is asked to stop", (*installation.Process).Stop},
+	} {
+		var times []time.Duration
+		for range l.Repeat {
+			err := l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+				found, err := recoverOnce(ctx, i, loss.end)
+				times = append(times, found...)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", loss.name, err)
+			}
+		}
+		if err := l.reportTimes(loss.name+": running elsewhere", times); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recoverOnce fills the slots of one worker, starts a second and ends the first. All by
+// the clock of this machine.
+func recoverOnce(ctx context.Context, i *installation.Installation, end func(*installation.Process) error) ([]time.Duration, error) {
+	const runs = 15 // and the root, which parks
+	s, err := i.Open(ctx, installation.Parent, fmt.Sprintf("slow-fan %d 10m", runs))
+	if err != nil {
+		return nil, err
+	}
+	watching, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	first, again := make(chan time.Time, runs), make(chan time.Time, runs)
+	watched := make(chan error, 1)
+	go func() {
+		watched <- follow(watching, i, &pb.WatchSessionRequest{SessionId: s.GetId()}, func(e *pb.Event) bool {
+			switch d := e.GetDispatched(); {
+			case d == nil || e.GetTaskId() == s.GetRootTaskId():
+			case d.GetEpoch() == 1:
+				first <- e.GetTime().AsTime()
+			default:
+				again <- e.GetTime().AsTime()
+			}
+			return len(again) < runs
+		})
+	}()
+	for range runs {
+		select {
+		case <-first:
+		case err := <-watched:
+			return nil, errors.Join(errors.New("not all runs got a worker"), err)
+		}
+	}
+	old := i.Workers()[0]
+	if _, err := i.StartWorker(ctx); err != nil {
+		return nil, err
+	}
+	if err := idle(ctx, i); err != nil {
+		return nil, err
+	}
+	lost := time.Now()
+	if err := end(old); err != nil {
+		return nil, err
+	}
+	if err := <-watched; err != nil {
+		return nil, fmt.Errorf("%d of %d runs have another worker: %w", len(again), runs, err)
+	}
+	var times []time.Duration
+	for range runs {
+		times = append(times, (<-again).Sub(lost))
+	}
+	return times, nil
+}
+
+// idle waits until a worker with free slots answers.
+func idle(ctx context.Context, i *installation.Installation) error {
+	_, err := i.Do(ctx, installation.Child, "answer")
+	return err
+}

@@ -1,0 +1,238 @@
+package own
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-run/coppice/bench/installation"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// coldStart measures from the start of the process to the first result.
+func coldStart(ctx context.Context, l *Lab) error {
+	var times []float64
+	for range 3 * l.Repeat {
+		err := l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+			if _, err := i.Do(ctx, installation.Child, "answer"); err != nil {
+				return err
+			}
+			times = append(times, milliseconds(time.Since(i.Orchestrator().Started)))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return l.Report("exec to first result", "ms", times...)
+}
+
+// rounds has a parent spawn one child after another, and looks at each whole round:
+// spawned, announced, claimed, answered, joined, the parent's next answer stored.
+func rounds(ctx context.Context, l *Lab) error {
+	const many = 500
+	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		if _, err := i.Do(ctx, installation.Parent, "rounds 20"); err != nil { // warm
+			return err
+		}
+		before, err := spending(i)
+		if err != nil {
+			return err
+		}
+		s, err := i.Do(ctx, installation.Parent, fmt.Sprint("rounds ", many))
+		if err != nil {
+			return err
+		}
+		if err := l.reportSince(before, i, "rounds", many); err != nil {
+			return err
+		}
+		var round, joined []time.Duration
+		var started time.Time
+		err = replay(ctx, i, s.GetId(), func(e *pb.Event) {
+			at := e.GetTime().AsTime()
+			switch {
+			case e.GetStarted().GetParentId() != "":
+				if !started.IsZero() {
+					round = append(round, at.Sub(started))
+				}
+				started = at
+			case e.GetCallClosed() != nil:
+				joined = append(joined, at.Sub(started))
+			}
+		})
+		return errors.Join(err, l.reportTimes("spawn to spawn of the next child", round), l.reportTimes("spawn to result stored", joined))
+	})
+}
+
+// fans has a parent spawn all its children in one answer. 10,000 are more than an
+// answer may have, so ten parents share them.
+func fans(ctx context.Context, l *Lab) error {
+	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
+			return err
+		}
+		for _, fan := range []struct {
+			tasks, times int
+			prompt       string
+		}{
+			{100, 3 * l.Repeat, "fan 100"},
+			{1_000, l.Repeat, "fan 1000"},
+			{10_000, 1, "spread 10 parent fan 1000"},
+		} {
+			before, err := spending(i)
+			if err != nil {
+				return err
+			}
+			var rates []float64
+			for range fan.times {
+				started := time.Now()
+				if _, err := i.Do(ctx, installation.Parent, fan.prompt); err != nil {
+					return err
+				}
+				rates = append(rates, float64(fan.tasks)/time.Since(started).Seconds())
+			}
+			name := fmt.Sprintf("fan-out of %d", fan.tasks)
+			if err := errors.Join(l.Report(name, "tasks/s", rates...), l.reportSince(before, i, name, fan.tasks*fan.times)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// sustained keeps many sessions going at once.
+func sustained(ctx context.Context, l *Lab) error {
+	const callers, parents, children = 64, 32, 250
+	return l.with(ctx, installation.Options{Slots: 64}, func(i *installation.Installation) error {
+		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
+			return err
+		}
+		before, err := spending(i)
+		if err != nil {
+			return err
+		}
+		var done atomic.Int64
+		const during = 5 * time.Second
+		started := time.Now()
+		err = together(callers, func(int) error {
+			for time.Since(started) < during {
+				if _, err := i.Do(ctx, installation.Child, "answer"); err != nil {
+					return err
+				}
+				done.Add(1)
+			}
+			return nil
+		})
+		took := time.Since(started).Seconds()
+		err = errors.Join(err, l.Report("sessions of one task", "tasks/s", float64(done.Load())/took),
+			l.reportSince(before, i, "sessions of one task", int(done.Load())))
+		if err != nil {
+			return err
+		}
+		if before, err = spending(i); err != nil {
+			return err
+		}
+		started = time.Now()
+		err = together(parents, func(int) error {
+			_, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", children))
+			return err
+		})
+		took = time.Since(started).Seconds()
+		name := fmt.Sprintf("%d sessions of %d children", parents, children)
+		return errors.Join(err, l.Report(name, "tasks/s", parents*children/took),
+			l.reportSince(before, i, name, parents*children))
+	})
+}
+
+// together runs the same n times at once.
+func together(n int, run func(n int) error) error {
+	var g errgroup.Group
+	for k := range n {
+		g.Go(func() error { return run(k) })
+	}
+	return g.Wait()
+}
+
+// deep has each task wait for a child of its own.
+func deep(ctx context.Context, l *Lab) error {
+	const depth = 100
+	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		var times, each []float64
+		for range l.Repeat {
+			started := time.Now()
+			if _, err := i.Do(ctx, installation.Parent, fmt.Sprint("chain ", depth)); err != nil {
+				return err
+			}
+			took := milliseconds(time.Since(started))
+			times, each = append(times, took), append(each, took/depth)
+		}
+		return errors.Join(l.Report("chain of 100", "ms", times...), l.Report("chain of 100, each level", "ms", each...))
+	})
+}
+
+// scale measures whether more workers carry as many more runs. Models take so long that
+// the machine is not busy.
+func scale(ctx context.Context, l *Lab) error {
+	const (
+		slots, rounds = 16, 20
+		delay         = time.Second
+	)
+	alone := math.NaN()
+	for _, workers := range []int{1, 2, 4, 8} {
+		err := l.with(ctx, installation.Options{Workers: workers, Slots: slots}, func(i *installation.Installation) error {
+			before, err := spending(i)
+			if err != nil {
+				return err
+			}
+			// Each session has work for one worker. What runs in the middle counts: the
+			// beginning and the end of a fan-out leave slots empty with any number.
+			prompt := fmt.Sprintf("slow-fan %d %s", slots*rounds, delay)
+			ends := make(chan time.Time, workers*slots*rounds)
+			err = together(workers, func(int) error {
+				s, err := i.Do(ctx, installation.Parent, prompt)
+				if err != nil {
+					return err
+				}
+				return replay(ctx, i, s.GetId(), func(e *pb.Event) {
+					if e.GetResult() != nil && e.GetTaskId() != s.GetRootTaskId() {
+						ends <- e.GetTime().AsTime()
+					}
+				})
+			})
+			if err != nil {
+				return err
+			}
+			rate := middleRate(ends)
+			if workers == 1 {
+				alone = rate
+			}
+			name := fmt.Sprintf("%d workers of %d slots", workers, slots)
+			return errors.Join(l.Report(name, "tasks/s", rate),
+				l.Report(name+", of what the slots can carry", "", rate*delay.Seconds()/float64(workers*slots)),
+				l.Report(name+", efficiency", "", rate/(alone*float64(workers))),
+				l.reportSince(before, i, name, workers*slots*rounds))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// middleRate is how many a second came in the middle three fifths.
+func middleRate(ends chan time.Time) float64 {
+	close(ends)
+	var all []time.Time
+	for at := range ends {
+		all = append(all, at)
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	first, last := len(all)/5, len(all)*4/5
+	return float64(last-first) / all[last].Sub(all[first]).Seconds()
+}

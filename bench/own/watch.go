@@ -1,0 +1,190 @@
+package own
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coppice-run/coppice/bench/installation"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+const (
+	watchers   = 100
+	eventRate  = 2000 // a second
+	watchedFor = 5 * time.Second
+	catchUp    = 30 * time.Second // how long what is late is waited for
+	nurseries  = 10               // tasks that the spawned ones hang from
+)
+
+// watching lets children come and go at a steady rate, and looks how late each event is
+// with each watcher: of one session, and of one that others watch others of.
+func watching(ctx context.Context, l *Lab) error {
+	for _, sessions := range []int{1, 10} {
+		err := l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+			return l.watchSessions(ctx, i, sessions)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seen is what the watchers have seen.
+type seen struct {
+	mu     sync.Mutex
+	late   []time.Duration
+	events atomic.Int64
+}
+
+func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, sessions int) error {
+	var all []*nursery
+	for range sessions {
+		n, err := openNursery(ctx, i)
+		if err != nil {
+			return err
+		}
+		all = append(all, n)
+	}
+	life, err := all[0].life(ctx, i)
+	if err != nil {
+		return err
+	}
+	for _, n := range all {
+		if err := n.look(ctx, i); err != nil {
+			return err
+		}
+	}
+	var sum seen
+	following, stop := context.WithCancel(ctx)
+	var open sync.WaitGroup
+	for w := range watchers {
+		open.Go(func() { sum.watch(following, i, all[w%sessions]) })
+	}
+	before, err := spending(i)
+	if err != nil {
+		stop()
+		return err
+	}
+	started := time.Now()
+	spawned, err := spawnSteadily(ctx, i, all, time.Duration(life)*time.Second/eventRate)
+	took := time.Since(started)
+	due := int64(spawned * life * watchers / sessions)
+	for patience := time.Now().Add(catchUp); sum.events.Load() < due && time.Now().Before(patience); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	open.Wait()
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%d watchers of %d sessions", watchers, sessions)
+	return errors.Join(
+		l.Report(name+", events", "/s", float64(spawned*life)/took.Seconds()),
+		l.Report(name+", missed", "", float64(due-sum.events.Load())),
+		l.reportTimes(name+", lag", sum.late),
+		l.reportSince(before, i, name, spawned))
+}
+
+// watch follows one session until it is told to stop.
+func (s *seen) watch(ctx context.Context, i *installation.Installation, n *nursery) {
+	var late []time.Duration
+	// It ends with an error, since it is stopped.
+	_ = follow(ctx, i, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq}, func(e *pb.Event) bool {
+		late = append(late, time.Since(e.GetTime().AsTime()))
+		s.events.Add(1)
+		return true
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late = append(s.late, late...)
+}
+
+// nursery is a session in which clients spawn.
+type nursery struct {
+	session *pb.Session
+	parents []string
+	next    int
+	seq     int64 // of the last event before anybody watches
+}
+
+func openNursery(ctx context.Context, i *installation.Installation) (*nursery, error) {
+	s, err := i.Do(ctx, installation.Parent, fmt.Sprintf("spread %d %s answer", nurseries, installation.Parent))
+	if err != nil {
+		return nil, err
+	}
+	n := &nursery{session: s}
+	list, err := i.Tasks().ListTasks(ctx, &pb.ListTasksRequest{SessionId: s.GetId(), ParentTaskId: s.GetRootTaskId()})
+	if err != nil {
+		return nil, fmt.Errorf("listing tasks: %w", err)
+	}
+	for _, t := range list.GetTasks() {
+		n.parents = append(n.parents, t.GetId())
+	}
+	return n, n.look(ctx, i)
+}
+
+// look notes how many events there are.
+func (n *nursery) look(ctx context.Context, i *installation.Installation) error {
+	got, err := i.Sessions().GetSession(ctx, &pb.GetSessionRequest{SessionId: n.session.GetId()})
+	if err != nil {
+		return fmt.Errorf("looking at a session: %w", err)
+	}
+	n.seq = got.GetSession().GetLastSeq()
+	return nil
+}
+
+// spawn starts a child that answers at once.
+func (n *nursery) spawn(ctx context.Context, i *installation.Installation, parent string) error {
+	_, err := i.Tasks().SpawnTask(ctx, &pb.SpawnTaskRequest{
+		SessionId: n.session.GetId(), ParentTaskId: parent, Agent: installation.Child, Prompt: "answer", Description: "child",
+	})
+	if err != nil {
+		return fmt.Errorf("spawning: %w", err)
+	}
+	return nil
+}
+
+// life counts the events of one child.
+func (n *nursery) life(ctx context.Context, i *installation.Installation) (int, error) {
+	if err := n.spawn(ctx, i, n.parents[0]); err != nil {
+		return 0, err
+	}
+	events := 0
+	err := follow(ctx, i, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq, UntilIdle: true}, func(*pb.Event) bool {
+		events++
+		return true
+	})
+	return events, err
+}
+
+// spawnSteadily spawns one child after each pause, in one session after another. What
+// the machine does not keep up with is made up for.
+func spawnSteadily(ctx context.Context, i *installation.Installation, all []*nursery, pause time.Duration) (int, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	begin, count := time.Now(), 0
+	for ; ctx.Err() == nil; count++ {
+		due := begin.Add(time.Duration(count) * pause)
+		if due.Sub(begin) >= watchedFor {
+			break
+		}
+		time.Sleep(time.Until(due))
+		n := all[count%len(all)]
+		parent := n.parents[n.next%len(n.parents)]
+		n.next++
+		calls.Go(func() {
+			if err := n.spawn(ctx, i, parent); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	calls.Wait()
+	return count, context.Cause(ctx)
+}

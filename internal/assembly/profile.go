@@ -1,0 +1,47 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+)
+
+// ServeProfiles serves the profiles of this process at /debug/pprof/ of host:port until
+// the returned function is called; it serves nothing if there is no address. Profiles
+// show what is in memory, and taking them costs time, so only this machine may ask.
+func ServeProfiles(ctx context.Context, listen string, log *slog.Logger) (stop func(), err error) {
+	if listen == "" {
+		return func() {}, nil
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("serving profiles: %w", err)
+	}
+	if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
+		return nil, errors.Join(fmt.Errorf("serving profiles: %s is not an address of this machine alone; take 127.0.0.1", listen), l.Close())
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	page := &http.Server{Handler: mux, ReadHeaderTimeout: pagePatience}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := page.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.ErrorContext(ctx, "profiles are served no more", "error", err)
+		}
+	}()
+	log.InfoContext(ctx, "serving profiles", "listen", l.Addr().String())
+	return func() {
+		// A profile that is being taken is not waited for.
+		if err := page.Close(); err != nil {
+			log.WarnContext(ctx, "the server of profiles did not close", "error", err)
+		}
+		<-done
+	}, nil
+}
