@@ -83,6 +83,15 @@ test-k8s: ## apply the manifests to a real control plane (needs kubectl; builds 
 	  $(K8S)/kube-scheduler go.etcd.io/etcd/server/v3 sigs.k8s.io/kwok/cmd/kwok
 	cd deploy/cluster && $(GO) test -count=1 -v -timeout 30m .
 
+# More flags of the benchmark: make bench BENCHFLAGS='--systems coppice-pg,river --rounds 5'
+BENCHFLAGS ?=
+.PHONY: bench
+bench: ## measure Coppice beside its peers (builds Temporal first, 5 minutes of CPU; needs redis-server, postgresql, npm)
+	@mkdir -p bench/bin/coppice-bin && CGO_ENABLED=0 $(GO) build -trimpath -o bench/bin/coppice-bin/ ./cmd/...
+	@cd bench && $(GO) build -o bin/ ./cmd/bench ./systems/...
+	@cd bench/restate && { test -d node_modules || npm ci --ignore-scripts --no-audit --no-fund; }
+	@bench/bin/bench --json bench/bin/samples.json $(BENCHFLAGS)
+
 .PHONY: build
 build: ## build the three binaries into bin
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
