@@ -89,6 +89,7 @@ BENCHFLAGS ?=
 bench: ## measure Coppice beside its peers (builds Temporal first, 5 minutes of CPU; needs redis-server, postgresql, npm)
 	@mkdir -p bench/bin/coppice-bin && CGO_ENABLED=0 $(GO) build -trimpath -o bench/bin/coppice-bin/ ./cmd/...
 	@cd bench && $(GO) build -o bin/ ./cmd/bench ./systems/...
+	@cd bench/systems/temporal && $(GO) build -o ../../bin/ .
 	@cd bench/restate && { test -d node_modules || npm ci --ignore-scripts --no-audit --no-fund; }
 	@bench/bin/bench --json bench/bin/samples.json $(BENCHFLAGS)
 

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -48,12 +49,12 @@ type Sample struct {
 	Skipped string `json:"skipped,omitempty"`
 }
 
-// percentile gives the smallest latency that a share of all does not exceed, in ms.
+// percentile gives the latency that a share of all does not exceed, in ms.
 func percentile(latencies []time.Duration, share float64) float64 {
 	if len(latencies) == 0 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(latencies))
-	at := min(int(share*float64(len(sorted))), len(sorted)-1)
+	at := int(math.Ceil(share*float64(len(sorted)))) - 1
 	return float64(sorted[at].Microseconds()) / 1000
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+
+	"github.com/coppice-run/coppice/bench/system"
 )
 
 // Postgres is a PostgreSQL server with the settings of its package: what is
@@ -62,7 +64,7 @@ func (c *Cluster) Start() (Postgres, error) {
 	if out, err := c.command("cp", "-a", filepath.Join(c.dir, "data"), data).CombinedOutput(); err != nil {
 		return Postgres{}, errors.Join(fmt.Errorf("copying a database: %w\n%s", err, out), os.RemoveAll(dir))
 	}
-	port, err := FreePort()
+	port, err := system.FreePort()
 	if err != nil {
 		return Postgres{}, errors.Join(err, os.RemoveAll(dir))
 	}

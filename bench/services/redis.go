@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"strconv"
 	"syscall"
+
+	"github.com/coppice-run/coppice/bench/system"
 )
 
 // Redis is a redis-server with the settings that are built into it.
@@ -11,7 +13,7 @@ type Redis struct{ *Server }
 
 // StartRedis runs one that keeps its snapshots in dir.
 func StartRedis(dir string) (Redis, error) {
-	port, err := FreePort()
+	port, err := system.FreePort()
 	if err != nil {
 		return Redis{}, err
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -86,15 +85,6 @@ func (s *Server) Stop() error {
 		return fmt.Errorf("waiting for %s: %w", s.cmd.Path, err)
 	}
 	return nil
-}
-
-// FreePort gives a port of the loopback address that nobody listens on.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // addr is where a server on this machine is reached.

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coppice-run/coppice/bench/services"
+	"github.com/coppice-run/coppice/bench/system"
 )
 
 const (
@@ -62,7 +62,7 @@ func startServer(ctx context.Context, dir string) (*server, error) {
 	}
 	var ports [3]int
 	for i := range ports {
-		if ports[i], err = services.FreePort(); err != nil {
+		if ports[i], err = system.FreePort(); err != nil {
 			return nil, err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	schema "go.temporal.io/server/schema/sqlite"
 	"go.temporal.io/server/temporal"
 
-	"github.com/coppice-run/coppice/bench/services"
+	"github.com/coppice-run/coppice/bench/system"
 )
 
 const (
@@ -88,7 +88,7 @@ func configuration(store *config.SQL) (*config.Config, map[primitives.ServiceNam
 	for _, role := range []primitives.ServiceName{
 		primitives.FrontendService, primitives.HistoryService, primitives.MatchingService, primitives.WorkerService,
 	} {
-		port, err := services.FreePort()
+		port, err := system.FreePort()
 		if err != nil {
 			return nil, nil, err
 		}
