@@ -101,6 +101,16 @@ jaeger: bin/jaeger build ## run a tree, and keep it in Jaeger to be looked at, u
 trace-picture: bin/jaeger ## draw docs/trace.svg anew from a trace that Jaeger has
 	@COPPICE_TRACE_PICTURE=$(CURDIR)/docs/trace.svg $(JAEGER_TEST) -timeout 15m ./internal/assembly
 
+# More flags of the benchmark: make bench BENCHFLAGS='--systems coppice-pg,river --rounds 5'
+BENCHFLAGS ?=
+.PHONY: bench
+bench: ## measure Coppice beside its peers (builds Temporal first, 5 minutes of CPU; needs redis-server, postgresql, npm)
+	@mkdir -p bench/bin/coppice-bin && CGO_ENABLED=0 $(GO) build -trimpath -o bench/bin/coppice-bin/ ./cmd/...
+	@cd bench && $(GO) build -o bin/ ./cmd/bench ./systems/...
+	@cd bench/systems/temporal && $(GO) build -o ../../bin/ .
+	@cd bench/restate && { test -d node_modules || npm ci --ignore-scripts --no-audit --no-fund; }
+	@bench/bin/bench --json bench/bin/samples.json $(BENCHFLAGS)
+
 .PHONY: build
 build: ## build the three binaries into bin
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...

@@ -38,6 +38,9 @@ type Options struct {
 	Binaries *Binaries
 	Workers  int // of a separate installation; an embedded one is its own only worker
 	Slots    int // of each worker
+	// Database is the URL of an empty database and Wire host:port of a Redis that are
+	// there already, for a separate installation; empty: it starts its own.
+	Database, Wire string
 	// Profile serves profiles, for Heap.
 	Profile bool
 	// Statements has PostgreSQL count what it executes (pg_stat_statements), which costs
@@ -123,11 +126,15 @@ func (i *Installation) startServers(ctx context.Context) (err error) {
 	if i.Statements {
 		settings = append(settings, "shared_preload_libraries=pg_stat_statements")
 	}
-	if i.Postgres, err = StartPostgres(ctx, filepath.Join(i.Dir, "postgres"), settings...); err != nil {
-		return err
+	if i.Database == "" {
+		if i.Postgres, err = StartPostgres(ctx, filepath.Join(i.Dir, "postgres"), settings...); err != nil {
+			return err
+		}
 	}
-	if i.Redis, err = StartRedis(ctx, filepath.Join(i.Dir, "redis")); err != nil {
-		return err
+	if i.Wire == "" {
+		if i.Redis, err = StartRedis(ctx, filepath.Join(i.Dir, "redis")); err != nil {
+			return err
+		}
 	}
 	if i.Metered {
 		if err := i.addMeters(); err != nil {
@@ -161,12 +168,28 @@ func through(m *Meter, server string) string {
 	return m.Address()
 }
 
+// database is the URL that the orchestrator is given.
+func (i *Installation) database() string {
+	if i.Database != "" {
+		return i.Database
+	}
+	return databaseURL(through(i.ToDatabase, i.Postgres.address), "postgres")
+}
+
+// wire is the address of Redis.
+func (i *Installation) wire() string {
+	if i.Wire != "" {
+		return i.Wire
+	}
+	return i.Redis.address
+}
+
 // StartOrchestrator starts the orchestrator of a separate installation, or starts it
 // again after a Kill.
 func (i *Installation) StartOrchestrator() (err error) {
 	args := []string{
-		"--listen", i.address, "--database", databaseURL(through(i.ToDatabase, i.Postgres.address), "postgres"),
-		"--redis-url", redisURL(through(i.ToRedis, i.Redis.address)),
+		"--listen", i.address, "--database", i.database(),
+		"--redis-url", redisURL(through(i.ToRedis, i.wire())),
 		"--agents-dir", filepath.Join(i.Dir, "agents"),
 		"--max-depth", "200", "--max-width", "20000", "--max-total", "1000000", "--max-running", "100000", "--max-queue", "0",
 	}
@@ -188,7 +211,7 @@ func (i *Installation) StartWorker(_ context.Context) (*Process, error) {
 	i.started++
 	p, err := i.run(fmt.Sprint("worker-", i.started), i.Binaries.Worker, append([]string{
 		"--orchestrator", through(i.WorkersToOrchestrator, i.address),
-		"--redis-url", redisURL(through(i.WorkersToRedis, i.Redis.address)), "--slots", fmt.Sprint(i.Slots),
+		"--redis-url", redisURL(through(i.WorkersToRedis, i.wire())), "--slots", fmt.Sprint(i.Slots),
 	}, i.workerFlags()...))
 	if err != nil {
 		return nil, err

@@ -1,0 +1,186 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coppice-run/coppice/bench/system"
+)
+
+const (
+	// askPatience guards against a system that hangs.
+	askPatience = 10 * time.Minute
+
+	// warmSpawns and the two bounds are how many children are spawned one by one.
+	warmSpawns, minSpawns, maxSpawns = 10, 20, 1000
+	// warmTasks and the two bounds are how many independent tasks are run.
+	warmTasks, minTasks, maxTasks = 50, 100, 200_000
+	// smallFanOut is repeated, for it is over too soon to be measured once.
+	smallFanOut, smallFanOuts = 100, 5
+)
+
+// meter measures one running system.
+type meter struct {
+	config  Config
+	system  string
+	round   int
+	on      *instance
+	samples []Sample
+	// children is how many the fan-outs have had.
+	children int
+}
+
+// all runs the workloads.
+func (m *meter) all(ctx context.Context, e entry) error {
+	if err := m.start(ctx, e); err != nil {
+		return err
+	}
+	steps := []struct {
+		workload Workload
+		run      func(context.Context) error
+	}{{Spawn, m.spawn}, {FanOut, m.fanOut}, {Memory, m.memory}, {Independent, m.independent}}
+	for _, step := range steps {
+		if !m.config.wants(step.workload) {
+			continue
+		}
+		if err := step.run(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := m.ask(ctx, system.Request{Verb: system.VerbStop})
+	return err
+}
+
+func (m *meter) record(s Sample) {
+	s.System, s.Round = m.system, m.round+1
+	m.samples = append(m.samples, s)
+}
+
+func (m *meter) ask(ctx context.Context, r system.Request) (system.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	return m.on.ask(ctx, r)
+}
+
+// start brings the system up and waits for its first result.
+func (m *meter) start(ctx context.Context, e entry) error {
+	began := time.Now()
+	if err := m.on.exec(m.config.Binaries, e); err != nil {
+		return err
+	}
+	if _, err := m.ask(ctx, system.Request{Verb: system.VerbStart, Setup: m.on.setup}); err != nil {
+		return err
+	}
+	if _, err := m.ask(ctx, system.Request{Verb: system.VerbIndependent, N: 1}); err != nil {
+		return err
+	}
+	if m.config.wants(Cold) {
+		m.record(Sample{Workload: Cold, N: 1, Seconds: time.Since(began).Seconds()})
+	}
+	return nil
+}
+
+func (m *meter) spawn(ctx context.Context) error {
+	warm, err := m.ask(ctx, system.Request{Verb: system.VerbSpawn, N: warmSpawns})
+	if err != nil {
+		return err
+	}
+	n := min(max(m.config.fits(warmSpawns, warm), minSpawns), maxSpawns)
+	reply, err := m.ask(ctx, system.Request{Verb: system.VerbSpawn, N: n})
+	if err != nil {
+		return err
+	}
+	if len(reply.Latencies) != n {
+		return fmt.Errorf("it tells %d latencies of %d children", len(reply.Latencies), n)
+	}
+	m.record(Sample{
+		Workload: Spawn, N: n, Seconds: reply.Seconds,
+		P50Millis: percentile(reply.Latencies, 0.50), P99Millis: percentile(reply.Latencies, 0.99),
+	})
+	return nil
+}
+
+// fits is how many tasks would last as long as a workload should.
+func (c Config) fits(n int, took system.Reply) int {
+	return int(float64(n) / took.Seconds * c.Target.Seconds())
+}
+
+func (m *meter) fanOut(ctx context.Context) error {
+	var last Sample
+	for _, n := range m.config.Sizes {
+		if last.PerSecond > 0 && float64(n)/last.PerSecond > m.config.Patience.Seconds() {
+			m.record(Sample{Workload: FanOut, N: n, Skipped: fmt.Sprintf("would last longer than %v", m.config.Patience)})
+			continue
+		}
+		times := 1
+		if n <= smallFanOut {
+			times = smallFanOuts
+		}
+		for began := time.Now(); times > 0; times-- {
+			var err error
+			if last, err = m.costed(ctx, system.Request{Verb: system.VerbFanOut, N: n}, FanOut); err != nil {
+				return err
+			}
+			m.children += n
+			m.record(last)
+			if time.Since(began) > m.config.Target {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// costed has the system do something and says what that cost.
+func (m *meter) costed(ctx context.Context, r system.Request, w Workload) (Sample, error) {
+	before, err := cpuTime(m.on.roots())
+	if err != nil {
+		return Sample{}, err
+	}
+	reply, err := m.ask(ctx, r)
+	if err != nil {
+		return Sample{}, err
+	}
+	after, err := cpuTime(m.on.roots())
+	if err != nil {
+		return Sample{}, err
+	}
+	return Sample{
+		Workload: w, N: r.N, Seconds: reply.Seconds, PerSecond: float64(r.N) / reply.Seconds,
+		CPUMicros: float64((after - before).Microseconds()) / float64(r.N),
+	}, nil
+}
+
+func (m *meter) memory(context.Context) error {
+	bytes, err := resident(m.on.roots())
+	if err != nil {
+		return err
+	}
+	m.record(Sample{Workload: Memory, N: m.children, Bytes: bytes})
+	return nil
+}
+
+// independent finds out how many tasks last long enough, and measures that many.
+func (m *meter) independent(ctx context.Context) error {
+	n := warmTasks
+	reply, err := m.ask(ctx, system.Request{Verb: system.VerbIndependent, N: n})
+	if err != nil {
+		return err
+	}
+	// A second time if it went fast, since the first few tell little of many.
+	if n = min(m.config.fits(n, reply)/4, maxTasks); n > warmTasks {
+		if reply, err = m.ask(ctx, system.Request{Verb: system.VerbIndependent, N: n}); err != nil {
+			return err
+		}
+	} else {
+		n = warmTasks
+	}
+	n = min(max(m.config.fits(n, reply), minTasks), maxTasks)
+	s, err := m.costed(ctx, system.Request{Verb: system.VerbIndependent, N: n}, Independent)
+	if err != nil {
+		return err
+	}
+	m.record(s)
+	return nil
+}

@@ -1,0 +1,123 @@
+// Package harness runs systems one after another, several rounds of all of them, and
+// measures from outside what they cost.
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coppice-run/coppice/bench/services"
+)
+
+// Config says what to measure. Names left out mean all there is.
+type Config struct {
+	Binaries  string // where the systems' programs are
+	Systems   []string
+	Workloads []string
+	Sizes     []int // of fan-outs, in rising order
+	Rounds    int
+	// Patience bounds a workload: one that would last longer, going by the one
+	// before, is left out.
+	Patience time.Duration
+	// Target is how long a workload of no fixed size should last.
+	Target time.Duration
+	Log    *slog.Logger
+	// Samples takes each sample as a line of JSON; nil: nobody does.
+	Samples io.Writer
+}
+
+// restartDelay lets the machine come to rest between two systems.
+const restartDelay = 300 * time.Millisecond
+
+// Run measures, and gives all samples. A system that fails is left out of that round,
+// with the reason in its place.
+func Run(ctx context.Context, c Config) ([]Sample, error) {
+	chosen, err := choose(c.Systems)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range c.Workloads {
+		if !slices.Contains(Workloads(), w) {
+			return nil, fmt.Errorf("there is no workload %q", w)
+		}
+	}
+	cluster, err := services.NewCluster()
+	if err != nil {
+		return nil, err
+	}
+	samples, err := c.rounds(ctx, chosen, cluster)
+	return samples, errors.Join(err, cluster.Remove())
+}
+
+func (c Config) rounds(ctx context.Context, chosen []entry, cluster *services.Cluster) ([]Sample, error) {
+	var samples []Sample
+	for round := range c.Rounds {
+		for _, e := range rotated(chosen, round) {
+			found, err := c.measure(ctx, e, round, cluster)
+			if ctx.Err() != nil {
+				return append(samples, found...), context.Cause(ctx)
+			}
+			if err != nil {
+				c.Log.ErrorContext(ctx, "a system failed", slog.String("system", e.name), slog.Any("error", err))
+				found = append(found, Sample{System: e.name, Round: round + 1, Skipped: firstLine(err)})
+			}
+			samples = append(samples, found...)
+			if err := c.write(found); err != nil {
+				return samples, err
+			}
+		}
+	}
+	return samples, nil
+}
+
+// firstLine is what fits into a list; the rest is in the log.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// rotated begins each round with another system, so that none always follows the same.
+func rotated(entries []entry, round int) []entry {
+	at := round % len(entries)
+	return slices.Concat(entries[at:], entries[:at])
+}
+
+func (c Config) write(samples []Sample) error {
+	if c.Samples == nil {
+		return nil
+	}
+	lines := json.NewEncoder(c.Samples)
+	for _, s := range samples {
+		if err := lines.Encode(s); err != nil {
+			return fmt.Errorf("writing samples: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c Config) wants(w Workload) bool {
+	return len(c.Workloads) == 0 || slices.Contains(c.Workloads, string(w))
+}
+
+// measure runs all workloads of one system, once.
+func (c Config) measure(ctx context.Context, e entry, round int, cluster *services.Cluster) (_ []Sample, err error) {
+	began := time.Now()
+	i, err := launch(e, cluster)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, i.close()) }()
+	m := &meter{config: c, system: e.name, round: round, on: i}
+	err = m.all(ctx, e)
+	c.Log.InfoContext(ctx, "measured", slog.String("system", e.name), slog.Int("round", round+1),
+		slog.String("took", time.Since(began).Round(time.Second/10).String()))
+	time.Sleep(restartDelay)
+	return m.samples, err
+}

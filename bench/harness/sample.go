@@ -1,0 +1,60 @@
+package harness
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Workload names what is measured.
+type Workload string
+
+// All workloads.
+const (
+	// Cold is the time from the start of a system's process, on empty databases that
+	// run, to the first result.
+	Cold Workload = "cold"
+	// Spawn is the latency from spawn to result of a new child of a running parent.
+	Spawn Workload = "spawn"
+	// FanOut is one parent with N children at once, until all results are joined.
+	FanOut Workload = "fanout"
+	// Memory is what all processes hold after the children of the fan-outs.
+	Memory Workload = "memory"
+	// Independent is tasks without a parent, as many as the system can take.
+	Independent Workload = "independent"
+)
+
+// Workloads are all workloads, in their order.
+func Workloads() []string {
+	return []string{string(Cold), string(Spawn), string(FanOut), string(Memory), string(Independent)}
+}
+
+// Sample is one measurement.
+type Sample struct {
+	System   string   `json:"system"`
+	Workload Workload `json:"workload"`
+	Round    int      `json:"round"`
+	N        int      `json:"n,omitempty"` // tasks
+
+	Seconds   float64 `json:"seconds,omitempty"`
+	PerSecond float64 `json:"per_second,omitempty"`
+	// CPUMicros is CPU time per task, of the system's process, its databases and its
+	// client, in µs.
+	CPUMicros float64 `json:"cpu_us_per_task,omitempty"`
+	P50Millis float64 `json:"p50_ms,omitempty"`
+	P99Millis float64 `json:"p99_ms,omitempty"`
+	Bytes     int64   `json:"pss_bytes,omitempty"`
+
+	// Skipped says why there is no measurement.
+	Skipped string `json:"skipped,omitempty"`
+}
+
+// percentile gives the latency that a share of all does not exceed, in ms.
+func percentile(latencies []time.Duration, share float64) float64 {
+	if len(latencies) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(latencies))
+	at := int(math.Ceil(share*float64(len(sorted)))) - 1
+	return float64(sorted[at].Microseconds()) / 1000
+}

@@ -1,0 +1,151 @@
+package harness
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// column is a figure of the table.
+type column struct {
+	title  string
+	of     func(Sample) bool
+	figure func(Sample) float64
+	digits int
+}
+
+// columns are the figures of a run with these sizes of fan-outs.
+func columns(sizes []int) []column {
+	all := []column{
+		{"cold start, ms", is(Cold), func(s Sample) float64 { return s.Seconds * 1000 }, 0},
+		{"spawn → result p50, ms", is(Spawn), func(s Sample) float64 { return s.P50Millis }, 2},
+		{"p99, ms", is(Spawn), func(s Sample) float64 { return s.P99Millis }, 2},
+	}
+	for _, n := range sizes {
+		of := func(s Sample) bool { return s.Workload == FanOut && s.N == n }
+		all = append(all, column{fmt.Sprintf("fan-out + join of %s, /s", thousands(float64(n), 0)), of, perSecond, 0})
+	}
+	return append(all,
+		column{"CPU of the largest, µs/task", is(largestFanOut), cpuMicros, 0},
+		column{"independent, /s", is(Independent), perSecond, 0},
+		column{"CPU of it, µs/task", is(Independent), cpuMicros, 0},
+		column{"memory, MB", is(Memory), func(s Sample) float64 { return float64(s.Bytes) / 1e6 }, 0},
+		column{"after children", is(Memory), func(s Sample) float64 { return float64(s.N) }, 0},
+	)
+}
+
+// largestFanOut stands for the fan-out with the most children that a system has done:
+// CPU time is counted in steps of 10 ms, too coarse for small ones.
+const largestFanOut Workload = "largest fan-out"
+
+// withLargest adds the samples of a system's largest fan-out once more, as such.
+func withLargest(samples []Sample, system string) []Sample {
+	most := 0
+	for _, s := range samples {
+		if s.System == system && s.Workload == FanOut && s.Skipped == "" {
+			most = max(most, s.N)
+		}
+	}
+	all := slices.Clone(samples)
+	for _, s := range samples {
+		if s.System == system && s.Workload == FanOut && s.N == most {
+			s.Workload = largestFanOut
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func is(w Workload) func(Sample) bool { return func(s Sample) bool { return s.Workload == w } }
+
+func perSecond(s Sample) float64 { return s.PerSecond }
+
+func cpuMicros(s Sample) float64 { return s.CPUMicros }
+
+// Table writes the medians of samples as a Markdown table, with the smallest and the
+// largest of each where they differ, and below it what was left out.
+func Table(out io.Writer, samples []Sample, sizes []int) error {
+	var lines strings.Builder
+	all := columns(sizes)
+	lines.WriteString("| system |")
+	for _, c := range all {
+		lines.WriteString(" " + c.title + " |")
+	}
+	lines.WriteString("\n|---|" + strings.Repeat("---|", len(all)) + "\n")
+	for _, e := range entries {
+		if !slices.ContainsFunc(samples, func(s Sample) bool { return s.System == e.name }) {
+			continue
+		}
+		lines.WriteString("| " + e.name + " |")
+		for _, c := range all {
+			lines.WriteString(" " + c.cell(samples, e.name) + " |")
+		}
+		lines.WriteString("\n")
+	}
+	lines.WriteString(leftOut(samples))
+	_, err := io.WriteString(out, lines.String())
+	return err
+}
+
+// cell is "median (min–max)", or a dash where there is nothing.
+func (c column) cell(samples []Sample, system string) string {
+	var figures []float64
+	for _, s := range withLargest(samples, system) {
+		if s.System == system && s.Skipped == "" && c.of(s) {
+			figures = append(figures, c.figure(s))
+		}
+	}
+	if len(figures) == 0 {
+		return "–"
+	}
+	slices.Sort(figures)
+	middle, low, high := thousands(median(figures), c.digits), thousands(figures[0], c.digits), thousands(figures[len(figures)-1], c.digits)
+	if low == high {
+		return middle
+	}
+	return fmt.Sprintf("%s (%s–%s)", middle, low, high)
+}
+
+// median is the middle of what is sorted.
+func median(sorted []float64) float64 {
+	at := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[at]
+	}
+	return (sorted[at-1] + sorted[at]) / 2
+}
+
+// thousands writes a number with commas.
+func thousands(f float64, digits int) string {
+	whole, fraction, _ := strings.Cut(strconv.FormatFloat(f, 'f', digits, 64), ".")
+	for at := len(whole) - 3; at > 0; at -= 3 {
+		whole = whole[:at] + "," + whole[at:]
+	}
+	if fraction == "" {
+		return whole
+	}
+	return whole + "." + fraction
+}
+
+// leftOut lists what there is no figure of, once each.
+func leftOut(samples []Sample) string {
+	var lines []string
+	for _, s := range samples {
+		if s.Skipped == "" {
+			continue
+		}
+		line := fmt.Sprintf("- %s: %s", s.System, s.Skipped)
+		if s.Workload != "" {
+			line = fmt.Sprintf("- %s, %s of %s: %s", s.System, s.Workload, thousands(float64(s.N), 0), s.Skipped)
+		}
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return "\nLeft out:\n\n" + strings.Join(lines, "\n") + "\n"
+}

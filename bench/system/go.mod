@@ -1,0 +1,3 @@
+module github.com/coppice-run/coppice/bench/system
+
+go 1.26.0

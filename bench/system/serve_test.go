@@ -1,0 +1,48 @@
+package system_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/bench/system"
+)
+
+// fake does as it is told, and fails at independent tasks.
+type fake struct{ dir string }
+
+func (f *fake) Start(_ context.Context, at system.Setup) error { f.dir = at.Dir; return nil }
+
+func (f *fake) Spawn(_ context.Context, n int) ([]time.Duration, error) {
+	return make([]time.Duration, n), nil
+}
+
+func (f *fake) FanOut(context.Context, int) error { return nil }
+
+func (f *fake) Independent(context.Context, int) error { return errors.New("no hands left") }
+
+func (f *fake) Stop(context.Context) error { return nil }
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	var f fake
+	var out strings.Builder
+	in := `{"verb":"start","setup":{"dir":"/here"}} {"verb":"spawn","n":2} {"verb":"independent","n":1} {"verb":"sing"} {"verb":"stop"}`
+	if err := system.Serve(t.Context(), &f, strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	if f.dir != "/here" {
+		t.Errorf("it was started in %q", f.dir)
+	}
+	replies := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, want := range []string{"seconds", `"latencies":[0,0]`, "no hands left", "nobody knows how to", "seconds"} {
+		if i >= len(replies) || !strings.Contains(replies[i], want) {
+			t.Fatalf("reply %d is not about %q: %q", i, want, replies)
+		}
+	}
+	if err := system.Serve(t.Context(), &f, strings.NewReader(`{"verb":`), &out); err == nil {
+		t.Error("half a request is taken for none")
+	}
+}

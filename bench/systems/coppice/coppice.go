@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-run/coppice/bench/installation"
+	"github.com/coppice-run/coppice/bench/system"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+const (
+	// maxChildren of one answer: past it, parents have parents.
+	maxChildren = 1000
+	// callers is how many independent sessions are open at once.
+	callers = 200
+)
+
+// coppice is an installation below this process.
+type coppice struct {
+	kind         installation.Kind
+	installation *installation.Installation
+}
+
+// Start implements system.System.
+func (c *coppice) Start(ctx context.Context, at system.Setup) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	c.installation, err = installation.Start(ctx, installation.Options{
+		Kind: c.kind, Binaries: installation.Built(filepath.Join(filepath.Dir(self), "coppice-bin")),
+		Workers: 1, Slots: system.Slots, Database: at.Postgres, Wire: at.Redis,
+	})
+	return err
+}
+
+// Spawn implements system.System. The parent's model answers at once, so from one spawn
+// to the next is from the spawn to the result, joined and seen by the model; the times
+// are those of the session's events.
+func (c *coppice) Spawn(ctx context.Context, n int) ([]time.Duration, error) {
+	s, err := c.installation.Do(ctx, installation.Parent, fmt.Sprint("rounds ", n+1))
+	if err != nil {
+		return nil, err
+	}
+	var spawned []time.Time
+	watch, err := c.installation.Sessions().WatchSession(ctx, &pb.WatchSessionRequest{SessionId: s.GetId(), UntilIdle: true})
+	if err != nil {
+		return nil, fmt.Errorf("reading events: %w", err)
+	}
+	for {
+		step, err := watch.Recv()
+		if err != nil {
+			return nil, fmt.Errorf("reading events: %w", err)
+		}
+		if step.GetIdle() != nil {
+			return between(spawned), nil
+		}
+		if e := step.GetEvent(); e.GetStarted().GetParentId() != "" {
+			spawned = append(spawned, e.GetTime().AsTime())
+		}
+	}
+}
+
+// between gives the times from each to the next.
+func between(times []time.Time) []time.Duration {
+	var passed []time.Duration
+	for i, t := range times[1:] {
+		passed = append(passed, t.Sub(times[i]))
+	}
+	return passed
+}
+
+// FanOut implements system.System.
+func (c *coppice) FanOut(ctx context.Context, n int) error {
+	prompt := fmt.Sprint("fan ", n)
+	if n > maxChildren {
+		if n%maxChildren != 0 {
+			return fmt.Errorf("%d children can't be shared by parents of %d", n, maxChildren)
+		}
+		prompt = fmt.Sprintf("spread %d %s fan %d", n/maxChildren, installation.Parent, maxChildren)
+	}
+	_, err := c.installation.Do(ctx, installation.Parent, prompt)
+	return err
+}
+
+// Independent implements system.System. Each task is the root of a session of its own.
+func (c *coppice) Independent(ctx context.Context, n int) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(callers)
+	for range n {
+		all.Go(func() error {
+			_, err := c.installation.Do(ctx, installation.Child, "answer")
+			return err
+		})
+	}
+	return all.Wait()
+}
+
+// Stop implements system.System.
+func (c *coppice) Stop(context.Context) error {
+	if c.installation == nil {
+		return errors.New("it was not started")
+	}
+	return c.installation.Stop()
+}

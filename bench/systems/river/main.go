@@ -1,0 +1,17 @@
+// River on PostgreSQL. A parent is a job that inserts others and joins what becomes
+// of them: by the events that River emits once it has recorded a completion, or, with
+// -eager, by what children say in memory at the end of their work, which River records
+// a moment later.
+package main
+
+import (
+	"flag"
+
+	"github.com/coppice-run/coppice/bench/system"
+)
+
+func main() {
+	eager := flag.Bool("eager", false, "join results before they are recorded")
+	flag.Parse()
+	system.Main(&queue{eager: *eager, joins: joins{open: map[int64]chan struct{}{}}})
+}
