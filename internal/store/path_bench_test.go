@@ -98,9 +98,9 @@ func BenchmarkConversation(b *testing.B) {
 }
 
 func (a *attempt) read(ctx context.Context, messages int) error {
-	found, _, err := a.db.Conversation(ctx, a.session, a.from.Task)
-	if err == nil && len(found) != messages {
-		err = fmt.Errorf("there are %d messages, want %d", len(found), messages)
+	found, err := a.db.Conversation(ctx, "acme", a.session, a.from.Task)
+	if err == nil && len(found.Messages) != messages {
+		err = fmt.Errorf("there are %d messages, want %d", len(found.Messages), messages)
 	}
 	return err
 }
@@ -114,11 +114,11 @@ func (a *attempt) haveChildren(b *testing.B, n int) {
 		children = append(children, tree.CallChild{Block: block, Child: spawn("look").Child})
 	}
 	a.do(b, tree.SpawnCalls{From: a.next(), Children: children})
-	_, open, err := a.db.Conversation(b.Context(), a.session, a.from.Task)
-	if err != nil || len(open) != n {
-		b.Fatalf("%d calls are open, want %d: %v", len(open), n, err)
+	seen, err := a.db.Conversation(b.Context(), "acme", a.session, a.from.Task)
+	if err != nil || len(seen.Open) != n {
+		b.Fatalf("what is open is not %d calls: %+v, %v", n, seen, err)
 	}
-	for _, c := range open {
+	for _, c := range seen.Open {
 		token := tree.Token{Epoch: 1, Nonce: 2}
 		a.do(b, tree.Claim{Task: c.Child.Task, Token: token, Worker: "w"})
 		a.do(b, tree.End{
