@@ -59,7 +59,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		return err
 	})
 	if err != nil {
-		c.recent = newRecent()
+		c.recent.clear()
 		c.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
 		if len(queued) > 1 && !errors.Is(err, ErrUnavailable) {
 			for _, p := range queued {
@@ -72,10 +72,8 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		}
 		return
 	}
-	if c.Store.db.alone() {
-		for _, id := range b.order {
-			c.recent.keep(id, b.views[id].Changes(), b.fairTags[id])
-		}
+	for _, id := range b.order {
+		c.recent.keep(id, b.views[id].Changes(), b.fairTags[id])
 	}
 	c.ahead.committed(b.announced, b.waiting, b.gone)
 	for i, p := range queued {

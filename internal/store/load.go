@@ -33,7 +33,7 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 			continue
 		}
 		b.order = append(b.order, p.session)
-		if known, held := b.recent.sessions[p.session]; held {
+		if known, held := b.recent.sessions[p.session]; held && b.sure() {
 			b.view(known)
 			continue
 		}
@@ -49,8 +49,17 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	present := lookup{"present", [][]any{{b.clock()}}, func(row row) error {
 		return row.Scan(timeColumn{&b.now}, &b.fairNow)
 	}}
-	return b.tx.load(ctx, sessions, present, lookup{"request", requests, b.answeredBefore})
+	foreseen, put := b.lookups(b.foreseen(queued))
+	err := b.tx.load(ctx, append([]lookup{sessions, present, {"request", requests, b.answeredBefore}}, foreseen...)...)
+	if err != nil {
+		return err
+	}
+	put()
+	return nil
 }
+
+// sure reports whether what is remembered is as it is in the database.
+func (b *batch) sure() bool { return b.Store.db.alone() }
 
 // view takes in a session that is there.
 func (b *batch) view(s storedSession) {
@@ -61,24 +70,32 @@ func (b *batch) view(s storedSession) {
 // load hands the views what they miss, all of it read in one go. What is not found
 // is handed over as not there, so that nobody asks again.
 func (b *batch) load(ctx context.Context, wanted []want) error {
-	tasks, putTasks := b.tasks(wanted)
-	calls, putCalls := b.calls(wanted)
-	approvals, putApprovals := b.approvals(wanted)
-	lookups := []lookup{tasks, calls, approvals}
-	var put []func()
-	for _, w := range wanted {
-		lookups, put = b.lists(w, lookups, put)
-	}
+	lookups, put := b.lookups(wanted)
 	if err := b.tx.load(ctx, lookups...); err != nil {
 		return err
 	}
-	putTasks()
-	putCalls()
-	putApprovals()
-	for _, put := range put {
-		put()
-	}
+	put()
 	return nil
+}
+
+// lookups gives the look-ups of what views miss; put hands over what they have found.
+func (b *batch) lookups(wanted []want) (lookups []lookup, put func()) {
+	if len(wanted) == 0 {
+		return nil, func() {}
+	}
+	tasks, putTasks := b.tasks(wanted)
+	calls, putCalls := b.calls(wanted)
+	approvals, putApprovals := b.approvals(wanted)
+	lookups = []lookup{tasks, calls, approvals}
+	puts := []func(){putTasks, putCalls, putApprovals}
+	for _, w := range wanted {
+		lookups, puts = b.lists(w, lookups, puts)
+	}
+	return lookups, func() {
+		for _, put := range puts {
+			put()
+		}
+	}
 }
 
 // inSession names a row of a session's.
@@ -97,7 +114,7 @@ func (b *batch) tasks(wanted []want) (_ lookup, put func()) {
 			if _, asked := found[k]; asked {
 				continue
 			}
-			if known, held := b.recent.tasks[k]; held {
+			if known, held := b.recent.tasks[k]; held && b.sure() {
 				found[k] = &known
 				continue
 			}
@@ -148,7 +165,7 @@ func (b *batch) calls(wanted []want) (_ lookup, put func()) {
 // lists adds the look-ups of what is asked for as a whole, and how the view gets
 // what they find.
 func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func()) {
-	view := b.views[w.session]
+	view := func() *tree.View { return b.views[w.session] } // once the session is read
 	for _, id := range w.OpenCalls {
 		var found []*tree.Call
 		lookups = append(lookups, lookup{"calls_open", key(&w.session, &id, tree.CallClosed), func(row row) error {
@@ -156,7 +173,7 @@ func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func(
 			found = append(found, c)
 			return row.Scan(plainCallRow(c)...)
 		}})
-		put = append(put, func() { view.PutOpenCalls(id, found) })
+		put = append(put, func() { view().PutOpenCalls(id, found) })
 	}
 	for _, id := range w.Inbox {
 		var found []*tree.InboxEntry
@@ -165,7 +182,7 @@ func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func(
 			found = append(found, e)
 			return err
 		}})
-		put = append(put, func() { view.PutInbox(id, found) })
+		put = append(put, func() { view().PutInbox(id, found) })
 	}
 	for _, run := range w.Watchers {
 		var found []tree.WaitRow
@@ -175,7 +192,7 @@ func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func(
 			found = append(found, wait)
 			return err
 		}})
-		put = append(put, func() { view.PutWatchers(run, found) })
+		put = append(put, func() { view().PutWatchers(run, found) })
 	}
 	for _, id := range w.Below {
 		var found []*tree.Task
@@ -184,7 +201,7 @@ func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func(
 			found = append(found, t)
 			return row.Scan(taskRow(t)...)
 		}})
-		put = append(put, func() { view.PutBelow(id, found) })
+		put = append(put, func() { view().PutBelow(id, found) })
 	}
 	for _, run := range w.Callbacks {
 		var found *tree.Callback
@@ -194,7 +211,7 @@ func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func(
 			found = &c.Callback
 			return err
 		}})
-		put = append(put, func() { view.PutCallback(run, found) })
+		put = append(put, func() { view().PutCallback(run, found) })
 	}
 	return lookups, put
 }

@@ -37,9 +37,10 @@ const (
 // settings are those of each connection. All statements are look-ups by an index,
 // which a plan made while the tables were empty must not forget, and too short for
 // jit. An index that is read entry by entry also learns which of them are of rows that
-// are gone, of which a queue leaves many. A replica that is frozen in a transaction must not hold sessions for ever.
+// are gone, of which a queue leaves many. No plan depends on what is looked up, so none
+// is made twice. A replica that is frozen in a transaction must not hold sessions for ever.
 var settings = map[string]string{
-	"application_name": "coppice", "jit": "off",
+	"application_name": "coppice", "jit": "off", "plan_cache_mode": "force_generic_plan",
 	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
 	"idle_in_transaction_session_timeout": "10s",
 }
@@ -109,10 +110,12 @@ func migratePostgres(ctx context.Context, config *pgx.ConnConfig) error {
 }
 
 // pgStatement is a statement. If it takes many rows at once, types are those of
-// their columns, each of which it takes as an array.
+// their columns, each of which it takes as an array. That costs as much as some rows:
+// a few cost less one by one, with the statement single, if there is one.
 type pgStatement struct {
-	text  string
-	types []string
+	text   string
+	types  []string
+	single string
 }
 
 var (
@@ -149,7 +152,24 @@ func (db *postgres) readStatements(ctx context.Context) error {
 		}
 		db.statements[name] = s
 	}
+	for _, t := range tables {
+		add := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", t.name, strings.Join(t.columns, ", "), placeholders(len(t.columns)))
+		drop := fmt.Sprintf("DELETE FROM %s WHERE (%s) = (%s)", t.name, strings.Join(t.columns[:t.keys], ", "), placeholders(t.keys))
+		for name, text := range map[string]string{"add_": add, "put_": add + t.onConflict(), "drop_": drop} {
+			s := db.statements[name+t.name]
+			s.single = text
+			db.statements[name+t.name] = s
+		}
+	}
 	return nil
+}
+
+func placeholders(n int) string {
+	words := make([]string, n)
+	for i := range words {
+		words[i] = fmt.Sprintf("$%d", i+1)
+	}
+	return strings.Join(words, ", ")
 }
 
 // columnTypes gives the types of a table's columns.

@@ -6,13 +6,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// recent remembers sessions and active tasks as the last commits left them, so
-// that they need not be read again. It is right because only what was committed
-// gets in, and only where nobody else writes to the database: elsewhere it stays
-// empty. Only the committer looks at it.
+// recent remembers sessions and active tasks as the last commits left them. Only what
+// was committed gets in. Where nobody else writes to the database it is right, so that
+// they need not be read again; elsewhere it is good for guesses. Only the committer
+// looks at it.
 type recent struct {
 	sessions map[tree.SessionID]storedSession
 	tasks    map[inSession[tree.TaskID]]tree.Task
+	most     int // rows of a kind
 }
 
 // storedSession is a session as it is in its row.
@@ -21,15 +22,23 @@ type storedSession struct {
 	fairTag int64 // of its last ready run
 }
 
-// forgetRecentAbove is how many rows of a kind are remembered before all of them
-// are forgotten.
+// forgetRecentAbove is how many rows of a kind a store remembers before all of them are
+// forgotten.
 const forgetRecentAbove = 10_000
 
-func newRecent() recent {
+// newRecent is for one of so many committers.
+func newRecent(committers int) recent {
 	return recent{
 		sessions: map[tree.SessionID]storedSession{},
 		tasks:    map[inSession[tree.TaskID]]tree.Task{},
+		most:     forgetRecentAbove / committers,
 	}
+}
+
+// clear forgets everything.
+func (r *recent) clear() {
+	clear(r.sessions)
+	clear(r.tasks)
 }
 
 // forget drops all that is remembered of a session.
@@ -40,10 +49,10 @@ func (r *recent) forget(id tree.SessionID) {
 
 // keep takes in what has just been committed for a session.
 func (r *recent) keep(id tree.SessionID, c *tree.Changes, fairTag int64) {
-	if len(r.sessions) > forgetRecentAbove {
+	if len(r.sessions) > r.most {
 		clear(r.sessions)
 	}
-	if len(r.tasks) > forgetRecentAbove {
+	if len(r.tasks) > r.most {
 		clear(r.tasks)
 	}
 	if c.Session != nil {
