@@ -64,6 +64,12 @@ chaos-long: ## the same with at least 10,000 faults and 100,000 tasks
 validate: ## hold the manifests and the compose file against their types
 	@cd deploy/validate && $(GO) vet . && $(GO) test -count=1 .
 
+.PHONY: vet-bench
+vet-bench: ## go vet, and the tests, of the benchmarks' modules
+	@cd bench && $(GO) vet ./... && $(GO) test -count=1 ./harness
+	@cd bench/system && $(GO) vet ./... && $(GO) test -count=1 ./...
+	@cd bench/systems/temporal && $(GO) vet ./...
+
 ARCHS   ?= $(shell $(GO) env GOARCH)
 TARGETS ?= orchestrator worker worker-tools coppice
 TAG     ?= dev
@@ -116,4 +122,4 @@ build: ## build the three binaries into bin
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: verify
-verify: drift lint vet test validate chaos ## everything that has to hold before a commit is handed in
+verify: drift lint vet test validate vet-bench chaos ## everything that has to hold before a commit is handed in

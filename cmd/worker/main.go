@@ -65,6 +65,19 @@ func main() {
 	}
 }
 
+// read reads the files that the flags name.
+func (f *flags) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
+	if f.Hooks != "" {
+		if hooks, err = hook.Load(f.Hooks); err != nil {
+			return nil, nil, err
+		}
+	}
+	if f.MCPConfig != "" {
+		servers, err = mcp.Load(f.MCPConfig, os.LookupEnv)
+	}
+	return hooks, servers, err
+}
+
 func run(f flags, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -88,17 +101,9 @@ func run(f flags, secrets *redact.Opened, logs slog.Handler) error {
 	if err != nil {
 		return err
 	}
-	var hooks []hook.Spec
-	if f.Hooks != "" {
-		if hooks, err = hook.Load(f.Hooks); err != nil {
-			return err
-		}
-	}
-	var servers []mcp.Server
-	if f.MCPConfig != "" {
-		if servers, err = mcp.Load(f.MCPConfig, os.LookupEnv); err != nil {
-			return err
-		}
+	hooks, servers, err := f.read()
+	if err != nil {
+		return err
 	}
 	client, err := assembly.OpenRedis(f.RedisURL)
 	if err != nil {
