@@ -19,27 +19,6 @@ import (
 	"github.com/coppice-run/coppice/internal/proctest"
 )
 
-// heldTree is a tree of depth 3 and 15 tasks. Its leaves say that they are at work, and
-// go on when there is a file that lets them.
-const heldTree = `
-vars: {stands: 'list "north stand" "south stand"', trees: 'list "oak" "hazel"', works: 'list "count" "measure"'}
-steps:
-  - when: {turn: 1, depth: 0}
-    delay: 250ms
-    calls: [{tool: task, for_each: var "stands", input: {description: 'the {{.Item}}', prompt: 'Survey the {{.Item}}.', subagent_type: general-purpose}}]
-  - when: {turn: 1, depth: 1}
-    delay: '{{vary 150 350 .Prompt}}ms'
-    calls: [{tool: task, for_each: var "trees", input: {description: '{{.Item}}', prompt: 'Survey each {{.Item}}. {{$.Prompt}}', subagent_type: general-purpose}}]
-  - when: {turn: 1, depth: 2}
-    delay: '{{vary 150 350 .Prompt}}ms'
-    calls: [{tool: task, for_each: var "works", input: {description: '{{.Item}}', prompt: '{{.Item}}: {{$.Prompt}}', subagent_type: general-purpose}}]
-  - {when: {depth: 0..2}, delay: '{{vary 200 400 .Prompt}}ms', text: 'surveyed {{len (results "task")}}'}
-  - when: {turn: 1}
-    delay: '{{vary 150 400 .Prompt}}ms'
-    calls: [{tool: bash, input: {command: 'echo at work > arrivals; while [ ! -e go ]; do sleep 0.05; done', description: 'wait for leave'}}]
-  - {delay: '{{vary 200 500 .Prompt}}ms', text: done}
-`
-
 // The workers of the Jaeger test. Each has one slot, so that three leaves that are held
 // are one of each worker, and nothing else is under way.
 var foresters = []string{"worker 1", "worker 2", "worker 3"}

@@ -16,7 +16,7 @@ import (
 // other one says how many attempts it has taken back.
 func TestATakeoverIsCounted(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, deepTree)
+	d := deploy(t, heldTree)
 	d.database = pgtest.Start(t).Database(t)
 	pages := []string{proctest.FreeAddress(t), proctest.FreeAddress(t)}
 	for i, page := range pages {
@@ -35,8 +35,9 @@ func TestATakeoverIsCounted(t *testing.T) {
 	}
 	d.addresses = all
 	c := d.client()
-	session := c.create("go").GetId()
-	c.events(session, func(e *pb.Event) bool { return e.GetDispatched() != nil })
+	arrivals := proctest.OpenLines(t, d.in("arrivals"))
+	session := c.bypassing("Survey the wood.")
+	arrivals.Next()
 	d.kill("orchestrator 2")
 	d.kill("worker 1")
 	d.addresses = all[:1]
@@ -45,8 +46,9 @@ func TestATakeoverIsCounted(t *testing.T) {
 		page := get(t, pages[0])
 		return sum(t, page, "coppice_attempt_taken_over_total{") > 0 && sum(t, page, `coppice_attempt_ended_total{outcome="redelivered"`) > 0
 	})
+	d.write("go", "")
 	d.startWorker("worker 2")
-	if root := c.wait(session, ""); root.GetResult() != "joined 2" {
+	if root := c.wait(session, ""); root.GetResult() != "surveyed 2" {
 		t.Errorf("the root ended %s with %q", root.GetState(), root.GetResult())
 	}
 }

@@ -2,6 +2,7 @@ package assembly_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -9,22 +10,8 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/otlptest"
+	"github.com/coppice-run/coppice/internal/proctest"
 )
-
-// deepTree is a tree of depth 3 and 15 tasks, each of which takes its time.
-const deepTree = `
-steps:
-  - when: {turn: 1, depth: 0..2}
-    delay: 100ms
-    calls: [{tool: task, for_each: numbers 2, input: {description: 'part {{.Item}}', prompt: 'part {{.Item}}', subagent_type: general-purpose}}]
-  - when: {depth: 0..2}
-    delay: 50ms
-    text: 'joined {{len (results "task")}}'
-  - when: {turn: 1}
-    delay: 100ms
-    calls: [{tool: ls, input: {path: .}}]
-  - {delay: 50ms, text: done}
-`
 
 // clientSpan is the span of the client that starts the tree.
 const (
@@ -32,34 +19,60 @@ const (
 	clientSpan  = "b7ad6b7169203331"
 )
 
+// heldTree is a tree of depth 3 and 15 tasks. Its leaves say that they are at work, and
+// go on when there is a file that lets them.
+const heldTree = `
+vars: {stands: 'list "north stand" "south stand"', trees: 'list "oak" "hazel"', works: 'list "count" "measure"'}
+steps:
+  - when: {turn: 1, depth: 0}
+    delay: 250ms
+    calls: [{tool: task, for_each: var "stands", input: {description: 'the {{.Item}}', prompt: 'Survey the {{.Item}}.', subagent_type: general-purpose}}]
+  - when: {turn: 1, depth: 1}
+    delay: '{{vary 150 350 .Prompt}}ms'
+    calls: [{tool: task, for_each: var "trees", input: {description: '{{.Item}}', prompt: 'Survey each {{.Item}}. {{$.Prompt}}', subagent_type: general-purpose}}]
+  - when: {turn: 1, depth: 2}
+    delay: '{{vary 150 350 .Prompt}}ms'
+    calls: [{tool: task, for_each: var "works", input: {description: '{{.Item}}', prompt: '{{.Item}}: {{$.Prompt}}', subagent_type: general-purpose}}]
+  - {when: {depth: 0..2}, delay: '{{vary 200 400 .Prompt}}ms', text: 'surveyed {{len (results "task")}}'}
+  - when: {turn: 1}
+    delay: '{{vary 150 400 .Prompt}}ms'
+    calls: [{tool: bash, input: {command: 'echo at work > arrivals; while [ ! -e go ]; do sleep 0.05; done', description: 'wait for leave'}}]
+  - {delay: '{{vary 200 500 .Prompt}}ms', text: done}
+`
+
+// heldLeaves is how many leaves the tree has. Two workers carry so many at once.
+const heldLeaves = 8
+
 // TestATreeIsOneTrace runs a tree on two workers of which one is killed in mid-run: it
 // is one trace below the client's span, each run and each call that asked for one
 // stands in it once and in its place, and the lost attempts stand there too.
 func TestATreeIsOneTrace(t *testing.T) {
 	t.Parallel()
-	sinks := map[*deployment]*otlptest.Sink{}
-	onBoth(t, deepTree, func(d *deployment) {
-		sinks[d] = otlptest.Start(d.t)
-		d.environ = map[string][]string{"": {"OTEL_EXPORTER_OTLP_ENDPOINT=" + sinks[d].Endpoint(), "OTEL_METRIC_EXPORT_INTERVAL=500"}}
+	var sinks sync.Map // by deployment
+	onBoth(t, heldTree, func(d *deployment) {
+		sink := otlptest.Start(d.t)
+		sinks.Store(d, sink)
+		d.environ = map[string][]string{"": {"OTEL_EXPORTER_OTLP_ENDPOINT=" + sink.Endpoint(), "OTEL_METRIC_EXPORT_INTERVAL=500"}}
 	}, func(t *testing.T, d *deployment) {
 		c := d.client()
 		ctx := metadata.AppendToOutgoingContext(c.ctx(), "traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")
-		opened, err := c.CreateSession(ctx, &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "go"}}, grpc.WaitForReady(true))
+		arrivals := proctest.OpenLines(t, d.in("arrivals"))
+		opened, err := c.CreateSession(ctx, &pb.CreateSessionRequest{
+			Message: &pb.UserMessage{Text: "Survey the wood."}, Permissions: &pb.Permissions{Mode: pb.PermissionMode_PERMISSION_MODE_BYPASS},
+		}, grpc.WaitForReady(true))
 		if err != nil {
 			t.Fatal(err)
 		}
 		session := opened.GetSession().GetId()
-		dispatched := 0
-		c.events(session, func(e *pb.Event) bool {
-			if e.GetDispatched() != nil {
-				dispatched++
-			}
-			return dispatched == 6
-		})
-		d.kill("worker 1")
+		for range heldLeaves {
+			arrivals.Next()
+		}
+		d.kill("worker 1") // which has half of them
+		d.write("go", "")
 		c.wait(session, "")
 		tasks := c.tasks(session)
-		spans := sinks[d].Until("all runs, and whatever hangs above what came", func(spans []otlptest.Span) bool {
+		sink, _ := sinks.Load(d)
+		spans := sink.(*otlptest.Sink).Until("all runs, and whatever hangs above what came", func(spans []otlptest.Span) bool {
 			return len(named(spans, "invoke_agent ")) >= len(tasks) && len(orphans(spans, clientSpan)) == 0
 		})
 		checkTrace(t, c, session, spans, clientTrace, clientSpan)
@@ -107,7 +120,7 @@ func checkTrace(t *testing.T, c *client, session string, spans []otlptest.Span, 
 	if input, output := used(named(spans, "invoke_agent ")); !c.hasUsed(session, input, output) {
 		t.Errorf("the runs have used %d and %d tokens, the tree did not", input, output)
 	}
-	for _, s := range append(named(spans, "chat"), named(spans, "execute_tool ls")...) {
+	for _, s := range append(named(spans, "chat"), named(spans, "execute_tool bash")...) {
 		if parent := byID[s.Parent]; !strings.HasPrefix(parent.Name, "invoke_agent ") || s.Texts["coppice.task.id"] != "" && parent.Texts["coppice.task.id"] != s.Texts["coppice.task.id"] {
 			t.Errorf("%q hangs below %q", s.Name, parent.Name)
 		}

@@ -15,16 +15,17 @@
 //
 // A PostgreSQL database may be open in several replicas, each with a few committers.
 // A transaction begins by locking its sessions, in the order of their ids; everything
-// of a session is written under that lock. It takes three round trips, one more for
-// each step by which reading leads to more to read: begin, lock, the time; what the
-// commands touch; what they changed, with COMMIT. The picker of ready runs waits for
-// nobody but another picker, and has a transaction of its own. When the connection
-// is lost before COMMIT the batch is done again; when it is lost at COMMIT, a row that
-// bears the transaction's id says what became of it. So a restart of the server is
-// a delay, unless it takes too long.
+// of a session is written under that lock. It takes two round trips: begin, lock, the
+// time, and what the commands will need as far as can be guessed from the commits
+// before; and what they changed, with COMMIT. What the guess has missed is read between
+// them. The picker of ready runs waits for nobody but another picker, and has a
+// transaction of its own. When the connection is lost before COMMIT the batch is done
+// again; when it is lost at COMMIT, a row that bears the transaction's id says what
+// became of it. So a restart of the server is a delay, unless it takes too long.
 //
-// Reads go past the committers, each in one snapshot, and see every commit that
-// was answered before they began.
+// Reads go past the committers and see every commit that was answered before they
+// began. What one look reads is of one state; a transcript takes several, since what a
+// message tells of was there before it and never changes.
 package store
 
 import (
