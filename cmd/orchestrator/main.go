@@ -66,7 +66,6 @@ func main() {
 	limits := tree.DefaultLimits()
 	var f flags
 	assembly.AnswerHealthCheck(os.Args[1:])
-	assembly.CollectLess()
 	kong.Parse(&f, kong.Description("Serves the Coppice API and hands work to workers."), kong.Vars{
 		"depth": fmt.Sprint(limits.Depth), "width": fmt.Sprint(limits.Width), "total": fmt.Sprint(limits.Total),
 		"running": fmt.Sprint(limits.Running), "queue": fmt.Sprint(limits.Queue), "part": fmt.Sprint(limits.PartBytes),

@@ -52,7 +52,6 @@ func main() {
 	sandbox.Init()
 	var f flags
 	assembly.AnswerHealthCheck(os.Args[1:])
-	assembly.CollectLess()
 	kong.Parse(&f, kong.Description("Runs agents for a Coppice orchestrator."))
 	secrets, err := f.Redact.Open(os.Environ(), append(redact.FromURL("COPPICE_REDIS_URL", f.RedisURL), redact.Secret{Name: "COPPICE_TOKEN", Value: f.Token})...)
 	logs := slog.NewJSONHandler(os.Stderr, nil)

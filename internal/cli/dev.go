@@ -72,7 +72,6 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer stopProfiles()
-	assembly.CollectLess()
 	running, err := assembly.StartDev(ctx, assembly.Dev{
 		DataDir: data, Listen: d.Listen, Security: security, RedisURL: d.RedisURL, Workspace: d.workspace(), Workspaces: d.Workspaces,
 		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
