@@ -82,7 +82,7 @@ var allowed = map[string][]string{
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
-		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/sandbox", "internal/sandbox", "internal/sandbox", "internal/store", "internal/tool",
+		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/store", "internal/tool",
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
 	"internal/cli": {

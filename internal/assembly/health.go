@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -79,7 +80,7 @@ func askHealth(ctx context.Context, listen string) error {
 // serveHealth answers questions about health, and nothing else, until stop is
 // called, which waits. Whoever asks needs neither TLS nor a token: what watches over
 // processes has none.
-func serveHealth(l net.Listener, of healthpb.HealthServer) (stop func()) {
+func serveHealth(ctx context.Context, l net.Listener, of healthpb.HealthServer, log *slog.Logger) (stop func()) {
 	if l == nil {
 		return func() {}
 	}
@@ -88,7 +89,9 @@ func serveHealth(l net.Listener, of healthpb.HealthServer) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(l) // it ends when it is told to; who asks sees it if the listener is lost
+		if err := server.Serve(l); err != nil {
+			log.ErrorContext(ctx, "questions about health are answered no more", "error", err)
+		}
 	}()
 	return func() {
 		server.Stop()

@@ -159,7 +159,7 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	}
 
 	server := api.New(svc, o.Secrets, o.Security, o.Logger)
-	defer serveHealth(o.Health, server.Health)()
+	defer serveHealth(ctx, o.Health, server.Health, o.Logger)()
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
 	for _, l := range o.Listeners {

@@ -144,7 +144,7 @@ func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
 // serveHealth answers questions about health until stop is called.
 func (w Worker) serveHealth(ctx context.Context) (stop func()) {
 	of := health.NewServer()
-	stopServing := serveHealth(w.Health, of)
+	stopServing := serveHealth(ctx, w.Health, of, w.Logger)
 	l, seen := w.Orchestrator.(link)
 	if w.Health == nil || !seen {
 		return stopServing
