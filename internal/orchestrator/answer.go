@@ -20,10 +20,10 @@ func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error)
 	switch k := a.req.GetKind().(type) {
 	case *pb.WorkRequest_Claim:
 		defer l.claiming.Store(false)
-		return l.claimed(ctx, k.Claim, answer, err)
+		return l.claimed(ctx, a, k.Claim, answer, err)
 	case *pb.WorkRequest_Reattach:
 		defer l.claiming.Store(false)
-		return l.reattached(ctx, k.Reattach, answer, err)
+		return l.reattached(a, k.Reattach, answer, err)
 	}
 	lease := l.current()
 	switch {
@@ -37,10 +37,10 @@ func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error)
 		ack, err := l.acknowledge(ctx, lease, a.req, k)
 		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ack{Ack: ack}}}, err
 	case tree.ParkedRun:
-		l.hold(nil)
+		l.letGo()
 		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}}, nil
 	case tree.Ended:
-		l.hold(nil)
+		l.letGo()
 		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}}, nil
 	}
 	return nil, fmt.Errorf("a worker's request was answered with %T", answer)

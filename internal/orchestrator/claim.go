@@ -15,7 +15,7 @@ import (
 
 // claimed answers a claim: with the assignment and its transcript, or with why
 // it was refused.
-func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+func (l *slot) claimed(ctx context.Context, a asked, claim *pb.Claim, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	l.claims.add(l.Now())
 	l.lookForMore()
 	granted, ok := answer.(tree.Claimed)
@@ -37,7 +37,7 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 		returns: slices.Contains(claim.GetFeatures(), featureReattach), commands: slices.Contains(claim.GetFeatures(), featureCommands),
 		seen: t.NextOrdinal - 1, closed: map[int]bool{},
 	}
-	if !l.hold(held) {
+	if !l.hold(held, a.expected) {
 		l.handOver(held, false)
 		return nil, nil
 	}
@@ -46,16 +46,17 @@ func (l *slot) claimed(ctx context.Context, claim *pb.Claim, answer tree.Answer,
 		l.abandon(false)
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
-	// From now on a cancel reaches the stream, but one may have come before.
-	seen, err := l.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID)
-	if err != nil || !l.stillHolds(held, &seen.Task) {
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), err
+	seen := a.pending.Conversation()
+	if seen == nil {
+		if seen, err = l.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID); err != nil {
+			return nil, err
+		}
 	}
 	return l.assignment(ctx, held, granted, seen)
 }
 
 // reattached answers a worker that goes on with its attempt over this stream.
-func (l *slot) reattached(ctx context.Context, again *pb.Reattach, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+func (l *slot) reattached(a asked, again *pb.Reattach, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	granted, ok := answer.(tree.Reattached)
 	switch {
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
@@ -75,24 +76,10 @@ func (l *slot) reattached(ctx context.Context, again *pb.Reattach, answer tree.A
 	if t.Kind == tree.KindShell {
 		l.uncount()
 	}
-	if !l.hold(held) {
+	if !l.hold(held, a.expected) {
 		return nil, nil // the stream ends; the worker comes back over another one
 	}
-	now, err := l.Store.Task(ctx, t.Session, t.ID)
-	if err != nil || !l.stillHolds(held, now) {
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), err
-	}
 	return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{LastSeq: t.LastSeq}}}}, nil
-}
-
-// stillHolds reports whether an attempt that was put on the stream before its task was
-// read has not been ended meanwhile. If it has, it is taken off again.
-func (l *slot) stillHolds(held *lease, now *tree.Task) bool {
-	if now.State == tree.StateRunning && now.Token() == held.token {
-		return true
-	}
-	l.hold(nil)
-	return false
 }
 
 func (l *slot) refuse(cause pb.RefusedCause) []*pb.WorkResponse {
@@ -155,18 +142,12 @@ func chunks(messages []*pb.Message) []*pb.WorkResponse {
 	return out
 }
 
-func (l *slot) submitClaim(claim *pb.Claim) (*store.Pending, error) {
-	session, cmd, err := wire.ClaimFrom(claim)
-	if err != nil {
-		return nil, unreadable(err)
+// submitFor submits a request for an attempt, unless it could not be read.
+func (l *slot) submitFor(a *asked, session tree.SessionID, cmd tree.Command, task tree.TaskID, epoch int64, unread error) {
+	if unread != nil {
+		a.err = unreadable(unread)
+		return
 	}
-	return l.Store.Submit(l.stream.Context(), session, cmd)
-}
-
-func (l *slot) submitReattach(again *pb.Reattach) (*store.Pending, error) {
-	session, cmd, err := wire.ReattachFrom(again)
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	return l.Store.Submit(l.stream.Context(), session, cmd)
+	a.expected = l.leases.expect(task, epoch)
+	a.pending, a.err = l.Store.Submit(l.stream.Context(), session, cmd)
 }

@@ -33,7 +33,7 @@ const handOverFor = 10 * time.Second
 // abandon offers the run to others, if an attempt is on the stream.
 func (l *slot) abandon(blame bool) {
 	if lease := l.current(); lease != nil {
-		l.hold(nil)
+		l.letGo()
 		l.handOver(lease, blame)
 	}
 }
@@ -97,22 +97,27 @@ func (l *slot) finish() {
 	l.over = true
 }
 
-// hold puts an attempt on the stream, or takes it off. It reports false if the
-// stream takes none any more.
-func (l *slot) hold(next *lease) bool {
+// hold puts an attempt on the stream that was expected. It reports false if the stream
+// takes none any more.
+func (l *slot) hold(next *lease, expected *expectation) bool {
 	l.mu.Lock()
-	if l.over && next != nil {
+	if l.over {
 		l.mu.Unlock()
 		return false
 	}
-	last := l.lease
 	l.lease = next
+	l.mu.Unlock()
+	l.leases.add(next, expected, l.revoked)
+	return true
+}
+
+// letGo takes the attempt off the stream, if there is one.
+func (l *slot) letGo() {
+	l.mu.Lock()
+	last := l.lease
+	l.lease = nil
 	l.mu.Unlock()
 	if last != nil {
 		l.leases.drop(last)
 	}
-	if next != nil {
-		l.leases.add(next, l.revoked)
-	}
-	return true
 }

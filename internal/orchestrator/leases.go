@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/coppice-run/coppice/internal/tree"
@@ -9,9 +10,18 @@ import (
 // leases knows which attempts are on streams of this replica, or were until a
 // moment ago.
 type leases struct {
-	mu      sync.Mutex
-	streams int
-	held    map[tree.TaskID]holding
+	mu       sync.Mutex
+	streams  int
+	held     map[tree.TaskID]holding
+	expected map[tree.TaskID][]*expectation
+}
+
+// expectation is an attempt that a stream has asked for. It may be ended from outside
+// before the stream knows that it has got it.
+type expectation struct {
+	task  tree.TaskID
+	epoch int64
+	gone  bool
 }
 
 // holding is an attempt on a stream; gone is set when it was ended from outside,
@@ -25,7 +35,33 @@ type holding struct {
 	look   chan<- struct{}
 }
 
-func newLeases() *leases { return &leases{held: map[tree.TaskID]holding{}} }
+func newLeases() *leases {
+	return &leases{held: map[tree.TaskID]holding{}, expected: map[tree.TaskID][]*expectation{}}
+}
+
+// expect has to come before the attempt is asked for. It is over with settled.
+func (l *leases) expect(task tree.TaskID, epoch int64) *expectation {
+	e := &expectation{task: task, epoch: epoch}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expected[task] = append(l.expected[task], e)
+	return e
+}
+
+// settled ends an expectation: the attempt is held, or somebody else has it.
+func (l *leases) settled(e *expectation) {
+	if e == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rest := slices.DeleteFunc(l.expected[e.task], func(other *expectation) bool { return other == e })
+	if len(rest) == 0 {
+		delete(l.expected, e.task)
+		return
+	}
+	l.expected[e.task] = rest
+}
 
 func (l *leases) open() {
 	l.mu.Lock()
@@ -45,10 +81,14 @@ func (l *leases) slots() int {
 	return l.streams
 }
 
-func (l *leases) add(a *lease, look chan<- struct{}) {
+// add holds an attempt that was expected.
+func (l *leases) add(a *lease, e *expectation, look chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held[a.task] = holding{epoch: a.token.Epoch, attach: a.attach, look: look}
+	if e.gone {
+		l.end(a.task)
+	}
 }
 
 // drop forgets an attempt, unless it has come back over another stream.
@@ -65,13 +105,22 @@ func (l *leases) drop(a *lease) {
 func (l *leases) revoke(task tree.TaskID, epoch int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, e := range l.expected[task] {
+		e.gone = e.gone || e.epoch == epoch
+	}
 	if h, held := l.held[task]; held && h.epoch == epoch {
-		h.gone = true
-		l.held[task] = h
-		select {
-		case h.look <- struct{}{}:
-		default:
-		}
+		l.end(task)
+	}
+}
+
+// end tells the stream that holds an attempt that it is over.
+func (l *leases) end(task tree.TaskID) {
+	h := l.held[task]
+	h.gone = true
+	l.held[task] = h
+	select {
+	case h.look <- struct{}{}:
+	default:
 	}
 }
 
@@ -120,12 +169,17 @@ func (l *leases) holds(task tree.TaskID, epoch int64) bool {
 	return l.held[task].epoch == epoch
 }
 
-// epoch gives the delivery of a task that is held here.
+// epoch gives the delivery of a task that is held or expected here.
 func (l *leases) epoch(task tree.TaskID) (int64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, held := l.held[task]
-	return h.epoch, held
+	if h, held := l.held[task]; held {
+		return h.epoch, true
+	}
+	if e := l.expected[task]; len(e) > 0 {
+		return e[len(e)-1].epoch, true
+	}
+	return 0, false
 }
 
 // heldAttempt is an attempt that is held here.

@@ -56,6 +56,8 @@ type asked struct {
 	req     *pb.WorkRequest
 	pending *store.Pending
 	err     error // refused before it was submitted
+
+	expected *expectation // of a claim or a reattachment that was submitted
 }
 
 // slot serves one stream: one goroutine receives and submits, another waits for
@@ -195,6 +197,7 @@ func (l *slot) receive() error {
 		select {
 		case l.asked <- a:
 		default:
+			l.leases.settled(a.expected)
 			return tree.ErrBadInput.With("more than %d requests without an answer", workWindow)
 		}
 	}
@@ -214,9 +217,11 @@ func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
 	case claim != nil && (claim.GetProtocol() > Protocol || claim.GetProtocol() < OldestProtocol):
 		a.err = errProtocol
 	case claim != nil:
-		a.pending, a.err = l.submitClaim(claim)
+		session, cmd, err := wire.ClaimFrom(claim)
+		l.submitFor(&a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
 	case again != nil:
-		a.pending, a.err = l.submitReattach(again)
+		session, cmd, err := wire.ReattachFrom(again)
+		l.submitFor(&a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
 	case lease == nil:
 		return a, false, nil
 	default:
@@ -281,9 +286,11 @@ func (l *slot) answer() {
 				return
 			}
 			if broken || ctx.Err() != nil {
+				l.leases.settled(a.expected)
 				continue
 			}
 			responses, err := l.respond(ctx, a)
+			l.leases.settled(a.expected)
 			switch {
 			case ctx.Err() != nil:
 				continue
@@ -300,7 +307,7 @@ func (l *slot) answer() {
 			switch {
 			case lease == nil:
 			case l.leases.gone(lease.task, lease.token.Epoch):
-				l.hold(nil)
+				l.letGo()
 				send(0, lost("the run was ended from outside"))
 			case lease.commands:
 				if message := l.leases.released(lease.task, lease.token.Epoch); message > 0 {

@@ -24,6 +24,7 @@ type batch struct {
 	once     map[requestKey]*request // nil: was not answered
 	fresh    []requestKey            // requests that this batch has answered first
 	ready    []Ready
+	agents   map[string]*[]AgentVersion // of the tenants whose runs are claimed
 
 	announced, waiting, gone int // ready runs, see ahead
 }
@@ -31,7 +32,7 @@ type batch struct {
 func (c *committer) newBatch(tx transaction) *batch {
 	return &batch{
 		committer: c, tx: tx, views: map[tree.SessionID]*tree.View{}, stored: map[tree.SessionID]bool{},
-		fairTags: map[tree.SessionID]int64{}, once: map[requestKey]*request{},
+		fairTags: map[tree.SessionID]int64{}, once: map[requestKey]*request{}, agents: map[string]*[]AgentVersion{},
 	}
 }
 
@@ -73,10 +74,13 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		return
 	}
 	for _, id := range b.order {
-		c.recent.keep(id, b.views[id].Changes(), b.fairTags[id])
+		changes := b.views[id].Changes()
+		c.recent.keep(id, changes, b.fairTags[id])
+		c.openings.keep(id, changes.Messages)
 	}
 	c.ahead.committed(b.announced, b.waiting, b.gone)
 	for i, p := range queued {
+		p.conversation = b.conversation(answers[i].answer)
 		p.settle(answers[i].answer, answers[i].err)
 	}
 	told := b.told()

@@ -9,16 +9,18 @@ import (
 // A session's commands all queue to the same one, so they are decided in order.
 type committer struct {
 	*Store
-	db     writer
-	queue  chan *Pending
-	most   int // of commands in one transaction
-	recent recent
-	turns  *turns // only of the one that takes steps
+	db       writer
+	queue    chan *Pending
+	most     int // of commands in one transaction
+	recent   recent
+	openings openings
+	turns    *turns // only of the one that takes steps
 }
 
 func (s *Store) newCommitter(most int) *committer {
 	return &committer{
-		Store: s, db: s.db.writer(), queue: make(chan *Pending, 4*s.MaxBatch), most: most, recent: newRecent(s.Committers), turns: newTurns(),
+		Store: s, db: s.db.writer(), queue: make(chan *Pending, 4*s.MaxBatch), most: most, recent: newRecent(s.Committers),
+		openings: newOpenings(), turns: newTurns(),
 	}
 }
 

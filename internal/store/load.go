@@ -50,7 +50,8 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 		return row.Scan(timeColumn{&b.now}, &b.fairNow)
 	}}
 	foreseen, put := b.lookups(b.foreseen(queued))
-	err := b.tx.load(ctx, append([]lookup{sessions, present, {"request", requests, b.answeredBefore}}, foreseen...)...)
+	first := append([]lookup{sessions, present, {"request", requests, b.answeredBefore}}, b.tenantAgents(queued)...)
+	err := b.tx.load(ctx, append(first, foreseen...)...)
 	if err != nil {
 		return err
 	}

@@ -319,6 +319,8 @@ type Pending struct {
 	ended  chan struct{} // of the store
 	answer tree.Answer
 	err    error
+
+	conversation *Conversation // of a run that was claimed, if it is at hand
 }
 
 // Wait gives the answer when it is durable.
@@ -338,6 +340,10 @@ func (p *Pending) Wait(ctx context.Context) (tree.Answer, error) {
 		return nil, ErrClosed
 	}
 }
+
+// Conversation is what the worker of a run that was claimed needs, once Wait has given
+// the answer; nil if it has to be read.
+func (p *Pending) Conversation() *Conversation { return p.conversation }
 
 func (p *Pending) settle(answer tree.Answer, err error) {
 	p.answer, p.err = answer, err

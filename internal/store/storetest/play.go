@@ -2,7 +2,10 @@ package storetest
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
 
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -58,8 +61,25 @@ func (b *bundle) claim(id tree.SessionID, task tree.TaskID) *worker {
 		b.t.Fatal(err)
 	}
 	w := &worker{b: b, session: id, task: task, token: tree.Token{Epoch: t.Epoch, Nonce: 1<<63 + 7}}
-	b.must(id, tree.Claim{Task: task, Token: w.token, Worker: "w"})
+	b.claimed(id, tree.Claim{Task: task, Token: w.token, Worker: "w"})
 	return w
+}
+
+// claimed carries a claim out, and reports whether its conversation was at hand; it is
+// the one that can be read.
+func (b *bundle) claimed(id tree.SessionID, cmd tree.Claim) (atHand bool) {
+	b.t.Helper()
+	p := must[*store.Pending](b.t)(b.Submit(b.t.Context(), id, cmd))
+	tenant := must[tree.Answer](b.t)(p.Wait(b.t.Context())).(tree.Claimed).Tenant
+	known := p.Conversation()
+	if known == nil {
+		return false
+	}
+	read := must[*store.Conversation](b.t)(b.Conversation(b.t.Context(), tenant, id, cmd.Task))
+	if !reflect.DeepEqual(known.Messages, read.Messages) || len(known.Open)+len(read.Open) > 0 || !slices.Equal(known.Agents, read.Agents) {
+		b.t.Errorf("at hand is\n%+v, not\n%+v", known, read)
+	}
+	return true
 }
 
 func (w *worker) from() tree.From {

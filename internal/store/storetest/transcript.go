@@ -88,6 +88,27 @@ func transcript(t *testing.T, d Dialect) {
 	}
 }
 
+// claimAtHand: the worker of a child that was spawned here gets its prompt without a look
+// at the database, which has the same.
+func claimAtHand(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	id, root := session(1), b.create(1, "ask two")
+	if err := b.PutAgent(t.Context(), "acme", store.AgentVersion{Name: "mine", Version: "1"}, []byte("it")); err != nil {
+		t.Fatal(err)
+	}
+	w := b.claim(id, root)
+	at := w.calls("task", "task")
+	first, second := w.spawns(at, 1, false), w.spawns(at, 2, false)
+	claim := func(task tree.TaskID, epoch int64) tree.Claim {
+		return tree.Claim{Task: task, Token: tree.Token{Epoch: epoch, Nonce: 9}, Worker: "w"}
+	}
+	eq(t, "at hand for a new child", b.claimed(id, claim(first, 1)), true)
+	b.must(id, tree.Redeliver{Task: first, Epoch: 1, Attach: 1})
+	eq(t, "at hand for the next worker", b.claimed(id, claim(first, 2)), false)
+	b.restart()
+	eq(t, "at hand after a restart", b.claimed(id, claim(second, 1)), false)
+}
+
 // transcriptPages: any part of a transcript is the same as in the whole.
 func transcriptPages(t *testing.T, d Dialect) {
 	f := newFamily(t, d)

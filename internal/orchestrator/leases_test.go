@@ -1,0 +1,38 @@
+package orchestrator
+
+import (
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// An attempt that is ended from outside before its stream knows that it has got it is
+// over as soon as it is held; one that was asked for twice is expected until both know.
+func TestExpectedAttempts(t *testing.T) {
+	t.Parallel()
+	task := tree.TaskID{1}
+	a := &lease{task: task, token: tree.Token{Epoch: 3}}
+	for name, c := range map[string]struct {
+		revoked int64
+		gone    bool
+	}{
+		"ended": {revoked: 3, gone: true}, "an older delivery ended": {revoked: 2}, "nothing ended": {},
+	} {
+		l, look := newLeases(), make(chan struct{}, 1)
+		first, second := l.expect(task, 3), l.expect(task, 3)
+		l.revoke(task, c.revoked)
+		l.add(a, first, look)
+		if got := l.gone(task, 3); got != c.gone || len(look) == 1 != c.gone {
+			t.Errorf("%s: it is gone: %v, looks: %d", name, got, len(look))
+		}
+		l.settled(first)
+		l.drop(a)
+		if epoch, expected := l.epoch(task); epoch != 3 || !expected {
+			t.Errorf("%s: the other one is expected as %d, %v", name, epoch, expected)
+		}
+		l.settled(second)
+		if _, expected := l.epoch(task); expected || len(l.expected) > 0 {
+			t.Errorf("%s: it is still expected", name)
+		}
+	}
+}

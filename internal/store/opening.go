@@ -1,0 +1,93 @@
+package store
+
+import (
+	"github.com/coppice-run/coppice/internal/transcript"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// openings remembers how the conversations of tasks begin that this process has written
+// and no worker has had yet, so that a claim need not read what was written a moment ago.
+// Messages never change: whoever else writes, what is remembered is right, and the task's
+// row says whether it is all. Only the committer looks at it.
+type openings struct {
+	messages map[inSession[tree.TaskID]][]tree.Message
+	bytes    int
+}
+
+// forgetOpeningsAbove is how many bytes of messages a committer remembers before all of
+// them are forgotten.
+const forgetOpeningsAbove = 2 << 20
+
+func newOpenings() openings {
+	return openings{messages: map[inSession[tree.TaskID]][]tree.Message{}}
+}
+
+// keep takes in the messages that were just committed for a session.
+func (o *openings) keep(id tree.SessionID, messages []*tree.Message) {
+	for _, m := range messages {
+		key := inSession[tree.TaskID]{id, m.Task}
+		known := o.messages[key]
+		if m.Role != tree.RoleUser || !m.News.Task.IsZero() || m.Ordinal != len(known)+1 {
+			o.forget(key)
+			continue
+		}
+		if o.bytes += len(m.Text()); o.bytes > forgetOpeningsAbove {
+			clear(o.messages)
+			o.bytes, known = 0, nil
+			continue
+		}
+		o.messages[key] = append(known, *m)
+	}
+}
+
+// take gives all messages of a task, if they are remembered, for the last time.
+func (o *openings) take(t *tree.Task) []tree.Message {
+	key := inSession[tree.TaskID]{t.Session, t.ID}
+	known := o.messages[key]
+	o.forget(key)
+	if len(known) != t.NextOrdinal-1 || t.OpenCalls > 0 || t.Base.Inherits() {
+		return nil
+	}
+	return known
+}
+
+func (o *openings) forget(key inSession[tree.TaskID]) {
+	for _, m := range o.messages[key] {
+		o.bytes -= len(m.Text())
+	}
+	delete(o.messages, key)
+}
+
+// tenantAgents looks up the agents of the tenants whose runs are claimed, as far as it is
+// known whose they are: a session's tenant never changes.
+func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
+	for _, p := range queued {
+		claim, ok := p.cmd.(tree.Claim)
+		if !ok || len(b.openings.messages[inSession[tree.TaskID]{p.session, claim.Task}]) == 0 {
+			continue
+		}
+		known, held := b.recent.sessions[p.session]
+		if _, asked := b.agents[known.Tenant]; !held || asked {
+			continue
+		}
+		versions := &[]AgentVersion{}
+		b.agents[known.Tenant] = versions
+		lookups = append(lookups, all(versions, "tenant_agents", plainVersionRow, known.Tenant))
+	}
+	return lookups
+}
+
+// conversation gives what the worker of a claimed run needs, if the batch has it at hand.
+func (b *batch) conversation(answer tree.Answer) *Conversation {
+	claimed, ok := answer.(tree.Claimed)
+	if !ok {
+		return nil
+	}
+	t := &claimed.Task
+	messages, agents := b.openings.take(t), b.agents[claimed.Tenant]
+	if messages == nil || agents == nil {
+		return nil
+	}
+	own := transcript.Link{Task: t.ID, Description: t.Description, Base: t.Base, Messages: messages}
+	return &Conversation{Task: *t, Messages: transcript.Conversation([]transcript.Link{own}), Agents: *agents}
+}
