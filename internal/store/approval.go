@@ -42,7 +42,7 @@ func (b *batch) approvals(wanted []want) (_ lookup, put func()) {
 	}
 	return lookup{"approvals", keys, take}, func() {
 		for k, a := range found {
-			b.views[k.session].PutApproval(k.key, a)
+			b.sessions[k.session].view.PutApproval(k.key, a)
 		}
 	}
 }

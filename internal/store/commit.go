@@ -16,23 +16,21 @@ type batch struct {
 	*committer
 	tx       transaction
 	now      time.Time
-	views    map[tree.SessionID]*tree.View
-	order    []tree.SessionID // of views, by arrival
-	stored   map[tree.SessionID]bool
+	sessions map[tree.SessionID]*session
+	order    []tree.SessionID // of sessions, by arrival
 	fairNow  int64
-	fairTags map[tree.SessionID]int64
 	once     map[requestKey]*request // nil: was not answered
 	fresh    []requestKey            // requests that this batch has answered first
 	ready    []Ready
 	agents   map[string]*[]AgentVersion // of the tenants whose runs are claimed
 
-	announced, waiting, gone int // ready runs, see ahead
+	announced, waiting, claimed int // ready runs, see ahead
 }
 
 func (c *committer) newBatch(tx transaction) *batch {
 	return &batch{
-		committer: c, tx: tx, views: map[tree.SessionID]*tree.View{}, stored: map[tree.SessionID]bool{},
-		fairTags: map[tree.SessionID]int64{}, once: map[requestKey]*request{}, agents: map[string]*[]AgentVersion{},
+		committer: c, tx: tx, sessions: map[tree.SessionID]*session{},
+		once: map[requestKey]*request{}, agents: map[string]*[]AgentVersion{},
 	}
 }
 
@@ -51,16 +49,9 @@ type request struct {
 // changed. If the database refuses the batch, each gets a transaction of its own,
 // so that only the culprit is refused.
 func (c *committer) commit(ctx context.Context, queued []*Pending) {
-	var b *batch
-	var answers []decided
 	began := time.Now()
-	err := c.db.transact(ctx, func(tx transaction) (err error) {
-		b = c.newBatch(tx)
-		answers, err = b.carryOut(ctx, queued)
-		return err
-	})
+	b, answers, err := c.transact(ctx, queued)
 	if err != nil {
-		c.recent.clear()
 		c.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
 		if len(queued) > 1 && !errors.Is(err, ErrUnavailable) {
 			for _, p := range queued {
@@ -74,11 +65,9 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		return
 	}
 	for _, id := range b.order {
-		changes := b.views[id].Changes()
-		c.recent.keep(id, changes, b.fairTags[id])
-		c.openings.keep(id, changes.Messages)
+		c.openings.keep(id, b.sessions[id].view.Changes().Messages)
 	}
-	c.ahead.committed(b.announced, b.waiting, b.gone)
+	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	for i, p := range queued {
 		p.conversation = b.conversation(answers[i].answer)
 		p.settle(answers[i].answer, answers[i].err)
@@ -86,7 +75,33 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	told := b.told()
 	told.Commands, told.Refused, told.Took = len(queued), refusals(answers), time.Since(began)
 	told.Verdicts = append(told.Verdicts, notSpawned(queued, answers)...)
+	for _, id := range b.order {
+		c.known.keep(id, b.sessions[id])
+	}
 	c.OnCommit(told)
+}
+
+// errChanged says that somebody else has changed a session of a batch.
+var errChanged = errors.New("store: a session is not as it is held")
+
+// transact makes one transaction of a batch. If somebody else has changed one of its
+// sessions, it is made again upon what is there now.
+func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []decided, err error) {
+	try := func(tx transaction) (err error) {
+		b.spoil() // a first try came to nothing
+		b = c.newBatch(tx)
+		answers, err = b.carryOut(ctx, queued)
+		return err
+	}
+	if err = c.db.transact(ctx, try); errors.Is(err, errChanged) {
+		b.contest()
+		b = nil
+		err = c.db.transact(ctx, try)
+	}
+	if err != nil {
+		b.spoil()
+	}
+	return b, answers, err
 }
 
 // refusals gives the reasons of what was refused.
@@ -166,7 +181,7 @@ func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 		var wanted []want
 		for _, p := range queued {
 			if p.cmd != nil {
-				if missing := b.views[p.session].Missing(p.cmd); !missing.Empty() {
+				if missing := b.sessions[p.session].view.Missing(p.cmd); !missing.Empty() {
 					wanted = append(wanted, want{p.session, missing})
 				}
 			}
@@ -196,7 +211,7 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 			return decided{err: tree.ErrNotReady.With("it is not its turn")}, err
 		}
 	}
-	view := b.views[p.session]
+	view := b.sessions[p.session].view
 	// An earlier command of the batch may have led to rows that were not foreseen.
 	for missing := view.Missing(p.cmd); !missing.Empty(); missing = view.Missing(p.cmd) {
 		if err := b.load(ctx, []want{{p.session, missing}}); err != nil {
@@ -282,7 +297,7 @@ func decodeAnswer(data []byte) (tree.Answer, error) {
 func (b *batch) told() Commit {
 	c := Commit{Ready: b.ready}
 	for _, id := range b.order {
-		v := b.views[id]
+		v := b.sessions[id].view
 		changes := v.Changes()
 		c.Revoked = append(c.Revoked, changes.Revoked...)
 		c.Released = append(c.Released, changes.Released...)

@@ -12,14 +12,15 @@ type committer struct {
 	db       writer
 	queue    chan *Pending
 	most     int // of commands in one transaction
-	recent   recent
+	known    known
 	openings openings
+	present  present
 	turns    *turns // only of the one that takes steps
 }
 
 func (s *Store) newCommitter(most int) *committer {
 	return &committer{
-		Store: s, db: s.db.writer(), queue: make(chan *Pending, 4*s.MaxBatch), most: most, recent: newRecent(s.Committers),
+		Store: s, db: s.db.writer(), queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
 		openings: newOpenings(), turns: newTurns(),
 	}
 }

@@ -42,6 +42,9 @@ type writer interface {
 // transaction reads and writes what one transaction does.
 type transaction interface {
 	reader
+	// ask is load whose rows may come later, at the latest when the transaction is
+	// committed, but before those of the next load.
+	ask(ctx context.Context, lookups ...lookup) error
 	// save runs a statement for each row of arguments. It may fail later, at the
 	// latest when the transaction is committed, but before the next load.
 	save(ctx context.Context, name string, rows ...[]any) error

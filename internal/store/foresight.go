@@ -2,70 +2,67 @@ package store
 
 import "github.com/coppice-run/coppice/internal/tree"
 
-// foreseen guesses what commands will need, so that it is read in the round trip in
-// which their sessions are locked: rows lead to rows, and each step would be another
-// round trip. The guess is what they would need if nothing had changed since the last
-// commits of this replica. It decides nothing: what was guessed too much is not looked
-// at, and what is missing is read afterwards.
-func (b *batch) foreseen(queued []*Pending) []want {
-	if b.sure() {
-		return nil // what is remembered need not be read
+// foreseen guesses what commands will need of sessions that have to be read, so that it is
+// read in the round trip in which they are locked: rows lead to rows, and each step would
+// be another round trip. The guess is what they would need if nothing had changed since
+// the last commits of this replica. It decides nothing: what was guessed too much is not
+// looked at, and what is missing is read afterwards.
+func (b *batch) foreseen(queued []*Pending) (wanted []want) {
+	if b.Store.db.alone() {
+		return nil // a look takes no round trip
 	}
-	views := map[tree.SessionID]*tree.View{}
-	var wanted []want
+	scratch := map[tree.SessionID]*tree.View{}
 	for _, p := range queued {
-		if p.cmd == nil {
+		s := b.sessions[p.session]
+		if p.cmd == nil || s.stored && !s.contested {
 			continue
 		}
-		v := views[p.session]
+		v := scratch[p.session]
 		if v == nil {
-			v = b.remembered(p.session)
-			views[p.session] = v
+			v = emptied(s.view)
+			scratch[p.session] = v
 		}
 		for missing := v.Missing(p.cmd); !missing.Empty(); missing = v.Missing(p.cmd) {
 			wanted = append(wanted, want{p.session, missing})
-			b.guess(v, want{p.session, missing})
+			guess(v, s.view, missing)
 		}
 	}
 	return wanted
 }
 
-// remembered gives a view of a session as it last was here.
-func (b *batch) remembered(id tree.SessionID) *tree.View {
-	if known, held := b.recent.sessions[id]; held {
-		return tree.NewView(&known.Session)
+// emptied gives a view of the same session that holds nothing else.
+func emptied(v *tree.View) *tree.View {
+	if s := v.Session(); s != nil {
+		copied := *s
+		return tree.NewView(&copied)
 	}
 	return tree.NewView(nil)
 }
 
-// guess hands a view what it misses, as far as it is remembered.
-func (b *batch) guess(v *tree.View, w want) {
-	for _, id := range w.Tasks {
-		var t *tree.Task
-		if known, held := b.recent.tasks[inSession[tree.TaskID]{w.session, id}]; held {
-			t = &known
-		}
-		v.PutTask(id, t)
+// guess hands a view what it misses, as far as another one holds it.
+func guess(v, from *tree.View, missing tree.Needs) {
+	for _, id := range missing.Tasks {
+		v.PutTask(id, from.Held(id))
 	}
-	for _, key := range w.Calls {
+	for _, key := range missing.Calls {
 		v.PutCall(key, nil)
 	}
-	for _, id := range w.OpenCalls {
+	for _, id := range missing.OpenCalls {
 		v.PutOpenCalls(id, nil)
 	}
-	for _, id := range w.Inbox {
+	for _, id := range missing.Inbox {
 		v.PutInbox(id, nil)
 	}
-	for _, run := range w.Watchers {
+	for _, run := range missing.Watchers {
 		v.PutWatchers(run, nil)
 	}
-	for _, id := range w.Below {
+	for _, id := range missing.Below {
 		v.PutBelow(id, nil)
 	}
-	for _, id := range w.Approvals {
+	for _, id := range missing.Approvals {
 		v.PutApproval(id, nil)
 	}
-	for _, run := range w.Callbacks {
+	for _, run := range missing.Callbacks {
 		v.PutCallback(run, nil)
 	}
 }

@@ -13,59 +13,100 @@ type want struct {
 	tree.Needs
 }
 
-// loadFirst reads what every batch begins with: the sessions that commands are
-// about, which are its own from then on, the time, and the answers to requests
-// that came before. A session that is not there gets an empty view.
+// loadFirst takes what every batch begins with: the sessions that commands are about,
+// which are its own from then on, the time, and the answers to requests that came before.
+// A session that is not there gets an empty view.
 func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
-	var keys, requests [][]any
-	for _, p := range queued {
-		if p.cmd == nil {
-			continue
-		}
-		if p.key != nil {
-			key := requestKey{p.session, p.key.Key}
-			if _, asked := b.once[key]; !asked {
-				b.once[key] = nil
-				requests = append(requests, []any{idColumn(&p.session), p.key.Key})
-			}
-		}
-		if _, held := b.views[p.session]; held {
-			continue
-		}
-		b.order = append(b.order, p.session)
-		if known, held := b.recent.sessions[p.session]; held && b.sure() {
-			b.view(known)
-			continue
-		}
-		b.views[p.session] = tree.NewView(nil)
-		keys = append(keys, []any{idColumn(&p.session)})
+	requests := b.asked(queued)
+	b.order = b.about(queued)
+	toRead := b.toRead()
+	if len(toRead)+len(requests) == 0 && b.present.known() {
+		b.now, b.fairNow = b.timeThere(), b.present.fairNow
+		return b.tx.ask(ctx, append(b.tenantAgents(queued), b.unchanged(), b.askPresent())...)
 	}
-	sessions := lookup{"sessions", keys, func(row row) error {
-		s := storedSession{}
-		err := row.Scan(sessionRow(&s.Session, new(int), &s.fairTag)...)
-		b.view(s)
+	found := map[tree.SessionID]bool{}
+	sessions := lookup{"sessions", toRead, func(row row) error {
+		var s tree.Session
+		var beside beside
+		err := row.Scan(sessionRow(&s, &beside)...)
+		found[s.ID] = true
+		b.sessions[s.ID].read(&s, beside)
 		return err
 	}}
-	present := lookup{"present", [][]any{{b.clock()}}, func(row row) error {
-		return row.Scan(timeColumn{&b.now}, &b.fairNow)
-	}}
+	first := append([]lookup{sessions, b.askPresent(), {"request", requests, b.answeredBefore}}, b.tenantAgents(queued)...)
 	foreseen, put := b.lookups(b.foreseen(queued))
-	first := append([]lookup{sessions, present, {"request", requests, b.answeredBefore}}, b.tenantAgents(queued)...)
-	err := b.tx.load(ctx, append(first, foreseen...)...)
-	if err != nil {
+	if err := b.tx.load(ctx, append(first, foreseen...)...); err != nil {
 		return err
 	}
+	for _, id := range b.order {
+		if s := b.sessions[id]; len(toRead) > 0 && !found[id] && !(s.stored && b.Store.db.alone()) {
+			b.gone(id)
+		}
+	}
+	b.now, b.fairNow = b.present.now, b.present.fairNow
 	put()
 	return nil
 }
 
-// sure reports whether what is remembered is as it is in the database.
-func (b *batch) sure() bool { return b.Store.db.alone() }
+// asked names the requests of a batch that may have been answered before.
+func (b *batch) asked(queued []*Pending) (requests [][]any) {
+	for _, p := range queued {
+		if p.key == nil {
+			continue
+		}
+		key := requestKey{p.session, p.key.Key}
+		if _, asked := b.once[key]; !asked {
+			b.once[key] = nil
+			requests = append(requests, []any{idColumn(&p.session), p.key.Key})
+		}
+	}
+	return requests
+}
 
-// view takes in a session that is there.
-func (b *batch) view(s storedSession) {
-	b.views[s.ID] = tree.NewView(&s.Session)
-	b.stored[s.ID], b.fairTags[s.ID] = true, s.fairTag
+// about makes the sessions of a batch its own, as they are held, and gives them in the
+// order of their arrival.
+func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
+	for _, p := range queued {
+		if p.cmd == nil || b.sessions[p.session] != nil {
+			continue
+		}
+		order = append(order, p.session)
+		s := b.known.sessions[p.session]
+		if s == nil {
+			s = &session{view: tree.NewView(nil), version: noVersion}
+		}
+		b.sessions[p.session] = s
+	}
+	return order
+}
+
+// toRead names the sessions that have to be read: those of which nothing is held. Where
+// others write too, all of them are read if one has to be.
+func (b *batch) toRead() (keys [][]any) {
+	var all [][]any
+	for _, id := range b.order {
+		s := b.sessions[id]
+		all = append(all, []any{idColumn(&id)})
+		if !s.stored || s.contested {
+			keys = append(keys, []any{idColumn(&id)})
+		}
+	}
+	if len(keys) > 0 && !b.Store.db.alone() {
+		return all
+	}
+	return keys
+}
+
+// unchanged looks that sessions are still as they are held, and fails with errChanged if
+// one is not. Where nobody else writes there is no need to.
+func (b *batch) unchanged() lookup {
+	var keys [][]any
+	for _, id := range b.order {
+		if !b.Store.db.alone() {
+			keys = append(keys, []any{idColumn(&id), b.sessions[id].version})
+		}
+	}
+	return lookup{"unchanged", keys, func(row row) error { return row.Scan(new(int)) }}
 }
 
 // load hands the views what they miss, all of it read in one go. What is not found
@@ -115,10 +156,6 @@ func (b *batch) tasks(wanted []want) (_ lookup, put func()) {
 			if _, asked := found[k]; asked {
 				continue
 			}
-			if known, held := b.recent.tasks[k]; held && b.sure() {
-				found[k] = &known
-				continue
-			}
 			found[k] = nil
 			keys = append(keys, []any{idColumn(&k.session), idColumn(&k.key)})
 		}
@@ -131,7 +168,7 @@ func (b *batch) tasks(wanted []want) (_ lookup, put func()) {
 	}
 	return lookup{"tasks", keys, take}, func() {
 		for k, t := range found {
-			b.views[k.session].PutTask(k.key, t)
+			b.sessions[k.session].view.PutTask(k.key, t)
 		}
 	}
 }
@@ -158,7 +195,7 @@ func (b *batch) calls(wanted []want) (_ lookup, put func()) {
 	}
 	return lookup{"calls", keys, take}, func() {
 		for k, c := range found {
-			b.views[k.session].PutCall(k.key, c)
+			b.sessions[k.session].view.PutCall(k.key, c)
 		}
 	}
 }
@@ -166,7 +203,7 @@ func (b *batch) calls(wanted []want) (_ lookup, put func()) {
 // lists adds the look-ups of what is asked for as a whole, and how the view gets
 // what they find.
 func (b *batch) lists(w want, lookups []lookup, put []func()) ([]lookup, []func()) {
-	view := func() *tree.View { return b.views[w.session] } // once the session is read
+	view := func() *tree.View { return b.sessions[w.session].view } // once the session is read
 	for _, id := range w.OpenCalls {
 		var found []*tree.Call
 		lookups = append(lookups, lookup{"calls_open", key(&w.session, &id, tree.CallClosed), func(row row) error {

@@ -81,12 +81,10 @@ type offer struct {
 func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
 	o := &offer{turns: b.turns, caps: b.Caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}}
 	lock := lookup{"ready_lock", [][]any{{}}, func(row) error { return nil }}
-	present := lookup{"present", [][]any{{b.clock()}}, func(row row) error {
-		return row.Scan(timeColumn{&b.now}, &b.fairNow)
-	}}
-	if err := b.tx.load(ctx, lock, present); err != nil {
+	if err := b.tx.load(ctx, lock, b.askPresent()); err != nil {
 		return nil, err
 	}
+	b.now = b.present.now
 	if err := b.tx.load(ctx, o.inForce(b.now)...); err != nil {
 		return nil, err
 	}
@@ -104,9 +102,9 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([
 		return nil, nil
 	}
 	for _, r := range o.taken {
-		b.fairNow = max(b.fairNow, r.fairTag)
+		b.present.fairNow = max(b.present.fairNow, r.fairTag)
 	}
-	return o.taken, b.tx.save(ctx, "ready_turn", []any{b.fairNow})
+	return o.taken, b.tx.save(ctx, "ready_turn", []any{b.present.fairNow})
 }
 
 // inForce looks up what is announced, and what counts for the caps.

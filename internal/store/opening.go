@@ -66,8 +66,8 @@ func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
 		if !ok || len(b.openings.messages[inSession[tree.TaskID]{p.session, claim.Task}]) == 0 {
 			continue
 		}
-		known, held := b.recent.sessions[p.session]
-		if _, asked := b.agents[known.Tenant]; !held || asked {
+		known := b.sessions[p.session].view.Session()
+		if known == nil || b.agents[known.Tenant] != nil {
 			continue
 		}
 		versions := &[]AgentVersion{}

@@ -24,6 +24,7 @@ const (
 	codeReadOnly  = "25006" // the server is not the primary any more
 	codeSerialize = "40001"
 	codeDeadlock  = "40P01"
+	codeDivision  = "22012" // "unchanged" says so that a session is not
 )
 
 // transact tries again what was not stored: because the database is out of reach,
@@ -35,6 +36,8 @@ func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) e
 		switch codeOf(err) {
 		case codeSerialize, codeDeadlock:
 			return passing{err}
+		case codeDivision:
+			return fmt.Errorf("%w: %w", errChanged, err)
 		case codeUnique:
 			if !cameFirst {
 				cameFirst = true
@@ -163,6 +166,10 @@ func (tx *pgTransaction) load(ctx context.Context, lookups ...lookup) error {
 		return err
 	}
 	return tx.send(ctx)
+}
+
+func (tx *pgTransaction) ask(_ context.Context, lookups ...lookup) error {
+	return tx.writer.db.queue(tx.queued, func() {}, lookups)
 }
 
 // fewRows is how many rows cost less when each is written by itself. It was measured

@@ -61,7 +61,7 @@ func (s *Store) Purge(ctx context.Context, id tree.SessionID) (done bool, err er
 				return b.tx.save(ctx, "purge_"+t.name, []any{idColumn(&id), purgeRows})
 			}
 		}
-		b.recent.forget(id)
+		b.gone(id)
 		done = true
 		return b.tx.save(ctx, "purge_sessions", []any{idColumn(&id)})
 	})

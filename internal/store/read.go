@@ -49,7 +49,7 @@ func one[T any](ctx context.Context, r reader, missing error, name string, colum
 	return &found[0], nil
 }
 
-func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(int), new(int64)) }
+func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(beside)) }
 
 // Session reads a session of a tenant; one of another tenant does not exist.
 func (s *Store) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, error) {

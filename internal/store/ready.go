@@ -13,8 +13,9 @@ import (
 // session that was idle starts at the present, which is the tag of the run that
 // was offered last.
 func (b *batch) fairTag(id tree.SessionID) int64 {
-	b.fairTags[id] = max(b.fairNow, b.fairTags[id]) + 1
-	return b.fairTags[id]
+	s := b.sessions[id]
+	s.fairTag = max(b.fairNow, s.fairTag) + 1
+	return s.fairTag
 }
 
 // heldBack is announced_until of a run whose session may not run more at once. A

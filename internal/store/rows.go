@@ -34,7 +34,7 @@ const (
 var tables = []table{
 	newTable("sessions", 1, 7, "id tenant agent root metadata limits max_running title next_seq "+
 		"total pending running waiting"+usageColumns+"created_at updated_at fair_tag current_task "+
-		"asking grants closed_at deleted_at shells workspace"),
+		"asking grants closed_at deleted_at shells workspace version"),
 	newTable("tasks", 2, 18, "session id parent kind branch depth agent agent_version model description "+
 		"created_at fail_on_interrupt base_kind base_task base_message base_block model_provider model_name max_iterations timeout "+
 		"run state reason detail caller call_message call_block background iterations "+
@@ -61,15 +61,22 @@ var tables = []table{
 		"state for_session note decided_at"),
 }
 
-func sessionRow(s *tree.Session, maxRunning *int, fairTag *int64) []any {
+// beside is what a session's row has that the core knows nothing of.
+type beside struct {
+	maxRunning int   // of its limits
+	fairTag    int64 // of its last ready run
+	version    int64
+}
+
+func sessionRow(s *tree.Session, b *beside) []any {
 	return []any{
 		idColumn(&s.ID), &s.Tenant, &s.Agent, idColumn(&s.Root),
-		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, maxRunning, &s.Title, &s.NextSeq,
+		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, &b.maxRunning, &s.Title, &s.NextSeq,
 		&s.Total, &s.Pending, &s.Running, &s.Waiting,
 		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite, &s.Usage.Cost, &s.Usage.Priced,
-		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt}, fairTag, idColumn(&s.Current),
+		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt}, &b.fairTag, idColumn(&s.Current),
 		&s.Asking, jsonColumn{&s.Grants},
-		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Shells, &s.Workspace,
+		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Shells, &s.Workspace, &b.version,
 	}
 }
 

@@ -17,7 +17,7 @@ func (b *batch) save(ctx context.Context) error {
 	rows := map[string][][]any{}
 	put := func(name string, row []any) { rows[name] = append(rows[name], row) }
 	for _, id := range slices.SortedFunc(slices.Values(b.order), byAge) {
-		c := b.views[id].Changes()
+		c := b.sessions[id].view.Changes()
 		b.collectQueues(id, c, put)
 		b.collect(id, c, put)
 	}
@@ -44,13 +44,14 @@ func (b *batch) save(ctx context.Context) error {
 
 // collect lists the rows of a session's tree and log.
 func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
-	if c.Session != nil {
+	if s := b.sessions[id]; changed(c) {
 		name := "put_sessions"
-		if !b.stored[id] {
+		if !s.stored {
 			name = "add_sessions"
 		}
-		maxRunning, fairTag := c.Session.Limits.Running, b.fairTags[id]
-		put(name, sessionRow(c.Session, &maxRunning, &fairTag))
+		s.version++
+		row := s.view.Session()
+		put(name, sessionRow(row, &beside{maxRunning: row.Limits.Running, fairTag: s.fairTag, version: s.version}))
 	}
 	for _, t := range c.Tasks {
 		put("put_tasks", taskRow(t))
@@ -71,6 +72,12 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 	for _, e := range c.Events {
 		put("add_events", []any{idColumn(&id), e.Seq, wire.EncodeEvent(e)})
 	}
+}
+
+// changed reports whether there is anything to write.
+func changed(c *tree.Changes) bool {
+	return c.Session != nil || len(c.Messages)+len(c.Runs)+len(c.Events) > 0 ||
+		len(c.Tasks)+len(c.Calls)+len(c.Inbox)+len(c.Waits)+len(c.Timers)+len(c.Ready)+len(c.Attempts)+len(c.Callbacks)+len(c.Approvals) > 0
 }
 
 // collectQueues lists the rows of what waits: inbox, waits, timers, ready runs
@@ -102,7 +109,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 		r := c.Ready[task]
 		if r == nil {
 			put("drop_ready", []any{idColumn(&id), idColumn(&task)})
-			b.gone++
+			b.claimed++
 			continue
 		}
 		row := b.readyRow(id, r)
@@ -128,7 +135,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 // readyRow says where a ready run waits: on the dispatch stream at once, while nothing
 // else waits; for its turn; or for its session, which runs as many as it may.
 func (b *batch) readyRow(id tree.SessionID, r *tree.Ready) Ready {
-	s := b.views[id].Session()
+	s := b.sessions[id].view.Session()
 	row := Ready{Session: id, Ready: *r, tenant: s.Tenant}
 	free, lease := b.ahead.free()
 	switch {
@@ -137,7 +144,7 @@ func (b *batch) readyRow(id tree.SessionID, r *tree.Ready) Ready {
 	case free > b.announced:
 		b.announced++
 		row.Ahead, row.announcedUntil = true, b.now.Add(lease).UnixMicro()
-		row.fairTag = max(b.fairNow, b.fairTags[id]) // it takes no turn from anybody
+		row.fairTag = max(b.fairNow, b.sessions[id].fairTag) // it takes no turn from anybody
 		return row
 	}
 	b.waiting++

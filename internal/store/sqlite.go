@@ -197,6 +197,10 @@ func (db sqliteWriter) load(ctx context.Context, lookups ...lookup) error {
 	return nil
 }
 
+func (db sqliteWriter) ask(ctx context.Context, lookups ...lookup) error {
+	return db.load(ctx, lookups...)
+}
+
 func (db sqliteWriter) prepare(ctx context.Context, name string) (*sql.Stmt, error) {
 	if stmt := db.writing[name]; stmt != nil {
 		return stmt, nil

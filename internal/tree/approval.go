@@ -271,8 +271,8 @@ func (n *needs) asking(t *Task) {
 	if t.Asking == 0 || !n.view.open[t.ID] {
 		return
 	}
-	for key, c := range n.view.calls {
-		if key.Task == t.ID && c != nil && c.State == CallAsking {
+	for _, c := range n.view.calls[t.ID] {
+		if c != nil && c.State == CallAsking {
 			n.approval(c.Approval)
 		}
 	}

@@ -277,7 +277,7 @@ func (db *database) commit(cmds ...Command) ([]decided, error) {
 func snapshot(v *View) *View {
 	s := &View{
 		session: copied(v.session),
-		tasks:   rows(v.tasks), calls: rows(v.calls), open: maps.Clone(v.open), below: maps.Clone(v.below),
+		tasks:   rows(v.tasks), calls: callsOf(v), open: maps.Clone(v.open), below: maps.Clone(v.below),
 		callbacks: rows(v.callbacks), approvals: rows(v.approvals),
 		inbox: map[TaskID][]*InboxEntry{}, watchers: map[ChildRun][]WaitRow{},
 	}
@@ -414,4 +414,12 @@ func (db *database) constraints(c *Changes) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func callsOf(v *View) map[TaskID]map[CallRef]*Call {
+	all := map[TaskID]map[CallRef]*Call{}
+	for id, calls := range v.calls {
+		all[id] = rows(calls)
+	}
+	return all
 }

@@ -90,8 +90,8 @@ func (n *needs) interrupted(t *Task) {
 	}
 	n.boundary(t)
 	n.openCalls(t)
-	for key, c := range n.view.calls {
-		if key.Task == t.ID && c != nil && c.State == CallWaiting && !c.Child.Task.IsZero() {
+	for _, c := range n.view.calls[t.ID] {
+		if c != nil && c.State == CallWaiting && !c.Child.Task.IsZero() {
 			n.task(c.Child.Task)
 		}
 	}

@@ -61,14 +61,14 @@ func (n *needs) complete(t *Task) {
 
 // race asks for the other calls of a call's race, and for all that ends with them.
 func (n *needs) race(id TaskID, ref CallRef) {
-	won := n.view.calls[CallKey{id, ref}]
+	won := n.view.calls[id][ref]
 	t := n.view.tasks[id]
 	if won == nil || t == nil || won.Join != JoinAny {
 		return
 	}
 	n.openCalls(t)
-	for key, c := range n.view.calls {
-		if key.Task != id || key.Ref == ref || c == nil || c.State != CallWaiting || c.Join != JoinAny {
+	for other, c := range n.view.calls[id] {
+		if other == ref || c == nil || c.State != CallWaiting || c.Join != JoinAny {
 			continue
 		}
 		n.fall(n.task(c.Child.Task))

@@ -276,8 +276,8 @@ func (s *script) note(v *View, cmd Command, words []string, got decided) {
 	}
 	s.noteLaunched(spawned, got.Answer.(Stored).Launched)
 	for i, child := range spawned.Children {
-		for key, call := range v.calls {
-			if call != nil && key.Task == spawned.From.Task && key.Ref.Block == child.Block && s.names[call.Child.Task] == "" && !call.Child.Task.IsZero() {
+		for ref, call := range v.calls[spawned.From.Task] {
+			if call != nil && ref.Block == child.Block && s.names[call.Child.Task] == "" && !call.Child.Task.IsZero() {
 				name, _, _ := strings.Cut(words[2+i], ",")
 				_, name, _ = strings.Cut(name, "=")
 				s.names[call.Child.Task] = name

@@ -96,6 +96,7 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	for _, call := range opened {
 		d.view.touchCall(call)
 	}
+	d.view.open[t.ID] = true
 	t.OpenMessage, t.OpenCalls = m.Ordinal, len(opened)
 	t.RunTools += len(opened)
 	t.ToolUses += len(opened)

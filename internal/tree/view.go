@@ -11,7 +11,7 @@ import (
 type View struct {
 	session   *Session
 	tasks     map[TaskID]*Task // nil: looked for and not there
-	calls     map[CallKey]*Call
+	calls     map[TaskID]map[CallRef]*Call
 	open      map[TaskID]bool // all open calls of the task are in calls
 	inbox     map[TaskID][]*InboxEntry
 	watchers  map[ChildRun][]WaitRow
@@ -72,7 +72,7 @@ func NewView(session *Session) *View {
 	v := &View{
 		session:   session,
 		tasks:     map[TaskID]*Task{},
-		calls:     map[CallKey]*Call{},
+		calls:     map[TaskID]map[CallRef]*Call{},
 		open:      map[TaskID]bool{},
 		inbox:     map[TaskID][]*InboxEntry{},
 		watchers:  map[ChildRun][]WaitRow{},
@@ -100,6 +100,36 @@ func newChanges() Changes {
 
 // Changes gives what the commands decided so far have changed.
 func (v *View) Changes() *Changes { return &v.changes }
+
+// Committed says that the changes are stored. The view can be gone on with as long as
+// nobody else changes the session. What has ended is dropped from it: whoever asks for it
+// is told that it is missing.
+func (v *View) Committed() {
+	for id, t := range v.changes.Tasks {
+		if t.State.Terminal() && t.Depth > 0 {
+			delete(v.tasks, id)
+			delete(v.calls, id)
+			delete(v.open, id)
+			delete(v.inbox, id)
+			delete(v.watchers, ChildRun{id, t.Run})
+			clear(v.below)
+		}
+	}
+	for key, c := range v.changes.Calls {
+		if c.State == CallClosed {
+			delete(v.calls[key.Task], key.Ref)
+		}
+	}
+	clear(v.callbacks)
+	clear(v.approvals)
+	v.changes = newChanges()
+}
+
+// Held gives a task if the view holds it, and otherwise nil.
+func (v *View) Held(id TaskID) *Task { return v.tasks[id] }
+
+// Size is how many tasks the view holds.
+func (v *View) Size() int { return len(v.tasks) }
 
 // Session gives the session as it is now, or nil.
 func (v *View) Session() *Session { return v.session }
@@ -138,9 +168,16 @@ func (v *View) PutTask(id TaskID, t *Task) {
 
 // PutCall hands the view a stored call; nil means that there is none.
 func (v *View) PutCall(key CallKey, c *Call) {
-	if _, held := v.calls[key]; !held {
-		v.calls[key] = c
+	if _, held := v.calls[key.Task][key.Ref]; !held {
+		v.holdCall(key, c)
 	}
+}
+
+func (v *View) holdCall(key CallKey, c *Call) {
+	if v.calls[key.Task] == nil {
+		v.calls[key.Task] = map[CallRef]*Call{}
+	}
+	v.calls[key.Task][key.Ref] = c
 }
 
 // PutOpenCalls hands the view every stored call of a task that is not closed.
@@ -196,10 +233,9 @@ func (n *needs) task(id TaskID) *Task {
 }
 
 func (n *needs) call(id TaskID, ref CallRef) *Call {
-	key := CallKey{id, ref}
-	c, held := n.view.calls[key]
+	c, held := n.view.calls[id][ref]
 	if !held {
-		n.Calls = append(n.Calls, key)
+		n.Calls = append(n.Calls, CallKey{id, ref})
 	}
 	return c
 }
@@ -266,7 +302,7 @@ func (v *View) task(id TaskID) *Task {
 }
 
 func (v *View) call(id TaskID, ref CallRef) *Call {
-	c, held := v.calls[CallKey{id, ref}]
+	c, held := v.calls[id][ref]
 	if !held {
 		panic(fmt.Sprintf("tree: call %v of task %s was not asked for", ref, id))
 	}
@@ -276,8 +312,8 @@ func (v *View) call(id TaskID, ref CallRef) *Call {
 // openCalls gives the open calls of a task in block order.
 func (v *View) openCalls(t *Task) []*Call {
 	var open []*Call
-	for key, c := range v.calls {
-		if key.Task == t.ID && c != nil && c.State != CallClosed {
+	for _, c := range v.calls[t.ID] {
+		if c != nil && c.State != CallClosed {
 			open = append(open, c)
 		}
 	}
@@ -296,6 +332,6 @@ func (v *View) touchTask(t *Task) {
 
 func (v *View) touchCall(c *Call) {
 	key := CallKey{c.Task, c.Ref}
-	v.calls[key] = c
+	v.holdCall(key, c)
 	v.changes.Calls[key] = c
 }

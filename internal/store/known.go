@@ -1,0 +1,136 @@
+package store
+
+import (
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// session is a session that a batch is about, with as much of it as is held.
+type session struct {
+	view    *tree.View
+	fairTag int64 // of its last ready run
+	version int64 // of its row; changed with each commit that changes anything of it
+	stored  bool  // there is a row
+
+	// contested says that somebody else had changed the session when it was last looked
+	// at. Then it is only good for guesses until it is read.
+	contested bool
+	size      int // as of the last commit
+}
+
+// read takes in a session's row. What is held of it stays if it is still so.
+func (s *session) read(row *tree.Session, beside beside) {
+	if s.version == beside.version {
+		s.contested = false
+		return
+	}
+	*s = session{
+		view: tree.NewView(row), fairTag: beside.fairTag, version: beside.version, stored: true,
+		contested: s.stored, size: s.size,
+	}
+}
+
+// noVersion is the version of no row.
+const noVersion = -1
+
+// known holds the sessions of the last commits as these left them, so that they need not
+// be read again. Where nobody else writes to the database they are right; elsewhere the
+// version says so, when they are locked. Only the committer looks at it.
+type known struct {
+	sessions map[tree.SessionID]*session
+	size     int // of all: each counts as one, and so does each of its tasks
+	most     int
+}
+
+// forgetAbove is the size of what a store holds before it forgets all of it.
+const forgetAbove = 10_000
+
+// newKnown is for one of so many committers.
+func newKnown(committers int) known {
+	return known{sessions: map[tree.SessionID]*session{}, most: forgetAbove / committers}
+}
+
+func (k *known) forget(id tree.SessionID) {
+	if s := k.sessions[id]; s != nil {
+		k.size -= s.size
+		delete(k.sessions, id)
+	}
+}
+
+// keep takes in a session whose changes have just been committed.
+func (k *known) keep(id tree.SessionID, s *session) {
+	s.view.Committed()
+	if s.view.Session() == nil {
+		k.forget(id)
+		return
+	}
+	k.forget(id)
+	s.stored, s.size = true, 1+s.view.Size()
+	k.sessions[id] = s
+	if k.size += s.size; k.size > k.most {
+		clear(k.sessions)
+		k.size = 0
+	}
+}
+
+// gone says that nothing of a session is there any more.
+func (b *batch) gone(id tree.SessionID) {
+	b.known.forget(id)
+	if s := b.sessions[id]; s != nil {
+		*s = session{view: tree.NewView(nil), version: noVersion}
+	}
+}
+
+// spoil forgets the sessions of a batch, since it has changed what is held of them and was
+// not stored.
+func (b *batch) spoil() {
+	if b == nil {
+		return
+	}
+	for _, id := range b.order {
+		b.known.forget(id)
+	}
+}
+
+// contest is spoil after somebody else has changed one of the sessions: they are kept for
+// guesses.
+func (b *batch) contest() {
+	for _, id := range b.order {
+		s := b.sessions[id]
+		s.version, s.contested = noVersion, true
+	}
+}
+
+// present is what the time was and how far turns had come when the database was last
+// asked.
+type present struct {
+	now     time.Time // there
+	heard   time.Time // here, by the monotonic clock
+	fairNow int64
+}
+
+func (p *present) known() bool { return !p.heard.IsZero() }
+
+// askPresent looks up what the time is, and how far turns have come.
+func (b *batch) askPresent() lookup {
+	return lookup{"present", [][]any{{b.clock()}}, func(row row) error {
+		b.present.heard = time.Now()
+		return row.Scan(timeColumn{&b.present.now}, &b.present.fairNow)
+	}}
+}
+
+// timeThere is what the time is in the database, as far as can be told without asking: not
+// ahead of it, nor before anything that has happened.
+func (b *batch) timeThere() time.Time {
+	if b.Clock != nil {
+		return b.Clock().UTC().Truncate(time.Microsecond)
+	}
+	now := b.present.now.Add(time.Since(b.present.heard).Truncate(time.Microsecond))
+	for _, s := range b.sessions {
+		if at := s.view.Session().UpdatedAt; at.After(now) {
+			now = at
+		}
+	}
+	return now
+}

@@ -1,0 +1,76 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// replicasHold: what a replica holds of a session is not gone by once another one has
+// changed it, neither for what it carries out nor for what it refuses.
+func replicasHold(t *testing.T, server *pgtest.Server) {
+	dbs := replicas(t, server.Database(t), 2)
+	id := newSession()
+	create := open(id)
+	create.Message = []tree.Block{tree.Text{Text: "begin"}}
+	created, err := dbs[0].Update(t.Context(), id, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := created.(tree.Created).Root
+	for epoch := range int64(20) {
+		token := tree.Token{Epoch: epoch + 1, Nonce: 7}
+		mine, other := dbs[epoch%2], dbs[1-epoch%2]
+		if _, err := mine.Update(t.Context(), id, tree.Claim{Task: root, Token: token, Worker: "w"}); err != nil {
+			t.Fatalf("a claim of epoch %d, which the other replica has offered: %v", token.Epoch, err)
+		}
+		if _, err := mine.Update(t.Context(), id, tree.Claim{Task: root, Token: tree.Token{Epoch: token.Epoch, Nonce: 8}, Worker: "w"}); err == nil {
+			t.Fatal("a run was given to two workers")
+		}
+		if _, err := other.Update(t.Context(), id, tree.Redeliver{Task: root, Epoch: token.Epoch, Attach: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkLog(t, dbs[0], id)
+}
+
+// otherRelease: a replica of an earlier release, which knows nothing of versions, changes
+// a task. What is held of its session is not gone by.
+func otherRelease(t *testing.T, server *pgtest.Server) {
+	url := server.Database(t)
+	db := replicas(t, url, 1)[0]
+	id := newSession()
+	create := open(id)
+	create.Message = []tree.Block{tree.Text{Text: "begin"}}
+	created, err := db.Update(t.Context(), id, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, statement := range []string{
+		"UPDATE tasks SET description = 'of a task'", "UPDATE sessions SET workspace = 'of a session'",
+	} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := tree.Claim{Task: created.(tree.Created).Root, Token: tree.Token{Epoch: 1, Nonce: 7}, Worker: "w"}
+	answer, err := db.Update(t.Context(), id, claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := answer.(tree.Claimed); got.Task.Description != "of a task" || got.Workspace != "of a session" {
+		t.Errorf("what was changed elsewhere is not seen: %+v", got)
+	}
+	var version int
+	if err := conn.QueryRow(t.Context(), "SELECT version FROM sessions").Scan(&version); err != nil || version != 3 {
+		t.Errorf("after three changes the version is %d, %v", version, err)
+	}
+}
