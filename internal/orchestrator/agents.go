@@ -209,6 +209,15 @@ func (s *Service) complete(ctx context.Context, tenant string, child *tree.Child
 	return nil
 }
 
+// agentsThen are the definitions that counted at some time.
+type agentsThen struct {
+	all *agentdef.Registry
+	at  time.Time
+}
+
+// toldFor is how long what a worker was told of agents holds for what it asks for.
+const toldFor = time.Second
+
 // spawnableBy gives a look-up of the agents that the agent of an attempt may spawn:
 // the definition that its task has pinned says which, of those that count now.
 func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLookup, error) {
@@ -216,10 +225,15 @@ func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLooku
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.agents.of(ctx, held.tenant)
-	if err != nil {
-		return nil, err
+	told := held.agents.Load()
+	if told == nil || s.Now().Sub(told.at) > toldFor {
+		all, err := s.agents.of(ctx, held.tenant)
+		if err != nil {
+			return nil, err
+		}
+		told = &agentsThen{all: all}
 	}
+	all := told.all
 	spawnable := all.Spawnable(by)
 	return func(child *tree.Child) {
 		if def, ok := all.Get(child.AgentName); ok && slices.Contains(spawnable, def) {
@@ -238,6 +252,7 @@ func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.A
 	if err != nil {
 		return nil, err
 	}
+	held.agents.Store(&agentsThen{all, s.Now()})
 	var out []*pb.SpawnableAgent
 	for _, d := range all.Spawnable(by) {
 		out = append(out, &pb.SpawnableAgent{Name: d.Name, Description: d.Description, Background: d.Background})

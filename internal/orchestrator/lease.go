@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/tree"
@@ -20,6 +21,8 @@ type lease struct {
 	returns bool  // the worker knows how to reattach
 
 	commands bool // the worker knows of commands that are tasks
+
+	agents atomic.Pointer[agentsThen] // that the worker was told of; nil: none
 
 	// How far the worker knows the transcript; only the sender looks at these.
 	seen   int

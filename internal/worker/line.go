@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -33,6 +34,8 @@ type line struct {
 
 	sending sync.Mutex // held while a request is numbered and sent
 	seq     int64
+	kept    []*request // numbered, to be sent with what follows
+	keeping atomic.Bool
 
 	mu      sync.Mutex
 	link    *link         // what requests go over; nil while there is none
@@ -49,6 +52,7 @@ type line struct {
 
 // request is one request under way.
 type request struct {
+	line     *line
 	req      *pb.WorkRequest
 	answered chan struct{}
 	response *pb.WorkResponse
@@ -206,6 +210,7 @@ func (l *line) adopt(k *link) error {
 	if l.closed {
 		return errors.New("the slot has ended")
 	}
+	l.keepNone()
 	for _, r := range l.waiting {
 		r.chunks = nil
 		if c := r.req.GetClaim(); c != nil {

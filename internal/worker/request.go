@@ -15,6 +15,7 @@ import (
 func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim) (*assignment, *journal, error) {
 	l.sending.Lock()
 	l.seq = -1
+	l.keepNone()
 	l.sending.Unlock()
 	l.mu.Lock()
 	l.over, l.drop, l.claimed, l.known = l.closed, drop, c, 0
@@ -45,7 +46,7 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 	l := j.line
 	l.clean(req)
 	j.deltas.flush()
-	r := &request{req: req, answered: make(chan struct{})}
+	r := &request{line: l, req: req, answered: make(chan struct{})}
 	l.window <- struct{}{} // room comes with an answer, or with the end of the attempt
 	l.sending.Lock()
 	defer l.sending.Unlock()
@@ -60,12 +61,36 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 	l.seq++
 	req.Seq = l.seq
 	l.waiting = append(l.waiting, r)
-	k := l.link
 	l.mu.Unlock()
-	if k != nil && k.stream.Send(req) != nil {
-		k.cancel()
+	l.kept = append(l.kept, r)
+	l.keeping.Store(true)
+	if !goesOn(req) {
+		l.flush()
 	}
 	return r
+}
+
+// goesOn reports whether the attempt is about to say more, or to wait for the answer. What
+// comes together is stored together.
+func goesOn(req *pb.WorkRequest) bool { return req.GetAppend() != nil || req.GetSpawn() != nil }
+
+// flush sends what is kept, or leaves it to the next stream. It needs the lock of what is
+// sent.
+func (l *line) flush() {
+	l.mu.Lock()
+	k, over := l.link, l.over
+	l.mu.Unlock()
+	for _, r := range l.kept {
+		if k != nil && !over && k.stream.Send(r.req) != nil {
+			k.cancel()
+		}
+	}
+	l.keepNone()
+}
+
+func (l *line) keepNone() {
+	l.kept = nil
+	l.keeping.Store(false)
 }
 
 // delta shows a piece of the answer under way, if there is a stream for it.
@@ -135,6 +160,11 @@ func (l *line) lose() {
 }
 
 func (r *request) wait(ctx context.Context) error {
+	if l := r.line; l.keeping.Load() {
+		l.sending.Lock()
+		l.flush()
+		l.sending.Unlock()
+	}
 	select {
 	case <-r.answered:
 		return r.err
