@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 	"text/template"
 
 	"github.com/coppice-run/coppice/internal/model"
@@ -111,6 +113,9 @@ func (v *view) hear(m *tree.Message) (more bool) {
 
 // tellsOfEnd reports whether a text is the news of a background agent's end.
 func tellsOfEnd(text string) bool {
+	if !strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
+		return false // most texts are prose, which need not be read to the end
+	}
 	var news struct {
 		TaskID     string `json:"task_id"`
 		Status     string `json:"status"`
@@ -121,16 +126,18 @@ func tellsOfEnd(text string) bool {
 
 // take adds the results in a tool message to the calls before it.
 func (v *view) take(asked, answered *tree.Message) {
-	last := ""
+	var last strings.Builder
+	last.Grow(size(answered.Blocks) + len(answered.Blocks))
+	v.all = slices.Grow(v.all, len(answered.Blocks))
 	for _, b := range answered.Blocks {
 		closed, ok := b.(tree.ToolResult)
 		if !ok {
 			continue
 		}
-		if last != "" {
-			last += "\n"
+		if last.Len() > 0 {
+			last.WriteByte('\n')
 		}
-		last += closed.Text
+		last.WriteString(closed.Text)
 		r := result{Text: closed.Text, IsError: closed.IsError}
 		if asked != nil && closed.Block >= 0 && closed.Block < len(asked.Blocks) {
 			if use, ok := asked.Blocks[closed.Block].(tree.ToolUse); ok {
@@ -142,7 +149,7 @@ func (v *view) take(asked, answered *tree.Message) {
 		}
 		v.all = append(v.all, r)
 	}
-	v.dot.Last = last
+	v.dot.Last = last.String()
 }
 
 // match reports whether a step's condition holds, and keeps its groups if so.
