@@ -61,6 +61,10 @@ func NewSkill(places []skill.Place, allowed []string) (_ Tool, ok bool) {
 	t := skillTool{}
 	var found []skill.Skill
 	found, t.broken = skill.Find(places)
+	if len(found) == 0 {
+		t.spec = model.ToolSpec{Name: SkillTool, Description: skillProse, Schema: skillSchema}
+		return t, false
+	}
 	prose := strings.Builder{}
 	prose.WriteString(skillProse)
 	var untold []string
