@@ -60,6 +60,16 @@ func idleWorker(b *testing.B) (*Worker, dispatch.Hint) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	// Other runs work in the same directory meanwhile.
+	place, err := places.Enter(b.Context(), workspace.Run{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := place.Leave(); err != nil {
+			b.Error(err)
+		}
+	})
 	hint := dispatch.Hint{Session: tree.SessionID{15: 1}, Task: tree.TaskID{15: 2}, Epoch: 1}
 	w, err := New(Config{
 		ID: "w", Pool: "default", Slots: 1, Client: leaf(hint), Places: places,
