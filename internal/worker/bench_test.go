@@ -2,8 +2,8 @@ package worker
 
 import (
 	"context"
-	"io"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -75,7 +75,7 @@ func idleWorker(b *testing.B) (*Worker, dispatch.Hint) {
 		ID: "w", Pool: "default", Slots: 1, Client: leaf(hint), Places: places,
 		Bus:   func(string) (*dispatch.Bus, error) { return nil, nil },
 		Model: observed, Observe: measured, Secrets: secrets, Tools: append(tool.Builtin(), tool.NewWebFetch(outbound.Destinations{})),
-		Logger: slog.New(secrets.Handler(measured.Logs(slog.NewJSONHandler(io.Discard, nil)))),
+		Logger: slog.New(secrets.Handler(measured.Logs(slog.NewJSONHandler(&strings.Builder{}, nil)))),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -120,7 +120,7 @@ func (r replica) Work(ctx context.Context, _ ...grpc.CallOption) (pb.WorkerServi
 type streamed struct {
 	grpc.ClientStream
 	replica
-	ctx     context.Context //nolint:containedctx // a stream has the one that it was opened with
+	ctx     context.Context // that it was opened with
 	answers chan *pb.WorkResponse
 }
 

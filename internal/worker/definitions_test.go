@@ -34,7 +34,7 @@ func TestToolsFollowWhatThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer place.Leave() //nolint:errcheck // the directory is removed
+	defer place.Leave()
 	come := &comers{}
 	w := &Worker{Config: Config{Tools: tool.Builtin(), Source: come, Places: places}}
 	scout, bard := []tool.Spawnable{{Name: "scout"}}, []tool.Spawnable{{Name: "bard"}}
