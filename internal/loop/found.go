@@ -3,6 +3,7 @@ package loop
 import (
 	"slices"
 
+	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -17,7 +18,7 @@ func (r *runner) handOver(t tool.Tool) {
 	case guard.Internal && r.Source != "":
 		r.internal[spec.Name] = true
 		return
-	case !r.Authority.Hides(spec.Name, guard.Access):
+	case !r.layers.Hides(spec.Name, guard.Access):
 		r.specs = append(r.specs, spec)
 	}
 	r.tools[spec.Name] = t // a call of one that is hidden is refused with the reason
@@ -30,7 +31,7 @@ func (r *runner) handOverTools() {
 	if r.specs != nil && len(r.Deferred) == 0 {
 		return
 	}
-	r.tools, r.specs, r.internal = map[string]tool.Tool{}, nil, map[string]bool{}
+	r.tools, r.specs, r.internal = make(map[string]tool.Tool, len(r.Tools)), make([]model.ToolSpec, 0, len(r.Tools)), map[string]bool{}
 	for _, t := range r.Tools {
 		r.handOver(t)
 	}

@@ -34,7 +34,7 @@ func (w *batch) judge(c tree.Call, use tree.ToolUse) (run bool) {
 	if t == nil || c.State == tree.CallApproved {
 		return true
 	}
-	verdict, argument := tool.Judge(w.Authority, t, tool.Call{Input: use.Input, Workspace: w.Workspace})
+	verdict, argument := tool.Judge(w.layers, t, tool.Call{Input: use.Input, Workspace: w.Workspace})
 	switch verdict.Decision {
 	case policy.Deny:
 		w.close(c.Ref.Block, refusedAs(tree.ErrDenied, verdict.Why))

@@ -88,6 +88,7 @@ type Observer interface {
 // runner is a Run being carried forward.
 type runner struct {
 	*Run
+	layers   policy.Layers // of its authority
 	tools    map[string]tool.Tool
 	specs    []model.ToolSpec
 	internal map[string]bool // tools that the run may not know
@@ -99,7 +100,7 @@ type runner struct {
 // Do carries the run forward until it ends, parks or is lost. The error says
 // why it was lost, if that is not what the journal or the context said.
 func (r *Run) Do(ctx context.Context) (Outcome, error) {
-	run := &runner{Run: r, reported: r.Now()}
+	run := &runner{Run: r, layers: r.Authority.Open(), reported: r.Now()}
 	run.handOverTools()
 	outcome, err := run.loop(ctx)
 	if errors.Is(err, ErrLost) || ctx.Err() != nil {

@@ -71,7 +71,7 @@ func TestTrust(t *testing.T) {
 	if len(tools) != 2 || missing != nil {
 		t.Errorf("of the tools that are allowed there are %d, missing %v", len(tools), missing)
 	}
-	verdict, argument := tool.Judge(policy.Authority(""), k.tool("mcp__s__grow"), tool.Call{Input: json.RawMessage(`{"b":1,"a":2}`)})
+	verdict, argument := tool.Judge(policy.Authority("").Open(), k.tool("mcp__s__grow"), tool.Call{Input: json.RawMessage(`{"b":1,"a":2}`)})
 	if verdict.Decision != policy.Ask || argument != `{"a":2,"b":1}` {
 		t.Errorf("%+v about %s", verdict, argument)
 	}

@@ -52,7 +52,8 @@ type Request struct {
 	Depth   int
 }
 
-// ToolSpec is a tool as a model sees it. Schema is a JSON Schema of an object.
+// ToolSpec is a tool as a model sees it. Schema is a JSON Schema of an object; all
+// requests share it, and nobody changes it.
 type ToolSpec struct {
 	Name        string
 	Description string

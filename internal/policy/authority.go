@@ -157,7 +157,7 @@ func OfRoot(session Layer, own Permissions, background bool) Authority {
 func Below(own Permissions, background bool, above ...Authority) Authority {
 	layers := add(nil, own.Layer)
 	for _, a := range above {
-		layers = add(layers, a.layers()...)
+		layers = add(layers, a.Open()...)
 	}
 	return written(background, own, layers)
 }
@@ -189,14 +189,17 @@ func add(layers []Layer, more ...Layer) []Layer {
 	return layers
 }
 
-// layers reads the text. What can't be read denies everything.
-func (a Authority) layers() []Layer {
-	if a == "" {
-		a = byDefault
+// Layers is an authority that was read. It never changes.
+type Layers []Layer
+
+// Open reads the text. What can't be read denies everything.
+func (a Authority) Open() Layers {
+	if a == "" || a == byDefault {
+		return Layers{{Mode: ModeDefault}}
 	}
-	var layers []Layer
+	var layers Layers
 	if json.Unmarshal([]byte(a), &layers) != nil || len(layers) == 0 {
-		return []Layer{nothing()}
+		return Layers{nothing()}
 	}
 	return layers
 }
@@ -204,10 +207,13 @@ func (a Authority) layers() []Layer {
 // nothing denies everything.
 func nothing() Layer { return Layer{Tools: []string{""}} }
 
+// Judge decides on a call. Whoever has many decides with the layers.
+func (a Authority) Judge(c Call) Verdict { return a.Open().Judge(c) }
+
 // Judge decides on a call.
-func (a Authority) Judge(c Call) Verdict {
+func (ls Layers) Judge(c Call) Verdict {
 	v := Verdict{}
-	for _, l := range a.layers() {
+	for _, l := range ls {
 		decision, by := l.decide(c)
 		switch {
 		case decision == Deny:
@@ -221,8 +227,8 @@ func (a Authority) Judge(c Call) Verdict {
 
 // Hides reports whether every call of a tool is denied, so that a model need not
 // hear of it.
-func (a Authority) Hides(tool string, access Access) bool {
-	return slices.ContainsFunc(a.layers(), func(l Layer) bool { return l.hides(tool, access) })
+func (ls Layers) Hides(tool string, access Access) bool {
+	return slices.ContainsFunc(ls, func(l Layer) bool { return l.hides(tool, access) })
 }
 
 // Granted reports whether all that asked has been granted.
@@ -259,8 +265,8 @@ func encode(v any) string {
 // Within reports whether an authority has all layers of another one, so that it
 // can never decide less strictly.
 func (a Authority) Within(other Authority) bool {
-	held := a.layers()
-	for _, l := range other.layers() {
+	held := a.Open()
+	for _, l := range other.Open() {
 		text := encode(l)
 		if !slices.ContainsFunc(held, func(h Layer) bool { return encode(h) == text }) {
 			return false

@@ -243,12 +243,12 @@ func TestLayers(t *testing.T) {
 	if got := planned.Judge(shell("git log")); got.Decision != Deny {
 		t.Errorf("a definition loosens its session: %+v", got)
 	}
-	if !planned.Hides("edit", AccessEdit) || planned.Hides("read", AccessRead) || root.Hides("bash", AccessOther) {
+	if !planned.Open().Hides("edit", AccessEdit) || planned.Open().Hides("read", AccessRead) || root.Open().Hides("bash", AccessOther) {
 		t.Error("what is hidden is not what is denied")
 	}
 	background := Below(Permissions{Background: []string{"read", "mcp__git"}}, true, root)
 	if background.Judge(reading("x")).Decision != Allow || background.Judge(shell("git log")).Decision != Deny ||
-		background.Hides("mcp__git__push", AccessOther) || !background.Hides("mcp__svn__push", AccessOther) || !background.Hides("bash", AccessOther) {
+		background.Open().Hides("mcp__git__push", AccessOther) || !background.Open().Hides("mcp__svn__push", AccessOther) || !background.Open().Hides("bash", AccessOther) {
 		t.Errorf("in the background: %s", background)
 	}
 	for _, broken := range []Authority{"{", "[]", `[{"mode":"brave"}]`} {
@@ -328,7 +328,7 @@ func TestAChildIsNeverMoreThanItsParent(t *testing.T) {
 				if weak.Decision == Ask && strong.Decision == Ask && slices.ContainsFunc(strong.Rules, func(r string) bool { return !slices.Contains(weak.Rules, r) }) {
 					t.Fatalf("%+v: the child asks %v, its parent %v", c, weak.Rules, strong.Rules)
 				}
-				if child.Hides(c.Tool, c.Access) && weak.Decision != Deny {
+				if child.Open().Hides(c.Tool, c.Access) && weak.Decision != Deny {
 					t.Fatalf("%+v is hidden and not denied by %s", c, child)
 				}
 			}

@@ -19,8 +19,11 @@ func prepare(attrs ...attribute.KeyValue) labels {
 	return labels{[]metric.AddOption{set}, []metric.RecordOption{set}}
 }
 
+// setsAtMost is how many sets of labels of a metric are remembered.
+const setsAtMost = 1000
+
 // sets are the sets of labels of a metric that were needed so far. Whoever asks sees to
-// it that there are few keys.
+// it that there are few keys; those beyond setsAtMost are made ready each time.
 type sets[K comparable] struct {
 	of func(K) []attribute.KeyValue
 
@@ -42,7 +45,9 @@ func (s *sets[K]) get(key K) labels {
 	l = prepare(s.of(key)...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known[key] = l
+	if len(s.known) < setsAtMost {
+		s.known[key] = l
+	}
 	return l
 }
 

@@ -85,6 +85,11 @@ func TestNothingIsMadeToCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	asked, err := m.Model(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, answer := &model.Request{Provider: "p"}, &model.Answer{Model: "oak", Usage: tree.Usage{Input: 3, Output: 4}}
 	ended := &tree.Task{Kind: tree.KindAgent, State: tree.StateCompleted}
 	refused := []string{"STALE_TOKEN"}
 	verdict := tree.Verdict{Kind: tree.KindAgent, Refused: "NO_SUCH_AGENT"}
@@ -94,6 +99,9 @@ func TestNothingIsMadeToCount(t *testing.T) {
 		"a transaction":   func() { r.Committed(1, refused, time.Millisecond) },
 		"a verdict":       func() { r.Judged(verdict) },
 		"a cost":          func() { r.Spent("oak", 7) },
+		"an answer": func() {
+			asked.(*traceable).count(t.Context(), req, answer, nil, time.Second, time.Millisecond)
+		},
 	} {
 		count()
 		if n := testing.AllocsPerRun(100, count); n > 0 {

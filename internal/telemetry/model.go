@@ -23,6 +23,22 @@ type traceable struct {
 	took   metric.Float64Histogram
 	first  metric.Float64Histogram
 	tokens metric.Int64Histogram
+	labels *sets[asked]
+}
+
+// asked is what calls are counted by. Names that nobody has answered under are not
+// among them, so there are few.
+type asked struct {
+	provider, model string
+	token           string // what kind of tokens are counted; empty: calls are
+}
+
+func (a asked) attributes() []attribute.KeyValue {
+	attrs := []attribute.KeyValue{keyOperation.String(opChat), keyProvider.String(a.provider), keyModel.String(a.model)}
+	if a.token != "" {
+		attrs = append(attrs, keyTokenType.String(a.token))
+	}
+	return attrs
 }
 
 // Model makes each call of a model a span below that of its run.
@@ -31,17 +47,19 @@ func (t *Telemetry) Model(m model.Model) (model.Model, error) {
 	first, errFirst := genaiconv.NewClientOperationTimeToFirstChunk(t.Meter, seconds())
 	tokens, errTokens := genaiconv.NewClientTokenUsage(t.Meter,
 		metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576))
-	return &traceable{m, t, took.Inst(), first.Inst(), tokens.Inst()}, errors.Join(err, errFirst, errTokens)
+	return &traceable{m, t, took.Inst(), first.Inst(), tokens.Inst(), newSets(asked.attributes)}, errors.Join(err, errFirst, errTokens)
 }
 
 // Generate asks the model.
 func (m *traceable) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
-	attrs := []attribute.KeyValue{keyOperation.String(opChat), keyProvider.String(providerName(req.Provider))}
 	began := time.Now()
-	ctx, span := m.Tracer.Start(ctx, spanName(opChat, req.Model), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...),
-		trace.WithAttributes(keyModelAsked.String(req.Model), keyConversation.String(req.Session.String()), keySession.String(req.Session.String()),
-			keyTask.String(req.Task.String()), keyAgent.String(req.Agent)))
+	ctx, span := m.Tracer.Start(ctx, spanName(opChat, req.Model), trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
+	if span.IsRecording() {
+		span.SetAttributes(keyOperation.String(opChat), keyProvider.String(providerName(req.Provider)),
+			keyModelAsked.String(req.Model), keyConversation.String(req.Session.String()), keySession.String(req.Session.String()),
+			keyTask.String(req.Task.String()), keyAgent.String(req.Agent))
+	}
 	var firstChunk time.Duration
 	answer, err := m.Model.Generate(ctx, req, func(d model.Delta) {
 		if firstChunk == 0 {
@@ -51,37 +69,53 @@ func (m *traceable) Generate(ctx context.Context, req *model.Request, emit func(
 			emit(d)
 		}
 	})
-	took := time.Since(began)
-	if err != nil {
-		attrs = append(attrs, keyErrorType.String(errorType(err)))
-		span.SetAttributes(attrs[len(attrs)-1])
-		span.SetStatus(codes.Error, m.clean(err.Error()))
-	}
-	if answer != nil {
-		attrs = append(attrs, keyModel.String(m.names.learn(answer.Model))) // a name that exists, unlike one that was asked for
-	}
-	labels := metric.WithAttributes(attrs...)
-	m.took.Record(ctx, took.Seconds(), labels)
-	if firstChunk > 0 {
-		m.first.Record(ctx, firstChunk.Seconds(), labels)
-		span.SetAttributes(keyFirstChunk.Float64(firstChunk.Seconds()))
-	}
-	if answer != nil {
-		m.answered(ctx, span, attrs, answer)
-		m.show(span, req, answer)
+	m.count(ctx, req, answer, err, time.Since(began), firstChunk)
+	if span.IsRecording() {
+		m.describe(span, req, answer, err, firstChunk)
 	}
 	return answer, err
 }
 
-// answered notes what an answer has cost and how it ended.
-func (m *traceable) answered(ctx context.Context, span trace.Span, attrs []attribute.KeyValue, a *model.Answer) {
+// count notes how long a call took and, of an answer, how many tokens it was.
+func (m *traceable) count(ctx context.Context, req *model.Request, answer *model.Answer, err error, took, firstChunk time.Duration) {
+	of := asked{provider: providerName(req.Provider)}
+	var record []metric.RecordOption
+	if err == nil {
+		of.model = m.names.learn(answer.Model) // a name that exists, unlike one that was asked for
+		record = m.labels.get(of).record
+	} else {
+		record = prepare(keyOperation.String(opChat), keyProvider.String(of.provider), keyErrorType.String(errorType(err))).record
+	}
+	m.took.Record(ctx, took.Seconds(), record...)
+	if firstChunk > 0 {
+		m.first.Record(ctx, firstChunk.Seconds(), record...)
+	}
+	if err != nil {
+		return
+	}
+	of.token = "input"
+	m.tokens.Record(ctx, heard(answer.Usage), m.labels.get(of).record...)
+	of.token = "output"
+	m.tokens.Record(ctx, answer.Usage.Output, m.labels.get(of).record...)
+}
+
+// heard is all that the model was given, from a cache or not.
+func heard(u tree.Usage) int64 { return u.Input + u.CacheRead + u.CacheWrite }
+
+// describe says in a span what came of a call: what an answer has cost and how it ended.
+func (m *traceable) describe(span trace.Span, req *model.Request, a *model.Answer, err error, firstChunk time.Duration) {
+	if firstChunk > 0 {
+		span.SetAttributes(keyFirstChunk.Float64(firstChunk.Seconds()))
+	}
+	if err != nil {
+		span.SetAttributes(keyErrorType.String(errorType(err)))
+		span.SetStatus(codes.Error, m.clean(err.Error()))
+		return
+	}
 	u := a.Usage
 	span.SetAttributes(keyModel.String(a.Model), keyFinish.StringSlice([]string{finish(a.Stop)}),
-		keyInput.Int64(u.Input+u.CacheRead+u.CacheWrite), keyOutput.Int64(u.Output),
-		keyCacheRead.Int64(u.CacheRead), keyCacheWrite.Int64(u.CacheWrite))
-	for kind, n := range map[string]int64{"input": u.Input + u.CacheRead + u.CacheWrite, "output": u.Output} {
-		m.tokens.Record(ctx, n, metric.WithAttributes(append(attrs[:len(attrs):len(attrs)], keyTokenType.String(kind))...))
-	}
+		keyInput.Int64(heard(u)), keyOutput.Int64(u.Output), keyCacheRead.Int64(u.CacheRead), keyCacheWrite.Int64(u.CacheWrite))
+	m.show(span, req, a)
 }
 
 // shownBytes bounds what a span shows of a conversation.
@@ -89,7 +123,7 @@ const shownBytes = 32 << 10
 
 // show adds what was said, if the operator wants that.
 func (m *traceable) show(span trace.Span, req *model.Request, a *model.Answer) {
-	if !m.content || !span.IsRecording() {
+	if !m.content {
 		return
 	}
 	last := req.Messages[len(req.Messages)-1:]

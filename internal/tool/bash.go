@@ -16,7 +16,7 @@ import (
 //go:embed bash.md
 var bashProse string
 
-const bashSchema = `{
+var bashSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "command": {"type": "string", "minLength": 1, "maxLength": 100000, "description": "The command line."},
@@ -26,7 +26,7 @@ const bashSchema = `{
   },
   "required": ["command"],
   "additionalProperties": false
-}`
+}`)
 
 // BashTool is the name of the tool that [NewBash] gives.
 const BashTool = "bash"
@@ -66,7 +66,7 @@ func NewBash(confined *sandbox.Sandbox, network bool, secrets *redact.Redactor) 
 }
 
 func (bashTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: BashTool, Description: bashProse, Schema: json.RawMessage(bashSchema)}
+	return model.ToolSpec{Name: BashTool, Description: bashProse, Schema: bashSchema}
 }
 
 // Effect: nobody knows what a command has done before it was cut off.

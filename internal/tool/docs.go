@@ -18,7 +18,7 @@ import (
 //go:embed docs.md
 var docsProse string
 
-const docsSchema = `{
+var docsSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "page": {"type": "string", "minLength": 1, "maxLength": 200, "description": "The page to show, as the list names it."},
@@ -26,7 +26,7 @@ const docsSchema = `{
     "offset": {"type": "integer", "minimum": 1, "description": "The number of the first line wanted. Default: 1."}
   },
   "additionalProperties": false
-}`
+}`)
 
 // DocsTool is the name of the tool that [NewDocs] gives. Only a definition that
 // names it among its tools has it.
@@ -38,7 +38,7 @@ type docsTool struct{ pages fs.FS }
 func NewDocs(pages fs.FS) Tool { return docsTool{pages} }
 
 func (docsTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: DocsTool, Description: docsProse, Schema: json.RawMessage(docsSchema)}
+	return model.ToolSpec{Name: DocsTool, Description: docsProse, Schema: docsSchema}
 }
 
 func (docsTool) Effect() Effect { return EffectNone }

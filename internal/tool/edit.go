@@ -17,7 +17,7 @@ const editName = "edit"
 //go:embed edit.md
 var editProse string
 
-const editSchema = `{
+var editSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file to change."},
@@ -27,7 +27,7 @@ const editSchema = `{
   },
   "required": ["path", "old_string", "new_string"],
   "additionalProperties": false
-}`
+}`)
 
 // maxPlaces is how many line numbers a result names.
 const maxPlaces = 10
@@ -35,7 +35,7 @@ const maxPlaces = 10
 type editTool struct{}
 
 func (editTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: editName, Description: editProse, Schema: json.RawMessage(editSchema)}
+	return model.ToolSpec{Name: editName, Description: editProse, Schema: editSchema}
 }
 
 func (editTool) Effect() Effect { return EffectLasting }

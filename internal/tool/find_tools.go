@@ -16,7 +16,7 @@ import (
 //go:embed find_tools.md
 var findProse string
 
-const findSchema = `{
+var findSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "query": {"type": "string", "minLength": 1, "maxLength": 500, "description": "What the tool should do, or its name."},
@@ -24,7 +24,7 @@ const findSchema = `{
   },
   "required": ["query"],
   "additionalProperties": false
-}`
+}`)
 
 const (
 	// MaxHandedOver is how many tools a run is handed from the start. If it has more,
@@ -87,7 +87,7 @@ func newFind(deferred []Tool) Finder {
 	if len(names) > maxNamed {
 		prose += fmt.Sprintf(", and %d more", len(names)-maxNamed)
 	}
-	t.spec = model.ToolSpec{Name: "find_tools", Description: prose + "\n", Schema: json.RawMessage(findSchema)}
+	t.spec = model.ToolSpec{Name: "find_tools", Description: prose + "\n", Schema: findSchema}
 	return t
 }
 

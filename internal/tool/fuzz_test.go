@@ -1,6 +1,10 @@
 package tool
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -48,4 +52,65 @@ func FuzzInput(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The fields of an input are those that a decoder of JSON finds.
+func FuzzFields(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, ` { } `, `{"a":1}`, "{\n\t\"a\" : -1.5e3 ,\r\n\"b\":null}", `{"a":"}","b":"\"{[,:\\","c":true}`,
+		`{"a":{"b":[1,{"c":"]"}]},"d":[],"e":[[]],"f":{}}`, `{"a":1,"a":"2"}`, `{"a":1,"\u0061":2}`,
+		`{"":"","\ud800":"\ud83d\ude00","é":"日本"}`, "{\"\xff\":\"\xfe\"}", `{"a":1`, `[]`, `{"a" "b"}`, `{"a":"\\"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		want, twice, err := decoded(raw)
+		if err != nil {
+			return // no object, which newInput says before it looks for fields
+		}
+		in := newInput(raw)
+		if !maps.EqualFunc(in.fields, want, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
+			t.Errorf("%q: the fields are %q, not %q", raw, want, in.fields)
+		}
+		if len(in.problems) != twice {
+			t.Errorf("%q: %d fields are there twice, not %d: %q", raw, twice, len(in.problems), in.problems)
+		}
+		for name, value := range want {
+			if kindOf(value) != "a string" {
+				continue
+			}
+			var text string
+			must(t, json.Unmarshal(value, &text))
+			if got, err := unquoted(in.fields[name]); err != nil || got != text {
+				t.Errorf("%q: the text of %q is %q, not %q (%v)", raw, name, text, got, err)
+			}
+		}
+	})
+}
+
+// decoded takes an object apart as encoding/json does, and counts names that come again.
+func decoded(raw []byte) (fields map[string]json.RawMessage, twice int, _ error) {
+	if !json.Valid(raw) || kindOf(raw) != "an object" {
+		return nil, 0, fmt.Errorf("%q is no object", raw)
+	}
+	fields = map[string]json.RawMessage{}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := dec.Token(); err != nil {
+		return nil, 0, err
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, 0, err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, 0, err
+		}
+		if _, there := fields[fmt.Sprint(name)]; there {
+			twice++
+		}
+		fields[fmt.Sprint(name)] = value
+	}
+	return fields, twice, nil
 }

@@ -18,7 +18,7 @@ import (
 //go:embed glob.md
 var globProse string
 
-const globSchema = `{
+var globSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "pattern": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "What the paths have to look like, e.g. **/*_test.go or cmd/{server,client}/*.go"},
@@ -26,7 +26,7 @@ const globSchema = `{
   },
   "required": ["pattern"],
   "additionalProperties": false
-}`
+}`)
 
 const (
 	// maxPattern bounds a glob or a regular expression, in characters.
@@ -41,7 +41,7 @@ const noFiles = "No files found"
 type globTool struct{}
 
 func (globTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: "glob", Description: globProse, Schema: json.RawMessage(globSchema)}
+	return model.ToolSpec{Name: "glob", Description: globProse, Schema: globSchema}
 }
 
 func (globTool) Effect() Effect { return EffectNone }

@@ -21,7 +21,7 @@ import (
 //go:embed grep.md
 var grepProse string
 
-const grepSchema = `{
+var grepSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "pattern": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "The regular expression (RE2 syntax) to look for in each line."},
@@ -33,7 +33,7 @@ const grepSchema = `{
   },
   "required": ["pattern"],
   "additionalProperties": false
-}`
+}`)
 
 const (
 	// grepLine is how much of a line is searched, grepShown how much is shown.
@@ -58,7 +58,7 @@ const (
 type grepTool struct{}
 
 func (grepTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: "grep", Description: grepProse, Schema: json.RawMessage(grepSchema)}
+	return model.ToolSpec{Name: "grep", Description: grepProse, Schema: grepSchema}
 }
 
 func (grepTool) Effect() Effect { return EffectNone }

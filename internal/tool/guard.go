@@ -64,11 +64,11 @@ func (g Guard) calls(name string, call Call) []policy.Call {
 }
 
 // Judge decides on a call of a tool: the strictest decision on all that it does counts.
-func Judge(a policy.Authority, t Tool, call Call) (_ policy.Verdict, argument string) {
+func Judge(layers policy.Layers, t Tool, call Call) (_ policy.Verdict, argument string) {
 	calls := GuardOf(t).calls(t.Spec().Name, call)
 	worst := policy.Verdict{}
 	for _, c := range calls {
-		v := a.Judge(c)
+		v := layers.Judge(c)
 		if v.Decision == worst.Decision {
 			worst.Rules = append(worst.Rules, v.Rules...)
 		} else if v.Decision > worst.Decision {

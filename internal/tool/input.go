@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,34 +35,67 @@ func newInput(raw json.RawMessage) *input {
 		in.problem("expected an object, got %s", kind)
 		return in
 	}
-	if err := in.take(raw); err != nil {
-		in.problem("expected one object: %v", err)
-	}
+	in.take(raw)
 	return in
 }
 
 // take splits an object into its fields; a map alone would hide doubled ones.
-func (in *input) take(raw json.RawMessage) error {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if _, err := dec.Token(); err != nil {
-		return err
-	}
-	for dec.More() {
-		key, err := dec.Token()
+func (in *input) take(object json.RawMessage) {
+	const between = " \t\r\n,:"
+	rest := bytes.TrimLeft(object, between)[1:]
+	for {
+		rest = bytes.TrimLeft(rest, between)
+		if rest[0] == '}' {
+			return
+		}
+		end := valueEnd(rest)
+		name, err := unquoted(rest[:end])
 		if err != nil {
-			return err
+			in.problem("the name of a field: %v", err)
 		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return err
-		}
-		name := fmt.Sprint(key)
+		rest = bytes.TrimLeft(rest[end:], between)
+		end = valueEnd(rest)
 		if _, twice := in.fields[name]; twice {
 			in.problem("field %q is given twice", name)
 		}
-		in.fields[name] = value
+		in.fields[name] = rest[:end:end]
+		rest = rest[end:]
 	}
-	return nil
+}
+
+// valueEnd says where the value ends that a part of valid JSON begins with.
+func valueEnd(raw []byte) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+			if !quoted && depth == 0 {
+				return i + 1
+			}
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case depth > 0 && (c == '}' || c == ']'):
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case depth == 0 && strings.IndexByte(" \t\r\n,:}]", c) >= 0:
+			return i
+		}
+	}
+	return len(raw)
+}
+
+// unquoted gives the text of a JSON string.
+func unquoted(raw json.RawMessage) (text string, err error) {
+	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
+		return string(raw[1 : len(raw)-1]), nil
+	}
+	err = json.Unmarshal(raw, &text)
+	return text, err
 }
 
 func (in *input) problem(format string, args ...any) {
@@ -103,10 +135,12 @@ func (in *input) optional(name, fallback string, limit int) string {
 	if !ok {
 		return fallback
 	}
-	var s string
 	if kind := kindOf(raw); kind != "a string" {
 		in.problem("%s: expected a string, got %s", name, kind)
-	} else if err := json.Unmarshal(raw, &s); err != nil {
+		return ""
+	}
+	s, err := unquoted(raw)
+	if err != nil {
 		in.problem("%s: expected a string: %v", name, err)
 	} else if n := utf8.RuneCountInString(s); n > limit {
 		in.problem("%s: expected at most %d characters, got %d", name, limit, n)
@@ -203,10 +237,15 @@ func (in *input) task(name string, must bool) tree.TaskID {
 
 // end reports what is wrong, once every field has been taken.
 func (in *input) end() error {
-	for _, name := range slices.Sorted(maps.Keys(in.fields)) {
+	var unknown []string
+	for name := range in.fields {
 		if !slices.Contains(in.known, name) {
-			in.problem("unknown field %q: the fields are %s", name, strings.Join(in.known, ", "))
+			unknown = append(unknown, name)
 		}
+	}
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		in.problem("unknown field %q: the fields are %s", name, strings.Join(in.known, ", "))
 	}
 	if len(in.problems) == 0 {
 		return nil

@@ -11,19 +11,19 @@ import (
 //go:embed kill_task.md
 var killTaskProse string
 
-const killTaskSchema = `{
+var killTaskSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "task_id": {"type": "string", "minLength": 1, "description": "The id of the task, as you were given it."}
   },
   "required": ["task_id"],
   "additionalProperties": false
-}`
+}`)
 
 type killTaskTool struct{}
 
 func (killTaskTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: "kill_task", Description: killTaskProse, Schema: json.RawMessage(killTaskSchema)}
+	return model.ToolSpec{Name: "kill_task", Description: killTaskProse, Schema: killTaskSchema}
 }
 
 // Effect: the orchestrator ends the task; ending it again changes nothing.

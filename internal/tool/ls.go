@@ -11,13 +11,13 @@ import (
 //go:embed ls.md
 var lsProse string
 
-const lsSchema = `{
+var lsSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "path": {"type": "string", "maxLength": 4096, "description": "The directory to list. Default: the workspace itself."}
   },
   "additionalProperties": false
-}`
+}`)
 
 // maxPath bounds a path that a model writes.
 const maxPath = 4096
@@ -25,7 +25,7 @@ const maxPath = 4096
 type lsTool struct{}
 
 func (lsTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: "ls", Description: lsProse, Schema: json.RawMessage(lsSchema)}
+	return model.ToolSpec{Name: "ls", Description: lsProse, Schema: lsSchema}
 }
 
 func (lsTool) Effect() Effect { return EffectNone }

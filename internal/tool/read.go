@@ -18,7 +18,7 @@ const readName = "read"
 //go:embed read.md
 var readProse string
 
-const readSchema = `{
+var readSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file to read."},
@@ -27,7 +27,7 @@ const readSchema = `{
   },
   "required": ["path"],
   "additionalProperties": false
-}`
+}`)
 
 const (
 	// readLimit is how many lines are given if the model does not say.
@@ -39,7 +39,7 @@ const (
 type readTool struct{}
 
 func (readTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: readName, Description: readProse, Schema: json.RawMessage(readSchema)}
+	return model.ToolSpec{Name: readName, Description: readProse, Schema: readSchema}
 }
 
 func (readTool) Effect() Effect { return EffectNone }

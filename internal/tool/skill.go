@@ -17,7 +17,7 @@ import (
 //go:embed skill.md
 var skillProse string
 
-const skillSchema = `{
+var skillSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "name": {"type": "string", "minLength": 1, "maxLength": 200, "description": "The name of the skill."},
@@ -25,7 +25,7 @@ const skillSchema = `{
   },
   "required": ["name"],
   "additionalProperties": false
-}`
+}`)
 
 // SkillTool is the name of the tool that [NewSkill] gives.
 const SkillTool = "skill"
@@ -61,6 +61,10 @@ func NewSkill(places []skill.Place, allowed []string) (_ Tool, ok bool) {
 	t := skillTool{}
 	var found []skill.Skill
 	found, t.broken = skill.Find(places)
+	if len(found) == 0 {
+		t.spec = model.ToolSpec{Name: SkillTool, Description: skillProse, Schema: skillSchema}
+		return t, false
+	}
 	prose := strings.Builder{}
 	prose.WriteString(skillProse)
 	var untold []string
@@ -79,7 +83,7 @@ func NewSkill(places []skill.Place, allowed []string) (_ Tool, ok bool) {
 	if len(untold) > 0 {
 		fmt.Fprintf(&prose, "- and, without a description here: %s\n", strings.Join(untold, ", "))
 	}
-	t.spec = model.ToolSpec{Name: SkillTool, Description: prose.String(), Schema: json.RawMessage(skillSchema)}
+	t.spec = model.ToolSpec{Name: SkillTool, Description: prose.String(), Schema: skillSchema}
 	return t, len(t.skills) > 0
 }
 

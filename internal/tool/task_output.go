@@ -12,7 +12,7 @@ import (
 //go:embed task_output.md
 var taskOutputProse string
 
-const taskOutputSchema = `{
+var taskOutputSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "task_id": {"type": "string", "minLength": 1, "description": "The id of the task, as the task tool gave it."},
@@ -21,7 +21,7 @@ const taskOutputSchema = `{
   },
   "required": ["task_id"],
   "additionalProperties": false
-}`
+}`)
 
 // Waiting times of task_output in milliseconds.
 const (
@@ -32,7 +32,7 @@ const (
 type taskOutputTool struct{}
 
 func (taskOutputTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: "task_output", Description: taskOutputProse, Schema: json.RawMessage(taskOutputSchema)}
+	return model.ToolSpec{Name: "task_output", Description: taskOutputProse, Schema: taskOutputSchema}
 }
 
 func (taskOutputTool) Effect() Effect { return EffectDelegated }

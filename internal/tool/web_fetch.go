@@ -17,14 +17,14 @@ import (
 //go:embed web_fetch.md
 var webFetchProse string
 
-const webFetchSchema = `{
+var webFetchSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "url": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The URL to load, with http:// or https://."}
   },
   "required": ["url"],
   "additionalProperties": false
-}`
+}`)
 
 // WebFetchTool is the name of the tool that [NewWebFetch] gives.
 const WebFetchTool = "web_fetch"
@@ -56,7 +56,7 @@ func newWebFetch(dialer outbound.Dialer) webFetchTool {
 }
 
 func (webFetchTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: WebFetchTool, Description: webFetchProse, Schema: json.RawMessage(webFetchSchema)}
+	return model.ToolSpec{Name: WebFetchTool, Description: webFetchProse, Schema: webFetchSchema}
 }
 
 // Effect is none: to get a page changes nothing, by the rules of HTTP.

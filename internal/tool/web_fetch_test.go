@@ -239,11 +239,11 @@ func TestWebFetchIsJudgedByItsURL(t *testing.T) {
 	} {
 		input, err := json.Marshal(map[string]string{"url": target})
 		must(t, err)
-		if v, arg := Judge(a, webFetchTool{}, Call{Input: input}); v.Decision != want {
+		if v, arg := Judge(a.Open(), webFetchTool{}, Call{Input: input}); v.Decision != want {
 			t.Errorf("%s (%s): %s, want %s", target, arg, v.Decision, want)
 		}
 	}
-	if v, _ := Judge("", webFetchTool{}, Call{}); v.Decision != policy.Ask {
+	if v, _ := Judge(policy.Authority("").Open(), webFetchTool{}, Call{}); v.Decision != policy.Ask {
 		t.Errorf("by default it is %s", v.Decision)
 	}
 }

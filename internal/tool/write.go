@@ -15,7 +15,7 @@ const writeName = "write"
 //go:embed write.md
 var writeProse string
 
-const writeSchema = `{
+var writeSchema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file to write."},
@@ -23,12 +23,12 @@ const writeSchema = `{
   },
   "required": ["path", "content"],
   "additionalProperties": false
-}`
+}`)
 
 type writeTool struct{}
 
 func (writeTool) Spec() model.ToolSpec {
-	return model.ToolSpec{Name: writeName, Description: writeProse, Schema: json.RawMessage(writeSchema)}
+	return model.ToolSpec{Name: writeName, Description: writeProse, Schema: writeSchema}
 }
 
 func (writeTool) Effect() Effect { return EffectLasting }

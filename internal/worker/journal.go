@@ -154,9 +154,11 @@ func (j *journal) Park() loop.Pending {
 
 // End ends the run.
 func (j *journal) End(e loop.Ending) loop.Pending {
-	end := &pb.End{Outcome: &pb.End_Failure{Failure: &pb.Failure{Reason: pb.Reason(e.Reason), Detail: e.Detail}}}
+	end := &pb.End{}
 	if e.Answer != nil {
 		end.Outcome = &pb.End_Answer{Answer: wire.Message(e.Answer)}
+	} else {
+		end.Outcome = &pb.End_Failure{Failure: &pb.Failure{Reason: pb.Reason(e.Reason), Detail: e.Detail}}
 	}
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_End{End: end}})
 }

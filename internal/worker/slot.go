@@ -42,7 +42,9 @@ func (w *Worker) slot(ctx context.Context) {
 // attempt claims what a hint names and carries it forward. A hint whose claim has
 // had no answer stays, for whoever takes it over.
 func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id string) {
-	log := w.Logger.With("session_id", hint.Session, "task_id", hint.Task, "epoch", hint.Epoch)
+	log := later(w.Logger, func() []any {
+		return []any{"session_id", hint.Session, "task_id", hint.Task, "epoch", hint.Epoch}
+	})
 	stopping := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,13 +140,15 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *
 	run := &loop.Run{
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
 		System: def.Prompt, Reminder: joined(def.Reminder, tools.note), Transcript: transcript,
-		Provider: task.GetModelProvider(), ModelName: modelName(task, def),
+		Provider: task.GetModelProvider(), ModelName: modelName(task, def.Definition),
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()),
 		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
 		Model: w.Model, Tools: tools.first, Deferred: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observe: w.Observe,
 		Leaves: place.Kept,
-		Logger: w.Logger.With("session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()),
+		Logger: later(w.Logger, func() []any {
+			return []any{"session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()}
+		}),
 	}
 	if a.GetTakesCompact() {
 		run.CompactAt = cmp.Or(def.CompactAt, model.CompactAt(run.ModelName))
@@ -178,9 +182,9 @@ func modelName(task *pb.Task, def *agentdef.Definition) string {
 }
 
 func spawnable(a *assignment) []tool.Spawnable {
-	var out []tool.Spawnable
-	for _, s := range a.GetSpawnable() {
-		out = append(out, tool.Spawnable{Name: s.GetName(), WhenToUse: s.GetDescription(), Background: s.GetBackground()})
+	out := make([]tool.Spawnable, len(a.GetSpawnable()))
+	for i, s := range a.GetSpawnable() {
+		out[i] = tool.Spawnable{Name: s.GetName(), WhenToUse: s.GetDescription(), Background: s.GetBackground()}
 	}
 	return out
 }

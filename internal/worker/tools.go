@@ -22,19 +22,34 @@ type handed struct {
 }
 
 // tools gives the tools of a run: those that its definition allows, without those
-// that would have nothing to do.
-func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *agentdef.Definition, agents []tool.Spawnable) (handed, error) {
-	skills, some := w.skills(ctx, place, def)
+// that would have nothing to do. Most runs have neither skills nor tools that come and
+// go; what they are handed follows from the definition and the agents alone.
+func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *definition, agents []tool.Spawnable) (handed, error) {
+	skills, some := w.skills(ctx, place, def.Definition)
+	var more []tool.Tool
+	var missing []tool.Missing
+	if w.Source != nil {
+		more, missing = w.Source.Tools(ctx, def.MayUse)
+	}
+	lasting := !some && len(more)+len(missing) == 0
+	if lasting {
+		if h, known := def.handedOver(agents); known {
+			return h, nil
+		}
+	}
 	all := append([]tool.Tool{tool.NewTask(agents), skills}, w.Tools...)
 	if slices.Contains(def.Tools, tool.DocsTool) {
 		all = append(all, tool.NewDocs(coppice.Documents))
 	}
-	var missing []tool.Missing
-	if w.Source != nil {
-		var more []tool.Tool
-		more, missing = w.Source.Tools(ctx, def.MayUse)
-		all = append(all, more...)
+	h, err := choose(def.Definition, append(all, more...), missing, agents, some)
+	if lasting && err == nil {
+		def.remember(agents, h)
 	}
+	return h, err
+}
+
+// choose gives those of all tools that a definition allows and that have something to do.
+func choose(def *agentdef.Definition, all []tool.Tool, missing []tool.Missing, agents []tool.Spawnable, skills bool) (handed, error) {
 	tools, err := tool.Select(all, def.Tools)
 	if err != nil {
 		return handed{}, err
@@ -46,7 +61,7 @@ func (w *Worker) tools(ctx context.Context, place *workspace.Place, def *agentde
 		case !def.Allows(name):
 			return true
 		case name == tool.SkillTool:
-			return !some
+			return !skills
 		}
 		// Without agents there are no tasks, but those that commands become.
 		return t.Effect() == tool.EffectDelegated && len(agents) == 0 && (!shell || t.Spec().Name == tool.TaskTool)

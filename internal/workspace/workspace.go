@@ -176,10 +176,13 @@ func (p *Place) Leave() error {
 	return err
 }
 
+// Owns reports whether the run has a worktree of its own.
+func (p *Place) Owns() bool { return len(p.own) > 0 }
+
 // Kept says what the run's own worktree holds that its parent has not, for whoever
 // reads the result of the run; empty if there is nothing, or no such worktree.
 func (p *Place) Kept(ctx context.Context) string {
-	if len(p.own) == 0 {
+	if !p.Owns() {
 		return ""
 	}
 	own := p.own[len(p.own)-1]
@@ -200,7 +203,7 @@ func (p *Place) Kept(ctx context.Context) string {
 // Clear removes the run's own worktree if it holds nothing that its parent has not,
 // and nobody has entered it since as its owner. The run has ended, and has not left.
 func (p *Place) Clear(ctx context.Context) error {
-	if len(p.own) == 0 {
+	if !p.Owns() {
 		return nil
 	}
 	err := p.places.inRepository(ctx, p.base, func(repo *repository) error { return repo.clear(ctx, p.own, p.owner) })

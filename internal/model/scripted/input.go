@@ -154,6 +154,12 @@ func (w wholeObject) write(v *view, d *dot, into *bytes.Buffer) error {
 }
 
 func writeString(into *bytes.Buffer, text string) error {
+	if plain(text) {
+		into.WriteByte('"')
+		into.WriteString(text)
+		into.WriteByte('"')
+		return nil
+	}
 	encoder := json.NewEncoder(into)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(text); err != nil {
@@ -161,4 +167,14 @@ func writeString(into *bytes.Buffer, text string) error {
 	}
 	into.Truncate(into.Len() - 1) // the encoder ends with a newline
 	return nil
+}
+
+// plain reports whether JSON has a text as it is.
+func plain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }

@@ -93,7 +93,7 @@ func lighten(left *int, v any) bool {
 		*left -= len(v)
 	case result:
 		*left -= len(v.Text) + len(v.Tool) + itemWeight
-		return *left >= 0 && lighten(left, v.Input)
+		return *left >= 0 && lighten(left, v.Input())
 	case []any:
 		for _, item := range v {
 			if *left -= itemWeight; *left < 0 || !lighten(left, item) {

@@ -39,6 +39,7 @@ func TestTemplates(t *testing.T) {
 		`{{len (results "none")}}`:                                                    "0",
 		`{{(result "task" 0).IsError}} {{(index (results "task") 0).IsError}}`:        "true true",
 		`{{(json (result "task" 0)).error}} {{(json (result "task" 0)).usage.input}}`: "bad luck 5",
+		`{{toJSON (results "ls")}}`:                                                   `[{"Tool":"ls","Input":{"path":"."},"Text":"a/\nb c/\nx.go\n[skipped: 1]\n[cut: more]","IsError":false}]`,
 		`{{get "nothing" (json (result "task" 0)) | default "-"}}`:                    "-",
 		`{{isJSON (result "ls" 0)}} {{isJSON (result "task" 0)}}`:                     "false true",
 		`{{hasTool "ls"}} {{hasTool "shell"}}`:                                        "true false",

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 	"text/template"
 
 	"github.com/coppice-run/coppice/internal/model"
@@ -30,12 +32,45 @@ type dot struct {
 // result is what came of a tool call. Printed, it is its text.
 type result struct {
 	Tool    string
-	Input   any
 	Text    string
 	IsError bool
+	input   *decoded
+}
+
+// decoded is JSON that is read when somebody asks for it: most results are looked at
+// for their text alone.
+type decoded struct {
+	from  json.RawMessage
+	read  bool
+	value any
 }
 
 func (r result) String() string { return r.Text }
+
+// Input is that of the call; nil if the call is not known.
+func (r result) Input() any {
+	d := r.input
+	if d == nil {
+		return nil
+	}
+	if !d.read {
+		d.read = true
+		if json.Unmarshal(d.from, &d.value) != nil {
+			d.value = string(d.from)
+		}
+	}
+	return d.value
+}
+
+// MarshalJSON gives a result in a list or a record with all that it has.
+func (r result) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Tool    string
+		Input   any
+		Text    string
+		IsError bool
+	}{r.Tool, r.Input(), r.Text, r.IsError})
+}
 
 // view is a request as a scenario sees it. It serves one Generate.
 type view struct {
@@ -111,6 +146,9 @@ func (v *view) hear(m *tree.Message) (more bool) {
 
 // tellsOfEnd reports whether a text is the news of a background agent's end.
 func tellsOfEnd(text string) bool {
+	if !strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
+		return false // most texts are prose, which need not be read to the end
+	}
 	var news struct {
 		TaskID     string `json:"task_id"`
 		Status     string `json:"status"`
@@ -121,28 +159,27 @@ func tellsOfEnd(text string) bool {
 
 // take adds the results in a tool message to the calls before it.
 func (v *view) take(asked, answered *tree.Message) {
-	last := ""
+	var last strings.Builder
+	last.Grow(size(answered.Blocks) + len(answered.Blocks))
+	v.all = slices.Grow(v.all, len(answered.Blocks))
 	for _, b := range answered.Blocks {
 		closed, ok := b.(tree.ToolResult)
 		if !ok {
 			continue
 		}
-		if last != "" {
-			last += "\n"
+		if last.Len() > 0 {
+			last.WriteByte('\n')
 		}
-		last += closed.Text
+		last.WriteString(closed.Text)
 		r := result{Text: closed.Text, IsError: closed.IsError}
 		if asked != nil && closed.Block >= 0 && closed.Block < len(asked.Blocks) {
 			if use, ok := asked.Blocks[closed.Block].(tree.ToolUse); ok {
-				r.Tool = use.Name
-				if json.Unmarshal(use.Input, &r.Input) != nil {
-					r.Input = string(use.Input)
-				}
+				r.Tool, r.input = use.Name, &decoded{from: use.Input}
 			}
 		}
 		v.all = append(v.all, r)
 	}
-	v.dot.Last = last
+	v.dot.Last = last.String()
 }
 
 // match reports whether a step's condition holds, and keeps its groups if so.
