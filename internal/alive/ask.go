@@ -111,10 +111,11 @@ func (w *Worker) verify(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w.verified, w.verifying = said == itself, false
+	text := "a worker answers where it says"
 	if !w.verified {
-		p.Logger.DebugContext(ctx, "a worker does not answer where it says; if it dies its runs wait for the grace",
-			"worker_id", w.id, "address", w.addr, "answer", said, "error", err)
+		text = "a worker does not answer where it says: its runs will wait for the grace"
 	}
+	p.Logger.DebugContext(ctx, text, "worker_id", w.id, "address", w.addr, "answer", said, "error", err)
 	w.forget()
 }
 
