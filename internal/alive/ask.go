@@ -111,11 +111,12 @@ func (w *Worker) verify(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w.verified, w.verifying = said == itself, false
-	text := "a worker answers where it says"
-	if !w.verified {
-		text = "a worker does not answer where it says: its runs will wait for the grace"
+	log := p.Logger.With("worker_id", w.id, "address", w.addr, "answer", said)
+	if w.verified {
+		log.DebugContext(ctx, "a worker answers where it says")
+	} else {
+		log.DebugContext(ctx, "a worker does not answer where it says: its runs will wait for the grace", "error", err)
 	}
-	p.Logger.DebugContext(ctx, text, "worker_id", w.id, "address", w.addr, "answer", said, "error", err)
 	w.forget()
 }
 
@@ -146,8 +147,8 @@ func (w *Worker) ask(ctx context.Context) (answer, error) {
 	case err != nil:
 		return nothing, err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer shut(conn)
+	defer context.AfterFunc(ctx, func() { shut(conn) })()
 	heard, err := io.ReadAll(io.LimitReader(conn, int64(len(line(""))+mostIDBytes)))
 	switch {
 	case string(heard) == line(w.id):
@@ -159,3 +160,6 @@ func (w *Worker) ask(ctx context.Context) (answer, error) {
 	}
 	return nothing, errors.New("what answers is no worker")
 }
+
+// shut closes what was only read from.
+func shut(c io.Closer) { c.Close() }

@@ -179,7 +179,9 @@ func (w Worker) tellAlive(ctx context.Context, id string) (stop func()) {
 		alive.Answer(ctx, w.Alive, id, w.Logger)
 	}()
 	return func() {
-		w.Alive.Close()
+		if err := w.Alive.Close(); err != nil {
+			w.Logger.WarnContext(ctx, "closing the port at which the process tells that it lives failed", "error", err)
+		}
 		<-done
 	}
 }
