@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"internal/transcript":     {"internal/tree"},
 	"internal/hook":           {"internal/tree"},
 	"internal/outbound":       {},
+	"internal/alive":          {},
 	"internal/auth":           {},
 	"internal/auth/authtest":  {},
 	"internal/callback":       {"internal/outbound"},
@@ -69,7 +70,7 @@ var allowed = map[string][]string{
 		"internal/gen/coppice/v1", "internal/policy", "internal/store", "internal/tree", "internal/wire",
 	},
 	"internal/orchestrator": {
-		"internal/agentdef", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/model/price", "internal/redact", "internal/store",
+		"internal/agentdef", "internal/alive", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/policy", "internal/model/price", "internal/redact", "internal/store",
 		"internal/transcript", "internal/telemetry", "internal/tree", "internal/wire",
 	},
 	"internal/api": {
@@ -81,7 +82,7 @@ var allowed = map[string][]string{
 		"internal/policy", "internal/redact", "internal/skill", "internal/tool", "internal/telemetry", "internal/tree", "internal/wire", "internal/workspace",
 	},
 	"internal/assembly": {
-		"internal/agentdef", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
+		"internal/agentdef", "internal/alive", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
 		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/store", "internal/tool",
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
@@ -99,10 +100,10 @@ var allowed = map[string][]string{
 	"internal/chaos": {
 		"internal/gen/coppice/v1", "internal/model", "internal/policy", "internal/tool", "internal/tree",
 	},
-	"internal/chaos/worker": {"internal/assembly", "internal/chaos", "internal/model/scripted", "internal/sandbox"},
+	"internal/chaos/worker": {"internal/alive", "internal/assembly", "internal/chaos", "internal/model/scripted", "internal/sandbox"},
 	"cmd/coppice":           {"internal/cli", "internal/sandbox"},
 	"cmd/orchestrator":      {"internal/assembly", "internal/auth", "internal/callback", "internal/redact", "internal/tree"},
-	"cmd/worker":            {"internal/assembly", "internal/auth", "internal/hook", "internal/mcp", "internal/model/provider", "internal/redact", "internal/sandbox"},
+	"cmd/worker":            {"internal/alive", "internal/assembly", "internal/auth", "internal/hook", "internal/mcp", "internal/model/provider", "internal/redact", "internal/sandbox"},
 }
 
 // shunned are packages of others that a package has to do without.

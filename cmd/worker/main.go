@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/hook"
@@ -41,6 +42,7 @@ type flags struct {
 	provider.Flags
 	auth.ClientFlags
 	HealthListen string       `env:"COPPICE_HEALTH_LISTEN" placeholder:"HOST:PORT" help:"Where to answer questions about health (grpc.health.v1) as well, to anybody and without TLS; by default nowhere."`
+	AliveListen  string       `env:"COPPICE_ALIVE_LISTEN" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where to tell orchestrators that this process lives, so that its runs need not wait once it is dead; on the host that they see its calls come from. Empty: nowhere."`
 	Redact       redact.Flags `embed:""`
 	sandbox.Options
 
@@ -122,6 +124,10 @@ func run(f flags, secrets *redact.Opened, logs slog.Handler) error {
 	if err != nil {
 		return err
 	}
+	living, err := alive.Listen(f.AliveListen)
+	if err != nil {
+		return err
+	}
 	if f.Workspace+f.Workspaces == "" {
 		f.Workspace = "."
 	}
@@ -130,6 +136,6 @@ func run(f flags, secrets *redact.Opened, logs slog.Handler) error {
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log, Telemetry: m.Telemetry,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Alive: living, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
 	}.Run(ctx)
 }

@@ -1,6 +1,7 @@
 package validate_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +52,9 @@ func TestCompose(t *testing.T) {
 		}
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s is not confined", name)
+		}
+		if port := s.Environment["COPPICE_ALIVE_LISTEN"]; strings.HasPrefix(name, "worker") && (port == nil || *port != fmt.Sprint(":", alivePort)) {
+			t.Errorf("orchestrators can't ask %s whether it lives: %v", name, port)
 		}
 		if s.StopGracePeriod == nil || s.StopGracePeriod.String() != "15s" {
 			t.Errorf("%s is killed after %v", name, s.StopGracePeriod)

@@ -1,6 +1,7 @@
 package validate_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -154,15 +155,19 @@ func referred(d *appsv1.Deployment) []string {
 	return names
 }
 
-// metricsPort is where metrics are fetched.
-const metricsPort = 9464
+// The ports at which workers are reached: for their metrics, and by orchestrators that
+// ask whether they live.
+const (
+	metricsPort = 9464
+	alivePort   = 7072
+)
 
 // TestNetworkIsClosed: everything is denied, and workers reach no database.
 func TestNetworkIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, overlay := range overlays {
 		all := objects(t, overlay)
-		closed := false
+		closed, asks := false, false
 		worker := labels.Set(deployment(t, all, "worker").Spec.Template.Labels)
 		for _, p := range of[networkingv1.NetworkPolicy](all) {
 			everybody := len(p.Spec.PodSelector.MatchLabels)+len(p.Spec.PodSelector.MatchExpressions) == 0
@@ -175,8 +180,14 @@ func TestNetworkIsClosed(t *testing.T) {
 				continue
 			}
 			for _, i := range p.Spec.Ingress {
-				if len(i.Ports) != 1 || i.Ports[0].Port.IntValue() != metricsPort || len(i.From) == 0 {
-					t.Errorf("%s, %s: somebody reaches workers, and not for their metrics alone", overlay, p.Name)
+				if len(i.Ports) != 1 || len(i.From) == 0 {
+					t.Errorf("%s, %s: %+v reaches workers", overlay, p.Name, i)
+					continue
+				}
+				port := i.Ports[0].Port.IntValue()
+				asks = asks || port == alivePort
+				if port != metricsPort && (port != alivePort || !onlyOrchestrators(i.From)) {
+					t.Errorf("%s, %s: %+v reaches port %d of workers", overlay, p.Name, i.From, port)
 				}
 			}
 			for _, e := range p.Spec.Egress {
@@ -192,6 +203,57 @@ func TestNetworkIsClosed(t *testing.T) {
 		}
 		if !closed {
 			t.Errorf("%s: nothing denies what is not allowed", overlay)
+		}
+		if !asks {
+			t.Errorf("%s: nobody can ask workers whether they live", overlay)
+		}
+	}
+}
+
+// onlyOrchestrators reports whether nothing but orchestrators of the namespace is meant.
+func onlyOrchestrators(from []networkingv1.NetworkPolicyPeer) bool {
+	for _, p := range from {
+		if p.PodSelector == nil || p.NamespaceSelector != nil || p.IPBlock != nil || p.PodSelector.MatchLabels["app.kubernetes.io/name"] != "orchestrator" {
+			return false
+		}
+	}
+	return len(from) > 0
+}
+
+// TestWorkersAnswerWhereTheySay: pods of workers have the port open that they are told to
+// answer at, and orchestrators have a way to it.
+func TestWorkersAnswerWhereTheySay(t *testing.T) {
+	t.Parallel()
+	for _, overlay := range overlays {
+		all := objects(t, overlay)
+		for _, d := range of[appsv1.Deployment](all) {
+			if d.Spec.Template.Labels["app.kubernetes.io/name"] != "worker" {
+				continue
+			}
+			c := d.Spec.Template.Spec.Containers[0]
+			told := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+				return e.Name == "COPPICE_ALIVE_LISTEN" && e.Value == fmt.Sprint(":", alivePort)
+			})
+			open := slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == alivePort })
+			if !told || !open {
+				t.Errorf("%s, %s: it is told to answer at port %d: %t; that is open: %t", overlay, d.Name, alivePort, told, open)
+			}
+		}
+		ways := false
+		orchestrator := labels.Set(deployment(t, all, "orchestrator").Spec.Template.Labels)
+		for _, p := range of[networkingv1.NetworkPolicy](all) {
+			selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range p.Spec.Egress {
+				ways = ways || selector.Matches(orchestrator) && slices.ContainsFunc(e.Ports, func(p networkingv1.NetworkPolicyPort) bool {
+					return p.Port.IntValue() == alivePort
+				})
+			}
+		}
+		if !ways {
+			t.Errorf("%s: orchestrators don't reach port %d", overlay, alivePort)
 		}
 	}
 }

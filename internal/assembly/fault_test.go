@@ -91,6 +91,8 @@ type apart struct {
 	database string
 	redis    redis.UniversalClient
 	limits   tree.Limits
+	grace    time.Duration // of orchestrators; 0: their own
+	logger   *slog.Logger  // of orchestrators; nil: a quiet one
 }
 
 // takeApart gives an installation with a Redis of its own in the process.
@@ -115,11 +117,15 @@ func (a *apart) orchestrator() (*part, string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+	log := a.logger
+	if log == nil {
+		log = quiet(a.t)
+	}
 	served := make(chan struct{})
 	p := launch(a.t, func(ctx context.Context) error {
 		return assembly.Orchestrator{
 			Database: a.database, Redis: a.redis, Pool: assembly.DefaultPool, Limits: a.limits,
-			Listeners: []net.Listener{l}, Logger: quiet(a.t),
+			Listeners: []net.Listener{l}, Logger: log, Grace: a.grace,
 		}.Run(ctx, func() { close(served) })
 	})
 	select {

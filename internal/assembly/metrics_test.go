@@ -154,6 +154,7 @@ func counted(t *testing.T, c *client, session string, m *telemetry.Telemetry, fa
 		`coppice_slots{state="free"`:                                      assembly.DefaultSlots,
 		`coppice_worker_slots{`:                                           assembly.DefaultSlots,
 		`coppice_attempt_taken_over_total{`:                               0,
+		`coppice_worker_dead_total{`:                                      0,
 		`coppice_cost_usd_total{`:                                         float64(cost) / 1e6,
 		`gen_ai_client_operation_duration_seconds_count{error_type="inv`:  1,
 	}

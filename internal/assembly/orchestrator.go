@@ -46,6 +46,7 @@ type Orchestrator struct {
 	// How many runs of a tenant, and in all, may be with workers at once; 0 is no cap.
 	RunningOfTenant, RunningInAll int
 	RetainSessions                time.Duration    // in which nothing happens; 0: for ever
+	Grace                         time.Duration    // in which a worker whose stream broke may come back; 0: orchestrator.DefaultGrace
 	Callbacks                     callback.Config  // who may be called when runs end
 	AgentsDirs                    []string         // directories of definitions; the later goes before the earlier
 	PluginsDir                    string           // empty: no plugins
@@ -108,7 +109,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	agents.Clean = o.Secrets.String
 	svc, err = orchestrator.New(orchestrator.Config{
 		Store: db, Bus: bus, Agents: agents, Models: models, Prices: prices, Callbacks: caller, Replica: replica, Pool: o.Pool,
-		Limits: o.Limits, Secrets: o.Secrets, Logger: o.Logger, Retain: o.RetainSessions, Telemetry: o.Telemetry,
+		Limits: o.Limits, Secrets: o.Secrets, Logger: o.Logger, Retain: o.RetainSessions, Grace: o.Grace, Telemetry: o.Telemetry,
 	})
 	if err != nil {
 		return errors.Join(err, db.Close())

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 
+	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/hook"
@@ -52,7 +53,10 @@ type Worker struct {
 	FetchAllow      []string         // what web_fetch may reach beside the internet: globs of hosts, ranges of addresses
 	// Health answers questions about health: "" is the process, "orchestrator" that
 	// there is one; nil: none.
-	Health      net.Listener
+	Health net.Listener
+	// Alive tells whoever connects that the process lives (see package alive), so that
+	// its runs need not wait once it is dead; nil: nowhere.
+	Alive       net.Listener
 	BashNetwork bool                 // commands may use the network
 	Telemetry   *telemetry.Telemetry // nil: nobody measures
 	Sandbox     sandbox.Options
@@ -90,8 +94,9 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	id := w.name()
 	run, err := worker.New(worker.Config{
-		ID: w.name(), Pool: w.Pool, Slots: w.Slots,
+		ID: id, AlivePort: alive.Port(w.Alive), Pool: w.Pool, Slots: w.Slots,
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
 		Bus: func(installation string) (*dispatch.Bus, error) {
 			bus, err := dispatch.New(dispatch.Config{Client: w.Redis, Installation: installation, Logger: w.Logger})
@@ -111,6 +116,7 @@ func (w Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.serveHealth(ctx)()
+	defer w.tellAlive(ctx, id)()
 	return run.Run(ctx)
 }
 
@@ -159,6 +165,24 @@ func (w Worker) serveHealth(ctx context.Context) (stop func()) {
 		cancel()
 		<-done
 		stopServing()
+	}
+}
+
+// tellAlive tells that the process lives until stop is called, which waits.
+func (w Worker) tellAlive(ctx context.Context, id string) (stop func()) {
+	if w.Alive == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		alive.Answer(ctx, w.Alive, id, w.Logger)
+	}()
+	return func() {
+		if err := w.Alive.Close(); err != nil {
+			w.Logger.WarnContext(ctx, "closing the port at which the process tells that it lives failed", "error", err)
+		}
+		<-done
 	}
 }
 

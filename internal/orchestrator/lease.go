@@ -42,7 +42,9 @@ func (l *slot) abandon(blame bool) {
 }
 
 // detach lets go of the attempt on the stream, if there is one: its worker may
-// come back for it within the grace.
+// come back for it within the grace, unless it is found to be dead. If that is wrong,
+// the worker that comes back is refused, since the run is under the next epoch, and
+// what is lost is its call of the model.
 func (l *slot) detach() {
 	lease := l.current()
 	if lease == nil {
@@ -54,11 +56,17 @@ func (l *slot) detach() {
 	}
 	l.mu.Lock()
 	l.lease = nil
+	worker := l.worker
 	l.mu.Unlock()
-	time.AfterFunc(Grace, func() { l.graceOver(lease) })
+	over := time.AfterFunc(l.Grace, func() { l.graceOver(lease) })
+	worker.IfDead(l.Grace, func() {
+		if over.Stop() {
+			over.Reset(0)
+		}
+	})
 }
 
-// graceOver offers a run to others whose worker has not come back. The attempt is
+// graceOver offers a run to others whose worker has not come back, or can't. The attempt is
 // held until that is done, so that nobody else sees to it.
 func (s *Service) graceOver(lease *lease) {
 	select {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-run/coppice/internal/agentdef"
+	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/callback"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/model/price"
@@ -47,6 +48,7 @@ type Config struct {
 	Now       func() time.Time
 	Telemetry *telemetry.Telemetry // nil: nobody measures
 	Retain    time.Duration        // how long sessions are kept in which nothing happens; 0: for ever
+	Grace     time.Duration        // how long a run waits for a worker whose stream broke; 0: DefaultGrace
 }
 
 // Service is one replica.
@@ -65,6 +67,7 @@ type Service struct {
 	claims   pace
 	sweeper  sweeper
 	agents   *agents
+	workers  *alive.Prober
 	measures *telemetry.Replica // nil: nobody measures
 }
 
@@ -97,10 +100,14 @@ func New(c Config) (*Service, error) {
 			return nil, fmt.Errorf("orchestrator: %w", err)
 		}
 	}
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
+	}
 	s := &Service{
 		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), ahead: newAhead(),
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
+	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error
 		if s.measures, err = c.Telemetry.Replica(c.Pool, s.state); err != nil {
@@ -115,7 +122,10 @@ func New(c Config) (*Service, error) {
 func (s *Service) Stop() { s.stop.Do(func() { close(s.stopping) }) }
 
 // Wait waits until nothing of any stream is left, once all streams have ended.
-func (s *Service) Wait() { s.serving.Wait() }
+func (s *Service) Wait() {
+	s.serving.Wait()
+	s.workers.Close()
+}
 
 // Prepare reads the definitions of agents and stores them. It has to be done before
 // calls are served.

@@ -13,10 +13,12 @@ import (
 // would have told.
 const (
 	sweepEvery   = time.Second
-	replicaDead  = Grace + sweepEvery // without a heartbeat; its workers may come back within the grace
-	orphanedFor  = Grace              // an attempt of ours that no stream holds
 	timersAtOnce = 1000
 )
+
+// replicaDead is how long a replica is without a heartbeat that is gone: its workers may
+// come back within the grace.
+func (s *Service) replicaDead() time.Duration { return s.Grace + sweepEvery }
 
 func (s *Service) sweep(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
@@ -62,7 +64,7 @@ func (s *Service) beat(ctx context.Context) error {
 	if err := s.Store.Beat(ctx, s.Replica, s.leases.slots()); err != nil {
 		return err
 	}
-	slots, err := s.Store.Slots(ctx, replicaDead)
+	slots, err := s.Store.Slots(ctx, s.replicaDead())
 	s.slots.Store(int64(slots))
 	return err
 }
@@ -70,7 +72,7 @@ func (s *Service) beat(ctx context.Context) error {
 // takeBack offers the runs again whose replica is gone, or that are ours but on
 // no stream any more.
 func (s *Service) takeBack(ctx context.Context) error {
-	lost, err := s.Store.LostAttempts(ctx, replicaDead)
+	lost, err := s.Store.LostAttempts(ctx, s.replicaDead())
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (s *Service) orphaned(ours []store.Attempt) []store.Attempt {
 			since = s.Now()
 		}
 		orphans[key] = since
-		if s.Now().Sub(since) >= orphanedFor {
+		if s.Now().Sub(since) >= s.Grace {
 			lost = append(lost, a)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/coppice-run/coppice/internal/alive"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -33,10 +34,10 @@ const (
 	featureCommands  = "commands"
 )
 
-// Times of a stream. Grace is how long after it broke its attempt may be gone on
-// with over another one.
+// Times of a stream. DefaultGrace is how long after it broke its attempt may be gone
+// on with over another one.
 const (
-	Grace        = 3 * time.Second
+	DefaultGrace = 3 * time.Second
 	beatEvery    = time.Second
 	silentAtMost = 3 * time.Second
 )
@@ -74,9 +75,10 @@ type slot struct {
 	sending  sync.Mutex
 	revoked  chan struct{} // holds one: look whether the attempt was ended from outside
 
-	mu    sync.Mutex // guards what is below: the receiver reads it, the sender writes it
-	lease *lease     // nil: no attempt is on the stream
-	over  bool       // the stream takes no attempt any more
+	mu     sync.Mutex    // guards what is below: the receiver reads it, the sender writes it
+	lease  *lease        // nil: no attempt is on the stream
+	over   bool          // the stream takes no attempt any more
+	worker *alive.Worker // whose stream it is; nil: that was not said, or it can't be asked whether it lives
 
 	uncounted sync.Once
 }
@@ -91,10 +93,11 @@ func (s *Service) Work(stream WorkStream) error {
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1),
 	}
 	defer l.uncount()
+	defer l.leave()
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
 		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Window: workWindow,
 		Protocol: Protocol, OldestProtocol: OldestProtocol,
-		Features: []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces}, Grace: durationpb.New(Grace),
+		Features: []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces}, Grace: durationpb.New(s.Grace),
 	}}}); err != nil {
 		return err
 	}
@@ -212,6 +215,7 @@ func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
 	if (claim != nil || again != nil) && (lease != nil || l.claiming.Swap(true)) {
 		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream")
 	}
+	l.meet(req)
 	ctx := l.stream.Context()
 	switch {
 	case claim != nil && (claim.GetProtocol() > Protocol || claim.GetProtocol() < OldestProtocol):

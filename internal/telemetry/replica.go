@@ -23,6 +23,7 @@ type Replica struct {
 	barred  metric.Int64Counter
 	seized  metric.Int64Counter
 	resumed metric.Int64Counter
+	dead    metric.Int64Counter
 
 	reasons  *sets[string]
 	models   *sets[string]
@@ -63,6 +64,7 @@ func (t *Telemetry) Replica(pool string, state func(context.Context) (State, err
 		barred:  m.counter("coppice.spawn.refused", "{task}", "Children that agents and clients were refused, by reason."),
 		seized:  m.counter("coppice.attempt.taken_over", "{attempt}", "Attempts that this replica has taken back from replicas that are gone."),
 		resumed: m.counter("coppice.attempt.reattached", "{attempt}", "Attempts that have gone on over another stream than they began on."),
+		dead:    m.counter("coppice.worker.dead", "{worker}", "Workers that were found dead after their streams broke, so that their runs did not wait for them."),
 	}
 	r.prepare(labelPool.String(pool))
 	return r, errors.Join(m.err, r.observe(m, state))
@@ -89,6 +91,7 @@ func (r *Replica) prepare(pool attribute.KeyValue) {
 	}
 	r.seized.Add(ctx, 0, r.inPool.add...)
 	r.resumed.Add(ctx, 0, r.inPool.add...)
+	r.dead.Add(ctx, 0, r.inPool.add...)
 }
 
 // observe makes the gauges.
@@ -151,6 +154,9 @@ func (r *Replica) TakenOver() { r.seized.Add(context.Background(), 1, r.inPool.a
 
 // Reattached counts an attempt that goes on over another stream.
 func (r *Replica) Reattached() { r.resumed.Add(context.Background(), 1, r.inPool.add...) }
+
+// WorkerDied counts a worker whose process was found to be dead.
+func (r *Replica) WorkerDied() { r.dead.Add(context.Background(), 1, r.inPool.add...) }
 
 // Watched notes how long ago an event happened that a watcher is given.
 func (r *Replica) Watched(ago time.Duration) { r.lag.Record(context.Background(), ago.Seconds()) }

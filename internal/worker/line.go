@@ -25,6 +25,8 @@ const window = 128
 // and never waits for anyone.
 type line struct {
 	client  pb.WorkerServiceClient
+	worker  string // whose line it is
+	alive   int    // the port where that tells that it lives; 0: nowhere
 	log     *slog.Logger
 	now     func() time.Time
 	welcome func(*pb.Welcome) // called for each stream
@@ -73,7 +75,7 @@ func (r *refusal) Error() string { return "the claim was refused: " + r.cause.St
 
 func (w *Worker) newLine() *line {
 	return &line{
-		client: w.Client, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
+		client: w.Client, worker: w.ID, alive: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
 		up: make(chan struct{}), over: true,
 		welcome: func(welcome *pb.Welcome) {
 			select {
@@ -236,6 +238,7 @@ func (l *line) reattach(k *link, claim *pb.Claim) (bool, error) {
 	if err := k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
 		SessionId: claim.GetSessionId(), TaskId: claim.GetTaskId(),
 		Epoch: claim.GetEpoch(), Nonce: claim.GetNonce(), KnownOrdinal: known, Features: features(),
+		WorkerId: l.worker, AlivePort: uint32(l.alive),
 	}}}); err != nil {
 		return false, err
 	}

@@ -50,7 +50,7 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 	defer cancel()
 	a, journal, err := l.claim(ctx, cancel, &pb.Claim{
 		SessionId: hint.Session.String(), TaskId: hint.Task.String(), Epoch: hint.Epoch,
-		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: features(),
+		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: features(), AlivePort: uint32(w.AlivePort),
 	})
 	var refused *refusal
 	switch {

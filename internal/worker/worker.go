@@ -48,6 +48,8 @@ type Config struct {
 	Tools  []tool.Tool
 	Source Source            // of further tools; nil: none
 	Places *workspace.Places // where runs work
+	// AlivePort is where this process tells that it lives; 0: nowhere.
+	AlivePort int
 
 	SkillsDirs []string // directories of skills, beside those of the workspace
 	PluginsDir string   // directory of plugins, which may hold skills; empty: none

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
+	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/chaos"
 	"github.com/coppice-run/coppice/internal/model/scripted"
@@ -71,8 +72,13 @@ func run(f flags, log *slog.Logger) (err error) {
 		return err
 	}
 	defer conn.Close()
+	living, err := alive.Listen("127.0.0.1:0")
+	if err != nil {
+		return err
+	}
 	return assembly.Worker{
 		Orchestrator: conn, Redis: client, Pool: assembly.DefaultPool, Slots: f.Slots, Workspace: f.Workspace,
 		Model: witness.Model(scripted.New(scenario)), Logger: log, Tools: witness.Tools(),
+		Alive: living,
 	}.Run(ctx)
 }

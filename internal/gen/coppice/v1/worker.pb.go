@@ -920,7 +920,11 @@ type Reattach struct {
 	// The ordinal of the last message of the transcript that the worker knows.
 	KnownOrdinal int32 `protobuf:"varint,5,opt,name=known_ordinal,json=knownOrdinal,proto3" json:"known_ordinal,omitempty"`
 	// What the worker can do beyond the protocol version, as in Welcome.
-	Features      []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
+	Features []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
+	// Who goes on.
+	WorkerId string `protobuf:"bytes,7,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	// As in Claim.
+	AlivePort     uint32 `protobuf:"varint,8,opt,name=alive_port,json=alivePort,proto3" json:"alive_port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -995,6 +999,20 @@ func (x *Reattach) GetFeatures() []string {
 		return x.Features
 	}
 	return nil
+}
+
+func (x *Reattach) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *Reattach) GetAlivePort() uint32 {
+	if x != nil {
+		return x.AlivePort
+	}
+	return 0
 }
 
 // Reattached says that the attempt goes on over this stream.
@@ -1097,7 +1115,13 @@ type Claim struct {
 	// The protocol version that is spoken: of those that both sides know, the highest.
 	Protocol int32 `protobuf:"varint,6,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	// What the worker can do beyond the protocol version, as in Welcome.
-	Features      []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
+	Features []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
+	// The TCP port at which the worker tells whoever connects that it is alive, on the
+	// host that the stream comes from: it writes the line "coppice worker " and
+	// worker_id, and closes the connection. An orchestrator that once heard it there may
+	// take a refused connection, or the line of another worker, for the end of the
+	// process, and give its runs away before the grace is over. 0 means nowhere.
+	AlivePort     uint32 `protobuf:"varint,8,opt,name=alive_port,json=alivePort,proto3" json:"alive_port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1179,6 +1203,13 @@ func (x *Claim) GetFeatures() []string {
 		return x.Features
 	}
 	return nil
+}
+
+func (x *Claim) GetAlivePort() uint32 {
+	if x != nil {
+		return x.AlivePort
+	}
+	return 0
 }
 
 // Refused says why a claim was not granted.
@@ -3211,7 +3242,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x06window\x18\x04 \x01(\x05R\x06window\x12'\n" +
 	"\x0foldest_protocol\x18\x05 \x01(\x05R\x0eoldestProtocol\x12\x1a\n" +
 	"\bfeatures\x18\x06 \x03(\tR\bfeatures\x12/\n" +
-	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xaf\x01\n" +
+	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xeb\x01\n" +
 	"\bReattach\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -3219,11 +3250,14 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x14\n" +
 	"\x05nonce\x18\x04 \x01(\x06R\x05nonce\x12#\n" +
 	"\rknown_ordinal\x18\x05 \x01(\x05R\fknownOrdinal\x12\x1a\n" +
-	"\bfeatures\x18\x06 \x03(\tR\bfeatures\"'\n" +
+	"\bfeatures\x18\x06 \x03(\tR\bfeatures\x12\x1b\n" +
+	"\tworker_id\x18\a \x01(\tR\bworkerId\x12\x1d\n" +
+	"\n" +
+	"alive_port\x18\b \x01(\rR\talivePort\"'\n" +
 	"\n" +
 	"Reattached\x12\x19\n" +
 	"\blast_seq\x18\x01 \x01(\x03R\alastSeq\"\v\n" +
-	"\tHeartbeat\"\xc0\x01\n" +
+	"\tHeartbeat\"\xdf\x01\n" +
 	"\x05Claim\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -3232,7 +3266,9 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x05nonce\x18\x04 \x01(\x06R\x05nonce\x12\x1b\n" +
 	"\tworker_id\x18\x05 \x01(\tR\bworkerId\x12\x1a\n" +
 	"\bprotocol\x18\x06 \x01(\x05R\bprotocol\x12\x1a\n" +
-	"\bfeatures\x18\a \x03(\tR\bfeatures\"9\n" +
+	"\bfeatures\x18\a \x03(\tR\bfeatures\x12\x1d\n" +
+	"\n" +
+	"alive_port\x18\b \x01(\rR\talivePort\"9\n" +
 	"\aRefused\x12.\n" +
 	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xda\x04\n" +
 	"\n" +

@@ -49,7 +49,7 @@ type WorkerServiceClient interface {
 	// Reattach, is answered Reattached, and sends all requests again that it has no
 	// answer to; what was stored before is only answered. An unanswered Claim is
 	// sent again in the place of Reattach. After the grace the run goes to another
-	// worker. A worker that ends a stream in good order (half-close) hands its run
+	// worker, or before if the worker's process is known to be dead (Claim.alive_port). A worker that ends a stream in good order (half-close) hands its run
 	// over at once.
 	Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error)
 }
@@ -102,7 +102,7 @@ type WorkerServiceServer interface {
 	// Reattach, is answered Reattached, and sends all requests again that it has no
 	// answer to; what was stored before is only answered. An unanswered Claim is
 	// sent again in the place of Reattach. After the grace the run goes to another
-	// worker. A worker that ends a stream in good order (half-close) hands its run
+	// worker, or before if the worker's process is known to be dead (Claim.alive_port). A worker that ends a stream in good order (half-close) hands its run
 	// over at once.
 	Work(grpc.BidiStreamingServer[WorkRequest, WorkResponse]) error
 	mustEmbedUnimplementedWorkerServiceServer()

@@ -1,0 +1,160 @@
+package alive
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Times and bounds of the side that asks.
+const (
+	askPatience = 500 * time.Millisecond // for one answer, and for the turn to ask
+	askAtOnce   = 64                     // questions under way
+
+	// The system closes what a killed process had open one after another: a worker that
+	// still answers when its stream has just broken is asked again, soon and then less
+	// often.
+	askAgainFirst = 20 * time.Millisecond
+	askAgainMost  = 500 * time.Millisecond
+
+	// The streams of a process that is dead break together, give or take.
+	deadFor = time.Second
+
+	verifyAgain = 30 * time.Second // after it could not be verified
+)
+
+// Config says how to ask.
+type Config struct {
+	// Died is told of each worker that was found dead, once; it must not wait. nil: nobody is.
+	Died func(id string)
+	// Dial connects; nil: over TCP.
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	Logger *slog.Logger // nil: nothing is logged
+}
+
+// Prober knows the workers that have streams to this process, and finds out which of
+// them are dead. Its methods may be called at once.
+type Prober struct {
+	Config
+	room   chan struct{}               // holds one for each question under way
+	beside func(func(context.Context)) // starts what Close waits for
+	stop   context.CancelFunc
+	asking sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	known  map[place]*Worker
+}
+
+// place is a worker, and where it is asked.
+type place struct {
+	id   string
+	addr netip.AddrPort
+}
+
+// NewProber gives one that knows nobody. It has to be closed.
+func NewProber(c Config) *Prober {
+	if c.Dial == nil {
+		c.Dial = new(net.Dialer).DialContext
+	}
+	if c.Died == nil {
+		c.Died = func(string) {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Prober{Config: c, room: make(chan struct{}, askAtOnce), stop: cancel, known: map[place]*Worker{}}
+	p.beside = func(do func(context.Context)) { p.asking.Go(func() { do(ctx) }) }
+	return p
+}
+
+// Close makes nothing be asked any more, and waits until nobody asks.
+func (p *Prober) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.stop()
+	p.asking.Wait()
+}
+
+// Worker is a process that has streams here. The nil worker is one that can't be asked.
+type Worker struct {
+	place
+	prober *Prober
+
+	// Guarded by the prober.
+	streams   int
+	verified  bool      // it was heard under its address
+	verifying bool      // that is being found out
+	verifyAt  time.Time // when that may be tried again
+	died      time.Time // when it was found dead; zero: it was not
+	asked     bool      // it is being asked
+	waiting   []waiter
+	broke     chan struct{} // holds one: a further stream broke
+}
+
+// waiter wants to know of a worker's death until the time has passed.
+type waiter struct {
+	until time.Time
+	do    func()
+}
+
+// Meet notes that a stream is a worker's, which says that it answers at a port of the
+// host that the stream comes from. The first time, and from time to time until it is
+// true, that is verified beside the caller. It gives nil if nobody could be asked.
+// Leave has to be called when the stream has ended.
+func (p *Prober) Meet(id string, from net.Addr, port uint32) *Worker {
+	tcp, ok := from.(*net.TCPAddr)
+	if !ok || port == 0 || port > 1<<16-1 || id == "" || len(id) > mostIDBytes {
+		return nil
+	}
+	host := tcp.AddrPort().Addr().Unmap()
+	if !host.IsValid() {
+		return nil
+	}
+	at := place{id: id, addr: netip.AddrPortFrom(host, uint16(port))}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.known[at]
+	if w == nil {
+		w = &Worker{place: at, prober: p, broke: make(chan struct{}, 1)}
+		p.known[at] = w
+	}
+	w.streams++
+	w.died = time.Time{} // whoever speaks is alive
+	if now := time.Now(); !w.verified && !w.verifying && !now.Before(w.verifyAt) {
+		w.verifyAt = now.Add(verifyAgain)
+		w.verifying = p.begin(w.verify)
+	}
+	return w
+}
+
+// begin does something beside the caller, and reports whether it does. The lock is held.
+func (p *Prober) begin(do func(context.Context)) bool {
+	if !p.closed {
+		p.beside(do)
+	}
+	return !p.closed
+}
+
+// Leave notes that a stream of the worker has ended.
+func (w *Worker) Leave() {
+	if w == nil {
+		return
+	}
+	w.prober.mu.Lock()
+	defer w.prober.mu.Unlock()
+	w.streams--
+	w.forget()
+}
+
+// forget forgets a worker that nobody needs any more. The lock is held.
+func (w *Worker) forget() {
+	if w.streams == 0 && !w.verifying && !w.asked {
+		delete(w.prober.known, w.place)
+	}
+}
