@@ -18,7 +18,7 @@ type committer struct {
 
 func (s *Store) newCommitter(most int) *committer {
 	return &committer{
-		Store: s, db: s.db.writer(), queue: make(chan *Pending, 4*s.MaxBatch), most: most, recent: newRecent(s.Committers), turns: newTurns(),
+		Store: s, db: packingWriter{s.db.writer(), s.packs}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, recent: newRecent(s.Committers), turns: newTurns(),
 	}
 }
 
