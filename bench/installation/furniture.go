@@ -1,10 +1,10 @@
 package installation
 
 import (
+	"context"
 	"embed"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 )
@@ -14,34 +14,29 @@ var furniture embed.FS
 
 // furnish writes what the processes read: the scenario, the agents, and a workspace
 // with files none of which is like another.
-func (i *Installation) furnish() error {
+func (i *Installation) furnish(ctx context.Context) error {
 	if err := os.CopyFS(i.Dir, furniture); err != nil {
 		return fmt.Errorf("writing the scenario: %w", err)
 	}
-	workspace := filepath.Join(i.Dir, "workspace")
-	if err := os.Mkdir(workspace, 0o755); err != nil {
-		return fmt.Errorf("making the workspace: %w", err)
+	source, err := sources(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for source: %w", err)
 	}
-	for n := range files {
-		if err := os.WriteFile(filepath.Join(workspace, fmt.Sprint(n+1, ".txt")), prose(uint64(n)), 0o600); err != nil {
-			return fmt.Errorf("writing the workspace: %w", err)
+	for folder, text := range map[string]func(n int) []byte{
+		"source": func(n int) []byte { return source[n] },
+		"noise":  func(n int) []byte { return noise(uint64(n)) },
+	} {
+		folder = filepath.Join(i.Dir, "workspace", folder)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return fmt.Errorf("making the workspace: %w", err)
+		}
+		for n := range files {
+			if err := os.WriteFile(filepath.Join(folder, fmt.Sprint(n+1, ".txt")), text(n), 0o600); err != nil {
+				return fmt.Errorf("writing the workspace: %w", err)
+			}
 		}
 	}
 	return nil
-}
-
-// prose is text of fileBytes that no compression makes nothing of.
-func prose(seed uint64) []byte {
-	r := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // it is to be the same each time
-	var text []byte
-	for len(text) < fileBytes {
-		for range 10 {
-			text = fmt.Appendf(text, "%06x ", r.IntN(1<<24))
-		}
-		text = append(text, '\n')
-	}
-	text = text[:fileBytes-1]
-	return append(text, '\n')
 }
 
 // Scenario is what plays the model.

@@ -69,7 +69,7 @@ type Installation struct {
 	ToDatabase, ToRedis, WorkersToRedis, WorkersToOrchestrator *Meter
 }
 
-// files are how many files workspaces have for the prompt "read N".
+// files are how many files workspaces have for the prompts "source N" and "noise N".
 const (
 	files     = 101
 	fileBytes = 5 << 10
@@ -90,7 +90,7 @@ func Start(ctx context.Context, o Options) (_ *Installation, err error) {
 			err = errors.Join(err, i.Stop())
 		}
 	}()
-	if err := i.furnish(); err != nil {
+	if err := i.furnish(ctx); err != nil {
 		return nil, err
 	}
 	if i.address, err = FreeAddress(); err != nil {

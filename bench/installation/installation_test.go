@@ -19,7 +19,8 @@ var prompts = map[string]struct {
 	"spread 3 parent fan 2":   {installation.Parent, 10},
 	"rounds 5":                {installation.Parent, 6},
 	"chain 3":                 {installation.Parent, 4},
-	"read 5":                  {installation.Reader, 1},
+	"source 5":                {installation.Reader, 1},
+	"noise 5":                 {installation.Reader, 1},
 	"spread 2 parent chain 1": {installation.Parent, 5},
 }
 

@@ -48,6 +48,7 @@ func Workloads() []Workload {
 		{"trips", "bytes, round trips and transactions of a task", separate, trips},
 		{"statements", "what PostgreSQL does for a task", separate, statements},
 		{"transcript", "100 calls with results of 5 KB", both, transcript},
+		{"children", "what is stored of 1,000 children", both, children},
 		{"watch", "how late 100 watchers are at 2,000 events/s", both, watching},
 		{"recovery", "a run goes on elsewhere", separate, recovery},
 		{"scale", "more workers", separate, scale},

@@ -15,76 +15,131 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
+// texts are what a transcript is measured with: text as an agent reads it, and text that
+// hardly can be packed.
+var texts = []string{"source", "noise"}
+
 // transcript has one run read 100 files of 5 KB, one after another, and holds what is
 // stored against what was said.
 func transcript(ctx context.Context, l *Lab) error {
 	const calls = 100
 	if l.Kind == installation.Embedded {
-		return l.transcriptAtRest(ctx, calls)
-	}
-	return l.with(ctx, installation.Options{Metered: true}, func(i *installation.Installation) error {
-		if _, err := i.Do(ctx, installation.Reader, "read 1"); err != nil { // warm
-			return err
-		}
-		before, err := stored(ctx, i)
-		if err != nil {
-			return err
-		}
-		counts := i.WorkersToOrchestrator.Counts()
-		s, err := i.Do(ctx, installation.Reader, fmt.Sprint("read ", calls))
-		if err != nil {
-			return err
-		}
-		sent := i.WorkersToOrchestrator.Counts().Since(counts)
-		content, err := said(ctx, i, s)
-		if err != nil {
-			return err
-		}
-		after, err := stored(ctx, i)
-		if err != nil {
-			return err
-		}
-		return errors.Join(
-			l.Report("sent by the worker", "B", float64(sent.Up)),
-			l.Report("sent to the worker", "B", float64(sent.Down)),
-			l.reportStored(content, before, after))
-	})
-}
-
-// transcriptAtRest is the same for SQLite, whose file is complete only once the process
-// has ended: it compares one with a short transcript and one with a long one.
-func (l *Lab) transcriptAtRest(ctx context.Context, calls int) error {
-	var content [2]int
-	var bytes [2]int64
-	plain := *l
-	plain.Profiles = "" // the process does not live long enough
-	for n, reads := range []int{1, calls + 1} {
-		err := plain.with(ctx, installation.Options{}, func(i *installation.Installation) error {
-			s, err := i.Do(ctx, installation.Reader, fmt.Sprint("read ", reads))
+		begun, err := l.atRest(ctx, installation.Reader, "source 1")
+		for _, text := range texts {
 			if err != nil {
 				return err
 			}
-			if content[n], err = said(ctx, i, s); err != nil {
-				return err
+			var ended kept
+			if ended, err = l.atRest(ctx, installation.Reader, fmt.Sprint(text, " ", calls+1)); err == nil {
+				err = l.reportStored(text, ended.since(begun))
 			}
-			if err := i.Orchestrator().Stop(); err != nil {
-				return err
-			}
-			bytes[n], err = size(filepath.Join(i.Dir, "data"), "coppice.db")
+		}
+		return err
+	}
+	return l.with(ctx, installation.Options{Metered: true}, func(i *installation.Installation) error {
+		if _, err := i.Do(ctx, installation.Reader, "source 1"); err != nil { // warm
 			return err
-		})
+		}
+		for _, text := range texts {
+			counts := i.WorkersToOrchestrator.Counts()
+			grown, err := growth(ctx, i, installation.Reader, fmt.Sprint(text, " ", calls))
+			if err != nil {
+				return err
+			}
+			sent := i.WorkersToOrchestrator.Counts().Since(counts)
+			err = errors.Join(
+				l.Report(text+": sent by the worker", "B", float64(sent.Up)),
+				l.Report(text+": sent to the worker", "B", float64(sent.Down)),
+				l.reportStored(text, grown))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// children measures what is stored of a child that has nothing to say.
+func children(ctx context.Context, l *Lab) error {
+	const many = 1000
+	fan := fmt.Sprint("fan ", many)
+	report := func(grown kept, err error) error {
 		if err != nil {
 			return err
 		}
+		return l.Report("stored", "B/task", float64(grown.bytes)/many)
 	}
-	return l.reportStored(content[1]-content[0], bytes[0], bytes[1])
+	if l.Kind == installation.Embedded {
+		begun, err := l.atRest(ctx, installation.Parent, "fan 1")
+		if err != nil {
+			return err
+		}
+		ended, err := l.atRest(ctx, installation.Parent, fan)
+		return report(ended.since(begun), err)
+	}
+	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		if _, err := i.Do(ctx, installation.Parent, "fan 1"); err != nil { // warm
+			return err
+		}
+		return report(growth(ctx, i, installation.Parent, fan))
+	})
 }
 
-func (l *Lab) reportStored(content int, before, after int64) error {
+// kept is what was said and what is stored, in bytes.
+type kept struct {
+	content int
+	bytes   int64
+}
+
+func (k kept) since(before kept) kept {
+	return kept{k.content - before.content, k.bytes - before.bytes}
+}
+
+// growth is what a session adds.
+func growth(ctx context.Context, i *installation.Installation, agent, prompt string) (grown kept, err error) {
+	before, err := stored(ctx, i)
+	if err != nil {
+		return grown, err
+	}
+	s, err := i.Do(ctx, agent, prompt)
+	if err != nil {
+		return grown, err
+	}
+	if grown.content, err = said(ctx, i, s); err != nil {
+		return grown, err
+	}
+	after, err := stored(ctx, i)
+	grown.bytes = after - before
+	return grown, err
+}
+
+// atRest is what there is with SQLite, whose file is complete only once the process has
+// ended, after one session.
+func (l *Lab) atRest(ctx context.Context, agent, prompt string) (k kept, err error) {
+	plain := *l
+	plain.Profiles = "" // the process does not live long enough
+	err = plain.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		s, err := i.Do(ctx, agent, prompt)
+		if err != nil {
+			return err
+		}
+		if k.content, err = said(ctx, i, s); err != nil {
+			return err
+		}
+		if err := i.Orchestrator().Stop(); err != nil {
+			return err
+		}
+		k.bytes, err = size(filepath.Join(i.Dir, "data"), "coppice.db")
+		return err
+	})
+	return k, err
+}
+
+func (l *Lab) reportStored(text string, k kept) error {
 	return errors.Join(
-		l.Report("content", "B", float64(content)),
-		l.Report("stored", "B", float64(after-before)),
-		l.Report("stored, of the content", "", float64(after-before)/float64(content)))
+		l.Report(text+": content", "B", float64(k.content)),
+		l.Report(text+": stored", "B", float64(k.bytes)),
+		l.Report(text+": stored, of the content", "", float64(k.bytes)/float64(k.content)))
 }
 
 // said is how many bytes the blocks of a transcript have.

@@ -9,7 +9,7 @@ import (
 // pages.
 func (s *Store) LimitPages(ctx context.Context, pages int) error {
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
-		_, err := b.tx.(sqliteWriter).conn.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", pages))
+		_, err := b.tx.(packing).transaction.(sqliteWriter).conn.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", pages))
 		return err
 	})
 }

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/store"
@@ -74,6 +75,21 @@ func BenchmarkCommit(b *testing.B) {
 		for b.Loop() {
 			a.do(b, tree.AppendAnswer{From: a.next(), Message: asks(1)})
 			a.do(b, tree.CloseCall{From: a.next(), Block: 0, Text: "It is read in config.go."})
+		}
+	})
+	dialects(b, "append_and_close_5_KB", func(b *testing.B, database string) {
+		file, err := os.ReadFile("postgres.go")
+		if err != nil {
+			b.Fatal(err)
+		}
+		a := newAttempt(b, database)
+		if err := a.db.Beat(b.Context(), "bench", 1); err != nil { // so that it is packed
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			a.do(b, tree.AppendAnswer{From: a.next(), Message: asks(1)})
+			a.do(b, tree.CloseCall{From: a.next(), Block: 0, Text: string(file[:5<<10])})
 		}
 	})
 }

@@ -74,14 +74,22 @@ func (s *Store) DueTimers(ctx context.Context, limit int) ([]Timer, error) {
 const forgetReplica = time.Hour
 
 // Beat says that a replica is alive, and how many runs the workers on its streams
-// can carry.
+// can carry. It learns which form of rows all replicas read.
 func (s *Store) Beat(ctx context.Context, replica string, slots int) error {
-	return s.write(ctx, func(ctx context.Context, b *batch) error {
+	form := 0
+	err := s.write(ctx, func(ctx context.Context, b *batch) error {
 		if err := b.tx.save(ctx, "replicas_forget", []any{s.clock(), forgetReplica.Microseconds()}); err != nil {
 			return err
 		}
-		return b.tx.save(ctx, "beat", []any{s.clock(), replica, slots})
+		if err := b.tx.save(ctx, "beat", []any{s.clock(), replica, slots, packedForm}); err != nil {
+			return err
+		}
+		return b.tx.load(ctx, lookup{"row_form", [][]any{{}}, func(row row) error { return row.Scan(&form) }})
 	})
+	if err == nil {
+		s.readable.Store(form >= packedForm)
+	}
+	return err
 }
 
 // Slots counts the runs that all workers can carry, but for those on replicas that

@@ -48,7 +48,7 @@ var tables = []table{
 	newTable("runs", 3, 18, "session task run state reason detail answer"+usageColumns+
 		"tool_uses iterations accepted_at started_at ended_at"),
 	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run created_at body"),
-	newTable("calls", 4, 5, callKeyColumns+"tool state child child_run text is_error by_outcome approval join_policy reads upto"),
+	newTable("calls", 4, 5, callKeyColumns+"tool state child child_run text is_error by_outcome approval join_policy reads upto packed"),
 	newTable("events", 2, 3, "session seq data"),
 	newTable("inbox", 2, 8, "session id task news_task news_run queued_at body source"),
 	newTable("waits", 6, 6, "session target target_run task message block"),
@@ -116,7 +116,7 @@ func runRow(session *tree.SessionID, r *tree.Run) []any {
 func messageRow(session *tree.SessionID, m *tree.Message, body *[]byte) []any {
 	return []any{
 		idColumn(session), idColumn(&m.Task), &m.Ordinal, idColumn(&m.ID), idColumn(&m.Parent), &m.Run, &m.Role,
-		idColumn(&m.News.Task), &m.News.Run, timeColumn{&m.CreatedAt}, body,
+		idColumn(&m.News.Task), &m.News.Run, timeColumn{&m.CreatedAt}, bodyColumn{body},
 	}
 }
 
@@ -124,7 +124,7 @@ func callRow(session *tree.SessionID, c *tree.Call) []any {
 	return []any{
 		idColumn(session), idColumn(&c.Task), &c.Ref.Message, &c.Ref.Block, &c.Tool, &c.State,
 		idColumn(&c.Child.Task), &c.Child.Run, &c.Text, &c.IsError, &c.ByOutcome, idColumn(&c.Approval),
-		&c.Join, &c.Reads, &c.Upto,
+		&c.Join, &c.Reads, &c.Upto, packedColumn{&c.Text},
 	}
 }
 

@@ -38,6 +38,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -126,6 +127,7 @@ type Store struct {
 
 	definitions sync.Map // version → body
 	ahead       ahead
+	readable    atomic.Bool // all replicas can read what is packed
 }
 
 // Open opens the database and brings it up to date. A SQLite file it locks against

@@ -1,11 +1,12 @@
 -- Says that a replica is alive, and forgets the batches of more than an hour ago:
 -- whoever doubted whether they were committed has long found out.
--- Inputs: now, ?2 replica.
+-- Inputs: ?1 now, ?2 replica, ?3 how many runs its workers can carry, ?4 the form of
+-- rows that it reads.
 -- Result: none.
 WITH doubted AS (
   SELECT id FROM batches WHERE at < {now} - 3600000000 FOR UPDATE SKIP LOCKED
 ), forgotten AS (
   DELETE FROM batches USING doubted WHERE batches.id = doubted.id
 )
-INSERT INTO replicas (id, beat, slots) VALUES (?2, {now}, ?3)
-ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, slots = excluded.slots
+INSERT INTO replicas (id, beat, slots, row_form) VALUES (?2, {now}, ?3, ?4)
+ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, slots = excluded.slots, row_form = excluded.row_form

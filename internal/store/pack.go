@@ -1,0 +1,183 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Most of what is stored are the results of calls, which are text. What is large of
+// them, and of messages, is packed on its way into the database and unpacked on its
+// way out; nobody beyond this file knows.
+
+// Results and messages of at least packFrom bytes are packed: smaller ones fit on a
+// page with others as they are, and would gain little. What is longer than maxPacked
+// stays as it is, so nothing that was packed unpacks to more.
+const (
+	packFrom  = 1 << 10
+	maxPacked = 16 << 20
+)
+
+// packedForm is the form of rows that this release reads. Form 0 has nothing packed.
+const packedForm = 1
+
+// packedBody is what a packed body begins with. No message in protobuf does.
+const packedBody = 0
+
+// packedText stands for a text that is packed, for those who look only there.
+const packedText = "(packed)"
+
+// codec packs and unpacks. It is safe for concurrent use.
+type codec struct {
+	encoder *zstd.Encoder
+	decoder *zstd.Decoder
+}
+
+// zstandard is the one there is, made when it is first used.
+var zstandard = sync.OnceValue(func() codec {
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithAllLitEntropyCompression(true),
+		zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		panic(fmt.Sprintf("store: %v", err)) // only of options that are wrong
+	}
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxPacked))
+	if err != nil {
+		panic(fmt.Sprintf("store: %v", err))
+	}
+	return codec{encoder, decoder}
+})
+
+// pack appends data to a prefix, packed; nil if it should stay as it is.
+func pack(data []byte, prefix ...byte) []byte {
+	if len(data) < packFrom || len(data) > maxPacked {
+		return nil
+	}
+	packed := zstandard().encoder.EncodeAll(data, append(make([]byte, 0, len(data)), prefix...))
+	if len(packed) > len(data)/8*7 {
+		return nil
+	}
+	return packed
+}
+
+func unpack(packed []byte) ([]byte, error) {
+	data, err := zstandard().decoder.DecodeAll(packed, nil)
+	if err != nil {
+		return nil, fmt.Errorf("unpacking: %w", err)
+	}
+	return data, nil
+}
+
+// bodyColumn is the body of a message, which may be packed.
+type bodyColumn struct{ body *[]byte }
+
+// Value gives it as it is.
+func (c bodyColumn) Value() (driver.Value, error) {
+	if *c.body == nil {
+		return nil, nil
+	}
+	return *c.body, nil
+}
+
+// Scan unpacks it.
+func (c bodyColumn) Scan(src any) (err error) {
+	switch src := src.(type) {
+	case nil:
+		*c.body = nil
+	case []byte:
+		if len(src) > 0 && src[0] == packedBody {
+			*c.body, err = unpack(src[1:])
+			return err
+		}
+		*c.body = bytes.Clone(src)
+	default:
+		return fmt.Errorf("a body is %T", src)
+	}
+	return nil
+}
+
+// packedColumn is a text that is packed; NULL if its own column has it. It is scanned
+// after that.
+type packedColumn struct{ text *string }
+
+// Value says that it is not packed.
+func (packedColumn) Value() (driver.Value, error) { return nil, nil }
+
+// Scan unpacks it.
+func (c packedColumn) Scan(src any) error {
+	switch src := src.(type) {
+	case nil:
+		return nil
+	case []byte:
+		text, err := unpack(src)
+		*c.text = string(text)
+		return err
+	}
+	return fmt.Errorf("a packed text is %T", src)
+}
+
+// packs reports whether what is written may be packed: a replica of the release before
+// would not read it. While one is known of, and one is for an hour after its end,
+// nothing is.
+func (s *Store) packs() bool { return s.db.alone() || s.readable.Load() }
+
+// packingWriter packs what is written, while all who may read it can.
+type packingWriter struct {
+	writer
+	readable func() bool
+}
+
+func (w packingWriter) transact(ctx context.Context, work func(transaction) error) error {
+	return w.writer.transact(ctx, func(tx transaction) error {
+		if w.readable() {
+			tx = packing{tx}
+		}
+		return work(tx)
+	})
+}
+
+// packing is a transaction that packs.
+type packing struct{ transaction }
+
+func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
+	switch name {
+	case "add_messages":
+		packBodies(rows)
+	case "put_calls":
+		packTexts(rows)
+	}
+	return tx.transaction.save(ctx, name, rows...)
+}
+
+func packBodies(rows [][]any) {
+	for _, row := range rows {
+		for i, arg := range row {
+			column, ok := arg.(bodyColumn)
+			if !ok {
+				continue
+			}
+			if packed := pack(*column.body, packedBody); packed != nil {
+				row[i] = packed
+			}
+		}
+	}
+}
+
+func packTexts(rows [][]any) {
+	for _, row := range rows {
+		for i, arg := range row {
+			column, ok := arg.(packedColumn)
+			if !ok {
+				continue
+			}
+			if packed := pack([]byte(*column.text)); packed != nil {
+				row[i] = packed
+				row[slices.Index(row, any(column.text))] = packedText
+			}
+		}
+	}
+}

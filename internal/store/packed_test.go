@@ -1,0 +1,147 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers the driver "pgx"
+
+	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// result is one that is worth packing.
+var result = strings.Repeat("a line of a file that an agent has read\n", 200)
+
+// has opens a session whose root reads files, and gives what tells of its rows.
+func has(t *testing.T, db *store.Store, calls int) (tree.SessionID, tree.TaskID) {
+	t.Helper()
+	do := func(id tree.SessionID, c tree.Command) tree.Answer {
+		t.Helper()
+		answer, err := db.Update(t.Context(), id, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	id := newSession()
+	create := open(id)
+	create.Message = []tree.Block{tree.Text{Text: result}}
+	root := do(id, create).(tree.Created).Root
+	from := tree.From{Task: root, Token: tree.Token{Epoch: 1, Nonce: 1}, Attach: 1, Seq: 1}
+	do(id, tree.Claim{Task: root, Token: from.Token, Worker: "w"})
+	do(id, tree.AppendAnswer{From: from, Message: asks(calls)})
+	for n := range calls {
+		from.Seq++
+		do(id, tree.CloseCall{From: from, Block: n, Text: result})
+	}
+	return id, root
+}
+
+// reads checks what a store reads of that.
+func reads(t *testing.T, db *store.Store, id tree.SessionID, root tree.TaskID, calls int) {
+	t.Helper()
+	messages, err := db.Transcript(t.Context(), id, root, 0, 0)
+	if err != nil || len(messages) != 3 || messages[0].Text() != result || len(messages[2].Blocks) != calls {
+		t.Fatalf("the transcript is %.500v, %v", messages, err)
+	}
+	for _, block := range messages[2].Blocks {
+		if text := block.(tree.ToolResult).Text; text != result {
+			t.Errorf("a result is %.100q", text)
+		}
+	}
+}
+
+// rows counts what of a session's is packed and how many bytes its texts have.
+func rows(t *testing.T, db *sql.DB, id tree.SessionID) (packed, bytes int) {
+	t.Helper()
+	const of = `FROM calls WHERE session = $1`
+	err := db.QueryRowContext(t.Context(), `SELECT count(packed), sum(length(text) + coalesce(length(packed), 0)) `+of, id[:]).
+		Scan(&packed, &bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body int
+	err = db.QueryRowContext(t.Context(), `SELECT max(length(body)) FROM messages WHERE session = $1`, id[:]).Scan(&body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if small := body < len(result)/2; small != (packed > 0) {
+		t.Errorf("%d results are packed, and the longest message has %d bytes", packed, body)
+	}
+	return packed, bytes
+}
+
+// TestPackedRows: a file is its process's alone, so what is large is packed from the
+// first.
+func TestPackedRows(t *testing.T) {
+	t.Parallel()
+	c := fresh(t)
+	db := running(t, c)
+	id, root := has(t, db, 3)
+	file, err := sql.Open("sqlite", c.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	if packed, bytes := rows(t, file, id); packed != 3 || bytes > 3*len(result)/4 {
+		t.Errorf("%d of 3 results are packed, and have %d bytes", packed, bytes)
+	}
+	reads(t, db, id, root, 3)
+}
+
+// TestPackedBesideTheReleaseBefore: as long as a replica is known of that would not read
+// it, nothing is packed.
+func TestPackedBesideTheReleaseBefore(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t).Database(t)
+	dbs := replicas(t, url, 2)
+	raw, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { raw.Close() })
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := raw.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	older := uuid.NewString()
+	for _, step := range []struct {
+		when   string
+		first  func()
+		packed int
+	}{
+		{"nobody has said what it reads", func() {}, 0},
+		{"one of the release before is there", func() {
+			// It knows of no other column.
+			exec(`INSERT INTO replicas (id, beat, slots) VALUES ('` + older + `', (extract(epoch FROM now()) * 1000000)::bigint, 1)`)
+		}, 0},
+		{"it is silent", func() { exec(`UPDATE replicas SET beat = beat - 60000000 WHERE id = '` + older + `'`) }, 0},
+		{"it is forgotten", func() { exec(`UPDATE replicas SET beat = beat - 3600000000 WHERE id = '` + older + `'`) }, 2},
+		{"one of the release before comes back", func() {
+			exec(`INSERT INTO replicas (id, beat) VALUES ('` + older + `', (extract(epoch FROM now()) * 1000000)::bigint)`)
+		}, 0},
+	} {
+		step.first()
+		if step.when != "nobody has said what it reads" {
+			for n, db := range dbs {
+				if err := db.Beat(t.Context(), []string{"replica-0", "replica-1"}[n], 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		id, root := has(t, dbs[0], 2)
+		if packed, _ := rows(t, raw, id); packed != step.packed {
+			t.Errorf("%s: %d results are packed, want %d", step.when, packed, step.packed)
+		}
+		for _, db := range dbs {
+			reads(t, db, id, root, 2)
+		}
+	}
+}
