@@ -45,7 +45,7 @@ func (w *Worker) IfDead(within time.Duration, do func()) {
 // find asks until the worker is found dead, or nobody waits for that any more.
 func (w *Worker) find(ctx context.Context) {
 	for wait := askAgainFirst; ; {
-		said, err := w.ask(ctx)
+		said, err := w.ask(ctx, w.prober.deaths, askPatience)
 		w.prober.Logger.DebugContext(ctx, "a worker whose stream broke was asked", "worker_id", w.id, "answer", said, "error", err)
 		if said == nobody || said == another {
 			w.bury()
@@ -106,7 +106,7 @@ func (w *Worker) rest() bool {
 
 // verify finds out whether the worker answers under its address.
 func (w *Worker) verify(ctx context.Context) {
-	said, err := w.ask(ctx)
+	said, err := w.ask(ctx, w.prober.firsts, verifyPatience)
 	p := w.prober
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,12 +131,12 @@ const (
 )
 
 // ask asks once. The error says why nothing was heard.
-func (w *Worker) ask(ctx context.Context) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+func (w *Worker) ask(ctx context.Context, turn turns, patience time.Duration) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
-	case w.prober.room <- struct{}{}:
-		defer func() { <-w.prober.room }()
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
 	case <-ctx.Done():
 		return nothing, fmt.Errorf("waiting for the turn to ask: %w", ctx.Err())
 	}

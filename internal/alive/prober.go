@@ -14,6 +14,11 @@ const (
 	askPatience = 500 * time.Millisecond // for one answer, and for the turn to ask
 	askAtOnce   = 64                     // questions under way
 
+	// Nobody waits until a worker is verified, but runs wait for one that is not; these
+	// questions take no turn of those about the dead.
+	verifyPatience = 5 * time.Second
+	verifyAtOnce   = 64
+
 	// The system closes what a killed process had open one after another: a worker that
 	// still answers when its stream has just broken is asked again, soon and then less
 	// often.
@@ -39,7 +44,8 @@ type Config struct {
 // them are dead. Its methods may be called at once.
 type Prober struct {
 	Config
-	room   chan struct{}               // holds one for each question under way
+	deaths turns
+	firsts turns                       // of verifying
 	beside func(func(context.Context)) // starts what Close waits for
 	stop   context.CancelFunc
 	asking sync.WaitGroup
@@ -48,6 +54,9 @@ type Prober struct {
 	closed bool
 	known  map[place]*Worker
 }
+
+// turns holds one for each question under way.
+type turns chan struct{}
 
 // place is a worker, and where it is asked.
 type place struct {
@@ -67,7 +76,7 @@ func NewProber(c Config) *Prober {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Prober{Config: c, room: make(chan struct{}, askAtOnce), stop: cancel, known: map[place]*Worker{}}
+	p := &Prober{Config: c, deaths: make(turns, askAtOnce), firsts: make(turns, verifyAtOnce), stop: cancel, known: map[place]*Worker{}}
 	p.beside = func(do func(context.Context)) { p.asking.Go(func() { do(ctx) }) }
 	return p
 }

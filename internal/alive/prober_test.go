@@ -160,7 +160,7 @@ func TestOnlyAVerifiedWorkerIsFoundDead(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w, n, deaths := met(t, first, refused)
-				later(askPatience)
+				later(verifyPatience)
 				w.IfDead(grace, func() { t.Error("it was given up") })
 				later(2 * grace)
 				if n.tried() != 1 || deaths.Load() != 0 {
@@ -253,8 +253,8 @@ func TestWhoSpeaksIsAlive(t *testing.T) {
 	})
 }
 
-// TestQuestionsAreBounded breaks streams of many workers that don't answer.
-func TestQuestionsAreBounded(t *testing.T) {
+// TestFirstQuestionsAreBounded meets many workers that don't answer.
+func TestFirstQuestionsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int64
@@ -266,10 +266,45 @@ func TestQuestionsAreBounded(t *testing.T) {
 			return unanswered(ctx)
 		}})
 		defer p.Close()
-		for i := range 10 * askAtOnce {
+		for i := range 10 * verifyAtOnce {
 			p.Meet("w", host, uint32(i+1)).Leave()
 		}
-		later(2 * askPatience)
+		later(2 * verifyPatience)
+		if most.Load() != verifyAtOnce || len(p.known) != 0 {
+			t.Errorf("%d questions at once, want %d; %d workers are remembered", most.Load(), verifyAtOnce, len(p.known))
+		}
+	})
+}
+
+// TestQuestionsAreBounded breaks the streams of many workers, to all of which the way is
+// lost.
+func TestQuestionsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int64
+		lost := false
+		p := NewProber(Config{Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if !lost {
+				return lives(ctx)
+			}
+			defer now.Add(-1)
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			return unanswered(ctx)
+		}})
+		defer p.Close()
+		var all []*Worker
+		for i := range 10 * askAtOnce {
+			all = append(all, p.Meet("w", host, uint32(i+1)))
+		}
+		synctest.Wait()
+		lost = true
+		for _, w := range all {
+			w.IfDead(grace, func() { t.Error("it was given up") })
+			w.Leave()
+		}
+		later(2 * grace)
 		if most.Load() != askAtOnce || len(p.known) != 0 {
 			t.Errorf("%d questions at once, want %d; %d workers are remembered", most.Load(), askAtOnce, len(p.known))
 		}
