@@ -53,6 +53,7 @@ type Config struct {
 type Service struct {
 	Config
 	hub      *hub
+	tails    tails
 	outbox   *outbox
 	leases   *leases
 	ahead    *ahead
