@@ -21,33 +21,41 @@ type logged struct {
 	busy    bool // it says that a run is under way, or will be
 }
 
-// readLog reads events after a number, all that there are if they are fewer than
-// watchBatch. With errDeleted they are those before a gap, as there is one while rows
-// are removed, or promised says that there have been some and there are none.
-func (s *Service) readLog(ctx context.Context, id tree.SessionID, after int64, promised bool) ([]logged, error) {
-	rows, err := s.Store.Log(ctx, id, after, watchBatch)
+// readLog reads the events after one that there is, or all if that is 0: watchBatch of
+// them, or what there are. It reads that one again, since it is gone where rows are
+// removed: with errDeleted it gives the events before the gap.
+func (s *Service) readLog(ctx context.Context, id tree.SessionID, after int64) ([]logged, error) {
+	next := max(after, 1)
+	rows, err := s.Store.Log(ctx, id, next-1, watchBatch+1-int(next-after))
 	if err != nil {
 		return nil, err
 	}
-	if promised && len(rows) == 0 {
+	if len(rows) == 0 {
 		return nil, errDeleted
 	}
-	found := make([]logged, 0, len(rows))
+	var found []logged
 	for _, data := range rows {
 		e, err := wire.DecodeEvent(data)
 		if err != nil {
 			return found, err
 		}
-		if after++; e.GetSeq() != after {
+		if e.GetSeq() != next {
 			return found, errDeleted
 		}
-		found = append(found, logged{
-			seq: e.GetSeq(), at: e.GetTime().AsTime(), step: wire.EventStep(data),
-			deleted: e.GetSessionChanged().GetChange() == pb.SessionChange_SESSION_CHANGE_DELETED,
-			busy:    e.GetReady() != nil || e.GetDispatched() != nil,
-		})
+		if next++; e.GetSeq() > after {
+			found = append(found, newLogged(e, data))
+		}
 	}
 	return found, nil
+}
+
+// newLogged makes an event ready to be sent.
+func newLogged(e *pb.Event, stored []byte) logged {
+	return logged{
+		seq: e.GetSeq(), at: e.GetTime().AsTime(), step: wire.EventStep(stored),
+		deleted: e.GetSessionChanged().GetChange() == pb.SessionChange_SESSION_CHANGE_DELETED,
+		busy:    e.GetReady() != nil || e.GetDispatched() != nil,
+	}
 }
 
 // lookIdle says whether the session is idle, if its last event is a certain one; more

@@ -145,17 +145,17 @@ func rest(ctx context.Context, pause time.Duration) bool {
 // read appends what is new, and looks whether the session is idle if that is of
 // interest to somebody.
 func (t *tail) read(ctx context.Context) error {
-	for more, promised := true, false; more; {
+	for more := true; more; {
 		from, begun := t.position()
 		if !begun {
 			return nil
 		}
-		found, err := t.svc.readLog(ctx, t.session, from, promised)
+		found, err := t.svc.readLog(ctx, t.session, from)
 		t.put(found)
 		if err != nil {
 			return err
 		}
-		more, promised = len(found) == watchBatch, false
+		more = len(found) == watchBatch
 		if more || !t.askIdle() {
 			continue
 		}
@@ -163,7 +163,6 @@ func (t *tail) read(ctx context.Context) error {
 		if idle, more, err = t.svc.lookIdle(ctx, t.session, from+int64(len(found))); err != nil {
 			return err
 		}
-		promised = more
 		t.rests(idle)
 	}
 	return nil

@@ -44,8 +44,8 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
 	v := &watching{s, id, w.After, send}
-	for more := false; ; {
-		if err := v.catchUp(ctx, false, more); err != nil {
+	for more := true; more; {
+		if err := v.catchUp(ctx, false); err != nil {
 			return nil, err
 		}
 		if !w.UntilIdle {
@@ -55,18 +55,15 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 		if idle, more, err = s.lookIdle(ctx, id, v.last); err != nil || idle != nil {
 			return idle, err
 		}
-		if !more {
-			break
-		}
 	}
 	return v.goOn(ctx, look, w.UntilIdle)
 }
 
 // catchUp sends everything after the last event from the store; live is whether the
-// watcher had seen all that there was, and promised that there is more now.
-func (v *watching) catchUp(ctx context.Context, live, promised bool) error {
-	for ; ; promised = false {
-		events, err := v.readLog(ctx, v.id, v.last, promised)
+// watcher had seen all that there was.
+func (v *watching) catchUp(ctx context.Context, live bool) error {
+	for {
+		events, err := v.readLog(ctx, v.id, v.last)
 		if err := v.show(events, live); err != nil {
 			return err
 		}
@@ -106,7 +103,7 @@ func (v *watching) goOn(ctx context.Context, look *watcher, untilIdle bool) (*pb
 		}
 		switch {
 		case seen.behind:
-			err = v.catchUp(ctx, true, true)
+			err = v.catchUp(ctx, true)
 		case untilIdle && seen.idle != nil:
 			return seen.idle, nil
 		default:
