@@ -9,8 +9,9 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// hub tells who looks at a session that there is something to look at. It holds
-// no events: a watcher that falls behind costs a flag, not a queue.
+// hub tells who looks at a session that there is something to look at: those who wait
+// for a task, and the tail for those who watch. It holds no events: whoever falls behind
+// costs a flag, not a queue.
 type hub struct {
 	mu       sync.Mutex
 	watchers map[tree.SessionID]map[*watcher]struct{}

@@ -15,12 +15,12 @@ type tails struct {
 
 // tail joins those who watch a session's tail, until leave is called. The last who
 // leaves waits until nobody reads for it any more.
-func (s *Service) tail(ctx context.Context, id tree.SessionID, untilIdle bool) (t *tail, leave func()) {
+func (s *Service) tail(id tree.SessionID, untilIdle bool) (t *tail, leave func()) {
 	s.tails.mu.Lock()
 	defer s.tails.mu.Unlock()
 	t = s.tails.held[id]
 	if t == nil || t.failed() {
-		t = s.newTail(ctx, id)
+		t = s.newTail(id)
 		if s.tails.held == nil {
 			s.tails.held = map[tree.SessionID]*tail{}
 		}
@@ -35,9 +35,10 @@ func (s *Service) tail(ctx context.Context, id tree.SessionID, untilIdle bool) (
 	}
 }
 
-// newTail begins to read for whoever comes, on after its first watcher has left.
-func (s *Service) newTail(ctx context.Context, id tree.SessionID) *tail {
-	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
+// newTail begins to read for whoever comes: it is no one watcher's, and holds nothing of
+// the first one.
+func (s *Service) newTail(id tree.SessionID) *tail {
+	reading, stop := context.WithCancel(context.Background())
 	look, unlook := s.hub.watchFor(id)
 	t := &tail{
 		svc: s, session: id, again: make(chan struct{}, 1), done: make(chan struct{}), news: make(chan struct{}),
@@ -67,6 +68,8 @@ func (t *tail) join(by int, untilIdle bool) (watchers int) {
 	t.watchers += by
 	if untilIdle {
 		t.waiting += by
+	}
+	if untilIdle && by > 0 {
 		t.readAgain()
 	}
 	return t.watchers

@@ -93,7 +93,7 @@ func (v *watching) show(events []logged, live bool) error {
 
 // goOn sends what happens, once what has happened was sent.
 func (v *watching) goOn(ctx context.Context, look *watcher, untilIdle bool) (*pb.Idle, error) {
-	t, leave := v.tail(ctx, v.id, untilIdle)
+	t, leave := v.tail(v.id, untilIdle)
 	defer leave()
 	room := make([]logged, watchGlimpse)
 	for {
