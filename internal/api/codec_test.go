@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"io"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -22,8 +23,12 @@ func TestTheCodecPassesStepsOn(t *testing.T) {
 	}
 	for _, v := range []any{step, step, resp} {
 		data, err := c.Marshal(v)
-		if err != nil || !bytes.Equal(data.Materialize(), want) {
-			t.Errorf("%T is %q, %v", v, data.Materialize(), err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(data.Reader())
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%T is %q, %v", v, got, err)
 		}
 		data.Free()
 	}

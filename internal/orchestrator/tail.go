@@ -182,12 +182,12 @@ func (t *tail) put(found []logged) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range found {
-		t.bytes += e.step.Len()
+		t.bytes += len(e.step.Bytes())
 	}
 	t.events = append(t.events, found...)
 	drop := 0
 	for len(t.events)-drop > tailRoom || t.bytes > tailBytes {
-		t.bytes -= t.events[drop].step.Len()
+		t.bytes -= len(t.events[drop].step.Bytes())
 		drop++
 	}
 	if drop > 0 {

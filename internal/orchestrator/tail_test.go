@@ -45,7 +45,7 @@ func TestATailKeepsTheLastEvents(t *testing.T) {
 		}
 		held := 0
 		for _, e := range l.events {
-			held += e.step.Len()
+			held += len(e.step.Bytes())
 		}
 		if held != l.bytes || held > tailBytes {
 			t.Errorf("%s: %d bytes are kept and said to be %d", c.name, held, l.bytes)

@@ -134,7 +134,7 @@ func (v *sight) send(ctx context.Context, step *wire.Step) error {
 		return ctx.Err()
 	}
 	var resp pb.WatchSessionResponse
-	if err := proto.Unmarshal(step.Buffers().Materialize(), &resp); err != nil {
+	if err := proto.Unmarshal(step.Bytes(), &resp); err != nil {
 		v.t.Error(err)
 	}
 	v.mu.Lock()
@@ -287,7 +287,7 @@ func TestAWatchGoesOnWhereItBroke(t *testing.T) {
 // seqOf is the number of an event that is shown by a step.
 func (v *sight) seqOf(step *wire.Step) int64 {
 	var resp pb.WatchSessionResponse
-	if err := proto.Unmarshal(step.Buffers().Materialize(), &resp); err != nil {
+	if err := proto.Unmarshal(step.Bytes(), &resp); err != nil {
 		v.t.Error(err)
 	}
 	return resp.GetEvent().GetSeq()

@@ -9,7 +9,10 @@ import (
 
 // Step is a step of a watched session as it goes over the wire. It is encoded once,
 // for however many are sent it, and does not change.
-type Step struct{ buffers mem.BufferSlice }
+type Step struct {
+	data    []byte
+	buffers mem.BufferSlice // of data alone
+}
 
 // stepEvent is the number of the field of a WatchSessionResponse that holds an event.
 const stepEvent protowire.Number = 1
@@ -27,10 +30,10 @@ func DeltaStep(d *pb.Delta) *Step {
 }
 
 // newStep takes the bytes over.
-func newStep(data []byte) *Step { return &Step{mem.BufferSlice{mem.SliceBuffer(data)}} }
+func newStep(data []byte) *Step { return &Step{data, mem.BufferSlice{mem.SliceBuffer(data)}} }
 
-// Buffers is the encoding, to be read only. It need not be freed, and may be.
+// Bytes is the encoding, to be read only.
+func (s *Step) Bytes() []byte { return s.data }
+
+// Buffers is the encoding as gRPC takes it. It need not be freed, and may be.
 func (s *Step) Buffers() mem.BufferSlice { return s.buffers }
-
-// Len is the number of bytes.
-func (s *Step) Len() int { return s.buffers.Len() }

@@ -28,13 +28,13 @@ func TestAStepIsWhatItsResponseWouldBe(t *testing.T) {
 			&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Delta{Delta: &pb.Delta{TaskId: "t", Run: 2, Text: "once"}}},
 		},
 	} {
-		data := c.step.Buffers().Materialize()
+		data := c.step.Bytes()
 		var got pb.WatchSessionResponse
 		if err := proto.Unmarshal(data, &got); err != nil || !proto.Equal(&got, c.want) {
 			t.Errorf("%s is read as %v, %v", name, &got, err)
 		}
-		if c.step.Len() != len(data) {
-			t.Errorf("%s has %d bytes and says %d", name, len(data), c.step.Len())
+		if n := c.step.Buffers().Len(); n != len(data) {
+			t.Errorf("%s has %d bytes, and %d as gRPC takes it", name, len(data), n)
 		}
 	}
 }
