@@ -50,8 +50,9 @@
 // internal/orchestrator/service.go and work.go: a replica's side of clients and
 // of workers. work.go serves the stream of a worker's slot; the stream is the
 // attempt's lease. When it breaks, internal/alive finds out whether its worker is
-// dead. internal/api puts it behind gRPC; internal/wire translates, and holds the one
-// table of error codes. internal/api/guard.go says who may call what, by the tokens of
+// dead. All who watch a session on a replica share one reading of its log: tail.go.
+// internal/api puts it behind gRPC; internal/wire translates, and holds the one table
+// of error codes. internal/api/guard.go says who may call what, by the tokens of
 // internal/auth; a tenant comes from there alone.
 //
 // # The worker

@@ -53,6 +53,7 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 	in := &guard{tokens: security.Tokens, log: log}
 	s := grpc.NewServer(
 		grpc.Creds(security.Transport()),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{

@@ -6,10 +6,12 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// hub tells who looks at a session that there is something to look at. It holds
-// no events: a watcher that falls behind costs a flag, not a queue.
+// hub tells who looks at a session that there is something to look at: those who wait
+// for a task, and the tail for those who watch. It holds no events: whoever falls behind
+// costs a flag, not a queue.
 type hub struct {
 	mu       sync.Mutex
 	watchers map[tree.SessionID]map[*watcher]struct{}
@@ -17,8 +19,9 @@ type hub struct {
 
 // watcher is one who looks at a session.
 type watcher struct {
-	changed chan struct{}  // holds one: look again
-	deltas  chan *pb.Delta // nil unless wanted
+	changed chan struct{}   // holds one: look again; nil: the tail says so
+	deltas  chan *wire.Step // nil unless wanted
+	tail    bool            // looks for others, who are counted themselves
 }
 
 // deltaRoom is how many pieces of text a slow watcher may be behind before it
@@ -48,9 +51,19 @@ func (h *hub) watch(id tree.SessionID) (w *watcher, stop func()) {
 	return w, h.join(id, w)
 }
 
-// watchDeltas is watch with text as it is written.
-func (h *hub) watchDeltas(id tree.SessionID) (w *watcher, stop func()) {
-	w = &watcher{changed: make(chan struct{}, 1), deltas: make(chan *pb.Delta, deltaRoom)}
+// watchTail joins those who look at a session's tail, and at text as it is written if
+// they want to.
+func (h *hub) watchTail(id tree.SessionID, deltas bool) (w *watcher, stop func()) {
+	w = &watcher{}
+	if deltas {
+		w.deltas = make(chan *wire.Step, deltaRoom)
+	}
+	return w, h.join(id, w)
+}
+
+// watchFor is watch for a tail.
+func (h *hub) watchFor(id tree.SessionID) (w *watcher, stop func()) {
+	w = &watcher{changed: make(chan struct{}, 1), tail: true}
 	return w, h.join(id, w)
 }
 
@@ -76,7 +89,11 @@ func (h *hub) count() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, watchers := range h.watchers {
-		n += len(watchers)
+		for w := range watchers {
+			if !w.tail {
+				n++
+			}
+		}
 	}
 	return n
 }
@@ -112,12 +129,16 @@ func (w *watcher) poke() {
 func (h *hub) delta(id tree.SessionID, d *pb.Delta) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var step *wire.Step
 	for w := range h.watchers[id] {
 		if w.deltas == nil {
 			continue
 		}
+		if step == nil {
+			step = wire.DeltaStep(d)
+		}
 		select {
-		case w.deltas <- d:
+		case w.deltas <- step:
 		default:
 		}
 	}

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"context"
 
-	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/telemetry"
 )
@@ -40,9 +39,9 @@ func (s *Service) state(ctx context.Context) (telemetry.State, error) {
 }
 
 // watched notes how far behind a watcher is that has just been given an event.
-func (s *Service) watched(e *pb.Event) {
+func (s *Service) watched(e *logged) {
 	if s.measures != nil {
-		s.measures.Watched(max(0, s.Now().Sub(e.GetTime().AsTime())))
+		s.measures.Watched(max(0, s.Now().Sub(e.at)))
 	}
 }
 

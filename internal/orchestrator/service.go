@@ -3,8 +3,9 @@
 // (announcing what is ready, sweeping what was left, serving who watches).
 //
 // A replica holds nothing that another could not take over. What it keeps in
-// memory is who is connected to it right now: watchers and the streams of
-// attempts. Everything else is read from the store when it is needed.
+// memory is who is connected to it right now: watchers, with the last events of what
+// they watch (tail.go), and the streams of attempts. Everything else is read from the
+// store when it is needed.
 package orchestrator
 
 import (
@@ -55,6 +56,7 @@ type Config struct {
 type Service struct {
 	Config
 	hub      *hub
+	tails    tails
 	outbox   *outbox
 	leases   *leases
 	ahead    *ahead

@@ -18,10 +18,16 @@ import (
 // waiter learns it learns from a commit.
 func setup(t *testing.T) *orchestrator.Service {
 	t.Helper()
+	return told(t, (*orchestrator.Service).Committed)
+}
+
+// told is setup, but that of what is committed the service is told by somebody else.
+func told(t *testing.T, of func(*orchestrator.Service, store.Commit)) *orchestrator.Service {
+	t.Helper()
 	var svc *orchestrator.Service
 	db, err := store.Open(t.Context(), store.Config{
 		Database: filepath.Join(t.TempDir(), "coppice.db"), Replica: "r",
-		OnCommit: func(c store.Commit) { svc.Committed(c) },
+		OnCommit: func(c store.Commit) { of(svc, c) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -15,18 +15,26 @@ type Watch struct {
 	UntilIdle bool
 }
 
-// watchBatch is how many events are read at once.
-const watchBatch = 512
+// watchBatch is how many events are read from the store at once, and watchGlimpse how
+// many from the tail.
+const (
+	watchBatch   = 512
+	watchGlimpse = 32
+)
+
+// watching is one watch of a session.
+type watching struct {
+	*Service
+	id   tree.SessionID
+	last int64 // the last event that was sent
+	send func(*wire.Step) error
+}
 
 // WatchSession gives send the events of a session in order: what has happened,
 // then what happens. It returns once the session is idle, if that was asked
 // for, and otherwise only when ctx ends or send fails.
-func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.SessionID, w Watch, send func(*pb.WatchSessionResponse) error) (*pb.Idle, error) {
-	join := s.hub.watch
-	if w.Deltas {
-		join = s.hub.watchDeltas
-	}
-	look, stop := join(id)
+func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.SessionID, w Watch, send func(*wire.Step) error) (*pb.Idle, error) {
+	look, stop := s.hub.watchTail(id, w.Deltas)
 	defer stop()
 	session, err := s.Store.Session(ctx, tenant, id)
 	switch {
@@ -35,69 +43,93 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	case w.After < 0 || w.After >= session.NextSeq:
 		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
-	for live := false; ; live = true {
-		if err := s.catchUp(ctx, id, &w.After, live, send); err != nil {
+	v := &watching{s, id, w.After, send}
+	for more := true; more; {
+		if err := v.catchUp(ctx, false); err != nil {
 			return nil, err
 		}
-		if w.UntilIdle {
-			idle, at, root, err := s.Store.Idle(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			last := at.NextSeq - 1
-			if idle && last == w.After {
-				return &pb.Idle{Root: wire.Task(&root), LastSeq: last, Cause: idleCause(&at)}, nil
-			}
-			if last > w.After {
-				continue
-			}
+		if !w.UntilIdle {
+			break
 		}
-		if err := s.awaitNews(ctx, look, send); err != nil {
-			return nil, err
+		var idle *pb.Idle
+		if idle, more, err = s.lookIdle(ctx, id, v.last); err != nil || idle != nil {
+			return idle, err
 		}
 	}
+	return v.goOn(ctx, look, w.UntilIdle)
 }
 
-// catchUp sends everything after a cursor and moves it; live is whether the watcher had
-// seen all that there was.
-func (s *Service) catchUp(ctx context.Context, id tree.SessionID, after *int64, live bool, send func(*pb.WatchSessionResponse) error) error {
+// catchUp sends everything after the last event from the store; live is whether the
+// watcher had seen all that there was.
+func (v *watching) catchUp(ctx context.Context, live bool) error {
 	for {
-		events, err := s.Store.Events(ctx, id, *after, watchBatch)
-		if err != nil {
+		events, err := v.readLog(ctx, v.id, v.last)
+		if err := v.show(events, live); err != nil {
 			return err
 		}
-		for _, e := range events {
-			if e.GetSeq() != *after+1 {
-				return tree.ErrNoSession.With("it was deleted") // and its first rows are gone
-			}
-			if err := send(&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: e}}); err != nil {
-				return err
-			}
-			if e.GetSessionChanged().GetChange() == pb.SessionChange_SESSION_CHANGE_DELETED {
-				return tree.ErrNoSession.With("it was deleted")
-			}
-			*after = e.GetSeq()
-			if live {
-				s.watched(e)
-			}
-		}
-		if len(events) < watchBatch {
-			return nil
+		if err != nil || len(events) < watchBatch {
+			return err
 		}
 	}
 }
 
-// awaitNews waits until the session has changed and sends deltas meanwhile.
-func (s *Service) awaitNews(ctx context.Context, look *watcher, send func(*pb.WatchSessionResponse) error) error {
+// show sends events.
+func (v *watching) show(events []logged, live bool) error {
+	for i := range events {
+		e := &events[i]
+		if err := v.send(e.step); err != nil {
+			return err
+		}
+		if e.deleted {
+			return errDeleted
+		}
+		v.last = e.seq
+		if live {
+			v.watched(e)
+		}
+	}
+	return nil
+}
+
+// goOn sends what happens, once what has happened was sent.
+func (v *watching) goOn(ctx context.Context, look *watcher, untilIdle bool) (*pb.Idle, error) {
+	t, leave := v.tail(v.id, untilIdle)
+	defer leave()
+	room := make([]logged, watchGlimpse)
+	for {
+		seen, err := t.after(v.last, room)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case seen.behind:
+			err = v.catchUp(ctx, true)
+		case untilIdle && seen.idle != nil:
+			return seen.idle, nil
+		default:
+			err = v.show(seen.events, true)
+			clear(seen.events) // they are not kept for who waits
+		}
+		if err == nil {
+			err = v.awaitNews(ctx, seen.news, look)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// awaitNews waits until the tail has changed and sends deltas meanwhile.
+func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *watcher) error {
 	for {
 		select {
-		case <-look.changed:
+		case <-news:
 			return nil
 		case d := <-look.deltas:
-			if err := send(&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Delta{Delta: d}}); err != nil {
+			if err := v.send(d); err != nil {
 				return err
 			}
-		case <-s.stopping:
+		case <-v.stopping:
 			return tree.ErrStopping
 		case <-ctx.Done():
 			return ctx.Err()

@@ -147,9 +147,14 @@ func (s *Store) Tree(ctx context.Context, session tree.SessionID) ([]tree.Task, 
 	return query(ctx, s.db, "tree", taskRow, idColumn(&session))
 }
 
-// Events reads up to limit events after a number.
+// Log reads up to limit events after a number, as wire.EncodeEvent gave them.
+func (s *Store) Log(ctx context.Context, session tree.SessionID, after int64, limit int) ([][]byte, error) {
+	return query(ctx, s.db, "events", plainEventRow, idColumn(&session), after, limit)
+}
+
+// Events is Log with the events decoded.
 func (s *Store) Events(ctx context.Context, session tree.SessionID, after int64, limit int) ([]*pb.Event, error) {
-	rows, err := query(ctx, s.db, "events", plainEventRow, idColumn(&session), after, limit)
+	rows, err := s.Log(ctx, session, after, limit)
 	if err != nil {
 		return nil, err
 	}

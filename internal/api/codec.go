@@ -1,0 +1,21 @@
+package api
+
+import (
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// codec is gRPC's own, but for steps that are encoded already: they are passed on.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if step, ok := v.(*wire.Step); ok {
+		return step.Buffers(), nil
+	}
+	return c.CodecV2.Marshal(v)
+}

@@ -1,0 +1,20 @@
+package orchestrator
+
+// Tails counts the sessions whose tails are read.
+func (s *Service) Tails() int {
+	s.tails.mu.Lock()
+	defer s.tails.mu.Unlock()
+	return len(s.tails.held)
+}
+
+// Watchers counts those who watch, or wait.
+func (s *Service) Watchers() int { return s.hub.count() }
+
+// FailTails ends all reading with an error.
+func (s *Service) FailTails(err error) {
+	s.tails.mu.Lock()
+	defer s.tails.mu.Unlock()
+	for _, t := range s.tails.held {
+		t.fail(err)
+	}
+}

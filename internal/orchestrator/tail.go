@@ -1,0 +1,237 @@
+package orchestrator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// What a tail keeps: events for those who are a little behind, and none once nothing
+// has happened for a while. Whoever is further behind reads the store.
+const (
+	tailRoom  = 512
+	tailBytes = 512 << 10
+	tailQuiet = time.Second
+)
+
+// A tail that is read wakes each watcher, which costs more than the reading. So the
+// more there are, the longer the next reading waits for what else happens; after a
+// pause the first event waits for nothing.
+const (
+	breathEach = 50 * time.Microsecond
+	breathMost = 4 * time.Millisecond
+)
+
+// tail is the end of a session's log, shared by all who watch the session here: one
+// goroutine reads what is new from the store, as soon as a commit says that there is
+// something, and each event is decoded and encoded once. What it gives is committed
+// and in order, whichever replica has committed it, since it comes from the store.
+//
+// A watcher has a cursor, and nothing queues for it. It reads the store until it has
+// seen everything, and then the tail; it reads the store again when the tail has gone on
+// without it.
+type tail struct {
+	svc     *Service
+	session tree.SessionID
+	again   chan struct{} // holds one: read, whatever has been committed
+	stop    context.CancelFunc
+	done    chan struct{} // closed when nobody reads any more
+
+	mu       sync.Mutex
+	watchers int
+	waiting  int           // of them, those who want to know when the session is idle
+	begun    bool          // somebody has said where the tail begins
+	events   []logged      // the last ones, without a gap
+	bytes    int           // of their steps
+	last     int64         // the last event that was read
+	idle     *pb.Idle      // the session is idle as of last; nil: it is not, or nobody wants to know
+	err      error         // what has ended the reading
+	news     chan struct{} // closed when any of this has changed
+}
+
+// glimpse is what a watcher sees of a tail.
+type glimpse struct {
+	events []logged
+	behind bool          // the tail has gone on without the watcher, who has to read the store
+	idle   *pb.Idle      // the watcher has seen everything, and nothing goes on
+	news   chan struct{} // closed as soon as it is worth another look
+}
+
+// always is for those who need not wait.
+var always = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// after copies what comes after an event that the watcher has seen, as far as there is
+// room for it. The first watcher says with it where the tail begins.
+func (t *tail) after(seq int64, room []logged) (glimpse, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.begun && seq < t.last-int64(len(t.events)):
+		return glimpse{behind: true, news: always}, nil
+	case t.begun && seq < t.last:
+		n := copy(room, t.events[len(t.events)-int(t.last-seq):])
+		return glimpse{events: room[:n], news: always}, nil
+	case t.err != nil:
+		return glimpse{}, t.err
+	case !t.begun:
+		t.begun, t.last = true, seq
+		t.readAgain()
+	case seq == t.last:
+		return glimpse{idle: t.idle, news: t.news}, nil
+	}
+	// The watcher has seen all that there was, and the tail may be about to read it.
+	return glimpse{news: t.news}, nil
+}
+
+func (t *tail) readAgain() {
+	select {
+	case t.again <- struct{}{}:
+	default:
+	}
+}
+
+// run reads until ctx ends or reading fails, which those who watch are told.
+func (t *tail) run(ctx context.Context, look *watcher) {
+	defer close(t.done)
+	quiet := time.NewTimer(tailQuiet)
+	defer quiet.Stop()
+	for read := (time.Time{}); ; {
+		select {
+		case <-look.changed:
+		case <-t.again:
+		case <-quiet.C:
+			t.forget()
+			continue
+		case <-ctx.Done():
+			return
+		}
+		if !rest(ctx, time.Until(read.Add(t.breath()))) {
+			return
+		}
+		if err := t.read(ctx); err != nil {
+			t.fail(err)
+			return
+		}
+		read = time.Now()
+		quiet.Reset(tailQuiet)
+	}
+}
+
+// breath is how long it takes from one reading to the next, at least.
+func (t *tail) breath() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return min(time.Duration(t.watchers-1)*breathEach, breathMost)
+}
+
+// rest reports whether ctx has outlasted the pause.
+func rest(ctx context.Context, pause time.Duration) bool {
+	if pause <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// read appends what is new, and looks whether the session is idle if that is of
+// interest to somebody.
+func (t *tail) read(ctx context.Context) error {
+	for more := true; more; {
+		from, begun := t.position()
+		if !begun {
+			return nil
+		}
+		found, err := t.svc.readLog(ctx, t.session, from)
+		t.put(found)
+		if err != nil {
+			return err
+		}
+		more = len(found) == watchBatch
+		if more || !t.askIdle() {
+			continue
+		}
+		var idle *pb.Idle
+		if idle, more, err = t.svc.lookIdle(ctx, t.session, from+int64(len(found))); err != nil {
+			return err
+		}
+		t.rests(idle)
+	}
+	return nil
+}
+
+func (t *tail) position() (last int64, begun bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last, t.begun
+}
+
+// put appends events to what the watchers see, and lets go of the oldest.
+func (t *tail) put(found []logged) {
+	if len(found) == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range found {
+		t.bytes += len(e.step.Bytes())
+	}
+	t.events = append(t.events, found...)
+	drop := 0
+	for len(t.events)-drop > tailRoom || t.bytes > tailBytes {
+		t.bytes -= len(t.events[drop].step.Bytes())
+		drop++
+	}
+	if drop > 0 {
+		kept := copy(t.events, t.events[drop:])
+		clear(t.events[kept:])
+		t.events = t.events[:kept]
+	}
+	t.last, t.idle = found[len(found)-1].seq, nil
+	t.tell()
+}
+
+// forget lets go of all events: who has not seen them by now is slow, and reads the store.
+func (t *tail) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.events, t.bytes = nil, 0
+}
+
+// askIdle reports whether it is of interest whether the session is idle, and not plain
+// from what has happened last.
+func (t *tail) askIdle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.waiting > 0 && (len(t.events) == 0 || !t.events[len(t.events)-1].busy)
+}
+
+// rests says whether the session is idle as of the last event.
+func (t *tail) rests(idle *pb.Idle) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.idle = idle; idle != nil {
+		t.tell()
+	}
+}
+
+func (t *tail) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
+	t.tell()
+}
+
+// tell wakes all watchers that wait. The caller holds the lock.
+func (t *tail) tell() {
+	close(t.news)
+	t.news = make(chan struct{})
+}

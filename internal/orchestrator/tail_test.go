@@ -1,0 +1,113 @@
+package orchestrator
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// bare is a tail on which somebody watches from an event on, and which nobody reads.
+func bare(from int64) *tail {
+	return &tail{again: make(chan struct{}, 1), news: make(chan struct{}), begun: true, last: from}
+}
+
+// some are events of a size each, that come next.
+func some(t *tail, events, size int) []logged {
+	var all []logged
+	for range events {
+		all = append(all, logged{seq: t.last + 1 + int64(len(all)), step: wire.EventStep(bytes.Repeat([]byte{0}, size))})
+	}
+	return all
+}
+
+func TestATailKeepsTheLastEvents(t *testing.T) {
+	t.Parallel()
+	const batch, small, large = 100, 10, 64 << 10
+	for _, c := range []struct {
+		name         string
+		events, size int
+		kept         int // at most
+	}{
+		{"few", 3, small, 3},
+		{"as many as there is room for", tailRoom, small, tailRoom},
+		{"too many", 5 * tailRoom, small, tailRoom},
+		{"too large", 100, large, tailBytes / large},
+		{"each too large by itself", 2, tailBytes + 1, 0},
+	} {
+		l := bare(7)
+		end := l.last + int64(c.events)
+		for l.last < end {
+			l.put(some(l, min(batch, int(end-l.last)), c.size))
+		}
+		if l.last != end || len(l.events) > c.kept || c.kept > 0 && len(l.events) == 0 {
+			t.Errorf("%s: up to %d, %d events are kept, want up to %d, at most %d", c.name, l.last, len(l.events), end, c.kept)
+		}
+		held := 0
+		for _, e := range l.events {
+			held += len(e.step.Bytes())
+		}
+		if held != l.bytes || held > tailBytes {
+			t.Errorf("%s: %d bytes are kept and said to be %d", c.name, held, l.bytes)
+		}
+		seen := end - int64(len(l.events))
+		if g, err := l.after(seen-1, nil); seen > 7 && (err != nil || !g.behind) {
+			t.Errorf("%s: who has not seen what was let go is shown %+v, %v", c.name, g, err)
+		}
+		room := make([]logged, 7)
+		for seen < end {
+			g, err := l.after(seen, room)
+			if err != nil || len(g.events) == 0 || g.events[0].seq != seen+1 {
+				t.Fatalf("%s: after %d comes %+v, %v", c.name, seen, g, err)
+			}
+			seen = g.events[len(g.events)-1].seq
+		}
+	}
+}
+
+// TestATailForgets: then whoever has not seen everything has to read by himself.
+func TestATailForgets(t *testing.T) {
+	t.Parallel()
+	l := bare(0)
+	l.put(some(l, 10, 1))
+	l.forget()
+	for seq, behind := range map[int64]bool{0: true, 9: true, 10: false, 11: false} {
+		g, err := l.after(seq, make([]logged, 1))
+		if err != nil || g.behind != behind || len(g.events) > 0 {
+			t.Errorf("after %d comes %+v, %v", seq, g, err)
+		}
+	}
+	l.put(some(l, 1, 1))
+	if g, err := l.after(10, make([]logged, 1)); err != nil || len(g.events) != 1 {
+		t.Errorf("after what was forgotten comes %+v, %v", g, err)
+	}
+}
+
+// TestATailWakesWhoWaits, and nobody else.
+func TestATailWakesWhoWaits(t *testing.T) {
+	t.Parallel()
+	woken := func(news chan struct{}) bool {
+		select {
+		case <-news:
+			return true
+		default:
+			return false
+		}
+	}
+	l := bare(5)
+	waits, err := l.after(5, nil)
+	if err != nil || woken(waits.news) {
+		t.Fatalf("who has seen everything is shown %+v, %v", waits, err)
+	}
+	l.put(nil)
+	if woken(waits.news) {
+		t.Error("nothing wakes somebody")
+	}
+	l.put(some(l, 1, 1))
+	if !woken(waits.news) {
+		t.Error("an event wakes nobody")
+	}
+	if g, err := l.after(5, make([]logged, 1)); err != nil || !woken(g.news) {
+		t.Errorf("who has not seen everything waits: %+v, %v", g, err)
+	}
+}

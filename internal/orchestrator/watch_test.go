@@ -1,0 +1,320 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+const tenant = "acme"
+
+// A reading of a tail is over within a breath, and what was read is forgotten once
+// nothing has happened for a while.
+const (
+	breath    = 100 * time.Millisecond
+	forgotten = time.Minute
+)
+
+// garden is a session that watchers look at. It works in a bubble: once that is at rest,
+// all who watch have seen everything, or are held.
+type garden struct {
+	*orchestrator.Service
+	t  *testing.T
+	id tree.SessionID
+}
+
+// settle lets all who do something do it.
+func settle() {
+	time.Sleep(breath)
+	synctest.Wait()
+}
+
+func plant(t *testing.T, svc *orchestrator.Service) *garden {
+	t.Helper()
+	id, err := svc.CreateSession(t.Context(), tenant, orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &garden{svc, t, id}
+}
+
+// grow makes so many events happen, each in a commit of its own.
+func (g *garden) grow(events int) {
+	g.t.Helper()
+	before := g.last()
+	for i := range events {
+		if err := g.RenameSession(g.t.Context(), tenant, g.id, fmt.Sprintf("%d after %d", i, before)); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	if g.last() != before+int64(events) {
+		g.t.Fatalf("%d events and %d more are %d", before, events, g.last())
+	}
+}
+
+// last is the number of the last event.
+func (g *garden) last() int64 {
+	g.t.Helper()
+	session, _, err := g.Session(g.t.Context(), tenant, g.id)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return session.NextSeq - 1
+}
+
+// purge removes all rows of the session, which was deleted.
+func (g *garden) purge() {
+	g.t.Helper()
+	for done := false; !done; {
+		var err error
+		if done, err = g.Store.Purge(g.t.Context(), g.id); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+}
+
+// sight is one watch, and what it has been given.
+type sight struct {
+	t     *testing.T
+	after int64
+	stop  context.CancelFunc
+	gate  chan struct{} // closed: what is sent is taken
+	done  chan struct{} // closed: the watch has ended
+	idle  *pb.Idle
+	err   error
+
+	mu     sync.Mutex
+	steps  []*wire.Step
+	events []*pb.Event
+}
+
+// watch begins a watch.
+func (g *garden) watch(w orchestrator.Watch) *sight {
+	v := g.held(w)
+	v.take()
+	return v
+}
+
+// held begins a watch of somebody who takes nothing until told to.
+func (g *garden) held(w orchestrator.Watch) *sight {
+	ctx, stop := context.WithCancel(g.t.Context())
+	v := &sight{t: g.t, after: w.After, stop: stop, gate: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(v.done)
+		v.idle, v.err = g.WatchSession(ctx, tenant, g.id, w, func(step *wire.Step) error { return v.send(ctx, step) })
+	}()
+	g.t.Cleanup(v.end)
+	return v
+}
+
+func (v *sight) take() { close(v.gate) }
+
+// end ends the watch from outside.
+func (v *sight) end() {
+	v.stop()
+	<-v.done
+}
+
+func (v *sight) send(ctx context.Context, step *wire.Step) error {
+	select {
+	case <-v.gate:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var resp pb.WatchSessionResponse
+	if err := proto.Unmarshal(step.Bytes(), &resp); err != nil {
+		v.t.Error(err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.steps, v.events = append(v.steps, step), append(v.events, resp.GetEvent())
+	return nil
+}
+
+// saw checks that the watch was given everything up to an event, in order.
+func (v *sight) saw(last int64) {
+	v.t.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i, e := range v.events {
+		if want := v.after + int64(i) + 1; e.GetSeq() != want {
+			v.t.Fatalf("event %d came where event %d had to", e.GetSeq(), want)
+		}
+	}
+	if got := v.after + int64(len(v.events)); got != last {
+		v.t.Fatalf("events were seen from %d to %d, want to %d", v.after, got, last)
+	}
+}
+
+// step is how an event was given.
+func (v *sight) step(seq int64) *wire.Step {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.steps[seq-v.after-1]
+}
+
+// untold is what has been committed and the service does not know.
+type untold struct {
+	mu      sync.Mutex
+	commits []store.Commit
+}
+
+func (u *untold) keep(_ *orchestrator.Service, c store.Commit) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(c.Sessions) > 0 {
+		u.commits = append(u.commits, c)
+	}
+}
+
+// take gives all of it, once nobody commits any more.
+func (u *untold) take() []store.Commit {
+	settle()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.commits
+}
+
+func TestWatchersShareWhatIsRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := plant(t, setup(t))
+		g.grow(5)
+		all := []*sight{g.watch(orchestrator.Watch{})}
+		for after := range g.last() + 1 { // late ones
+			all = append(all, g.watch(orchestrator.Watch{After: after}))
+			settle()
+			g.grow(2)
+		}
+		settle()
+		shared := g.last()
+		g.grow(20)
+		settle()
+		if g.Tails() != 1 || g.Watchers() != len(all) {
+			t.Errorf("%d tails are read for %d watchers, want 1 for %d", g.Tails(), g.Watchers(), len(all))
+		}
+		for _, v := range all {
+			v.saw(g.last())
+			for seq := shared + 1; seq <= g.last(); seq++ {
+				if v.step(seq) != all[0].step(seq) {
+					t.Fatalf("event %d was encoded more than once", seq)
+				}
+			}
+		}
+		for _, v := range all {
+			v.end()
+			if !errors.Is(v.err, context.Canceled) {
+				t.Errorf("a watch that was called off ended with %v", v.err)
+			}
+		}
+		if g.Tails() != 0 || g.Watchers() != 0 {
+			t.Errorf("%d tails are still read, for %d watchers", g.Tails(), g.Watchers())
+		}
+		again := g.watch(orchestrator.Watch{After: shared})
+		settle()
+		again.saw(g.last())
+	})
+}
+
+// TestASlowWatcherMissesNothing holds some up until the tail has let go of what they
+// have not seen, and others for less. Those who take what they are sent notice nothing.
+func TestASlowWatcherMissesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := plant(t, setup(t))
+		fast, end := g.watch(orchestrator.Watch{}), g.last()
+		slow, slower := g.held(orchestrator.Watch{After: end}), g.held(orchestrator.Watch{After: end})
+		settle()
+		g.grow(3)
+		settle()
+		fast.saw(g.last())
+		slow.saw(end)
+		slow.take()
+		time.Sleep(forgotten)
+		slow.saw(g.last())
+		g.grow(2)
+		time.Sleep(forgotten)
+		slower.take()
+		settle()
+		g.grow(1)
+		settle()
+		for _, v := range []*sight{fast, slow, slower} {
+			v.saw(g.last())
+		}
+		if fast.step(g.last()) != slower.step(g.last()) {
+			t.Error("who has caught up does not share again")
+		}
+	})
+}
+
+// TestAWatchGoesOnWhereItBroke breaks it after each event.
+func TestAWatchGoesOnWhereItBroke(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := plant(t, setup(t))
+		other := g.watch(orchestrator.Watch{})
+		broken := errors.New("the line is dead")
+		for seq := range int64(10) {
+			g.grow(1)
+			settle()
+			given := int64(0)
+			_, err := g.WatchSession(t.Context(), tenant, g.id, orchestrator.Watch{After: seq}, func(step *wire.Step) error {
+				if given > 0 {
+					return broken
+				}
+				given = other.seqOf(step)
+				return nil
+			})
+			if !errors.Is(err, broken) || given != seq+1 {
+				t.Fatalf("after %d came %d, then %v", seq, given, err)
+			}
+		}
+	})
+}
+
+// seqOf is the number of an event that is shown by a step.
+func (v *sight) seqOf(step *wire.Step) int64 {
+	var resp pb.WatchSessionResponse
+	if err := proto.Unmarshal(step.Bytes(), &resp); err != nil {
+		v.t.Error(err)
+	}
+	return resp.GetEvent().GetSeq()
+}
+
+// TestOthersCommitsAreSeen: what has been committed counts, not who says so, how often,
+// or in which order.
+func TestOthersCommitsAreSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var news untold
+		g := plant(t, told(t, news.keep))
+		early := g.watch(orchestrator.Watch{})
+		settle()
+		end := g.last()
+		early.saw(end)
+		g.grow(4)
+		late := g.watch(orchestrator.Watch{}) // reads what the others have not been told of
+		settle()
+		late.saw(g.last())
+		early.saw(end)
+		commits := news.take()
+		for _, c := range []store.Commit{commits[len(commits)-1], commits[len(commits)-1], commits[0]} {
+			g.Committed(c)
+			settle()
+			early.saw(g.last())
+		}
+		late.saw(g.last())
+	})
+}
