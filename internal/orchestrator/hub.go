@@ -1,10 +1,12 @@
 package orchestrator
 
 import (
+	"slices"
 	"sync"
 	"unicode/utf8"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
@@ -22,6 +24,7 @@ type watcher struct {
 	changed chan struct{}   // holds one: look again; nil: the tail says so
 	deltas  chan *wire.Step // nil unless wanted
 	tail    bool            // looks for others, who are counted themselves
+	task    tree.TaskID     // only the end of a run of it is of interest; zero: everything is
 }
 
 // deltaRoom is how many pieces of text a slow watcher may be behind before it
@@ -96,6 +99,24 @@ func (h *hub) count() (n int) {
 		}
 	}
 	return n
+}
+
+// narrow makes a watcher look only when a run of a task has ended, as far as that is told.
+func (h *hub) narrow(w *watcher, task tree.TaskID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.task = task
+}
+
+// committed makes those look again to whom a commit is of interest.
+func (h *hub) committed(t store.Touched) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watchers[t.Session] {
+		if w.task.IsZero() || slices.Contains(t.Ended, w.task) {
+			w.poke()
+		}
+	}
 }
 
 // poke makes everyone who looks at a session look again.

@@ -155,7 +155,7 @@ func (s *Service) Committed(c store.Commit) {
 		s.outbox.put(c)
 	}
 	for _, touched := range c.Sessions {
-		s.hub.poke(touched.Session)
+		s.hub.committed(touched)
 	}
 	for _, r := range c.Revoked {
 		s.leases.revoke(r.Task, r.Epoch)

@@ -236,22 +236,26 @@ func (s *Service) WaitTask(ctx context.Context, tenant string, id tree.SessionID
 	defer cancel()
 	run := 0
 	for {
+		over := waiting.Err() != nil
 		t, err := s.Task(ctx, tenant, id, task)
 		if err != nil || t.State.Terminal() {
 			return t, err
 		}
 		if run == 0 {
 			run = t.Run
+			s.hub.narrow(look, t.ID)
 		}
 		if t.Run > run && run > 0 {
 			return s.asOf(ctx, t, run)
+		}
+		if over {
+			return t, nil
 		}
 		select {
 		case <-look.changed:
 		case <-s.stopping:
 			return nil, tree.ErrStopping
-		case <-waiting.Done():
-			return t, ctx.Err() // nil if it was the timeout that passed
+		case <-waiting.Done(): // what it does now is for the last look to say
 		}
 	}
 }

@@ -313,7 +313,11 @@ func (b *batch) told() Commit {
 		if len(changes.Events) == 0 {
 			continue
 		}
-		c.Sessions = append(c.Sessions, Touched{Session: id, LastSeq: v.Session().NextSeq - 1})
+		touched := Touched{Session: id, LastSeq: v.Session().NextSeq - 1}
+		for _, r := range changes.Runs {
+			touched.Ended = append(touched.Ended, r.Task)
+		}
+		c.Sessions = append(c.Sessions, touched)
 		for _, a := range changes.Attempts {
 			c.Room = c.Room || a == nil && v.Session().Pending > 0
 		}

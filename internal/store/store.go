@@ -114,6 +114,7 @@ type Spent struct {
 type Touched struct {
 	Session tree.SessionID
 	LastSeq int64
+	Ended   []tree.TaskID // tasks of which a run has ended
 }
 
 // Store is an open database. Its methods may be called at once.
