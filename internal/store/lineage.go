@@ -41,7 +41,7 @@ func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, t *tree.T
 	var tasks []tree.Task
 	var rows []messageAndBody
 	own := append(more, all(&tasks, "task", taskRow, idColumn(&r.session), idColumn(&task)), r.messages(&rows, &task, 0, noLimit))
-	if err := r.db.load(ctx, own...); err != nil {
+	if err := r.db.load(ctx, append(own, r.around(&task)...)...); err != nil {
 		return nil, err
 	}
 	if len(tasks) == 0 {

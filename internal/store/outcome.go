@@ -53,9 +53,16 @@ func (r *sessionReader) outcomes(ctx context.Context, runs []tree.ChildRun) (map
 func (r *sessionReader) ends(ctx context.Context, runs []tree.ChildRun) ([]tree.Run, error) {
 	var sessions []tree.Session
 	var ended []tree.Run
-	keys := make([][]any, len(runs))
+	var keys [][]any
 	for i := range runs {
-		keys[i] = []any{idColumn(&r.session), idColumn(&runs[i].Task), runs[i].Run}
+		if run, held := r.near.runs[runs[i]]; held {
+			ended = append(ended, run)
+			continue
+		}
+		keys = append(keys, []any{idColumn(&r.session), idColumn(&runs[i].Task), runs[i].Run})
+	}
+	if len(keys) == 0 && r.shown > 0 {
+		return ended, nil
 	}
 	err := r.db.load(ctx, all(&sessions, "session", plainSessionRow, idColumn(&r.session)), each(&ended, "runs", plainRunRow, keys))
 	if err != nil {
@@ -79,9 +86,14 @@ func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[mess
 	var rows []messageAndBody
 	var keys [][]any
 	for i := range ended {
-		if ended[i].Answer > 0 {
-			keys = append(keys, []any{idColumn(&r.session), idColumn(&ended[i].Task), ended[i].Answer})
+		if ended[i].Answer == 0 {
+			continue
 		}
+		if row, held := r.near.answers[messageKey{ended[i].Task, ended[i].Answer}]; held {
+			rows = append(rows, row)
+			continue
+		}
+		keys = append(keys, []any{idColumn(&r.session), idColumn(&ended[i].Task), ended[i].Answer})
 	}
 	if err := r.db.load(ctx, each(&rows, "messages", storedMessageRow, keys)); err != nil {
 		return nil, err

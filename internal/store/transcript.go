@@ -49,6 +49,7 @@ type sessionReader struct {
 	db      reader
 	session tree.SessionID
 	shown   int // how much of an output is shown; 0 until it was read
+	near    near
 }
 
 func (s *Store) session(id tree.SessionID) *sessionReader {
@@ -150,8 +151,7 @@ func (r *sessionReader) told(ctx context.Context, rows []messageAndBody, after i
 	}
 	if len(asked) > 0 {
 		first, last := asked[0], asked[len(asked)-1]
-		calls, err := query(ctx, r.db, "calls_closed", plainCallRow,
-			idColumn(&r.session), idColumn(&first.Task), first.Ordinal, last.Ordinal, tree.CallClosed)
+		calls, err := r.closed(ctx, first.Task, first.Ordinal, last.Ordinal)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// near is what the messages of a task most often tell of: what came of its calls. It is
+// read with them, since each further look is a round trip. What is missing in it is read
+// when it turns out to be needed.
+type near struct {
+	task    tree.TaskID
+	calls   []tree.Call // closed, in the order of messages and blocks
+	runs    map[tree.ChildRun]tree.Run
+	answers map[messageKey]messageAndBody
+}
+
+// around gives the look-ups of what is near a task.
+func (r *sessionReader) around(task *tree.TaskID) []lookup {
+	n := &r.near
+	*n = near{task: *task, runs: map[tree.ChildRun]tree.Run{}, answers: map[messageKey]messageAndBody{}}
+	key := [][]any{{idColumn(&r.session), idColumn(task)}}
+	return []lookup{
+		r.callsClosed(&n.calls, task, 0, noLimit),
+		{"runs_called", key, func(row row) error {
+			var run tree.Run
+			err := row.Scan(plainRunRow(&run)...)
+			n.runs[tree.ChildRun{Task: run.Task, Run: run.Run}] = run
+			return err
+		}},
+		{"answers_called", key, func(row row) error {
+			var m messageAndBody
+			err := row.Scan(storedMessageRow(&m)...)
+			n.answers[messageKey{m.Task, m.Ordinal}] = m
+			return err
+		}},
+		{"session", [][]any{{idColumn(&r.session)}}, func(row row) error {
+			var s tree.Session
+			err := row.Scan(plainSessionRow(&s)...)
+			r.shown = s.Limits.Output()
+			return err
+		}},
+	}
+}
+
+// callsClosed is the look-up of the closed calls of some of a task's messages.
+func (r *sessionReader) callsClosed(to *[]tree.Call, task *tree.TaskID, first, last int) lookup {
+	return all(to, "calls_closed", plainCallRow, idColumn(&r.session), idColumn(task), first, last, tree.CallClosed)
+}
+
+// closed gives the closed calls of some of a task's messages, or of more.
+func (r *sessionReader) closed(ctx context.Context, task tree.TaskID, first, last int) (calls []tree.Call, err error) {
+	if r.near.task == task {
+		return r.near.calls, nil
+	}
+	err = r.db.load(ctx, r.callsClosed(&calls, &task, first, last))
+	return calls, err
+}
