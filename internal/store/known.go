@@ -112,6 +112,18 @@ type present struct {
 
 func (p *present) known() bool { return !p.heard.IsZero() }
 
+// presentFor is how long what was heard of the present is gone on from. Clocks do not
+// drift in that time, and a session that was idle gains no more than it on the others.
+const presentFor = 100 * time.Millisecond
+
+// refreshPresent looks the present up if it has not been heard of for a while.
+func (b *batch) refreshPresent() lookup {
+	if time.Since(b.present.heard) < presentFor {
+		return lookup{name: "present"}
+	}
+	return b.askPresent()
+}
+
 // askPresent looks up what the time is, and how far turns have come.
 func (b *batch) askPresent() lookup {
 	return lookup{"present", [][]any{{b.clock()}}, func(row row) error {

@@ -22,7 +22,7 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	toRead := b.toRead()
 	if len(toRead)+len(requests) == 0 && b.present.known() {
 		b.now, b.fairNow = b.timeThere(), b.present.fairNow
-		return b.tx.ask(ctx, append(b.tenantAgents(queued), b.unchanged(), b.askPresent())...)
+		return b.tx.ask(ctx, append(b.tenantAgents(queued), b.unchanged(), b.refreshPresent())...)
 	}
 	found := map[tree.SessionID]bool{}
 	sessions := lookup{"sessions", toRead, func(row row) error {

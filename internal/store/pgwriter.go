@@ -172,13 +172,12 @@ func (tx *pgTransaction) ask(_ context.Context, lookups ...lookup) error {
 	return tx.writer.db.queue(tx.queued, func() {}, lookups)
 }
 
-// fewRows is how many rows cost less when each is written by itself. It was measured
-// with tasks, which have the most columns.
-const fewRows = 8
+// columnsEach is how many columns of arrays cost as much as a statement for one more row.
+const columnsEach = 11
 
 func (tx *pgTransaction) save(_ context.Context, name string, rows ...[]any) error {
 	s := tx.writer.db.statements[name]
-	if len(rows) <= fewRows && s.single != "" {
+	if s.single != "" && len(rows) <= max(1, len(s.types)/columnsEach) {
 		s = pgStatement{text: s.single}
 	}
 	args, err := s.arguments(rows)
