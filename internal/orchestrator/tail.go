@@ -9,12 +9,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// What a tail keeps: events for those who are a little behind, and none once nothing
-// has happened for a while. Whoever is further behind reads the store.
+// What a tail keeps: events for once to twice so long, if there is room for them. They
+// are for those who are a little behind: whoever is further behind reads the store. So
+// many of them are kept that a machine which is short of time for a moment need not
+// also read for each watcher.
 const (
-	tailRoom  = 512
-	tailBytes = 512 << 10
-	tailQuiet = time.Second
+	tailKeeps = 2 * time.Second
+	tailRoom  = 8192
+	tailBytes = 1 << 20
 )
 
 // A tail that is read wakes each watcher, which costs more than the reading. So the
@@ -46,6 +48,8 @@ type tail struct {
 	begun    bool          // somebody has said where the tail begins
 	events   []logged      // the last ones, without a gap
 	bytes    int           // of their steps
+	aged     int           // of them, those that were there when the last were let go for their age
+	agedAt   time.Time     // when that was
 	last     int64         // the last event that was read
 	idle     *pb.Idle      // the session is idle as of last; nil: it is not, or nobody wants to know
 	err      error         // what has ended the reading
@@ -96,7 +100,7 @@ func (t *tail) readAgain() {
 // run reads until ctx ends or reading fails, which those who watch are told.
 func (t *tail) run(ctx context.Context, look *watcher) {
 	defer close(t.done)
-	quiet := time.NewTimer(tailQuiet)
+	quiet := time.NewTimer(tailKeeps)
 	defer quiet.Stop()
 	for read := (time.Time{}); ; {
 		select {
@@ -116,7 +120,7 @@ func (t *tail) run(ctx context.Context, look *watcher) {
 			return
 		}
 		read = time.Now()
-		quiet.Reset(tailQuiet)
+		quiet.Reset(tailKeeps)
 	}
 }
 
@@ -174,36 +178,55 @@ func (t *tail) position() (last int64, begun bool) {
 	return t.last, t.begun
 }
 
-// put appends events to what the watchers see, and lets go of the oldest.
+// put appends events to what the watchers see, and lets go of old ones.
 func (t *tail) put(found []logged) {
 	if len(found) == 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if now := time.Now(); now.Sub(t.agedAt) >= tailKeeps {
+		t.drop(t.aged)
+		t.aged, t.agedAt = len(t.events), now
+	}
 	for _, e := range found {
 		t.bytes += len(e.step.Bytes())
 	}
 	t.events = append(t.events, found...)
-	drop := 0
-	for len(t.events)-drop > tailRoom || t.bytes > tailBytes {
-		t.bytes -= len(t.events[drop].step.Bytes())
-		drop++
-	}
-	if drop > 0 {
-		kept := copy(t.events, t.events[drop:])
-		clear(t.events[kept:])
-		t.events = t.events[:kept]
-	}
+	t.fit()
 	t.last, t.idle = found[len(found)-1].seq, nil
 	t.tell()
+}
+
+// fit lets go of the oldest events if there are too many: of some more than it has to, so
+// that it need not do so each time.
+func (t *tail) fit() {
+	if len(t.events) <= tailRoom && t.bytes <= tailBytes {
+		return
+	}
+	drop, left := 0, t.bytes
+	for len(t.events)-drop > tailRoom*3/4 || left > tailBytes*3/4 {
+		left -= len(t.events[drop].step.Bytes())
+		drop++
+	}
+	t.drop(drop)
+}
+
+// drop lets go of the oldest events.
+func (t *tail) drop(n int) {
+	for _, e := range t.events[:n] {
+		t.bytes -= len(e.step.Bytes())
+	}
+	kept := copy(t.events, t.events[n:])
+	clear(t.events[kept:])
+	t.events, t.aged = t.events[:kept], max(0, t.aged-n)
 }
 
 // forget lets go of all events: who has not seen them by now is slow, and reads the store.
 func (t *tail) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.events, t.bytes = nil, 0
+	t.events, t.bytes, t.aged = nil, 0, 0
 }
 
 // askIdle reports whether it is of interest whether the session is idle, and not plain

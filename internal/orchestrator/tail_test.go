@@ -3,6 +3,8 @@ package orchestrator
 import (
 	"bytes"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/wire"
 )
@@ -63,6 +65,24 @@ func TestATailKeepsTheLastEvents(t *testing.T) {
 			seen = g.events[len(g.events)-1].seq
 		}
 	}
+}
+
+// TestATailLetsGoOfOldEvents while others come: those stay that are younger.
+func TestATailLetsGoOfOldEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(0)
+		for range 20 {
+			l.put(some(l, 10, 1))
+			time.Sleep(tailKeeps / 4)
+			if n := len(l.events); n > 2*4*10 || l.last > 4*10 && n < 4*10 {
+				t.Fatalf("after %d events %d are kept", l.last, n)
+			}
+			if first := l.last - int64(len(l.events)) + 1; l.events[0].seq != first || l.bytes != len(l.events)*len(l.events[0].step.Bytes()) {
+				t.Fatalf("%d bytes from event %d on are kept, want from %d", l.bytes, l.events[0].seq, first)
+			}
+		}
+	})
 }
 
 // TestATailForgets: then whoever has not seen everything has to read by himself.
