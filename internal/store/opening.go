@@ -33,7 +33,7 @@ func (o *openings) keep(id tree.SessionID, messages []*tree.Message) {
 		}
 		if o.bytes += len(m.Text()); o.bytes > forgetOpeningsAbove {
 			clear(o.messages)
-			o.bytes, known = 0, nil
+			o.bytes = 0
 			continue
 		}
 		o.messages[key] = append(known, *m)
