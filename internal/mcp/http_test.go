@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,6 +114,14 @@ func TestRestart(t *testing.T) {
 	k := keep(t, quick(), web("http://"+address))
 	k.call("echo", "{}")
 	first.Close()
+	// A child that is being started has the listener for a moment longer.
+	k.eventually("nobody listens", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
 
 	done := make(chan tool.Done)
 	go func() { done <- k.call("echo", `{"while":"down"}`) }()

@@ -14,6 +14,7 @@ type near struct {
 	calls   []tree.Call // closed, in the order of messages and blocks
 	runs    map[tree.ChildRun]tree.Run
 	answers map[messageKey]messageAndBody
+	prompts map[tree.ChildRun][]messageAndBody // one, or none
 }
 
 // around gives the look-ups of what is near a task.
@@ -22,26 +23,49 @@ func (r *sessionReader) around(task *tree.TaskID) []lookup {
 	*n = near{task: *task, runs: map[tree.ChildRun]tree.Run{}, answers: map[messageKey]messageAndBody{}}
 	key := [][]any{{idColumn(&r.session), idColumn(task)}}
 	return []lookup{
-		r.callsClosed(&n.calls, task, 0, noLimit),
-		{"runs_called", key, func(row row) error {
-			var run tree.Run
-			err := row.Scan(plainRunRow(&run)...)
-			n.runs[tree.ChildRun{Task: run.Task, Run: run.Run}] = run
-			return err
-		}},
-		{"answers_called", key, func(row row) error {
-			var m messageAndBody
-			err := row.Scan(storedMessageRow(&m)...)
-			n.answers[messageKey{m.Task, m.Ordinal}] = m
-			return err
-		}},
-		{"session", [][]any{{idColumn(&r.session)}}, func(row row) error {
-			var s tree.Session
-			err := row.Scan(plainSessionRow(&s)...)
-			r.shown = s.Limits.Output()
-			return err
-		}},
+		r.callsClosed(&n.calls, task, 0, noLimit), {"runs_called", key, n.takeRun}, {"answers_called", key, n.takeAnswer}, r.limits(),
 	}
+}
+
+// end reads what there is to say of how a task's run has ended.
+func (r *sessionReader) end(ctx context.Context, t *tree.Task) error {
+	n, run := &r.near, tree.ChildRun{Task: t.ID, Run: t.Run}
+	*n = near{runs: map[tree.ChildRun]tree.Run{}, answers: map[messageKey]messageAndBody{}}
+	var prompts []messageAndBody
+	err := r.db.load(ctx, r.limits(), r.prompts(&prompts, &run),
+		lookup{"runs", [][]any{{idColumn(&r.session), idColumn(&run.Task), run.Run}}, n.takeRun},
+		lookup{"messages", [][]any{{idColumn(&r.session), idColumn(&run.Task), t.Answer}}, n.takeAnswer})
+	n.prompts = map[tree.ChildRun][]messageAndBody{run: prompts}
+	return err
+}
+
+func (n *near) takeRun(row row) error {
+	var run tree.Run
+	err := row.Scan(plainRunRow(&run)...)
+	n.runs[tree.ChildRun{Task: run.Task, Run: run.Run}] = run
+	return err
+}
+
+func (n *near) takeAnswer(row row) error {
+	var m messageAndBody
+	err := row.Scan(storedMessageRow(&m)...)
+	n.answers[messageKey{m.Task, m.Ordinal}] = m
+	return err
+}
+
+// limits looks up how much of an output is shown.
+func (r *sessionReader) limits() lookup {
+	return lookup{"session", [][]any{{idColumn(&r.session)}}, func(row row) error {
+		var s tree.Session
+		err := row.Scan(plainSessionRow(&s)...)
+		r.shown = s.Limits.Output()
+		return err
+	}}
+}
+
+// prompts looks up what a run was asked to do.
+func (r *sessionReader) prompts(to *[]messageAndBody, run *tree.ChildRun) lookup {
+	return all(to, "prompt", storedMessageRow, idColumn(&r.session), idColumn(&run.Task), run.Run, tree.RoleUser)
 }
 
 // callsClosed is the look-up of the closed calls of some of a task's messages.

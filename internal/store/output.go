@@ -23,6 +23,9 @@ func (s *Store) Output(ctx context.Context, t *tree.Task) (out RunOutput, err er
 	run := tree.ChildRun{Task: t.ID, Run: t.Run}
 	switch {
 	case t.State.Terminal():
+		if err = r.end(ctx, t); err != nil {
+			return out, err
+		}
 		var outcome tree.Outcome
 		if outcome, err = r.outcome(ctx, run); err == nil {
 			out.Answer = outcome.Answer
@@ -60,12 +63,11 @@ func (r *sessionReader) limit(ctx context.Context) (int, error) {
 	if r.shown > 0 {
 		return r.shown, nil
 	}
-	s, err := one(ctx, r.db, tree.ErrNoSession, "session", plainSessionRow, idColumn(&r.session))
-	if err != nil {
-		return 0, err
+	err := r.db.load(ctx, r.limits())
+	if err == nil && r.shown == 0 {
+		err = tree.ErrNoSession
 	}
-	r.shown = s.Limits.Output()
-	return r.shown, nil
+	return r.shown, err
 }
 
 // news is what a message says that tells of a run's end.
@@ -152,10 +154,14 @@ func (r *sessionReader) said(ctx context.Context, out *tree.Output, run tree.Chi
 
 // prompt is what a run was asked to do, cut to what is shown of it.
 func (r *sessionReader) prompt(ctx context.Context, run tree.ChildRun) (string, error) {
-	rows, err := query(ctx, r.db, "prompt", storedMessageRow,
-		idColumn(&r.session), idColumn(&run.Task), run.Run, tree.RoleUser)
-	if err != nil || len(rows) == 0 {
-		return "", err
+	rows, held := r.near.prompts[run]
+	if !held {
+		if err := r.db.load(ctx, r.prompts(&rows, &run)); err != nil {
+			return "", err
+		}
+	}
+	if len(rows) == 0 {
+		return "", nil
 	}
 	m := &rows[0].Message
 	if err := wire.DecodeBody(rows[0].body, m); err != nil {

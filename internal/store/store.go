@@ -10,15 +10,18 @@
 // somebody else changes, and a commit is shared by all that wait for one. If the
 // database refuses a batch, its commands are committed one by one.
 //
-// A SQLite file belongs to one process, which locks it. It has one committer, which
-// remembers the rows that it has just written.
+// A committer holds what its last commits have left of their sessions, and decides the
+// next commands upon it. A SQLite file belongs to one process, which locks it, and has one
+// committer: what that holds is right.
 //
 // A PostgreSQL database may be open in several replicas, each with a few committers.
 // A transaction begins by locking its sessions, in the order of their ids; everything
-// of a session is written under that lock. It takes two round trips: begin, lock, the
-// time, and what the commands will need as far as can be guessed from the commits
-// before; and what they changed, with COMMIT. What the guess has missed is read between
-// them. The picker of ready runs waits for nobody but another picker, and has a
+// of a session is written under that lock, and each commit gives it another version.
+// Most transactions take one round trip, decided before it: begin, lock, compare the
+// versions, write, commit. If another replica was there first, the transaction fails at
+// the comparison, and is made again in two: begin, lock, the time, and what the commands
+// will need as far as can be guessed; and what they changed, with COMMIT. What the guess
+// has missed is read between them. The picker of ready runs waits for nobody but another picker, and has a
 // transaction of its own. When the connection is lost before COMMIT the batch is done
 // again; when it is lost at COMMIT, a row that bears the transaction's id says what
 // became of it. So a restart of the server is a delay, unless it takes too long.
