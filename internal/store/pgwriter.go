@@ -110,8 +110,9 @@ func (w *pgWriter) rollback(ctx context.Context, err error) error {
 	return errors.Join(err, failed, closing)
 }
 
-// resolve finds out whether a transaction was committed when the connection was
-// lost. It waits for one that is still being carried out.
+// resolve finds out whether a transaction was committed when the connection was lost. It
+// waits for one that is still being carried out; one that has not begun yet, since all of
+// it is sent at once, can't be committed any more.
 func (w *pgWriter) resolve(ctx context.Context, id []byte) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reachPatience+time.Second)
 	defer cancel()
@@ -119,16 +120,11 @@ func (w *pgWriter) resolve(ctx context.Context, id []byte) (committed bool, err 
 		if err := w.connect(ctx); err != nil {
 			return err
 		}
-		tx, err := w.conn.Begin(ctx)
-		if err != nil {
+		if _, err := w.conn.Exec(ctx, w.db.statements["batch_void"].text, id); err != nil {
 			return unlessLost(w.conn, err)
 		}
-		tag, err := tx.Exec(ctx, w.db.statements["batch"].text, id)
-		if err != nil {
-			return w.rollback(ctx, err)
-		}
-		committed = tag.RowsAffected() == 0
-		return w.rollback(ctx, nil)
+		err := w.conn.QueryRow(ctx, w.db.statements["batch_committed"].text, id).Scan(&committed)
+		return unlessLost(w.conn, err)
 	})
 	return committed, err
 }
@@ -143,7 +139,7 @@ func (w *pgWriter) close() error {
 }
 
 // begin begins a transaction, with what it first sends. It writes its id before it
-// locks anything, so that resolve waits for it wherever it is held up.
+// locks anything, so that resolve waits for it wherever it is held up, or stops it before.
 func (w *pgWriter) begin() *pgTransaction {
 	id := uuid.Must(uuid.NewV7())
 	tx := &pgTransaction{writer: w, id: id[:], queued: &pgx.Batch{}}

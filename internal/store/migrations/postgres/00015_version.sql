@@ -4,6 +4,10 @@
 -- nobody else has changed the session since: then its version is another one.
 ALTER TABLE sessions ADD COLUMN version bigint NOT NULL DEFAULT 0;
 
+-- Whoever loses the connection while it commits declares the transaction void, and learns
+-- with it whether it was committed before.
+ALTER TABLE batches ADD COLUMN void boolean NOT NULL DEFAULT false;
+
 -- Replicas of earlier releases know nothing of versions. Others say so of themselves, with
 -- the setting coppice.versions.
 -- +goose StatementBegin
@@ -31,4 +35,5 @@ DROP TRIGGER tasks_version ON tasks;
 DROP FUNCTION coppice_count_version_of_task;
 DROP TRIGGER sessions_version ON sessions;
 DROP FUNCTION coppice_count_version;
+ALTER TABLE batches DROP COLUMN void;
 ALTER TABLE sessions DROP COLUMN version;
