@@ -19,7 +19,7 @@ type want struct {
 func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	requests := b.asked(queued)
 	b.order = b.about(queued)
-	toRead := b.toRead()
+	toRead := b.toRead(len(requests) > 0 || !b.present.known())
 	if len(toRead)+len(requests) == 0 && b.present.known() {
 		b.now, b.fairNow = b.timeThere(), b.present.fairNow
 		return b.tx.ask(ctx, append(b.tenantAgents(queued), b.unchanged(), b.refreshPresent())...)
@@ -81,8 +81,9 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 }
 
 // toRead names the sessions that have to be read: those of which nothing is held. Where
-// others write too, all of them are read if one has to be.
-func (b *batch) toRead() (keys [][]any) {
+// others write too, all of them are read, and locked with it, if one has to be, or if
+// something else has to be read anyway.
+func (b *batch) toRead(anyway bool) (keys [][]any) {
 	var all [][]any
 	for _, id := range b.order {
 		s := b.sessions[id]
@@ -91,7 +92,7 @@ func (b *batch) toRead() (keys [][]any) {
 			keys = append(keys, []any{idColumn(&id)})
 		}
 	}
-	if len(keys) > 0 && !b.Store.db.alone() {
+	if (len(keys) > 0 || anyway) && !b.Store.db.alone() {
 		return all
 	}
 	return keys

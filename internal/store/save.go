@@ -46,10 +46,11 @@ func (b *batch) save(ctx context.Context) error {
 func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	if s := b.sessions[id]; changed(c) {
 		name := "put_sessions"
-		if !s.stored {
-			name = "add_sessions"
-		}
 		s.version++
+		if !s.stored {
+			// A session that comes after a deleted one has none of its versions.
+			name, s.version = "add_sessions", b.now.UnixMicro()
+		}
 		row := s.view.Session()
 		put(name, sessionRow(row, &beside{maxRunning: row.Limits.Running, fairTag: s.fairTag, version: s.version}))
 	}

@@ -23,8 +23,8 @@
 // will need as far as can be guessed; and what they changed, with COMMIT. What the guess
 // has missed is read between them. The picker of ready runs waits for nobody but another picker, and has a
 // transaction of its own. When the connection is lost before COMMIT the batch is done
-// again; when it is lost at COMMIT, a row that bears the transaction's id says what
-// became of it. So a restart of the server is a delay, unless it takes too long.
+// again; when it is lost at COMMIT, a row that bears the transaction's id declares it
+// void, or says that it was committed. So a restart of the server is a delay, unless it takes too long.
 //
 // Reads go past the committers and see every commit that was answered before they
 // began. What one look reads is of one state; a transcript takes several, since what a

@@ -1,11 +1,13 @@
 package store_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -69,8 +71,31 @@ func otherRelease(t *testing.T, server *pgtest.Server) {
 	if got := answer.(tree.Claimed); got.Task.Description != "of a task" || got.Workspace != "of a session" {
 		t.Errorf("what was changed elsewhere is not seen: %+v", got)
 	}
-	var version int
-	if err := conn.QueryRow(t.Context(), "SELECT version FROM sessions").Scan(&version); err != nil || version != 3 {
-		t.Errorf("after three changes the version is %d, %v", version, err)
+	var changes int64
+	err = conn.QueryRow(t.Context(), "SELECT version - created_at FROM sessions").Scan(&changes)
+	if err != nil || changes != 3 {
+		t.Errorf("after three changes the version is %d more, %v", changes, err)
+	}
+}
+
+// replicasRepeat: what a request with a key is decided upon is not gone by either.
+func replicasRepeat(t *testing.T, server *pgtest.Server) {
+	dbs := replicas(t, server.Database(t), 2)
+	id := newSession()
+	if _, err := dbs[0].Update(t.Context(), id, open(id)); err != nil {
+		t.Fatal(err)
+	}
+	const children = 20
+	for i := range children {
+		key := store.Key{Key: fmt.Sprint("child ", i)}
+		for range 2 { // the second is answered with the first's answer
+			if _, err := dbs[i%2].UpdateOnce(t.Context(), id, key, spawn("work")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	checkLog(t, dbs[0], id)
+	if tasks, err := dbs[0].Tree(t.Context(), id); err != nil || len(tasks) != 1+children {
+		t.Errorf("there are %d tasks, %v", len(tasks), err)
 	}
 }
