@@ -44,26 +44,29 @@ func heard(t *testing.T, p *Prober, id string, l net.Listener) *Worker {
 	return w
 }
 
-// TestAPortThatIsClosed asks over TCP after a worker that has ended.
-func TestAPortThatIsClosed(t *testing.T) {
-	t.Parallel()
+// gone gives a worker that was verified and has ended, and where it was.
+func gone(t *testing.T) (w *Worker, address string) {
+	t.Helper()
 	p := NewProber(Config{})
 	t.Cleanup(p.Close)
 	l, stop := answers(t, "w", "127.0.0.1:0")
-	w := heard(t, p, "w", l)
+	w = heard(t, p, "w", l)
 	stop()
+	return w, l.Addr().String()
+}
+
+// TestAPortThatIsClosed asks over TCP after a worker that has ended.
+func TestAPortThatIsClosed(t *testing.T) {
+	t.Parallel()
+	w, _ := gone(t)
 	expect(t, w)
 }
 
 // TestAPortThatIsTaken asks over TCP after a worker in whose place another has come.
 func TestAPortThatIsTaken(t *testing.T) {
 	t.Parallel()
-	p := NewProber(Config{})
-	t.Cleanup(p.Close)
-	l, stop := answers(t, "w", "127.0.0.1:0")
-	w := heard(t, p, "w", l)
-	stop()
-	answers(t, "v", l.Addr().String())
+	w, address := gone(t)
+	answers(t, "v", address)
 	expect(t, w)
 }
 

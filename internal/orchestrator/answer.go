@@ -17,13 +17,13 @@ func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error)
 	if err == nil {
 		answer, err = a.pending.Wait(ctx)
 	}
-	switch k := a.req.GetKind().(type) {
+	switch a.req.GetKind().(type) {
 	case *pb.WorkRequest_Claim:
 		defer l.claiming.Store(false)
-		return l.claimed(ctx, a, k.Claim, answer, err)
+		return l.claimed(ctx, a, answer, err)
 	case *pb.WorkRequest_Reattach:
 		defer l.claiming.Store(false)
-		return l.reattached(a, k.Reattach, answer, err)
+		return l.reattached(a, answer, err)
 	}
 	lease := l.current()
 	switch {

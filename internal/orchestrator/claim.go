@@ -15,7 +15,8 @@ import (
 
 // claimed answers a claim: with the assignment and its transcript, or with why
 // it was refused.
-func (l *slot) claimed(ctx context.Context, a asked, claim *pb.Claim, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+func (l *slot) claimed(ctx context.Context, a asked, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+	claim := a.req.GetClaim()
 	l.claims.add(l.Now())
 	l.lookForMore()
 	granted, ok := answer.(tree.Claimed)
@@ -56,7 +57,8 @@ func (l *slot) claimed(ctx context.Context, a asked, claim *pb.Claim, answer tre
 }
 
 // reattached answers a worker that goes on with its attempt over this stream.
-func (l *slot) reattached(a asked, again *pb.Reattach, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+func (l *slot) reattached(a asked, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+	again := a.req.GetReattach()
 	granted, ok := answer.(tree.Reattached)
 	switch {
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:

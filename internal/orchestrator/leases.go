@@ -169,17 +169,17 @@ func (l *leases) holds(task tree.TaskID, epoch int64) bool {
 	return l.held[task].epoch == epoch
 }
 
-// epoch gives the delivery of a task that is held or expected here.
-func (l *leases) epoch(task tree.TaskID) (int64, bool) {
+// epoch gives the latest delivery of a task that is held or expected here: an older one
+// may still be held for the grace while a stream has asked for the next.
+func (l *leases) epoch(task tree.TaskID) (epoch int64, any bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h, held := l.held[task]; held {
-		return h.epoch, true
+	h, held := l.held[task]
+	epoch, any = h.epoch, held
+	for _, e := range l.expected[task] {
+		epoch, any = max(epoch, e.epoch), true
 	}
-	if e := l.expected[task]; len(e) > 0 {
-		return e[len(e)-1].epoch, true
-	}
-	return 0, false
+	return epoch, any
 }
 
 // heldAttempt is an attempt that is held here.

@@ -36,3 +36,21 @@ func TestExpectedAttempts(t *testing.T) {
 		}
 	}
 }
+
+// Of an older delivery that is held for the grace and the next one that a stream has asked
+// for, the next is the one that may have been ended.
+func TestLatestDelivery(t *testing.T) {
+	t.Parallel()
+	task, l := tree.TaskID{1}, newLeases()
+	first := l.expect(task, 1)
+	l.add(&lease{task: task, token: tree.Token{Epoch: 1}}, first, make(chan struct{}, 1))
+	l.settled(first)
+	next := l.expect(task, 2)
+	if epoch, any := l.epoch(task); epoch != 2 || !any {
+		t.Errorf("the latest is %d, %v", epoch, any)
+	}
+	l.revoke(task, 2)
+	if !next.gone || l.gone(task, 1) {
+		t.Errorf("ended: the next %v, the one before %v", next.gone, l.gone(task, 1))
+	}
+}

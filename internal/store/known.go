@@ -61,11 +61,10 @@ func (k *known) forget(id tree.SessionID) {
 // keep takes in a session whose changes have just been committed.
 func (k *known) keep(id tree.SessionID, s *session) {
 	s.view.Committed()
+	k.forget(id)
 	if s.view.Session() == nil {
-		k.forget(id)
 		return
 	}
-	k.forget(id)
 	s.stored, s.size = true, 1+s.view.Size()
 	k.sessions[id] = s
 	if k.size += s.size; k.size > k.most {

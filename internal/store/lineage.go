@@ -10,7 +10,7 @@ import (
 // Inherited reads what comes before a task's own messages: what it sees of the
 // conversations that it goes on from.
 func (s *Store) Inherited(ctx context.Context, session tree.SessionID, task tree.TaskID) ([]tree.Message, error) {
-	chain, err := s.session(session).lineage(ctx, task, new(tree.Task))
+	chain, err := s.session(session).lineage(ctx, task)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (s *Store) MessageByID(ctx context.Context, session tree.SessionID, task tr
 // lineage reads a task with its own messages, and more with the same look; then those
 // of the conversations that it goes on from, as far as it sees them. Since they never
 // change, it is the same each time, however their tasks go on.
-func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, t *tree.Task, more ...lookup) ([]transcript.Link, error) {
+func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...lookup) ([]transcript.Link, error) {
 	var tasks []tree.Task
 	var rows []messageAndBody
 	own := append(more, all(&tasks, "task", taskRow, idColumn(&r.session), idColumn(&task)), r.messages(&rows, &task, 0, noLimit))
@@ -47,7 +47,7 @@ func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, t *tree.T
 	if len(tasks) == 0 {
 		return nil, tree.ErrNoTask
 	}
-	*t = tasks[0]
+	t := &tasks[0]
 	messages, err := r.whole(ctx, rows, 0)
 	if err != nil {
 		return nil, err

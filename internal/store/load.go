@@ -19,13 +19,18 @@ type want struct {
 func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	requests := b.asked(queued)
 	b.order = b.about(queued)
-	toRead := b.toRead(len(requests) > 0 || !b.present.known())
-	if len(toRead)+len(requests) == 0 && b.present.known() {
+	anyway := len(requests) > 0 || !b.present.known()
+	toRead := b.toRead(anyway)
+	if len(toRead) == 0 && !anyway {
 		b.now, b.fairNow = b.timeThere(), b.present.fairNow
 		return b.tx.ask(ctx, append(b.tenantAgents(queued), b.unchanged(), b.refreshPresent())...)
 	}
 	found := map[tree.SessionID]bool{}
-	sessions := lookup{"sessions", toRead, func(row row) error {
+	keys := make([][]any, len(toRead))
+	for i := range toRead {
+		keys[i] = []any{idColumn(&toRead[i])}
+	}
+	sessions := lookup{"sessions", keys, func(row row) error {
 		var s tree.Session
 		var beside beside
 		err := row.Scan(sessionRow(&s, &beside)...)
@@ -38,8 +43,8 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	if err := b.tx.load(ctx, append(first, foreseen...)...); err != nil {
 		return err
 	}
-	for _, id := range b.order {
-		if s := b.sessions[id]; len(toRead) > 0 && !found[id] && !(s.stored && b.Store.db.alone()) {
+	for _, id := range toRead {
+		if !found[id] {
 			b.gone(id)
 		}
 	}
@@ -83,19 +88,16 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 // toRead names the sessions that have to be read: those of which nothing is held. Where
 // others write too, all of them are read, and locked with it, if one has to be, or if
 // something else has to be read anyway.
-func (b *batch) toRead(anyway bool) (keys [][]any) {
-	var all [][]any
+func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 	for _, id := range b.order {
-		s := b.sessions[id]
-		all = append(all, []any{idColumn(&id)})
-		if !s.stored || s.contested {
-			keys = append(keys, []any{idColumn(&id)})
+		if s := b.sessions[id]; !s.stored || s.contested {
+			unsure = append(unsure, id)
 		}
 	}
-	if (len(keys) > 0 || anyway) && !b.Store.db.alone() {
-		return all
+	if (len(unsure) > 0 || anyway) && !b.Store.db.alone() {
+		return b.order
 	}
-	return keys
+	return unsure
 }
 
 // unchanged looks that sessions are still as they are held, and fails with errChanged if

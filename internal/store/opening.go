@@ -89,5 +89,5 @@ func (b *batch) conversation(answer tree.Answer) *Conversation {
 		return nil
 	}
 	own := transcript.Link{Task: t.ID, Description: t.Description, Base: t.Base, Messages: messages}
-	return &Conversation{Task: *t, Messages: transcript.Conversation([]transcript.Link{own}), Agents: *agents}
+	return &Conversation{Messages: transcript.Conversation([]transcript.Link{own}), Agents: *agents}
 }

@@ -19,7 +19,6 @@ func (s *Store) Transcript(ctx context.Context, session tree.SessionID, task tre
 
 // Conversation is what a worker needs to go on with a task.
 type Conversation struct {
-	Task     tree.Task
 	Messages []tree.Message // that its model sees
 	Open     []tree.Call    // of its last message
 	Agents   []AgentVersion // that its tenant has put
@@ -28,7 +27,7 @@ type Conversation struct {
 // Conversation reads one of a tenant's.
 func (s *Store) Conversation(ctx context.Context, tenant string, session tree.SessionID, task tree.TaskID) (*Conversation, error) {
 	c := &Conversation{}
-	chain, err := s.session(session).lineage(ctx, task, &c.Task,
+	chain, err := s.session(session).lineage(ctx, task,
 		all(&c.Open, "calls_open", plainCallRow, idColumn(&session), idColumn(&task), tree.CallClosed),
 		all(&c.Agents, "tenant_agents", plainVersionRow, tenant))
 	if err != nil {
