@@ -139,12 +139,7 @@ func (h *hub) pokeAll() {
 	}
 }
 
-func (w *watcher) poke() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
+func (w *watcher) poke() { poke(w.changed) }
 
 // delta shows a piece of text to those who want such pieces.
 func (h *hub) delta(id tree.SessionID, d *pb.Delta) {
