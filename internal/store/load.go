@@ -90,7 +90,7 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 // something else has to be read anyway.
 func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 	for _, id := range b.order {
-		if s := b.sessions[id]; !s.stored || s.contested {
+		if s := b.sessions[id]; s.row == nil || s.contested {
 			unsure = append(unsure, id)
 		}
 	}
