@@ -11,7 +11,7 @@ import (
 type View struct {
 	session   *Session
 	tasks     map[TaskID]*Task // nil: looked for and not there
-	stored    map[TaskID]Task  // those of them that have a row, as it is
+	stored    map[TaskID]*Task // those of them that have a row, as it is
 	calls     map[TaskID]map[CallRef]*Call
 	open      map[TaskID]bool // all open calls of the task are in calls
 	inbox     map[TaskID][]*InboxEntry
@@ -73,7 +73,7 @@ func NewView(session *Session) *View {
 	v := &View{
 		session:   session,
 		tasks:     map[TaskID]*Task{},
-		stored:    map[TaskID]Task{},
+		stored:    map[TaskID]*Task{},
 		calls:     map[TaskID]map[CallRef]*Call{},
 		open:      map[TaskID]bool{},
 		inbox:     map[TaskID][]*InboxEntry{},
@@ -108,7 +108,6 @@ func (v *View) Changes() *Changes { return &v.changes }
 // is told that it is missing.
 func (v *View) Committed() {
 	for id, t := range v.changes.Tasks {
-		v.stored[id] = *t
 		if t.State.Terminal() && t.Depth > 0 {
 			delete(v.tasks, id)
 			delete(v.stored, id)
@@ -117,7 +116,9 @@ func (v *View) Committed() {
 			delete(v.inbox, id)
 			delete(v.watchers, ChildRun{id, t.Run})
 			clear(v.below)
+			continue
 		}
+		v.store(t)
 	}
 	for key, c := range v.changes.Calls {
 		if c.State == CallClosed {
@@ -133,12 +134,11 @@ func (v *View) Committed() {
 func (v *View) Held(id TaskID) *Task { return v.tasks[id] }
 
 // Stored gives a task as its row is, if the view holds it and it has one, and otherwise nil.
-func (v *View) Stored(id TaskID) *Task {
-	t, has := v.stored[id]
-	if !has {
-		return nil
-	}
-	return &t
+func (v *View) Stored(id TaskID) *Task { return v.stored[id] }
+
+func (v *View) store(t *Task) {
+	copied := *t
+	v.stored[t.ID] = &copied
 }
 
 // Size is how many tasks the view holds.
@@ -179,7 +179,7 @@ func (v *View) PutTask(id TaskID, t *Task) {
 	}
 	v.tasks[id] = t
 	if t != nil {
-		v.stored[id] = *t
+		v.store(t)
 	}
 }
 
