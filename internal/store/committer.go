@@ -12,7 +12,7 @@ type committer struct {
 	db       writer
 	queue    chan *Pending
 	most     int // of commands in one transaction
-	known    known
+	known    *known
 	openings openings
 	present  present
 	turns    *turns // only of the one that takes steps

@@ -3,6 +3,8 @@ package store
 import (
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -16,7 +18,7 @@ type session struct {
 	// contested says that somebody else had changed the session when it was last looked
 	// at. Then it is only good for guesses until it is read.
 	contested bool
-	size      int // as of the last commit
+	size      int // how many tasks are held, as of the last commit
 }
 
 // sessionAsStored is a session as its row is.
@@ -52,25 +54,33 @@ const noVersion = -1
 // be read again. Where nobody else writes to the database they are right; elsewhere the
 // version says so, when they are locked. Only the committer looks at it.
 type known struct {
-	sessions map[tree.SessionID]*session
-	size     int // of all: each counts as one, and so does each of its tasks
+	sessions *simplelru.LRU[tree.SessionID, *session]
+	tasks    int // of all of them
 	most     int
 }
 
-// forgetAbove is the size of what a store holds before it forgets all of it.
-const forgetAbove = 10_000
+// What stores hold, all committers together. What sessions hold beside their tasks is as
+// much as a few tasks.
+const (
+	knownSessions = 2_000
+	knownTasks    = 50_000
+)
 
 // newKnown is for one of so many committers.
-func newKnown(committers int) known {
-	return known{sessions: map[tree.SessionID]*session{}, most: forgetAbove / committers}
+func newKnown(committers int) *known {
+	k := &known{most: knownTasks / committers}
+	forgotten := func(_ tree.SessionID, s *session) { k.tasks -= s.size }
+	k.sessions, _ = simplelru.NewLRU(max(1, knownSessions/committers), forgotten) // it fails for a size of 0
+	return k
 }
 
-func (k *known) forget(id tree.SessionID) {
-	if s := k.sessions[id]; s != nil {
-		k.size -= s.size
-		delete(k.sessions, id)
-	}
+// of gives a session if it is held, and otherwise nil.
+func (k *known) of(id tree.SessionID) *session {
+	s, _ := k.sessions.Get(id)
+	return s
 }
+
+func (k *known) forget(id tree.SessionID) { k.sessions.Remove(id) }
 
 // keep takes in a session whose changes have just been committed.
 func (k *known) keep(id tree.SessionID, s *session) {
@@ -79,11 +89,11 @@ func (k *known) keep(id tree.SessionID, s *session) {
 	if s.view.Session() == nil {
 		return
 	}
-	s.row, s.size = s.asStored(), 1+s.view.Size()
-	k.sessions[id] = s
-	if k.size += s.size; k.size > k.most {
-		clear(k.sessions)
-		k.size = 0
+	s.row, s.size = s.asStored(), s.view.Size()
+	k.tasks += s.size
+	k.sessions.Add(id, s)
+	for k.tasks > k.most {
+		k.sessions.RemoveOldest()
 	}
 }
 

@@ -76,7 +76,7 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 			continue
 		}
 		order = append(order, p.session)
-		s := b.known.sessions[p.session]
+		s := b.known.of(p.session)
 		if s == nil {
 			s = &session{view: tree.NewView(nil), version: noVersion}
 		}

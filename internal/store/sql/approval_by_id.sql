@@ -1,4 +1,5 @@
 -- Finds an approval of a tenant.
 -- Inputs: ?1 tenant, ?2 id.
 -- Result: rows of approvals.
-SELECT {approvals} FROM approvals WHERE id = ?2 AND session IN (SELECT id FROM sessions WHERE tenant = ?1)
+SELECT {approvals} FROM approvals
+WHERE id = ?2 AND (SELECT tenant FROM sessions WHERE sessions.id = session) = ?1

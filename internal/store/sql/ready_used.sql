@@ -3,8 +3,8 @@
 -- Inputs: none.
 -- Result: tenant, count.
 SELECT tenant, count(*) FROM (
-  SELECT sessions.tenant FROM attempts JOIN sessions ON sessions.id = attempts.session
-  JOIN tasks ON tasks.session = attempts.session AND tasks.id = attempts.task AND tasks.kind <> 2
+  SELECT (SELECT tenant FROM sessions WHERE id = attempts.session) AS tenant FROM attempts
+  WHERE (SELECT kind FROM tasks WHERE tasks.session = attempts.session AND id = attempts.task) <> 2
   UNION ALL
   SELECT ready.tenant FROM ready {by ready_announced} WHERE announced_until > 0
 ) AS used GROUP BY tenant

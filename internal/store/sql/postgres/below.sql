@@ -1,0 +1,16 @@
+-- Reads every task below a task, ended or not; of no task, every task of the session. Each
+-- is looked up by its key, whatever the database takes the table's size for.
+-- Inputs: ?1 session, ?2 task or NULL.
+-- Result: rows of tasks, in no order.
+WITH RECURSIVE below(id) AS (
+  SELECT id FROM tasks WHERE session = ?1 AND parent = ?2
+  UNION ALL
+  SELECT id FROM tasks WHERE ?2 IS NULL AND session = ?1 AND parent IS NULL
+  UNION ALL
+  SELECT child.id FROM below CROSS JOIN LATERAL (
+    SELECT id FROM tasks WHERE session = ?1 AND parent = below.id OFFSET 0
+  ) AS child
+)
+SELECT found.* FROM below CROSS JOIN LATERAL (
+  SELECT {tasks} FROM tasks WHERE session = ?1 AND id = below.id OFFSET 0
+) AS found
