@@ -72,7 +72,7 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	t.Parallel()
 	svc := setup(t)
 	ctx := t.Context()
-	id, err := svc.CreateSession(ctx, "acme", orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+	session, _, err := svc.CreateSession(ctx, "acme", orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +83,11 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	ended := make(chan waited)
 	for range 10 {
 		go func() {
-			task, err := svc.WaitTask(ctx, "acme", id, tree.TaskID{}, time.Hour)
+			task, _, err := svc.WaitTask(ctx, "acme", session.ID, tree.TaskID{}, time.Hour)
 			ended <- waited{task, err}
 		}()
 	}
-	if _, _, err := svc.CancelTask(ctx, "acme", id, tree.TaskID{}, "enough"); err != nil {
+	if _, _, err := svc.CancelTask(ctx, "acme", session.ID, tree.TaskID{}, "enough"); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {

@@ -69,7 +69,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	for i, p := range queued {
-		p.conversation = b.conversation(answers[i].answer)
+		p.conversation, p.opened = b.conversation(answers[i].answer), answers[i].opened
 		p.settle(answers[i].answer, answers[i].err)
 	}
 	told := b.told()
@@ -147,6 +147,7 @@ var errDefect = errors.New("store: a decision failed")
 type decided struct {
 	answer tree.Answer
 	err    error
+	opened *opened // nil if it has not opened a session
 }
 
 // carryOut does all the work between BEGIN and COMMIT.
@@ -224,7 +225,7 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 		b.once[key] = &request{hash: p.key.Hash, answer: answer}
 		b.fresh = append(b.fresh, key)
 	}
-	return decided{answer, err}, nil
+	return decided{answer, err, openedBy(view, answer)}, nil
 }
 
 // again answers a request that came before.

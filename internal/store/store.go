@@ -327,6 +327,7 @@ type Pending struct {
 	err    error
 
 	conversation *Conversation // of a run that was claimed, if it is at hand
+	opened       *opened       // a session; nil if it was there before
 }
 
 // Wait gives the answer when it is durable.

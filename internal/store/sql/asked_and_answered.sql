@@ -1,0 +1,13 @@
+-- Reads what the current run of a task was asked to do, and how it has answered.
+-- Inputs: ?1 session, ?2 task; NULL: the root, ?3 the role of users.
+-- Result: rows of messages, at most one of each.
+WITH current AS (
+	SELECT id AS ran_by, run AS current_run, answer FROM tasks WHERE session = ?1
+	AND id = coalesce(?2, (SELECT root FROM sessions WHERE id = ?1))
+)
+SELECT {messages} FROM current JOIN messages ON session = ?1 AND task = ran_by AND ordinal = answer
+UNION ALL
+SELECT * FROM (
+	SELECT {messages} FROM current JOIN messages ON session = ?1 AND task = ran_by AND run = current_run
+	WHERE role = ?3 AND news_task IS NULL ORDER BY ordinal LIMIT 1
+) AS asked
