@@ -23,6 +23,7 @@ type batch struct {
 	fresh    []requestKey            // requests that this batch has answered first
 	ready    []Ready
 	agents   map[string]*[]AgentVersion // of the tenants whose runs are claimed
+	mayOpen  bool                       // sessions with ids of their own without looking whether they are there
 
 	announced, waiting, claimed int // ready runs, see ahead
 }
@@ -87,9 +88,11 @@ var errChanged = errors.New("store: a session is not as it is held")
 // transact makes one transaction of a batch. If somebody else has changed one of its
 // sessions, it is made again upon what is there now.
 func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []decided, err error) {
+	mayOpen := !c.Store.db.alone() && c.present.lately()
 	try := func(tx transaction) (err error) {
 		b.spoil() // a first try came to nothing
 		b = c.newBatch(tx)
+		b.mayOpen, mayOpen = mayOpen, false
 		answers, err = b.carryOut(ctx, queued)
 		return err
 	}

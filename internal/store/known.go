@@ -16,7 +16,8 @@ type session struct {
 	// contested says that somebody else had changed the session when it was last looked
 	// at. Then it is only good for guesses until it is read.
 	contested bool
-	size      int // as of the last commit
+	fresh     bool // nothing was held of it when it was to be opened
+	size      int  // as of the last commit
 }
 
 // read takes in a session's row. What is held of it stays if it is still so.
@@ -111,13 +112,16 @@ type present struct {
 
 func (p *present) known() bool { return !p.heard.IsZero() }
 
+// lately reports whether it was heard of so lately that it can be gone on from.
+func (p *present) lately() bool { return time.Since(p.heard) < presentFor }
+
 // presentFor is how long what was heard of the present is gone on from. Clocks do not
 // drift in that time, and a session that was idle gains no more than it on the others.
 const presentFor = 100 * time.Millisecond
 
 // refreshPresent looks the present up if it has not been heard of for a while.
 func (b *batch) refreshPresent() lookup {
-	if time.Since(b.present.heard) < presentFor {
+	if b.present.lately() {
 		return lookup{name: "present"}
 	}
 	return b.askPresent()
@@ -139,8 +143,8 @@ func (b *batch) timeThere() time.Time {
 	}
 	now := b.present.now.Add(time.Since(b.present.heard).Truncate(time.Microsecond))
 	for _, s := range b.sessions {
-		if at := s.view.Session().UpdatedAt; at.After(now) {
-			now = at
+		if row := s.view.Session(); row != nil && row.UpdatedAt.After(now) {
+			now = row.UpdatedAt
 		}
 	}
 	return now

@@ -78,7 +78,7 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 		order = append(order, p.session)
 		s := b.known.sessions[p.session]
 		if s == nil {
-			s = &session{view: tree.NewView(nil), version: noVersion}
+			s = &session{view: tree.NewView(nil), version: noVersion, fresh: p.opens()}
 		}
 		b.sessions[p.session] = s
 	}
@@ -87,10 +87,11 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 
 // toRead names the sessions that have to be read: those of which nothing is held. Where
 // others write too, all of them are read, and locked with it, if one has to be, or if
-// something else has to be read anyway.
+// something else has to be read anyway. Of one that is opened with an id of its own there
+// is nothing to read, or else its row is refused, and the transaction is made again.
 func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 	for _, id := range b.order {
-		if s := b.sessions[id]; !s.stored || s.contested {
+		if s := b.sessions[id]; (!s.stored || s.contested) && !(s.fresh && b.mayOpen) {
 			unsure = append(unsure, id)
 		}
 	}
@@ -105,8 +106,8 @@ func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 func (b *batch) unchanged() lookup {
 	var keys [][]any
 	for _, id := range b.order {
-		if !b.Store.db.alone() {
-			keys = append(keys, []any{idColumn(&id), b.sessions[id].version})
+		if s := b.sessions[id]; s.stored && !b.Store.db.alone() {
+			keys = append(keys, []any{idColumn(&id), s.version})
 		}
 	}
 	return lookup{"unchanged", keys, func(row row) error { return row.Scan(new(int)) }}

@@ -24,6 +24,13 @@ func openedBy(v *tree.View, answer tree.Answer) *opened {
 	return o
 }
 
+// opens reports whether a command opens a session whose id was made for it: without a key
+// nobody else can know the id.
+func (p *Pending) opens() bool {
+	_, creates := p.cmd.(tree.CreateSession)
+	return creates && p.key == nil
+}
+
 // Create opens a session and gives it with its root, as they were then. If the request
 // has a key and is a repeat, they are given as they are now.
 func (s *Store) Create(ctx context.Context, key *Key, cmd tree.CreateSession) (*tree.Session, *tree.Task, error) {
