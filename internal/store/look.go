@@ -21,7 +21,7 @@ func standingRow(s *Standing) []any { return []any{idColumn(&s.Task), &s.Run, &s
 // Standing looks how far a task of a tenant's session has come; the zero task is the
 // root. It costs a fraction of what reading the task does.
 func (s *Store) Standing(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (Standing, error) {
-	found, err := query(ctx, s.db, "standing", standingRow, idColumn(&session), tenant, idColumn(&id))
+	found, err := query(ctx, glancing{s.db}, "standing", standingRow, idColumn(&session), tenant, idColumn(&id))
 	if err == nil && len(found) == 0 {
 		err = s.missing(ctx, tenant, session)
 	}
@@ -51,7 +51,7 @@ func (s *Store) TaskOf(ctx context.Context, tenant string, session tree.SessionI
 // taskOf reads a task of a tenant's session, and more with the same look.
 func (s *Store) taskOf(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID, more ...lookup) (*taskAndLimits, error) {
 	var found []taskAndLimits
-	err := s.db.load(ctx, append(more, all(&found, "task_of_tenant", taskAndLimitsRow, idColumn(&session), tenant, idColumn(&id)))...)
+	err := s.db.glance(ctx, append(more, all(&found, "task_of_tenant", taskAndLimitsRow, idColumn(&session), tenant, idColumn(&id)))...)
 	if err == nil && len(found) == 0 {
 		err = s.missing(ctx, tenant, session)
 	}
