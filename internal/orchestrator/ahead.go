@@ -19,16 +19,19 @@ type ahead struct {
 
 func newAhead() *ahead { return &ahead{some: make(chan struct{}, 1)} }
 
-// lookAgain is how long a replica may believe that nothing waits while workers claim:
-// what other replicas have left waiting it only sees when it looks.
+// lookAgain is how long a replica may believe that nothing waits: what other replicas
+// have left waiting it only sees when it looks.
 const lookAgain = 50 * time.Millisecond
 
 // lookForMore makes the announcer look after a claim, since the dispatch stream has room
-// for one more, unless nothing waits.
+// for one more, or after a run has made room for another one of its session: at once if
+// something waits, otherwise when it has not looked for a while.
 func (s *Service) lookForMore() {
-	if s.Store.Behind() || s.Now().UnixMicro()-s.looked.Load() > lookAgain.Microseconds() {
+	if s.Store.Behind() {
 		s.lookForReady()
+		return
 	}
+	poke(s.later)
 }
 
 // put takes in what has become ready, and reports whether any of it waits for its turn.
@@ -45,10 +48,7 @@ func (a *ahead) put(ready []store.Ready) (waiting bool) {
 	more := len(a.hints) > before
 	a.mu.Unlock()
 	if more {
-		select {
-		case a.some <- struct{}{}:
-		default:
-		}
+		poke(a.some)
 	}
 	return waiting
 }

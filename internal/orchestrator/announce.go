@@ -32,12 +32,16 @@ const announceLease = 2 * time.Second
 // announce puts hints on the dispatch stream whenever there may be something
 // ready and room for it.
 func (s *Service) announce(ctx context.Context) error {
+	var looked time.Time
 	for {
 		select {
 		case <-s.kick:
+		case <-s.later:
+			s.unhurried(ctx, looked)
 		case <-ctx.Done():
 			return nil
 		}
+		looked = time.Now()
 		for more := true; more && ctx.Err() == nil; {
 			var err error
 			if more, err = s.announceSome(ctx); err != nil && ctx.Err() == nil {
@@ -48,10 +52,20 @@ func (s *Service) announce(ctx context.Context) error {
 	}
 }
 
+// unhurried waits until it is time to look again, unless something is known to wait.
+func (s *Service) unhurried(ctx context.Context, looked time.Time) {
+	soon := time.NewTimer(time.Until(looked.Add(lookAgain)))
+	defer soon.Stop()
+	select {
+	case <-soon.C:
+	case <-s.kick:
+	case <-ctx.Done():
+	}
+}
+
 // announceSome announces as much as there is room for, and reports whether it
 // found anything.
 func (s *Service) announceSome(ctx context.Context) (bool, error) {
-	s.looked.Store(s.Now().UnixMicro())
 	room := s.room()
 	rows, err := s.Store.TakeReady(ctx, room, announceLease)
 	if err != nil || len(rows) == 0 {

@@ -118,10 +118,7 @@ func (l *leases) end(task tree.TaskID) {
 	h := l.held[task]
 	h.gone = true
 	l.held[task] = h
-	select {
-	case h.look <- struct{}{}:
-	default:
-	}
+	poke(h.look)
 }
 
 // release tells the stream that holds an attempt that commands of a message are to go
@@ -135,10 +132,7 @@ func (l *leases) release(task tree.TaskID, epoch int64, message int) {
 	}
 	h.let = message
 	l.held[task] = h
-	select {
-	case h.look <- struct{}{}:
-	default:
-	}
+	poke(h.look)
 }
 
 // released gives the message whose commands are to go on in the background, once.

@@ -38,10 +38,7 @@ func (o *outbox) put(c store.Commit) {
 		o.waiting[dispatch.Nudge{Session: r.Session, Task: r.Task}] = struct{}{}
 	}
 	o.mu.Unlock()
-	select {
-	case o.some <- struct{}{}:
-	default:
-	}
+	poke(o.some)
 }
 
 // take empties the queue.

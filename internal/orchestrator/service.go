@@ -60,8 +60,8 @@ type Service struct {
 	outbox   *outbox
 	leases   *leases
 	ahead    *ahead
-	looked   atomic.Int64  // when the announcer last looked, in microseconds
 	kick     chan struct{} // something may be ready to announce
+	later    chan struct{} // something may be, though nothing is known to wait
 	stopping chan struct{} // closed by Stop
 	stop     sync.Once
 	serving  sync.WaitGroup // of streams
@@ -107,7 +107,7 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{
 		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), ahead: newAhead(),
-		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
+		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
@@ -163,16 +163,22 @@ func (s *Service) Committed(c store.Commit) {
 	for _, r := range c.Released {
 		s.leases.release(r.Task, r.Epoch, r.Message)
 	}
-	if waiting := s.ahead.put(c.Ready); waiting || c.Room {
+	switch waiting := s.ahead.put(c.Ready); {
+	case waiting:
 		s.lookForReady()
+	case c.Room:
+		s.lookForMore()
 	}
 	s.measure(c)
 }
 
 // lookForReady makes the announcer look soon.
-func (s *Service) lookForReady() {
+func (s *Service) lookForReady() { poke(s.kick) }
+
+// poke leaves word in a channel that holds one.
+func poke(c chan<- struct{}) {
 	select {
-	case s.kick <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

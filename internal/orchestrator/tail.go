@@ -90,12 +90,7 @@ func (t *tail) after(seq int64, room []logged) (glimpse, error) {
 	return glimpse{news: t.news}, nil
 }
 
-func (t *tail) readAgain() {
-	select {
-	case t.again <- struct{}{}:
-	default:
-	}
-}
+func (t *tail) readAgain() { poke(t.again) }
 
 // run reads until ctx ends or reading fails, which those who watch are told.
 func (t *tail) run(ctx context.Context, look *watcher) {

@@ -14,7 +14,7 @@ func (b *batch) foreseen(queued []*Pending) (wanted []want) {
 	scratch := map[tree.SessionID]*tree.View{}
 	for _, p := range queued {
 		s := b.sessions[p.session]
-		if p.cmd == nil || s.stored && !s.contested {
+		if p.cmd == nil || s.row != nil && !s.contested {
 			continue
 		}
 		v := scratch[p.session]

@@ -9,9 +9,9 @@ import (
 // session is a session that a batch is about, with as much of it as is held.
 type session struct {
 	view    *tree.View
-	fairTag int64 // of its last ready run
-	version int64 // of its row; changed with each commit that changes anything of it
-	stored  bool  // there is a row
+	fairTag int64            // of its last ready run
+	version int64            // of its row; changed with each commit that changes anything of it
+	row     *sessionAsStored // nil: there is none
 
 	// contested says that somebody else had changed the session when it was last looked
 	// at. Then it is only good for guesses until it is read.
@@ -20,6 +20,14 @@ type session struct {
 	size      int  // as of the last commit
 }
 
+// sessionAsStored is a session as its row is.
+type sessionAsStored struct {
+	tree.Session
+	beside
+}
+
+func (s *sessionAsStored) columns() []any { return sessionRow(&s.Session, &s.beside) }
+
 // read takes in a session's row. What is held of it stays if it is still so.
 func (s *session) read(row *tree.Session, beside beside) {
 	if s.version == beside.version {
@@ -27,9 +35,15 @@ func (s *session) read(row *tree.Session, beside beside) {
 		return
 	}
 	*s = session{
-		view: tree.NewView(row), fairTag: beside.fairTag, version: beside.version, stored: true,
-		contested: s.stored, size: s.size,
+		view: tree.NewView(row), fairTag: beside.fairTag, version: beside.version, row: &sessionAsStored{*row, beside},
+		contested: s.row != nil, size: s.size,
 	}
+}
+
+// asStored gives what the row is once everything of the session is stored.
+func (s *session) asStored() *sessionAsStored {
+	now := s.view.Session()
+	return &sessionAsStored{*now, beside{maxRunning: now.Limits.Running, fairTag: s.fairTag, version: s.version}}
 }
 
 // noVersion is the version of no row.
@@ -66,7 +80,7 @@ func (k *known) keep(id tree.SessionID, s *session) {
 	if s.view.Session() == nil {
 		return
 	}
-	s.stored, s.size = true, 1+s.view.Size()
+	s.row, s.size = s.asStored(), 1+s.view.Size()
 	k.sessions[id] = s
 	if k.size += s.size; k.size > k.most {
 		clear(k.sessions)

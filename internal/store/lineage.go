@@ -40,18 +40,21 @@ func (s *Store) MessageByID(ctx context.Context, session tree.SessionID, task tr
 func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...lookup) ([]transcript.Link, error) {
 	var tasks []tree.Task
 	var rows []messageAndBody
-	own := append(more, all(&tasks, "task", taskRow, idColumn(&r.session), idColumn(&task)), r.messages(&rows, &task, 0, noLimit))
-	if err := r.db.load(ctx, append(own, r.around(&task)...)...); err != nil {
+	seen, last := r.seen.of(r.session, task)
+	own := append(more, all(&tasks, "task", taskRow, idColumn(&r.session), idColumn(&task)), r.messages(&rows, &task, last, noLimit))
+	if err := r.db.load(ctx, append(own, r.around(&task, last)...)...); err != nil {
 		return nil, err
 	}
 	if len(tasks) == 0 {
 		return nil, tree.ErrNoTask
 	}
 	t := &tasks[0]
-	messages, err := r.whole(ctx, rows, 0)
+	messages, err := r.whole(ctx, rows, last)
 	if err != nil {
 		return nil, err
 	}
+	messages = append(seen, messages...)
+	r.seen.keep(r.session, task, messages)
 	chain := []transcript.Link{{Task: t.ID, Description: t.Description, Base: t.Base, Messages: messages}}
 	for base := t.Base; base.Inherits(); {
 		before, err := r.before(ctx, base)

@@ -91,7 +91,7 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 // is nothing to read, or else its row is refused, and the transaction is made again.
 func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 	for _, id := range b.order {
-		if s := b.sessions[id]; (!s.stored || s.contested) && !(s.fresh && b.mayOpen) {
+		if s := b.sessions[id]; (s.row == nil || s.contested) && !(s.fresh && b.mayOpen) {
 			unsure = append(unsure, id)
 		}
 	}
@@ -106,7 +106,7 @@ func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 func (b *batch) unchanged() lookup {
 	var keys [][]any
 	for _, id := range b.order {
-		if s := b.sessions[id]; s.stored && !b.Store.db.alone() {
+		if s := b.sessions[id]; s.row != nil && !b.Store.db.alone() {
 			keys = append(keys, []any{idColumn(&id), s.version})
 		}
 	}

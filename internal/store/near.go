@@ -6,8 +6,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// near is what the messages of a task most often tell of: what came of its calls. It is
-// read with them, since each further look is a round trip. What is missing in it is read
+// near is what some last messages of a task most often tell of: what came of its calls.
+// It is read with them, since each further look is a round trip. What is missing in it is read
 // when it turns out to be needed.
 type near struct {
 	task    tree.TaskID
@@ -17,13 +17,13 @@ type near struct {
 	prompts map[tree.ChildRun][]messageAndBody // one, or none
 }
 
-// around gives the look-ups of what is near a task.
-func (r *sessionReader) around(task *tree.TaskID) []lookup {
+// around gives the look-ups of what is near a task's messages from an ordinal on.
+func (r *sessionReader) around(task *tree.TaskID, from int) []lookup {
 	n := &r.near
 	*n = near{task: *task, runs: map[tree.ChildRun]tree.Run{}, answers: map[messageKey]messageAndBody{}}
-	key := [][]any{{idColumn(&r.session), idColumn(task)}}
+	key := [][]any{{idColumn(&r.session), idColumn(task), from}}
 	return []lookup{
-		r.callsClosed(&n.calls, task, 0, noLimit), {"runs_called", key, n.takeRun}, {"answers_called", key, n.takeAnswer}, r.limits(),
+		r.callsClosed(&n.calls, task, from, noLimit), {"runs_called", key, n.takeRun}, {"answers_called", key, n.takeAnswer}, r.limits(),
 	}
 }
 

@@ -31,7 +31,7 @@ func (o *openings) keep(id tree.SessionID, messages []*tree.Message) {
 			o.forget(key)
 			continue
 		}
-		if o.bytes += len(m.Text()); o.bytes > forgetOpeningsAbove {
+		if o.bytes += tree.TextBytes(m.Blocks); o.bytes > forgetOpeningsAbove {
 			clear(o.messages)
 			o.bytes = 0
 			continue
@@ -53,7 +53,7 @@ func (o *openings) take(t *tree.Task) []tree.Message {
 
 func (o *openings) forget(key inSession[tree.TaskID]) {
 	for _, m := range o.messages[key] {
-		o.bytes -= len(m.Text())
+		o.bytes -= tree.TextBytes(m.Blocks)
 	}
 	delete(o.messages, key)
 }

@@ -18,7 +18,7 @@ type attempt struct {
 }
 
 // newAttempt opens a session and claims its root.
-func newAttempt(b *testing.B, database string) *attempt {
+func newAttempt(b testing.TB, database string) *attempt {
 	b.Helper()
 	agent := &tree.Agent{Name: "general", Version: "1", Mode: tree.ModeBoth, MaxIterations: 1 << 30}
 	limits := tree.DefaultLimits()
@@ -35,7 +35,7 @@ func newAttempt(b *testing.B, database string) *attempt {
 	return a
 }
 
-func (a *attempt) do(b *testing.B, c tree.Command) tree.Answer {
+func (a *attempt) do(b testing.TB, c tree.Command) tree.Answer {
 	b.Helper()
 	answer, err := a.db.Update(b.Context(), a.session, c)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *attempt) read(ctx context.Context, messages int) error {
 }
 
 // haveChildren has the run spawn children in one answer, and lets them answer.
-func (a *attempt) haveChildren(b *testing.B, n int) {
+func (a *attempt) haveChildren(b testing.TB, n int) {
 	b.Helper()
 	a.do(b, tree.AppendAnswer{From: a.next(), Message: asks(n)})
 	var children []tree.CallChild

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -136,43 +136,24 @@ func (db *postgres) readStatements(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	single := map[string]string{}
 	for _, t := range tables {
 		types, err := db.columnTypes(ctx, t)
 		if err != nil {
 			return fmt.Errorf("reading the columns of %s: %w", t.name, err)
 		}
-		columns := strings.Join(t.columns, ", ")
-		keys := strings.Join(t.columns[:t.keys], ", ")
-		add := fmt.Sprintf("INSERT INTO %s (%s) SELECT * FROM %s", t.name, columns, unnest(types))
-		texts["add_"+t.name], texts["put_"+t.name] = add, add+t.onConflict()
-		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE (%s) IN (SELECT * FROM %s)", t.name, keys, unnest(types[:t.keys]))
+		maps.Copy(texts, t.writingMany(types))
+		maps.Copy(single, t.writingOne())
 	}
 	db.statements = map[string]pgStatement{}
 	for name, text := range texts {
-		s := pgStatement{text: parameter.ReplaceAllString(text, "$$$1")}
+		s := pgStatement{text: parameter.ReplaceAllString(text, "$$$1"), single: single[name]}
 		for _, cast := range arrayCast.FindAllStringSubmatch(text, -1) {
 			s.types = append(s.types, cast[1])
 		}
 		db.statements[name] = s
 	}
-	for _, t := range tables {
-		add := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", t.name, strings.Join(t.columns, ", "), placeholders(len(t.columns)))
-		drop := fmt.Sprintf("DELETE FROM %s WHERE (%s) = (%s)", t.name, strings.Join(t.columns[:t.keys], ", "), placeholders(t.keys))
-		for name, text := range map[string]string{"add_": add, "put_": add + t.onConflict(), "drop_": drop} {
-			s := db.statements[name+t.name]
-			s.single = text
-			db.statements[name+t.name] = s
-		}
-	}
 	return nil
-}
-
-func placeholders(n int) string {
-	words := make([]string, n)
-	for i := range words {
-		words[i] = fmt.Sprintf("$%d", i+1)
-	}
-	return strings.Join(words, ", ")
 }
 
 // columnTypes gives the types of a table's columns.
@@ -187,14 +168,6 @@ func (db *postgres) columnTypes(ctx context.Context, t table) ([]string, error) 
 		err = errors.New("some are missing")
 	}
 	return types, err
-}
-
-func unnest(types []string) string {
-	casts := make([]string, len(types))
-	for i, t := range types {
-		casts[i] = fmt.Sprintf("?%d::%s[]", i+1, t)
-	}
-	return "unnest(" + strings.Join(casts, ", ") + ")"
 }
 
 // alone is false: others may have the database open.

@@ -19,10 +19,20 @@ type table struct {
 	keys    int
 	fixed   int // with the key
 	columns []string
+	updates []update
 }
 
+// newTable takes columns up to each "|" for those of an update.
 func newTable(name string, keys, fixed int, columns string) table {
-	return table{name: name, keys: keys, fixed: fixed, columns: strings.Fields(columns)}
+	t := table{name: name, keys: keys, fixed: fixed}
+	for _, c := range strings.Fields(columns) {
+		if c == "|" {
+			t.updates = append(t.updates, update{fmt.Sprintf("set_%s_%d", name, len(t.updates)+1), len(t.columns)})
+			continue
+		}
+		t.columns = append(t.columns, c)
+	}
+	return t
 }
 
 const (
@@ -30,21 +40,27 @@ const (
 	callKeyColumns = " session task message block "
 )
 
+// sessionTable has the columns first that change with each commit.
+var sessionTable = newTable("sessions", 1, 7, "id tenant agent root metadata limits max_running "+
+	"next_seq total pending running waiting shells"+usageColumns+"updated_at fair_tag version | "+
+	"title created_at current_task asking grants closed_at deleted_at workspace")
+
+// taskTable has the columns first that change with each claim, then those that change with
+// what a worker says.
+var taskTable = newTable("tasks", 2, 18, "session id parent kind branch depth agent agent_version model description "+
+	"created_at fail_on_interrupt base_kind base_task base_message base_block model_provider model_name "+
+	"state started_at epoch nonce attach last_seq replica worker claimed_at moved_at | "+
+	"iterations run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_cost_micros run_priced_tokens run_tools answer "+
+	"ended_at wait_kind wait_total wait_met next_ordinal head last_answer open_message open_calls "+
+	"children"+usageColumns+"tool_uses activity all_iterations recent | "+
+	"run reason detail caller call_message call_block background accepted_at wait_failed priority deadline ran reported_at strikes inbox "+
+	"live_background watchers compacted start_hooked stop_hooked on_complete "+
+	"permissions origin authority source asking told output release_message trace trace_parent trace_flags worktrees max_iterations timeout")
+
 // tables are the tables whose rows follow from what the core changes.
 var tables = []table{
-	newTable("sessions", 1, 7, "id tenant agent root metadata limits max_running title next_seq "+
-		"total pending running waiting"+usageColumns+"created_at updated_at fair_tag current_task "+
-		"asking grants closed_at deleted_at shells workspace version"),
-	newTable("tasks", 2, 18, "session id parent kind branch depth agent agent_version model description "+
-		"created_at fail_on_interrupt base_kind base_task base_message base_block model_provider model_name max_iterations timeout "+
-		"run state reason detail caller call_message call_block background iterations "+
-		"run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_cost_micros run_priced_tokens run_tools answer "+
-		"accepted_at started_at ended_at wait_kind wait_total wait_met wait_failed "+
-		"priority deadline ran reported_at "+
-		"epoch nonce attach last_seq replica worker claimed_at strikes "+
-		"next_ordinal head last_answer open_message open_calls inbox "+
-		"children live_background watchers"+usageColumns+"tool_uses activity compacted start_hooked stop_hooked on_complete "+
-		"permissions origin authority source asking all_iterations recent told output release_message trace trace_parent trace_flags moved_at worktrees"),
+	sessionTable,
+	taskTable,
 	newTable("runs", 3, 18, "session task run state reason detail answer"+usageColumns+
 		"tool_uses iterations accepted_at started_at ended_at"),
 	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run created_at body"),
@@ -71,12 +87,12 @@ type beside struct {
 func sessionRow(s *tree.Session, b *beside) []any {
 	return []any{
 		idColumn(&s.ID), &s.Tenant, &s.Agent, idColumn(&s.Root),
-		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, &b.maxRunning, &s.Title, &s.NextSeq,
-		&s.Total, &s.Pending, &s.Running, &s.Waiting,
+		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, &b.maxRunning,
+		&s.NextSeq, &s.Total, &s.Pending, &s.Running, &s.Waiting, &s.Shells,
 		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite, &s.Usage.Cost, &s.Usage.Priced,
-		timeColumn{&s.CreatedAt}, timeColumn{&s.UpdatedAt}, &b.fairTag, idColumn(&s.Current),
-		&s.Asking, jsonColumn{&s.Grants},
-		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Shells, &s.Workspace, &b.version,
+		timeColumn{&s.UpdatedAt}, &b.fairTag, &b.version,
+		&s.Title, timeColumn{&s.CreatedAt}, idColumn(&s.Current), &s.Asking, jsonColumn{&s.Grants},
+		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Workspace,
 	}
 }
 
@@ -85,22 +101,22 @@ func taskRow(t *tree.Task) []any {
 		idColumn(&t.Session), idColumn(&t.ID), idColumn(&t.Parent), &t.Kind, &t.Branch, &t.Depth,
 		&t.Agent, &t.AgentVersion, &t.Model, &t.Description, timeColumn{&t.CreatedAt},
 		&t.FailOnInterrupt, &t.Base.Kind, idColumn(&t.Base.Task), &t.Base.Message, &t.Base.Block,
-		&t.Pin.Provider, &t.Pin.Name, &t.MaxIterations, durationColumn{&t.Timeout},
-		&t.Run, &t.State, &t.Reason, &t.Detail, idColumn(&t.Caller), &t.Call.Message, &t.Call.Block,
-		&t.Background, &t.Iterations,
+		&t.Pin.Provider, &t.Pin.Name,
+		&t.State, timeColumn{&t.StartedAt}, &t.Epoch, bitsColumn{&t.Nonce}, &t.Attach, &t.LastSeq,
+		&t.Replica, &t.Worker, timeColumn{&t.ClaimedAt}, timeColumn{&t.MovedAt},
+		&t.Iterations,
 		&t.RunUsage.Input, &t.RunUsage.Output, &t.RunUsage.CacheRead, &t.RunUsage.CacheWrite, &t.RunUsage.Cost, &t.RunUsage.Priced, &t.RunTools, &t.Answer,
-		timeColumn{&t.AcceptedAt}, timeColumn{&t.StartedAt}, timeColumn{&t.EndedAt},
-		&t.Wait.Kind, &t.Wait.Total, &t.Wait.Met, &t.Wait.Failed,
-		&t.Priority, timeColumn{&t.Deadline}, durationColumn{&t.Ran}, timeColumn{&t.ReportedAt},
-		&t.Epoch, bitsColumn{&t.Nonce}, &t.Attach, &t.LastSeq, &t.Replica, &t.Worker, timeColumn{&t.ClaimedAt}, &t.Strikes,
-		&t.NextOrdinal, idColumn(&t.Head), &t.LastAnswer, &t.OpenMessage, &t.OpenCalls, &t.Inbox,
-		&t.Children, &t.LiveBackground, &t.Watchers,
+		timeColumn{&t.EndedAt}, &t.Wait.Kind, &t.Wait.Total, &t.Wait.Met,
+		&t.NextOrdinal, idColumn(&t.Head), &t.LastAnswer, &t.OpenMessage, &t.OpenCalls, &t.Children,
 		&t.Usage.Input, &t.Usage.Output, &t.Usage.CacheRead, &t.Usage.CacheWrite, &t.Usage.Cost, &t.Usage.Priced, &t.ToolUses, &t.Activity,
-		&t.Compacted,
-		&t.StartHooked, &t.StopHooked, &t.OnComplete,
-		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking,
-		&t.AllIterations, &t.Recent, &t.Told, &t.Output, &t.Release,
-		id16{(*[16]byte)(&t.Trace.ID)}, bitsColumn{(*uint64)(&t.Trace.Parent)}, &t.Trace.Flags, timeColumn{&t.MovedAt}, &t.Worktrees,
+		&t.AllIterations, &t.Recent,
+		&t.Run, &t.Reason, &t.Detail, idColumn(&t.Caller), &t.Call.Message, &t.Call.Block, &t.Background,
+		timeColumn{&t.AcceptedAt}, &t.Wait.Failed,
+		&t.Priority, timeColumn{&t.Deadline}, durationColumn{&t.Ran}, timeColumn{&t.ReportedAt}, &t.Strikes, &t.Inbox,
+		&t.LiveBackground, &t.Watchers, &t.Compacted, &t.StartHooked, &t.StopHooked, &t.OnComplete,
+		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking, &t.Told, &t.Output, &t.Release,
+		id16{(*[16]byte)(&t.Trace.ID)}, bitsColumn{(*uint64)(&t.Trace.Parent)}, &t.Trace.Flags, &t.Worktrees,
+		&t.MaxIterations, durationColumn{&t.Timeout},
 	}
 }
 

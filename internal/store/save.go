@@ -45,17 +45,20 @@ func (b *batch) save(ctx context.Context) error {
 // collect lists the rows of a session's tree and log.
 func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
 	if s := b.sessions[id]; changed(c) {
-		name := "put_sessions"
-		s.version++
-		if !s.stored {
-			// A session that comes after a deleted one has none of its versions.
-			name, s.version = "add_sessions", b.now.UnixMicro()
+		if s.row == nil {
+			s.version = b.now.UnixMicro() // one that comes after a deleted one has none of its versions
+			put("add_sessions", s.asStored().columns())
+		} else {
+			s.version++
+			put(sessionTable.change(s.row.columns(), s.asStored().columns()))
 		}
-		row := s.view.Session()
-		put(name, sessionRow(row, &beside{maxRunning: row.Limits.Running, fairTag: s.fairTag, version: s.version}))
 	}
 	for _, t := range c.Tasks {
-		put("put_tasks", taskRow(t))
+		if was := b.sessions[id].view.Stored(t.ID); was != nil {
+			put(taskTable.change(taskRow(was), taskRow(t)))
+			continue
+		}
+		put("add_tasks", taskRow(t))
 	}
 	for _, r := range c.Runs {
 		put("add_runs", runRow(&id, r))

@@ -88,6 +88,9 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 	for _, t := range tables {
 		db.texts["add_"+t.name], db.texts["drop_"+t.name] = sqliteAdd(t), sqliteDrop(t)
 		db.texts["put_"+t.name] = sqliteAdd(t) + t.onConflict()
+		for _, u := range t.updates {
+			db.texts[u.name] = t.updating(u, "?", "")
+		}
 	}
 	for name, text := range db.texts {
 		if !strings.Contains(text, "SELECT") {

@@ -137,6 +137,7 @@ type Store struct {
 	definitions sync.Map // version → body
 	ahead       ahead
 	readable    atomic.Bool // all replicas can read what is packed
+	seen        *seen
 }
 
 // Open opens the database and brings it up to date. A SQLite file it locks against
@@ -170,7 +171,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 			c.Clock = time.Now
 		}
 	}
-	s := &Store{Config: c, db: db, ended: make(chan struct{})}
+	s := &Store{Config: c, db: db, ended: make(chan struct{}), seen: newSeen()}
 	s.ahead.disabled = !c.Ahead || c.Caps != (Caps{})
 	for range c.Committers {
 		s.committers = append(s.committers, s.newCommitter(c.MaxBatch))

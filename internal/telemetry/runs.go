@@ -61,8 +61,8 @@ func (t *Telemetry) Runs(pool string) (*Runs, error) {
 // Passed writes down a part of a run's life that is over.
 func (r *Runs) Passed(session tree.SessionID, p tree.Passed) {
 	r.count(p)
-	if p.Trace.ID == (tree.TraceID{}) {
-		return // the run was accepted by a release that knew no traces
+	if !r.traces || p.Trace.ID == (tree.TraceID{}) {
+		return // there is nowhere to send them, or the run was accepted by a release that knew no traces
 	}
 	ctx := context.Background()
 	switch p.Part {

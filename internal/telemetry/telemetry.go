@@ -46,6 +46,7 @@ type Telemetry struct {
 
 	names   *names // of models
 	root    sdktrace.Sampler
+	traces  bool // spans are sent
 	content bool
 	clean   func(string) string
 	logs    *sdklog.LoggerProvider
@@ -95,7 +96,7 @@ func (t *Telemetry) openTraces(ctx context.Context, c Config, res *resource.Reso
 	options := []sdktrace.TracerProviderOption{
 		sdktrace.WithResource(res), sdktrace.WithIDGenerator(ids{}), sdktrace.WithSampler(sdktrace.ParentBased(t.root)),
 	}
-	if sends(c.Getenv, "TRACES") {
+	if t.traces = sends(c.Getenv, "TRACES"); t.traces {
 		exporter, err := otlptracegrpc.New(ctx)
 		if err != nil {
 			return fmt.Errorf("sending spans: %w", err)

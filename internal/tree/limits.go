@@ -129,6 +129,14 @@ func (l Limits) checkBlocks(blocks []Block) error {
 	return nil
 }
 
+// TextBytes is how much text blocks have.
+func TextBytes(blocks []Block) (size int) {
+	for _, b := range blocks {
+		size += textBytes(b)
+	}
+	return size
+}
+
 // textBytes is how much text a block has.
 func textBytes(b Block) int {
 	switch b := b.(type) {
@@ -156,14 +164,9 @@ func (d *decision) mayWait(t *Task, blocks []Block) error {
 	if t.Inbox == 0 || limits.InboxBytes == 0 {
 		return nil
 	}
-	size := 0
-	for _, b := range blocks {
-		size += textBytes(b)
-	}
+	size := TextBytes(blocks)
 	for _, e := range d.view.inbox[t.ID] {
-		for _, b := range e.Blocks {
-			size += textBytes(b)
-		}
+		size += TextBytes(e.Blocks)
 	}
 	if size > limits.InboxBytes {
 		return ErrInboxBytes.With("they would have %d bytes, the bound is %d", size, limits.InboxBytes)

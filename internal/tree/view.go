@@ -11,6 +11,7 @@ import (
 type View struct {
 	session   *Session
 	tasks     map[TaskID]*Task // nil: looked for and not there
+	stored    map[TaskID]*Task // those of them that have a row, as it is
 	calls     map[TaskID]map[CallRef]*Call
 	open      map[TaskID]bool // all open calls of the task are in calls
 	inbox     map[TaskID][]*InboxEntry
@@ -72,6 +73,7 @@ func NewView(session *Session) *View {
 	v := &View{
 		session:   session,
 		tasks:     map[TaskID]*Task{},
+		stored:    map[TaskID]*Task{},
 		calls:     map[TaskID]map[CallRef]*Call{},
 		open:      map[TaskID]bool{},
 		inbox:     map[TaskID][]*InboxEntry{},
@@ -108,12 +110,15 @@ func (v *View) Committed() {
 	for id, t := range v.changes.Tasks {
 		if t.State.Terminal() && t.Depth > 0 {
 			delete(v.tasks, id)
+			delete(v.stored, id)
 			delete(v.calls, id)
 			delete(v.open, id)
 			delete(v.inbox, id)
 			delete(v.watchers, ChildRun{id, t.Run})
 			clear(v.below)
+			continue
 		}
+		v.store(t)
 	}
 	for key, c := range v.changes.Calls {
 		if c.State == CallClosed {
@@ -127,6 +132,14 @@ func (v *View) Committed() {
 
 // Held gives a task if the view holds it, and otherwise nil.
 func (v *View) Held(id TaskID) *Task { return v.tasks[id] }
+
+// Stored gives a task as its row is, if the view holds it and it has one, and otherwise nil.
+func (v *View) Stored(id TaskID) *Task { return v.stored[id] }
+
+func (v *View) store(t *Task) {
+	copied := *t
+	v.stored[t.ID] = &copied
+}
 
 // Size is how many tasks the view holds.
 func (v *View) Size() int { return len(v.tasks) }
@@ -161,8 +174,12 @@ func (v *View) Missing(cmd Command) Needs {
 
 // PutTask hands the view a stored task; nil means that there is none.
 func (v *View) PutTask(id TaskID, t *Task) {
-	if _, held := v.tasks[id]; !held {
-		v.tasks[id] = t
+	if _, held := v.tasks[id]; held {
+		return
+	}
+	v.tasks[id] = t
+	if t != nil {
+		v.store(t)
 	}
 }
 

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// update is a statement that writes some columns of a row that is there: those that
+// change, up to an end. What PostgreSQL does for a row is mostly done for its columns.
+type update struct {
+	name string
+	end  int
+}
+
+// change gives the statement that makes a row that is there another one, the narrowest
+// that there is for it, with its arguments.
+func (t table) change(was, now []any) (statement string, arguments []any) {
+	last := len(now)
+	for last > t.fixed && same(was[last-1], now[last-1]) {
+		last--
+	}
+	for _, u := range t.updates {
+		if last <= u.end {
+			return u.name, slices.Concat(now[:t.keys], now[t.fixed:u.end])
+		}
+	}
+	return "put_" + t.name, now
+}
+
+// same reports whether two columns have the same value.
+func same(a, b any) bool {
+	switch a := a.(type) {
+	case *int:
+		return *a == *b.(*int)
+	case *int64:
+		return *a == *b.(*int64)
+	case *string:
+		return *a == *b.(*string)
+	case *bool:
+		return *a == *b.(*bool)
+	case id16:
+		return *a.id == *b.(id16).id
+	case timeColumn:
+		return a.time.Equal(*b.(timeColumn).time)
+	case bitsColumn:
+		return *a.bits == *b.(bitsColumn).bits
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// updating is the text of an update whose arguments have a prefix before their number, and
+// come from there.
+func (t table) updating(u update, prefix, from string) string {
+	set := make([]string, 0, u.end-t.fixed)
+	for i, c := range t.columns[t.fixed:u.end] {
+		set = append(set, fmt.Sprintf("%s = %s%d", c, prefix, t.keys+i+1))
+	}
+	return fmt.Sprintf("UPDATE %s SET %s %s WHERE (%s) = (%s)", t.name, strings.Join(set, ", "), from,
+		strings.Join(t.columns[:t.keys], ", "), numbered(prefix, t.keys))
+}

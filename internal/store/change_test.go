@@ -1,0 +1,73 @@
+package store
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// TestChange changes each column alone, and checks that it is among those written.
+func TestChange(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		table table
+		row   func() []any
+	}{
+		"sessions": {sessionTable, func() []any { return (&sessionAsStored{}).columns() }},
+		"tasks":    {taskTable, func() []any { return taskRow(&tree.Task{}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			widths := map[string]int{}
+			for i := c.table.fixed; i < len(c.table.columns); i++ {
+				was, now := c.row(), c.row()
+				alter(t, now[i])
+				statement, arguments := c.table.change(was, now)
+				widths[statement] = len(arguments)
+				if !slices.Contains(arguments, now[i]) {
+					t.Errorf("%s writes nothing of a changed %s", statement, c.table.columns[i])
+				}
+			}
+			if len(widths) != len(c.table.updates)+1 {
+				t.Errorf("the statements are %v, want an update for each of %v, and one for all columns", widths, c.table.updates)
+			}
+			if narrowest, n := c.table.change(c.row(), c.row()); n == nil || narrowest != c.table.updates[0].name {
+				t.Errorf("what has not changed is written with %s, want the first update", narrowest)
+			}
+		})
+	}
+}
+
+// alter changes what a column points to.
+func alter(t *testing.T, column any) {
+	t.Helper()
+	switch c := column.(type) {
+	case id16:
+		c.id[3]++
+	case timeColumn:
+		*c.time = time.UnixMicro(5)
+	case durationColumn:
+		*c.duration = time.Second
+	case bitsColumn:
+		*c.bits = 1 << 63
+	case jsonColumn:
+		reflect.ValueOf(c.value).Elem().Set(reflect.ValueOf([]string{"more"}))
+	default:
+		switch v := reflect.ValueOf(column).Elem(); {
+		case v.CanInt():
+			v.SetInt(7)
+		case v.CanUint():
+			v.SetUint(7)
+		case v.Kind() == reflect.Bool:
+			v.SetBool(true)
+		case v.Kind() == reflect.String:
+			v.SetString("x")
+		default:
+			t.Fatal(fmt.Errorf("a column of type %T", column))
+		}
+	}
+}
