@@ -163,3 +163,17 @@ func (b *batch) timeThere() time.Time {
 	}
 	return now
 }
+
+// turnsCame notes how far turns have come, and gives how far they have as far as any
+// committer knows: what is offered here is known at once.
+func (s *Store) turnsCame(to int64) int64 {
+	for {
+		known := s.turn.Load()
+		if to <= known {
+			return known
+		}
+		if s.turn.CompareAndSwap(known, to) {
+			return to
+		}
+	}
+}

@@ -22,7 +22,7 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	anyway := len(requests) > 0 || !b.present.known()
 	toRead := b.toRead(anyway)
 	if len(toRead) == 0 && !anyway {
-		b.now, b.fairNow = b.timeThere(), b.present.fairNow
+		b.now, b.fairNow = b.timeThere(), b.turnsCame(b.present.fairNow)
 		return b.tx.ask(ctx, append(b.tenantAgents(queued), b.unchanged(), b.refreshPresent())...)
 	}
 	found := map[tree.SessionID]bool{}
@@ -48,7 +48,7 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 			b.gone(id)
 		}
 	}
-	b.now, b.fairNow = b.present.now, b.present.fairNow
+	b.now, b.fairNow = b.present.now, b.turnsCame(b.present.fairNow)
 	put()
 	return nil
 }

@@ -136,7 +136,8 @@ type Store struct {
 
 	definitions sync.Map // version → body
 	ahead       ahead
-	readable    atomic.Bool // all replicas can read what is packed
+	turn        atomic.Int64 // how far turns have come, as far as any committer knows
+	readable    atomic.Bool  // all replicas can read what is packed
 	seen        *seen
 }
 
