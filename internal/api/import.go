@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 func (s *sessionServer) ImportSession(stream pb.SessionService_ImportSessionServer) error {
@@ -29,18 +30,14 @@ func (s *sessionServer) ImportSession(stream pb.SessionService_ImportSessionServ
 		key.Hash = sha256.Sum256(append(key.Hash[:], sum[:]...))
 	}
 	ctx := stream.Context()
-	id, history, err := s.svc.ImportSession(ctx, tenant(ctx), orchestrator.NewSession{
+	session, root, history, err := s.svc.ImportSession(ctx, tenant(ctx), orchestrator.NewSession{
 		Agent: opening.GetAgent(), Title: opening.GetTitle(), Model: opening.GetModel(), Metadata: opening.GetMetadata(),
 	}, lines, key)
 	if err != nil {
 		return err
 	}
-	session, err := s.session(ctx, id)
-	if err != nil {
-		return err
-	}
 	return stream.SendAndClose(&pb.ImportSessionResponse{
-		Session: session, Messages: int32(len(history.Messages)), Notes: history.Notes,
+		Session: wire.Session(session, root), Messages: int32(len(history.Messages)), Notes: history.Notes,
 	})
 }
 

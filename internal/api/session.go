@@ -44,7 +44,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.svc.CreateSession(ctx, tenant(ctx), orchestrator.NewSession{
+	session, root, err := s.svc.CreateSession(ctx, tenant(ctx), orchestrator.NewSession{
 		Agent: req.GetAgent(), Text: req.GetMessage().GetText(), Title: req.GetTitle(),
 		Model: req.GetModel(), Metadata: req.GetMetadata(), NoBackground: req.GetNoBackground(),
 		Permissions: permissions, Source: req.GetSource(), Workspace: req.GetWorkspace(),
@@ -52,11 +52,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
-	session, err := s.session(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.CreateSessionResponse{Session: session}, nil
+	return &pb.CreateSessionResponse{Session: wire.Session(session, root)}, nil
 }
 
 func checkAttached(title string, metadata map[string]string) error {

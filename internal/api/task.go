@@ -138,11 +138,7 @@ func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb
 	if timeout < 0 || timeout > waitMost {
 		return nil, tree.ErrBadInput.With("timeout is %s, must be from 0 to %s", timeout, waitMost)
 	}
-	t, err := s.svc.WaitTask(ctx, tenant(ctx), session, id, timeout)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.svc.Store.Output(ctx, t)
+	t, out, err := s.svc.WaitTask(ctx, tenant(ctx), session, id, timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,7 @@
 package orchestrator
 
+import "github.com/coppice-run/coppice/internal/tree"
+
 // Tails counts the sessions whose tails are read.
 func (s *Service) Tails() int {
 	s.tails.mu.Lock()
@@ -18,3 +20,6 @@ func (s *Service) FailTails(err error) {
 		t.fail(err)
 	}
 }
+
+// Poke makes everyone who looks at a session look again, as another replica's nudge does.
+func (s *Service) Poke(id tree.SessionID) { s.hub.poke(id) }

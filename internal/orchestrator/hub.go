@@ -21,7 +21,7 @@ type hub struct {
 
 // watcher is one who looks at a session.
 type watcher struct {
-	changed chan struct{}   // holds one: look again; nil: the tail says so
+	changed chan bool       // holds one: look again, and whether a run of task is known to have ended; nil: the tail says so
 	deltas  chan *wire.Step // nil unless wanted
 	tail    bool            // looks for others, who are counted themselves
 	task    tree.TaskID     // only the end of a run of it is of interest; zero: everything is
@@ -50,7 +50,7 @@ func newHub() *hub { return &hub{watchers: map[tree.SessionID]map[*watcher]struc
 
 // watch joins those who look at a session, until stop is called.
 func (h *hub) watch(id tree.SessionID) (w *watcher, stop func()) {
-	w = &watcher{changed: make(chan struct{}, 1)}
+	w = &watcher{changed: make(chan bool, 1)}
 	return w, h.join(id, w)
 }
 
@@ -66,7 +66,7 @@ func (h *hub) watchTail(id tree.SessionID, deltas bool) (w *watcher, stop func()
 
 // watchFor is watch for a tail.
 func (h *hub) watchFor(id tree.SessionID) (w *watcher, stop func()) {
-	w = &watcher{changed: make(chan struct{}, 1), tail: true}
+	w = &watcher{changed: make(chan bool, 1), tail: true}
 	return w, h.join(id, w)
 }
 
@@ -113,8 +113,8 @@ func (h *hub) committed(t store.Touched) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.watchers[t.Session] {
-		if w.task.IsZero() || slices.Contains(t.Ended, w.task) {
-			w.poke()
+		if ended := slices.Contains(t.Ended, w.task); ended || w.task.IsZero() {
+			w.poke(ended)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (h *hub) poke(id tree.SessionID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.watchers[id] {
-		w.poke()
+		w.poke(false)
 	}
 }
 
@@ -134,12 +134,19 @@ func (h *hub) pokeAll() {
 	defer h.mu.Unlock()
 	for _, watchers := range h.watchers {
 		for w := range watchers {
-			w.poke()
+			w.poke(false)
 		}
 	}
 }
 
-func (w *watcher) poke() { poke(w.changed) }
+// poke makes a watcher look again. If it is about to look anyway, it finds out itself
+// whether a run has ended.
+func (w *watcher) poke(ended bool) {
+	select {
+	case w.changed <- ended:
+	default:
+	}
+}
 
 // delta shows a piece of text to those who want such pieces.
 func (h *hub) delta(id tree.SessionID, d *pb.Delta) {

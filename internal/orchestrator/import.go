@@ -8,14 +8,14 @@ import (
 )
 
 // ImportSession opens a session whose root begins with the conversation that lines
-// hold. It gives what was read beside the session.
-func (s *Service) ImportSession(ctx context.Context, tenant string, n NewSession, lines []byte, req Request) (tree.SessionID, *transcript.History, error) {
+// hold. It gives the session, its root, and what was read.
+func (s *Service) ImportSession(ctx context.Context, tenant string, n NewSession, lines []byte, req Request) (*tree.Session, *tree.Task, *transcript.History, error) {
 	history, err := transcript.Read(lines)
 	if err != nil {
-		return tree.SessionID{}, nil, err
+		return nil, nil, nil, err
 	}
 	transcript.CleanAll(history.Messages, s.Secrets)
 	n.history = history.Messages
-	id, err := s.CreateSession(ctx, tenant, n, req)
-	return id, history, err
+	session, root, err := s.CreateSession(ctx, tenant, n, req)
+	return session, root, history, err
 }

@@ -35,21 +35,21 @@ type Request struct {
 	Hash [sha256.Size]byte // of what was asked
 }
 
-// CreateSession opens a session.
-func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession, req Request) (tree.SessionID, error) {
+// CreateSession opens a session and gives it with its root.
+func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession, req Request) (*tree.Session, *tree.Task, error) {
 	if n.Agent == "" {
 		n.Agent = DefaultAgent
 	}
 	root := tree.Child{AgentName: n.Agent, Model: n.Model}
 	if err := s.complete(ctx, tenant, &root); err != nil {
-		return tree.SessionID{}, err
+		return nil, nil, err
 	}
 	if root.Pin.IsZero() {
 		root.Pin = s.Models.First()
 	}
 	id, err := sessionID(tenant, req.Key)
 	if err != nil {
-		return tree.SessionID{}, err
+		return nil, nil, err
 	}
 	cmd := tree.CreateSession{
 		ID: id, Tenant: tenant, Title: n.Title, Agent: root.Agent, AgentName: n.Agent, Model: n.Model,
@@ -60,10 +60,7 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession
 	if n.Text != "" {
 		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
 	}
-	if _, err := s.update(ctx, id, cmd, req); err != nil {
-		return tree.SessionID{}, err
-	}
-	return id, nil
+	return s.Store.Create(ctx, req.key(), cmd)
 }
 
 // sessionID makes the id of a new session. With a key it follows from tenant and
@@ -80,22 +77,25 @@ func sessionID(tenant, key string) (tree.SessionID, error) {
 	return tree.SessionID(id), nil
 }
 
+// key is that of the request; nil if it has none.
+func (r Request) key() *store.Key {
+	if r.Key == "" {
+		return nil
+	}
+	return &store.Key{Key: r.Key, Hash: r.Hash}
+}
+
 // update submits a client's command.
 func (s *Service) update(ctx context.Context, id tree.SessionID, cmd tree.Command, req Request) (tree.Answer, error) {
-	if req.Key == "" {
-		return s.Store.Update(ctx, id, cmd)
+	if key := req.key(); key != nil {
+		return s.Store.UpdateOnce(ctx, id, *key, cmd)
 	}
-	return s.Store.UpdateOnce(ctx, id, store.Key{Key: req.Key, Hash: req.Hash}, cmd)
+	return s.Store.Update(ctx, id, cmd)
 }
 
 // Session reads a session of the tenant, and its root.
 func (s *Service) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, *tree.Task, error) {
-	session, err := s.Store.Session(ctx, tenant, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	root, err := s.Store.Task(ctx, id, session.Root)
-	return session, root, err
+	return s.Store.SessionAndRoot(ctx, tenant, id)
 }
 
 // UserMessage is what a client says to a task.
@@ -227,35 +227,55 @@ func (s *Service) Result(ctx context.Context, t *tree.Task) (string, error) {
 	return outcome.Answer, err
 }
 
-// WaitTask waits until the task's current run has ended or the timeout has
-// passed, and gives the task as it then is.
-func (s *Service) WaitTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, timeout time.Duration) (*tree.Task, error) {
+// WaitTask waits until the task's current run has ended or the timeout has passed, and
+// gives the task as it then is, with what there is to read of the run.
+func (s *Service) WaitTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, timeout time.Duration) (*tree.Task, store.RunOutput, error) {
 	look, stop := s.hub.watch(id)
 	defer stop()
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	run := 0
-	for {
+	for told := false; ; {
 		over := waiting.Err() != nil
-		t, err := s.Task(ctx, tenant, id, task)
-		if err != nil || t.State.Terminal() {
-			return t, err
+		var now store.Standing
+		var err error
+		if !over && !told {
+			if now, err = s.Store.Standing(ctx, tenant, id, task); err != nil {
+				return nil, store.RunOutput{}, err
+			}
+		}
+		if over || told || now.State.Terminal() || now.Run > run && run > 0 {
+			t, out, err := s.Store.TaskAndOutput(ctx, tenant, id, task)
+			switch {
+			case err != nil || t.State.Terminal():
+				return t, out, err
+			case t.Run > run && run > 0:
+				return s.outputOf(ctx, t, run)
+			case over:
+				return t, out, nil
+			}
+			now = store.StandingOf(t)
 		}
 		if run == 0 {
-			run = t.Run
-			s.hub.narrow(look, t.ID)
-		}
-		if t.Run > run && run > 0 {
-			return s.asOf(ctx, t, run)
-		}
-		if over {
-			return t, nil
+			run, task = now.Run, now.Task
+			s.hub.narrow(look, task)
 		}
 		select {
-		case <-look.changed:
+		case told = <-look.changed:
 		case <-s.stopping:
-			return nil, tree.ErrStopping
+			return nil, store.RunOutput{}, tree.ErrStopping
 		case <-waiting.Done(): // what it does now is for the last look to say
 		}
 	}
+}
+
+// outputOf gives a task as it was when a run of it ended that is not its last, with what
+// there is to read of that.
+func (s *Service) outputOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, store.RunOutput, error) {
+	t, err := s.asOf(ctx, t, run)
+	if err != nil {
+		return nil, store.RunOutput{}, err
+	}
+	out, err := s.Store.Output(ctx, t)
+	return t, out, err
 }

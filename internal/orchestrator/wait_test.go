@@ -2,9 +2,11 @@ package orchestrator_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/agentdef"
@@ -72,7 +74,7 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	t.Parallel()
 	svc := setup(t)
 	ctx := t.Context()
-	id, err := svc.CreateSession(ctx, "acme", orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+	session, _, err := svc.CreateSession(ctx, "acme", orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,16 +85,71 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	ended := make(chan waited)
 	for range 10 {
 		go func() {
-			task, err := svc.WaitTask(ctx, "acme", id, tree.TaskID{}, time.Hour)
+			task, _, err := svc.WaitTask(ctx, "acme", session.ID, tree.TaskID{}, time.Hour)
 			ended <- waited{task, err}
 		}()
 	}
-	if _, _, err := svc.CancelTask(ctx, "acme", id, tree.TaskID{}, "enough"); err != nil {
+	if _, _, err := svc.CancelTask(ctx, "acme", session.ID, tree.TaskID{}, "enough"); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
 		if w := <-ended; w.err != nil || w.task.State != tree.StateCancelled || w.task.Detail != "enough" {
 			t.Errorf("the wait gave %+v, %v", w.task, w.err)
 		}
+	}
+}
+
+// TestAWaiterHearsOfItsRun: whoever waits is told of the run that was under way when the
+// wait began, however it comes to look again, and not before it has ended or time is up.
+func TestAWaiterHearsOfItsRun(t *testing.T) {
+	t.Parallel()
+	for name, wake := range map[string]func(*orchestrator.Service, tree.SessionID, []store.Commit){
+		"by the commit": func(svc *orchestrator.Service, _ tree.SessionID, commits []store.Commit) {
+			for _, c := range commits {
+				svc.Committed(c)
+			}
+		},
+		"by another replica": func(svc *orchestrator.Service, id tree.SessionID, _ []store.Commit) { svc.Poke(id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var news untold
+				svc := told(t, news.keep)
+				ctx := t.Context()
+				session, root, err := svc.CreateSession(ctx, tenant, orchestrator.NewSession{Text: "first"}, orchestrator.Request{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				wait := func(timeout time.Duration, run int, state tree.State, status string) {
+					task, out, err := svc.WaitTask(ctx, tenant, session.ID, tree.TaskID{}, timeout)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if task.ID != root.ID || task.Run != run || task.State != state || out.Status != status || out.Prompt != "first" {
+						t.Errorf("after at most %s a wait gave %+v, %+v", timeout, task, out)
+					}
+				}
+				wait(0, 1, tree.StatePending, "queued")
+				wait(time.Minute, 1, tree.StatePending, "queued")
+				var waiting sync.WaitGroup
+				waiting.Go(func() { wait(time.Minute, 1, tree.StateCancelled, "cancelled") })
+				synctest.Wait()
+				news.take()
+				if _, _, err := svc.CancelTask(ctx, tenant, session.ID, tree.TaskID{}, "enough"); err != nil {
+					t.Fatal(err)
+				}
+				wait(0, 1, tree.StateCancelled, "cancelled")
+				if _, _, err := svc.SendMessage(ctx, tenant, session.ID, orchestrator.UserMessage{Text: "second"}, orchestrator.Request{}); err != nil {
+					t.Fatal(err)
+				}
+				wake(svc, session.ID, news.take())
+				waiting.Wait()
+				if _, _, err := svc.WaitTask(ctx, "other", session.ID, tree.TaskID{}, time.Minute); !errors.Is(err, tree.ErrNoSession) {
+					t.Errorf("another tenant's wait: %v", err)
+				}
+			})
+		})
 	}
 }

@@ -43,11 +43,11 @@ func settle() {
 
 func plant(t *testing.T, svc *orchestrator.Service) *garden {
 	t.Helper()
-	id, err := svc.CreateSession(t.Context(), tenant, orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+	session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &garden{svc, t, id}
+	return &garden{svc, t, session.ID}
 }
 
 // grow makes so many events happen, each in a commit of its own.

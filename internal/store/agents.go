@@ -71,7 +71,7 @@ func (s *Store) DropAgent(ctx context.Context, tenant, name string) (version str
 // TenantAgents lists the agents that a tenant has put, by name, with the versions
 // that count.
 func (s *Store) TenantAgents(ctx context.Context, tenant string) ([]AgentVersion, error) {
-	return query(ctx, s.db, "tenant_agents", plainVersionRow, tenant)
+	return query(ctx, glancing{s.db}, "tenant_agents", plainVersionRow, tenant)
 }
 
 func plainVersionRow(v *AgentVersion) []any { return []any{&v.Name, &v.Version} }

@@ -23,6 +23,7 @@ type batch struct {
 	fresh    []requestKey            // requests that this batch has answered first
 	ready    []Ready
 	agents   map[string]*[]AgentVersion // of the tenants whose runs are claimed
+	mayOpen  bool                       // sessions with ids of their own without looking whether they are there
 
 	announced, waiting, claimed int // ready runs, see ahead
 }
@@ -69,7 +70,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	for i, p := range queued {
-		p.conversation = b.conversation(answers[i].answer)
+		p.conversation, p.opened = b.conversation(answers[i].answer), answers[i].opened
 		p.settle(answers[i].answer, answers[i].err)
 	}
 	told := b.told()
@@ -87,9 +88,11 @@ var errChanged = errors.New("store: a session is not as it is held")
 // transact makes one transaction of a batch. If somebody else has changed one of its
 // sessions, it is made again upon what is there now.
 func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []decided, err error) {
+	mayOpen := !c.Store.db.alone() && c.present.lately()
 	try := func(tx transaction) (err error) {
 		b.spoil() // a first try came to nothing
 		b = c.newBatch(tx)
+		b.mayOpen, mayOpen = mayOpen, false
 		answers, err = b.carryOut(ctx, queued)
 		return err
 	}
@@ -147,6 +150,7 @@ var errDefect = errors.New("store: a decision failed")
 type decided struct {
 	answer tree.Answer
 	err    error
+	opened *opened // nil if it has not opened a session
 }
 
 // carryOut does all the work between BEGIN and COMMIT.
@@ -224,7 +228,7 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 		b.once[key] = &request{hash: p.key.Hash, answer: answer}
 		b.fresh = append(b.fresh, key)
 	}
-	return decided{answer, err}, nil
+	return decided{answer, err, openedBy(view, answer)}, nil
 }
 
 // again answers a request that came before.

@@ -14,6 +14,9 @@ import (
 // go by name: that of their file, or put_, add_ or drop_ with that of a table.
 type database interface {
 	reader
+	// glance is load of a few rows that are found by their keys, which are not much to
+	// read: it may be made to wait for others' looks, to go with theirs.
+	glance(ctx context.Context, lookups ...lookup) error
 	// alone reports whether nobody else can have the database open.
 	alone() bool
 	// writer opens a connection that writes. There is only one where the database

@@ -18,7 +18,8 @@ type session struct {
 	// contested says that somebody else had changed the session when it was last looked
 	// at. Then it is only good for guesses until it is read.
 	contested bool
-	size      int // how many tasks are held, as of the last commit
+	fresh     bool // nothing was held of it when it was to be opened
+	size      int  // how many tasks are held, as of the last commit
 }
 
 // sessionAsStored is a session as its row is.
@@ -135,13 +136,16 @@ type present struct {
 
 func (p *present) known() bool { return !p.heard.IsZero() }
 
+// lately reports whether it was heard of so lately that it can be gone on from.
+func (p *present) lately() bool { return time.Since(p.heard) < presentFor }
+
 // presentFor is how long what was heard of the present is gone on from. Clocks do not
 // drift in that time, and a session that was idle gains no more than it on the others.
 const presentFor = 100 * time.Millisecond
 
 // refreshPresent looks the present up if it has not been heard of for a while.
 func (b *batch) refreshPresent() lookup {
-	if time.Since(b.present.heard) < presentFor {
+	if b.present.lately() {
 		return lookup{name: "present"}
 	}
 	return b.askPresent()
@@ -163,9 +167,23 @@ func (b *batch) timeThere() time.Time {
 	}
 	now := b.present.now.Add(time.Since(b.present.heard).Truncate(time.Microsecond))
 	for _, s := range b.sessions {
-		if at := s.view.Session().UpdatedAt; at.After(now) {
-			now = at
+		if row := s.view.Session(); row != nil && row.UpdatedAt.After(now) {
+			now = row.UpdatedAt
 		}
 	}
 	return now
+}
+
+// turnsCame notes how far turns have come, and gives how far they have as far as any
+// committer knows: what is offered here is known at once.
+func (s *Store) turnsCame(to int64) int64 {
+	for {
+		known := s.turn.Load()
+		if to <= known {
+			return known
+		}
+		if s.turn.CompareAndSwap(known, to) {
+			return to
+		}
+	}
 }

@@ -22,7 +22,7 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	anyway := len(requests) > 0 || !b.present.known()
 	toRead := b.toRead(anyway)
 	if len(toRead) == 0 && !anyway {
-		b.now, b.fairNow = b.timeThere(), b.present.fairNow
+		b.now, b.fairNow = b.timeThere(), b.turnsCame(b.present.fairNow)
 		return b.tx.ask(ctx, append(b.tenantAgents(queued), b.unchanged(), b.refreshPresent())...)
 	}
 	found := map[tree.SessionID]bool{}
@@ -48,7 +48,7 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 			b.gone(id)
 		}
 	}
-	b.now, b.fairNow = b.present.now, b.present.fairNow
+	b.now, b.fairNow = b.present.now, b.turnsCame(b.present.fairNow)
 	put()
 	return nil
 }
@@ -78,7 +78,7 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 		order = append(order, p.session)
 		s := b.known.of(p.session)
 		if s == nil {
-			s = &session{view: tree.NewView(nil), version: noVersion}
+			s = &session{view: tree.NewView(nil), version: noVersion, fresh: p.opens()}
 		}
 		b.sessions[p.session] = s
 	}
@@ -87,10 +87,11 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 
 // toRead names the sessions that have to be read: those of which nothing is held. Where
 // others write too, all of them are read, and locked with it, if one has to be, or if
-// something else has to be read anyway.
+// something else has to be read anyway. Of one that is opened with an id of its own there
+// is nothing to read, or else its row is refused, and the transaction is made again.
 func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 	for _, id := range b.order {
-		if s := b.sessions[id]; s.row == nil || s.contested {
+		if s := b.sessions[id]; (s.row == nil || s.contested) && !(s.fresh && b.mayOpen) {
 			unsure = append(unsure, id)
 		}
 	}
@@ -105,8 +106,8 @@ func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 func (b *batch) unchanged() lookup {
 	var keys [][]any
 	for _, id := range b.order {
-		if !b.Store.db.alone() {
-			keys = append(keys, []any{idColumn(&id), b.sessions[id].version})
+		if s := b.sessions[id]; s.row != nil && !b.Store.db.alone() {
+			keys = append(keys, []any{idColumn(&id), s.version})
 		}
 	}
 	return lookup{"unchanged", keys, func(row row) error { return row.Scan(new(int)) }}

@@ -104,6 +104,7 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([
 	for _, r := range o.taken {
 		b.present.fairNow = max(b.present.fairNow, r.fairTag)
 	}
+	b.turnsCame(b.present.fairNow)
 	return o.taken, b.tx.save(ctx, "ready_turn", []any{b.present.fairNow})
 }
 

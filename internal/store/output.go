@@ -18,14 +18,21 @@ type RunOutput struct {
 
 // Output reads what there is to read of the current run of a task: how it has ended, or
 // what it has said so far.
-func (s *Store) Output(ctx context.Context, t *tree.Task) (out RunOutput, err error) {
+func (s *Store) Output(ctx context.Context, t *tree.Task) (RunOutput, error) {
 	r := s.session(t.Session)
+	if t.State.Terminal() {
+		if err := r.end(ctx, t); err != nil {
+			return RunOutput{}, err
+		}
+	}
+	return r.output(ctx, t)
+}
+
+// output is Output; what is near the task is not looked up again.
+func (r *sessionReader) output(ctx context.Context, t *tree.Task) (out RunOutput, err error) {
 	run := tree.ChildRun{Task: t.ID, Run: t.Run}
 	switch {
 	case t.State.Terminal():
-		if err = r.end(ctx, t); err != nil {
-			return out, err
-		}
 		var outcome tree.Outcome
 		if outcome, err = r.outcome(ctx, run); err == nil {
 			out.Answer = outcome.Answer

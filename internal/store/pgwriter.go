@@ -158,14 +158,14 @@ type pgTransaction struct {
 
 func (tx *pgTransaction) load(ctx context.Context, lookups ...lookup) error {
 	before := tx.queued.Len()
-	if err := tx.writer.db.queue(tx.queued, func() {}, lookups); err != nil || tx.queued.Len() == before {
+	if err := tx.writer.db.queue(tx.queued, func() {}, func() {}, lookups); err != nil || tx.queued.Len() == before {
 		return err
 	}
 	return tx.send(ctx)
 }
 
 func (tx *pgTransaction) ask(_ context.Context, lookups ...lookup) error {
-	return tx.writer.db.queue(tx.queued, func() {}, lookups)
+	return tx.writer.db.queue(tx.queued, func() {}, func() {}, lookups)
 }
 
 // columnsEach is how many columns of arrays cost as much as a statement for one more row.

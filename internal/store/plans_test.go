@@ -1,7 +1,9 @@
 package store
 
 import (
+	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,31 +12,66 @@ import (
 	"github.com/coppice-run/coppice/internal/pgtest"
 )
 
-// TestPlans checks that PostgreSQL looks rows up by their keys from the first day on: what
-// it plans while the tables are empty it goes on with when they are full. A join that
-// compares rows with rows takes as long as one times the other.
+// byKey are statements that look for what they are given the key of.
+var byKey = []string{
+	"session", "session_of_tenant", "sessions", "task", "task_of_tenant", "tasks", "root", "standing", "asked_and_answered", "messages", "runs",
+}
+
+// TestPlans: a database that has counted nothing yet finds by its key what has one; what
+// it plans while the tables are empty it goes on with when they are full. Any other index
+// would do as well, it would think, and read a whole session or all of a tenant's; and to
+// compare the rows of two tables takes as long as the one times the other.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	db, err := openPostgres(t.Context(), pgtest.Start(t).Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.close() })
-	conn, err := pgx.ConnectConfig(t.Context(), db.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(t.Context()) })
-	for name, s := range db.statements {
-		for _, text := range []string{s.text, s.single} {
-			if text == "" {
-				continue
-			}
-			if plan := planOf(t, conn, name, text); strings.Contains(plan, "Join Filter") {
-				t.Errorf("%s compares rows with rows:\n%s", name, plan)
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		db := planned(t, pgtest.Start(t).Database(t)).(*postgres)
+		conn, err := pgx.ConnectConfig(t.Context(), db.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		for name, s := range db.statements {
+			for _, text := range []string{s.text, s.single} {
+				if text == "" {
+					continue
+				}
+				if plan := planOf(t, conn, name, text); strings.Contains(plan, "Join Filter") {
+					t.Errorf("%s compares rows with rows:\n%s", name, plan)
+				}
 			}
 		}
+		for _, name := range byKey {
+			plan := planOf(t, conn, name, db.statements[name].text)
+			if scans, keyed := strings.Count(plan, " on "), strings.Count(plan, "_pkey on "); keyed == 0 ||
+				scans != keyed+strings.Count(plan, "Function Scan on ")+strings.Count(plan, "CTE Scan on ") {
+				t.Errorf("%s is carried out so:\n%s", name, plan)
+			}
+		}
+	})
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		db := planned(t, filepath.Join(t.TempDir(), "coppice.db")).(*sqlite)
+		for _, name := range byKey {
+			plan := strings.Join(db.plan(t, name), "\n")
+			if strings.Contains(plan, "USING INDEX") || strings.Contains(plan, "SCAN tasks") || strings.Contains(plan, "SCAN sessions") {
+				t.Errorf("%s is carried out so:\n%s", name, plan)
+			}
+		}
+	})
+}
+
+func planned(t *testing.T, name string) database {
+	s, err := Open(t.Context(), Config{Database: name})
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.db
 }
 
 // planOf is what a statement is carried out by, whatever its arguments.
@@ -57,4 +94,22 @@ func planOf(t *testing.T, conn *pgx.Conn, name, text string) string {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return strings.Join(lines, "\n")
+}
+
+func (db *sqlite) plan(t *testing.T, name string) (lines []string) {
+	text := db.texts[name]
+	rows, err := db.reads.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?"))...)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	err = eachSQLRow(rows, func(row row) error {
+		var line string
+		err := row.Scan(new(int), new(int), new(int), &line)
+		lines = append(lines, line)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
 }

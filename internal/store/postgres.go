@@ -23,6 +23,7 @@ import (
 type postgres struct {
 	config     *pgx.ConnConfig
 	reads      *pgxpool.Pool
+	glances    glances
 	statements map[string]pgStatement
 	writers    []*pgWriter
 }
@@ -71,6 +72,7 @@ func openPostgres(ctx context.Context, url string) (*postgres, error) {
 		return nil, fmt.Errorf("bringing it up to date: %w", err)
 	}
 	db := &postgres{config: config.ConnConfig.Copy()}
+	db.glances.db = db
 	for name, value := range readSettings {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
@@ -192,7 +194,7 @@ func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
 	return reached(ctx, func() error {
 		begun := false
 		batch := &pgx.Batch{}
-		if err := db.queue(batch, func() { begun = true }, lookups); err != nil || batch.Len() == 0 {
+		if err := db.queue(batch, func() { begun = true }, func() {}, lookups); err != nil || batch.Len() == 0 {
 			return err
 		}
 		conn, err := db.reads.Acquire(ctx)
@@ -208,8 +210,9 @@ func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
 	})
 }
 
-// queue adds queries to what will be sent. begun is called for each row.
-func (db *postgres) queue(to *pgx.Batch, begun func(), lookups []lookup) error {
+// queue adds queries to what will be sent. begun is called for each row, and over when all
+// those of a query were read.
+func (db *postgres) queue(to *pgx.Batch, begun, over func(), lookups []lookup) error {
 	for _, l := range lookups {
 		s := db.statements[l.name]
 		args, err := s.arguments(l.keys)
@@ -225,6 +228,7 @@ func (db *postgres) queue(to *pgx.Batch, begun func(), lookups []lookup) error {
 				if err != nil {
 					return fmt.Errorf("%s: %w", l.name, err)
 				}
+				over()
 				return nil
 			})
 		}

@@ -49,12 +49,34 @@ func one[T any](ctx context.Context, r reader, missing error, name string, colum
 	return &found[0], nil
 }
 
+// glancing is a reader that glances.
+type glancing struct{ database }
+
+func (g glancing) load(ctx context.Context, lookups ...lookup) error {
+	return g.glance(ctx, lookups...)
+}
+
 func plainSessionRow(s *tree.Session) []any { return sessionRow(s, new(beside)) }
 
 // Session reads a session of a tenant; one of another tenant does not exist.
 func (s *Store) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, error) {
-	return one(ctx, s.db, tree.ErrNoSession, "session_of_tenant", plainSessionRow,
-		idColumn(&id), tenant)
+	return one(ctx, glancing{s.db}, tree.ErrNoSession, "session_of_tenant", plainSessionRow, idColumn(&id), tenant)
+}
+
+// SessionAndRoot reads a session of a tenant with its root.
+func (s *Store) SessionAndRoot(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, *tree.Task, error) {
+	var sessions []tree.Session
+	var roots []tree.Task
+	err := s.db.glance(ctx, all(&sessions, "session_of_tenant", plainSessionRow, idColumn(&id), tenant), all(&roots, "root", taskRow, idColumn(&id)))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(sessions) == 0:
+		return nil, nil, tree.ErrNoSession
+	case len(roots) == 0:
+		return nil, nil, tree.ErrNoTask
+	}
+	return &sessions[0], &roots[0], nil
 }
 
 // Sessions reads a page of a tenant's sessions whose metadata has all pairs of the
@@ -97,27 +119,7 @@ func readToken(token string, id []byte) (time.Time, error) {
 
 // Task reads a task.
 func (s *Store) Task(ctx context.Context, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
-	return one(ctx, s.db, tree.ErrNoTask, "task", taskRow, idColumn(&session), idColumn(&id))
-}
-
-// TaskOf reads a task of a tenant's session; the zero task is the root.
-func (s *Store) TaskOf(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
-	var sessions []tree.Session
-	var tasks []tree.Task
-	task := all(&tasks, "task", taskRow, idColumn(&session), idColumn(&id))
-	if id.IsZero() {
-		task = all(&tasks, "root", taskRow, idColumn(&session))
-	}
-	err := s.db.load(ctx, all(&sessions, "session_of_tenant", plainSessionRow, idColumn(&session), tenant), task)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(sessions) == 0:
-		return nil, tree.ErrNoSession
-	case len(tasks) == 0:
-		return nil, tree.ErrNoTask
-	}
-	return &tasks[0], nil
+	return one(ctx, glancing{s.db}, tree.ErrNoTask, "task", taskRow, idColumn(&session), idColumn(&id))
 }
 
 // Tasks reads a page of a session's tasks, or of the children of one of them,

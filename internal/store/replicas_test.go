@@ -47,7 +47,7 @@ func TestReplicas(t *testing.T) {
 	server := pgtest.Start(t)
 	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"Open": replicasOpen, "Write": replicasWrite, "Pick": replicasPick, "Create": replicasCreate,
-		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "OtherRelease": otherRelease, "Repeat": replicasRepeat,
+		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "OtherRelease": otherRelease, "Repeat": replicasRepeat, "Exist": replicasExist,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -245,6 +245,11 @@ func (db *sqlite) load(ctx context.Context, lookups ...lookup) (err error) {
 	return nil
 }
 
+// glance is load: a look takes no round trip.
+func (db *sqlite) glance(ctx context.Context, lookups ...lookup) error {
+	return db.load(ctx, lookups...)
+}
+
 // look runs a prepared query for each key, or once for all of them.
 func (db *sqlite) look(ctx context.Context, stmt *sql.Stmt, l lookup) error {
 	keys := l.keys

@@ -26,9 +26,14 @@
 // again; when it is lost at COMMIT, a row that bears the transaction's id declares it
 // void, or says that it was committed. So a restart of the server is a delay, unless it takes too long.
 //
+// A session that is opened with an id of its own is not looked for before: if it is there
+// after all, its row is refused, and the transaction is made again with a look. Who opens
+// it is answered with what the commit knows of it.
+//
 // Reads go past the committers and see every commit that was answered before they
 // began. What one look reads is of one state; a transcript takes several, since what a
-// message tells of was there before it and never changes.
+// message tells of was there before it and never changes. Looks at a few rows that find
+// others under way wait for them and go together, in one round trip (glance.go).
 package store
 
 import (
@@ -131,7 +136,8 @@ type Store struct {
 
 	definitions sync.Map // version → body
 	ahead       ahead
-	readable    atomic.Bool // all replicas can read what is packed
+	turn        atomic.Int64 // how far turns have come, as far as any committer knows
+	readable    atomic.Bool  // all replicas can read what is packed
 	seen        *seen
 }
 
@@ -328,6 +334,7 @@ type Pending struct {
 	err    error
 
 	conversation *Conversation // of a run that was claimed, if it is at hand
+	opened       *opened       // a session; nil if it was there before
 }
 
 // Wait gives the answer when it is durable.

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -97,5 +98,42 @@ func replicasRepeat(t *testing.T, server *pgtest.Server) {
 	checkLog(t, dbs[0], id)
 	if tasks, err := dbs[0].Tree(t.Context(), id); err != nil || len(tasks) != 1+children {
 		t.Errorf("there are %d tasks, %v", len(tasks), err)
+	}
+}
+
+// replicasExist: a session that another replica has opened is not opened again, and does
+// not disturb those that are opened beside it.
+func replicasExist(t *testing.T, server *pgtest.Server) {
+	const rounds, others = 10, 4
+	dbs := replicas(t, server.Database(t), 2)
+	for range rounds {
+		id := newSession()
+		cmd := open(id)
+		cmd.Title = "the first"
+		if _, _, err := dbs[0].Create(t.Context(), nil, cmd); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Title = "the second"
+		queued := map[tree.SessionID]*store.Pending{}
+		for i := range others + 1 {
+			each := open(newSession())
+			if i == others/2 {
+				each = cmd
+			}
+			p, err := dbs[1].Submit(t.Context(), each.ID, each)
+			if err != nil {
+				t.Fatal(err)
+			}
+			queued[each.ID] = p
+		}
+		for opened, p := range queued {
+			if _, err := p.Wait(t.Context()); opened == id && !errors.Is(err, tree.ErrSessionExists) || opened != id && err != nil {
+				t.Errorf("opening a session, which is there: %t, was answered %v", opened == id, err)
+			}
+		}
+		if s, err := dbs[1].Session(t.Context(), "acme", id); err != nil || s.Title != "the first" {
+			t.Errorf("the session is %+v, %v", s, err)
+		}
+		checkLog(t, dbs[1], id)
 	}
 }

@@ -187,6 +187,15 @@ type Task struct {
 	Release  int    // the ordinal of the message whose commands are to go on in the background, or 0
 }
 
+// Ended is how the current run has ended. Until the next run starts the task says it too.
+func (t *Task) Ended() Run {
+	return Run{
+		Task: t.ID, Run: t.Run, State: t.State, Reason: t.Reason, Detail: t.Detail, Answer: t.Answer,
+		Usage: t.RunUsage, ToolUses: t.RunTools, Iterations: t.Iterations,
+		AcceptedAt: t.AcceptedAt, StartedAt: t.StartedAt, EndedAt: t.EndedAt,
+	}
+}
+
 // Token gives the token of the current attempt.
 func (t *Task) Token() Token { return Token{Epoch: t.Epoch, Nonce: t.Nonce} }
 

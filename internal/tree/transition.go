@@ -149,11 +149,8 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 		d.called(t)
 	}
 	d.lived(t)
-	d.view.changes.Runs = append(d.view.changes.Runs, &Run{
-		Task: t.ID, Run: t.Run, State: state, Reason: reason, Detail: detail, Answer: t.Answer,
-		Usage: t.RunUsage, ToolUses: t.RunTools, Iterations: t.Iterations,
-		AcceptedAt: t.AcceptedAt, StartedAt: t.StartedAt, EndedAt: t.EndedAt,
-	})
+	run := t.Ended()
+	d.view.changes.Runs = append(d.view.changes.Runs, &run)
 	result := Result{State: state, Reason: reason, Detail: detail, Usage: t.RunUsage, ToolUses: t.RunTools}
 	if t.Answer > 0 {
 		result.Message = t.Head

@@ -199,6 +199,7 @@ func (h *history) compare() {
 			h.t.Errorf("event %d is\n%v, not\n%v", i+1, e, wire.Event(want.Events[i]))
 		}
 	}
+	h.looksAt(session(1))
 	h.compareQueues(want)
 	h.compareCallbacks(want)
 	h.t.Logf("%d tasks, %d events, %d messages, %d runs", len(stored), len(events), len(want.Messages), len(want.Runs))

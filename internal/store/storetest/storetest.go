@@ -37,6 +37,7 @@ func (d Dialect) Run(t *testing.T) {
 		"Timers": timers, "Attempts": attempts, "Definitions": definitions, "TenantAgents": tenantAgents, "Pins": pins, "Bytes": anyBytes,
 		"Histories": histories, "Callbacks": callbacks, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
 		"Approvals": approvals, "Shells": shells, "ShellCaps": shellCaps,
+		"Openings": openings, "Looks": looks,
 		"Inbox": inbox, "Output": readOutput, "Filter": filter, "Purge": purge, "Old": old,
 	} {
 		t.Run(name, func(t *testing.T) {

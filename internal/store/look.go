@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Standing is how far a task has come.
+type Standing struct {
+	Task  tree.TaskID
+	Run   int
+	State tree.State
+}
+
+// StandingOf is that of a task that was read.
+func StandingOf(t *tree.Task) Standing { return Standing{t.ID, t.Run, t.State} }
+
+func standingRow(s *Standing) []any { return []any{idColumn(&s.Task), &s.Run, &s.State} }
+
+// Standing looks how far a task of a tenant's session has come; the zero task is the
+// root. It costs a fraction of what reading the task does.
+func (s *Store) Standing(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (Standing, error) {
+	found, err := query(ctx, glancing{s.db}, "standing", standingRow, idColumn(&session), tenant, idColumn(&id))
+	if err == nil && len(found) == 0 {
+		err = s.missing(ctx, tenant, session)
+	}
+	if err != nil {
+		return Standing{}, err
+	}
+	return found[0], nil
+}
+
+// taskAndLimits is a task with the limits of its session.
+type taskAndLimits struct {
+	tree.Task
+	limits tree.Limits
+}
+
+func taskAndLimitsRow(t *taskAndLimits) []any { return append(taskRow(&t.Task), jsonColumn{&t.limits}) }
+
+// TaskOf reads a task of a tenant's session; the zero task is the root.
+func (s *Store) TaskOf(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (*tree.Task, error) {
+	t, err := s.taskOf(ctx, tenant, session, id)
+	if err != nil {
+		return nil, err
+	}
+	return &t.Task, nil
+}
+
+// taskOf reads a task of a tenant's session, and more with the same look.
+func (s *Store) taskOf(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID, more ...lookup) (*taskAndLimits, error) {
+	var found []taskAndLimits
+	err := s.db.glance(ctx, append(more, all(&found, "task_of_tenant", taskAndLimitsRow, idColumn(&session), tenant, idColumn(&id)))...)
+	if err == nil && len(found) == 0 {
+		err = s.missing(ctx, tenant, session)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+// missing says why a task of a tenant's session was not found.
+func (s *Store) missing(ctx context.Context, tenant string, session tree.SessionID) error {
+	if _, err := s.Session(ctx, tenant, session); err != nil {
+		return err
+	}
+	return tree.ErrNoTask
+}
+
+// TaskAndOutput reads a task of a tenant's session, as TaskOf, and what there is to read
+// of its current run, as Output. If the run has ended with an answer, it is one look.
+func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (*tree.Task, RunOutput, error) {
+	var messages []messageAndBody
+	t, err := s.taskOf(ctx, tenant, session, id,
+		all(&messages, "asked_and_answered", storedMessageRow, idColumn(&session), idColumn(&id), tree.RoleUser))
+	if err != nil {
+		return nil, RunOutput{}, err
+	}
+	r := s.session(session)
+	r.shown = t.limits.Output()
+	r.near.take(&t.Task, messages)
+	out, err := r.output(ctx, &t.Task)
+	return &t.Task, out, err
+}
+
+// take takes in how a task's current run has begun, and how it has ended if it has.
+func (n *near) take(t *tree.Task, messages []messageAndBody) {
+	run := tree.ChildRun{Task: t.ID, Run: t.Run}
+	var asked []messageAndBody
+	n.answers = map[messageKey]messageAndBody{}
+	for _, m := range messages {
+		if m.Ordinal == t.Answer {
+			n.answers[messageKey{t.ID, m.Ordinal}] = m
+		} else {
+			asked = append(asked, m)
+		}
+	}
+	n.prompts = map[tree.ChildRun][]messageAndBody{run: asked}
+	if t.State.Terminal() {
+		n.runs = map[tree.ChildRun]tree.Run{run: t.Ended()}
+	}
+}

@@ -1,0 +1,48 @@
+package store
+
+import (
+	"context"
+	"maps"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// opened is a session as the command that opened it left it, with its root.
+type opened struct {
+	session tree.Session
+	root    tree.Task
+}
+
+// openedBy copies what a command has just opened: the view is gone on with.
+func openedBy(v *tree.View, answer tree.Answer) *opened {
+	created, ok := answer.(tree.Created)
+	if !ok {
+		return nil
+	}
+	o := &opened{*v.Session(), *v.Held(created.Root)}
+	o.session.Metadata = maps.Clone(o.session.Metadata)
+	return o
+}
+
+// opens reports whether a command opens a session whose id was made for it: without a key
+// nobody else can know the id.
+func (p *Pending) opens() bool {
+	_, creates := p.cmd.(tree.CreateSession)
+	return creates && p.key == nil
+}
+
+// Create opens a session and gives it with its root, as they were then. If the request
+// has a key and is a repeat, they are given as they are now.
+func (s *Store) Create(ctx context.Context, key *Key, cmd tree.CreateSession) (*tree.Session, *tree.Task, error) {
+	p := &Pending{session: cmd.ID, cmd: cmd, key: key}
+	if err := s.enqueue(ctx, p); err != nil {
+		return nil, nil, err
+	}
+	if _, err := p.Wait(ctx); err != nil {
+		return nil, nil, err
+	}
+	if p.opened != nil {
+		return &p.opened.session, &p.opened.root, nil
+	}
+	return s.SessionAndRoot(ctx, cmd.Tenant, cmd.ID)
+}

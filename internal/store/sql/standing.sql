@@ -1,0 +1,5 @@
+-- Looks how far a task of a tenant's session has come, if the session was not deleted.
+-- Inputs: ?1 session, ?2 tenant, ?3 task; NULL: the root.
+-- Result: id, run, state.
+SELECT id, run, state FROM tasks WHERE session = ?1
+AND id = (SELECT coalesce(?3, root) FROM sessions WHERE id = ?1 AND (tenant = ?2) IS TRUE AND deleted_at IS NULL)
