@@ -78,7 +78,7 @@ type Running struct {
 }
 
 // pipeBytes is the buffer of the connection inside the process.
-const pipeBytes = 1 << 20
+const pipeBytes = 64 << 10
 
 // StartDev starts everything and returns once calls are served.
 func StartDev(ctx context.Context, d Dev) (*Running, error) {

@@ -23,6 +23,10 @@ const (
 	maxPacked = 16 << 20
 )
 
+// packWindow is how far back a text is compared with itself. Each of the encoders holds as
+// much memory.
+const packWindow = 256 << 10
+
 // packedForm is the form of rows that this release reads. Form 0 has nothing packed.
 const packedForm = 1
 
@@ -41,7 +45,7 @@ type codec struct {
 // zstandard is the one there is, made when it is first used.
 var zstandard = sync.OnceValue(func() codec {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithAllLitEntropyCompression(true),
-		zstd.WithLowerEncoderMem(true))
+		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(packWindow))
 	if err != nil {
 		panic(fmt.Sprintf("store: %v", err)) // only of options that are wrong
 	}

@@ -32,7 +32,7 @@ type sqlite struct {
 // beside the writer.
 var pragmas = []string{
 	"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "temp_store(MEMORY)",
-	"cache_size(-65536)", "mmap_size(268435456)", "wal_autocheckpoint(8000)",
+	"cache_size(-16384)", "mmap_size(268435456)", "wal_autocheckpoint(8000)",
 }
 
 func openSQLite(ctx context.Context, file string) (*sqlite, error) {
