@@ -79,7 +79,7 @@ var allowed = map[string][]string{
 	},
 	"internal/worker": {
 		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/loop", "internal/model",
-		"internal/policy", "internal/redact", "internal/skill", "internal/tool", "internal/telemetry", "internal/tree", "internal/wire", "internal/workspace",
+		"internal/policy", "internal/redact", "internal/skill", "internal/tool", "internal/telemetry", "internal/transcript", "internal/tree", "internal/wire", "internal/workspace",
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/alive", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",

@@ -80,21 +80,32 @@ func (h *hand) again(seq int64, req *pb.WorkRequest) *pb.WorkResponse {
 // claim asks for a run and reports whether it was granted.
 func (h *hand) claim(a attempt) bool {
 	h.t.Helper()
+	assigned, _ := h.claimWith(a, nil)
+	return assigned != nil
+}
+
+// claimWith asks for a run of whose transcript something is held. It gives the assignment,
+// nil if the claim was refused, and what is sent of the transcript.
+func (h *hand) claimWith(a attempt, held *pb.TranscriptHeld) (assigned *pb.Assignment, sent []*pb.Message) {
+	h.t.Helper()
 	h.seq = 0
 	h.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: &pb.Claim{
 		SessionId: a.session, TaskId: a.task, Epoch: a.epoch, Nonce: a.nonce, WorkerId: "by hand",
-		Protocol: 1, Features: append([]string{"reattach"}, h.features...),
+		Protocol: 1, Features: append([]string{"reattach"}, h.features...), Held: held,
 	}}})
 	resp := h.hear()
 	if resp.GetRefused() != nil {
-		return false
+		return nil, nil
 	}
 	if resp.GetAssignment() == nil {
 		h.t.Fatalf("the claim was answered with %v", resp)
 	}
-	for !h.hear().GetTranscript().GetLast() {
+	for {
+		chunk := h.hear().GetTranscript()
+		if sent = append(sent, chunk.GetMessages()...); chunk.GetLast() {
+			return resp.GetAssignment(), sent
+		}
 	}
-	return true
 }
 
 // reattach goes on with an attempt, and reports what was stored of it; -1 if it

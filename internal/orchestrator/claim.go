@@ -53,7 +53,7 @@ func (l *slot) claimed(ctx context.Context, a asked, answer tree.Answer, err err
 			return nil, err
 		}
 	}
-	return l.assignment(ctx, held, granted, seen)
+	return l.assignment(ctx, held, granted, seen, claim.GetHeld())
 }
 
 // reattached answers a worker that goes on with its attempt over this stream.
@@ -98,8 +98,11 @@ func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
 }
 
 // assignment puts together what a worker needs to go on with a run. Results that
-// come between the claim and this look are in the transcript already.
-func (l *slot) assignment(ctx context.Context, held *lease, granted tree.Claimed, seen *store.Conversation) ([]*pb.WorkResponse, error) {
+// come between the claim and this look are in the transcript already. What the worker has
+// of it is not sent again.
+func (l *slot) assignment(
+	ctx context.Context, held *lease, granted tree.Claimed, seen *store.Conversation, has *pb.TranscriptHeld,
+) ([]*pb.WorkResponse, error) {
 	t := &granted.Task
 	definition, err := l.Store.AgentVersion(ctx, t.AgentVersion)
 	if err != nil {
@@ -125,8 +128,21 @@ func (l *slot) assignment(ctx context.Context, held *lease, granted tree.Claimed
 	for _, c := range seen.Open {
 		a.OpenCalls = append(a.OpenCalls, &pb.OpenCall{Block: int32(c.Ref.Block), State: pb.CallState(c.State)})
 	}
+	known := knownOf(seen.Messages, has)
+	a.HeldMessages = int32(known)
 	out := []*pb.WorkResponse{{Kind: &pb.WorkResponse_Assignment{Assignment: a}}}
-	return append(out, chunks(wire.Messages(seen.Messages))...), nil
+	return append(out, chunks(wire.Messages(seen.Messages[known:]))...), nil
+}
+
+// knownOf is how many messages of a transcript a worker need not be sent. A summary comes
+// in the place of the first ones: between the same first and the same last message are the
+// same.
+func knownOf(messages []tree.Message, has *pb.TranscriptHeld) int {
+	n := int(has.GetMessages())
+	if n < 1 || n > len(messages) || messages[0].ID.String() != has.GetFirstId() || messages[n-1].ID.String() != has.GetLastId() {
+		return 0
+	}
+	return n
 }
 
 // chunks cuts a transcript into responses; the last one says so.

@@ -40,7 +40,11 @@ func (s *Store) MessageByID(ctx context.Context, session tree.SessionID, task tr
 func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...lookup) ([]transcript.Link, error) {
 	var tasks []tree.Task
 	var rows []messageAndBody
-	seen, last := r.seen.of(r.session, task)
+	whose := transcript.Of{Session: r.session, Task: task}
+	seen, last := r.held.Begins(whose), 0
+	if len(seen) > 0 {
+		last = seen[len(seen)-1].Ordinal
+	}
 	own := append(more, all(&tasks, "task", taskRow, idColumn(&r.session), idColumn(&task)), r.messages(&rows, &task, last, noLimit))
 	if err := r.db.load(ctx, append(own, r.around(&task, last)...)...); err != nil {
 		return nil, err
@@ -53,8 +57,12 @@ func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...l
 	if err != nil {
 		return nil, err
 	}
-	messages = append(seen, messages...)
-	r.seen.keep(r.session, task, messages)
+	if len(messages) > 0 {
+		messages = append(seen, messages...)
+		r.held.Keep(whose, messages)
+	} else {
+		messages = seen
+	}
 	chain := []transcript.Link{{Task: t.ID, Description: t.Description, Base: t.Base, Messages: messages}}
 	for base := t.Base; base.Inherits(); {
 		before, err := r.before(ctx, base)

@@ -51,6 +51,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -136,9 +137,9 @@ type Store struct {
 
 	definitions sync.Map // version → body
 	ahead       ahead
-	turn        atomic.Int64 // how far turns have come, as far as any committer knows
-	readable    atomic.Bool  // all replicas can read what is packed
-	seen        *seen
+	turn        atomic.Int64     // how far turns have come, as far as any committer knows
+	readable    atomic.Bool      // all replicas can read what is packed
+	held        *transcript.Held // of claims
 }
 
 // Open opens the database and brings it up to date. A SQLite file it locks against
@@ -172,7 +173,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 			c.Clock = time.Now
 		}
 	}
-	s := &Store{Config: c, db: db, ended: make(chan struct{}), seen: newSeen()}
+	s := &Store{Config: c, db: db, ended: make(chan struct{}), held: transcript.NewHeld()}
 	s.ahead.disabled = !c.Ahead || c.Caps != (Caps{})
 	for range c.Committers {
 		s.committers = append(s.committers, s.newCommitter(c.MaxBatch))

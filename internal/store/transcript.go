@@ -49,11 +49,11 @@ type sessionReader struct {
 	session tree.SessionID
 	shown   int // how much of an output is shown; 0 until it was read
 	near    near
-	seen    *seen
+	held    *transcript.Held
 }
 
 func (s *Store) session(id tree.SessionID) *sessionReader {
-	return &sessionReader{db: s.db, session: id, seen: s.seen}
+	return &sessionReader{db: s.db, session: id, held: s.held}
 }
 
 // messageAndBody is a message as it is in its row.

@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // window is how many requests may be without an answer.
@@ -43,9 +44,10 @@ type line struct {
 	link    *link         // what requests go over; nil while there is none
 	up      chan struct{} // closed while there is one
 	closed  bool
-	attempt int       // how many claims there were
-	claimed *pb.Claim // of the attempt
-	known   int32     // the ordinal of the last message that the attempt knows of
+	attempt int            // how many claims there were
+	claimed *pb.Claim      // of the attempt
+	known   int32          // the ordinal of the last message that the attempt knows of
+	begins  []tree.Message // of the attempt: what was held of its transcript
 	waiting []*request
 	over    bool     // no attempt is on the line: new requests fail
 	release chan int // of the attempt: messages whose commands are to go on in the background
@@ -58,13 +60,15 @@ type request struct {
 	req      *pb.WorkRequest
 	answered chan struct{}
 	response *pb.WorkResponse
-	chunks   []*pb.Message // of a claim: the transcript so far
+	chunks   []*pb.Message // of a claim: the transcript so far, after what is held
 	err      error
 }
 
-// assignment is a granted claim with its whole transcript.
+// assignment is a granted claim with its whole transcript: how it begins, and what was
+// sent of it.
 type assignment struct {
 	*pb.Assignment
+	begins   []tree.Message
 	messages []*pb.Message
 }
 

@@ -8,17 +8,20 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// claim asks for a run. drop is called when the attempt is lost.
-func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim) (*assignment, *journal, error) {
+// claim asks for a run, of whose transcript the worker holds the beginning. drop is called
+// when the attempt is lost.
+func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim, begins []tree.Message) (*assignment, *journal, error) {
+	c.Held = heldOf(begins)
 	l.sending.Lock()
 	l.seq = -1
 	l.keepNone()
 	l.sending.Unlock()
 	l.mu.Lock()
-	l.over, l.drop, l.claimed, l.known = l.closed, drop, c, 0
+	l.over, l.drop, l.claimed, l.known, l.begins = l.closed, drop, c, 0, begins
 	l.attempt++
 	l.release = make(chan int, 1)
 	j := newJournal(l, l.attempt)
@@ -32,11 +35,25 @@ func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim) 
 	}
 	switch k := r.response.GetKind().(type) {
 	case *pb.WorkResponse_Assignment:
-		return &assignment{k.Assignment, r.chunks}, j, nil
+		held := int(k.Assignment.GetHeldMessages())
+		if held > len(begins) {
+			return nil, nil, fmt.Errorf("the orchestrator left out %d messages, of which %d are held", held, len(begins))
+		}
+		return &assignment{k.Assignment, begins[:held], r.chunks}, j, nil
 	case *pb.WorkResponse_Refused:
 		return nil, nil, &refusal{k.Refused.GetCause()}
 	}
 	return nil, nil, fmt.Errorf("the claim was answered with %T", r.response.GetKind())
+}
+
+// heldOf says what is held of a transcript.
+func heldOf(begins []tree.Message) *pb.TranscriptHeld {
+	if len(begins) == 0 {
+		return nil
+	}
+	return &pb.TranscriptHeld{
+		Messages: int32(len(begins)), FirstId: begins[0].ID.String(), LastId: begins[len(begins)-1].ID.String(),
+	}
 }
 
 // send numbers a request and sends it, or leaves it to the next stream; the answer
@@ -134,7 +151,11 @@ func (l *line) oldest(take func(*request) bool) {
 	case *pb.WorkResponse_Parked, *pb.WorkResponse_Ended, *pb.WorkResponse_Refused:
 		l.over = true
 	case *pb.WorkResponse_Assignment:
-		for _, m := range r.chunks { // a summary comes before messages that are older than it
+		// A summary comes before messages that are older than it.
+		for i := range min(int(k.Assignment.GetHeldMessages()), len(l.begins)) {
+			l.known = max(l.known, int32(l.begins[i].Ordinal))
+		}
+		for _, m := range r.chunks {
 			l.known = max(l.known, m.GetOrdinal())
 		}
 	case *pb.WorkResponse_Ack:

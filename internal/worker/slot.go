@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 	"github.com/coppice-run/coppice/internal/workspace"
@@ -51,7 +52,7 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 	a, journal, err := l.claim(ctx, cancel, &pb.Claim{
 		SessionId: hint.Session.String(), TaskId: hint.Task.String(), Epoch: hint.Epoch,
 		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: features(), AlivePort: uint32(w.AlivePort),
-	})
+	}, w.held.Begins(transcript.Of{Session: hint.Session, Task: hint.Task}))
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused) && refused.cause == pb.RefusedCause_REFUSED_CAUSE_PROTOCOL:
@@ -96,12 +97,16 @@ func (w *Worker) carry(ctx context.Context, log *slog.Logger, a *assignment, j *
 	if err != nil {
 		return w.refuse(ctx, log, j, err)
 	}
+	given := run.Transcript
 	outcome, err := run.Do(ctx)
 	if err != nil {
 		log.ErrorContext(ctx, "the attempt failed", "error", err)
 	}
-	if outcome == loop.Ended {
+	switch outcome {
+	case loop.Ended:
 		tidy(ctx, log, place)
+	case loop.Parked:
+		w.held.Keep(transcript.Of{Session: run.Session, Task: run.Task}, given)
 	}
 	return outcome
 }
@@ -133,13 +138,14 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *
 	if err != nil {
 		return nil, err
 	}
-	transcript, err := wire.MessagesFrom(a.messages)
+	sent, err := wire.MessagesFrom(a.messages)
 	if err != nil {
 		return nil, err
 	}
+	messages := append(a.begins, sent...)
 	run := &loop.Run{
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
-		System: def.Prompt, Reminder: joined(def.Reminder, tools.note), Transcript: transcript,
+		System: def.Prompt, Reminder: joined(def.Reminder, tools.note), Transcript: messages,
 		Provider: task.GetModelProvider(), ModelName: modelName(task, def.Definition),
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()),
 		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),

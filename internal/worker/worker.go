@@ -26,6 +26,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
@@ -88,8 +89,9 @@ type Worker struct {
 	bus          atomic.Pointer[dispatch.Bus]
 	finished     *finished
 	definitions  definitions
-	carrying     sync.WaitGroup // of commands that are tasks
-	busy         atomic.Int64   // slots that have a run
+	held         *transcript.Held // of runs that have parked here
+	carrying     sync.WaitGroup   // of commands that are tasks
+	busy         atomic.Int64     // slots that have a run
 }
 
 // New checks the configuration.
@@ -115,6 +117,7 @@ func New(c Config) (*Worker, error) {
 		hints:        make(chan dispatch.Delivery),
 		installation: make(chan string, 1),
 		finished:     newFinished(),
+		held:         transcript.NewHeld(),
 	}, nil
 }
 

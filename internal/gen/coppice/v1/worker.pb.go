@@ -1121,7 +1121,10 @@ type Claim struct {
 	// worker_id, and closes the connection. An orchestrator that once heard it there may
 	// take a refused connection, or the line of another worker, for the end of the
 	// process, and give its runs away before the grace is over. 0 means nowhere.
-	AlivePort     uint32 `protobuf:"varint,8,opt,name=alive_port,json=alivePort,proto3" json:"alive_port,omitempty"`
+	AlivePort uint32 `protobuf:"varint,8,opt,name=alive_port,json=alivePort,proto3" json:"alive_port,omitempty"`
+	// What the worker still has of the transcript, since it has carried a run of the task
+	// before; unset if it has nothing.
+	Held          *TranscriptHeld `protobuf:"bytes,9,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1212,6 +1215,77 @@ func (x *Claim) GetAlivePort() uint32 {
 	return 0
 }
 
+func (x *Claim) GetHeld() *TranscriptHeld {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+// TranscriptHeld is the beginning of a transcript that a worker still has.
+type TranscriptHeld struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many messages.
+	Messages int32 `protobuf:"varint,1,opt,name=messages,proto3" json:"messages,omitempty"`
+	// The id of the first of them.
+	FirstId string `protobuf:"bytes,2,opt,name=first_id,json=firstId,proto3" json:"first_id,omitempty"`
+	// The id of the last of them.
+	LastId        string `protobuf:"bytes,3,opt,name=last_id,json=lastId,proto3" json:"last_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TranscriptHeld) Reset() {
+	*x = TranscriptHeld{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TranscriptHeld) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TranscriptHeld) ProtoMessage() {}
+
+func (x *TranscriptHeld) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TranscriptHeld.ProtoReflect.Descriptor instead.
+func (*TranscriptHeld) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TranscriptHeld) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *TranscriptHeld) GetFirstId() string {
+	if x != nil {
+		return x.FirstId
+	}
+	return ""
+}
+
+func (x *TranscriptHeld) GetLastId() string {
+	if x != nil {
+		return x.LastId
+	}
+	return ""
+}
+
 // Refused says why a claim was not granted.
 type Refused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1223,7 +1297,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	mi := &file_coppice_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1309,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	mi := &file_coppice_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1322,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Refused) GetCause() RefusedCause {
@@ -1296,13 +1370,16 @@ type Assignment struct {
 	// The tasks in whose git worktrees the run works, each worktree below the one
 	// before. None means the session's directory.
 	WorktreeTaskIds []string `protobuf:"bytes,21,rep,name=worktree_task_ids,json=worktreeTaskIds,proto3" json:"worktree_task_ids,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How many messages at the beginning of the transcript are not sent, since they are
+	// those that the claim says the worker still has: all of them, or none.
+	HeldMessages  int32 `protobuf:"varint,22,opt,name=held_messages,json=heldMessages,proto3" json:"held_messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[8]
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1391,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[8]
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1404,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Assignment) GetTask() *Task {
@@ -1435,6 +1512,13 @@ func (x *Assignment) GetWorktreeTaskIds() []string {
 	return nil
 }
 
+func (x *Assignment) GetHeldMessages() int32 {
+	if x != nil {
+		return x.HeldMessages
+	}
+	return 0
+}
+
 // HookState is how far hooks have come in a run.
 type HookState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1449,7 +1533,7 @@ type HookState struct {
 
 func (x *HookState) Reset() {
 	*x = HookState{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1545,7 @@ func (x *HookState) String() string {
 func (*HookState) ProtoMessage() {}
 
 func (x *HookState) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1558,7 @@ func (x *HookState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookState.ProtoReflect.Descriptor instead.
 func (*HookState) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HookState) GetStart() bool {
@@ -1504,7 +1588,7 @@ type StartHooks struct {
 
 func (x *StartHooks) Reset() {
 	*x = StartHooks{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1600,7 @@ func (x *StartHooks) String() string {
 func (*StartHooks) ProtoMessage() {}
 
 func (x *StartHooks) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1613,7 @@ func (x *StartHooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartHooks.ProtoReflect.Descriptor instead.
 func (*StartHooks) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StartHooks) GetRan() []*HookReport {
@@ -1554,7 +1638,7 @@ type StopHooks struct {
 
 func (x *StopHooks) Reset() {
 	*x = StopHooks{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1650,7 @@ func (x *StopHooks) String() string {
 func (*StopHooks) ProtoMessage() {}
 
 func (x *StopHooks) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1663,7 @@ func (x *StopHooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopHooks.ProtoReflect.Descriptor instead.
 func (*StopHooks) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopHooks) GetAnswer() *Message {
@@ -1610,7 +1694,7 @@ type HookReport struct {
 
 func (x *HookReport) Reset() {
 	*x = HookReport{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1706,7 @@ func (x *HookReport) String() string {
 func (*HookReport) ProtoMessage() {}
 
 func (x *HookReport) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1719,7 @@ func (x *HookReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookReport.ProtoReflect.Descriptor instead.
 func (*HookReport) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HookReport) GetRan() *HookRan {
@@ -1667,7 +1751,7 @@ type SpawnableAgent struct {
 
 func (x *SpawnableAgent) Reset() {
 	*x = SpawnableAgent{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1763,7 @@ func (x *SpawnableAgent) String() string {
 func (*SpawnableAgent) ProtoMessage() {}
 
 func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1776,7 @@ func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnableAgent.ProtoReflect.Descriptor instead.
 func (*SpawnableAgent) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SpawnableAgent) GetName() string {
@@ -1729,7 +1813,7 @@ type OpenCall struct {
 
 func (x *OpenCall) Reset() {
 	*x = OpenCall{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1825,7 @@ func (x *OpenCall) String() string {
 func (*OpenCall) ProtoMessage() {}
 
 func (x *OpenCall) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1838,7 @@ func (x *OpenCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCall.ProtoReflect.Descriptor instead.
 func (*OpenCall) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *OpenCall) GetBlock() int32 {
@@ -1784,7 +1868,7 @@ type TranscriptChunk struct {
 
 func (x *TranscriptChunk) Reset() {
 	*x = TranscriptChunk{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1880,7 @@ func (x *TranscriptChunk) String() string {
 func (*TranscriptChunk) ProtoMessage() {}
 
 func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1893,7 @@ func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptChunk.ProtoReflect.Descriptor instead.
 func (*TranscriptChunk) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TranscriptChunk) GetMessages() []*Message {
@@ -1837,7 +1921,7 @@ type Append struct {
 
 func (x *Append) Reset() {
 	*x = Append{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1933,7 @@ func (x *Append) String() string {
 func (*Append) ProtoMessage() {}
 
 func (x *Append) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1946,7 @@ func (x *Append) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Append.ProtoReflect.Descriptor instead.
 func (*Append) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Append) GetMessage() *Message {
@@ -1886,7 +1970,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +1982,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +1995,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Compact) GetUpTo() int32 {
@@ -1939,7 +2023,7 @@ type CallStarted struct {
 
 func (x *CallStarted) Reset() {
 	*x = CallStarted{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2035,7 @@ func (x *CallStarted) String() string {
 func (*CallStarted) ProtoMessage() {}
 
 func (x *CallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2048,7 @@ func (x *CallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStarted.ProtoReflect.Descriptor instead.
 func (*CallStarted) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CallStarted) GetBlock() int32 {
@@ -1985,7 +2069,7 @@ type CallClose struct {
 
 func (x *CallClose) Reset() {
 	*x = CallClose{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2081,7 @@ func (x *CallClose) String() string {
 func (*CallClose) ProtoMessage() {}
 
 func (x *CallClose) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2094,7 @@ func (x *CallClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClose.ProtoReflect.Descriptor instead.
 func (*CallClose) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallClose) GetResult() *ToolResultBlock {
@@ -2031,7 +2115,7 @@ type Spawn struct {
 
 func (x *Spawn) Reset() {
 	*x = Spawn{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2127,7 @@ func (x *Spawn) String() string {
 func (*Spawn) ProtoMessage() {}
 
 func (x *Spawn) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2140,7 @@ func (x *Spawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawn.ProtoReflect.Descriptor instead.
 func (*Spawn) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Spawn) GetChildren() []*SpawnChild {
@@ -2106,7 +2190,7 @@ type SpawnChild struct {
 
 func (x *SpawnChild) Reset() {
 	*x = SpawnChild{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2118,7 +2202,7 @@ func (x *SpawnChild) String() string {
 func (*SpawnChild) ProtoMessage() {}
 
 func (x *SpawnChild) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2215,7 @@ func (x *SpawnChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnChild.ProtoReflect.Descriptor instead.
 func (*SpawnChild) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SpawnChild) GetBlock() int32 {
@@ -2252,7 +2336,7 @@ type ShellChild struct {
 
 func (x *ShellChild) Reset() {
 	*x = ShellChild{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2348,7 @@ func (x *ShellChild) String() string {
 func (*ShellChild) ProtoMessage() {}
 
 func (x *ShellChild) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2361,7 @@ func (x *ShellChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellChild.ProtoReflect.Descriptor instead.
 func (*ShellChild) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ShellChild) GetCommand() string {
@@ -2327,7 +2411,7 @@ type WaitFor struct {
 
 func (x *WaitFor) Reset() {
 	*x = WaitFor{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2423,7 @@ func (x *WaitFor) String() string {
 func (*WaitFor) ProtoMessage() {}
 
 func (x *WaitFor) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2436,7 @@ func (x *WaitFor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitFor.ProtoReflect.Descriptor instead.
 func (*WaitFor) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WaitFor) GetBlock() int32 {
@@ -2400,7 +2484,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2412,7 +2496,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2509,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Ask) GetBlock() int32 {
@@ -2458,7 +2542,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2554,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2567,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 // Progress tells what the run is doing.
@@ -2499,7 +2583,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2595,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2608,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Progress) GetActivity() string {
@@ -2554,7 +2638,7 @@ type TextDelta struct {
 
 func (x *TextDelta) Reset() {
 	*x = TextDelta{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2650,7 @@ func (x *TextDelta) String() string {
 func (*TextDelta) ProtoMessage() {}
 
 func (x *TextDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2663,7 @@ func (x *TextDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextDelta.ProtoReflect.Descriptor instead.
 func (*TextDelta) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TextDelta) GetText() string {
@@ -2609,7 +2693,7 @@ type CommandEnd struct {
 
 func (x *CommandEnd) Reset() {
 	*x = CommandEnd{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2705,7 @@ func (x *CommandEnd) String() string {
 func (*CommandEnd) ProtoMessage() {}
 
 func (x *CommandEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2718,7 @@ func (x *CommandEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandEnd.ProtoReflect.Descriptor instead.
 func (*CommandEnd) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CommandEnd) GetOutput() string {
@@ -2664,7 +2748,7 @@ type BackgroundCommands struct {
 
 func (x *BackgroundCommands) Reset() {
 	*x = BackgroundCommands{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2760,7 @@ func (x *BackgroundCommands) String() string {
 func (*BackgroundCommands) ProtoMessage() {}
 
 func (x *BackgroundCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2773,7 @@ func (x *BackgroundCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundCommands.ProtoReflect.Descriptor instead.
 func (*BackgroundCommands) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BackgroundCommands) GetOrdinal() int32 {
@@ -2715,7 +2799,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[30]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +2811,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[30]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +2824,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *End) GetOutcome() isEnd_Outcome {
@@ -2799,7 +2883,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[31]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2895,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[31]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2908,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Failure) GetReason() Reason {
@@ -2858,7 +2942,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[32]
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2870,7 +2954,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[32]
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2883,7 +2967,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Ack) GetBoundary() *Boundary {
@@ -2929,7 +3013,7 @@ type LaunchedCommand struct {
 
 func (x *LaunchedCommand) Reset() {
 	*x = LaunchedCommand{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	mi := &file_coppice_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3025,7 @@ func (x *LaunchedCommand) String() string {
 func (*LaunchedCommand) ProtoMessage() {}
 
 func (x *LaunchedCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	mi := &file_coppice_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3038,7 @@ func (x *LaunchedCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchedCommand.ProtoReflect.Descriptor instead.
 func (*LaunchedCommand) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LaunchedCommand) GetBlock() int32 {
@@ -2997,7 +3081,7 @@ type Boundary struct {
 
 func (x *Boundary) Reset() {
 	*x = Boundary{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[34]
+	mi := &file_coppice_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3009,7 +3093,7 @@ func (x *Boundary) String() string {
 func (*Boundary) ProtoMessage() {}
 
 func (x *Boundary) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[34]
+	mi := &file_coppice_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3022,7 +3106,7 @@ func (x *Boundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Boundary.ProtoReflect.Descriptor instead.
 func (*Boundary) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Boundary) GetResults() *Message {
@@ -3062,7 +3146,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[35]
+	mi := &file_coppice_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3074,7 +3158,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[35]
+	mi := &file_coppice_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3087,7 +3171,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 // Ended says that the run has ended.
@@ -3101,7 +3185,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[36]
+	mi := &file_coppice_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3113,7 +3197,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[36]
+	mi := &file_coppice_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3126,7 +3210,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Ended) GetState() TaskState {
@@ -3147,7 +3231,7 @@ type Lost struct {
 
 func (x *Lost) Reset() {
 	*x = Lost{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[37]
+	mi := &file_coppice_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3243,7 @@ func (x *Lost) String() string {
 func (*Lost) ProtoMessage() {}
 
 func (x *Lost) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[37]
+	mi := &file_coppice_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3256,7 @@ func (x *Lost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lost.ProtoReflect.Descriptor instead.
 func (*Lost) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Lost) GetDetail() string {
@@ -3257,7 +3341,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"Reattached\x12\x19\n" +
 	"\blast_seq\x18\x01 \x01(\x03R\alastSeq\"\v\n" +
-	"\tHeartbeat\"\xdf\x01\n" +
+	"\tHeartbeat\"\x8f\x02\n" +
 	"\x05Claim\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -3268,9 +3352,14 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bprotocol\x18\x06 \x01(\x05R\bprotocol\x12\x1a\n" +
 	"\bfeatures\x18\a \x03(\tR\bfeatures\x12\x1d\n" +
 	"\n" +
-	"alive_port\x18\b \x01(\rR\talivePort\"9\n" +
+	"alive_port\x18\b \x01(\rR\talivePort\x12.\n" +
+	"\x04held\x18\t \x01(\v2\x1a.coppice.v1.TranscriptHeldR\x04held\"`\n" +
+	"\x0eTranscriptHeld\x12\x1a\n" +
+	"\bmessages\x18\x01 \x01(\x05R\bmessages\x12\x19\n" +
+	"\bfirst_id\x18\x02 \x01(\tR\afirstId\x12\x17\n" +
+	"\alast_id\x18\x03 \x01(\tR\x06lastId\"9\n" +
 	"\aRefused\x12.\n" +
-	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xda\x04\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xff\x04\n" +
 	"\n" +
 	"Assignment\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12)\n" +
@@ -3289,7 +3378,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x05hooks\x18\x11 \x01(\v2\x15.coppice.v1.HookStateR\x05hooks\x12!\n" +
 	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\x12\x1c\n" +
 	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
-	"\x11worktree_task_ids\x18\x15 \x03(\tR\x0fworktreeTaskIds\":\n" +
+	"\x11worktree_task_ids\x18\x15 \x03(\tR\x0fworktreeTaskIds\x12#\n" +
+	"\rheld_messages\x18\x16 \x01(\x05R\fheldMessages\":\n" +
 	"\tHookState\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\bR\x05start\x12\x17\n" +
 	"\awent_on\x18\x02 \x01(\x05R\x06wentOn\"6\n" +
@@ -3436,7 +3526,7 @@ func file_coppice_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_coppice_v1_worker_proto_goTypes = []any{
 	(RefusedCause)(0),           // 0: coppice.v1.RefusedCause
 	(CallState)(0),              // 1: coppice.v1.CallState
@@ -3448,111 +3538,113 @@ var file_coppice_v1_worker_proto_goTypes = []any{
 	(*Reattached)(nil),          // 7: coppice.v1.Reattached
 	(*Heartbeat)(nil),           // 8: coppice.v1.Heartbeat
 	(*Claim)(nil),               // 9: coppice.v1.Claim
-	(*Refused)(nil),             // 10: coppice.v1.Refused
-	(*Assignment)(nil),          // 11: coppice.v1.Assignment
-	(*HookState)(nil),           // 12: coppice.v1.HookState
-	(*StartHooks)(nil),          // 13: coppice.v1.StartHooks
-	(*StopHooks)(nil),           // 14: coppice.v1.StopHooks
-	(*HookReport)(nil),          // 15: coppice.v1.HookReport
-	(*SpawnableAgent)(nil),      // 16: coppice.v1.SpawnableAgent
-	(*OpenCall)(nil),            // 17: coppice.v1.OpenCall
-	(*TranscriptChunk)(nil),     // 18: coppice.v1.TranscriptChunk
-	(*Append)(nil),              // 19: coppice.v1.Append
-	(*Compact)(nil),             // 20: coppice.v1.Compact
-	(*CallStarted)(nil),         // 21: coppice.v1.CallStarted
-	(*CallClose)(nil),           // 22: coppice.v1.CallClose
-	(*Spawn)(nil),               // 23: coppice.v1.Spawn
-	(*SpawnChild)(nil),          // 24: coppice.v1.SpawnChild
-	(*ShellChild)(nil),          // 25: coppice.v1.ShellChild
-	(*WaitFor)(nil),             // 26: coppice.v1.WaitFor
-	(*Ask)(nil),                 // 27: coppice.v1.Ask
-	(*Park)(nil),                // 28: coppice.v1.Park
-	(*Progress)(nil),            // 29: coppice.v1.Progress
-	(*TextDelta)(nil),           // 30: coppice.v1.TextDelta
-	(*CommandEnd)(nil),          // 31: coppice.v1.CommandEnd
-	(*BackgroundCommands)(nil),  // 32: coppice.v1.BackgroundCommands
-	(*End)(nil),                 // 33: coppice.v1.End
-	(*Failure)(nil),             // 34: coppice.v1.Failure
-	(*Ack)(nil),                 // 35: coppice.v1.Ack
-	(*LaunchedCommand)(nil),     // 36: coppice.v1.LaunchedCommand
-	(*Boundary)(nil),            // 37: coppice.v1.Boundary
-	(*Parked)(nil),              // 38: coppice.v1.Parked
-	(*Ended)(nil),               // 39: coppice.v1.Ended
-	(*Lost)(nil),                // 40: coppice.v1.Lost
-	(*durationpb.Duration)(nil), // 41: google.protobuf.Duration
-	(*Task)(nil),                // 42: coppice.v1.Task
-	(*Message)(nil),             // 43: coppice.v1.Message
-	(*HookRan)(nil),             // 44: coppice.v1.HookRan
-	(*ToolResultBlock)(nil),     // 45: coppice.v1.ToolResultBlock
-	(Reason)(0),                 // 46: coppice.v1.Reason
-	(TaskState)(0),              // 47: coppice.v1.TaskState
+	(*TranscriptHeld)(nil),      // 10: coppice.v1.TranscriptHeld
+	(*Refused)(nil),             // 11: coppice.v1.Refused
+	(*Assignment)(nil),          // 12: coppice.v1.Assignment
+	(*HookState)(nil),           // 13: coppice.v1.HookState
+	(*StartHooks)(nil),          // 14: coppice.v1.StartHooks
+	(*StopHooks)(nil),           // 15: coppice.v1.StopHooks
+	(*HookReport)(nil),          // 16: coppice.v1.HookReport
+	(*SpawnableAgent)(nil),      // 17: coppice.v1.SpawnableAgent
+	(*OpenCall)(nil),            // 18: coppice.v1.OpenCall
+	(*TranscriptChunk)(nil),     // 19: coppice.v1.TranscriptChunk
+	(*Append)(nil),              // 20: coppice.v1.Append
+	(*Compact)(nil),             // 21: coppice.v1.Compact
+	(*CallStarted)(nil),         // 22: coppice.v1.CallStarted
+	(*CallClose)(nil),           // 23: coppice.v1.CallClose
+	(*Spawn)(nil),               // 24: coppice.v1.Spawn
+	(*SpawnChild)(nil),          // 25: coppice.v1.SpawnChild
+	(*ShellChild)(nil),          // 26: coppice.v1.ShellChild
+	(*WaitFor)(nil),             // 27: coppice.v1.WaitFor
+	(*Ask)(nil),                 // 28: coppice.v1.Ask
+	(*Park)(nil),                // 29: coppice.v1.Park
+	(*Progress)(nil),            // 30: coppice.v1.Progress
+	(*TextDelta)(nil),           // 31: coppice.v1.TextDelta
+	(*CommandEnd)(nil),          // 32: coppice.v1.CommandEnd
+	(*BackgroundCommands)(nil),  // 33: coppice.v1.BackgroundCommands
+	(*End)(nil),                 // 34: coppice.v1.End
+	(*Failure)(nil),             // 35: coppice.v1.Failure
+	(*Ack)(nil),                 // 36: coppice.v1.Ack
+	(*LaunchedCommand)(nil),     // 37: coppice.v1.LaunchedCommand
+	(*Boundary)(nil),            // 38: coppice.v1.Boundary
+	(*Parked)(nil),              // 39: coppice.v1.Parked
+	(*Ended)(nil),               // 40: coppice.v1.Ended
+	(*Lost)(nil),                // 41: coppice.v1.Lost
+	(*durationpb.Duration)(nil), // 42: google.protobuf.Duration
+	(*Task)(nil),                // 43: coppice.v1.Task
+	(*Message)(nil),             // 44: coppice.v1.Message
+	(*HookRan)(nil),             // 45: coppice.v1.HookRan
+	(*ToolResultBlock)(nil),     // 46: coppice.v1.ToolResultBlock
+	(Reason)(0),                 // 47: coppice.v1.Reason
+	(TaskState)(0),              // 48: coppice.v1.TaskState
 }
 var file_coppice_v1_worker_proto_depIdxs = []int32{
 	9,  // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
-	19, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
-	21, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
-	22, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
-	23, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
-	26, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
-	28, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
-	29, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
-	33, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
-	30, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
+	20, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
+	22, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
+	23, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
+	24, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
+	27, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
+	29, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
+	30, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
+	34, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
+	31, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
 	6,  // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
 	8,  // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
-	27, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
-	20, // 13: coppice.v1.WorkRequest.compact:type_name -> coppice.v1.Compact
-	13, // 14: coppice.v1.WorkRequest.start_hooks:type_name -> coppice.v1.StartHooks
-	14, // 15: coppice.v1.WorkRequest.stop_hooks:type_name -> coppice.v1.StopHooks
-	31, // 16: coppice.v1.WorkRequest.command_end:type_name -> coppice.v1.CommandEnd
+	28, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
+	21, // 13: coppice.v1.WorkRequest.compact:type_name -> coppice.v1.Compact
+	14, // 14: coppice.v1.WorkRequest.start_hooks:type_name -> coppice.v1.StartHooks
+	15, // 15: coppice.v1.WorkRequest.stop_hooks:type_name -> coppice.v1.StopHooks
+	32, // 16: coppice.v1.WorkRequest.command_end:type_name -> coppice.v1.CommandEnd
 	5,  // 17: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
-	11, // 18: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
-	18, // 19: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
-	10, // 20: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
-	35, // 21: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
-	38, // 22: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
-	39, // 23: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
-	40, // 24: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
+	12, // 18: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
+	19, // 19: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
+	11, // 20: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
+	36, // 21: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
+	39, // 22: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
+	40, // 23: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
+	41, // 24: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
 	7,  // 25: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
 	8,  // 26: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
-	32, // 27: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
-	41, // 28: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
-	0,  // 29: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
-	42, // 30: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
-	16, // 31: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
-	17, // 32: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
-	12, // 33: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
-	15, // 34: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
-	43, // 35: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
-	15, // 36: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
-	44, // 37: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
-	1,  // 38: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
-	43, // 39: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
-	43, // 40: coppice.v1.Append.message:type_name -> coppice.v1.Message
-	43, // 41: coppice.v1.Compact.message:type_name -> coppice.v1.Message
-	45, // 42: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
-	24, // 43: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
-	41, // 44: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
-	2,  // 45: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
-	41, // 46: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
-	25, // 47: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
-	41, // 48: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
-	34, // 49: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
-	43, // 50: coppice.v1.End.answer:type_name -> coppice.v1.Message
-	34, // 51: coppice.v1.End.failure:type_name -> coppice.v1.Failure
-	46, // 52: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
-	37, // 53: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
-	36, // 54: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
-	43, // 55: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
-	43, // 56: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
-	47, // 57: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
-	3,  // 58: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
-	4,  // 59: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
-	59, // [59:60] is the sub-list for method output_type
-	58, // [58:59] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	33, // 27: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
+	42, // 28: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
+	10, // 29: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
+	0,  // 30: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
+	43, // 31: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
+	17, // 32: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
+	18, // 33: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
+	13, // 34: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
+	16, // 35: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
+	44, // 36: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
+	16, // 37: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
+	45, // 38: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
+	1,  // 39: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
+	44, // 40: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
+	44, // 41: coppice.v1.Append.message:type_name -> coppice.v1.Message
+	44, // 42: coppice.v1.Compact.message:type_name -> coppice.v1.Message
+	46, // 43: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
+	25, // 44: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
+	42, // 45: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
+	2,  // 46: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
+	42, // 47: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
+	26, // 48: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
+	42, // 49: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
+	35, // 50: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
+	44, // 51: coppice.v1.End.answer:type_name -> coppice.v1.Message
+	35, // 52: coppice.v1.End.failure:type_name -> coppice.v1.Failure
+	47, // 53: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
+	38, // 54: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
+	37, // 55: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
+	44, // 56: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
+	44, // 57: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
+	48, // 58: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
+	3,  // 59: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
+	4,  // 60: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
+	60, // [60:61] is the sub-list for method output_type
+	59, // [59:60] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_worker_proto_init() }
@@ -3595,7 +3687,7 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkResponse_Heartbeat)(nil),
 		(*WorkResponse_BackgroundCommands)(nil),
 	}
-	file_coppice_v1_worker_proto_msgTypes[30].OneofWrappers = []any{
+	file_coppice_v1_worker_proto_msgTypes[31].OneofWrappers = []any{
 		(*End_Answer)(nil),
 		(*End_Failure)(nil),
 	}
@@ -3605,7 +3697,7 @@ func file_coppice_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_worker_proto_rawDesc), len(file_coppice_v1_worker_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,71 @@
+package transcript
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Held remembers the transcripts that were last used, so that of a run that wakes again and
+// again only what is new is read and sent. Messages never change, nor does what they tell
+// of: what is remembered is how the transcript begins, whatever comes after it. It is safe
+// for concurrent use.
+type Held struct {
+	mu          sync.Mutex
+	transcripts *simplelru.LRU[Of, prefix]
+	bytes       int
+}
+
+// Of says whose transcript it is.
+type Of struct {
+	Session tree.SessionID
+	Task    tree.TaskID
+}
+
+// prefix is a transcript up to some message.
+type prefix struct {
+	messages []tree.Message
+	bytes    int
+}
+
+// What is remembered is bounded; a message counts for messageBytes beside its text.
+const (
+	heldMost     = 10_000   // transcripts
+	heldBytes    = 32 << 20 // of all of them
+	messageBytes = 512
+)
+
+// NewHeld remembers nothing yet.
+func NewHeld() *Held {
+	h := &Held{}
+	forgotten := func(_ Of, p prefix) { h.bytes -= p.bytes }
+	h.transcripts, _ = simplelru.NewLRU(heldMost, forgotten) // it fails for a size of 0
+	return h
+}
+
+// Begins gives what is remembered of a transcript. Nobody may change it; it can be
+// appended to.
+func (h *Held) Begins(of Of) []tree.Message {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, _ := h.transcripts.Get(of)
+	return slices.Clip(p.messages)
+}
+
+// Keep takes in a transcript, which nobody changes from now on.
+func (h *Held) Keep(of Of, messages []tree.Message) {
+	now := prefix{messages: messages}
+	for i := range messages {
+		now.bytes += messageBytes + tree.TextBytes(messages[i].Blocks)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.transcripts.Remove(of)
+	h.transcripts.Add(of, now)
+	for h.bytes += now.bytes; h.bytes > heldBytes; {
+		h.transcripts.RemoveOldest()
+	}
+}

@@ -1,0 +1,47 @@
+package transcript_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/transcript"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	text := func(n int) []tree.Message {
+		messages := make([]tree.Message, n)
+		for i := range messages {
+			messages[i] = tree.Message{Ordinal: i + 1, Blocks: []tree.Block{tree.Text{Text: string(make([]byte, 1<<20))}}}
+		}
+		return messages
+	}
+	tasks := make([]transcript.Of, 4)
+	for i := range tasks {
+		tasks[i].Task[0] = byte(i + 1)
+	}
+	s := transcript.NewHeld()
+	held := func(task int) int {
+		t.Helper()
+		return len(s.Begins(tasks[task]))
+	}
+	s.Keep(tasks[0], text(3))
+	if got := held(0); got != 3 {
+		t.Errorf("%d messages are remembered, want 3", got)
+	}
+	s.Keep(tasks[1], text(10))
+	s.Keep(tasks[2], text(10))
+	s.Keep(tasks[0], text(8)) // 28 MiB, and a little for each message
+	if got := []int{held(0), held(1), held(2), held(3)}; !slices.Equal(got, []int{8, 10, 10, 0}) {
+		t.Errorf("%d messages are remembered, want 8, 10, 10, 0", got)
+	}
+	s.Keep(tasks[3], text(5))
+	if got := []int{held(0), held(1), held(2), held(3)}; !slices.Equal(got, []int{0, 10, 10, 5}) {
+		t.Errorf("%d messages are remembered, want 0, 10, 10, 5: the first was used longest ago", got)
+	}
+	s.Keep(tasks[3], text(40))
+	if got := []int{held(0), held(1), held(2), held(3)}; !slices.Equal(got, []int{0, 0, 0, 0}) {
+		t.Errorf("%d messages are remembered, want none: the last was more than there is room for", got)
+	}
+}
