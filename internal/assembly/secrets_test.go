@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/fakellm"
@@ -181,7 +183,7 @@ func TestSecretsStayOut(t *testing.T) {
 		session := c.plantAll()
 		found := &seen{t: t, places: map[string]string{}}
 		watched, _ := watches.Load(d)
-		c.watchAll(session, found, watched.(chan struct{}))
+		d.watchAll(session, found, watched.(chan struct{}))
 		for _, task := range c.tasks(session) {
 			found.message("task", task)
 			for _, m := range c.transcript(session, task.GetId()) {
@@ -251,34 +253,55 @@ func (c *client) plantAll() string {
 	return session
 }
 
-// watchAll takes in all events and deltas until nothing happens any more. It closes
-// watched when it is given what comes.
-func (c *client) watchAll(session string, found *seen, watched chan struct{}) {
-	c.t.Helper()
-	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, IncludeDeltas: true, UntilIdle: true})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	deltas := map[string]string{}
-	for first := true; ; first = false {
-		resp, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+// watchAll takes in all events and deltas until nothing happens any more, at each replica:
+// deltas come only from the one that the worker speaks to. It closes watched when all of
+// them are given what comes.
+func (d *deployment) watchAll(session string, found *seen, watched chan struct{}) {
+	d.t.Helper()
+	var begun, over sync.WaitGroup
+	begun.Add(len(d.addresses))
+	steps := make([][]*pb.WatchSessionResponse, len(d.addresses))
+	for i, address := range d.addresses {
+		conn, err := assembly.Connect(address)
 		if err != nil {
-			c.t.Fatal(err)
+			d.t.Fatal(err)
 		}
-		if first {
-			close(watched)
-		}
+		d.t.Cleanup(func() { conn.Close() })
+		c := newClient(d.t, conn)
+		over.Go(func() { steps[i] = c.stepsOf(session, begun.Done) })
+	}
+	begun.Wait()
+	close(watched)
+	over.Wait()
+	deltas := map[string]string{}
+	for _, resp := range slices.Concat(steps...) {
 		found.message("event", resp)
-		if d := resp.GetDelta(); d != nil {
-			deltas[d.GetTaskId()] += d.GetText()
+		if delta := resp.GetDelta(); delta != nil {
+			deltas[delta.GetTaskId()] += delta.GetText()
 		}
 	}
 	for _, text := range deltas {
 		found.add("delta", text)
 	}
+}
+
+// stepsOf watches a session until it is idle, and says when it has been given the first
+// step.
+func (c *client) stepsOf(session string, begun func()) (steps []*pb.WatchSessionResponse) {
+	begin := sync.OnceFunc(begun)
+	defer begin()
+	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, IncludeDeltas: true, UntilIdle: true})
+	for err == nil {
+		var resp *pb.WatchSessionResponse
+		if resp, err = stream.Recv(); err == nil {
+			steps = append(steps, resp)
+			begin()
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		c.t.Error(err)
+	}
+	return steps
 }
 
 // seen is all text that was found somewhere.
