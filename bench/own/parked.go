@@ -39,6 +39,7 @@ func parked(sessions int) func(context.Context, *Lab) error {
 			if err != nil {
 				return err
 			}
+			time.Sleep(atRest)
 			heapThen, memoryThen, err := footprint(ctx, i)
 			if err != nil {
 				return err
@@ -55,6 +56,10 @@ func parked(sessions int) func(context.Context, *Lab) error {
 		})
 	}
 }
+
+// atRest is how long parents wait until it is looked at what they take: longer than the
+// orchestrator holds sessions in which something has just happened.
+const atRest = 5 * time.Second
 
 // footprint is what the orchestrator's objects take, and what all its memory does.
 func footprint(ctx context.Context, i *installation.Installation) (heap, memory int64, err error) {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"runtime"
+	"time"
 )
 
 // committer makes one transaction after another of the commands that queue to it.
@@ -26,10 +27,14 @@ func (s *Store) newCommitter(most int) *committer {
 }
 
 func (c *committer) run(ctx context.Context) {
+	idle := time.NewTicker(knownFor)
+	defer idle.Stop()
 	for ctx.Err() == nil {
 		select {
 		case p := <-c.queue:
 			c.commit(context.WithoutCancel(ctx), c.gather(p))
+		case <-idle.C:
+			c.known.forgetIdle()
 		case <-ctx.Done():
 		}
 	}

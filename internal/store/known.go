@@ -18,8 +18,9 @@ type session struct {
 	// contested says that somebody else had changed the session when it was last looked
 	// at. Then it is only good for guesses until it is read.
 	contested bool
-	fresh     bool // nothing was held of it when it was to be opened
-	size      int  // how many tasks are held, as of the last commit
+	fresh     bool      // nothing was held of it when it was to be opened
+	size      int       // how many tasks are held, as of the last commit
+	kept      time.Time // when something has last happened in it
 }
 
 // sessionAsStored is a session as its row is.
@@ -64,8 +65,12 @@ type known struct {
 // much as a few tasks.
 const (
 	knownSessions = 2_000
-	knownTasks    = 50_000
+	knownTasks    = 20_000
 )
+
+// knownFor is about how long a session is held that nothing happens in: reading it again
+// takes a round trip, which only what happens often would notice.
+const knownFor = 2 * time.Second
 
 // newKnown is for one of so many committers.
 func newKnown(committers int) *known {
@@ -90,11 +95,22 @@ func (k *known) keep(id tree.SessionID, s *session) {
 	if s.view.Session() == nil {
 		return
 	}
-	s.row, s.size = s.asStored(), s.view.Size()
+	s.row, s.size, s.kept = s.asStored(), s.view.Size(), time.Now()
 	k.tasks += s.size
 	k.sessions.Add(id, s)
 	for k.tasks > k.most {
 		k.sessions.RemoveOldest()
+	}
+}
+
+// forgetIdle forgets the sessions in which nothing has happened for a while.
+func (k *known) forgetIdle() {
+	for {
+		id, oldest, some := k.sessions.GetOldest()
+		if !some || time.Since(oldest.kept) < knownFor {
+			return
+		}
+		k.forget(id)
 	}
 }
 
