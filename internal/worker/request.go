@@ -36,7 +36,7 @@ func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim, 
 	switch k := r.response.GetKind().(type) {
 	case *pb.WorkResponse_Assignment:
 		held := int(k.Assignment.GetHeldMessages())
-		if held > len(begins) {
+		if held < 0 || held > len(begins) {
 			return nil, nil, fmt.Errorf("the orchestrator left out %d messages, of which %d are held", held, len(begins))
 		}
 		return &assignment{k.Assignment, begins[:held], r.chunks}, j, nil
