@@ -97,6 +97,12 @@ func (h *hand) claimWith(a attempt, held *pb.TranscriptHeld) (assigned *pb.Assig
 	if resp.GetRefused() != nil {
 		return nil, nil
 	}
+	return h.assigned(resp)
+}
+
+// assigned hears the transcript of an assignment.
+func (h *hand) assigned(resp *pb.WorkResponse) (assigned *pb.Assignment, sent []*pb.Message) {
+	h.t.Helper()
 	if resp.GetAssignment() == nil {
 		h.t.Fatalf("the claim was answered with %v", resp)
 	}

@@ -53,15 +53,23 @@ func lateness(all []watched, ended map[string]time.Time) (late figures) {
 }
 
 // strikeWorkers grows trees and ends the workers that just took something, one
-// after another. It gives what was seen, and when each worker ended.
+// after another. No run is struck again before it has come further, since one that loses
+// three workers in a row is not gone on with. It gives what was seen, and when each worker
+// ended.
 func (d *deployment) strikeWorkers(c *client, n int, strike func(name string)) ([]watched, map[string]time.Time) {
 	d.t.Helper()
 	ended := map[string]time.Time{}
 	var all []watched
 	for struck := 0; struck < n; {
-		seen := 0
+		seen, hurt := 0, map[string]bool{} // by task
 		all = append(all, c.follow(c.create("go").GetId(), func(e *pb.Event) {
-			if seen++; seen < 25 || e.GetDispatched() == nil || struck == n {
+			switch {
+			case e.GetReady().GetCause() == pb.ReadyCause_READY_CAUSE_REDELIVERED:
+				hurt[e.GetTaskId()] = true
+			case e.GetDispatched() == nil:
+				delete(hurt, e.GetTaskId())
+			}
+			if seen++; seen < 25 || len(hurt) > 0 || e.GetDispatched() == nil || struck == n {
 				return
 			}
 			if name := d.named(e.GetDispatched().GetWorkerId()); name != "" {

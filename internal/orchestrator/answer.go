@@ -11,11 +11,14 @@ import (
 
 // respond waits for one request and says what came of it. An error means that
 // the attempt can't go on.
-func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error) {
+func (l *slot) respond(ctx context.Context, a *asked) ([]*pb.WorkResponse, error) {
 	var answer tree.Answer
 	err := a.err
 	if err == nil {
 		answer, err = a.pending.Wait(ctx)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
 	switch a.req.GetKind().(type) {
 	case *pb.WorkRequest_Claim:
@@ -38,10 +41,10 @@ func (l *slot) respond(ctx context.Context, a asked) ([]*pb.WorkResponse, error)
 		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ack{Ack: ack}}}, err
 	case tree.ParkedRun:
 		l.letGo()
-		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}}, nil
+		return l.taken(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}), nil
 	case tree.Ended:
 		l.letGo()
-		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}}, nil
+		return l.taken(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}), nil
 	}
 	return nil, fmt.Errorf("a worker's request was answered with %T", answer)
 }

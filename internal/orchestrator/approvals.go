@@ -45,7 +45,7 @@ const featureWorkspaces = "workspaces"
 
 // placed reports whether a run may only be carried by a worker that can tell
 // workspaces apart.
-func placed(c tree.Claimed) bool { return c.Workspace != "" || c.Task.Worktrees != "" }
+func placed(c *tree.Claimed) bool { return c.Workspace != "" || c.Task.Worktrees != "" }
 
 // guarded reports whether a run may only be carried by a worker that judges calls.
 func guarded(t *tree.Task) bool { return t.Authority != "" || t.Source != "" || t.Asking > 0 }

@@ -15,8 +15,9 @@ import (
 
 // claimed answers a claim: with the assignment and its transcript, or with why
 // it was refused.
-func (l *slot) claimed(ctx context.Context, a asked, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+func (l *slot) claimed(ctx context.Context, a *asked, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	claim := a.req.GetClaim()
+	a.open = false
 	l.claims.add(l.Now())
 	l.lookForMore()
 	granted, ok := answer.(tree.Claimed)
@@ -32,33 +33,43 @@ func (l *slot) claimed(ctx context.Context, a asked, answer tree.Answer, err err
 	case !ok:
 		return nil, fmt.Errorf("a claim was answered with %T", answer)
 	}
-	t := &granted.Task
-	held := &lease{
-		session: t.Session, task: t.ID, tenant: granted.Tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
-		returns: slices.Contains(claim.GetFeatures(), featureReattach), commands: slices.Contains(claim.GetFeatures(), featureCommands),
-		seen: t.NextOrdinal - 1, closed: map[int]bool{},
+	assignment, err := l.grant(ctx, a, &granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}, claim.GetHeld())
+	if errors.Is(err, errUnfit) {
+		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
+	return assignment, err
+}
+
+// errUnfit says that a worker lacks what a run needs.
+var errUnfit = errors.New("the worker lacks a feature that the run needs")
+
+// grant puts a claimed run on the stream, and gives the assignment and its transcript;
+// nothing if the stream takes no run any more.
+func (l *slot) grant(ctx context.Context, a *asked, granted *tree.Claimed, by carrier, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
+	t := &granted.Task
+	held := leaseOf(granted, by)
 	if !l.hold(held, a.expected) {
 		l.handOver(held, false)
 		return nil, nil
 	}
-	if missing := func(feature string) bool { return !slices.Contains(claim.GetFeatures(), feature) }; guarded(t) && missing(featurePolicy) ||
-		placed(granted) && missing(featureWorkspaces) {
+	if guarded(t) && !by.can(featurePolicy) || placed(granted) && !by.can(featureWorkspaces) {
 		l.abandon(false)
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+		return nil, errUnfit
 	}
 	seen := a.pending.Conversation()
 	if seen == nil {
+		var err error
 		if seen, err = l.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID); err != nil {
 			return nil, err
 		}
 	}
-	return l.assignment(ctx, held, granted, seen, claim.GetHeld())
+	return l.assignment(ctx, held, granted, seen, has)
 }
 
 // reattached answers a worker that goes on with its attempt over this stream.
-func (l *slot) reattached(a asked, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+func (l *slot) reattached(a *asked, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	again := a.req.GetReattach()
+	a.open = false
 	granted, ok := answer.(tree.Reattached)
 	switch {
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
@@ -72,8 +83,8 @@ func (l *slot) reattached(a asked, answer tree.Answer, err error) ([]*pb.WorkRes
 	t := &granted.Task
 	held := &lease{
 		session: t.Session, task: t.ID, tenant: granted.Tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
-		stored: t.LastSeq, returns: true, seen: int(again.GetKnownOrdinal()), closed: map[int]bool{},
-		commands: slices.Contains(again.GetFeatures(), featureCommands),
+		by:     carrier{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), featureReattach)},
+		stored: t.LastSeq, seen: int(again.GetKnownOrdinal()), closed: map[int]bool{},
 	}
 	if t.Kind == tree.KindShell {
 		l.uncount()
@@ -101,7 +112,7 @@ func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
 // come between the claim and this look are in the transcript already. What the worker has
 // of it is not sent again.
 func (l *slot) assignment(
-	ctx context.Context, held *lease, granted tree.Claimed, seen *store.Conversation, has *pb.TranscriptHeld,
+	ctx context.Context, held *lease, granted *tree.Claimed, seen *store.Conversation, has *pb.TranscriptHeld,
 ) ([]*pb.WorkResponse, error) {
 	t := &granted.Task
 	definition, err := l.Store.AgentVersion(ctx, t.AgentVersion)
@@ -166,6 +177,9 @@ func (l *slot) submitFor(a *asked, session tree.SessionID, cmd tree.Command, tas
 		a.err = unreadable(unread)
 		return
 	}
-	a.expected = l.leases.expect(task, epoch)
+	l.mu.Lock()
+	a.worker = l.worker
+	l.mu.Unlock()
+	a.open, a.expected = true, l.leases.expect(task, epoch)
 	a.pending, a.err = l.Store.Submit(l.stream.Context(), session, cmd)
 }

@@ -2,9 +2,11 @@ package orchestrator
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -17,10 +19,8 @@ type lease struct {
 	run     int
 	token   tree.Token
 	attach  int
+	by      carrier
 	stored  int64 // requests up to here were stored before this stream
-	returns bool  // the worker knows how to reattach
-
-	commands bool // the worker knows of commands that are tasks
 
 	agents atomic.Pointer[agentsThen] // that the worker was told of; nil: none
 
@@ -28,6 +28,23 @@ type lease struct {
 	seen   int
 	opened int
 	closed map[int]bool // calls of the last message that the worker closed itself
+}
+
+// carrier is the worker of a run, as far as it has said who it is and what it can do.
+type carrier struct {
+	worker   string
+	features []string
+}
+
+func (c *carrier) can(feature string) bool { return slices.Contains(c.features, feature) }
+
+// leaseOf is for a run that was just claimed.
+func leaseOf(granted *tree.Claimed, by carrier) *lease {
+	t := &granted.Task
+	return &lease{
+		session: t.Session, task: t.ID, tenant: granted.Tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
+		by: by, seen: t.NextOrdinal - 1, closed: map[int]bool{},
+	}
 }
 
 // handOverFor bounds how long the end of a stream may take to be recorded.
@@ -50,7 +67,7 @@ func (l *slot) detach() {
 	if lease == nil {
 		return
 	}
-	if !lease.returns {
+	if !lease.by.can(featureReattach) {
 		l.abandon(true)
 		return
 	}
@@ -58,8 +75,14 @@ func (l *slot) detach() {
 	l.lease = nil
 	worker := l.worker
 	l.mu.Unlock()
-	over := time.AfterFunc(l.Grace, func() { l.graceOver(lease) })
-	worker.IfDead(l.Grace, func() {
+	l.waitFor(worker, lease)
+}
+
+// waitFor gives a worker the grace to come back for an attempt, unless it is found to be
+// dead.
+func (s *Service) waitFor(worker *alive.Worker, lease *lease) {
+	over := time.AfterFunc(s.Grace, func() { s.graceOver(lease) })
+	worker.IfDead(s.Grace, func() {
 		if over.Stop() {
 			over.Reset(0)
 		}

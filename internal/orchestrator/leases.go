@@ -14,14 +14,16 @@ type leases struct {
 	streams  int
 	held     map[tree.TaskID]holding
 	expected map[tree.TaskID][]*expectation
+	anyOf    map[tree.SessionID]map[*expectation]struct{} // of any attempt of the session
 }
 
 // expectation is an attempt that a stream has asked for. It may be ended from outside
 // before the stream knows that it has got it.
 type expectation struct {
-	task  tree.TaskID
-	epoch int64
-	gone  bool
+	session tree.SessionID // of an attempt that is not known yet; then there is no task
+	task    tree.TaskID
+	epoch   int64
+	gone    []heldAttempt
 }
 
 // holding is an attempt on a stream; gone is set when it was ended from outside,
@@ -36,7 +38,9 @@ type holding struct {
 }
 
 func newLeases() *leases {
-	return &leases{held: map[tree.TaskID]holding{}, expected: map[tree.TaskID][]*expectation{}}
+	return &leases{
+		held: map[tree.TaskID]holding{}, expected: map[tree.TaskID][]*expectation{}, anyOf: map[tree.SessionID]map[*expectation]struct{}{},
+	}
 }
 
 // expect has to come before the attempt is asked for. It is over with settled.
@@ -48,6 +52,18 @@ func (l *leases) expect(task tree.TaskID, epoch int64) *expectation {
 	return e
 }
 
+// expectAny is expect for whatever attempt of a session it will be.
+func (l *leases) expectAny(session tree.SessionID) *expectation {
+	e := &expectation{session: session}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.anyOf[session] == nil {
+		l.anyOf[session] = map[*expectation]struct{}{}
+	}
+	l.anyOf[session][e] = struct{}{}
+	return e
+}
+
 // settled ends an expectation: the attempt is held, or somebody else has it.
 func (l *leases) settled(e *expectation) {
 	if e == nil {
@@ -55,6 +71,13 @@ func (l *leases) settled(e *expectation) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if e.task.IsZero() {
+		delete(l.anyOf[e.session], e)
+		if len(l.anyOf[e.session]) == 0 {
+			delete(l.anyOf, e.session)
+		}
+		return
+	}
 	rest := slices.DeleteFunc(l.expected[e.task], func(other *expectation) bool { return other == e })
 	if len(rest) == 0 {
 		delete(l.expected, e.task)
@@ -75,6 +98,13 @@ func (l *leases) close() {
 	l.streams--
 }
 
+// idle is how many streams have no attempt.
+func (l *leases) idle() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, l.streams-len(l.held))
+}
+
 func (l *leases) slots() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +116,7 @@ func (l *leases) add(a *lease, e *expectation, look chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held[a.task] = holding{epoch: a.token.Epoch, attach: a.attach, look: look}
-	if e.gone {
+	if slices.Contains(e.gone, heldAttempt{a.task, a.token.Epoch}) {
 		l.end(a.task)
 	}
 }
@@ -102,11 +132,14 @@ func (l *leases) drop(a *lease) {
 
 // revoke tells the stream that holds an attempt that it was ended from outside.
 // It never waits: a stream that has been told already need not be told again.
-func (l *leases) revoke(task tree.TaskID, epoch int64) {
+func (l *leases) revoke(session tree.SessionID, task tree.TaskID, epoch int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.expected[task] {
-		e.gone = e.gone || e.epoch == epoch
+		e.gone = append(e.gone, heldAttempt{task, epoch})
+	}
+	for e := range l.anyOf[session] {
+		e.gone = append(e.gone, heldAttempt{task, epoch})
 	}
 	if h, held := l.held[task]; held && h.epoch == epoch {
 		l.end(task)

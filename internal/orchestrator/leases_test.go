@@ -20,7 +20,7 @@ func TestExpectedAttempts(t *testing.T) {
 	} {
 		l, look := newLeases(), make(chan struct{}, 1)
 		first, second := l.expect(task, 3), l.expect(task, 3)
-		l.revoke(task, c.revoked)
+		l.revoke(tree.SessionID{}, task, c.revoked)
 		l.add(a, first, look)
 		if got := l.gone(task, 3); got != c.gone || len(look) == 1 != c.gone {
 			t.Errorf("%s: it is gone: %v, looks: %d", name, got, len(look))
@@ -49,8 +49,36 @@ func TestLatestDelivery(t *testing.T) {
 	if epoch, any := l.epoch(task); epoch != 2 || !any {
 		t.Errorf("the latest is %d, %v", epoch, any)
 	}
-	l.revoke(task, 2)
-	if !next.gone || l.gone(task, 1) {
+	l.revoke(tree.SessionID{}, task, 2)
+	if len(next.gone) == 0 || l.gone(task, 1) {
 		t.Errorf("ended: the next %v, the one before %v", next.gone, l.gone(task, 1))
+	}
+}
+
+// A stream that may get any attempt of a session learns which of them were ended from
+// outside meanwhile.
+func TestAnyAttemptIsExpected(t *testing.T) {
+	t.Parallel()
+	session, task := tree.SessionID{1}, tree.TaskID{1}
+	for name, c := range map[string]struct {
+		session tree.SessionID
+		task    tree.TaskID
+		epoch   int64
+		gone    bool
+	}{
+		"it": {session, task, 3, true}, "an older delivery": {session, task, 2, false},
+		"another task": {session, tree.TaskID{2}, 3, false}, "of another session": {tree.SessionID{2}, task, 3, false},
+	} {
+		l, look := newLeases(), make(chan struct{}, 1)
+		e := l.expectAny(session)
+		l.revoke(c.session, c.task, c.epoch)
+		l.add(&lease{session: session, task: task, token: tree.Token{Epoch: 3}}, e, look)
+		if got := l.gone(task, 3); got != c.gone || len(look) == 1 != c.gone {
+			t.Errorf("%s was ended: it is gone: %v, looks: %d", name, got, len(look))
+		}
+		l.settled(e)
+		if len(l.anyOf)+len(l.expected) > 0 {
+			t.Errorf("%s: it is still expected", name)
+		}
 	}
 }

@@ -96,7 +96,7 @@ func (s *Service) lookAt(ctx context.Context, n dispatch.Nudge) {
 	case err != nil:
 		s.Logger.WarnContext(ctx, "looking at a nudged task failed", "task_id", n.Task, "error", err)
 	case t.State != tree.StateRunning || t.Epoch != epoch:
-		s.leases.revoke(n.Task, epoch)
+		s.leases.revoke(n.Session, n.Task, epoch)
 	case t.Release > 0:
 		s.leases.release(n.Task, epoch, t.Release)
 	}

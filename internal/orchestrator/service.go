@@ -158,7 +158,7 @@ func (s *Service) Committed(c store.Commit) {
 		s.hub.committed(touched)
 	}
 	for _, r := range c.Revoked {
-		s.leases.revoke(r.Task, r.Epoch)
+		s.leases.revoke(r.Session, r.Task, r.Epoch)
 	}
 	for _, r := range c.Released {
 		s.leases.release(r.Task, r.Epoch, r.Message)

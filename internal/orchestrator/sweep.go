@@ -131,7 +131,7 @@ func (s *Service) revokeEnded(held []heldAttempt, ours []store.Attempt) {
 		}
 		ended[h] = true
 		if s.sweeper.ended[h] {
-			s.leases.revoke(h.task, h.epoch)
+			s.leases.revoke(tree.SessionID{}, h.task, h.epoch)
 		}
 	}
 	s.sweeper.ended = ended

@@ -58,7 +58,9 @@ type asked struct {
 	pending *store.Pending
 	err     error // refused before it was submitted
 
-	expected *expectation // of a claim or a reattachment that was submitted
+	expected *expectation  // of a claim or a reattachment that was submitted, or of what takes its place
+	open     bool          // an attempt that it has been granted is not on the stream yet
+	worker   *alive.Worker // who asks for an attempt
 }
 
 // slot serves one stream: one goroutine receives and submits, another waits for
@@ -231,7 +233,7 @@ func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
 	default:
 		var cmd tree.Command
 		if cmd, a.err = l.command(ctx, lease, req); a.err == nil {
-			a.pending, a.err = l.Store.Submit(ctx, lease.session, cmd)
+			l.submitOf(&a, lease, cmd)
 		}
 	}
 	return a, true, nil
@@ -289,13 +291,16 @@ func (l *slot) answer() {
 			if !more {
 				return
 			}
-			if broken || ctx.Err() != nil {
-				l.leases.settled(a.expected)
-				continue
+			var responses []*pb.WorkResponse
+			var err error
+			if !broken && ctx.Err() == nil {
+				responses, err = l.respond(ctx, &a)
 			}
-			responses, err := l.respond(ctx, a)
+			l.leftOver(&a)
 			l.leases.settled(a.expected)
 			switch {
+			case broken:
+				continue
 			case ctx.Err() != nil:
 				continue
 			case tree.CodeOf(err) == tree.CodeUnavailable:
@@ -313,7 +318,7 @@ func (l *slot) answer() {
 			case l.leases.gone(lease.task, lease.token.Epoch):
 				l.letGo()
 				send(0, lost("the run was ended from outside"))
-			case lease.commands:
+			case lease.by.can(featureCommands):
 				if message := l.leases.released(lease.task, lease.token.Epoch); message > 0 {
 					send(0, backgroundCommands(message))
 				}

@@ -36,6 +36,14 @@ func (a *ahead) behind() bool {
 	return a.room == 0
 }
 
+// spares reports whether nothing waits for its turn, and what was announced is at most what
+// so many idle slots can take.
+func (a *ahead) spares(idle int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.room > 0 && a.inForce <= idle
+}
+
 // free is how many runs may be announced at the moment, and for how long.
 func (a *ahead) free() (int, time.Duration) {
 	a.mu.Lock()

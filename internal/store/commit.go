@@ -70,7 +70,8 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	for i, p := range queued {
-		p.conversation, p.opened = b.conversation(answers[i].answer), answers[i].opened
+		p.opened, p.taken = answers[i].opened, answers[i].taken
+		p.conversation = b.conversation(answers[i].claimed())
 		p.settle(answers[i].answer, answers[i].err)
 	}
 	told := b.told()
@@ -150,7 +151,16 @@ var errDefect = errors.New("store: a decision failed")
 type decided struct {
 	answer tree.Answer
 	err    error
-	opened *opened // nil if it has not opened a session
+	opened *opened       // nil if it has not opened a session
+	taken  *tree.Claimed // a run in the place of the one that was given back
+}
+
+// claimed gives the run that a worker has got, if it has got one.
+func (d *decided) claimed() *tree.Claimed {
+	if claimed, ok := d.answer.(tree.Claimed); ok {
+		return &claimed
+	}
+	return d.taken
 }
 
 // carryOut does all the work between BEGIN and COMMIT.
@@ -215,20 +225,31 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 			return decided{err: tree.ErrNotReady.With("it is not its turn")}, err
 		}
 	}
-	view := b.sessions[p.session].view
-	// An earlier command of the batch may have led to rows that were not foreseen.
-	for missing := view.Missing(p.cmd); !missing.Empty(); missing = view.Missing(p.cmd) {
-		if err := b.load(ctx, []want{{p.session, missing}}); err != nil {
-			return decided{}, fmt.Errorf("reading: %w", err)
-		}
+	answer, refused, err := b.apply(ctx, p.session, p.cmd)
+	if err != nil || refused != nil {
+		return decided{err: refused}, err
 	}
-	answer, err := tree.Decide(view, tree.Env{Now: b.now, NewID: b.NewID, Replica: b.Replica}, p.cmd)
-	if err == nil && p.key != nil {
+	if p.key != nil {
 		key := requestKey{p.session, p.key.Key}
 		b.once[key] = &request{hash: p.key.Hash, answer: answer}
 		b.fresh = append(b.fresh, key)
 	}
-	return decided{answer, err, openedBy(view, answer)}, nil
+	taken, err := b.take(ctx, p, answer)
+	return decided{answer: answer, opened: openedBy(b.sessions[p.session].view, answer), taken: taken}, err
+}
+
+// apply lets a command be decided upon its session. The second error fails the whole
+// batch.
+func (b *batch) apply(ctx context.Context, id tree.SessionID, cmd tree.Command) (answer tree.Answer, refused, err error) {
+	view := b.sessions[id].view
+	// An earlier command of the batch may have led to rows that were not foreseen.
+	for missing := view.Missing(cmd); !missing.Empty(); missing = view.Missing(cmd) {
+		if err := b.load(ctx, []want{{id, missing}}); err != nil {
+			return nil, nil, fmt.Errorf("reading: %w", err)
+		}
+	}
+	answer, refused = tree.Decide(view, tree.Env{Now: b.now, NewID: b.NewID, Replica: b.Replica}, cmd)
+	return answer, refused, nil
 }
 
 // again answers a request that came before.

@@ -62,8 +62,7 @@ func (o *openings) forget(key inSession[tree.TaskID]) {
 // known whose they are: a session's tenant never changes.
 func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
 	for _, p := range queued {
-		claim, ok := p.cmd.(tree.Claim)
-		if !ok || len(b.openings.messages[inSession[tree.TaskID]{p.session, claim.Task}]) == 0 {
+		if !b.claimsChild(p) {
 			continue
 		}
 		known := b.sessions[p.session].view.Session()
@@ -77,10 +76,21 @@ func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
 	return lookups
 }
 
+// claimsChild reports whether a command may claim a run of whose conversation everything
+// is remembered.
+func (b *batch) claimsChild(p *Pending) bool {
+	switch c := p.cmd.(type) {
+	case tree.Claim:
+		return len(b.openings.messages[inSession[tree.TaskID]{p.session, c.Task}]) > 0
+	case tree.Park:
+		return p.takes != nil && b.mayTake(p.takes)
+	}
+	return false
+}
+
 // conversation gives what the worker of a claimed run needs, if the batch has it at hand.
-func (b *batch) conversation(answer tree.Answer) *Conversation {
-	claimed, ok := answer.(tree.Claimed)
-	if !ok {
+func (b *batch) conversation(claimed *tree.Claimed) *Conversation {
+	if claimed == nil {
 		return nil
 	}
 	t := &claimed.Task

@@ -294,6 +294,13 @@ func (s *Store) Submit(ctx context.Context, id tree.SessionID, cmd tree.Command)
 	return p, s.enqueue(ctx, p)
 }
 
+// SubmitTaking is Submit for a request of a worker that takes another run if the request
+// gives its own back.
+func (s *Store) SubmitTaking(ctx context.Context, id tree.SessionID, cmd tree.Command, takes Takes) (*Pending, error) {
+	p := &Pending{session: id, cmd: cmd, takes: &takes}
+	return p, s.enqueue(ctx, p)
+}
+
 // write queues a step of the store's own to be taken in a transaction. Once it is
 // queued it is waited for, whatever becomes of ctx: the step writes to what its
 // caller holds.
@@ -328,6 +335,7 @@ type Pending struct {
 	cmd     tree.Command
 	key     *Key
 	step    func(context.Context, *batch) error // instead of a command
+	takes   *Takes                              // nil: no other run
 
 	done   chan struct{}
 	ended  chan struct{} // of the store
@@ -336,6 +344,7 @@ type Pending struct {
 
 	conversation *Conversation // of a run that was claimed, if it is at hand
 	opened       *opened       // a session; nil if it was there before
+	taken        *tree.Claimed // in the place of a run that was given back
 }
 
 // Wait gives the answer when it is durable.
@@ -359,6 +368,10 @@ func (p *Pending) Wait(ctx context.Context) (tree.Answer, error) {
 // Conversation is what the worker of a run that was claimed needs, once Wait has given
 // the answer; nil if it has to be read.
 func (p *Pending) Conversation() *Conversation { return p.conversation }
+
+// Taken is the run that the worker has got in the place of the one that it has given back,
+// once Wait has given the answer; nil if it has got none.
+func (p *Pending) Taken() *tree.Claimed { return p.taken }
 
 func (p *Pending) settle(answer tree.Answer, err error) {
 	p.answer, p.err = answer, err

@@ -73,7 +73,7 @@ func (d *decision) claim(t *Task, nonce uint64, worker string) {
 		t.StartedAt = d.env.Now
 	}
 	d.move(t, StateRunning)
-	d.view.changes.Ready[t.ID] = nil
+	d.view.unready(t)
 	d.attach(t)
 	if t.Timeout > 0 {
 		d.setTimer(t, timeoutRef, t.timeUp(d.env.Now))
@@ -141,7 +141,7 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	if running {
 		d.endAttempt(t)
 	}
-	d.view.changes.Ready[t.ID] = nil
+	d.view.unready(t)
 	if !t.Deadline.IsZero() {
 		d.view.changes.Timers[CallKey{t.ID, deadlineRef}] = nil
 	}

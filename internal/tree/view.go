@@ -347,6 +347,16 @@ func (v *View) touchTask(t *Task) {
 	v.changes.Tasks[t.ID] = t
 }
 
+// unready says that a run waits for a worker no longer. There is a row of it only if it
+// did when it was last stored.
+func (v *View) unready(t *Task) {
+	if was := v.stored[t.ID]; was != nil && was.State == StatePending {
+		v.changes.Ready[t.ID] = nil
+		return
+	}
+	delete(v.changes.Ready, t.ID)
+}
+
 func (v *View) touchCall(c *Call) {
 	key := CallKey{c.Task, c.Ref}
 	v.holdCall(key, c)

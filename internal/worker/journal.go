@@ -19,7 +19,10 @@ type journal struct {
 	line    *line
 	attempt int
 	launch  func(*launched) // carries a command on that is a task
-	deltas  deltas          // of the answer under way
+	// takes offers the slot to another run, with what is held of its transcript; nil: it
+	// is not offered.
+	takes  func() (*pb.Takes, []tree.Message)
+	deltas deltas // of the answer under way
 }
 
 // newJournal records an attempt over a line.

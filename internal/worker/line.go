@@ -50,6 +50,7 @@ type line struct {
 	begins  []tree.Message // of the attempt: what was held of its transcript
 	waiting []*request
 	over    bool     // no attempt is on the line: new requests fail
+	given   *request // stands for the claim of the attempt, if that came with the end of the last; until it is taken up
 	release chan int // of the attempt: messages whose commands are to go on in the background
 	drop    context.CancelFunc
 }
@@ -60,7 +61,8 @@ type request struct {
 	req      *pb.WorkRequest
 	answered chan struct{}
 	response *pb.WorkResponse
-	chunks   []*pb.Message // of a claim: the transcript so far, after what is held
+	chunks   []*pb.Message  // of a claim: the transcript so far, after what is held
+	begins   []tree.Message // of an end: what is held of the transcript that may be next
 	err      error
 }
 

@@ -29,21 +29,26 @@ func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim, 
 		c.Protocol = l.link.protocol
 	}
 	l.mu.Unlock()
-	r := j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: c}})
+	a, err := j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: c}}).assigned(ctx, begins)
+	return a, j, err
+}
+
+// assigned waits for the answer to a claim.
+func (r *request) assigned(ctx context.Context, begins []tree.Message) (*assignment, error) {
 	if err := r.wait(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	switch k := r.response.GetKind().(type) {
 	case *pb.WorkResponse_Assignment:
 		held := int(k.Assignment.GetHeldMessages())
 		if held < 0 || held > len(begins) {
-			return nil, nil, fmt.Errorf("the orchestrator left out %d messages, of which %d are held", held, len(begins))
+			return nil, fmt.Errorf("the orchestrator left out %d messages, of which %d are held", held, len(begins))
 		}
-		return &assignment{k.Assignment, begins[:held], r.chunks}, j, nil
+		return &assignment{k.Assignment, begins[:held], r.chunks}, nil
 	case *pb.WorkResponse_Refused:
-		return nil, nil, &refusal{k.Refused.GetCause()}
+		return nil, &refusal{k.Refused.GetCause()}
 	}
-	return nil, nil, fmt.Errorf("the claim was answered with %T", r.response.GetKind())
+	return nil, fmt.Errorf("the claim was answered with %T", r.response.GetKind())
 }
 
 // heldOf says what is held of a transcript.
@@ -64,6 +69,9 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 	l.clean(req)
 	j.deltas.flush()
 	r := &request{line: l, req: req, answered: make(chan struct{})}
+	if j.takes != nil && givesBack(req) {
+		req.Takes, r.begins = j.takes()
+	}
 	l.window <- struct{}{} // room comes with an answer, or with the end of the attempt
 	l.sending.Lock()
 	defer l.sending.Unlock()
@@ -90,6 +98,11 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 // goesOn reports whether the attempt is about to say more, or to wait for the answer. What
 // comes together is stored together.
 func goesOn(req *pb.WorkRequest) bool { return req.GetAppend() != nil || req.GetSpawn() != nil }
+
+// givesBack reports whether a request gives the run back, unless there is news for it.
+func givesBack(req *pb.WorkRequest) bool {
+	return req.GetPark() != nil || req.GetEnd() != nil || req.GetStopHooks() != nil
+}
 
 // flush sends what is kept, or leaves it to the next stream. It needs the lock of what is
 // sent.
@@ -147,9 +160,14 @@ func (l *line) oldest(take func(*request) bool) {
 		return
 	}
 	l.waiting = l.waiting[1:]
+	room := true
 	switch k := r.response.GetKind().(type) {
 	case *pb.WorkResponse_Parked, *pb.WorkResponse_Ended, *pb.WorkResponse_Refused:
 		l.over = true
+		if given := r.response.GetGiven(); given != nil && !l.closed {
+			l.give(r, given)
+			room = false // what stands for its claim takes it
+		}
 	case *pb.WorkResponse_Assignment:
 		// A summary comes before messages that are older than it.
 		for i := range min(int(k.Assignment.GetHeldMessages()), len(l.begins)) {
@@ -162,7 +180,9 @@ func (l *line) oldest(take func(*request) bool) {
 		l.known = max(l.known, k.Ack.GetOrdinal(), k.Ack.GetBoundary().GetOrdinal())
 	}
 	close(r.answered)
-	<-l.window
+	if room {
+		<-l.window
+	}
 }
 
 // lose ends the attempt on the line: nothing that is under way will be answered.

@@ -34,6 +34,8 @@ func (w *Worker) slot(ctx context.Context) {
 		select {
 		case d := <-w.hints:
 			w.attempt(ctx, l, d.Hint, d.ID)
+			for w.next(ctx, l) {
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -43,9 +45,7 @@ func (w *Worker) slot(ctx context.Context) {
 // attempt claims what a hint names and carries it forward. A hint whose claim has
 // had no answer stays, for whoever takes it over.
 func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id string) {
-	log := later(w.Logger, func() []any {
-		return []any{"session_id", hint.Session, "task_id", hint.Task, "epoch", hint.Epoch}
-	})
+	log := w.about(hint.Session, hint.Task, hint.Epoch)
 	stopping := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -67,6 +67,34 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 		return
 	}
 	w.finished.add(id)
+	w.forward(stopping, ctx, l, a, journal)
+}
+
+// about says in a log which delivery is meant.
+func (w *Worker) about(session, task any, epoch int64) *slog.Logger {
+	return later(w.Logger, func() []any { return []any{"session_id", session, "task_id", task, "epoch", epoch} })
+}
+
+// next carries the run forward that has come with the end of the last one, and reports
+// whether there was one.
+func (w *Worker) next(ctx context.Context, l *line) bool {
+	stopping := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a, journal, err := l.takeUp(ctx, cancel)
+	switch {
+	case err != nil:
+		w.Logger.DebugContext(ctx, "a run that was given is not there any more", "error", err)
+	case a != nil:
+		w.forward(stopping, ctx, l, a, journal)
+	}
+	return a != nil
+}
+
+// forward carries a run forward until it is given back, or lost.
+func (w *Worker) forward(stopping, ctx context.Context, l *line, a *assignment, journal *journal) {
+	task := a.GetTask()
+	log := w.about(task.GetSessionId(), task.GetId(), task.GetEpoch())
 	w.busy.Add(1)
 	defer w.busy.Add(-1)
 	ctx = telemetry.WithParent(ctx, a.GetTraceParent())
@@ -96,6 +124,9 @@ func (w *Worker) carry(ctx context.Context, log *slog.Logger, a *assignment, j *
 	run, err := w.prepare(ctx, a, j, place)
 	if err != nil {
 		return w.refuse(ctx, log, j, err)
+	}
+	if !place.Owns() { // or it is tidied up first
+		j.takes = func() (*pb.Takes, []tree.Message) { return w.takes(run.Session, a.GetTask().GetParentId()) }
 	}
 	given := run.Transcript
 	outcome, err := run.Do(ctx)

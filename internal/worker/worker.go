@@ -6,6 +6,10 @@
 // open and runs one attempt after another on it; one puller reads as many
 // dispatch hints from Redis as there are free slots. A hint is claimed over the
 // stream, and only the orchestrator's answer decides whether the run is ours.
+//
+// A slot whose run parks or ends offers itself with that, and may get a run in its place
+// that has become ready in the same step: a child of the one that has parked, or the
+// parent of the one that has ended. No hint is needed for it, and no claim.
 package worker
 
 import (

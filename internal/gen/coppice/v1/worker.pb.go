@@ -231,7 +231,10 @@ type WorkRequest struct {
 	//	*WorkRequest_StartHooks
 	//	*WorkRequest_StopHooks
 	//	*WorkRequest_CommandEnd
-	Kind          isWorkRequest_Kind `protobuf_oneof:"kind"`
+	Kind isWorkRequest_Kind `protobuf_oneof:"kind"`
+	// With Park, End and StopHooks: if that gives the slot back, it takes a run that
+	// becomes ready with it. Unset if the slot has something else to do.
+	Takes         *Takes `protobuf:"bytes,23,opt,name=takes,proto3" json:"takes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -433,6 +436,13 @@ func (x *WorkRequest) GetCommandEnd() *CommandEnd {
 	return nil
 }
 
+func (x *WorkRequest) GetTakes() *Takes {
+	if x != nil {
+		return x.Takes
+	}
+	return nil
+}
+
 type isWorkRequest_Kind interface {
 	isWorkRequest_Kind()
 }
@@ -556,6 +566,71 @@ func (*WorkRequest_StopHooks) isWorkRequest_Kind() {}
 
 func (*WorkRequest_CommandEnd) isWorkRequest_Kind() {}
 
+// Takes is a claim of a run that is not known yet.
+type Takes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in Claim.
+	Nonce uint64 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// A task of which the worker still has the beginning of the transcript; empty if it
+	// has that of none that may be next.
+	HeldTaskId string `protobuf:"bytes,2,opt,name=held_task_id,json=heldTaskId,proto3" json:"held_task_id,omitempty"`
+	// What it has of it.
+	Held          *TranscriptHeld `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Takes) Reset() {
+	*x = Takes{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Takes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Takes) ProtoMessage() {}
+
+func (x *Takes) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Takes.ProtoReflect.Descriptor instead.
+func (*Takes) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Takes) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *Takes) GetHeldTaskId() string {
+	if x != nil {
+		return x.HeldTaskId
+	}
+	return ""
+}
+
+func (x *Takes) GetHeld() *TranscriptHeld {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
 // WorkResponse is what the orchestrator says.
 type WorkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -576,14 +651,18 @@ type WorkResponse struct {
 	//	*WorkResponse_Reattached
 	//	*WorkResponse_Heartbeat
 	//	*WorkResponse_BackgroundCommands
-	Kind          isWorkResponse_Kind `protobuf_oneof:"kind"`
+	Kind isWorkResponse_Kind `protobuf_oneof:"kind"`
+	// With Parked and Ended: the slot has another run in the place of the last one, as
+	// the request has offered. Its assignment and its transcript follow, as if it had been
+	// claimed; who does not get them claims it.
+	Given         *GivenRun `protobuf:"bytes,13,opt,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[1]
+	mi := &file_coppice_v1_worker_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -595,7 +674,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[1]
+	mi := &file_coppice_v1_worker_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -608,7 +687,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{1}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WorkResponse) GetSeq() int64 {
@@ -724,6 +803,13 @@ func (x *WorkResponse) GetBackgroundCommands() *BackgroundCommands {
 	return nil
 }
 
+func (x *WorkResponse) GetGiven() *GivenRun {
+	if x != nil {
+		return x.Given
+	}
+	return nil
+}
+
 type isWorkResponse_Kind interface {
 	isWorkResponse_Kind()
 }
@@ -805,6 +891,70 @@ func (*WorkResponse_Heartbeat) isWorkResponse_Kind() {}
 
 func (*WorkResponse_BackgroundCommands) isWorkResponse_Kind() {}
 
+// GivenRun is a run that a slot has got with the end of the last one.
+type GivenRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The delivery. With the nonce that was offered it is the token of the attempt.
+	Epoch         int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GivenRun) Reset() {
+	*x = GivenRun{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GivenRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GivenRun) ProtoMessage() {}
+
+func (x *GivenRun) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GivenRun.ProtoReflect.Descriptor instead.
+func (*GivenRun) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GivenRun) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *GivenRun) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *GivenRun) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 // Welcome opens a stream.
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -829,7 +979,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[2]
+	mi := &file_coppice_v1_worker_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +991,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[2]
+	mi := &file_coppice_v1_worker_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +1004,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Welcome) GetInstallationId() string {
@@ -931,7 +1081,7 @@ type Reattach struct {
 
 func (x *Reattach) Reset() {
 	*x = Reattach{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	mi := &file_coppice_v1_worker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1093,7 @@ func (x *Reattach) String() string {
 func (*Reattach) ProtoMessage() {}
 
 func (x *Reattach) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	mi := &file_coppice_v1_worker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1106,7 @@ func (x *Reattach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reattach.ProtoReflect.Descriptor instead.
 func (*Reattach) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Reattach) GetSessionId() string {
@@ -1026,7 +1176,7 @@ type Reattached struct {
 
 func (x *Reattached) Reset() {
 	*x = Reattached{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[4]
+	mi := &file_coppice_v1_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1188,7 @@ func (x *Reattached) String() string {
 func (*Reattached) ProtoMessage() {}
 
 func (x *Reattached) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[4]
+	mi := &file_coppice_v1_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1201,7 @@ func (x *Reattached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reattached.ProtoReflect.Descriptor instead.
 func (*Reattached) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Reattached) GetLastSeq() int64 {
@@ -1070,7 +1220,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	mi := &file_coppice_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1232,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	mi := &file_coppice_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1245,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 // Claim takes a run.
@@ -1131,7 +1281,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[6]
+	mi := &file_coppice_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1293,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[6]
+	mi := &file_coppice_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1306,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Claim) GetSessionId() string {
@@ -1237,7 +1387,7 @@ type TranscriptHeld struct {
 
 func (x *TranscriptHeld) Reset() {
 	*x = TranscriptHeld{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1399,7 @@ func (x *TranscriptHeld) String() string {
 func (*TranscriptHeld) ProtoMessage() {}
 
 func (x *TranscriptHeld) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1412,7 @@ func (x *TranscriptHeld) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptHeld.ProtoReflect.Descriptor instead.
 func (*TranscriptHeld) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TranscriptHeld) GetMessages() int32 {
@@ -1297,7 +1447,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[8]
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1459,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[8]
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1472,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Refused) GetCause() RefusedCause {
@@ -1379,7 +1529,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1541,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1554,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Assignment) GetTask() *Task {
@@ -1533,7 +1683,7 @@ type HookState struct {
 
 func (x *HookState) Reset() {
 	*x = HookState{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1695,7 @@ func (x *HookState) String() string {
 func (*HookState) ProtoMessage() {}
 
 func (x *HookState) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1708,7 @@ func (x *HookState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookState.ProtoReflect.Descriptor instead.
 func (*HookState) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HookState) GetStart() bool {
@@ -1588,7 +1738,7 @@ type StartHooks struct {
 
 func (x *StartHooks) Reset() {
 	*x = StartHooks{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1750,7 @@ func (x *StartHooks) String() string {
 func (*StartHooks) ProtoMessage() {}
 
 func (x *StartHooks) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1763,7 @@ func (x *StartHooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartHooks.ProtoReflect.Descriptor instead.
 func (*StartHooks) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StartHooks) GetRan() []*HookReport {
@@ -1638,7 +1788,7 @@ type StopHooks struct {
 
 func (x *StopHooks) Reset() {
 	*x = StopHooks{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1800,7 @@ func (x *StopHooks) String() string {
 func (*StopHooks) ProtoMessage() {}
 
 func (x *StopHooks) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1813,7 @@ func (x *StopHooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopHooks.ProtoReflect.Descriptor instead.
 func (*StopHooks) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StopHooks) GetAnswer() *Message {
@@ -1694,7 +1844,7 @@ type HookReport struct {
 
 func (x *HookReport) Reset() {
 	*x = HookReport{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1856,7 @@ func (x *HookReport) String() string {
 func (*HookReport) ProtoMessage() {}
 
 func (x *HookReport) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1869,7 @@ func (x *HookReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookReport.ProtoReflect.Descriptor instead.
 func (*HookReport) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HookReport) GetRan() *HookRan {
@@ -1751,7 +1901,7 @@ type SpawnableAgent struct {
 
 func (x *SpawnableAgent) Reset() {
 	*x = SpawnableAgent{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1913,7 @@ func (x *SpawnableAgent) String() string {
 func (*SpawnableAgent) ProtoMessage() {}
 
 func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1926,7 @@ func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnableAgent.ProtoReflect.Descriptor instead.
 func (*SpawnableAgent) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SpawnableAgent) GetName() string {
@@ -1813,7 +1963,7 @@ type OpenCall struct {
 
 func (x *OpenCall) Reset() {
 	*x = OpenCall{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +1975,7 @@ func (x *OpenCall) String() string {
 func (*OpenCall) ProtoMessage() {}
 
 func (x *OpenCall) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +1988,7 @@ func (x *OpenCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCall.ProtoReflect.Descriptor instead.
 func (*OpenCall) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OpenCall) GetBlock() int32 {
@@ -1868,7 +2018,7 @@ type TranscriptChunk struct {
 
 func (x *TranscriptChunk) Reset() {
 	*x = TranscriptChunk{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +2030,7 @@ func (x *TranscriptChunk) String() string {
 func (*TranscriptChunk) ProtoMessage() {}
 
 func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +2043,7 @@ func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptChunk.ProtoReflect.Descriptor instead.
 func (*TranscriptChunk) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TranscriptChunk) GetMessages() []*Message {
@@ -1921,7 +2071,7 @@ type Append struct {
 
 func (x *Append) Reset() {
 	*x = Append{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2083,7 @@ func (x *Append) String() string {
 func (*Append) ProtoMessage() {}
 
 func (x *Append) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2096,7 @@ func (x *Append) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Append.ProtoReflect.Descriptor instead.
 func (*Append) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Append) GetMessage() *Message {
@@ -1970,7 +2120,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2132,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2145,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Compact) GetUpTo() int32 {
@@ -2023,7 +2173,7 @@ type CallStarted struct {
 
 func (x *CallStarted) Reset() {
 	*x = CallStarted{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2185,7 @@ func (x *CallStarted) String() string {
 func (*CallStarted) ProtoMessage() {}
 
 func (x *CallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +2198,7 @@ func (x *CallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStarted.ProtoReflect.Descriptor instead.
 func (*CallStarted) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallStarted) GetBlock() int32 {
@@ -2069,7 +2219,7 @@ type CallClose struct {
 
 func (x *CallClose) Reset() {
 	*x = CallClose{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2231,7 @@ func (x *CallClose) String() string {
 func (*CallClose) ProtoMessage() {}
 
 func (x *CallClose) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2244,7 @@ func (x *CallClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClose.ProtoReflect.Descriptor instead.
 func (*CallClose) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallClose) GetResult() *ToolResultBlock {
@@ -2115,7 +2265,7 @@ type Spawn struct {
 
 func (x *Spawn) Reset() {
 	*x = Spawn{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2277,7 @@ func (x *Spawn) String() string {
 func (*Spawn) ProtoMessage() {}
 
 func (x *Spawn) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2290,7 @@ func (x *Spawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawn.ProtoReflect.Descriptor instead.
 func (*Spawn) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Spawn) GetChildren() []*SpawnChild {
@@ -2190,7 +2340,7 @@ type SpawnChild struct {
 
 func (x *SpawnChild) Reset() {
 	*x = SpawnChild{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2352,7 @@ func (x *SpawnChild) String() string {
 func (*SpawnChild) ProtoMessage() {}
 
 func (x *SpawnChild) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2365,7 @@ func (x *SpawnChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnChild.ProtoReflect.Descriptor instead.
 func (*SpawnChild) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SpawnChild) GetBlock() int32 {
@@ -2336,7 +2486,7 @@ type ShellChild struct {
 
 func (x *ShellChild) Reset() {
 	*x = ShellChild{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2498,7 @@ func (x *ShellChild) String() string {
 func (*ShellChild) ProtoMessage() {}
 
 func (x *ShellChild) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2511,7 @@ func (x *ShellChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellChild.ProtoReflect.Descriptor instead.
 func (*ShellChild) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ShellChild) GetCommand() string {
@@ -2411,7 +2561,7 @@ type WaitFor struct {
 
 func (x *WaitFor) Reset() {
 	*x = WaitFor{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2573,7 @@ func (x *WaitFor) String() string {
 func (*WaitFor) ProtoMessage() {}
 
 func (x *WaitFor) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2586,7 @@ func (x *WaitFor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitFor.ProtoReflect.Descriptor instead.
 func (*WaitFor) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WaitFor) GetBlock() int32 {
@@ -2484,7 +2634,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2646,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2659,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Ask) GetBlock() int32 {
@@ -2542,7 +2692,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2554,7 +2704,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2567,7 +2717,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 // Progress tells what the run is doing.
@@ -2583,7 +2733,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2745,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2758,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Progress) GetActivity() string {
@@ -2638,7 +2788,7 @@ type TextDelta struct {
 
 func (x *TextDelta) Reset() {
 	*x = TextDelta{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2800,7 @@ func (x *TextDelta) String() string {
 func (*TextDelta) ProtoMessage() {}
 
 func (x *TextDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2813,7 @@ func (x *TextDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextDelta.ProtoReflect.Descriptor instead.
 func (*TextDelta) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TextDelta) GetText() string {
@@ -2693,7 +2843,7 @@ type CommandEnd struct {
 
 func (x *CommandEnd) Reset() {
 	*x = CommandEnd{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2705,7 +2855,7 @@ func (x *CommandEnd) String() string {
 func (*CommandEnd) ProtoMessage() {}
 
 func (x *CommandEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2718,7 +2868,7 @@ func (x *CommandEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandEnd.ProtoReflect.Descriptor instead.
 func (*CommandEnd) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CommandEnd) GetOutput() string {
@@ -2748,7 +2898,7 @@ type BackgroundCommands struct {
 
 func (x *BackgroundCommands) Reset() {
 	*x = BackgroundCommands{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[30]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2910,7 @@ func (x *BackgroundCommands) String() string {
 func (*BackgroundCommands) ProtoMessage() {}
 
 func (x *BackgroundCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[30]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2923,7 @@ func (x *BackgroundCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundCommands.ProtoReflect.Descriptor instead.
 func (*BackgroundCommands) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *BackgroundCommands) GetOrdinal() int32 {
@@ -2799,7 +2949,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[31]
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2961,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[31]
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2974,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *End) GetOutcome() isEnd_Outcome {
@@ -2883,7 +3033,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[32]
+	mi := &file_coppice_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +3045,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[32]
+	mi := &file_coppice_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +3058,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Failure) GetReason() Reason {
@@ -2942,7 +3092,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	mi := &file_coppice_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +3104,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	mi := &file_coppice_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +3117,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Ack) GetBoundary() *Boundary {
@@ -3013,7 +3163,7 @@ type LaunchedCommand struct {
 
 func (x *LaunchedCommand) Reset() {
 	*x = LaunchedCommand{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[34]
+	mi := &file_coppice_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3175,7 @@ func (x *LaunchedCommand) String() string {
 func (*LaunchedCommand) ProtoMessage() {}
 
 func (x *LaunchedCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[34]
+	mi := &file_coppice_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3188,7 @@ func (x *LaunchedCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchedCommand.ProtoReflect.Descriptor instead.
 func (*LaunchedCommand) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LaunchedCommand) GetBlock() int32 {
@@ -3081,7 +3231,7 @@ type Boundary struct {
 
 func (x *Boundary) Reset() {
 	*x = Boundary{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[35]
+	mi := &file_coppice_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3243,7 @@ func (x *Boundary) String() string {
 func (*Boundary) ProtoMessage() {}
 
 func (x *Boundary) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[35]
+	mi := &file_coppice_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3256,7 @@ func (x *Boundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Boundary.ProtoReflect.Descriptor instead.
 func (*Boundary) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Boundary) GetResults() *Message {
@@ -3146,7 +3296,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[36]
+	mi := &file_coppice_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3158,7 +3308,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[36]
+	mi := &file_coppice_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3321,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 // Ended says that the run has ended.
@@ -3185,7 +3335,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[37]
+	mi := &file_coppice_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3197,7 +3347,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[37]
+	mi := &file_coppice_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3210,7 +3360,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Ended) GetState() TaskState {
@@ -3231,7 +3381,7 @@ type Lost struct {
 
 func (x *Lost) Reset() {
 	*x = Lost{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[38]
+	mi := &file_coppice_v1_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3393,7 @@ func (x *Lost) String() string {
 func (*Lost) ProtoMessage() {}
 
 func (x *Lost) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[38]
+	mi := &file_coppice_v1_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3406,7 @@ func (x *Lost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lost.ProtoReflect.Descriptor instead.
 func (*Lost) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{38}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Lost) GetDetail() string {
@@ -3271,7 +3421,7 @@ var File_coppice_v1_worker_proto protoreflect.FileDescriptor
 const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/worker.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\xf2\x06\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\x9b\a\n" +
 	"\vWorkRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12)\n" +
 	"\x05claim\x18\x02 \x01(\v2\x11.coppice.v1.ClaimH\x00R\x05claim\x12,\n" +
@@ -3295,8 +3445,14 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"stop_hooks\x18\x15 \x01(\v2\x15.coppice.v1.StopHooksH\x00R\tstopHooks\x129\n" +
 	"\vcommand_end\x18\x16 \x01(\v2\x16.coppice.v1.CommandEndH\x00R\n" +
-	"commandEndB\x06\n" +
-	"\x04kind\"\xed\x04\n" +
+	"commandEnd\x12'\n" +
+	"\x05takes\x18\x17 \x01(\v2\x11.coppice.v1.TakesR\x05takesB\x06\n" +
+	"\x04kind\"o\n" +
+	"\x05Takes\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12 \n" +
+	"\fheld_task_id\x18\x02 \x01(\tR\n" +
+	"heldTaskId\x12.\n" +
+	"\x04held\x18\x03 \x01(\v2\x1a.coppice.v1.TranscriptHeldR\x04held\"\x99\x05\n" +
 	"\fWorkResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12/\n" +
 	"\awelcome\x18\x02 \x01(\v2\x13.coppice.v1.WelcomeH\x00R\awelcome\x128\n" +
@@ -3316,8 +3472,14 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	" \x01(\v2\x16.coppice.v1.ReattachedH\x00R\n" +
 	"reattached\x125\n" +
 	"\theartbeat\x18\v \x01(\v2\x15.coppice.v1.HeartbeatH\x00R\theartbeat\x12Q\n" +
-	"\x13background_commands\x18\f \x01(\v2\x1e.coppice.v1.BackgroundCommandsH\x00R\x12backgroundCommandsB\x06\n" +
-	"\x04kind\"\xfb\x01\n" +
+	"\x13background_commands\x18\f \x01(\v2\x1e.coppice.v1.BackgroundCommandsH\x00R\x12backgroundCommands\x12*\n" +
+	"\x05given\x18\r \x01(\v2\x14.coppice.v1.GivenRunR\x05givenB\x06\n" +
+	"\x04kind\"X\n" +
+	"\bGivenRun\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\"\xfb\x01\n" +
 	"\aWelcome\x12'\n" +
 	"\x0finstallation_id\x18\x01 \x01(\tR\x0einstallationId\x12\x1d\n" +
 	"\n" +
@@ -3526,125 +3688,130 @@ func file_coppice_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_coppice_v1_worker_proto_goTypes = []any{
 	(RefusedCause)(0),           // 0: coppice.v1.RefusedCause
 	(CallState)(0),              // 1: coppice.v1.CallState
 	(JoinPolicy)(0),             // 2: coppice.v1.JoinPolicy
 	(*WorkRequest)(nil),         // 3: coppice.v1.WorkRequest
-	(*WorkResponse)(nil),        // 4: coppice.v1.WorkResponse
-	(*Welcome)(nil),             // 5: coppice.v1.Welcome
-	(*Reattach)(nil),            // 6: coppice.v1.Reattach
-	(*Reattached)(nil),          // 7: coppice.v1.Reattached
-	(*Heartbeat)(nil),           // 8: coppice.v1.Heartbeat
-	(*Claim)(nil),               // 9: coppice.v1.Claim
-	(*TranscriptHeld)(nil),      // 10: coppice.v1.TranscriptHeld
-	(*Refused)(nil),             // 11: coppice.v1.Refused
-	(*Assignment)(nil),          // 12: coppice.v1.Assignment
-	(*HookState)(nil),           // 13: coppice.v1.HookState
-	(*StartHooks)(nil),          // 14: coppice.v1.StartHooks
-	(*StopHooks)(nil),           // 15: coppice.v1.StopHooks
-	(*HookReport)(nil),          // 16: coppice.v1.HookReport
-	(*SpawnableAgent)(nil),      // 17: coppice.v1.SpawnableAgent
-	(*OpenCall)(nil),            // 18: coppice.v1.OpenCall
-	(*TranscriptChunk)(nil),     // 19: coppice.v1.TranscriptChunk
-	(*Append)(nil),              // 20: coppice.v1.Append
-	(*Compact)(nil),             // 21: coppice.v1.Compact
-	(*CallStarted)(nil),         // 22: coppice.v1.CallStarted
-	(*CallClose)(nil),           // 23: coppice.v1.CallClose
-	(*Spawn)(nil),               // 24: coppice.v1.Spawn
-	(*SpawnChild)(nil),          // 25: coppice.v1.SpawnChild
-	(*ShellChild)(nil),          // 26: coppice.v1.ShellChild
-	(*WaitFor)(nil),             // 27: coppice.v1.WaitFor
-	(*Ask)(nil),                 // 28: coppice.v1.Ask
-	(*Park)(nil),                // 29: coppice.v1.Park
-	(*Progress)(nil),            // 30: coppice.v1.Progress
-	(*TextDelta)(nil),           // 31: coppice.v1.TextDelta
-	(*CommandEnd)(nil),          // 32: coppice.v1.CommandEnd
-	(*BackgroundCommands)(nil),  // 33: coppice.v1.BackgroundCommands
-	(*End)(nil),                 // 34: coppice.v1.End
-	(*Failure)(nil),             // 35: coppice.v1.Failure
-	(*Ack)(nil),                 // 36: coppice.v1.Ack
-	(*LaunchedCommand)(nil),     // 37: coppice.v1.LaunchedCommand
-	(*Boundary)(nil),            // 38: coppice.v1.Boundary
-	(*Parked)(nil),              // 39: coppice.v1.Parked
-	(*Ended)(nil),               // 40: coppice.v1.Ended
-	(*Lost)(nil),                // 41: coppice.v1.Lost
-	(*durationpb.Duration)(nil), // 42: google.protobuf.Duration
-	(*Task)(nil),                // 43: coppice.v1.Task
-	(*Message)(nil),             // 44: coppice.v1.Message
-	(*HookRan)(nil),             // 45: coppice.v1.HookRan
-	(*ToolResultBlock)(nil),     // 46: coppice.v1.ToolResultBlock
-	(Reason)(0),                 // 47: coppice.v1.Reason
-	(TaskState)(0),              // 48: coppice.v1.TaskState
+	(*Takes)(nil),               // 4: coppice.v1.Takes
+	(*WorkResponse)(nil),        // 5: coppice.v1.WorkResponse
+	(*GivenRun)(nil),            // 6: coppice.v1.GivenRun
+	(*Welcome)(nil),             // 7: coppice.v1.Welcome
+	(*Reattach)(nil),            // 8: coppice.v1.Reattach
+	(*Reattached)(nil),          // 9: coppice.v1.Reattached
+	(*Heartbeat)(nil),           // 10: coppice.v1.Heartbeat
+	(*Claim)(nil),               // 11: coppice.v1.Claim
+	(*TranscriptHeld)(nil),      // 12: coppice.v1.TranscriptHeld
+	(*Refused)(nil),             // 13: coppice.v1.Refused
+	(*Assignment)(nil),          // 14: coppice.v1.Assignment
+	(*HookState)(nil),           // 15: coppice.v1.HookState
+	(*StartHooks)(nil),          // 16: coppice.v1.StartHooks
+	(*StopHooks)(nil),           // 17: coppice.v1.StopHooks
+	(*HookReport)(nil),          // 18: coppice.v1.HookReport
+	(*SpawnableAgent)(nil),      // 19: coppice.v1.SpawnableAgent
+	(*OpenCall)(nil),            // 20: coppice.v1.OpenCall
+	(*TranscriptChunk)(nil),     // 21: coppice.v1.TranscriptChunk
+	(*Append)(nil),              // 22: coppice.v1.Append
+	(*Compact)(nil),             // 23: coppice.v1.Compact
+	(*CallStarted)(nil),         // 24: coppice.v1.CallStarted
+	(*CallClose)(nil),           // 25: coppice.v1.CallClose
+	(*Spawn)(nil),               // 26: coppice.v1.Spawn
+	(*SpawnChild)(nil),          // 27: coppice.v1.SpawnChild
+	(*ShellChild)(nil),          // 28: coppice.v1.ShellChild
+	(*WaitFor)(nil),             // 29: coppice.v1.WaitFor
+	(*Ask)(nil),                 // 30: coppice.v1.Ask
+	(*Park)(nil),                // 31: coppice.v1.Park
+	(*Progress)(nil),            // 32: coppice.v1.Progress
+	(*TextDelta)(nil),           // 33: coppice.v1.TextDelta
+	(*CommandEnd)(nil),          // 34: coppice.v1.CommandEnd
+	(*BackgroundCommands)(nil),  // 35: coppice.v1.BackgroundCommands
+	(*End)(nil),                 // 36: coppice.v1.End
+	(*Failure)(nil),             // 37: coppice.v1.Failure
+	(*Ack)(nil),                 // 38: coppice.v1.Ack
+	(*LaunchedCommand)(nil),     // 39: coppice.v1.LaunchedCommand
+	(*Boundary)(nil),            // 40: coppice.v1.Boundary
+	(*Parked)(nil),              // 41: coppice.v1.Parked
+	(*Ended)(nil),               // 42: coppice.v1.Ended
+	(*Lost)(nil),                // 43: coppice.v1.Lost
+	(*durationpb.Duration)(nil), // 44: google.protobuf.Duration
+	(*Task)(nil),                // 45: coppice.v1.Task
+	(*Message)(nil),             // 46: coppice.v1.Message
+	(*HookRan)(nil),             // 47: coppice.v1.HookRan
+	(*ToolResultBlock)(nil),     // 48: coppice.v1.ToolResultBlock
+	(Reason)(0),                 // 49: coppice.v1.Reason
+	(TaskState)(0),              // 50: coppice.v1.TaskState
 }
 var file_coppice_v1_worker_proto_depIdxs = []int32{
-	9,  // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
-	20, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
-	22, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
-	23, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
-	24, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
-	27, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
-	29, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
-	30, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
-	34, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
-	31, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
-	6,  // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
-	8,  // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
-	28, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
-	21, // 13: coppice.v1.WorkRequest.compact:type_name -> coppice.v1.Compact
-	14, // 14: coppice.v1.WorkRequest.start_hooks:type_name -> coppice.v1.StartHooks
-	15, // 15: coppice.v1.WorkRequest.stop_hooks:type_name -> coppice.v1.StopHooks
-	32, // 16: coppice.v1.WorkRequest.command_end:type_name -> coppice.v1.CommandEnd
-	5,  // 17: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
-	12, // 18: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
-	19, // 19: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
-	11, // 20: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
-	36, // 21: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
-	39, // 22: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
-	40, // 23: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
-	41, // 24: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
-	7,  // 25: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
-	8,  // 26: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
-	33, // 27: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
-	42, // 28: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
-	10, // 29: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
-	0,  // 30: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
-	43, // 31: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
-	17, // 32: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
-	18, // 33: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
-	13, // 34: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
-	16, // 35: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
-	44, // 36: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
-	16, // 37: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
-	45, // 38: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
-	1,  // 39: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
-	44, // 40: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
-	44, // 41: coppice.v1.Append.message:type_name -> coppice.v1.Message
-	44, // 42: coppice.v1.Compact.message:type_name -> coppice.v1.Message
-	46, // 43: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
-	25, // 44: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
-	42, // 45: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
-	2,  // 46: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
-	42, // 47: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
-	26, // 48: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
-	42, // 49: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
-	35, // 50: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
-	44, // 51: coppice.v1.End.answer:type_name -> coppice.v1.Message
-	35, // 52: coppice.v1.End.failure:type_name -> coppice.v1.Failure
-	47, // 53: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
-	38, // 54: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
-	37, // 55: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
-	44, // 56: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
-	44, // 57: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
-	48, // 58: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
-	3,  // 59: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
-	4,  // 60: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
-	60, // [60:61] is the sub-list for method output_type
-	59, // [59:60] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	11, // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
+	22, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
+	24, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
+	25, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
+	26, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
+	29, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
+	31, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
+	32, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
+	36, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
+	33, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
+	8,  // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
+	10, // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
+	30, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
+	23, // 13: coppice.v1.WorkRequest.compact:type_name -> coppice.v1.Compact
+	16, // 14: coppice.v1.WorkRequest.start_hooks:type_name -> coppice.v1.StartHooks
+	17, // 15: coppice.v1.WorkRequest.stop_hooks:type_name -> coppice.v1.StopHooks
+	34, // 16: coppice.v1.WorkRequest.command_end:type_name -> coppice.v1.CommandEnd
+	4,  // 17: coppice.v1.WorkRequest.takes:type_name -> coppice.v1.Takes
+	12, // 18: coppice.v1.Takes.held:type_name -> coppice.v1.TranscriptHeld
+	7,  // 19: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
+	14, // 20: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
+	21, // 21: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
+	13, // 22: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
+	38, // 23: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
+	41, // 24: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
+	42, // 25: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
+	43, // 26: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
+	9,  // 27: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
+	10, // 28: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
+	35, // 29: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
+	6,  // 30: coppice.v1.WorkResponse.given:type_name -> coppice.v1.GivenRun
+	44, // 31: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
+	12, // 32: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
+	0,  // 33: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
+	45, // 34: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
+	19, // 35: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
+	20, // 36: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
+	15, // 37: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
+	18, // 38: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
+	46, // 39: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
+	18, // 40: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
+	47, // 41: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
+	1,  // 42: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
+	46, // 43: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
+	46, // 44: coppice.v1.Append.message:type_name -> coppice.v1.Message
+	46, // 45: coppice.v1.Compact.message:type_name -> coppice.v1.Message
+	48, // 46: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
+	27, // 47: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
+	44, // 48: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
+	2,  // 49: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
+	44, // 50: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
+	28, // 51: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
+	44, // 52: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
+	37, // 53: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
+	46, // 54: coppice.v1.End.answer:type_name -> coppice.v1.Message
+	37, // 55: coppice.v1.End.failure:type_name -> coppice.v1.Failure
+	49, // 56: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
+	40, // 57: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
+	39, // 58: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
+	46, // 59: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
+	46, // 60: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
+	50, // 61: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
+	3,  // 62: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
+	5,  // 63: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
+	63, // [63:64] is the sub-list for method output_type
+	62, // [62:63] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_worker_proto_init() }
@@ -3674,7 +3841,7 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkRequest_StopHooks)(nil),
 		(*WorkRequest_CommandEnd)(nil),
 	}
-	file_coppice_v1_worker_proto_msgTypes[1].OneofWrappers = []any{
+	file_coppice_v1_worker_proto_msgTypes[2].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
 		(*WorkResponse_Assignment)(nil),
 		(*WorkResponse_Transcript)(nil),
@@ -3687,7 +3854,7 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkResponse_Heartbeat)(nil),
 		(*WorkResponse_BackgroundCommands)(nil),
 	}
-	file_coppice_v1_worker_proto_msgTypes[31].OneofWrappers = []any{
+	file_coppice_v1_worker_proto_msgTypes[33].OneofWrappers = []any{
 		(*End_Answer)(nil),
 		(*End_Failure)(nil),
 	}
@@ -3697,7 +3864,7 @@ func file_coppice_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_worker_proto_rawDesc), len(file_coppice_v1_worker_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   39,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -36,7 +36,8 @@ type WorkerServiceClient interface {
 	// Assignment: the run is the worker's, its transcript follows in chunks, the
 	// last one marked. From then on every request but Delta is answered in order
 	// under its seq, and each answer means stored. Ended and Parked give the slot
-	// back: the next request is a Claim again. Lost may come at any time and means
+	// back: the next request is a Claim again, unless the answer gives the worker
+	// another run in its place (WorkRequest.takes). Lost may come at any time and means
 	// that the attempt is over and nothing of it will be taken any more.
 	//
 	// A worker may send requests ahead of the answers to earlier ones, up to the
@@ -89,7 +90,8 @@ type WorkerServiceServer interface {
 	// Assignment: the run is the worker's, its transcript follows in chunks, the
 	// last one marked. From then on every request but Delta is answered in order
 	// under its seq, and each answer means stored. Ended and Parked give the slot
-	// back: the next request is a Claim again. Lost may come at any time and means
+	// back: the next request is a Claim again, unless the answer gives the worker
+	// another run in its place (WorkRequest.takes). Lost may come at any time and means
 	// that the attempt is over and nothing of it will be taken any more.
 	//
 	// A worker may send requests ahead of the answers to earlier ones, up to the

@@ -1,0 +1,89 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// inPlace is how a worker claims what becomes ready with the end of its run.
+var inPlace = store.Takes{Worker: "next", Nonce: 77}
+
+// taken carries commands out in one transaction, the last of which offers the worker's slot.
+// It gives the run that the slot has got.
+func (b *bundle) taken(id tree.SessionID, looks bool, takes store.Takes, cmds ...tree.Command) (*tree.Claimed, tree.Answer) {
+	b.t.Helper()
+	b.close()
+	b.open() // what is queued before it runs is one transaction
+	if looks {
+		eq(b.t, "how many wait", len(b.take(10)), 0)
+	}
+	last := len(cmds) - 1
+	b.submitted(id, cmds[:last]...)
+	p := must[*store.Pending](b.t)(b.SubmitTaking(b.t.Context(), id, cmds[last], takes))
+	b.run()
+	answer := must[tree.Answer](b.t)(p.Wait(b.t.Context()))
+	granted := p.Taken()
+	if granted == nil {
+		return nil, answer
+	}
+	eq(b.t, "who has it", granted.Task.Worker, takes.Worker)
+	return granted, answer
+}
+
+// taking: a slot whose run parks or ends takes what became ready with that, in the same
+// transaction, unless somebody else would have got it.
+func taking(t *testing.T, d Dialect) {
+	for name, test := range map[string]struct {
+		before     func(b *bundle)
+		unseen     bool
+		caps       store.Caps
+		spare      int
+		background bool
+		got        bool
+	}{
+		"nothing waits":                     {got: true},
+		"something may wait":                {unseen: true},
+		"an announced run has no slot yet":  {before: func(b *bundle) { b.create(2, "hello"); b.take(10) }},
+		"an announced run has another slot": {before: func(b *bundle) { b.create(2, "hello"); b.take(10) }, spare: 1, got: true},
+		"only the picker keeps caps":        {caps: store.Caps{All: 10}},
+		"the parent goes on":                {background: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := d.Fresh(t)
+			c.Ahead, c.Caps = true, test.caps
+			b := opened(t, c)
+			b.run()
+			id, root := session(1), b.create(1, "ask somebody")
+			b.take(1)
+			w := b.claim(id, root)
+			w.calls("task")
+			if test.before != nil {
+				test.before(b)
+			}
+			takes := inPlace
+			takes.Spare = test.spare
+			got, answer := b.taken(id, !test.unseen, takes, tree.SpawnCalls{From: w.from(), Children: []tree.CallChild{
+				{Block: 1, Child: child("do it"), Background: test.background},
+			}}, tree.Park{From: w.from()})
+			_, parked := answer.(tree.ParkedRun)
+			eq(t, "whether the parent is parked", parked, !test.background)
+			eq(t, "whether the child was taken", got != nil, test.got)
+			if got == nil {
+				return
+			}
+			eq(t, "how many are announced beside it", len(b.ahead()), 0)
+			w = &worker{b: b, session: id, task: got.Task.ID, token: got.Task.Token()}
+			back, _ := b.taken(id, true, takes, tree.End{From: w.from(), Answer: &tree.Message{
+				Blocks: say("found"), Model: "m-1", Stop: tree.StopEndTurn,
+			}})
+			if back == nil || back.Task.ID != root || back.Task.OpenCalls > 0 {
+				t.Fatalf("with the child's end %+v was taken, not its parent", back)
+			}
+			w = &worker{b: b, session: id, task: root, token: back.Task.Token()}
+			w.answers("done")
+			b.events(id)
+		})
+	}
+}

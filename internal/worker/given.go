@@ -1,0 +1,69 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/transcript"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// takes offers the slot of a run to what becomes ready with its end: most often the parent,
+// of whose transcript the worker may hold the beginning.
+func (w *Worker) takes(session tree.SessionID, parent string) (*pb.Takes, []tree.Message) {
+	takes := &pb.Takes{Nonce: rand.Uint64()}
+	task, err := tree.ParseID[tree.Task](parent)
+	if err != nil {
+		return takes, nil // a root has none
+	}
+	begins := w.held.Begins(transcript.Of{Session: session, Task: task})
+	if takes.Held = heldOf(begins); takes.Held != nil {
+		takes.HeldTaskId = parent
+	}
+	return takes, begins
+}
+
+// give puts a run on the line that came with the end of the last one, as if it had been
+// claimed: if the stream breaks before its assignment is there, the claim is sent over the
+// next one. It needs the lock of the line.
+func (l *line) give(last *request, given *pb.GivenRun) {
+	takes := last.req.GetTakes()
+	claim := proto.CloneOf(l.claimed)
+	claim.SessionId, claim.TaskId, claim.Epoch, claim.Nonce = given.GetSessionId(), given.GetTaskId(), given.GetEpoch(), takes.GetNonce()
+	claim.Held, l.begins = nil, nil
+	if takes.GetHeldTaskId() == given.GetTaskId() {
+		claim.Held, l.begins = takes.GetHeld(), last.begins
+	}
+	l.given = &request{
+		line: l, req: &pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: claim}}, answered: make(chan struct{}), begins: l.begins,
+	}
+	l.over, l.drop, l.claimed, l.known = false, nil, claim, 0
+	l.attempt++
+	l.release = make(chan int, 1)
+	l.waiting = append(l.waiting, l.given)
+}
+
+// takeUp waits for the assignment of the run that has come with the end of the last one.
+// There may be none. drop is called when the attempt is lost.
+func (l *line) takeUp(ctx context.Context, drop context.CancelFunc) (*assignment, *journal, error) {
+	l.sending.Lock()
+	l.mu.Lock()
+	r := l.given
+	l.given = nil
+	if r == nil {
+		l.mu.Unlock()
+		l.sending.Unlock()
+		return nil, nil, nil
+	}
+	l.seq = 0
+	l.keepNone()
+	l.drop = drop
+	j := newJournal(l, l.attempt)
+	l.mu.Unlock()
+	l.sending.Unlock()
+	a, err := r.assigned(ctx, r.begins)
+	return a, j, err
+}

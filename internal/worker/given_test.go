@@ -1,0 +1,95 @@
+package worker
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// lineOf puts an attempt on a line, which offers its slot.
+func lineOf(stream *sentOver, begins []tree.Message) (*line, *journal) {
+	l := (&Worker{}).newLine()
+	l.over, l.link, l.attempt = false, &link{stream: stream, protocol: Protocol}, 1
+	l.claimed = &pb.Claim{SessionId: "s", TaskId: "child", Epoch: 1, Nonce: 1, WorkerId: "w"}
+	j := newJournal(l, 1)
+	j.takes = func() (*pb.Takes, []tree.Message) {
+		return &pb.Takes{Nonce: 7, HeldTaskId: "parent", Held: heldOf(begins)}, begins
+	}
+	return l, j
+}
+
+func answered(resp *pb.WorkResponse) func(*request) bool {
+	return func(r *request) bool { r.response = resp; return true }
+}
+
+var given = &pb.WorkResponse{
+	Kind:  &pb.WorkResponse_Ended{Ended: &pb.Ended{}},
+	Given: &pb.GivenRun{SessionId: "s", TaskId: "parent", Epoch: 4},
+}
+
+// TestGivenRun: a run that comes with the end of the last one is on the line as if it had
+// been claimed: it gets its assignment, its requests are counted from 1, and over another
+// stream its claim is sent first.
+func TestGivenRun(t *testing.T) {
+	t.Parallel()
+	begins := []tree.Message{{ID: tree.MessageID{1}, Ordinal: 1}}
+	for name, c := range map[string]struct {
+		breaks bool
+		want   []string // what is sent
+	}{
+		"":                  {want: []string{"1 *coppicev1.WorkRequest_End", "1 *coppicev1.WorkRequest_Park"}},
+		"the stream breaks": {true, []string{"1 *coppicev1.WorkRequest_End", "0 *coppicev1.WorkRequest_Claim", "1 *coppicev1.WorkRequest_Park"}},
+	} {
+		stream := &sentOver{}
+		l, j := lineOf(stream, begins)
+		end := j.End(loop.Ending{})
+		l.oldest(answered(given))
+		if reply, err := end.Wait(t.Context()); err != nil || !reply.Ended {
+			t.Errorf("%s: the end was answered with %v, %v", name, reply, err)
+		}
+		if c.breaks {
+			l.takeDown(l.link)
+			if err := l.adopt(&link{stream: stream, protocol: Protocol}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := l.waiting[0].req.GetClaim(); got.GetTaskId() != "parent" || got.GetEpoch() != 4 || got.GetNonce() != 7 || got.GetWorkerId() != "w" || got.GetHeld().GetMessages() != 1 {
+			t.Errorf("%s: it is claimed by %v", name, got)
+		}
+		l.oldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: &pb.Assignment{HeldMessages: 1}}}))
+		a, next, err := l.takeUp(t.Context(), func() {})
+		if err != nil || len(a.begins) != 1 {
+			t.Fatalf("%s: taken up was %v, %v", name, a, err)
+		}
+		next.Park()
+		if !slices.Equal(stream.kinds, c.want) {
+			t.Errorf("%s: %q was sent, not %q", name, stream.kinds, c.want)
+		}
+		if l.idle() || len(l.window) != 1 {
+			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.idle(), len(l.window))
+		}
+	}
+}
+
+// TestGivenRunIsLost: a run that was given is lost as any other, before it is taken up or
+// after; and nothing is taken up where nothing was given.
+func TestGivenRunIsLost(t *testing.T) {
+	t.Parallel()
+	l, j := lineOf(&sentOver{}, nil)
+	if a, _, err := l.takeUp(t.Context(), func() {}); a != nil || err != nil {
+		t.Errorf("taken up was %v, %v", a, err)
+	}
+	j.End(loop.Ending{})
+	l.oldest(answered(given))
+	l.lose()
+	if _, _, err := l.takeUp(t.Context(), func() {}); !errors.Is(err, loop.ErrLost) {
+		t.Errorf("taking it up ended with %v", err)
+	}
+	if !l.idle() || len(l.window) > 0 {
+		t.Errorf("the line is idle: %v, requests under way: %d", l.idle(), len(l.window))
+	}
+}
