@@ -145,10 +145,9 @@ func (d Dev) inside() ([]grpc.DialOption, error) {
 	return []grpc.DialOption{auth.Carry(token)}, nil
 }
 
-// connect waits until the connection is up, or closed. The worker may have tried in
-// vain before anybody listened, and a call would fail with that.
+// connect waits until the connection is up, or closed: if opening the database has taken
+// long, the first try of the worker came to nothing, and a call would fail with that.
 func (r *Running) connect(ctx context.Context) {
-	r.conn.ResetConnectBackoff()
 	for {
 		state := r.conn.GetState()
 		if state == connectivity.Ready || state == connectivity.Shutdown {

@@ -54,7 +54,7 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 // worker that has asked for it may come back for it, unless it is dead; one that has offered
 // its slot does not know of it.
 func (l *slot) leftOver(a *asked) {
-	if !a.open || a.pending == nil {
+	if !a.open || a.err != nil {
 		return
 	}
 	answer, err := a.pending.Wait(context.Background())
