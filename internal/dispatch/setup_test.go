@@ -140,7 +140,7 @@ func listening(t *testing.T, bus *Bus) <-chan Nudge {
 	ctx, cancel := context.WithCancel(t.Context())
 	looks := make(chan Nudge, 1000)
 	ended := make(chan error, 1)
-	go func() { ended <- bus.Listen(ctx, "listener", func(n Nudge) { looks <- n }) }()
+	go func() { ended <- bus.Listen(ctx, "listener", func(n Nudge) { looks <- n }, func(Wish) {}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -43,6 +43,9 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	case w.After < 0 || w.After >= session.NextSeq:
 		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
+	if w.Deltas && !s.Store.Alone() {
+		defer s.wishes.join(id)()
+	}
 	v := &watching{s, id, w.After, send}
 	for more := true; more; {
 		if err := v.catchUp(ctx, false); err != nil {
