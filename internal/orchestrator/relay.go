@@ -28,8 +28,9 @@ const (
 // Where nobody does, a piece costs a look at a number.
 type relay struct {
 	now    func() time.Time
-	wished atomic.Int64 // how many wishes there are
-	some   chan struct{}
+	wished atomic.Int64  // how many wishes there are
+	some   chan struct{} // holds one: something waits
+	urgent chan struct{} // holds one: what waits is not to wait for more
 
 	mu      sync.Mutex
 	wishes  map[string]map[tree.SessionID]time.Time // of each replica, and until when
@@ -46,7 +47,7 @@ type relayed struct {
 
 func newRelay(now func() time.Time) *relay {
 	return &relay{
-		now: now, some: make(chan struct{}, 1),
+		now: now, some: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
 		wishes: map[string]map[tree.SessionID]time.Time{}, last: map[tree.TaskID]*relayed{},
 	}
 }
@@ -147,6 +148,14 @@ func (r *relay) put(p dispatch.Piece) {
 	poke(r.some)
 }
 
+// hurry has what waits sent at once: something is stored, which may be the end of what
+// was written before it, and who watches is about to be told.
+func (r *relay) hurry() {
+	if r.wished.Load() != 0 && len(r.some) != 0 {
+		poke(r.urgent)
+	}
+}
+
 // take gives what is to be sent next, and to whom.
 func (r *relay) take() []dispatch.Parcel {
 	r.mu.Lock()
@@ -192,13 +201,27 @@ func (s *Service) relayText(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		pause := relayPause
-		if err := s.Bus.Send(ctx, s.Replica, s.relay.take()...); err != nil && ctx.Err() == nil {
+		err := s.Bus.Send(ctx, s.Replica, s.relay.take()...)
+		if err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "sending text to other replicas failed", "error", err)
-			pause = relayRetry
 		}
-		if !rest(ctx, pause) {
+		if !s.relay.rest(ctx, err != nil) {
 			return nil
 		}
 	}
+}
+
+// rest reports whether ctx has outlasted the pause after a message.
+func (r *relay) rest(ctx context.Context, failed bool) bool {
+	if failed {
+		return rest(ctx, relayRetry)
+	}
+	pause := time.NewTimer(relayPause)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-r.urgent:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }

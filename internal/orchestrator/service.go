@@ -158,6 +158,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Committed(c store.Commit) {
 	if !s.Store.Alone() {
 		s.outbox.put(c)
+		s.relay.hurry()
 	}
 	for _, touched := range c.Sessions {
 		s.hub.committed(touched)
