@@ -320,7 +320,22 @@ func TestTextIsSentWhereItIsWatched(t *testing.T) {
 			t.Errorf("%q is nothing of what is watched", m.Payload)
 		}
 	}
+	p.nobodyHears()
 	t.Logf("%d numbers and %d words went in %d messages", p.teller.counted.Load()-counted, len(strings.Fields(story)), len(found))
+}
+
+// nobodyHears waits until no replica hears text of others, as nobody watches any more.
+func (p *theatre) nobodyHears() {
+	p.t.Helper()
+	client := p.redis.Client()
+	ctx := p.at[0].ctx()
+	for heard := 1; heard > 0; {
+		channels, err := client.PubSubChannels(ctx, "coppice:*:text:*").Result()
+		if err != nil {
+			p.t.Fatalf("text is still heard: %v", err)
+		}
+		heard = len(channels)
+	}
 }
 
 // TestTextComesBackAfterRedis kills Redis while text is shown at another replica, and

@@ -197,3 +197,25 @@ func TestWishesAreBounded(t *testing.T) {
 		t.Errorf("%d wishes are known when all but one have expired", n)
 	}
 }
+
+func TestWhatIsStoredHurriesWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	r := newRelaying(t)
+	id := aSession()
+	urgent := func(want int) {
+		t.Helper()
+		if r.hurry(); len(r.urgent) != want {
+			t.Errorf("%d times urgent, want %d", len(r.urgent), want)
+		}
+	}
+	urgent(0)
+	r.wishes("a", id)
+	urgent(0)
+	r.put(pieceOf(id, "text"))
+	urgent(1)
+	if !r.rest(t.Context(), false) || len(r.urgent) != 0 {
+		t.Error("what is urgent rests")
+	}
+	r.sent()
+	urgent(0)
+}
