@@ -51,6 +51,8 @@
 // of workers. work.go serves the stream of a worker's slot; the stream is the
 // attempt's lease. When it breaks, internal/alive finds out whether its worker is
 // dead. All who watch a session on a replica share one reading of its log: tail.go.
+// What a model writes is shown before it is stored: hub.go to those who watch here,
+// relay.go to the replicas that wish for it, which wishes.go tells.
 // internal/api puts it behind gRPC; internal/wire translates, and holds the one table
 // of error codes. internal/api/guard.go says who may call what, by the tokens of
 // internal/auth; a tenant comes from there alone.

@@ -254,8 +254,8 @@ func (c *client) plantAll() string {
 }
 
 // watchAll takes in all events and deltas until nothing happens any more, at each replica:
-// deltas come only from the one that the worker speaks to. It closes watched when all of
-// them are given what comes.
+// the one that the worker speaks to gives all deltas, others what they have asked for in
+// time. It closes watched when all of them are given what comes.
 func (d *deployment) watchAll(session string, found *seen, watched chan struct{}) {
 	d.t.Helper()
 	var begun, over sync.WaitGroup

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -21,12 +22,13 @@ type Config struct {
 	Logger       *slog.Logger // nil: none
 }
 
-// Bus sends and receives the hints and nudges of one installation.
+// Bus sends and receives the hints, the nudges and the text of one installation.
 type Bus struct {
 	client redis.UniversalClient
 	keys   keys
 	log    *slog.Logger
 	forget *redis.Script
+	sent   atomic.Int64 // parcels, by their numbers
 }
 
 //go:embed forget.lua

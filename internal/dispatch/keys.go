@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 )
 
@@ -11,11 +12,14 @@ import (
 //	coppice:{<installation>}:ready:<pool>   stream: hints for the workers of a pool
 //	    group "workers"                     one consumer for each worker, by its id
 //	coppice:{<installation>}:nudge          channel: sessions to look at
+//	coppice:{<installation>}:wish           channel: sessions whose text a replica shows
+//	coppice:{<installation>}:text:<replica> channel: text for a replica to show
 //	coppice:{<installation>}:rate:<bucket>  hash: what is known of a provider's rate
 //	                                        limit; workers' alone
 //
 //	<installation>  1 to 64 of A-Z, a-z, 0-9 and -: the database's installation id
 //	<pool>          1 to 63 of a-z, 0-9 and -
+//	<replica>       what a replica is called, escaped as in the query of a URL
 //	<bucket>        a provider's name, a colon, and 16 of 0-9 and a-f
 //
 // The braces make the installation id the hash tag: in a Redis cluster, all keys
@@ -62,6 +66,10 @@ func (k keys) ready(pool string) (string, error) {
 }
 
 func (k keys) nudge() string { return k.base + ":nudge" }
+
+func (k keys) wish() string { return k.base + ":wish" }
+
+func (k keys) text(replica string) string { return k.base + ":text:" + url.QueryEscape(replica) }
 
 // RateBucket names the bucket of a rate limit.
 func (b *Bus) RateBucket(bucket string) string { return b.keys.base + ":rate:" + bucket }

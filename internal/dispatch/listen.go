@@ -27,28 +27,50 @@ const (
 
 // Listen calls look with what others than self nudge, and with the zero Nudge,
 // which means "look at everything", whenever it has subscribed: at first and after
-// each reconnection, as nudges may have been missed before. Calls come one at a
-// time; while one lasts, nudges queue up, and if too many do, Redis cuts the
+// each reconnection, as nudges may have been missed before. It calls wished with what
+// others wish for; wishes that were missed are told again. Calls come one at a time;
+// while one lasts, nudges and wishes queue up, and if too many do, Redis cuts the
 // connection and Listen starts anew. A nudge may come more often than it was sent.
 //
 // Listen reconnects until ctx ends, and then returns nil; it fails only if the
 // client has been closed.
-func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge)) error {
+func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge), wished func(Wish)) error {
+	nudges, wishes := b.keys.nudge(), b.keys.wish()
+	return b.follow(ctx, []string{nudges, wishes}, func(got any) {
+		switch got := got.(type) {
+		case *redis.Subscription:
+			if got.Channel == nudges {
+				look(Nudge{})
+			}
+		case *redis.Message:
+			if got.Channel == nudges {
+				b.nudged(ctx, got.Payload, self, look)
+			} else {
+				b.wished(ctx, got.Payload, self, wished)
+			}
+		}
+	})
+}
+
+// follow gives take what comes on channels, and each time that one of them was
+// subscribed to. It reconnects until ctx ends, and then returns nil; it fails only if
+// the client has been closed.
+func (b *Bus) follow(ctx context.Context, channels []string, take func(any)) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = retryFirst, retryAtMost
 	for {
-		err := b.subscription(ctx, self, func(n Nudge) {
+		err := b.subscription(ctx, channels, func(got any) {
 			pause.Reset()
-			look(n)
+			take(got)
 		})
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the end of ctx is the ordinary end
 		}
 		if errors.Is(err, redis.ErrClosed) {
-			return fmt.Errorf("listening for nudges: %w", err)
+			return fmt.Errorf("listening on %s: %w", strings.Join(channels, ", "), err)
 		}
 		wait := pause.NextBackOff()
-		b.log.WarnContext(ctx, "listening for nudges broke off", "error", err, "retry_in", wait)
+		b.log.WarnContext(ctx, "listening broke off", "channels", channels, "error", err, "retry_in", wait)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -58,11 +80,11 @@ func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge)) error {
 }
 
 // subscription is one connection's life. It ends with an error, be it ctx's.
-func (b *Bus) subscription(ctx context.Context, self string, look func(Nudge)) error {
+func (b *Bus) subscription(ctx context.Context, channels []string, take func(any)) error {
 	sub := b.client.Subscribe(ctx) // to nothing: not connected yet
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return beat(ctx, sub) })
-	g.Go(func() error { return b.receive(ctx, sub, self, look) })
+	g.Go(func() error { return receive(ctx, sub, channels, take) })
 	return g.Wait()
 }
 
@@ -84,8 +106,8 @@ func beat(ctx context.Context, sub *redis.PubSub) error {
 }
 
 // receive subscribes and hands on what comes.
-func (b *Bus) receive(ctx context.Context, sub *redis.PubSub, self string, look func(Nudge)) error {
-	if err := sub.Subscribe(ctx, b.keys.nudge()); err != nil {
+func receive(ctx context.Context, sub *redis.PubSub, channels []string, take func(any)) error {
+	if err := sub.Subscribe(ctx, channels...); err != nil {
 		return fmt.Errorf("subscribing: %w", err)
 	}
 	for {
@@ -94,12 +116,7 @@ func (b *Bus) receive(ctx context.Context, sub *redis.PubSub, self string, look 
 		if err != nil {
 			return fmt.Errorf("receiving: %w", err)
 		}
-		switch got := got.(type) {
-		case *redis.Subscription:
-			look(Nudge{})
-		case *redis.Message:
-			b.nudged(ctx, got.Payload, self, look)
-		}
+		take(got)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestListenEndsWithTheClient(t *testing.T) {
 	bus := newBus(t, e.Client())
 	ended := make(chan error, 1)
 	looks := make(chan Nudge, 10)
-	go func() { ended <- bus.Listen(t.Context(), "listener", func(n Nudge) { looks <- n }) }()
+	go func() { ended <- bus.Listen(t.Context(), "listener", func(n Nudge) { looks <- n }, func(Wish) {}) }()
 	<-looks
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -79,8 +79,10 @@ func TestListenWithoutRedis(t *testing.T) {
 	bus.log = log.logger()
 	ctx, cancel := context.WithCancel(within(t))
 	ended := make(chan error, 1)
-	go func() { ended <- bus.Listen(ctx, "listener", func(Nudge) { t.Error("subscribed to nothing") }) }()
-	log.waitFor(t, ctx, "listening for nudges broke off")
+	go func() {
+		ended <- bus.Listen(ctx, "listener", func(Nudge) { t.Error("subscribed to nothing") }, func(Wish) {})
+	}()
+	log.waitFor(t, ctx, "listening broke off")
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

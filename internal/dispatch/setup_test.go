@@ -137,17 +137,23 @@ func until(t testing.TB, ctx context.Context, what string, yes func() bool) {
 // listening runs Listen and gives what it reports. It ends with the test.
 func listening(t *testing.T, bus *Bus) <-chan Nudge {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
 	looks := make(chan Nudge, 1000)
+	listen(t, bus, "listener", func(n Nudge) { looks <- n }, func(Wish) {})
+	return looks
+}
+
+// listen runs Listen until the test ends.
+func listen(t *testing.T, bus *Bus, self string, look func(Nudge), wished func(Wish)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- bus.Listen(ctx, "listener", func(n Nudge) { looks <- n }) }()
+	go func() { ended <- bus.Listen(ctx, self, look, wished) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	return looks
 }
 
 // nextLook waits for the next session to be looked at.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -31,16 +32,13 @@ type watcher struct {
 // loses some; they are a preview, the message itself is never lost.
 const deltaRoom = 256
 
-// deltaBytes is how large a piece of text may be.
-const deltaBytes = 16 << 10
-
 // firstPiece is the start of a text, cut at a rune's edge.
 func firstPiece(text string) string {
-	if len(text) <= deltaBytes {
+	if len(text) <= dispatch.PieceBytes {
 		return text
 	}
-	cut := deltaBytes
-	for cut > deltaBytes-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+	cut := dispatch.PieceBytes
+	for cut > dispatch.PieceBytes-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
 		cut--
 	}
 	return text[:cut]
@@ -167,8 +165,8 @@ func (h *hub) delta(id tree.SessionID, d *pb.Delta) {
 	}
 }
 
-// show passes a piece of text to those who watch, cut into pieces of a size that
-// many of them can be kept for a slow watcher.
+// show passes a piece of text to those who watch, here or at other replicas, cut into
+// pieces of a size that many of them can be kept for a slow watcher.
 func (l *slot) show(d *pb.TextDelta) {
 	lease := l.current()
 	if lease == nil {
@@ -177,8 +175,8 @@ func (l *slot) show(d *pb.TextDelta) {
 	for text := d.GetText(); text != ""; {
 		piece := firstPiece(text)
 		text = text[len(piece):]
-		l.hub.delta(lease.session, &pb.Delta{
-			TaskId: lease.task.String(), Run: int32(lease.run), Text: piece, Thinking: d.GetThinking(),
-		})
+		p := dispatch.Piece{Session: lease.session, Task: lease.task, Run: lease.run, Text: piece, Thinking: d.GetThinking()}
+		l.showPiece(p)
+		l.relay.put(p)
 	}
 }

@@ -79,7 +79,7 @@ func (s *Service) listen(ctx context.Context) error {
 		default:
 			s.lookAt(ctx, n)
 		}
-	})
+	}, s.relay.wish)
 }
 
 // lookAt tells the stream of an attempt what another replica has done to it: ended it,

@@ -58,6 +58,8 @@ type Service struct {
 	hub      *hub
 	tails    tails
 	outbox   *outbox
+	wishes   *wishes
+	relay    *relay
 	leases   *leases
 	ahead    *ahead
 	kick     chan struct{} // something may be ready to announce
@@ -107,6 +109,7 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{
 		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), ahead: newAhead(),
+		wishes: newWishes(), relay: newRelay(c.Now),
 		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
@@ -144,6 +147,8 @@ func (s *Service) Run(ctx context.Context) error {
 	if !s.Store.Alone() {
 		g.Go(func() error { return s.nudge(ctx) })
 		g.Go(func() error { return s.listen(ctx) })
+		g.Go(func() error { return s.hear(ctx) })
+		g.Go(func() error { return s.relayText(ctx) })
 	}
 	return g.Wait()
 }
@@ -153,6 +158,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Committed(c store.Commit) {
 	if !s.Store.Alone() {
 		s.outbox.put(c)
+		s.relay.hurry()
 	}
 	for _, touched := range c.Sessions {
 		s.hub.committed(touched)

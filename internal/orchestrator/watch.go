@@ -43,6 +43,9 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	case w.After < 0 || w.After >= session.NextSeq:
 		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
+	if w.Deltas && !s.Store.Alone() {
+		defer s.wishes.join(id)()
+	}
 	v := &watching{s, id, w.After, send}
 	for more := true; more; {
 		if err := v.catchUp(ctx, false); err != nil {
@@ -119,12 +122,13 @@ func (v *watching) goOn(ctx context.Context, look *watcher, untilIdle bool) (*pb
 	}
 }
 
-// awaitNews waits until the tail has changed and sends deltas meanwhile.
+// awaitNews waits until the tail has changed and sends deltas meanwhile: all that came
+// before the change was seen.
 func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *watcher) error {
 	for {
 		select {
 		case <-news:
-			return nil
+			return v.preview(look)
 		case d := <-look.deltas:
 			if err := v.send(d); err != nil {
 				return err
@@ -135,4 +139,14 @@ func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *watc
 			return ctx.Err()
 		}
 	}
+}
+
+// preview sends the deltas that are there.
+func (v *watching) preview(look *watcher) error {
+	for range len(look.deltas) {
+		if err := v.send(<-look.deltas); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1849,8 +1849,10 @@ type WatchSessionRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The last event already seen; 0 means from the beginning.
 	AfterSeq int64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
-	// Whether to send text as models write it. Such pieces are never stored, so
-	// they have no place in the sequence and may be lost.
+	// Whether to send text as models write it, whichever orchestrator the worker
+	// speaks to. Such pieces are never stored, so they have no place in the sequence
+	// and may be lost; none comes twice, and those that came over one stream of a
+	// worker are in order.
 	IncludeDeltas bool `protobuf:"varint,3,opt,name=include_deltas,json=includeDeltas,proto3" json:"include_deltas,omitempty"`
 	// Whether the stream ends once the session is idle.
 	UntilIdle     bool `protobuf:"varint,4,opt,name=until_idle,json=untilIdle,proto3" json:"until_idle,omitempty"`

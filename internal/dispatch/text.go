@@ -1,0 +1,147 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Piece is a piece of the text of a run, as its model writes it. Its text is valid
+// UTF-8.
+type Piece struct {
+	Session  tree.SessionID `json:"s"`
+	Task     tree.TaskID    `json:"t"`
+	Run      int            `json:"r"`
+	Text     string         `json:"x"`
+	Thinking bool           `json:"h,omitempty"`
+}
+
+// PieceBytes is how large the text of a piece may be.
+const PieceBytes = 16 << 10
+
+// parcelBytes bounds a message with pieces that is read: some pieces, in the longest
+// form that JSON has for text.
+const parcelBytes = 1 << 20
+
+// check says why a piece can't be shown.
+func (p *Piece) check() error {
+	switch {
+	case p.Session.IsZero() || p.Task.IsZero():
+		return errors.New("it names no task")
+	case p.Run < 1 || p.Run > math.MaxInt32:
+		return fmt.Errorf("there is no run %d", p.Run)
+	case p.Text == "" || len(p.Text) > PieceBytes:
+		return fmt.Errorf("its text has %d bytes", len(p.Text))
+	}
+	return nil
+}
+
+// Parcel is pieces that one replica wishes for.
+type Parcel struct {
+	To     string
+	Pieces []Piece
+}
+
+// parcel is a message with pieces. Numbers rise with each message of a sender.
+type parcel struct {
+	From   string  `json:"from"`
+	Number int64   `json:"number"`
+	Pieces []Piece `json:"pieces"`
+}
+
+// Send gives pieces to replicas, in one round trip. Each gets a piece once or not at
+// all, and in the order in which they are sent by one caller after another; of two who
+// send at once, one may go unheard. Who does not hear now is not told later.
+func (b *Bus) Send(ctx context.Context, from string, parcels ...Parcel) error {
+	if len(parcels) == 0 {
+		return nil
+	}
+	number := b.sent.Add(1)
+	pipe := b.client.Pipeline()
+	for _, p := range parcels {
+		data, err := writeParcel(parcel{From: from, Number: number, Pieces: p.Pieces})
+		if err != nil {
+			return fmt.Errorf("sending text: %w", err)
+		}
+		publish := redis.NewIntCmd(ctx, "publish", b.keys.text(p.To), data)
+		if err := pipe.Process(ctx, once{publish}); err != nil {
+			return fmt.Errorf("sending text: %w", err)
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("sending text: %w", err)
+	}
+	return nil
+}
+
+func writeParcel(p parcel) ([]byte, error) {
+	var data bytes.Buffer
+	out := json.NewEncoder(&data)
+	out.SetEscapeHTML(false)
+	err := out.Encode(p)
+	return data.Bytes(), err
+}
+
+// Hear calls begun whenever it has subscribed to the text that is sent to self, at
+// first and after each reconnection, and show with each piece that comes, one at a
+// time. It has a connection of its own: whatever is said, nudges come through.
+//
+// Hear reconnects until ctx ends, and then returns nil; it fails only if the client
+// has been closed.
+func (b *Bus) Hear(ctx context.Context, self string, begun func(), show func(Piece)) error {
+	last := lately{}
+	return b.follow(ctx, []string{b.keys.text(self)}, func(got any) {
+		switch got := got.(type) {
+		case *redis.Subscription:
+			begun()
+		case *redis.Message:
+			if err := last.read(got.Payload, show); err != nil {
+				b.log.WarnContext(ctx, "text of another replica can't be shown", "error", err)
+			}
+		}
+	})
+}
+
+// lately is the number of the last parcel that came from each sender. One that comes
+// after a later one had been on its way for so long that its sender had given it up.
+type lately map[string]int64
+
+// sendersAtMost is of how many senders that is known; if there are more, it is
+// forgotten.
+const sendersAtMost = 1000
+
+// read shows what is in a parcel, which anybody may have written: all that comes before
+// what can't be shown.
+func (l lately) read(payload string, show func(Piece)) error {
+	if len(payload) > parcelBytes {
+		return fmt.Errorf("a parcel has %d bytes", len(payload))
+	}
+	var p parcel
+	if err := json.Unmarshal([]byte(payload), &p); err != nil {
+		return fmt.Errorf("reading a parcel: %w", err)
+	}
+	if p.From == "" || len(p.From) > replicaBytes {
+		return fmt.Errorf("a parcel is from %d bytes", len(p.From))
+	}
+	if p.Number <= l[p.From] {
+		return nil
+	}
+	if len(l) >= sendersAtMost {
+		clear(l)
+	}
+	l[p.From] = p.Number
+	for i := range p.Pieces {
+		if err := p.Pieces[i].check(); err != nil {
+			return fmt.Errorf("piece %d of a parcel: %w", i+1, err)
+		}
+		show(p.Pieces[i])
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package dispatch
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// wishing runs Listen for its wishes, from when it hears them. It ends with the test.
+func wishing(t *testing.T, bus *Bus, self string) <-chan Wish {
+	t.Helper()
+	wishes := make(chan Wish, 10*wishesAtOnce)
+	ready := make(chan struct{}, 1000)
+	listen(t, bus, self, func(Nudge) { ready <- struct{}{} }, func(w Wish) { wishes <- w })
+	// Both channels are subscribed to once a wish comes through.
+	ctx := within(t)
+	first := Wish{Replica: "first", Session: tree.SessionID(uuid.New())}
+	<-ready
+	until(t, ctx, "a wish that is heard", func() bool {
+		if err := bus.Wish(ctx, first.Replica, first); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-wishes:
+			return true
+		default:
+			return false
+		}
+	})
+	return wishes
+}
+
+// nextWish waits for the next wish of anybody but the one that a test begins with.
+func nextWish(t *testing.T, wishes <-chan Wish) Wish {
+	t.Helper()
+	ctx := within(t)
+	for {
+		select {
+		case w := <-wishes:
+			if w.Replica != "first" {
+				return w
+			}
+		case <-ctx.Done():
+			t.Fatal("no wish came")
+		}
+	}
+}
+
+func TestWishes(t *testing.T) {
+	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+		ctx := within(t)
+		log := newLogbook()
+		bus.log = log.logger()
+		heard, own := wishing(t, bus, "a listener"), wishing(t, bus, "a wisher")
+		var want []Wish
+		for i := range 2*wishesAtOnce + 1 {
+			want = append(want, Wish{Replica: "a wisher", Session: tree.SessionID(uuid.New()), Over: i%2 == 1})
+		}
+		if err := bus.Wish(ctx, "a wisher", want...); err != nil {
+			t.Fatal(err)
+		}
+		id := want[0].Session.String()
+		for _, payload := range []string{
+			"", "%zz +" + id, strings.Repeat("x", replicaBytes+1) + " +" + id, // nobody's
+			"x " + id, "x +-" + id, "x -+" + id, "x +" + uuid.Nil.String(), "x +\xff", "x + " + id, // nothing's: the last twice
+		} {
+			if err := client.Publish(ctx, bus.keys.wish(), payload).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := Wish{Replica: "another", Session: want[0].Session, Over: true}
+		if err := bus.Wish(ctx, last.Replica, last); err != nil {
+			t.Fatal(err)
+		}
+		for i, w := range append(want, last) {
+			if got := nextWish(t, heard); got != w {
+				t.Fatalf("wish %d is %v, want %v", i+1, got, w)
+			}
+		}
+		if got := nextWish(t, own); got != last {
+			t.Errorf("a replica heard %v first, want %v: its own wishes are not for it", got, last)
+		}
+		if nobody, nothing := log.count("a wish is nobody's"), log.count("a wish names nothing"); nobody != 2*3 || nothing != 2*7 {
+			t.Errorf("%d wishes were logged as nobody's and %d as nothing's, want 6 and 14", nobody, nothing)
+		}
+	})
+}
+
+func FuzzWished(f *testing.F) {
+	bus := &Bus{log: slog.New(slog.DiscardHandler)}
+	f.Add(writeWishes("other", []Wish{{Session: tree.SessionID{1}}, {Session: tree.SessionID{2}, Over: true}}), "me")
+	f.Add(writeWishes("me", []Wish{{Session: tree.SessionID{1}}}), "me")
+	f.Add("%zz +\xff -\x00 +-"+tree.SessionID{1}.String(), "%zz")
+	f.Fuzz(func(t *testing.T, payload, self string) {
+		read := func(payload string) (seen []Wish) {
+			bus.wished(t.Context(), payload, self, func(w Wish) { seen = append(seen, w) })
+			return seen
+		}
+		seen := read(payload)
+		for _, w := range seen {
+			if w.Session.IsZero() || w.Replica == "" || w.Replica == self || len(w.Replica) > replicaBytes {
+				t.Errorf("%q is read as %v", payload, w)
+			}
+		}
+		if len(seen) == 0 {
+			return
+		}
+		if again := read(writeWishes(seen[0].Replica, seen)); !slices.Equal(again, seen) {
+			t.Errorf("%v came back as %v", seen, again)
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package orchestrator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// relaying is a relay under a clock that a test sets.
+type relaying struct {
+	*relay
+	t    *testing.T
+	time time.Time
+}
+
+func newRelaying(t *testing.T) *relaying {
+	r := &relaying{t: t, time: time.Unix(1000, 0)}
+	r.relay = newRelay(func() time.Time { return r.time })
+	return r
+}
+
+func (r *relaying) wishes(replica string, id tree.SessionID) {
+	r.wish(dispatch.Wish{Replica: replica, Session: id})
+}
+
+func (r *relaying) letGo(replica string, id tree.SessionID) {
+	r.wish(dispatch.Wish{Replica: replica, Session: id, Over: true})
+}
+
+// sent takes all that waits, and gives the text that goes to each replica.
+func (r *relaying) sent() map[string]string {
+	r.t.Helper()
+	texts := map[string]string{}
+	for {
+		select {
+		case <-r.some:
+		default:
+			if len(r.waiting)+len(r.last)+r.size != 0 {
+				r.t.Errorf("%d pieces wait for ever, %d tasks, %d bytes", len(r.waiting), len(r.last), r.size)
+			}
+			return texts
+		}
+		for _, p := range r.take() {
+			size := 0
+			for _, piece := range p.Pieces {
+				texts[p.To] += piece.Text
+				size += len(piece.Text) + pieceSize
+			}
+			if size > relaySize || size == 0 {
+				r.t.Errorf("%d bytes are sent to %s at once", size, p.To)
+			}
+		}
+	}
+}
+
+func pieceOf(session tree.SessionID, text string) dispatch.Piece {
+	return dispatch.Piece{Session: session, Task: tree.TaskID(session), Run: 1, Text: text}
+}
+
+func aSession() tree.SessionID { return tree.SessionID(uuid.New()) }
+
+func (r *relaying) want(what string, want map[string]string) {
+	r.t.Helper()
+	got := r.sent()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		r.t.Errorf("%s: sent was %q, want %q", what, got, want)
+	}
+}
+
+func TestTextIsRelayedToWhoWishesForIt(t *testing.T) {
+	t.Parallel()
+	r := newRelaying(t)
+	oak, elm := aSession(), aSession()
+	both := func(mark string) {
+		r.put(pieceOf(oak, "oak "+mark))
+		r.put(pieceOf(elm, "elm "+mark))
+	}
+	both("1")
+	r.want("nobody wishes", nil)
+	r.wishes("a", oak)
+	r.wishes("a", oak)
+	r.wishes("b", oak)
+	r.wishes("b", elm)
+	both("2")
+	r.want("two wish", map[string]string{"a": "oak 2", "b": "oak 2elm 2"})
+	r.letGo("b", oak)
+	r.letGo("b", oak)
+	r.letGo("c", elm)
+	both("3")
+	r.want("one wish is over", map[string]string{"a": "oak 3", "b": "elm 3"})
+	r.time = r.time.Add(wishFor - 1)
+	r.wishes("b", elm)
+	r.time = r.time.Add(1)
+	both("4")
+	r.want("one wish was not told again", map[string]string{"b": "elm 4"})
+	r.put(pieceOf(elm, "too late"))
+	r.letGo("b", elm)
+	r.want("it is not wished for any more", nil)
+	r.expire()
+	if n := r.wished.Load(); n != 0 || len(r.relay.wishes) != 0 {
+		t.Errorf("%d wishes of %d replicas are kept, want none", n, len(r.relay.wishes))
+	}
+}
+
+func TestPiecesGrowWhileTheyWait(t *testing.T) {
+	t.Parallel()
+	r := newRelaying(t)
+	id := aSession()
+	r.wishes("a", id)
+	thought := func(text string) dispatch.Piece {
+		p := pieceOf(id, text)
+		p.Thinking = true
+		return p
+	}
+	child := dispatch.Piece{Session: id, Task: tree.TaskID(uuid.New()), Run: 1, Text: "child"}
+	next := pieceOf(id, "next run")
+	next.Run = 2
+	long := pieceOf(id, strings.Repeat("x", dispatch.PieceBytes))
+	for _, p := range []dispatch.Piece{
+		pieceOf(id, "a"), child, pieceOf(id, "b"), thought("c"), thought("d"), pieceOf(id, "e"), child, next, pieceOf(id, "f"), long, pieceOf(id, "g"),
+	} {
+		r.put(p)
+	}
+	children := child
+	children.Text = "childchild"
+	parcels := r.take()
+	want := []dispatch.Piece{pieceOf(id, "ab"), children, thought("cd"), pieceOf(id, "e"), next, pieceOf(id, "f"), long, pieceOf(id, "g")}
+	if len(parcels) != 1 || !slices.Equal(parcels[0].Pieces, want) {
+		t.Errorf("sent is %v, want %v", parcels, want)
+	}
+	r.put(pieceOf(id, "h"))
+	<-r.some
+	if parcels := r.take(); len(parcels) != 1 || !slices.Equal(parcels[0].Pieces, []dispatch.Piece{pieceOf(id, "h")}) {
+		t.Errorf("what was sent grows on: %v", parcels)
+	}
+}
+
+// TestWhatIsRelayedIsBounded floods a relay that sends nothing.
+func TestWhatIsRelayedIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRelaying(t)
+	for name, text := range map[string]string{"small": "x", "large": strings.Repeat("y", dispatch.PieceBytes)} {
+		id := aSession()
+		r.wishes("a", id)
+		most := 0
+		for range 2 * relayRoom / len(text) {
+			p := pieceOf(id, text)
+			p.Task = tree.TaskID(uuid.New())
+			r.put(p)
+			if most = max(most, r.size); r.size > relayRoom {
+				t.Fatalf("%s: %d bytes wait", name, r.size)
+			}
+			if most+len(text)+pieceSize > relayRoom {
+				break
+			}
+		}
+		waiting := len(r.waiting)
+		r.put(pieceOf(id, text))
+		if len(r.waiting) != waiting {
+			t.Errorf("%s: a piece was taken beyond the bound", name)
+		}
+		if got := len(r.sent()["a"]); got != waiting*len(text) {
+			t.Errorf("%s: %d bytes of %d pieces were sent", name, got, waiting)
+		}
+	}
+}
+
+func TestWishesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRelaying(t)
+	for i := range 2 * wishersMost {
+		r.wishes(fmt.Sprint(i), aSession())
+	}
+	if n := len(r.relay.wishes); n != wishersMost || r.wished.Load() != wishersMost {
+		t.Errorf("%d wishes of %d replicas are known, want %d", r.wished.Load(), n, wishersMost)
+	}
+	id := aSession()
+	for range wishesMost {
+		id = aSession()
+		r.wishes("0", id)
+	}
+	r.wishes("1", id)
+	if n := r.wished.Load(); n != wishesMost {
+		t.Errorf("%d wishes are known, want %d", n, wishesMost)
+	}
+	r.time = r.time.Add(wishFor)
+	r.expire()
+	r.wishes("new", id)
+	if n := r.wished.Load(); n != 1 {
+		t.Errorf("%d wishes are known when all but one have expired", n)
+	}
+}
+
+func TestWhatIsStoredHurriesWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	r := newRelaying(t)
+	id := aSession()
+	urgent := func(want int) {
+		t.Helper()
+		if r.hurry(); len(r.urgent) != want {
+			t.Errorf("%d times urgent, want %d", len(r.urgent), want)
+		}
+	}
+	urgent(0)
+	r.wishes("a", id)
+	urgent(0)
+	r.put(pieceOf(id, "text"))
+	urgent(1)
+	if !r.rest(t.Context(), false) || len(r.urgent) != 0 {
+		t.Error("what is urgent rests")
+	}
+	r.sent()
+	urgent(0)
+}

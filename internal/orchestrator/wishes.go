@@ -1,0 +1,151 @@
+package orchestrator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-run/coppice/internal/dispatch"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Wishes are told at once, and again each wishEvery, since they may have been missed.
+// One that was not told for wishFor is over: whoever had it may be dead.
+const (
+	wishEvery = 2 * time.Second
+	wishFor   = 3 * wishEvery
+)
+
+// wishes are the sessions whose text is shown here to somebody while it is written, as
+// other replicas are to know.
+type wishes struct {
+	mu       sync.Mutex
+	watchers map[tree.SessionID]int
+	news     map[tree.SessionID]struct{} // sessions of which others know what is no longer so
+	some     chan struct{}               // holds one: there are news
+}
+
+func newWishes() *wishes {
+	return &wishes{watchers: map[tree.SessionID]int{}, news: map[tree.SessionID]struct{}{}, some: make(chan struct{}, 1)}
+}
+
+// join adds a watcher of a session's text, until leave is called.
+func (w *wishes) join(id tree.SessionID) (leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watchers[id]++; w.watchers[id] == 1 {
+		w.turn(id)
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.watchers[id]--; w.watchers[id] == 0 {
+			delete(w.watchers, id)
+			w.turn(id)
+		}
+	}
+}
+
+// turn notes that a session is wished for that was not, or the other way round: what
+// turns twice before it is told is no news. The caller holds the lock.
+func (w *wishes) turn(id tree.SessionID) {
+	if _, turned := w.news[id]; turned {
+		delete(w.news, id)
+		return
+	}
+	w.news[id] = struct{}{}
+	poke(w.some)
+}
+
+// take gives the news, or all that there is to tell.
+func (w *wishes) take(all bool) []dispatch.Wish {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if all {
+		for id := range w.watchers {
+			w.news[id] = struct{}{}
+		}
+	}
+	told := make([]dispatch.Wish, 0, len(w.news))
+	for id := range w.news {
+		told = append(told, dispatch.Wish{Session: id, Over: w.watchers[id] == 0})
+	}
+	clear(w.news)
+	return told
+}
+
+// none reports whether there is nothing to hear and nothing to tell.
+func (w *wishes) none() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.watchers)+len(w.news) == 0
+}
+
+// hear shows what is written at other replicas in sessions that are watched here, until
+// ctx ends. While nobody watches any text here it does nothing.
+func (s *Service) hear(ctx context.Context) error {
+	for {
+		select {
+		case <-s.wishes.some:
+		case <-ctx.Done():
+			return nil
+		}
+		if s.wishes.none() {
+			continue
+		}
+		if err := s.hearWhileWished(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Service) hearWhileWished(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	hearing := make(chan struct{}, 1)
+	var g errgroup.Group
+	g.Go(func() error {
+		defer stop()
+		return s.Bus.Hear(ctx, s.Replica, func() { poke(hearing) }, s.showPiece)
+	})
+	g.Go(func() error {
+		defer stop()
+		s.tellWishes(ctx, hearing)
+		return nil
+	})
+	return g.Wait()
+}
+
+// tellWishes tells other replicas what to send here, once it is heard, until there is
+// nothing to hear.
+func (s *Service) tellWishes(ctx context.Context, hearing <-chan struct{}) {
+	tick := time.NewTicker(wishEvery)
+	defer tick.Stop()
+	for {
+		all := true
+		select {
+		case <-hearing:
+		case <-tick.C:
+			if s.wishes.none() {
+				return
+			}
+		case <-s.wishes.some:
+			all = false
+		case <-ctx.Done():
+			return
+		}
+		if err := s.Bus.Wish(ctx, s.Replica, s.wishes.take(all)...); err != nil && ctx.Err() == nil {
+			s.Logger.WarnContext(ctx, "asking other replicas for text failed", "error", err)
+		}
+	}
+}
+
+// showPiece shows what was written at another replica to those who watch here.
+func (s *Service) showPiece(p dispatch.Piece) { s.hub.delta(p.Session, deltaOf(p)) }
+
+func deltaOf(p dispatch.Piece) *pb.Delta {
+	return &pb.Delta{TaskId: p.Task.String(), Run: int32(p.Run), Text: p.Text, Thinking: p.Thinking}
+}
