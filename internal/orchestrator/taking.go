@@ -8,18 +8,23 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// submitOf submits a request of the attempt on the stream. A worker that offers to takes
-// another run if the request gives its own back.
-func (l *slot) submitOf(a *asked, lease *lease, cmd tree.Command) {
-	ctx, takes := l.stream.Context(), a.req.GetTakes()
-	if takes == nil || lease.by.worker == "" {
-		a.pending, a.err = l.Store.Submit(ctx, lease.session, cmd)
-		return
+// prepare makes a request of the attempt on the stream ready to be queued. A worker that
+// offers to takes another run if the request gives its own back.
+func (l *slot) prepare(a *asked, lease *lease, cmd tree.Command) {
+	var takes *store.Takes
+	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
+		takes = &store.Takes{Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.leases.idle()}
+		a.open, a.expected = true, l.leases.expectAny(lease.session)
 	}
-	a.open, a.expected = true, l.leases.expectAny(lease.session)
-	a.pending, a.err = l.Store.SubmitTaking(ctx, lease.session, cmd, store.Takes{
-		Worker: lease.by.worker, Nonce: takes.GetNonce(), Spare: l.leases.idle(),
-	})
+	a.pending = l.Store.Prepare(lease.session, cmd, takes)
+	l.prepared = append(l.prepared, a.pending)
+}
+
+// queue queues what was prepared.
+func (l *slot) queue() error {
+	err := l.Store.Queue(l.stream.Context(), l.prepared...)
+	l.prepared = nil
+	return err
 }
 
 // taken adds to the answer that gives a run back the one that the slot has got in its

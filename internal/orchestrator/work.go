@@ -75,7 +75,8 @@ type slot struct {
 	heard    atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
 	failed   chan error   // holds one: why the stream can't go on
 	sending  sync.Mutex
-	revoked  chan struct{} // holds one: look whether the attempt was ended from outside
+	revoked  chan struct{}    // holds one: look whether the attempt was ended from outside
+	prepared []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
 
 	mu     sync.Mutex    // guards what is below: the receiver reads it, the sender writes it
 	lease  *lease        // nil: no attempt is on the stream
@@ -193,7 +194,11 @@ func (l *slot) receive() error {
 			continue
 		}
 		a, wanted, err := l.submit(req)
+		if err == nil && (!req.GetMore() || a.open) {
+			err = l.queue()
+		}
 		if err != nil {
+			l.leases.settled(a.expected)
 			return err
 		}
 		if !wanted {
@@ -233,7 +238,7 @@ func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
 	default:
 		var cmd tree.Command
 		if cmd, a.err = l.command(ctx, lease, req); a.err == nil {
-			l.submitOf(&a, lease, cmd)
+			l.prepare(&a, lease, cmd)
 		}
 	}
 	return a, true, nil

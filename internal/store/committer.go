@@ -40,15 +40,16 @@ func (c *committer) run(ctx context.Context) {
 	}
 }
 
-// gather takes what has queued, up to a batch. Who has just been answered gets
+// gather takes what has queued, up to a batch or what is queued together. Who has just been answered gets
 // the chance to ask for more first: fewer and larger transactions take less.
 func (c *committer) gather(first *Pending) []*Pending {
-	batch := []*Pending{first}
+	batch := append([]*Pending{first}, first.with...)
 	for before := 0; before < len(batch) && len(batch) < c.most; {
 		before = len(batch)
 		runtime.Gosched()
 		for len(c.queue) > 0 && len(batch) < c.most {
-			batch = append(batch, <-c.queue)
+			p := <-c.queue
+			batch = append(append(batch, p), p.with...)
 		}
 	}
 	return batch

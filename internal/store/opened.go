@@ -34,7 +34,8 @@ func (p *Pending) opens() bool {
 // Create opens a session and gives it with its root, as they were then. If the request
 // has a key and is a repeat, they are given as they are now.
 func (s *Store) Create(ctx context.Context, key *Key, cmd tree.CreateSession) (*tree.Session, *tree.Task, error) {
-	p := &Pending{session: cmd.ID, cmd: cmd, key: key}
+	p := s.Prepare(cmd.ID, cmd, nil)
+	p.key = key
 	if err := s.enqueue(ctx, p); err != nil {
 		return nil, nil, err
 	}

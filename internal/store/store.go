@@ -280,7 +280,8 @@ func (s *Store) Update(ctx context.Context, id tree.SessionID, cmd tree.Command)
 // UpdateOnce is Update for a command that may be repeated: a repeat with the same
 // key gets the first answer, and one that asks for something else is refused.
 func (s *Store) UpdateOnce(ctx context.Context, id tree.SessionID, key Key, cmd tree.Command) (tree.Answer, error) {
-	p := &Pending{session: id, cmd: cmd, key: &key}
+	p := s.Prepare(id, cmd, nil)
+	p.key = &key
 	if err := s.enqueue(ctx, p); err != nil {
 		return nil, err
 	}
@@ -290,22 +291,33 @@ func (s *Store) UpdateOnce(ctx context.Context, id tree.SessionID, key Key, cmd 
 // Submit queues a command and returns at once; it waits only while the queue is
 // full. Commands submitted one after another are decided in that order.
 func (s *Store) Submit(ctx context.Context, id tree.SessionID, cmd tree.Command) (*Pending, error) {
-	p := &Pending{session: id, cmd: cmd}
-	return p, s.enqueue(ctx, p)
+	p := s.Prepare(id, cmd, nil)
+	return p, s.Queue(ctx, p)
 }
 
-// SubmitTaking is Submit for a request of a worker that takes another run if the request
-// gives its own back.
-func (s *Store) SubmitTaking(ctx context.Context, id tree.SessionID, cmd tree.Command, takes Takes) (*Pending, error) {
-	p := &Pending{session: id, cmd: cmd, takes: &takes}
-	return p, s.enqueue(ctx, p)
+// Prepare gives a command that is to be queued. If it is a request of a worker, that may
+// take another run should the request give its own back.
+func (s *Store) Prepare(id tree.SessionID, cmd tree.Command, takes *Takes) *Pending {
+	return &Pending{session: id, cmd: cmd, takes: takes, done: make(chan struct{}), ended: s.ended}
+}
+
+// Queue is Submit for commands of one session, which are decided in their order and in one
+// transaction.
+func (s *Store) Queue(ctx context.Context, commands ...*Pending) error {
+	if len(commands) == 0 {
+		return nil
+	}
+	first := commands[0]
+	first.with = commands[1:]
+	return s.enqueue(ctx, first)
 }
 
 // write queues a step of the store's own to be taken in a transaction. Once it is
 // queued it is waited for, whatever becomes of ctx: the step writes to what its
 // caller holds.
 func (s *Store) write(ctx context.Context, step func(context.Context, *batch) error) error {
-	p := &Pending{step: step}
+	p := s.Prepare(tree.SessionID{}, nil, nil)
+	p.step = step
 	if err := s.enqueue(ctx, p); err != nil {
 		return err
 	}
@@ -314,7 +326,6 @@ func (s *Store) write(ctx context.Context, step func(context.Context, *batch) er
 }
 
 func (s *Store) enqueue(ctx context.Context, p *Pending) error {
-	p.done, p.ended = make(chan struct{}), s.ended
 	to := s.steps
 	if p.cmd != nil {
 		to = s.committers[binary.BigEndian.Uint64(p.session[8:])%uint64(len(s.committers))]
@@ -336,6 +347,7 @@ type Pending struct {
 	key     *Key
 	step    func(context.Context, *batch) error // instead of a command
 	takes   *Takes                              // nil: no other run
+	with    []*Pending                          // what is in the same transaction
 
 	done   chan struct{}
 	ended  chan struct{} // of the store

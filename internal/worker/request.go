@@ -110,7 +110,8 @@ func (l *line) flush() {
 	l.mu.Lock()
 	k, over := l.link, l.over
 	l.mu.Unlock()
-	for _, r := range l.kept {
+	for i, r := range l.kept {
+		r.req.More = i < len(l.kept)-1
 		if k != nil && !over && k.stream.Send(r.req) != nil {
 			k.cancel()
 		}

@@ -20,8 +20,14 @@ func (b *bundle) taken(id tree.SessionID, looks bool, takes store.Takes, cmds ..
 		eq(b.t, "how many wait", len(b.take(10)), 0)
 	}
 	last := len(cmds) - 1
-	b.submitted(id, cmds[:last]...)
-	p := must[*store.Pending](b.t)(b.SubmitTaking(b.t.Context(), id, cmds[last], takes))
+	var queued []*store.Pending
+	for _, cmd := range cmds[:last] {
+		queued = append(queued, b.Prepare(id, cmd, nil))
+	}
+	p := b.Prepare(id, cmds[last], &takes)
+	if err := b.Queue(b.t.Context(), append(queued, p)...); err != nil {
+		b.t.Fatal(err)
+	}
 	b.run()
 	answer := must[tree.Answer](b.t)(p.Wait(b.t.Context()))
 	granted := p.Taken()

@@ -234,7 +234,10 @@ type WorkRequest struct {
 	Kind isWorkRequest_Kind `protobuf_oneof:"kind"`
 	// With Park, End and StopHooks: if that gives the slot back, it takes a run that
 	// becomes ready with it. Unset if the slot has something else to do.
-	Takes         *Takes `protobuf:"bytes,23,opt,name=takes,proto3" json:"takes,omitempty"`
+	Takes *Takes `protobuf:"bytes,23,opt,name=takes,proto3" json:"takes,omitempty"`
+	// Whether the next request of the attempt follows at once, which it has to then: they
+	// are stored together.
+	More          bool `protobuf:"varint,24,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -441,6 +444,13 @@ func (x *WorkRequest) GetTakes() *Takes {
 		return x.Takes
 	}
 	return nil
+}
+
+func (x *WorkRequest) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 type isWorkRequest_Kind interface {
@@ -3421,7 +3431,7 @@ var File_coppice_v1_worker_proto protoreflect.FileDescriptor
 const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/worker.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\x9b\a\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\xaf\a\n" +
 	"\vWorkRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12)\n" +
 	"\x05claim\x18\x02 \x01(\v2\x11.coppice.v1.ClaimH\x00R\x05claim\x12,\n" +
@@ -3446,7 +3456,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"stop_hooks\x18\x15 \x01(\v2\x15.coppice.v1.StopHooksH\x00R\tstopHooks\x129\n" +
 	"\vcommand_end\x18\x16 \x01(\v2\x16.coppice.v1.CommandEndH\x00R\n" +
 	"commandEnd\x12'\n" +
-	"\x05takes\x18\x17 \x01(\v2\x11.coppice.v1.TakesR\x05takesB\x06\n" +
+	"\x05takes\x18\x17 \x01(\v2\x11.coppice.v1.TakesR\x05takes\x12\x12\n" +
+	"\x04more\x18\x18 \x01(\bR\x04moreB\x06\n" +
 	"\x04kind\"o\n" +
 	"\x05Takes\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12 \n" +
