@@ -56,12 +56,12 @@ func (l *slot) grant(ctx context.Context, a *asked, granted *tree.Claimed, by ca
 		l.abandon(false)
 		return nil, errUnfit
 	}
-	seen := a.pending.Conversation()
-	if seen == nil {
-		var err error
-		if seen, err = l.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID); err != nil {
-			return nil, err
-		}
+	seen, err := l.Store.AtHand(ctx, a.pending)
+	if err == nil && seen == nil {
+		seen, err = l.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return l.assignment(ctx, held, granted, seen, has)
 }

@@ -66,12 +66,15 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		return
 	}
 	for _, id := range b.order {
-		c.openings.keep(id, b.sessions[id].view.Changes().Messages)
+		changes := b.sessions[id].view.Changes()
+		c.openings.keep(id, changes.Messages)
+		c.wakings.keep(id, changes, c.Store.held)
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	for i, p := range queued {
 		p.opened, p.taken = answers[i].opened, answers[i].taken
-		p.conversation = b.conversation(answers[i].claimed())
+		claimed := answers[i].claimed()
+		p.conversation, p.woken = b.conversation(claimed), b.woken(claimed)
 		p.settle(answers[i].answer, answers[i].err)
 	}
 	told := b.told()

@@ -15,6 +15,7 @@ type committer struct {
 	most     int // of commands in one transaction
 	known    *known
 	openings openings
+	wakings  wakings
 	present  present
 	turns    *turns // only of the one that takes steps
 }
@@ -22,7 +23,7 @@ type committer struct {
 func (s *Store) newCommitter(most int) *committer {
 	return &committer{
 		Store: s, db: packingWriter{s.db.writer(), s.packs}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
-		openings: newOpenings(), turns: newTurns(),
+		openings: newOpenings(), wakings: newWakings(), turns: newTurns(),
 	}
 }
 

@@ -62,7 +62,7 @@ func (o *openings) forget(key inSession[tree.TaskID]) {
 // known whose they are: a session's tenant never changes.
 func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
 	for _, p := range queued {
-		if !b.claimsChild(p) {
+		if !b.knowsClaimed(p) {
 			continue
 		}
 		known := b.sessions[p.session].view.Session()
@@ -76,14 +76,18 @@ func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
 	return lookups
 }
 
-// claimsChild reports whether a command may claim a run of whose conversation everything
+// knowsClaimed reports whether a command may claim a run of whose conversation everything
 // is remembered.
-func (b *batch) claimsChild(p *Pending) bool {
+func (b *batch) knowsClaimed(p *Pending) bool {
+	takes := p.takes != nil && b.mayTake(p.takes)
 	switch c := p.cmd.(type) {
 	case tree.Claim:
-		return len(b.openings.messages[inSession[tree.TaskID]{p.session, c.Task}]) > 0
+		return len(b.openings.messages[inSession[tree.TaskID]{p.session, c.Task}]) > 0 || b.wakings.has(p.session, c.Task)
 	case tree.Park:
-		return p.takes != nil && b.mayTake(p.takes)
+		return takes
+	case tree.End:
+		ends := b.sessions[p.session].view.Held(c.From.Task)
+		return takes && ends != nil && b.wakings.has(p.session, ends.Parent)
 	}
 	return false
 }

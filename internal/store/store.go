@@ -354,7 +354,8 @@ type Pending struct {
 	answer tree.Answer
 	err    error
 
-	conversation *Conversation // of a run that was claimed, if it is at hand
+	conversation *Conversation // of a run that was claimed for the first time, if it is at hand
+	woken        *woken        // a run that was claimed again, if its conversation is at hand
 	opened       *opened       // a session; nil if it was there before
 	taken        *tree.Claimed // in the place of a run that was given back
 }
@@ -377,9 +378,14 @@ func (p *Pending) Wait(ctx context.Context) (tree.Answer, error) {
 	}
 }
 
-// Conversation is what the worker of a run that was claimed needs, once Wait has given
+// AtHand is what the worker of a run that was claimed needs, once Wait has given
 // the answer; nil if it has to be read.
-func (p *Pending) Conversation() *Conversation { return p.conversation }
+func (s *Store) AtHand(ctx context.Context, p *Pending) (*Conversation, error) {
+	if p.woken != nil {
+		return p.woken.conversation(ctx, s)
+	}
+	return p.conversation, nil
+}
 
 // Taken is the run that the worker has got in the place of the one that it has given back,
 // once Wait has given the answer; nil if it has got none.

@@ -71,7 +71,7 @@ func (b *bundle) claimed(id tree.SessionID, cmd tree.Claim) (atHand bool) {
 	b.t.Helper()
 	p := must[*store.Pending](b.t)(b.Submit(b.t.Context(), id, cmd))
 	tenant := must[tree.Answer](b.t)(p.Wait(b.t.Context())).(tree.Claimed).Tenant
-	known := p.Conversation()
+	known := must[*store.Conversation](b.t)(b.AtHand(b.t.Context(), p))
 	if known == nil {
 		return false
 	}

@@ -29,7 +29,7 @@ func (d Dialect) Run(t *testing.T) {
 		"SubmitOrder": submitOrder, "GapFree": gapFree, "Stopped": stopped,
 		"FailedTransaction": failedTransaction, "Panic": panics,
 		"Once": once, "OnceInOneBatch": onceInOneBatch, "OnceAfterRefusal": onceAfterRefusal,
-		"Transcript": transcript, "TranscriptPages": transcriptPages, "ClaimAtHand": claimAtHand, "News": news, "Outcome": outcome, "LargeTexts": largeTexts,
+		"Transcript": transcript, "TranscriptPages": transcriptPages, "ClaimAtHand": claimAtHand, "WakingAtHand": wakingAtHand, "News": news, "Outcome": outcome, "LargeTexts": largeTexts,
 		"ReadyOrder": readyOrder, "ReadyTurns": readyTurns, "ReadyCap": readyCap, "ReadyFlood": readyFlood, "ReadyAhead": readyAhead, "ReadyAheadCaps": readyAheadCaps, "Taking": taking,
 		"ReadyLease": readyLease, "ReadyReleased": readyReleased, "ReadyRestart": readyRestart, "Room": room,
 		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps,

@@ -109,6 +109,49 @@ func claimAtHand(t *testing.T, d Dialect) {
 	eq(t, "at hand after a restart", b.claimed(id, claim(second, 1)), false)
 }
 
+// wakingAtHand: once a parent's transcript was read, what is written of it is at hand when it
+// wakes again, whatever that tells of.
+func wakingAtHand(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	id, root := session(1), b.create(1, "ask somebody")
+	w := b.claim(id, root)
+	wakes := func(what string, want bool) {
+		t.Helper()
+		now := must[*tree.Task](t)(b.Task(t.Context(), id, root))
+		w = &worker{b: b, session: id, task: root, token: tree.Token{Epoch: now.Epoch, Nonce: 11}}
+		eq(t, "at hand "+what, b.claimed(id, tree.Claim{Task: root, Token: w.token, Worker: "w"}), want)
+		must[*store.Conversation](t)(b.Conversation(t.Context(), "acme", id, root)) // as one reads it that is not at hand
+	}
+	asks := func(ends func(child *worker)) {
+		t.Helper()
+		at := w.calls("read", "task")
+		w.closes(1, "a file", false)
+		child := w.spawns(at, 2, false)
+		w.parks()
+		ends(b.claim(id, child))
+	}
+	asks(func(c *worker) { c.answers("found") })
+	wakes("after an answer", true)
+	asks(func(c *worker) { c.fails(tree.ReasonProviderError, "nobody answers") })
+	wakes("after a failure", true)
+	at := w.calls("task")
+	background := w.spawns(at, 1, true)
+	at = w.calls("task", "read")
+	child := w.spawns(at, 1, false)
+	w.closes(2, "it can't be read", true)
+	w.parks()
+	b.claim(id, background).answers("beside it")
+	b.must(id, tree.Send{Message: say("how is it?")})
+	b.claim(id, child).answers("at last")
+	wakes("with news, and what a client has said", true)
+	asks(func(c *worker) { b.restart(); c.answers("found after a restart") })
+	wakes("after a restart", false)
+	asks(func(c *worker) { c.answers("found again") })
+	wakes("and then", true)
+	b.must(id, tree.Redeliver{Task: root, Epoch: w.token.Epoch, Attach: 1})
+	wakes("for another worker, of which nothing is new", false)
+}
+
 // transcriptPages: any part of a transcript is the same as in the whole.
 func transcriptPages(t *testing.T, d Dialect) {
 	f := newFamily(t, d)
