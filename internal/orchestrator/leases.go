@@ -23,7 +23,7 @@ type expectation struct {
 	session tree.SessionID // of an attempt that is not known yet; then there is no task
 	task    tree.TaskID
 	epoch   int64
-	gone    []heldAttempt
+	gone    []heldAttempt // attempts that were ended meanwhile
 }
 
 // holding is an attempt on a stream; gone is set when it was ended from outside,
@@ -111,10 +111,14 @@ func (l *leases) slots() int {
 	return l.streams
 }
 
-// add holds an attempt that was expected.
+// add holds an attempt that was expected, unless it has come back over another stream
+// already.
 func (l *leases) add(a *lease, e *expectation, look chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if h := l.held[a.task]; h.epoch == a.token.Epoch && h.attach > a.attach {
+		return
+	}
 	l.held[a.task] = holding{epoch: a.token.Epoch, attach: a.attach, look: look}
 	if slices.Contains(e.gone, heldAttempt{a.task, a.token.Epoch}) {
 		l.end(a.task)

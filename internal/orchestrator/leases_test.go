@@ -82,3 +82,23 @@ func TestAnyAttemptIsExpected(t *testing.T) {
 		}
 	}
 }
+
+// An attempt that has come back over another stream stays that one's, however late the one
+// that broke learns that it had got it.
+func TestAnAttemptThatHasComeBack(t *testing.T) {
+	t.Parallel()
+	task, l := tree.TaskID{1}, newLeases()
+	late, again := l.expect(task, 1), l.expect(task, 1)
+	first := &lease{task: task, token: tree.Token{Epoch: 1}, attach: 1}
+	second := &lease{task: task, token: tree.Token{Epoch: 1}, attach: 2}
+	look := make(chan struct{}, 1)
+	l.add(second, again, look)
+	l.add(first, late, make(chan struct{}, 1))
+	l.drop(first)
+	if !l.holds(task, 1) {
+		t.Error("it is held no longer")
+	}
+	if l.revoke(tree.SessionID{}, task, 1); len(look) != 1 {
+		t.Error("the stream that has it is not told that it was ended")
+	}
+}

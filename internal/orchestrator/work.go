@@ -304,9 +304,7 @@ func (l *slot) answer() {
 			l.leftOver(&a)
 			l.leases.settled(a.expected)
 			switch {
-			case broken:
-				continue
-			case ctx.Err() != nil:
+			case broken || ctx.Err() != nil:
 				continue
 			case tree.CodeOf(err) == tree.CodeUnavailable:
 				broken = true // it may have been stored or not
