@@ -234,24 +234,23 @@ func (v *spectator) sawNoMore() {
 
 // published gives, once called, what was published since by orchestrators: all that
 // came on channels whose names have kind in them.
-func (p *theatre) published() (on func(kind string) []*redis.Message) {
-	p.t.Helper()
-	client := p.redis.Client()
-	sub := client.PSubscribe(p.t.Context(), "coppice:*")
-	p.t.Cleanup(func() { sub.Close() })
-	if _, err := sub.Receive(p.t.Context()); err != nil {
-		p.t.Fatal(err)
+func published(t *testing.T, client redis.UniversalClient) (on func(kind string) []*redis.Message) {
+	t.Helper()
+	sub := client.PSubscribe(t.Context(), "coppice:*")
+	t.Cleanup(func() { sub.Close() })
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	const end = "coppice:end"
 	return func(kind string) (found []*redis.Message) {
-		p.t.Helper()
-		if err := client.Publish(p.t.Context(), end, "").Err(); err != nil {
-			p.t.Fatal(err)
+		t.Helper()
+		if err := client.Publish(t.Context(), end, "").Err(); err != nil {
+			t.Fatal(err)
 		}
 		for {
-			m, err := sub.ReceiveMessage(p.t.Context())
+			m, err := sub.ReceiveMessage(t.Context())
 			if err != nil {
-				p.t.Fatal(err)
+				t.Fatal(err)
 			}
 			if m.Channel == end {
 				return found
@@ -286,17 +285,18 @@ func TestTextIsShownAtEveryReplica(t *testing.T) {
 func TestTextIsSentWhereItIsWatched(t *testing.T) {
 	t.Parallel()
 	p := openTheatre(t)
-	published := p.published()
-	unwatched, goOn := p.play()
-	p.tell(goOn)
-	p.at[1].idle(unwatched)
-	all := published("")
-	if len(all) == 0 {
-		t.Error("no nudges were seen")
-	}
-	for _, m := range all {
-		if !strings.HasSuffix(m.Channel, ":nudge") {
-			t.Errorf("nobody watches text, and %q came on %s", m.Payload, m.Channel)
+	published := published(t, p.redis.Client())
+	for patient, nudged := p.at[0].ctx(), false; !nudged; { // once the first knows of the second
+		if patient.Err() != nil {
+			t.Fatal("no nudges were seen")
+		}
+		unwatched, goOn := p.play()
+		p.tell(goOn)
+		p.at[1].idle(unwatched)
+		for _, m := range published("") {
+			if nudged = true; !strings.HasSuffix(m.Channel, ":nudge") {
+				t.Errorf("nobody watches text, and %q came on %s", m.Payload, m.Channel)
+			}
 		}
 	}
 	near, goOn := p.play()

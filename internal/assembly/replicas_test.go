@@ -145,3 +145,29 @@ func TestKilledPostgresOnlyDelays(t *testing.T) {
 	c.survived(all)
 	t.Logf("%d trees; %d runs were redelivered", len(all), len(redelivered(all)))
 }
+
+// TestNobodyIsNudgedInVain: a replica that is alone tells nobody what it commits, and one
+// that is joined by another does.
+func TestNobodyIsNudgedInVain(t *testing.T) {
+	t.Parallel()
+	a := takeApart(t)
+	a.database = pgtest.Start(t).Database(t)
+	_, first := a.orchestrator()
+	a.worker(first, `steps: [{text: done}]`, nil)
+	c := a.client(first)
+	since := published(t, a.redis)
+	nudges := func(some bool) {
+		t.Helper()
+		for patient := c.ctx(); patient.Err() == nil; {
+			since("")
+			c.wait(c.create("go").GetId(), "")
+			if got := since(":nudge"); len(got) > 0 == some {
+				return
+			}
+		}
+		t.Errorf("nudged: %v", !some)
+	}
+	nudges(false)
+	a.orchestrator()
+	nudges(true)
+}

@@ -68,6 +68,7 @@ type Service struct {
 	stop     sync.Once
 	serving  sync.WaitGroup // of streams
 	slots    atomic.Int64   // of all workers, as of the last sweep
+	others   atomic.Bool    // replicas that are alive, as of the last sweep
 	claims   pace
 	sweeper  sweeper
 	agents   *agents
@@ -112,6 +113,7 @@ func New(c Config) (*Service, error) {
 		wishes: newWishes(), relay: newRelay(c.Now),
 		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
+	s.others.Store(!c.Store.Alone())
 	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error
@@ -156,7 +158,7 @@ func (s *Service) Run(ctx context.Context) error {
 // Committed tells the replica what a commit has changed, and through it the other
 // replicas. It never waits, and may be called several times at once.
 func (s *Service) Committed(c store.Commit) {
-	if !s.Store.Alone() {
+	if s.others.Load() {
 		s.outbox.put(c)
 		s.relay.hurry()
 	}

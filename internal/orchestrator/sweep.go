@@ -59,14 +59,19 @@ type sweeper struct {
 	retained tree.SessionID // the last session that was looked at for its age
 }
 
-// beat says that this replica is alive, and learns how much all workers can do.
+// beat says that this replica is alive, and learns whether others are, and how much all
+// workers can do.
 func (s *Service) beat(ctx context.Context) error {
 	if err := s.Store.Beat(ctx, s.Replica, s.leases.slots()); err != nil {
 		return err
 	}
-	slots, err := s.Store.Slots(ctx, s.replicaDead())
-	s.slots.Store(int64(slots))
-	return err
+	there, err := s.Store.Capacity(ctx, s.replicaDead())
+	if err != nil {
+		return err
+	}
+	s.slots.Store(int64(there.Slots))
+	s.others.Store(there.Replicas > 1)
+	return nil
 }
 
 // takeBack offers the runs again whose replica is gone, or that are ours but on

@@ -92,15 +92,16 @@ func (s *Store) Beat(ctx context.Context, replica string, slots int) error {
 	return err
 }
 
-// Slots counts the runs that all workers can carry, but for those on replicas that
-// have not been heard of for so long.
-func (s *Store) Slots(ctx context.Context, silent time.Duration) (int, error) {
-	n, err := one(ctx, s.db, errors.New("no answer"), "slots", func(n *int) []any { return []any{n} },
+// Capacity is what there is to do work with.
+type Capacity struct {
+	Replicas int // that are alive
+	Slots    int // runs that all workers can carry
+}
+
+// Capacity looks what there is, but for replicas that have not been heard of for so long.
+func (s *Store) Capacity(ctx context.Context, silent time.Duration) (*Capacity, error) {
+	return one(ctx, s.db, errors.New("no answer"), "capacity", func(c *Capacity) []any { return []any{&c.Replicas, &c.Slots} },
 		s.clock(), silent.Microseconds())
-	if err != nil {
-		return 0, err
-	}
-	return *n, nil
 }
 
 // Work is what there is to do, and what is being done.
