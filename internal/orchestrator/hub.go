@@ -26,6 +26,38 @@ type watcher struct {
 	deltas  chan *wire.Step // nil unless wanted
 	tail    bool            // looks for others, who are counted themselves
 	task    tree.TaskID     // only the end of a run of it is of interest; zero: everything is
+	offered offered         // of a tail
+}
+
+// offered is what this replica has committed of a session since its tail has looked: events
+// without a gap, as they are stored.
+type offered struct {
+	events [][]byte
+	last   int64
+	unsure bool // others may have committed too
+}
+
+// offeredMost is how many events are offered to a tail: who is further behind reads the
+// store.
+const offeredMost = watchBatch
+
+func (o *offered) add(t store.Touched) {
+	if o.last != t.LastSeq-int64(len(t.Events)) {
+		o.events = nil
+	}
+	o.last, o.events = t.LastSeq, append(o.events, t.Events...)
+	if len(o.events) > offeredMost {
+		o.events = nil
+	}
+}
+
+// after gives the events after one, if all that there are may be among them.
+func (o *offered) after(seq int64) (found [][]byte, all bool) {
+	first := o.last - int64(len(o.events)) + 1
+	if o.unsure || len(o.events) == 0 || first > seq+1 {
+		return nil, false
+	}
+	return o.events[min(seq+1-first, int64(len(o.events))):], true
 }
 
 // deltaRoom is how many pieces of text a slow watcher may be behind before it
@@ -111,6 +143,9 @@ func (h *hub) committed(t store.Touched) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.watchers[t.Session] {
+		if w.tail {
+			w.offered.add(t)
+		}
 		if ended := slices.Contains(t.Ended, w.task); ended || w.task.IsZero() {
 			w.poke(ended)
 		}
@@ -122,8 +157,18 @@ func (h *hub) poke(id tree.SessionID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.watchers[id] {
+		w.offered.unsure = true
 		w.poke(false)
 	}
+}
+
+// take gives what is offered to a tail, for the last time.
+func (h *hub) take(w *watcher) offered {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	taken := w.offered
+	w.offered = offered{}
+	return taken
 }
 
 // pokeAll makes everyone look again.
@@ -132,6 +177,7 @@ func (h *hub) pokeAll() {
 	defer h.mu.Unlock()
 	for _, watchers := range h.watchers {
 		for w := range watchers {
+			w.offered.unsure = true
 			w.poke(false)
 		}
 	}

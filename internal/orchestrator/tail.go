@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // What a tail keeps: events for once to twice so long, if there is room for them. They
@@ -28,9 +29,9 @@ const (
 )
 
 // tail is the end of a session's log, shared by all who watch the session here: one
-// goroutine reads what is new from the store, as soon as a commit says that there is
-// something, and each event is decoded and encoded once. What it gives is committed
-// and in order, whichever replica has committed it, since it comes from the store.
+// goroutine takes what is new from the commit that says so, or reads it from the store if
+// another replica may have committed too, and each event is decoded and encoded once. What
+// it gives is committed and in order, whichever replica has committed it.
 //
 // A watcher has a cursor, and nothing queues for it. It reads the store until it has
 // seen everything, and then the tail; it reads the store again when the tail has gone on
@@ -98,9 +99,11 @@ func (t *tail) run(ctx context.Context, look *watcher) {
 	quiet := time.NewTimer(tailKeeps)
 	defer quiet.Stop()
 	for read := (time.Time{}); ; {
+		unsure := false
 		select {
 		case <-look.changed:
 		case <-t.again:
+			unsure = true
 		case <-quiet.C:
 			t.forget()
 			continue
@@ -110,7 +113,9 @@ func (t *tail) run(ctx context.Context, look *watcher) {
 		if !rest(ctx, time.Until(read.Add(t.breath()))) {
 			return
 		}
-		if err := t.read(ctx); err != nil {
+		news := t.svc.hub.take(look)
+		news.unsure = news.unsure || unsure
+		if err := t.read(ctx, news); err != nil {
 			t.fail(err)
 			return
 		}
@@ -142,19 +147,19 @@ func rest(ctx context.Context, pause time.Duration) bool {
 }
 
 // read appends what is new, and looks whether the session is idle if that is of
-// interest to somebody.
-func (t *tail) read(ctx context.Context) error {
+// interest to somebody. What this replica has just committed need not be read.
+func (t *tail) read(ctx context.Context, news offered) error {
 	for more := true; more; {
 		from, begun := t.position()
 		if !begun {
 			return nil
 		}
-		found, err := t.svc.readLog(ctx, t.session, from)
+		found, err := t.look(ctx, news, from)
 		t.put(found)
 		if err != nil {
 			return err
 		}
-		more = len(found) == watchBatch
+		news, more = offered{}, len(found) == watchBatch
 		if more || !t.askIdle() {
 			continue
 		}
@@ -165,6 +170,23 @@ func (t *tail) read(ctx context.Context) error {
 		t.rests(idle)
 	}
 	return nil
+}
+
+// look gives the events after one.
+func (t *tail) look(ctx context.Context, news offered, from int64) ([]logged, error) {
+	rows, all := news.after(from)
+	if !all {
+		return t.svc.readLog(ctx, t.session, from)
+	}
+	found := make([]logged, 0, len(rows))
+	for _, data := range rows {
+		e, err := wire.DecodeEvent(data)
+		if err != nil {
+			return found, err
+		}
+		found = append(found, newLogged(e, data))
+	}
+	return found, nil
 }
 
 func (t *tail) position() (last int64, begun bool) {

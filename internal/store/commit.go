@@ -22,15 +22,16 @@ type batch struct {
 	once     map[requestKey]*request // nil: was not answered
 	fresh    []requestKey            // requests that this batch has answered first
 	ready    []Ready
-	agents   map[string]*[]AgentVersion // of the tenants whose runs are claimed
-	mayOpen  bool                       // sessions with ids of their own without looking whether they are there
+	events   map[tree.SessionID][][]byte // as they are stored
+	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed
+	mayOpen  bool                        // sessions with ids of their own without looking whether they are there
 
 	announced, waiting, claimed int // ready runs, see ahead
 }
 
 func (c *committer) newBatch(tx transaction) *batch {
 	return &batch{
-		committer: c, tx: tx, sessions: map[tree.SessionID]*session{},
+		committer: c, tx: tx, sessions: map[tree.SessionID]*session{}, events: map[tree.SessionID][][]byte{},
 		once: map[requestKey]*request{}, agents: map[string]*[]AgentVersion{},
 	}
 }
@@ -341,7 +342,7 @@ func (b *batch) told() Commit {
 		if len(changes.Events) == 0 {
 			continue
 		}
-		touched := Touched{Session: id, LastSeq: v.Session().NextSeq - 1}
+		touched := Touched{Session: id, LastSeq: v.Session().NextSeq - 1, Events: b.events[id]}
 		for _, r := range changes.Runs {
 			touched.Ended = append(touched.Ended, r.Task)
 		}

@@ -74,7 +74,9 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 		put("put_approvals", approvalRow(&Approval{Session: id, Approval: *a}))
 	}
 	for _, e := range c.Events {
-		put("add_events", []any{idColumn(&id), e.Seq, wire.EncodeEvent(e)})
+		data := wire.EncodeEvent(e)
+		b.events[id] = append(b.events[id], data)
+		put("add_events", []any{idColumn(&id), e.Seq, data})
 	}
 }
 

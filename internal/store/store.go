@@ -123,6 +123,7 @@ type Spent struct {
 type Touched struct {
 	Session tree.SessionID
 	LastSeq int64
+	Events  [][]byte      // the new ones, as they are stored; the last is LastSeq
 	Ended   []tree.TaskID // tasks of which a run has ended
 }
 
