@@ -30,6 +30,11 @@
 // after all, its row is refused, and the transaction is made again with a look. Who opens
 // it is answered with what the commit knows of it.
 //
+// What a worker needs of the conversation of a run that it has claimed was most often
+// written a moment before: a committer remembers it (opening.go for a new child, waking.go
+// for a parent). A run that becomes ready as another is given back may be claimed with the
+// same transaction (taking.go).
+//
 // Reads go past the committers and see every commit that was answered before they
 // began. What one look reads is of one state; a transcript takes several, since what a
 // message tells of was there before it and never changes. Looks at a few rows that find
@@ -39,7 +44,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -260,142 +264,6 @@ func (s *Store) Alone() bool { return s.db.alone() }
 
 // Close closes the database. Run has to have ended.
 func (s *Store) Close() error { return s.db.close() }
-
-// Key makes a command safe to repeat.
-type Key struct {
-	Key  string
-	Hash [32]byte // of what was asked
-}
-
-// Update lets a command be decided and waits until its effect is durable. The
-// error is the command's refusal, or wraps ErrUnavailable; either way nothing was
-// changed. If ctx ends first, the command may still be carried out.
-func (s *Store) Update(ctx context.Context, id tree.SessionID, cmd tree.Command) (tree.Answer, error) {
-	p, err := s.Submit(ctx, id, cmd)
-	if err != nil {
-		return nil, err
-	}
-	return p.Wait(ctx)
-}
-
-// UpdateOnce is Update for a command that may be repeated: a repeat with the same
-// key gets the first answer, and one that asks for something else is refused.
-func (s *Store) UpdateOnce(ctx context.Context, id tree.SessionID, key Key, cmd tree.Command) (tree.Answer, error) {
-	p := s.Prepare(id, cmd, nil)
-	p.key = &key
-	if err := s.enqueue(ctx, p); err != nil {
-		return nil, err
-	}
-	return p.Wait(ctx)
-}
-
-// Submit queues a command and returns at once; it waits only while the queue is
-// full. Commands submitted one after another are decided in that order.
-func (s *Store) Submit(ctx context.Context, id tree.SessionID, cmd tree.Command) (*Pending, error) {
-	p := s.Prepare(id, cmd, nil)
-	return p, s.Queue(ctx, p)
-}
-
-// Prepare gives a command that is to be queued. If it is a request of a worker, that may
-// take another run should the request give its own back.
-func (s *Store) Prepare(id tree.SessionID, cmd tree.Command, takes *Takes) *Pending {
-	return &Pending{session: id, cmd: cmd, takes: takes, done: make(chan struct{}), ended: s.ended}
-}
-
-// Queue is Submit for commands of one session, which are decided in their order and in one
-// transaction.
-func (s *Store) Queue(ctx context.Context, commands ...*Pending) error {
-	if len(commands) == 0 {
-		return nil
-	}
-	first := commands[0]
-	first.with = commands[1:]
-	return s.enqueue(ctx, first)
-}
-
-// write queues a step of the store's own to be taken in a transaction. Once it is
-// queued it is waited for, whatever becomes of ctx: the step writes to what its
-// caller holds.
-func (s *Store) write(ctx context.Context, step func(context.Context, *batch) error) error {
-	p := s.Prepare(tree.SessionID{}, nil, nil)
-	p.step = step
-	if err := s.enqueue(ctx, p); err != nil {
-		return err
-	}
-	_, err := p.Wait(context.WithoutCancel(ctx))
-	return err
-}
-
-func (s *Store) enqueue(ctx context.Context, p *Pending) error {
-	to := s.steps
-	if p.cmd != nil {
-		to = s.committers[binary.BigEndian.Uint64(p.session[8:])%uint64(len(s.committers))]
-	}
-	select {
-	case to.queue <- p:
-		return nil
-	case <-s.ended:
-		return ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// Pending is a queued command.
-type Pending struct {
-	session tree.SessionID
-	cmd     tree.Command
-	key     *Key
-	step    func(context.Context, *batch) error // instead of a command
-	takes   *Takes                              // nil: no other run
-	with    []*Pending                          // what is in the same transaction
-
-	done   chan struct{}
-	ended  chan struct{} // of the store
-	answer tree.Answer
-	err    error
-
-	conversation *Conversation // of a run that was claimed for the first time, if it is at hand
-	woken        *woken        // a run that was claimed again, if its conversation is at hand
-	opened       *opened       // a session; nil if it was there before
-	taken        *tree.Claimed // in the place of a run that was given back
-}
-
-// Wait gives the answer when it is durable.
-func (p *Pending) Wait(ctx context.Context) (tree.Answer, error) {
-	select {
-	case <-p.done:
-		return p.answer, p.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-p.ended:
-	}
-	// Nobody takes anything from the queue any more; what was taken is answered.
-	select {
-	case <-p.done:
-		return p.answer, p.err
-	default:
-		return nil, ErrClosed
-	}
-}
-
-// AtHand is what the worker of a run that was claimed needs, once Wait has given
-// the answer; nil if it has to be read.
-func (s *Store) AtHand(ctx context.Context, p *Pending) (*Conversation, error) {
-	if p.woken != nil {
-		return p.woken.conversation(ctx, s)
-	}
-	return p.conversation, nil
-}
-
-// Taken is the run that the worker has got in the place of the one that it has given back,
-// once Wait has given the answer; nil if it has got none.
-func (p *Pending) Taken() *tree.Claimed { return p.taken }
-
-func (p *Pending) settle(answer tree.Answer, err error) {
-	p.answer, p.err = answer, err
-	close(p.done)
-}
 
 // Run commits what is queued until ctx ends; what is queued then is refused. It
 // can run only once.
