@@ -19,7 +19,8 @@ type wakings struct {
 	bytes int
 }
 
-// tail is what comes after what is held of a transcript.
+// tail is what comes after what is held of a transcript. It begins with no results: of those
+// some may have been there before anything was remembered.
 type tail struct {
 	rows  []messageAndBody
 	asks  map[int]int // how many calls a message makes
@@ -43,7 +44,7 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held
 		key := inSession[tree.TaskID]{id, m.Task}
 		t := w.tails[key]
 		switch {
-		case t == nil && follows(held.Begins(transcript.Of{Session: id, Task: m.Task}), m.Ordinal):
+		case t == nil && m.Role != tree.RoleTool && follows(held.Begins(transcript.Of{Session: id, Task: m.Task}), m.Ordinal):
 			t = &tail{asks: map[int]int{}, calls: map[tree.CallRef]tree.Call{}, near: near{
 				task: m.Task, runs: map[tree.ChildRun]tree.Run{}, answers: map[messageKey]messageAndBody{},
 			}}

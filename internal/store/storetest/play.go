@@ -75,6 +75,10 @@ func (b *bundle) claimed(id tree.SessionID, cmd tree.Claim) (atHand bool) {
 	if known == nil {
 		return false
 	}
+	stored := must[[]tree.Message](b.t)(b.Transcript(b.t.Context(), id, cmd.Task, 0, 0)) // past all that is held
+	if !reflect.DeepEqual(known.Messages, stored) {
+		b.t.Errorf("at hand is\n%+v, stored\n%+v", known.Messages, stored)
+	}
 	read := must[*store.Conversation](b.t)(b.Conversation(b.t.Context(), tenant, id, cmd.Task))
 	if !reflect.DeepEqual(known.Messages, read.Messages) || len(known.Open)+len(read.Open) > 0 || !slices.Equal(known.Agents, read.Agents) {
 		b.t.Errorf("at hand is\n%+v, not\n%+v", known, read)

@@ -150,6 +150,13 @@ func wakingAtHand(t *testing.T, d Dialect) {
 	wakes("and then", true)
 	b.must(id, tree.Redeliver{Task: root, Epoch: w.token.Epoch, Attach: 1})
 	wakes("for another worker, of which nothing is new", false)
+	w.calls("read", "read")
+	w.closes(1, "closed before it was read", false)
+	b.must(id, tree.Redeliver{Task: root, Epoch: w.token.Epoch, Attach: 1})
+	wakes("with a call that is open", false)
+	w.closes(2, "closed after it was read", false)
+	b.must(id, tree.Redeliver{Task: root, Epoch: w.token.Epoch, Attach: 1})
+	wakes("with results of which some were there before", false)
 }
 
 // transcriptPages: any part of a transcript is the same as in the whole.
