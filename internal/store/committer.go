@@ -41,8 +41,8 @@ func (c *committer) run(ctx context.Context) {
 	}
 }
 
-// gather takes what has queued, up to a batch or what is queued together. Who has just been answered gets
-// the chance to ask for more first: fewer and larger transactions take less.
+// gather takes what has queued, up to a batch or what is queued together. Who has just been
+// answered gets the chance to ask for more first: fewer and larger transactions take less.
 func (c *committer) gather(first *Pending) []*Pending {
 	batch := append([]*Pending{first}, first.with...)
 	for before := 0; before < len(batch) && len(batch) < c.most; {

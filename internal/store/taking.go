@@ -24,8 +24,8 @@ func (b *batch) mayTake(takes *Takes) bool {
 	return b.ahead.spares(takes.Spare)
 }
 
-// take lets a worker that has given its run back claim one that has become ready in
-// the same transaction, the oldest of its session. It may be none.
+// take lets a worker that has given its run back claim one of its session that has become
+// ready in the same transaction. It may be none.
 func (b *batch) take(ctx context.Context, p *Pending, answer tree.Answer) (*tree.Claimed, error) {
 	if p.takes == nil || !b.mayTake(p.takes) {
 		return nil, nil
@@ -35,19 +35,27 @@ func (b *batch) take(ctx context.Context, p *Pending, answer tree.Answer) (*tree
 	default:
 		return nil, nil // it keeps its run
 	}
-	ready := b.sessions[p.session].view.Changes().Ready
-	for _, task := range inOrder(ready) {
-		if ready[task] == nil {
-			continue
-		}
-		answer, refused, err := b.apply(ctx, p.session, tree.Claim{
-			Task: task, Token: tree.Token{Epoch: ready[task].Epoch, Nonce: p.takes.Nonce}, Worker: p.takes.Worker,
-		})
-		if err != nil || refused != nil { // the session runs as many as it may
-			return nil, err
-		}
-		claimed := answer.(tree.Claimed)
-		return &claimed, nil
+	next := first(b.sessions[p.session].view.Changes().Ready)
+	if next == nil {
+		return nil, nil
 	}
-	return nil, nil
+	answer, refused, err := b.apply(ctx, p.session, tree.Claim{
+		Task: next.Task, Token: tree.Token{Epoch: next.Epoch, Nonce: p.takes.Nonce}, Worker: p.takes.Worker,
+	})
+	if err != nil || refused != nil { // the session runs as many as it may
+		return nil, err
+	}
+	claimed := answer.(tree.Claimed)
+	return &claimed, nil
+}
+
+// first gives the run that goes first of those that have become ready: one that somebody
+// waits for before one in the background, then the oldest.
+func first(ready map[tree.TaskID]*tree.Ready) (next *tree.Ready) {
+	for _, task := range inOrder(ready) {
+		if r := ready[task]; r != nil && (next == nil || r.Priority < next.Priority) {
+			next = r
+		}
+	}
+	return next
 }

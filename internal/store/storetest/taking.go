@@ -64,14 +64,15 @@ func taking(t *testing.T, d Dialect) {
 			id, root := session(1), b.create(1, "ask somebody")
 			b.take(1)
 			w := b.claim(id, root)
-			w.calls("task")
+			w.calls("task", "task")
 			if test.before != nil {
 				test.before(b)
 			}
 			takes := inPlace
 			takes.Spare = test.spare
 			got, answer := b.taken(id, !test.unseen, takes, tree.SpawnCalls{From: w.from(), Children: []tree.CallChild{
-				{Block: 1, Child: child("do it"), Background: test.background},
+				{Block: 1, Child: child("look beside it"), Background: true},
+				{Block: 2, Child: child("do it"), Background: test.background},
 			}}, tree.Park{From: w.from()})
 			_, parked := answer.(tree.ParkedRun)
 			eq(t, "whether the parent is parked", parked, !test.background)
@@ -79,7 +80,12 @@ func taking(t *testing.T, d Dialect) {
 			if got == nil {
 				return
 			}
-			eq(t, "how many are announced beside it", len(b.ahead()), 0)
+			eq(t, "whether it runs in the background", got.Task.Background, false)
+			for _, task := range must[[]tree.Task](t)(b.Tree(t.Context(), id)) {
+				if task.Background { // it would have the next slot
+					b.claim(id, task.ID)
+				}
+			}
 			w = &worker{b: b, session: id, task: got.Task.ID, token: got.Task.Token()}
 			back, _ := b.taken(id, true, takes, tree.End{From: w.from(), Answer: &tree.Message{
 				Blocks: say("found"), Model: "m-1", Stop: tree.StopEndTurn,
