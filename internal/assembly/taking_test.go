@@ -1,6 +1,7 @@
 package assembly_test
 
 import (
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -95,6 +96,56 @@ func TestASlotTakesTheNextRun(t *testing.T) {
 		t.Errorf("the root has ended %s", got)
 	}
 	c.sound()
+}
+
+// TestASlotTakesWhatWaits has one slot carry two trees: each end is answered with the run
+// that has waited longest, of the same session or of another one. What has waited for too
+// long is on the dispatch stream, so it is tried until nothing has.
+func TestASlotTakesWhatWaits(t *testing.T) {
+	t.Parallel()
+	_, c, _ := alone(t)
+	h := c.hand()
+	for patient := c.ctx(); patient.Err() == nil; {
+		if c.takesInTurn(h) {
+			c.sound()
+			return
+		}
+	}
+	t.Fatal("no slot got all runs in their turn")
+}
+
+// takesInTurn reports whether a slot has got whatever waited with the end of what it had.
+func (c *client) takesInTurn(h *hand) bool {
+	c.t.Helper()
+	first := c.first()
+	if !h.claim(first) {
+		c.t.Fatal("the claim was refused")
+	}
+	h.ask(calling("task", `{}`, `{}`, `{}`))
+	h.ask(spawning(0, 1, 2))
+	second := c.first()
+	resp := h.ask(offering(parking(), &pb.Takes{Nonce: 20}))
+	var order []string
+	for resp.GetGiven() != nil {
+		assigned, _ := h.given(resp)
+		order = append(order, assigned.GetTask().GetId())
+		resp = h.ask(offering(ending("done"), &pb.Takes{Nonce: uint64(21 + len(order))}))
+	}
+	want := []string{second.task, first.task}
+	for _, task := range slices.Backward(c.tasks(first.session)) {
+		if task.GetDepth() == 1 {
+			want = slices.Insert(want, 0, task.GetId())
+		}
+	}
+	if len(order) < len(want) {
+		c.cancel(first.session, "")
+		c.cancel(second.session, "")
+		return false
+	}
+	if !slices.Equal(order, want) {
+		c.t.Errorf("the slot has carried %v, want %v", order, want)
+	}
+	return true
 }
 
 // TestAGivenRunIsClaimedAgain breaks the stream before the assignment is there: over another

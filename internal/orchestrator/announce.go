@@ -9,17 +9,17 @@ import (
 	"github.com/coppice-run/coppice/internal/store"
 )
 
-// The dispatch stream is kept shallow, so that what runs next is decided late, in
-// SQL. What waits there is what workers take while more is announced: a few
-// entries where runs take long, so that whoever comes gets the next slot; more
-// where they are short, but never more than announcePerSlot for each slot.
+// Few runs are announced at a time, so that what runs next is decided late, in
+// SQL. They are what workers take while more is announced: a few where runs take
+// long, so that whoever comes gets the next slot; more where they are short, but
+// never more than announcePerSlot for each slot.
 const (
 	announceAtLeast = 4
 	announcePerSlot = 2
 	announcePerPace = 2 // for each claim of late: a pace that rises finds enough
 )
 
-// room is how much may wait on the dispatch stream.
+// room is how many runs may be announced and not claimed yet.
 func (s *Service) room() int {
 	most := announcePerSlot * max(int(s.slots.Load()), s.leases.slots())
 	return max(announceAtLeast, min(most, announcePerPace*s.claims.lately(s.Now())))
@@ -29,8 +29,7 @@ func (s *Service) room() int {
 // replica looks whether it was lost.
 const announceLease = 2 * time.Second
 
-// announce puts hints on the dispatch stream whenever there may be something
-// ready and room for it.
+// announce picks runs whenever there may be something ready and room for it.
 func (s *Service) announce(ctx context.Context) error {
 	var looked time.Time
 	for {
@@ -67,6 +66,9 @@ func (s *Service) unhurried(ctx context.Context, looked time.Time) {
 // found anything.
 func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	room := s.room()
+	if s.offers.enough(room) {
+		return false, nil // the slot that takes one looks again
+	}
 	rows, err := s.Store.TakeReady(ctx, room, announceLease)
 	if err != nil || len(rows) == 0 {
 		return false, err
@@ -78,7 +80,8 @@ func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	for i, r := range rows {
 		hints[i] = dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch}
 	}
-	return true, s.Bus.Announce(ctx, s.Pool, hints)
+	s.offers.add(time.Now(), hints...)
+	return true, nil
 }
 
 // crowded is how much longer than its room the stream may be before nothing is
@@ -98,4 +101,19 @@ func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready, room i
 		return rows, err
 	}
 	return slices.DeleteFunc(rows, func(r store.Ready) bool { return r.Again }), nil
+}
+
+// lookAgain is how long a replica may believe that nothing waits: what other replicas
+// have left waiting it only sees when it looks.
+const lookAgain = 50 * time.Millisecond
+
+// lookForMore makes the announcer look after a claim, since the dispatch stream has room
+// for one more, or after a run has made room for another one of its session: at once if
+// something waits, otherwise when it has not looked for a while.
+func (s *Service) lookForMore() {
+	if s.Store.Behind() {
+		s.lookForReady()
+		return
+	}
+	poke(s.later)
 }

@@ -19,6 +19,7 @@ func (l *slot) claimed(ctx context.Context, a *asked, answer tree.Answer, err er
 	claim := a.req.GetClaim()
 	a.open = false
 	l.claims.add(l.Now())
+	l.offers.came()
 	l.lookForMore()
 	granted, ok := answer.(tree.Claimed)
 	switch {

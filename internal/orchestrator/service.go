@@ -61,7 +61,7 @@ type Service struct {
 	wishes   *wishes
 	relay    *relay
 	leases   *leases
-	ahead    *ahead
+	offers   *offers
 	kick     chan struct{} // something may be ready to announce
 	later    chan struct{} // something may be, though nothing is known to wait
 	stopping chan struct{} // closed by Stop
@@ -109,7 +109,7 @@ func New(c Config) (*Service, error) {
 		c.Grace = DefaultGrace
 	}
 	s := &Service{
-		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), ahead: newAhead(),
+		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), offers: newOffers(),
 		wishes: newWishes(), relay: newRelay(c.Now),
 		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
@@ -142,7 +142,7 @@ func (s *Service) Prepare(ctx context.Context) error { return s.agents.read(ctx)
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.announce(ctx) })
-	g.Go(func() error { return s.announceAhead(ctx) })
+	g.Go(func() error { return s.sendOffers(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.agents.follow(ctx) })
 	g.Go(func() error { return s.callBack(ctx) })
@@ -171,7 +171,7 @@ func (s *Service) Committed(c store.Commit) {
 	for _, r := range c.Released {
 		s.leases.release(r.Task, r.Epoch, r.Message)
 	}
-	switch waiting := s.ahead.put(c.Ready); {
+	switch waiting := s.offers.committed(time.Now(), c.Ready); {
 	case waiting:
 		s.lookForReady()
 	case c.Room:

@@ -2,7 +2,10 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
+	"time"
 
+	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -13,7 +16,11 @@ import (
 func (l *slot) prepare(a *asked, lease *lease, cmd tree.Command) {
 	var takes *store.Takes
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
-		takes = &store.Takes{Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.leases.idle()}
+		idle := l.leases.idle()
+		a.next = l.offers.takeOf(lease.session, time.Now(), idle)
+		takes = &store.Takes{
+			Worker: lease.by.worker, Nonce: offered.GetNonce(), Next: a.next.Task, NextEpoch: a.next.Epoch, Spare: idle,
+		}
 		a.open, a.expected = true, l.leases.expectAny(lease.session)
 	}
 	a.pending = l.Store.Prepare(lease.session, cmd, takes)
@@ -31,8 +38,13 @@ func (l *slot) queue() error {
 // place, if it has got one.
 func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
-	a.open = false
+	a.open, a.next = false, dispatch.Hint{}
 	granted := a.pending.Taken()
+	if granted == nil {
+		var done func()
+		granted, done = l.takeOffered(ctx, a, last)
+		defer done()
+	}
 	if granted == nil {
 		return answers
 	}
@@ -55,6 +67,54 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 	return append(answers, assignment...)
 }
 
+// takeOffered claims the first of the runs that are kept for slots which have become free,
+// if there is one that it can have. done has to be called when it is on the stream.
+func (l *slot) takeOffered(ctx context.Context, a *asked, last *lease) (granted *tree.Claimed, done func()) {
+	takes := a.req.GetTakes()
+	for takes != nil && last.by.worker != "" {
+		next, any := l.offers.take(time.Now(), l.leases.idle())
+		if !any {
+			break
+		}
+		l.leases.settled(a.expected)
+		a.expected = l.leases.expect(next.Task, next.Epoch)
+		a.pending = l.Store.Prepare(next.Session, tree.Claim{
+			Task: next.Task, Token: tree.Token{Epoch: next.Epoch, Nonce: takes.GetNonce()}, Worker: last.by.worker,
+		}, nil)
+		answer, err := l.settle(ctx, a.pending)
+		if claimed, ok := answer.(tree.Claimed); ok {
+			return &claimed, l.offers.taken
+		}
+		l.offers.taken()
+		l.lookForMore()
+		if err = l.notTaken(ctx, next, err); err != nil {
+			l.Logger.WarnContext(ctx, "a run was not given to the slot that has become free", "task_id", next.Task, "error", err)
+			break
+		}
+	}
+	return nil, func() {}
+}
+
+// notTaken sees to a run that the slot could not have. The error says why it can't have
+// another one either.
+func (l *slot) notTaken(ctx context.Context, run dispatch.Hint, err error) error {
+	switch {
+	case errors.Is(err, tree.ErrCapped):
+		return l.Store.ReleaseReady(ctx, run.Session, run.Task, run.Epoch)
+	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
+		return nil // somebody else has it, or it is over
+	}
+	return err
+}
+
+// settle waits for a command even if the stream ends: what it is granted is handed over then.
+func (l *slot) settle(ctx context.Context, p *store.Pending) (tree.Answer, error) {
+	if err := l.Store.Queue(ctx, p); err != nil {
+		return nil, err
+	}
+	return p.Wait(context.WithoutCancel(ctx))
+}
+
 // leftOver sees to an attempt that a request has been granted while its stream broke. A
 // worker that has asked for it may come back for it, unless it is dead; one that has offered
 // its slot does not know of it.
@@ -75,6 +135,7 @@ func (l *slot) leftOver(a *asked) {
 	default:
 		if taken := a.pending.Taken(); taken != nil {
 			l.handOver(leaseOf(taken, carrier{}), false)
+			a.next = dispatch.Hint{}
 		}
 	}
 }

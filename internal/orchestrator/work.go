@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coppice-run/coppice/internal/alive"
+	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -61,6 +62,7 @@ type asked struct {
 	expected *expectation  // of a claim or a reattachment that was submitted, or of what takes its place
 	open     bool          // an attempt that it has been granted is not on the stream yet
 	worker   *alive.Worker // who asks for an attempt
+	next     dispatch.Hint // the run that it is to have in the place of its own, until it is known whether it has; or none
 }
 
 // slot serves one stream: one goroutine receives and submits, another waits for
@@ -302,6 +304,7 @@ func (l *slot) answer() {
 				responses, err = l.respond(ctx, &a)
 			}
 			l.leftOver(&a)
+			l.offers.back(a.next, time.Now())
 			l.leases.settled(a.expected)
 			switch {
 			case broken || ctx.Err() != nil:

@@ -198,8 +198,8 @@ func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 	for {
 		var wanted []want
 		for _, p := range queued {
-			if p.cmd != nil {
-				if missing := b.sessions[p.session].view.Missing(p.cmd); !missing.Empty() {
+			for _, cmd := range p.commands() {
+				if missing := b.sessions[p.session].view.Missing(cmd); !missing.Empty() {
 					wanted = append(wanted, want{p.session, missing})
 				}
 			}

@@ -22,9 +22,11 @@ func (b *batch) foreseen(queued []*Pending) (wanted []want) {
 			v = emptied(s.view)
 			scratch[p.session] = v
 		}
-		for missing := v.Missing(p.cmd); !missing.Empty(); missing = v.Missing(p.cmd) {
-			wanted = append(wanted, want{p.session, missing})
-			guess(v, s.view, missing)
+		for _, cmd := range p.commands() {
+			for missing := v.Missing(cmd); !missing.Empty(); missing = v.Missing(cmd) {
+				wanted = append(wanted, want{p.session, missing})
+				guess(v, s.view, missing)
+			}
 		}
 	}
 	return wanted

@@ -48,7 +48,7 @@ const backgroundShare = 8
 
 // lookAhead is how many candidates are read for each run that there is room for,
 // since some may belong to sessions that run as many as they may.
-const lookAhead = 4
+const lookAhead = 1
 
 // candidate is a ready run and how many more its session may run, counting none
 // of its announcements.

@@ -79,10 +79,13 @@ func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
 // knowsClaimed reports whether a command may claim a run of whose conversation everything
 // is remembered.
 func (b *batch) knowsClaimed(p *Pending) bool {
+	if next, any := p.next(); any {
+		return b.remembers(p.session, next.Task)
+	}
 	takes := p.takes != nil && b.mayTake(p.takes)
 	switch c := p.cmd.(type) {
 	case tree.Claim:
-		return len(b.openings.messages[inSession[tree.TaskID]{p.session, c.Task}]) > 0 || b.wakings.has(p.session, c.Task)
+		return b.remembers(p.session, c.Task)
 	case tree.Park:
 		return takes
 	case tree.End:
@@ -90,6 +93,11 @@ func (b *batch) knowsClaimed(p *Pending) bool {
 		return takes && ends != nil && b.wakings.has(p.session, ends.Parent)
 	}
 	return false
+}
+
+// remembers reports whether something of a task's conversation is remembered.
+func (b *batch) remembers(id tree.SessionID, task tree.TaskID) bool {
+	return len(b.openings.messages[inSession[tree.TaskID]{id, task}]) > 0 || b.wakings.has(id, task)
 }
 
 // conversation gives what the worker of a claimed run needs, if the batch has it at hand.

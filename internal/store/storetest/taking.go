@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/store"
@@ -98,4 +99,55 @@ func taking(t *testing.T, d Dialect) {
 			b.events(id)
 		})
 	}
+}
+
+// takingNext: a slot whose run ends takes a run of its session that is announced, if nobody
+// else has it. One that keeps its run gets none.
+func takingNext(t *testing.T, d Dialect) {
+	c := d.Fresh(t)
+	c.Ahead = true
+	b := opened(t, c)
+	b.run()
+	id, root := session(1), b.create(1, "ask three")
+	b.create(2, "wait")
+	b.take(1)
+	parent := b.claim(id, root)
+	parent.calls("task", "task", "task")
+	b.must(id, tree.SpawnCalls{From: parent.from(), Children: []tree.CallChild{
+		{Block: 1, Child: child("one")}, {Block: 2, Child: child("two")}, {Block: 3, Child: child("three")},
+	}})
+	var children []tree.TaskID
+	for _, task := range must[[]tree.Task](t)(b.Tree(t.Context(), id)) {
+		if task.ID != root {
+			children = append(children, task.ID)
+		}
+	}
+	next := func(i int) store.Takes {
+		takes := inPlace
+		takes.Next, takes.NextEpoch = children[i], 1
+		return takes
+	}
+	w := b.claim(id, children[0])
+	end := func(w *worker) tree.Command {
+		return tree.End{From: w.from(), Answer: &tree.Message{Blocks: say("found"), Model: "m-1", Stop: tree.StopEndTurn}}
+	}
+	got, _ := b.taken(id, false, next(1), tree.AppendAnswer{From: w.from(), Message: tree.Message{
+		Blocks: []tree.Block{tree.ToolUse{ProviderID: "call_0", Name: "glob", Input: json.RawMessage(`{}`)}},
+		Model:  "m-1", Stop: tree.StopToolUse,
+	}})
+	if got != nil {
+		t.Fatalf("%+v was taken by a slot that keeps its run", got)
+	}
+	w.closes(0, "nothing", false)
+	got, _ = b.taken(id, false, next(1), end(w))
+	if got == nil || got.Task.ID != children[1] {
+		t.Fatalf("with the first child's end %+v was taken, not the second", got)
+	}
+	w = &worker{b: b, session: id, task: got.Task.ID, token: got.Task.Token()}
+	third := b.claim(id, children[2])
+	if got, _ = b.taken(id, false, next(2), end(w)); got != nil {
+		t.Fatalf("%+v was taken, which another worker has", got)
+	}
+	third.answers("found")
+	b.events(id)
 }

@@ -232,8 +232,8 @@ type WorkRequest struct {
 	//	*WorkRequest_StopHooks
 	//	*WorkRequest_CommandEnd
 	Kind isWorkRequest_Kind `protobuf_oneof:"kind"`
-	// With Park, End and StopHooks: if that gives the slot back, it takes a run that
-	// becomes ready with it. Unset if the slot has something else to do.
+	// With Park, End and StopHooks: if that gives the slot back, it takes the run that is
+	// next, of this session or of another one. Unset if the slot has something else to do.
 	Takes *Takes `protobuf:"bytes,23,opt,name=takes,proto3" json:"takes,omitempty"`
 	// Whether the next request of the attempt follows at once, which it has to then: they
 	// are stored together.

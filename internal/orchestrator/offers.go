@@ -1,0 +1,194 @@
+package orchestrator
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// offers holds the runs that count as announced and for which no slot is idle. A slot of
+// this replica that gives its run back gets the first of them with the answer, without
+// being told over the dispatch stream and without asking. What no slot has taken within
+// offerFor goes on the stream, as does what idle slots wait for. What is lost with the
+// process is announced again when its lease is over.
+type offers struct {
+	mu     sync.Mutex
+	runs   []waitingRun // the oldest first
+	sent   []time.Time  // when hints went on the dispatch stream that nobody has come for, the oldest first
+	taking int          // slots that are about to have a run of these
+	some   chan struct{}
+}
+
+// waitingRun is a run that is to be claimed.
+type waitingRun struct {
+	dispatch.Hint
+	since time.Time
+}
+
+// offerFor is how long a run may be kept for the slots of this replica: short beside what a
+// model takes, long beside what a task takes that asks none.
+const offerFor = 200 * time.Millisecond
+
+func newOffers() *offers { return &offers{some: make(chan struct{}, 1)} }
+
+// add takes in runs that count as announced.
+func (o *offers) add(now time.Time, hints ...dispatch.Hint) {
+	if len(hints) == 0 {
+		return
+	}
+	o.mu.Lock()
+	for _, h := range hints {
+		o.runs = append(o.runs, waitingRun{h, now})
+	}
+	o.mu.Unlock()
+	poke(o.some)
+}
+
+// committed takes in what has become ready, and reports whether any of it waits for its turn.
+func (o *offers) committed(now time.Time, ready []store.Ready) (waiting bool) {
+	var hints []dispatch.Hint
+	for _, r := range ready {
+		if !r.Ahead {
+			waiting = true
+			continue
+		}
+		hints = append(hints, dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch})
+	}
+	o.add(now, hints...)
+	return waiting
+}
+
+// due gives the runs that are to go on the dispatch stream: as many as there are idle slots
+// beside those that something is on its way to, and what has been kept for long enough. It
+// tells when to look again; zero if there is nothing left.
+func (o *offers) due(now time.Time, idle int) (hints []dispatch.Hint, again time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := min(len(o.runs), max(0, o.spare(now, idle)))
+	for n < len(o.runs) && now.Sub(o.runs[n].since) >= offerFor {
+		n++
+	}
+	for _, r := range o.runs[:n] {
+		hints = append(hints, r.Hint)
+		o.sent = append(o.sent, now)
+	}
+	o.drop(n)
+	if len(o.runs) > 0 {
+		again = o.runs[0].since.Add(offerFor)
+	}
+	return hints, again
+}
+
+// spare is how many slots are idle beside those that something is on its way to; less than
+// none if more is on its way. A hint that nobody comes for within the lease of its
+// announcement does not count any more.
+func (o *offers) spare(now time.Time, idle int) int {
+	lost := 0
+	for lost < len(o.sent) && now.Sub(o.sent[lost]) > announceLease {
+		lost++
+	}
+	o.sent = o.sent[lost:]
+	return idle - o.taking - len(o.sent)
+}
+
+// takeOf gives the first run if it is of a session, for a slot that is about to give one of
+// the same session back.
+func (o *offers) takeOf(session tree.SessionID, now time.Time, idle int) (next dispatch.Hint) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.spare(now, idle) >= 0 && len(o.runs) > 0 && o.runs[0].Session == session {
+		next = o.runs[0].Hint
+		o.drop(1)
+	}
+	return next
+}
+
+// back takes a run back that a slot was to have and has not got; it may be none. It is the
+// first again.
+func (o *offers) back(run dispatch.Hint, now time.Time) {
+	if run.Task.IsZero() {
+		return
+	}
+	o.mu.Lock()
+	o.runs = slices.Insert(o.runs, 0, waitingRun{run, now})
+	o.mu.Unlock()
+	poke(o.some)
+}
+
+// take gives a slot that has given its run back the first run, if there is one. It is left to
+// the dispatch stream if more is there than other idle slots come for: that has waited for
+// longer. Once the slot has the run, or can't have it, it says so with taken.
+func (o *offers) take(now time.Time, idle int) (next dispatch.Hint, any bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.runs) == 0 || o.spare(now, idle) < 1 {
+		return next, false
+	}
+	next = o.runs[0].Hint
+	o.drop(1)
+	o.taking++
+	return next, true
+}
+
+func (o *offers) taken() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.taking--
+}
+
+// drop forgets the first runs.
+func (o *offers) drop(n int) {
+	if o.runs = o.runs[n:]; len(o.runs) == 0 {
+		o.runs = nil
+	}
+}
+
+// came says that somebody has come for a hint on the dispatch stream.
+func (o *offers) came() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.sent) > 0 {
+		o.sent = o.sent[1:]
+	}
+}
+
+// enough reports whether there is work for half of so much room, so that more need not be
+// picked yet: each pick is a transaction.
+func (o *offers) enough(room int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.runs) > room/2
+}
+
+// sendOffers puts what is due on the dispatch stream until ctx ends. Where other replicas
+// are alive all of it goes there at once: their slots may be idle.
+func (s *Service) sendOffers(ctx context.Context) error {
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for {
+		select {
+		case <-s.offers.some:
+		case <-wait.C:
+		case <-ctx.Done():
+			return nil
+		}
+		idle := s.leases.idle()
+		if s.others.Load() {
+			idle = math.MaxInt
+		}
+		now := time.Now()
+		hints, again := s.offers.due(now, idle)
+		if err := s.Bus.Announce(ctx, s.Pool, hints); err != nil && ctx.Err() == nil {
+			s.Logger.WarnContext(ctx, "announcing failed", "error", err)
+		}
+		if !again.IsZero() {
+			wait.Reset(again.Sub(now))
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package orchestrator
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// offering holds runs of some sessions, which have been announced at one time.
+func offering(now time.Time, sessions ...byte) *offers {
+	o := newOffers()
+	for i, s := range sessions {
+		o.add(now, dispatch.Hint{Session: tree.SessionID{15: s}, Task: tree.TaskID{15: byte(i + 1)}, Epoch: 1})
+	}
+	return o
+}
+
+// numbers tells which of them hints are of.
+func numbers(hints ...dispatch.Hint) (n []int) {
+	for _, h := range hints {
+		n = append(n, int(h.Task[15]))
+	}
+	return n
+}
+
+// TestDueOffers: the dispatch stream gets what idle slots wait for, and what has been kept for
+// long enough.
+func TestDueOffers(t *testing.T) {
+	t.Parallel()
+	begun := time.Unix(1_800_000_000, 0)
+	for name, test := range map[string]struct {
+		after time.Duration
+		idle  int
+		sent  int // hints that nobody has come for
+		came  int // of them
+		want  []int
+	}{
+		"no slot is idle":           {},
+		"one is":                    {idle: 1, want: []int{1}},
+		"more than there are":       {idle: 5, want: []int{1, 2, 3}},
+		"one is on its way":         {idle: 2, sent: 1, want: []int{1}},
+		"all are on their way":      {idle: 2, sent: 3},
+		"one has come":              {idle: 2, sent: 2, came: 1, want: []int{1}},
+		"nobody has come for long":  {after: -2 * announceLease, idle: 2, sent: 2, want: []int{1, 2}},
+		"they have waited for long": {after: offerFor, want: []int{1, 2, 3}},
+	} {
+		now := begun
+		if test.after < 0 {
+			now = begun.Add(-test.after)
+		}
+		o := offering(now, 1, 1, 1)
+		for range test.sent {
+			o.sent = append(o.sent, begun)
+		}
+		for range test.came {
+			o.came()
+		}
+		hints, again := o.due(now.Add(max(0, test.after)), test.idle)
+		if got := numbers(hints...); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v are due, want %v", name, got, test.want)
+		}
+		if want := len(test.want) < 3; again.IsZero() == want || want && !again.Equal(now.Add(offerFor)) {
+			t.Errorf("%s: the next look is at %s", name, again)
+		}
+	}
+}
+
+// TestTakenOffers: a slot that has become free gets the first run, unless something that has
+// waited for longer is on the dispatch stream.
+func TestTakenOffers(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	o := offering(now, 1, 2, 1)
+	if got := o.takeOf(tree.SessionID{15: 2}, now, 0); got != (dispatch.Hint{}) {
+		t.Errorf("a slot of session 2 has got %v, which is not the first", got)
+	}
+	first := o.takeOf(tree.SessionID{15: 1}, now, 0)
+	if got := numbers(first); !slices.Equal(got, []int{1}) {
+		t.Fatalf("a slot of session 1 has got %v, want the first", got)
+	}
+	o.back(first, now)
+	o.back(dispatch.Hint{}, now) // it was to have none
+	for i := range 3 {
+		if got, any := o.take(now, i+1); !any || !slices.Equal(numbers(got), []int{i + 1}) {
+			t.Errorf("slot %d has got %v", i+1, got)
+		}
+	}
+	if got, any := o.take(now, 4); any {
+		t.Errorf("%v was taken when there was nothing left", got)
+	}
+	o.add(now, first)
+	if got, any := o.take(now, 3); any {
+		t.Errorf("%v was taken, though the only idle slots are those that take", got)
+	}
+	o.taken()
+	o.sent = append(o.sent, now)
+	if got, any := o.take(now, 3); any {
+		t.Errorf("%v was taken, though a hint waits on the stream", got)
+	}
+	o.came()
+	if _, any := o.take(now, 3); !any {
+		t.Error("nothing was taken once somebody had come for the hint")
+	}
+}
