@@ -31,9 +31,13 @@ type waitingRun struct {
 	since time.Time
 }
 
-// offerFor is how long a run may be kept for the slots of this replica: short beside what a
-// model takes, long beside what a task takes that asks none.
-const offerFor = 200 * time.Millisecond
+const (
+	// offerFor is how long a run may be kept for the slots of this replica: short beside what a
+	// model takes, long beside what a task takes that asks none.
+	offerFor = 200 * time.Millisecond
+	// comeWithin is how long an idle slot may take to come for a hint.
+	comeWithin = 20 * time.Millisecond
+)
 
 func newOffers() *offers { return &offers{some: make(chan struct{}, 1)} }
 
@@ -70,7 +74,12 @@ func (o *offers) committed(now time.Time, ready []store.Ready) (waiting bool) {
 func (o *offers) due(now time.Time, idle int) (hints []dispatch.Hint, again time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := min(len(o.runs), max(0, o.spare(now, idle)))
+	lost := 0
+	for lost < len(o.sent) && now.Sub(o.sent[lost]) > announceLease {
+		lost++
+	}
+	o.sent = o.sent[lost:]
+	n := min(len(o.runs), max(0, idle-o.taking-len(o.sent)))
 	for n < len(o.runs) && now.Sub(o.runs[n].since) >= offerFor {
 		n++
 	}
@@ -85,24 +94,18 @@ func (o *offers) due(now time.Time, idle int) (hints []dispatch.Hint, again time
 	return hints, again
 }
 
-// spare is how many slots are idle beside those that something is on its way to; less than
-// none if more is on its way. A hint that nobody comes for within the lease of its
-// announcement does not count any more.
-func (o *offers) spare(now time.Time, idle int) int {
-	lost := 0
-	for lost < len(o.sent) && now.Sub(o.sent[lost]) > announceLease {
-		lost++
-	}
-	o.sent = o.sent[lost:]
-	return idle - o.taking - len(o.sent)
+// mayTake reports whether there is a run for a slot that has become free. What has been on the
+// dispatch stream for a while has waited for longer: then the slot has to come for that.
+func (o *offers) mayTake(now time.Time) bool {
+	return len(o.runs) > 0 && (len(o.sent) == 0 || now.Sub(o.sent[0]) < comeWithin)
 }
 
 // takeOf gives the first run if it is of a session, for a slot that is about to give one of
 // the same session back.
-func (o *offers) takeOf(session tree.SessionID, now time.Time, idle int) (next dispatch.Hint) {
+func (o *offers) takeOf(session tree.SessionID, now time.Time) (next dispatch.Hint) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.spare(now, idle) >= 0 && len(o.runs) > 0 && o.runs[0].Session == session {
+	if o.mayTake(now) && o.runs[0].Session == session {
 		next = o.runs[0].Hint
 		o.drop(1)
 	}
@@ -121,13 +124,12 @@ func (o *offers) back(run dispatch.Hint, now time.Time) {
 	poke(o.some)
 }
 
-// take gives a slot that has given its run back the first run, if there is one. It is left to
-// the dispatch stream if more is there than other idle slots come for: that has waited for
-// longer. Once the slot has the run, or can't have it, it says so with taken.
-func (o *offers) take(now time.Time, idle int) (next dispatch.Hint, any bool) {
+// take gives a slot that has given its run back the first run, if there is one. Once the slot
+// has the run, or can't have it, it says so with taken.
+func (o *offers) take(now time.Time) (next dispatch.Hint, any bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.runs) == 0 || o.spare(now, idle) < 1 {
+	if !o.mayTake(now) {
 		return next, false
 	}
 	next = o.runs[0].Hint
@@ -182,13 +184,13 @@ func (s *Service) sendOffers(ctx context.Context) error {
 		if s.others.Load() {
 			idle = math.MaxInt
 		}
-		now := time.Now()
-		hints, again := s.offers.due(now, idle)
+		hints, again := s.offers.due(time.Now(), idle)
 		if err := s.Bus.Announce(ctx, s.Pool, hints); err != nil && ctx.Err() == nil {
+			// The rows are due again once their lease is over.
 			s.Logger.WarnContext(ctx, "announcing failed", "error", err)
 		}
 		if !again.IsZero() {
-			wait.Reset(again.Sub(now))
+			wait.Reset(time.Until(again))
 		}
 	}
 }

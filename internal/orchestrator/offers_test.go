@@ -74,34 +74,40 @@ func TestTakenOffers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	o := offering(now, 1, 2, 1)
-	if got := o.takeOf(tree.SessionID{15: 2}, now, 0); got != (dispatch.Hint{}) {
+	if got := o.takeOf(tree.SessionID{15: 2}, now); got != (dispatch.Hint{}) {
 		t.Errorf("a slot of session 2 has got %v, which is not the first", got)
 	}
-	first := o.takeOf(tree.SessionID{15: 1}, now, 0)
+	first := o.takeOf(tree.SessionID{15: 1}, now)
 	if got := numbers(first); !slices.Equal(got, []int{1}) {
 		t.Fatalf("a slot of session 1 has got %v, want the first", got)
 	}
 	o.back(first, now)
 	o.back(dispatch.Hint{}, now) // it was to have none
 	for i := range 3 {
-		if got, any := o.take(now, i+1); !any || !slices.Equal(numbers(got), []int{i + 1}) {
+		if got, any := o.take(now); !any || !slices.Equal(numbers(got), []int{i + 1}) {
 			t.Errorf("slot %d has got %v", i+1, got)
 		}
 	}
-	if got, any := o.take(now, 4); any {
+	if got, any := o.take(now); any {
 		t.Errorf("%v was taken when there was nothing left", got)
 	}
 	o.add(now, first)
-	if got, any := o.take(now, 3); any {
-		t.Errorf("%v was taken, though the only idle slots are those that take", got)
+	if due, _ := o.due(now, 3); due != nil {
+		t.Errorf("%v are due, though the only idle slots are those that take", due)
 	}
-	o.taken()
+	for range 3 {
+		o.taken()
+	}
 	o.sent = append(o.sent, now)
-	if got, any := o.take(now, 3); any {
+	late := now.Add(comeWithin)
+	if got, any := o.take(late); any {
+		t.Errorf("%v was taken, though a hint waits on the stream", got)
+	}
+	if got := o.takeOf(first.Session, late); got != (dispatch.Hint{}) {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)
 	}
 	o.came()
-	if _, any := o.take(now, 3); !any {
+	if _, any := o.take(late); !any {
 		t.Error("nothing was taken once somebody had come for the hint")
 	}
 }

@@ -16,10 +16,9 @@ import (
 func (l *slot) prepare(a *asked, lease *lease, cmd tree.Command) {
 	var takes *store.Takes
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
-		idle := l.leases.idle()
-		a.next = l.offers.takeOf(lease.session, time.Now(), idle)
+		a.next = l.offers.takeOf(lease.session, time.Now())
 		takes = &store.Takes{
-			Worker: lease.by.worker, Nonce: offered.GetNonce(), Next: a.next.Task, NextEpoch: a.next.Epoch, Spare: idle,
+			Worker: lease.by.worker, Nonce: offered.GetNonce(), Next: a.next.Task, NextEpoch: a.next.Epoch, Spare: l.leases.idle(),
 		}
 		a.open, a.expected = true, l.leases.expectAny(lease.session)
 	}
@@ -72,7 +71,7 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 func (l *slot) takeOffered(ctx context.Context, a *asked, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
 	for takes != nil && last.by.worker != "" {
-		next, any := l.offers.take(time.Now(), l.leases.idle())
+		next, any := l.offers.take(time.Now())
 		if !any {
 			break
 		}
