@@ -10,17 +10,17 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// wakings remembers what this process has written of transcripts since it has last read
-// them, so that a parent that wakes need not be read: its answer and its children's ends
-// went through here a moment before. What is written of a transcript never changes; the
+// wakings remembers what this process has written of transcripts, from a message on that makes
+// calls or follows on what is held, so that a parent that wakes need not be read: its answer
+// and its children's ends went through here a moment before. What is written of a transcript never changes; the
 // task's row says whether it is all. Only the committer looks at it.
 type wakings struct {
 	tails map[inSession[tree.TaskID]]*tail
 	bytes int
 }
 
-// tail is what comes after what is held of a transcript. It begins with no results: of those
-// some may have been there before anything was remembered.
+// tail is how a transcript goes on. It begins with no results: of those some may have been
+// there before anything was remembered.
 type tail struct {
 	rows  []messageAndBody
 	asks  map[int]int // how many calls a message makes
@@ -44,7 +44,7 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held
 		key := inSession[tree.TaskID]{id, m.Task}
 		t := w.tails[key]
 		switch {
-		case t == nil && m.Role != tree.RoleTool && follows(held.Begins(transcript.Of{Session: id, Task: m.Task}), m.Ordinal):
+		case t == nil && (asks(m) || m.Role != tree.RoleTool && follows(held.Begins(transcript.Of{Session: id, Task: m.Task}), m.Ordinal)):
 			t = &tail{asks: map[int]int{}, calls: map[tree.CallRef]tree.Call{}, near: near{
 				task: m.Task, runs: map[tree.ChildRun]tree.Run{}, answers: map[messageKey]messageAndBody{},
 			}}
@@ -59,6 +59,11 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held
 	}
 	if len(w.tails) > 0 {
 		w.keepCalls(id, c)
+	}
+	for task, t := range c.Tasks {
+		if t.State.Terminal() && t.Depth > 0 {
+			w.forget(inSession[tree.TaskID]{id, task})
+		}
 	}
 	if w.bytes > forgetWakingsAbove {
 		clear(w.tails)
@@ -115,8 +120,8 @@ func (w *wakings) has(id tree.SessionID, task tree.TaskID) bool {
 	return w.tails[inSession[tree.TaskID]{id, task}] != nil
 }
 
-// take gives what follows on what is held of a task's transcript, for the last time; nil
-// if that is not all.
+// take gives what is remembered of a task's transcript, for the last time; nil if that is not
+// all up to its end.
 func (w *wakings) take(t *tree.Task) *tail {
 	key := inSession[tree.TaskID]{t.Session, t.ID}
 	found := w.tails[key]
@@ -133,6 +138,14 @@ func (w *wakings) take(t *tree.Task) *tail {
 		}
 	}
 	return found
+}
+
+// asks reports whether a message makes calls, the results of which follow.
+func asks(m *tree.Message) bool {
+	return slices.ContainsFunc(m.Blocks, func(b tree.Block) bool {
+		_, call := b.(tree.ToolUse)
+		return call
+	})
 }
 
 // follows reports whether a message comes right after those that are held.
@@ -180,16 +193,19 @@ type woken struct {
 	agents []AgentVersion
 }
 
-// conversation puts together what is held of a transcript and what follows on it; nil if
-// that is held no longer.
+// conversation puts together what is held of a transcript, or else is read, and what follows
+// on it; nil if there is something between them.
 func (w *woken) conversation(ctx context.Context, s *Store) (*Conversation, error) {
 	t := &w.task
 	whose := transcript.Of{Session: t.Session, Task: t.ID}
+	r, first := s.session(t.Session), w.tail.rows[0].Ordinal
 	seen := s.held.Begins(whose)
-	if !follows(seen, w.tail.rows[0].Ordinal) {
-		return nil, nil
+	if !follows(seen, first) {
+		var err error
+		if seen, err = r.transcript(ctx, t.ID, 0, first-1); err != nil || !follows(seen, first) {
+			return nil, err
+		}
 	}
-	r := s.session(t.Session)
 	r.shown, r.near = w.shown, w.tail.near
 	for _, c := range w.tail.calls {
 		r.near.calls = append(r.near.calls, c)

@@ -114,7 +114,8 @@ func claimAtHand(t *testing.T, d Dialect) {
 func wakingAtHand(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	id, root := session(1), b.create(1, "ask somebody")
-	w := b.claim(id, root)
+	w := &worker{b: b, session: id, task: root, token: tree.Token{Epoch: 1, Nonce: 1}}
+	b.must(id, tree.Claim{Task: root, Token: w.token, Worker: "w"}) // nothing of it is read yet
 	wakes := func(what string, want bool) {
 		t.Helper()
 		now := must[*tree.Task](t)(b.Task(t.Context(), id, root))
