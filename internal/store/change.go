@@ -15,7 +15,7 @@ type update struct {
 }
 
 // change gives the statement that makes a row that is there another one, the narrowest
-// that there is for it, with its arguments.
+// that there is for it, with its arguments, which are a copy.
 func (t table) change(was, now []any) (statement string, arguments []any) {
 	last := len(now)
 	for last > t.fixed && same(was[last-1], now[last-1]) {
@@ -26,7 +26,7 @@ func (t table) change(was, now []any) (statement string, arguments []any) {
 			return u.name, slices.Concat(now[:t.keys], now[t.fixed:u.end])
 		}
 	}
-	return "put_" + t.name, now
+	return "put_" + t.name, slices.Clone(now)
 }
 
 // same reports whether two columns have the same value.

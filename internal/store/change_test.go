@@ -42,6 +42,27 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// TestNewRow gives a new row each column alone, and checks that it is among those written.
+func TestNewRow(t *testing.T) {
+	t.Parallel()
+	fresh := func() []any { return taskRow(&tree.Task{}) }
+	narrow, arguments := taskTable.add(fresh())
+	if want := len(taskTable.columns) - len(taskTable.later.columns); narrow != "new_tasks" || len(arguments) != want {
+		t.Fatalf("a row with nothing in it is written with %s and %d columns, want %d", narrow, len(arguments), want)
+	}
+	for i, column := range taskTable.columns {
+		row := fresh()
+		alter(t, row[i])
+		statement, arguments := taskTable.add(row)
+		if !slices.Contains(arguments, row[i]) {
+			t.Errorf("%s writes nothing of %s", statement, column)
+		}
+		if slices.Contains(taskTable.later.columns, i) == (statement == narrow) {
+			t.Errorf("with %s it is written with %s", column, statement)
+		}
+	}
+}
+
 // alter changes what a column points to.
 func alter(t *testing.T, column any) {
 	t.Helper()

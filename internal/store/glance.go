@@ -131,7 +131,7 @@ func (g *glances) send(ctx context.Context, looks []*glance) (lost bool, err err
 			continue
 		}
 		before := batch.Len()
-		err := g.db.queue(batch, func() { look.begun = true }, func() { look.left-- }, look.lookups)
+		err := g.db.queue(batch, new([]byte), func() { look.begun = true }, func() { look.left-- }, look.lookups)
 		if err != nil {
 			return false, err
 		}

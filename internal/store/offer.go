@@ -46,10 +46,6 @@ func (t *turns) take(tenant string) {
 // in so many.
 const backgroundShare = 8
 
-// lookAhead is how many candidates are read for each run that there is room for,
-// since some may belong to sessions that run as many as they may.
-const lookAhead = 1
-
 // candidate is a ready run and how many more its session may run, counting none
 // of its announcements.
 type candidate struct {
@@ -131,8 +127,8 @@ func (o *offer) inForce(now time.Time) []lookup {
 	}})
 }
 
-// candidates reads what may be announced, queue by queue: as much as is due, and of
-// what is held back as much as its sessions may run.
+// candidates reads what may be announced, queue by queue: as much of what is due as there
+// is room for, and of what is held back as much as its sessions may run.
 func (b *batch) candidates(ctx context.Context, o *offer) error {
 	o.queues = map[queue][]candidate{}
 	take := func(row row) error {
@@ -147,7 +143,7 @@ func (b *batch) candidates(ctx context.Context, o *offer) error {
 		lookup{"ready_queues", [][]any{{}}, func(row row) error {
 			var q queue
 			err := row.Scan(&q.tenant, &q.priority)
-			due = append(due, []any{q.tenant, q.priority, (o.room - len(o.taken)) * lookAhead})
+			due = append(due, []any{q.tenant, q.priority, o.room - len(o.taken)})
 			return err
 		}},
 		lookup{"ready_expired", [][]any{{b.now.UnixMicro()}}, take},

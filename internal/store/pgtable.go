@@ -15,6 +15,10 @@ func (t table) writingMany(types []string) map[string]string {
 		"add_" + t.name: add, "put_" + t.name: add + t.onConflict(),
 		"drop_" + t.name: fmt.Sprintf("DELETE FROM %s WHERE (%s) IN (SELECT * FROM %s)", t.name, key, unnest(types[:t.keys])),
 	}
+	if later := t.later.columns; later != nil {
+		into, constants := t.adding(func(c string, column int) string { return c + "::" + types[column] })
+		texts["new_"+t.name] = fmt.Sprintf("%s SELECT fresh.*, %s FROM %s AS fresh", into, constants, unnest(without(later, types)))
+	}
 	for _, u := range t.updates {
 		given := slices.Concat(types[:t.keys], types[t.fixed:u.end])
 		from := fmt.Sprintf("FROM %s AS changed (%s)", unnest(given), numbered("c", len(given)))
@@ -30,6 +34,10 @@ func (t table) writingOne() map[string]string {
 	texts := map[string]string{
 		"add_" + t.name: add, "put_" + t.name: add + t.onConflict(),
 		"drop_" + t.name: fmt.Sprintf("DELETE FROM %s WHERE (%s) = (%s)", t.name, key, numbered("$", t.keys)),
+	}
+	if later := t.later.columns; later != nil {
+		into, constants := t.adding(untyped)
+		texts["new_"+t.name] = fmt.Sprintf("%s VALUES (%s, %s)", into, numbered("$", len(t.columns)-len(later)), constants)
 	}
 	for _, u := range t.updates {
 		texts[u.name] = t.updating(u, "$", "")

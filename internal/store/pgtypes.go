@@ -4,47 +4,21 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// column is a column of rows as an array of PostgreSQL's.
-type column struct {
-	rows [][]any
-	i    int
-	zero any
-}
-
-// Dimensions says how long it is.
-func (c column) Dimensions() []pgtype.ArrayDimension {
-	return []pgtype.ArrayDimension{{Length: int32(len(c.rows)), LowerBound: 1}}
-}
-
-// Index gives an element.
-func (c column) Index(n int) any { return c.rows[n][c.i] }
-
-// IndexType gives a value of the type that all have.
-func (c column) IndexType() any { return c.zero }
-
-// zeroOf gives a value of a column's type.
-func zeroOf(columnType string) any {
-	switch columnType {
-	case "bytea":
-		return []byte{}
-	case "boolean":
-		return false
-	case "text":
-		return ""
-	}
-	return int64(0)
-}
-
 // bytesCodec reads and writes bytes as strings too: a Go string holds any bytes,
 // and PostgreSQL's TEXT does not.
 type bytesCodec struct{ pgtype.ByteaCodec }
 
-func registerBytes(types *pgtype.Map) {
+// registerTypes makes a connection write columns of ours, and bytes as strings.
+func registerTypes(types *pgtype.Map) {
 	bytes := &pgtype.Type{Name: "bytea", OID: pgtype.ByteaOID, Codec: bytesCodec{}}
 	types.RegisterType(bytes)
 	types.RegisterType(&pgtype.Type{
 		Name: "_bytea", OID: pgtype.ByteaArrayOID, Codec: &pgtype.ArrayCodec{ElementType: bytes},
 	})
+	for _, oid := range []uint32{pgtype.ByteaArrayOID, pgtype.Int8ArrayOID, pgtype.TextArrayOID, pgtype.BoolArrayOID, pgtype.JSONArrayOID} {
+		known, _ := types.TypeForOID(oid) // all of them are built in
+		types.RegisterType(&pgtype.Type{Name: known.Name, OID: oid, Codec: columnCodec{known.Codec}})
+	}
 }
 
 // PlanEncode takes strings in the binary format, which is the one in use.

@@ -14,9 +14,13 @@ import (
 // pgWriter makes transactions on a connection of its own, which it makes anew when
 // it is lost. Not safe for concurrent use.
 type pgWriter struct {
-	db   *postgres
-	conn *pgx.Conn // nil: none yet
+	db     *postgres
+	conn   *pgx.Conn // nil: none yet
+	buffer []byte    // for what a transaction sends
 }
+
+// bufferMost is how large a buffer is kept for the next transaction.
+const bufferMost = 256 << 10
 
 // Codes of refusals after which the same transaction may well be taken.
 const (
@@ -141,6 +145,9 @@ func (w *pgWriter) close() error {
 // begin begins a transaction, with what it first sends. It writes its id before it
 // locks anything, so that resolve waits for it wherever it is held up, or stops it before.
 func (w *pgWriter) begin() *pgTransaction {
+	if w.buffer = w.buffer[:0]; cap(w.buffer) > bufferMost {
+		w.buffer = nil
+	}
 	id := uuid.Must(uuid.NewV7())
 	tx := &pgTransaction{writer: w, id: id[:], queued: &pgx.Batch{}}
 	tx.queued.Queue("BEGIN")
@@ -158,15 +165,18 @@ type pgTransaction struct {
 
 func (tx *pgTransaction) load(ctx context.Context, lookups ...lookup) error {
 	before := tx.queued.Len()
-	if err := tx.writer.db.queue(tx.queued, func() {}, func() {}, lookups); err != nil || tx.queued.Len() == before {
+	if err := tx.writer.db.queue(tx.queued, &tx.writer.buffer, func() {}, func() {}, lookups); err != nil || tx.queued.Len() == before {
 		return err
 	}
 	return tx.send(ctx)
 }
 
 func (tx *pgTransaction) ask(_ context.Context, lookups ...lookup) error {
-	return tx.writer.db.queue(tx.queued, func() {}, func() {}, lookups)
+	return tx.writer.db.queue(tx.queued, &tx.writer.buffer, func() {}, func() {}, lookups)
 }
+
+// besideColumns is about what is sent for a statement beside columns of many rows.
+const besideColumns = 256
 
 // columnsEach is how many columns of arrays cost as much as a statement for one more row.
 const columnsEach = 11
@@ -176,7 +186,7 @@ func (tx *pgTransaction) save(_ context.Context, name string, rows ...[]any) err
 	if s.single != "" && len(rows) <= max(1, len(s.types)/columnsEach) {
 		s = pgStatement{text: s.single}
 	}
-	args, err := s.arguments(rows)
+	args, err := s.arguments(rows, &tx.writer.buffer)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -199,25 +209,22 @@ func (tx *pgTransaction) commit(ctx context.Context) error {
 func (tx *pgTransaction) send(ctx context.Context) error {
 	batch := tx.queued
 	tx.queued = &pgx.Batch{}
+	tx.writer.conn.PgConn().Frontend().Send(space(len(tx.writer.buffer) + batch.Len()*besideColumns))
 	return tx.writer.conn.SendBatch(ctx, batch).Close()
 }
 
-// arguments gives the arguments of each time that the statement has to be run.
-func (s pgStatement) arguments(rows [][]any) ([][]any, error) {
+// arguments gives the arguments of each time that the statement has to be run. Those for
+// many rows at once are in a buffer.
+func (s pgStatement) arguments(rows [][]any, buffer *[]byte) ([][]any, error) {
+	if len(s.types) > 0 && len(rows) > 0 {
+		columns, err := columnsOf(rows, s.types, buffer)
+		return [][]any{columns}, err
+	}
 	for _, row := range rows {
 		if err := values(row); err != nil {
 			return nil, err
 		}
+		asWords(row)
 	}
-	if len(s.types) == 0 || len(rows) == 0 {
-		for _, row := range rows {
-			asWords(row)
-		}
-		return rows, nil
-	}
-	columns := make([]any, len(s.types))
-	for i, t := range s.types {
-		columns[i] = column{rows, i, zeroOf(t)}
-	}
-	return [][]any{columns}, nil
+	return rows, nil
 }

@@ -88,7 +88,7 @@ func openPostgres(ctx context.Context, url string) (*postgres, error) {
 // prepareConnection lets a connection read and write strings as bytes, and makes
 // sure that what it commits is durable.
 func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
-	registerBytes(conn.TypeMap())
+	registerTypes(conn.TypeMap())
 	_, err := conn.Exec(ctx, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
 	return err
 }
@@ -194,7 +194,7 @@ func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
 	return reached(ctx, func() error {
 		begun := false
 		batch := &pgx.Batch{}
-		if err := db.queue(batch, func() { begun = true }, func() {}, lookups); err != nil || batch.Len() == 0 {
+		if err := db.queue(batch, new([]byte), func() { begun = true }, func() {}, lookups); err != nil || batch.Len() == 0 {
 			return err
 		}
 		conn, err := db.reads.Acquire(ctx)
@@ -210,12 +210,12 @@ func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
 	})
 }
 
-// queue adds queries to what will be sent. begun is called for each row, and over when all
+// queue adds queries to what will be sent, with arguments in a buffer. begun is called for each row, and over when all
 // those of a query were read.
-func (db *postgres) queue(to *pgx.Batch, begun, over func(), lookups []lookup) error {
+func (db *postgres) queue(to *pgx.Batch, buffer *[]byte, begun, over func(), lookups []lookup) error {
 	for _, l := range lookups {
 		s := db.statements[l.name]
-		args, err := s.arguments(l.keys)
+		args, err := s.arguments(l.keys, buffer)
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}

@@ -20,15 +20,21 @@ type table struct {
 	fixed   int // with the key
 	columns []string
 	updates []update
+	later   later
 }
 
-// newTable takes columns up to each "|" for those of an update.
+// newTable takes columns up to each "|" for those of an update. Those with a "*" most new
+// rows do not have yet.
 func newTable(name string, keys, fixed int, columns string) table {
 	t := table{name: name, keys: keys, fixed: fixed}
 	for _, c := range strings.Fields(columns) {
 		if c == "|" {
 			t.updates = append(t.updates, update{fmt.Sprintf("set_%s_%d", name, len(t.updates)+1), len(t.columns)})
 			continue
+		}
+		c, isLater := strings.CutSuffix(c, "*")
+		if isLater {
+			t.later.columns = append(t.later.columns, len(t.columns))
 		}
 		t.columns = append(t.columns, c)
 	}
@@ -48,14 +54,16 @@ var sessionTable = newTable("sessions", 1, 7, "id tenant agent root metadata lim
 // taskTable has the columns first that change with each claim, then those that change with
 // what a worker says.
 var taskTable = newTable("tasks", 2, 18, "session id parent kind branch depth agent agent_version model description "+
-	"created_at fail_on_interrupt base_kind base_task base_message base_block model_provider model_name "+
-	"state started_at epoch nonce attach last_seq replica worker claimed_at moved_at | "+
-	"iterations run_input_tokens run_output_tokens run_cache_read_tokens run_cache_write_tokens run_cost_micros run_priced_tokens run_tools answer "+
-	"ended_at wait_kind wait_total wait_met next_ordinal head last_answer open_message open_calls "+
-	"children"+usageColumns+"tool_uses activity all_iterations recent | "+
-	"run reason detail caller call_message call_block background accepted_at wait_failed priority deadline ran reported_at strikes inbox "+
-	"live_background watchers compacted start_hooked stop_hooked on_complete "+
-	"permissions origin authority source asking told output release_message trace trace_parent trace_flags worktrees max_iterations timeout")
+	"created_at fail_on_interrupt* base_kind* base_task* base_message* base_block* model_provider model_name "+
+	"state started_at* epoch nonce* attach* last_seq* replica* worker* claimed_at* moved_at | "+
+	"iterations* run_input_tokens* run_output_tokens* run_cache_read_tokens* run_cache_write_tokens* run_cost_micros* run_priced_tokens* "+
+	"run_tools* answer* ended_at* wait_kind* wait_total* wait_met* next_ordinal head last_answer* open_message* open_calls* "+
+	"children* input_tokens* output_tokens* cache_read_tokens* cache_write_tokens* cost_micros* priced_tokens* "+
+	"tool_uses* activity* all_iterations* recent* | "+
+	"run reason* detail* caller call_message call_block background accepted_at wait_failed* priority deadline* ran* reported_at* strikes* inbox* "+
+	"live_background* watchers compacted* start_hooked* stop_hooked* on_complete* "+
+	"permissions origin* authority* source* asking* told* output* release_message* trace trace_parent trace_flags worktrees* "+
+	"max_iterations timeout*").notYet(taskRow(&tree.Task{}))
 
 // tables are the tables whose rows follow from what the core changes.
 var tables = []table{
@@ -96,8 +104,10 @@ func sessionRow(s *tree.Session, b *beside) []any {
 	}
 }
 
-func taskRow(t *tree.Task) []any {
-	return []any{
+func taskRow(t *tree.Task) []any { return appendTaskRow(nil, t) }
+
+func appendTaskRow(to []any, t *tree.Task) []any {
+	return append(to,
 		idColumn(&t.Session), idColumn(&t.ID), idColumn(&t.Parent), &t.Kind, &t.Branch, &t.Depth,
 		&t.Agent, &t.AgentVersion, &t.Model, &t.Description, timeColumn{&t.CreatedAt},
 		&t.FailOnInterrupt, &t.Base.Kind, idColumn(&t.Base.Task), &t.Base.Message, &t.Base.Block,
@@ -117,7 +127,7 @@ func taskRow(t *tree.Task) []any {
 		(*string)(&t.Permissions), &t.Origin, (*string)(&t.Authority), &t.Source, &t.Asking, &t.Told, &t.Output, &t.Release,
 		id16{(*[16]byte)(&t.Trace.ID)}, bitsColumn{(*uint64)(&t.Trace.Parent)}, &t.Trace.Flags, &t.Worktrees,
 		&t.MaxIterations, durationColumn{&t.Timeout},
-	}
+	)
 }
 
 func runRow(session *tree.SessionID, r *tree.Run) []any {

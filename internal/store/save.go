@@ -53,12 +53,15 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 			put(sessionTable.change(s.row.columns(), s.asStored().columns()))
 		}
 	}
+	var was, now []any // they are large, and only looked at
 	for _, t := range c.Tasks {
-		if was := b.sessions[id].view.Stored(t.ID); was != nil {
-			put(taskTable.change(taskRow(was), taskRow(t)))
+		now = appendTaskRow(now[:0], t)
+		if stored := b.sessions[id].view.Stored(t.ID); stored != nil {
+			was = appendTaskRow(was[:0], stored)
+			put(taskTable.change(was, now))
 			continue
 		}
-		put("add_tasks", taskRow(t))
+		put(taskTable.add(now))
 	}
 	for _, r := range c.Runs {
 		put("add_runs", runRow(&id, r))

@@ -51,6 +51,9 @@ func (b *batch) take(ctx context.Context, p *Pending, answer tree.Answer) (*tree
 	if !any {
 		return nil, nil
 	}
+	if granted, err := b.granted(ctx, p.session, claim); err != nil || !granted {
+		return nil, err
+	}
 	answer, refused, err := b.apply(ctx, p.session, claim)
 	if err != nil || refused != nil { // the session runs as many as it may, or somebody else has it
 		return nil, err
