@@ -23,6 +23,7 @@ type batch struct {
 	fresh    []requestKey            // requests that this batch has answered first
 	ready    []Ready
 	events   map[tree.SessionID][][]byte // as they are stored
+	bodies   map[*tree.Message][]byte    // of new messages, as they are stored before they are packed
 	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed
 	mayOpen  bool                        // sessions with ids of their own without looking whether they are there
 
@@ -31,7 +32,7 @@ type batch struct {
 
 func (c *committer) newBatch(tx transaction) *batch {
 	return &batch{
-		committer: c, tx: tx, sessions: map[tree.SessionID]*session{}, events: map[tree.SessionID][][]byte{},
+		committer: c, tx: tx, sessions: map[tree.SessionID]*session{}, events: map[tree.SessionID][][]byte{}, bodies: map[*tree.Message][]byte{},
 		once: map[requestKey]*request{}, agents: map[string]*[]AgentVersion{},
 	}
 }
@@ -69,7 +70,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	for _, id := range b.order {
 		changes := b.sessions[id].view.Changes()
 		c.openings.keep(id, changes.Messages)
-		c.wakings.keep(id, changes, c.Store.held)
+		c.wakings.keep(id, changes, b.bodies, c.Store.held)
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	for i, p := range queued {

@@ -50,10 +50,14 @@ func (columnPlan) Encode(value any, to []byte) ([]byte, error) {
 	return append(slices.Grow(to, c.room), c.array...), nil
 }
 
+// shortElement is what a number takes with its length.
+const shortElement = 12
+
 // columnsOf gives columns of some types. They are appended to a buffer, which is theirs
 // until the statement is sent.
 func columnsOf(rows [][]any, types []string, buffer *[]byte) ([]any, error) {
 	columns, begun := make([]any, len(types)), len(*buffer)
+	*buffer = slices.Grow(*buffer, len(rows)*len(types)*shortElement)
 	for i, t := range types {
 		start := len(*buffer)
 		var err error

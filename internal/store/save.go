@@ -68,6 +68,7 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 	}
 	for _, m := range c.Messages {
 		body := wire.EncodeBody(m)
+		b.bodies[m] = body
 		put("add_messages", messageRow(&id, m, &body))
 	}
 	for _, call := range c.Calls {

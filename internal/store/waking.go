@@ -38,8 +38,8 @@ const (
 
 func newWakings() wakings { return wakings{tails: map[inSession[tree.TaskID]]*tail{}} }
 
-// keep takes in what was just committed for a session.
-func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held) {
+// keep takes in what was just committed for a session, with the bodies of its messages.
+func (w *wakings) keep(id tree.SessionID, c *tree.Changes, bodies map[*tree.Message][]byte, held *transcript.Held) {
 	for _, m := range c.Messages {
 		key := inSession[tree.TaskID]{id, m.Task}
 		t := w.tails[key]
@@ -55,10 +55,10 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held
 			w.forget(key)
 			continue
 		}
-		w.grew(t, t.add(rowOf(id, m)))
+		w.grew(t, t.add(messageAndBody{*m, id, bodies[m]}))
 	}
 	if len(w.tails) > 0 {
-		w.keepCalls(id, c)
+		w.keepCalls(id, c, bodies)
 	}
 	for task, t := range c.Tasks {
 		if t.State.Terminal() && t.Depth > 0 {
@@ -72,7 +72,7 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held
 }
 
 // keepCalls takes in the calls that were closed, with the outcomes that have closed them.
-func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes) {
+func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes, bodies map[*tree.Message][]byte) {
 	answers := map[messageKey]*tree.Message{}
 	for _, m := range c.Messages {
 		if m.Role == tree.RoleAssistant {
@@ -95,10 +95,10 @@ func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes) {
 			continue // what is missing is read
 		}
 		t.near.runs[call.Child] = *run
-		if key := (messageKey{run.Task, run.Answer}); answers[key] != nil {
-			row := rowOf(id, answers[key])
-			t.near.answers[key] = row
-			w.grew(t, rowBytes+len(row.body))
+		key := messageKey{run.Task, run.Answer}
+		if m := answers[key]; m != nil {
+			t.near.answers[key] = messageAndBody{*m, id, bodies[m]}
+			w.grew(t, rowBytes+len(bodies[m]))
 		}
 	}
 }
@@ -166,10 +166,6 @@ func (t *tail) add(row messageAndBody) int {
 	return rowBytes + len(row.body)
 }
 
-func rowOf(id tree.SessionID, m *tree.Message) messageAndBody {
-	return messageAndBody{Message: *m, session: id, body: wire.EncodeBody(m)}
-}
-
 // woken gives a claimed run with what the batch has at hand of its conversation; nil if
 // that is not all.
 func (b *batch) woken(claimed *tree.Claimed) *woken {
@@ -214,7 +210,8 @@ func (w *woken) conversation(ctx context.Context, s *Store) (*Conversation, erro
 		return cmp.Or(cmp.Compare(a.Ref.Message, b.Ref.Message), cmp.Compare(a.Ref.Block, b.Ref.Block))
 	})
 	last := &seen[len(seen)-1]
-	messages, err := r.whole(ctx, append([]messageAndBody{rowOf(t.Session, last)}, w.tail.rows...), last.Ordinal)
+	before := messageAndBody{*last, t.Session, wire.EncodeBody(last)}
+	messages, err := r.whole(ctx, append([]messageAndBody{before}, w.tail.rows...), last.Ordinal)
 	if err != nil {
 		return nil, err
 	}
