@@ -72,7 +72,7 @@ func (l *slot) detach() {
 		return
 	}
 	l.mu.Lock()
-	l.lease = nil
+	l.put(nil)
 	worker := l.worker
 	l.mu.Unlock()
 	l.waitFor(worker, lease)
@@ -139,7 +139,7 @@ func (l *slot) hold(next *lease, expected *expectation) bool {
 		l.mu.Unlock()
 		return false
 	}
-	l.lease = next
+	l.put(next)
 	l.mu.Unlock()
 	l.leases.add(next, expected, l.revoked)
 	return true
@@ -149,7 +149,7 @@ func (l *slot) hold(next *lease, expected *expectation) bool {
 func (l *slot) letGo() {
 	l.mu.Lock()
 	last := l.lease
-	l.lease = nil
+	l.put(nil)
 	l.mu.Unlock()
 	if last != nil {
 		l.leases.drop(last)

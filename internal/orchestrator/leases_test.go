@@ -102,3 +102,51 @@ func TestAnAttemptThatHasComeBack(t *testing.T) {
 		t.Error("the stream that has it is not told that it was ended")
 	}
 }
+
+// A stream is idle while it has no attempt; one that is none of a slot is not, whatever is
+// on it. An attempt that is held for the grace takes no stream.
+func TestIdleStreams(t *testing.T) {
+	t.Parallel()
+	l := newLeases()
+	idle := func(when string, want int) {
+		t.Helper()
+		if got := l.idle(); got != want {
+			t.Errorf("%s: %d streams are idle, want %d", when, got, want)
+		}
+	}
+	stream := func() *slot {
+		l.open()
+		return &slot{Service: &Service{leases: l}, counted: true, revoked: make(chan struct{}, 1)}
+	}
+	carry := func(s *slot, task byte) *lease {
+		a := &lease{task: tree.TaskID{15: task}, token: tree.Token{Epoch: 1}}
+		e := l.expect(a.task, 1)
+		defer l.settled(e)
+		if !s.hold(a, e) {
+			t.Fatal("the stream takes nothing")
+		}
+		return a
+	}
+	first, second := stream(), stream()
+	idle("two streams", 2)
+	lost := carry(first, 1)
+	carry(second, 2)
+	idle("both have an attempt", 0)
+	first.mu.Lock()
+	first.put(nil) // its stream breaks, and the attempt is held
+	first.mu.Unlock()
+	first.uncount()
+	first.uncount()
+	idle("one is gone", 0)
+	second.letGo()
+	idle("the other has given its back", 1)
+	second.letGo()
+	second.uncount()
+	carry(second, 3)
+	idle("it carries a command", 0)
+	second.letGo()
+	l.drop(lost)
+	if idle("all is over", 0); l.slots() != 0 || len(l.held) != 0 {
+		t.Errorf("%d streams and %d attempts are left", l.slots(), len(l.held))
+	}
+}

@@ -74,12 +74,7 @@ func (o *offers) committed(now time.Time, ready []store.Ready) (waiting bool) {
 func (o *offers) due(now time.Time, idle int) (hints []dispatch.Hint, again time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	lost := 0
-	for lost < len(o.sent) && now.Sub(o.sent[lost]) > announceLease {
-		lost++
-	}
-	o.sent = o.sent[lost:]
-	n := min(len(o.runs), max(0, idle-o.taking-len(o.sent)))
+	n := min(len(o.runs), max(0, idle-o.taking-o.coming(now)))
 	for n < len(o.runs) && now.Sub(o.runs[n].since) >= offerFor {
 		n++
 	}
@@ -88,10 +83,28 @@ func (o *offers) due(now time.Time, idle int) (hints []dispatch.Hint, again time
 		o.sent = append(o.sent, now)
 	}
 	o.drop(n)
-	if len(o.runs) > 0 {
+	switch {
+	case len(o.runs) > 0 && idle > o.taking:
+		again = now.Add(comeWithin)
+	case len(o.runs) > 0:
 		again = o.runs[0].since.Add(offerFor)
 	}
 	return hints, again
+}
+
+// coming is how many hints slots are on their way for. Those that nobody has come for in a
+// while are lost, or the slots are none.
+func (o *offers) coming(now time.Time) int {
+	lost := 0
+	for lost < len(o.sent) && now.Sub(o.sent[lost]) > announceLease {
+		lost++
+	}
+	o.sent = o.sent[lost:]
+	late := 0
+	for late < len(o.sent) && now.Sub(o.sent[late]) >= comeWithin {
+		late++
+	}
+	return len(o.sent) - late
 }
 
 // mayTake reports whether there is a run for a slot that has become free. What has been on the

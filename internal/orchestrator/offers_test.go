@@ -34,35 +34,33 @@ func TestDueOffers(t *testing.T) {
 	for name, test := range map[string]struct {
 		after time.Duration
 		idle  int
-		sent  int // hints that nobody has come for
-		came  int // of them
+		sent  int           // hints that nobody has come for
+		since time.Duration // when they were sent
+		came  int           // of them
 		want  []int
+		again time.Duration
 	}{
-		"no slot is idle":           {},
-		"one is":                    {idle: 1, want: []int{1}},
+		"no slot is idle":           {again: offerFor},
+		"one is":                    {idle: 1, want: []int{1}, again: comeWithin},
 		"more than there are":       {idle: 5, want: []int{1, 2, 3}},
-		"one is on its way":         {idle: 2, sent: 1, want: []int{1}},
-		"all are on their way":      {idle: 2, sent: 3},
-		"one has come":              {idle: 2, sent: 2, came: 1, want: []int{1}},
-		"nobody has come for long":  {after: -2 * announceLease, idle: 2, sent: 2, want: []int{1, 2}},
+		"one is on its way":         {idle: 2, sent: 1, want: []int{1}, again: comeWithin},
+		"all are on their way":      {idle: 2, sent: 3, again: comeWithin},
+		"one has come":              {idle: 2, sent: 2, came: 1, want: []int{1}, again: comeWithin},
+		"nobody has come":           {idle: 2, sent: 2, since: -comeWithin, want: []int{1, 2}, again: comeWithin},
 		"they have waited for long": {after: offerFor, want: []int{1, 2, 3}},
 	} {
-		now := begun
-		if test.after < 0 {
-			now = begun.Add(-test.after)
-		}
-		o := offering(now, 1, 1, 1)
+		o := offering(begun, 1, 1, 1)
 		for range test.sent {
-			o.sent = append(o.sent, begun)
+			o.sent = append(o.sent, begun.Add(test.since))
 		}
 		for range test.came {
 			o.came()
 		}
-		hints, again := o.due(now.Add(max(0, test.after)), test.idle)
+		hints, again := o.due(begun.Add(test.after), test.idle)
 		if got := numbers(hints...); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v are due, want %v", name, got, test.want)
 		}
-		if want := len(test.want) < 3; again.IsZero() == want || want && !again.Equal(now.Add(offerFor)) {
+		if again.IsZero() != (test.again == 0) || test.again > 0 && !again.Equal(begun.Add(test.again)) {
 			t.Errorf("%s: the next look is at %s", name, again)
 		}
 	}

@@ -85,7 +85,7 @@ type slot struct {
 	over   bool          // the stream takes no attempt any more
 	worker *alive.Worker // whose stream it is; nil: that was not said, or it can't be asked whether it lives
 
-	uncounted sync.Once
+	counted bool // as a slot
 }
 
 // Work serves a worker's stream until it ends. An attempt that is still on it
@@ -94,7 +94,7 @@ type slot struct {
 func (s *Service) Work(stream WorkStream) error {
 	s.leases.open()
 	l := &slot{
-		Service: s, stream: stream, begun: s.Now(), asked: make(chan asked, workWindow),
+		Service: s, stream: stream, begun: s.Now(), asked: make(chan asked, workWindow), counted: true,
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1),
 	}
 	defer l.uncount()
