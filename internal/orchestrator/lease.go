@@ -54,6 +54,7 @@ const handOverFor = 10 * time.Second
 func (l *slot) abandon(blame bool) {
 	if lease := l.current(); lease != nil {
 		l.letGo()
+		poke(l.offers.some)
 		l.handOver(lease, blame)
 	}
 }

@@ -181,8 +181,8 @@ func (o *offers) enough(room int) bool {
 	return len(o.runs) > room/2
 }
 
-// sendOffers puts what is due on the dispatch stream until ctx ends. Where other replicas
-// are alive all of it goes there at once: their slots may be idle.
+// sendOffers puts what is due on the dispatch stream until ctx ends. All of it goes there at
+// once where other replicas are alive, whose slots may be idle, and where this one has none.
 func (s *Service) sendOffers(ctx context.Context) error {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -194,7 +194,7 @@ func (s *Service) sendOffers(ctx context.Context) error {
 			return nil
 		}
 		idle := s.leases.idle()
-		if s.others.Load() {
+		if s.others.Load() || s.leases.slots() == 0 {
 			idle = math.MaxInt
 		}
 		hints, again := s.offers.due(time.Now(), idle)

@@ -45,6 +45,7 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 		defer done()
 	}
 	if granted == nil {
+		poke(l.offers.some) // the slot is idle
 		return answers
 	}
 	l.claims.add(l.Now())

@@ -93,6 +93,7 @@ type slot struct {
 // is not.
 func (s *Service) Work(stream WorkStream) error {
 	s.leases.open()
+	poke(s.offers.some)
 	l := &slot{
 		Service: s, stream: stream, begun: s.Now(), asked: make(chan asked, workWindow), counted: true,
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1),
