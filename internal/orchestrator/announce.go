@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coppice-run/coppice/internal/dispatch"
 	"github.com/coppice-run/coppice/internal/store"
 )
 
@@ -76,11 +75,7 @@ func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	if rows, err = s.withoutWaiting(ctx, rows, room); err != nil {
 		return false, err
 	}
-	hints := make([]dispatch.Hint, len(rows))
-	for i, r := range rows {
-		hints[i] = dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch}
-	}
-	s.offers.add(time.Now(), hints...)
+	s.offers.add(time.Now(), rows...)
 	return true, nil
 }
 
@@ -107,8 +102,8 @@ func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready, room i
 // have left waiting it only sees when it looks.
 const lookAgain = 50 * time.Millisecond
 
-// lookForMore makes the announcer look after a claim, since the dispatch stream has room
-// for one more, or after a run has made room for another one of its session: at once if
+// lookForMore makes the announcer look after a claim, since there is room for
+// one more announcement, or after a run has made room for another one of its session: at once if
 // something waits, otherwise when it has not looked for a while.
 func (s *Service) lookForMore() {
 	if s.Store.Behind() {

@@ -42,13 +42,13 @@ const (
 func newOffers() *offers { return &offers{some: make(chan struct{}, 1)} }
 
 // add takes in runs that count as announced.
-func (o *offers) add(now time.Time, hints ...dispatch.Hint) {
-	if len(hints) == 0 {
+func (o *offers) add(now time.Time, ready ...store.Ready) {
+	if len(ready) == 0 {
 		return
 	}
 	o.mu.Lock()
-	for _, h := range hints {
-		o.runs = append(o.runs, waitingRun{h, now})
+	for _, r := range ready {
+		o.runs = append(o.runs, waitingRun{dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch}, now})
 	}
 	o.mu.Unlock()
 	poke(o.some)
@@ -56,15 +56,15 @@ func (o *offers) add(now time.Time, hints ...dispatch.Hint) {
 
 // committed takes in what has become ready, and reports whether any of it waits for its turn.
 func (o *offers) committed(now time.Time, ready []store.Ready) (waiting bool) {
-	var hints []dispatch.Hint
+	var ahead []store.Ready
 	for _, r := range ready {
-		if !r.Ahead {
+		if r.Ahead {
+			ahead = append(ahead, r)
+		} else {
 			waiting = true
-			continue
 		}
-		hints = append(hints, dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch})
 	}
-	o.add(now, hints...)
+	o.add(now, ahead...)
 	return waiting
 }
 

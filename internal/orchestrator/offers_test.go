@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -13,7 +14,7 @@ import (
 func offering(now time.Time, sessions ...byte) *offers {
 	o := newOffers()
 	for i, s := range sessions {
-		o.add(now, dispatch.Hint{Session: tree.SessionID{15: s}, Task: tree.TaskID{15: byte(i + 1)}, Epoch: 1})
+		o.add(now, store.Ready{Session: tree.SessionID{15: s}, Ready: tree.Ready{Task: tree.TaskID{15: byte(i + 1)}, Epoch: 1}})
 	}
 	return o
 }
@@ -89,7 +90,7 @@ func TestTakenOffers(t *testing.T) {
 	if got, any := o.take(now); any {
 		t.Errorf("%v was taken when there was nothing left", got)
 	}
-	o.add(now, first)
+	o.back(first, now)
 	if due, _ := o.due(now, 3); due != nil {
 		t.Errorf("%v are due, though the only idle slots are those that take", due)
 	}

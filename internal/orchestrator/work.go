@@ -202,6 +202,7 @@ func (l *slot) receive() error {
 		}
 		if err != nil {
 			l.leases.settled(a.expected)
+			l.offers.back(a.next, time.Now())
 			return err
 		}
 		if !wanted {

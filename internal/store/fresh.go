@@ -20,8 +20,8 @@ func (t table) notYet(zero []any) table {
 	return t
 }
 
-// add gives the statement that writes a new row, the narrowest that there is for it, with its
-// arguments, which are a copy.
+// add gives the statement that writes a new row of a table with such columns, the narrowest
+// that there is for it, with its arguments, which are a copy.
 func (t table) add(row []any) (statement string, arguments []any) {
 	for _, i := range t.later.columns {
 		if !same(row[i], t.later.zero[i]) {
@@ -71,5 +71,10 @@ func constant(value any) string {
 	panic(fmt.Sprintf("%T has no constant", value))
 }
 
-// untyped leaves a constant as it is: its column is known.
-func untyped(constant string, _ int) string { return constant }
+// addingOne is the statement for one such row. Its arguments have a prefix before their
+// number.
+func (t table) addingOne(prefix string) string {
+	untyped := func(constant string, _ int) string { return constant } // its column is known
+	into, constants := t.adding(untyped)
+	return fmt.Sprintf("%s VALUES (%s, %s)", into, numbered(prefix, len(t.columns)-len(t.later.columns)), constants)
+}

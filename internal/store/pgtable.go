@@ -35,9 +35,8 @@ func (t table) writingOne() map[string]string {
 		"add_" + t.name: add, "put_" + t.name: add + t.onConflict(),
 		"drop_" + t.name: fmt.Sprintf("DELETE FROM %s WHERE (%s) = (%s)", t.name, key, numbered("$", t.keys)),
 	}
-	if later := t.later.columns; later != nil {
-		into, constants := t.adding(untyped)
-		texts["new_"+t.name] = fmt.Sprintf("%s VALUES (%s, %s)", into, numbered("$", len(t.columns)-len(later)), constants)
+	if t.later.columns != nil {
+		texts["new_"+t.name] = t.addingOne("$")
 	}
 	for _, u := range t.updates {
 		texts[u.name] = t.updating(u, "$", "")

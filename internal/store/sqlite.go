@@ -88,9 +88,8 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 	for _, t := range tables {
 		db.texts["add_"+t.name], db.texts["drop_"+t.name] = sqliteAdd(t), sqliteDrop(t)
 		db.texts["put_"+t.name] = sqliteAdd(t) + t.onConflict()
-		if later := t.later.columns; later != nil {
-			into, constants := t.adding(untyped)
-			db.texts["new_"+t.name] = fmt.Sprintf("%s VALUES (%s, %s)", into, numbered("?", len(t.columns)-len(later)), constants)
+		if t.later.columns != nil {
+			db.texts["new_"+t.name] = t.addingOne("?")
 		}
 		for _, u := range t.updates {
 			db.texts[u.name] = t.updating(u, "?", "")

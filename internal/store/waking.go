@@ -10,10 +10,11 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// wakings remembers what this process has written of transcripts, from a message on that makes
-// calls or follows on what is held, so that a parent that wakes need not be read: its answer
-// and its children's ends went through here a moment before. What is written of a transcript never changes; the
-// task's row says whether it is all. Only the committer looks at it.
+// wakings remembers what this process has written of transcripts, from a message on that
+// makes calls or follows on what is held, so that a parent that wakes need not be read: its
+// answer and its children's ends went through here a moment before. What is written of a
+// transcript never changes; the task's row says whether it is all. Only the committer looks
+// at it.
 type wakings struct {
 	tails map[inSession[tree.TaskID]]*tail
 	bytes int
@@ -44,7 +45,7 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, bodies map[*tree.Mess
 		key := inSession[tree.TaskID]{id, m.Task}
 		t := w.tails[key]
 		switch {
-		case t == nil && (asks(m) || m.Role != tree.RoleTool && follows(held.Begins(transcript.Of{Session: id, Task: m.Task}), m.Ordinal)):
+		case t == nil && (m.MakesCalls() || m.Role != tree.RoleTool && follows(held.Begins(transcript.Of{Session: id, Task: m.Task}), m.Ordinal)):
 			t = &tail{asks: map[int]int{}, calls: map[tree.CallRef]tree.Call{}, near: near{
 				task: m.Task, runs: map[tree.ChildRun]tree.Run{}, answers: map[messageKey]messageAndBody{},
 			}}
@@ -138,14 +139,6 @@ func (w *wakings) take(t *tree.Task) *tail {
 		}
 	}
 	return found
-}
-
-// asks reports whether a message makes calls, the results of which follow.
-func asks(m *tree.Message) bool {
-	return slices.ContainsFunc(m.Blocks, func(b tree.Block) bool {
-		_, call := b.(tree.ToolUse)
-		return call
-	})
 }
 
 // follows reports whether a message comes right after those that are held.

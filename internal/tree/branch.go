@@ -148,7 +148,7 @@ func (c CreateBranch) base(from *Task) (Base, MessageID, error) {
 		return Base{Kind: BaseApart, Task: from.ID, Message: at.Ordinal}, MessageID{}, nil
 	}
 	base, head := Base{Kind: BaseBranch, Task: from.ID, Message: at.Ordinal}, at.ID
-	if at.calls() || c.Again && at.Role == RoleAssistant {
+	if at.MakesCalls() || c.Again && at.Role == RoleAssistant {
 		base.Message, head = at.Ordinal-1, at.Parent
 	}
 	if base.Message == 0 && c.Again {
@@ -157,9 +157,9 @@ func (c CreateBranch) base(from *Task) (Base, MessageID, error) {
 	return base, head, nil
 }
 
-// calls reports whether the message opens calls: without their results, which
+// MakesCalls reports whether the message opens calls: without their results, which
 // come after it, nothing can go on from it.
-func (m *Message) calls() bool {
+func (m *Message) MakesCalls() bool {
 	for _, b := range m.Blocks {
 		if _, ok := b.(ToolUse); ok {
 			return true

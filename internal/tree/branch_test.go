@@ -91,7 +91,7 @@ func (c *checker) base(t *Task) {
 		_, calls := last.Blocks[b.Block].(ToolUse)
 		c.must(calls, "task %s is forked by a block that calls nothing", t.ID)
 	case b.Inherits() && last != nil:
-		c.must(!last.calls(), "task %s goes on from calls without their results", t.ID)
+		c.must(!last.MakesCalls(), "task %s goes on from calls without their results", t.ID)
 	}
 }
 

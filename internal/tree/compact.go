@@ -22,7 +22,7 @@ func (c Compact) decide(d *decision) (Answer, error) {
 		return nil, ErrBadInput.With("a summary up to message %d of %d, the last one is message %d", c.UpTo, t.NextOrdinal-1, t.Compacted)
 	case c.Said.Text() == "":
 		return nil, ErrEmpty.With("summary")
-	case c.Said.calls():
+	case c.Said.MakesCalls():
 		return nil, ErrHasCalls
 	}
 	if err := d.session().Limits.checkAnswer(&c.Said); err != nil {

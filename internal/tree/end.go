@@ -123,10 +123,8 @@ func (c End) decide(d *decision) (Answer, error) {
 }
 
 func (d *decision) mayAnswer(t *Task, answer *Message) error {
-	for _, b := range answer.Blocks {
-		if _, ok := b.(ToolUse); ok {
-			return ErrHasCalls
-		}
+	if answer.MakesCalls() {
+		return ErrHasCalls
 	}
 	if t.Iterations >= t.MaxIterations {
 		return ErrBadInput.With("the run has used its %d model calls", t.MaxIterations)

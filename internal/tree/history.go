@@ -32,13 +32,13 @@ func (l Limits) checkHistory(history []Message) error {
 			return ErrBadInput.With("message %d of the history: %v", i+1, err)
 		case (m.Role == RoleTool) != (len(results) > 0):
 			return ErrBadInput.With("message %d of the history: results belong after calls, in a message of their own", i+1)
-		case m.Role != RoleAssistant && m.calls():
+		case m.Role != RoleAssistant && m.MakesCalls():
 			return ErrBadInput.With("message %d of the history: only an assistant calls tools", i+1)
 		case m.UpTo != 0 && (m.Role != RoleUser || m.UpTo < 1 || m.UpTo > i):
 			return ErrBadInput.With("message %d of the history sums up message %d", i+1, m.UpTo)
 		}
 	}
-	if n := len(history); n > 0 && history[n-1].calls() {
+	if n := len(history); n > 0 && history[n-1].MakesCalls() {
 		return ErrCallsOpen.With("by the last message of the history")
 	}
 	return nil
