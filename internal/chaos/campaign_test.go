@@ -163,8 +163,8 @@ func (c *campaign) round(t *testing.T, seed uint64, part func(*testing.T, *havoc
 		c.fail(t, "seed %d: %v", seed, err)
 		return
 	}
-	c.check(t, house, crowd.all(), courses, quiet)
-	c.check(t, house, calm.all(), courses, true)
+	c.check(t, house, crowd, courses, quiet)
+	c.check(t, house, calm, courses, true)
 	for _, s := range slices.Concat(house.surprises, crowd.surprises) {
 		c.fail(t, "seed %d: %s", seed, s)
 	}
@@ -308,7 +308,7 @@ func (c *campaign) oneAtATime(t *testing.T, h *havoc, seed uint64) bool {
 }
 
 // check collects and examines sessions that were acknowledged.
-func (c *campaign) check(t *testing.T, house *cluster, sessions map[string]string, courses map[string]*chaos.Course, quiet bool) {
+func (c *campaign) check(t *testing.T, house *cluster, clients *crowd, courses map[string]*chaos.Course, quiet bool) {
 	t.Helper()
 	records, err := chaos.ReadLogs(house.dir)
 	if err != nil {
@@ -319,13 +319,13 @@ func (c *campaign) check(t *testing.T, house *cluster, sessions map[string]strin
 	var mu sync.Mutex
 	var reading errgroup.Group
 	reading.SetLimit(4)
-	for id, shape := range sessions {
+	for id, shape := range clients.all() {
 		reading.Go(func() error {
 			e, err := chaos.NewCollector(house.reader, caps()).Collect(t.Context(), id)
 			if err != nil {
 				return err
 			}
-			e.Quiet, e.Records, e.Undisturbed = quiet, sorted[id], courses[shape]
+			e.Quiet, e.Calm, e.Records, e.Undisturbed = quiet, clients.calm, sorted[id], courses[shape]
 			found, late := chaos.Check(e), chaos.Redeliveries(e, house.killedAt)
 			mu.Lock()
 			defer mu.Unlock()

@@ -31,6 +31,7 @@ const (
 	SameCourse   Rule = "transcripts are those of an undisturbed run"
 	LogTells     Rule = "the log tells what is stored"
 	Diagnosed    Rule = "the system finds nothing wrong with itself"
+	Witnessed    Rule = "where nothing is broken, all that workers say is witnessed"
 )
 
 // Violation is a rule that does not hold, with the ids to look it up by.
@@ -56,7 +57,7 @@ func Check(e *Evidence) []Violation {
 	}
 	for _, examine := range []func(){
 		c.log, c.runs, c.ends, c.stored, c.watched, c.clients, c.cancels, c.attempts, c.accepted,
-		c.calls, c.children, c.usage, c.modelCalls, c.effects, c.caps, c.course, c.diagnosed,
+		c.witnessed, c.calls, c.children, c.usage, c.modelCalls, c.effects, c.caps, c.course, c.diagnosed,
 	} {
 		examine()
 	}

@@ -67,6 +67,40 @@ func (c *inquiry) accepted() {
 	}
 }
 
+// witnessed: where no answer is lost, the workers' witnesses have seen each attempt and
+// each message. What they do not see, no other rule is held against.
+func (c *inquiry) witnessed() {
+	if !c.Calm {
+		return
+	}
+	granted, said := map[int64]bool{}, map[string]int{}
+	for _, l := range c.past.order {
+		clear(granted)
+		for _, r := range c.of(Granted) {
+			if r.Task == l.id {
+				granted[r.Epoch] = true
+			}
+		}
+		for _, d := range l.deliveries {
+			c.must(granted[d.epoch], Witnessed, l.id, "epoch %d was dispatched, and no worker was seen to get it", d.epoch)
+		}
+	}
+	for _, r := range c.of(Appended, ParkedAt, Ended) {
+		if r.Digest != "" {
+			said[r.Task]++
+		}
+	}
+	for task, messages := range c.Transcripts {
+		stored := 0
+		for _, m := range messages {
+			if m.GetRole() == pb.Role_ROLE_ASSISTANT {
+				stored++
+			}
+		}
+		c.must(said[task] == stored, Witnessed, task, "%d messages are stored, and %d were seen to be said", stored, said[task])
+	}
+}
+
 // isSaid: a message is stored as the worker said it, within its attempt.
 func (c *inquiry) isSaid(l *life, d *delivery, r Record, m *pb.Message) {
 	if m == nil {

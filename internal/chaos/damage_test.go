@@ -36,10 +36,14 @@ func TestSeededBugs(t *testing.T) {
 	for shape, e := range found.evidence {
 		e.Undisturbed = chaos.CourseOf(calm.evidence[shape])
 	}
-	for _, d := range slices.Concat(damagesOfLog(), damagesOfWork(), damagesOfClients()) {
+	for _, d := range slices.Concat(damagesOfLog(), damagesOfWork(), damagesOfClients(), damagesOfWitnesses()) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			e := clone(found.evidence[d.shape])
+			of := found
+			if d.rule == chaos.Witnessed {
+				of = calm // elsewhere answers are lost on the way
+			}
+			e := clone(of.evidence[d.shape])
 			if broken := chaos.Check(e); len(broken) > 0 {
 				t.Fatalf("it is not sound to begin with: %s", broken[0])
 			}
@@ -106,6 +110,9 @@ func (f *file) again(i int, change func(*chaos.Record)) {
 	change(&r)
 	f.Records = append(f.Records, r)
 }
+
+// forget takes a record away as if nobody had made it.
+func (f *file) forget(i int) { f.Records = slices.Delete(f.Records, i, i+1) }
 
 // drop takes an event out of the log as if it had never been.
 func (f *file) drop(i int) {
@@ -190,6 +197,17 @@ func damagesOfLog() []damage {
 		}},
 		{"the system finds something itself", "wide", chaos.Diagnosed, func(f *file) {
 			f.Evidence.Diagnosed = []*pb.Violation{{SessionId: f.ID, Rule: "a parked run waits for something"}}
+		}},
+	}
+}
+
+func damagesOfWitnesses() []damage {
+	return []damage{
+		{"attempt that no witness saw", "deep", chaos.Witnessed, func(f *file) {
+			f.forget(f.kind(chaos.Granted))
+		}},
+		{"message that no witness saw", "deep", chaos.Witnessed, func(f *file) {
+			f.forget(f.kind(chaos.Appended))
 		}},
 	}
 }

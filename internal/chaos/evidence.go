@@ -27,6 +27,8 @@ type Evidence struct {
 
 	// Quiet says that nothing was under way: all has ended, or should have.
 	Quiet bool
+	// Calm says that nothing was broken while it ran: who was told something heard it.
+	Calm bool
 	// Limits are the caps that the session was opened with.
 	Limits tree.Limits
 	// Undisturbed is how a session of the same shape went when nothing was broken;

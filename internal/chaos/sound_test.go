@@ -73,7 +73,7 @@ func record(t *testing.T, disturb bool) *recorded {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Quiet, e.Records = true, sorted[id]
+		e.Quiet, e.Calm, e.Records = true, !disturb, sorted[id]
 		out.evidence[shape] = e
 	}
 	return out

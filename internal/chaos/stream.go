@@ -77,7 +77,7 @@ func (s *witnessedStream) enter(t token) {
 	s.Witness.mu.Lock()
 	a := s.attempts[t]
 	if a == nil {
-		a = &attempt{token: t, asked: map[int64]*pb.WorkRequest{}}
+		a = &attempt{token: t, asked: map[int64]*pb.WorkRequest{}, ordinal: s.said[t.task]}
 		s.attempts[t] = a
 	}
 	s.Witness.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *witnessedStream) answered(a *attempt, resp *pb.WorkResponse) {
 	case *pb.WorkResponse_Transcript:
 		for _, m := range k.Transcript.GetMessages() {
 			if m.GetRole() == pb.Role_ROLE_ASSISTANT {
-				a.ordinal = m.GetOrdinal()
+				s.hears(a, m.GetOrdinal())
 			}
 		}
 	case *pb.WorkResponse_Reattached:
@@ -154,22 +154,40 @@ func (s *witnessedStream) answered(a *attempt, resp *pb.WorkResponse) {
 			r.Digest = said(answer)
 		}
 		s.add(r)
-		s.leave(a)
+		s.passOn(a, req, resp.GetGiven())
 	case *pb.WorkResponse_Ended:
 		r.Kind, r.State = Ended, k.Ended.GetState().String()
 		if answer := req.GetEnd().GetAnswer(); answer != nil {
 			r.Digest = said(answer)
 		}
 		s.add(r)
-		s.leave(a)
+		s.passOn(a, req, resp.GetGiven())
 	}
+}
+
+// passOn forgets an attempt that is over, and makes the one that has come with its end,
+// if one has, that on this stream.
+func (s *witnessedStream) passOn(a *attempt, req *pb.WorkRequest, given *pb.GivenRun) {
+	s.leave(a)
+	if given != nil {
+		s.enter(token{given.GetSessionId(), given.GetTaskId(), given.GetEpoch(), req.GetTakes().GetNonce()})
+	}
+}
+
+// hears remembers the last message in which a task has asked for calls: a worker is not
+// sent again what it has of a transcript.
+func (s *witnessedStream) hears(a *attempt, ordinal int32) {
+	a.ordinal = ordinal
+	s.Witness.mu.Lock()
+	s.said[a.task] = ordinal
+	s.Witness.mu.Unlock()
 }
 
 // stored records that a request was stored.
 func (s *witnessedStream) stored(a *attempt, r Record, req *pb.WorkRequest, ordinal int32) {
 	switch k := req.GetKind().(type) {
 	case *pb.WorkRequest_Append:
-		a.ordinal = ordinal
+		s.hears(a, ordinal)
 		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, said(k.Append.GetMessage())
 	case *pb.WorkRequest_End:
 		r.Kind, r.Ordinal, r.Digest = Appended, ordinal, said(k.End.GetAnswer())

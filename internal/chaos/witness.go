@@ -27,11 +27,12 @@ type Witness struct {
 
 	mu       sync.Mutex
 	attempts map[token]*attempt
+	said     map[string]int32 // by task: the ordinal of the last message that asked for calls
 }
 
 // NewWitness makes a witness that writes to a log, under a name.
 func NewWitness(log *Log, by string) *Witness {
-	return &Witness{log: log, by: by, attempts: map[token]*attempt{}}
+	return &Witness{log: log, by: by, attempts: map[token]*attempt{}, said: map[string]int32{}}
 }
 
 // add records, or ends the process: a worker without a witness proves nothing.
