@@ -7,6 +7,9 @@ FUZZTIME ?= 30s
 BASE     ?= main
 PKGS     := ./...
 REPORT   := ./.ci/report
+# What the programs are built with: gRPC's own tracing, which nobody sees here, would keep
+# every method of every type in them.
+PROGRAM  := -trimpath -tags grpcnotrace
 # More flags of go test: make test TESTFLAGS='-count=5 -run Fork'
 TESTFLAGS ?=
 
@@ -111,7 +114,7 @@ trace-picture: bin/jaeger ## draw docs/trace.svg anew from a trace that Jaeger h
 BENCHFLAGS ?=
 .PHONY: bench
 bench: ## measure Coppice beside its peers (builds Temporal first, 5 minutes of CPU; needs redis-server, postgresql, npm)
-	@mkdir -p bench/bin/coppice-bin && CGO_ENABLED=0 $(GO) build -trimpath -o bench/bin/coppice-bin/ ./cmd/...
+	@mkdir -p bench/bin/coppice-bin && CGO_ENABLED=0 $(GO) build $(PROGRAM) -o bench/bin/coppice-bin/ ./cmd/...
 	@cd bench && $(GO) build -o bin/ ./cmd/bench ./systems/...
 	@cd bench/systems/temporal && $(GO) build -o ../../bin/ .
 	@cd bench/restate && { test -d node_modules || npm ci --ignore-scripts --no-audit --no-fund; }
@@ -119,7 +122,7 @@ bench: ## measure Coppice beside its peers (builds Temporal first, 5 minutes of 
 
 .PHONY: build
 build: ## build the three binaries into bin
-	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
+	@CGO_ENABLED=0 $(GO) build $(PROGRAM) -o bin/ ./cmd/...
 
 .PHONY: verify
 verify: drift lint vet test validate vet-bench chaos ## everything that has to hold before a commit is handed in

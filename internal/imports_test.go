@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"internal/hook":           {"internal/tree"},
 	"internal/outbound":       {},
 	"internal/alive":          {},
+	"internal/flags":          {},
 	"internal/auth":           {},
 	"internal/auth/authtest":  {},
 	"internal/callback":       {"internal/outbound"},
@@ -87,7 +88,7 @@ var allowed = map[string][]string{
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
 	"internal/cli": {
-		"internal/assembly", "internal/auth", "internal/callback", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
+		"internal/assembly", "internal/auth", "internal/callback", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
 		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/sandbox", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/mcp/mcptest":         {},
@@ -100,10 +101,10 @@ var allowed = map[string][]string{
 	"internal/chaos": {
 		"internal/gen/coppice/v1", "internal/model", "internal/policy", "internal/tool", "internal/tree",
 	},
-	"internal/chaos/worker": {"internal/alive", "internal/assembly", "internal/chaos", "internal/model/scripted", "internal/sandbox"},
+	"internal/chaos/worker": {"internal/alive", "internal/assembly", "internal/chaos", "internal/flags", "internal/model/scripted", "internal/sandbox"},
 	"cmd/coppice":           {"internal/cli", "internal/sandbox"},
-	"cmd/orchestrator":      {"internal/assembly", "internal/auth", "internal/callback", "internal/redact", "internal/tree"},
-	"cmd/worker":            {"internal/alive", "internal/assembly", "internal/auth", "internal/hook", "internal/mcp", "internal/model/provider", "internal/redact", "internal/sandbox"},
+	"cmd/orchestrator":      {"internal/assembly", "internal/auth", "internal/callback", "internal/flags", "internal/redact", "internal/tree"},
+	"cmd/worker":            {"internal/alive", "internal/assembly", "internal/auth", "internal/flags", "internal/hook", "internal/mcp", "internal/model/provider", "internal/redact", "internal/sandbox"},
 }
 
 // shunned are packages of others that a package has to do without.

@@ -30,7 +30,7 @@ func Build(ctx context.Context) (*Binaries, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a directory: %w", err)
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", dir+string(filepath.Separator), "./cmd/...")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", dir+string(filepath.Separator), "./cmd/...")
 	build.Dir, build.Env = strings.TrimSpace(string(root)), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building: %w\n%s", err, bytes.TrimSpace(out))

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -12,16 +11,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
 	"github.com/coppice-run/coppice/internal/callback"
+	"github.com/coppice-run/coppice/internal/flags"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-type flags struct {
+type options struct {
 	Listen   string `env:"COPPICE_LISTEN" default:"127.0.0.1:7070" help:"host:port to serve gRPC on; :7070 serves other machines too, and needs --tokens."`
 	Database string `env:"COPPICE_DATABASE_URL" default:"coppice.db" help:"Path of a SQLite file, or the postgres:// URL of a database that replicas share."`
 	Install  string `name:"installation" env:"COPPICE_INSTALLATION" placeholder:"NAME" help:"Name of a new installation in Redis's keys, different from all others there; by default a random one. A database keeps it for ever."`
@@ -40,38 +38,37 @@ type flags struct {
 	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
 	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
 
-	MaxDepth   int `env:"COPPICE_MAX_DEPTH" default:"${depth}" help:"How far below the root a task may be."`
-	MaxWidth   int `env:"COPPICE_MAX_WIDTH" default:"${width}" help:"Children one task may ever have."`
-	MaxTotal   int `env:"COPPICE_MAX_TOTAL" default:"${total}" help:"Tasks of one session."`
-	MaxRunning int `env:"COPPICE_MAX_RUNNING" default:"${running}" help:"Tasks of one session with workers at once; more are queued."`
-	MaxQueue   int `env:"COPPICE_MAX_QUEUE" default:"${queue}" help:"Tasks of one session that may wait for a worker; 0 is no cap."`
+	MaxDepth   int `env:"COPPICE_MAX_DEPTH" help:"How far below the root a task may be."`
+	MaxWidth   int `env:"COPPICE_MAX_WIDTH" help:"Children one task may ever have."`
+	MaxTotal   int `env:"COPPICE_MAX_TOTAL" help:"Tasks of one session."`
+	MaxRunning int `env:"COPPICE_MAX_RUNNING" help:"Tasks of one session with workers at once; more are queued."`
+	MaxQueue   int `env:"COPPICE_MAX_QUEUE" help:"Tasks of one session that may wait for a worker; 0 is no cap."`
 	MaxTenant  int `env:"COPPICE_MAX_RUNNING_TENANT" default:"0" help:"Tasks of one tenant with workers at once; more wait; 0 is no cap."`
 	MaxAll     int `env:"COPPICE_MAX_RUNNING_ALL" default:"0" help:"Tasks of all tenants with workers at once; more wait; 0 is no cap. All orchestrators have to say the same."`
-	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" default:"${output}" help:"Bytes of a task's output that are shown; of longer output the end."`
-	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" default:"${part}" help:"Bytes of one message part."`
+	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"Bytes of a task's output that are shown; of longer output the end."`
+	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" help:"Bytes of one message part."`
 
 	NoBackground    bool          `env:"COPPICE_NO_BACKGROUND" help:"What agents ask to run in the background runs in the foreground, in sessions that are opened from now on."`
 	RetainSessions  time.Duration `env:"COPPICE_RETAIN_SESSIONS" default:"0" placeholder:"DURATION" help:"Delete sessions in which nothing runs and nothing has happened for so long, like 720h; 0 keeps them."`
 	CallbackHosts   []string      `env:"COPPICE_CALLBACK_HOSTS" help:"Hosts that agents' on_complete may call: globs, with commas between them. A private address is called only if its host is named in full."`
 	CallbackSecret  string        `env:"COPPICE_CALLBACK_SECRET" help:"Key that signs those calls."`
-	CallbackTries   int           `env:"COPPICE_CALLBACK_TRIES" default:"${tries}" help:"How often a call is tried."`
-	CallbackTimeout time.Duration `env:"COPPICE_CALLBACK_TIMEOUT" default:"${calltime}" help:"How long one call may take."`
+	CallbackTries   int           `env:"COPPICE_CALLBACK_TRIES" help:"How often a call is tried."`
+	CallbackTimeout time.Duration `env:"COPPICE_CALLBACK_TIMEOUT" help:"How long one call may take."`
 
 	redact.Flags
 
-	ApprovalTimeout time.Duration `env:"COPPICE_APPROVAL_TIMEOUT" default:"${approval}" help:"How long a call waits for somebody to allow it before it is denied; 0 is for ever."`
+	ApprovalTimeout time.Duration `env:"COPPICE_APPROVAL_TIMEOUT" help:"How long a call waits for somebody to allow it before it is denied; 0 is for ever."`
 }
 
 func main() {
 	limits := tree.DefaultLimits()
-	var f flags
+	f := options{
+		MaxDepth: limits.Depth, MaxWidth: limits.Width, MaxTotal: limits.Total, MaxRunning: limits.Running, MaxQueue: limits.Queue,
+		MaxOutput: limits.OutputBytes, MaxPart: limits.PartBytes, ApprovalTimeout: limits.Approval,
+		CallbackTries: callback.DefaultMaxTries, CallbackTimeout: callback.DefaultTimeout,
+	}
 	assembly.AnswerHealthCheck(os.Args[1:])
-	kong.Parse(&f, kong.Description("Serves the Coppice API and hands work to workers."), kong.Vars{
-		"depth": fmt.Sprint(limits.Depth), "width": fmt.Sprint(limits.Width), "total": fmt.Sprint(limits.Total),
-		"running": fmt.Sprint(limits.Running), "queue": fmt.Sprint(limits.Queue), "part": fmt.Sprint(limits.PartBytes),
-		"approval": limits.Approval.String(), "output": fmt.Sprint(limits.OutputBytes),
-		"tries": fmt.Sprint(callback.DefaultMaxTries), "calltime": callback.DefaultTimeout.String(),
-	})
+	flags.Parse(&f, "Serves the Coppice API and hands work to workers.")
 	limits.Depth, limits.Width, limits.Total = f.MaxDepth, f.MaxWidth, f.MaxTotal
 	limits.Running, limits.Queue, limits.PartBytes = f.MaxRunning, f.MaxQueue, f.MaxPart
 	limits.Approval, limits.OutputBytes, limits.NoBackground = f.ApprovalTimeout, f.MaxOutput, f.NoBackground
@@ -87,12 +84,12 @@ func main() {
 }
 
 // secrets are those of the environment, and those that flags hold.
-func (f *flags) secrets() (*redact.Opened, error) {
+func (f *options) secrets() (*redact.Opened, error) {
 	others := append(redact.FromURL("COPPICE_DATABASE_URL", f.Database), redact.FromURL("COPPICE_REDIS_URL", f.RedisURL)...)
 	return f.Flags.Open(os.Environ(), append(others, redact.Secret{Name: "COPPICE_CALLBACK_SECRET", Value: f.CallbackSecret})...)
 }
 
-func run(f flags, limits tree.Limits, secrets *redact.Opened, logs slog.Handler) error {
+func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	m, err := assembly.Measure(ctx, "coppice-orchestrator", f.MetricsListen, logs, secrets.Redactor)

@@ -9,11 +9,10 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
+	"github.com/coppice-run/coppice/internal/flags"
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model/provider"
@@ -21,7 +20,7 @@ import (
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
-type flags struct {
+type options struct {
 	Orchestrator string   `env:"COPPICE_ORCHESTRATOR" default:"127.0.0.1:7070" help:"Orchestrators to work for: host:port, whose name may have several addresses, or several with commas between them."`
 	RedisURL     string   `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to pull work from."`
 	Pool         string   `env:"COPPICE_POOL" default:"default" help:"Pool to serve."`
@@ -52,9 +51,9 @@ type flags struct {
 
 func main() {
 	sandbox.Init()
-	var f flags
+	var f options
 	assembly.AnswerHealthCheck(os.Args[1:])
-	kong.Parse(&f, kong.Description("Runs agents for a Coppice orchestrator."))
+	flags.Parse(&f, "Runs agents for a Coppice orchestrator.")
 	secrets, err := f.Redact.Open(os.Environ(), append(redact.FromURL("COPPICE_REDIS_URL", f.RedisURL), redact.Secret{Name: "COPPICE_TOKEN", Value: f.Token})...)
 	logs := slog.NewJSONHandler(os.Stderr, nil)
 	if err == nil {
@@ -67,7 +66,7 @@ func main() {
 }
 
 // read reads the files that the flags name.
-func (f *flags) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
+func (f *options) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
 	if f.Hooks != "" {
 		if hooks, err = hook.Load(f.Hooks); err != nil {
 			return nil, nil, err
@@ -79,7 +78,7 @@ func (f *flags) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
 	return hooks, servers, err
 }
 
-func run(f flags, secrets *redact.Opened, logs slog.Handler) error {
+func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	m, err := assembly.Measure(ctx, "coppice-worker", f.MetricsListen, logs, secrets.Redactor)

@@ -16,6 +16,6 @@ cp "$CA_BUNDLE" "$out/rootfs/etc/ssl/certs/ca-certificates.crt"
 chmod 1777 "$out/rootfs/tmp" "$out/rootfs/workspace"
 
 for arch; do
-  CGO_ENABLED=0 GOOS=linux GOARCH=$arch $GO build -trimpath -buildvcs=false -ldflags='-s -w -buildid=' \
+  CGO_ENABLED=0 GOOS=linux GOARCH=$arch $GO build -trimpath -tags grpcnotrace -buildvcs=false -ldflags='-s -w -buildid=' \
     -o "$out/$arch/" ./cmd/orchestrator ./cmd/worker ./cmd/coppice
 done

@@ -17,11 +17,12 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
-	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-run/coppice/internal/flags"
 )
 
 // Process is what a command has of the process it runs in.
@@ -132,26 +133,23 @@ func (a *app) complain(text string) {
 
 func (a *app) main(ctx context.Context) error {
 	var c commands
-	helped := false
-	parser, err := kong.New(&c,
-		kong.Name("coppice"), kong.Description(about), kong.DefaultEnvars("COPPICE"),
-		kong.Vars{"address": defaultAddress},
-		kong.Writers(a.Stdout, a.Stderr), kong.Exit(func(int) { helped = true }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(a),
-	)
-	if err != nil {
-		return fmt.Errorf("building the commands: %w", err)
+	err := flags.Program{
+		Name: "coppice", About: about, Envs: "COPPICE_", Stdout: a.Stdout, Stderr: a.Stderr,
+		Run: func(ctx context.Context, of any) error {
+			a.json = c.JSON
+			return of.(command).Run(ctx, a)
+		},
+	}.Main(ctx, &c, a.Args)
+	var usage *flags.UsageError
+	if errors.As(err, &usage) {
+		return usagef("%w; see coppice --help", usage.Err)
 	}
-	command, err := parser.Parse(a.Args)
-	switch {
-	case helped:
-		return nil
-	case err != nil:
-		return usagef("%w; see coppice --help", err)
-	}
-	a.json = c.JSON
-	return command.Run()
+	return err
+}
+
+// command is one of the commands.
+type command interface {
+	Run(ctx context.Context, a *app) error
 }
 
 // usageError is a mistake of the person who typed.

@@ -21,7 +21,7 @@ const defaultAddress = "127.0.0.1:7070"
 
 // remote is the flag of commands that talk to an orchestrator.
 type remote struct {
-	Orchestrator string `default:"${address}" placeholder:"HOST:PORT" help:"Orchestrator to talk to."`
+	Orchestrator string `default:"127.0.0.1:7070" placeholder:"HOST:PORT" help:"Orchestrator to talk to."`
 	auth.ClientFlags
 }
 

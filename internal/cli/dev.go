@@ -18,8 +18,8 @@ import (
 
 type devCommand struct {
 	files
-	Listen     string `default:"${address}" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
-	Data       string `placeholder:"DIR" help:"Where to keep the data; by default $$XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
+	Listen     string `default:"127.0.0.1:7070" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
+	Data       string `placeholder:"DIR" help:"Where to keep the data; by default $XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
 	RedisURL   string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
 	Workspace  string `xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
 	Workspaces string `xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`

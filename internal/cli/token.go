@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 type tokenCommand struct {
-	Role    string        `default:"client" enum:"client,worker,admin" help:"What it is for: ${enum}."`
+	Role    string        `default:"client" enum:"client,worker,admin" help:"What it is for: client, worker or admin."`
 	Tenant  string        `placeholder:"NAME" help:"Whose sessions a client or an admin sees; by default those of \"default\"."`
 	Name    string        `placeholder:"TEXT" help:"Who gets it, for logs."`
 	Expires time.Duration `placeholder:"DURATION" help:"How long it counts, like 720h; by default for ever."`
@@ -19,7 +20,7 @@ type tokenCommand struct {
 
 // Run prints a new token, and then the line for the orchestrators' file of tokens.
 // Neither is kept here.
-func (t *tokenCommand) Run(a *app) error {
+func (t *tokenCommand) Run(_ context.Context, a *app) error {
 	who := auth.Identity{Name: t.Name, Tenant: t.Tenant, Role: auth.Role(t.Role)}
 	if who.Tenant == "" && who.Role != auth.RoleWorker {
 		who.Tenant = auth.DefaultTenant

@@ -19,7 +19,7 @@ type transcriptCommand struct {
 	Full    bool   `help:"Show tool calls and their results in full."`
 
 	Inherited bool   `help:"Begin with what the task inherits of others' conversations; other formats than text always do."`
-	Format    string `enum:"text,markdown,jsonl,json" default:"text" help:"How to write it: ${enum}. Lines (jsonl) can be imported again."`
+	Format    string `enum:"text,markdown,jsonl,json" default:"text" help:"How to write it: text, markdown, jsonl or json. Lines (jsonl) can be imported again."`
 }
 
 // Run prints a conversation.

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/alecthomas/kong"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
@@ -18,11 +17,12 @@ import (
 	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/chaos"
+	"github.com/coppice-run/coppice/internal/flags"
 	"github.com/coppice-run/coppice/internal/model/scripted"
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
-type flags struct {
+type options struct {
 	Orchestrators []string `required:"" help:"All orchestrators, as this worker reaches them."`
 	RedisURL      string   `required:"" help:"Redis, as this worker reaches it."`
 	Slots         int      `default:"16" help:"Runs to carry at once."`
@@ -34,8 +34,8 @@ type flags struct {
 
 func main() {
 	sandbox.Init()
-	var f flags
-	kong.Parse(&f)
+	var f options
+	flags.Parse(&f, "Runs agents for a campaign, and records what it is told.")
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	if err := run(f, log); err != nil {
 		log.Error("the worker ended", "error", err)
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-func run(f flags, log *slog.Logger) (err error) {
+func run(f options, log *slog.Logger) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	scenario, err := scripted.Load(f.Scenario)

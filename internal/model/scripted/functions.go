@@ -3,13 +3,13 @@ package scripted
 import (
 	"encoding/json"
 	"fmt"
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"hash/fnv"
 	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
-	"text/template"
 	"unicode/utf8"
 )
 

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 )
 
 // itemWeight is what an item of a list or record weighs besides its text, in
@@ -93,7 +93,7 @@ func lighten(left *int, v any) bool {
 		*left -= len(v)
 	case result:
 		*left -= len(v.Text) + len(v.Tool) + itemWeight
-		return *left >= 0 && lighten(left, v.Input())
+		return *left >= 0 && lighten(left, v.Input)
 	case []any:
 		for _, item := range v {
 			if *left -= itemWeight; *left < 0 || !lighten(left, item) {

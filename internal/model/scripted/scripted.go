@@ -16,9 +16,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"strings"
 	"sync"
-	"text/template"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"

@@ -3,9 +3,9 @@ package scripted
 import (
 	"errors"
 	"fmt"
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"strconv"
 	"strings"
-	"text/template"
 
 	"github.com/goccy/go-yaml/ast"
 

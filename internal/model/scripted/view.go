@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"path"
 	"slices"
 	"strings"
-	"text/template"
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -32,44 +32,26 @@ type dot struct {
 // result is what came of a tool call. Printed, it is its text.
 type result struct {
 	Tool    string
+	Input   any // of the call, decoded; nil if the call is not known
 	Text    string
 	IsError bool
-	input   *decoded
 }
 
-// decoded is JSON that is read when somebody asks for it: most results are looked at
-// for their text alone.
-type decoded struct {
-	from  json.RawMessage
-	read  bool
-	value any
+// unread is a result of which no template has asked yet.
+type unread struct {
+	result
+	asked json.RawMessage // what the call was asked with; nil if the call is not known
 }
 
 func (r result) String() string { return r.Text }
 
-// Input is that of the call; nil if the call is not known.
-func (r result) Input() any {
-	d := r.input
-	if d == nil {
-		return nil
+// read gives the result with what its call was asked with, which is decoded once.
+func (u *unread) read() result {
+	if u.asked != nil && json.Unmarshal(u.asked, &u.Input) != nil {
+		u.Input = string(u.asked)
 	}
-	if !d.read {
-		d.read = true
-		if json.Unmarshal(d.from, &d.value) != nil {
-			d.value = string(d.from)
-		}
-	}
-	return d.value
-}
-
-// MarshalJSON gives a result in a list or a record with all that it has.
-func (r result) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Tool    string
-		Input   any
-		Text    string
-		IsError bool
-	}{r.Tool, r.Input(), r.Text, r.IsError})
+	u.asked = nil
+	return u.result
 }
 
 // view is a request as a scenario sees it. It serves one Generate.
@@ -79,7 +61,7 @@ type view struct {
 	tools    []model.ToolSpec
 	dot      dot
 	groups   groups
-	all      []result
+	all      []unread
 	since    int   // the first of all since the last user message
 	heard    []any // what was told of background agents
 
@@ -171,10 +153,10 @@ func (v *view) take(asked, answered *tree.Message) {
 			last.WriteByte('\n')
 		}
 		last.WriteString(closed.Text)
-		r := result{Text: closed.Text, IsError: closed.IsError}
+		r := unread{result: result{Text: closed.Text, IsError: closed.IsError}}
 		if asked != nil && closed.Block >= 0 && closed.Block < len(asked.Blocks) {
 			if use, ok := asked.Blocks[closed.Block].(tree.ToolUse); ok {
-				r.Tool, r.input = use.Name, &decoded{from: use.Input}
+				r.Tool, r.asked = use.Name, use.Input
 			}
 		}
 		v.all = append(v.all, r)
@@ -243,11 +225,11 @@ func (v *view) functions() template.FuncMap {
 func (v *view) results(tool string) []any    { return named(tool, v.all[v.since:]) }
 func (v *view) allResults(tool string) []any { return named(tool, v.all) }
 
-func named(tool string, all []result) []any {
+func named(tool string, all []unread) []any {
 	some := []any{}
-	for _, r := range all {
-		if globs(tool, r.Tool) {
-			some = append(some, r)
+	for i := range all {
+		if globs(tool, all[i].Tool) {
+			some = append(some, all[i].read())
 		}
 	}
 	return some

@@ -1,0 +1,213 @@
+package flags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Program is a process's command line.
+type Program struct {
+	Name  string
+	About string // what it does
+	Envs  string // what the variables of flags begin with that name none; empty: they have none
+	// Run carries out a command: a pointer to the field that declares it.
+	Run            func(ctx context.Context, command any) error
+	Stdout, Stderr io.Writer
+}
+
+// UsageError is a mistake of the person who typed.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap gives what is wrong.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Parse reads the command line of a process without commands into a struct. It ends the
+// process if that is asked for help, or wrong.
+func Parse(into any, about string) {
+	ran := false
+	p := Program{
+		Name: nameOfProcess(), About: about, Stdout: os.Stdout, Stderr: os.Stderr,
+		Run: func(context.Context, any) error { ran = true; return nil },
+	}
+	err := p.Main(context.Background(), into, os.Args[1:])
+	switch {
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "%s: %s; see %s --help\n", p.Name, err, p.Name)
+		os.Exit(2)
+	case !ran:
+		os.Exit(0)
+	}
+}
+
+func nameOfProcess() string {
+	return os.Args[0][strings.LastIndexAny(os.Args[0], `/\`)+1:]
+}
+
+// Main carries out the command that the arguments name, of those that a struct declares,
+// or shows the help that they ask for.
+func (p Program) Main(ctx context.Context, declared any, args []string) error {
+	asDeclared()
+	began := false
+	run := p.Run
+	p.Run = func(ctx context.Context, command any) error { began = true; return run(ctx, command) }
+	root, err := p.tree(&cobra.Command{Use: p.Name, Long: p.About}, reflect.ValueOf(declared).Elem())
+	if err != nil {
+		return fmt.Errorf("declaring the commands: %w", err)
+	}
+	root.PersistentFlags().BoolP("help", "h", false, "Show this.")
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return complete(c.Flags()) }
+	root.SetArgs(args)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { help(c) })
+	if err := root.ExecuteContext(ctx); err != nil {
+		if began {
+			return err
+		}
+		return &UsageError{err}
+	}
+	return nil
+}
+
+// similar is how many letters of a command may be wrong for it to be suggested.
+const similar = 2
+
+// unknown refuses a command that is none.
+func unknown(c *cobra.Command, given []string) error {
+	if len(given) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = similar
+	if meant := c.SuggestionsFor(given[0]); len(meant) > 0 {
+		return fmt.Errorf("there is no command %s; did you mean %s?", given[0], strings.Join(meant, " or "))
+	}
+	return fmt.Errorf("there is no command %s", given[0])
+}
+
+// asDeclared has commands shown as they are declared.
+var asDeclared = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
+
+// tree makes a command of a struct, with all below it.
+func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Command, error) {
+	g := &grammar{flags: command.Flags(), envs: p.Envs}
+	if !command.HasParent() && hasCommands(declared) {
+		g.flags = command.PersistentFlags()
+	}
+	g.flags.SortFlags, command.Flags().SortFlags = false, false
+	does := declared.Addr().Interface()
+	isGroup := hasCommands(declared)
+	err := g.read(declared, func(field reflect.StructField, below reflect.Value) error {
+		name := nameOf(field)
+		sub := &cobra.Command{Use: name, Short: field.Tag.Get("help"), Long: field.Tag.Get("help")}
+		command.AddCommand(sub)
+		if _, err := p.tree(sub, below); err != nil {
+			return err
+		}
+		if field.Tag.Get("default") == "" {
+			return nil
+		}
+		does, isGroup = below.Addr().Interface(), false
+		return g.read(below, nil)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", command.Name(), err)
+	}
+	for _, a := range g.args {
+		command.Use += " " + a.String()
+	}
+	command.Args = func(_ *cobra.Command, given []string) error { return g.take(given) }
+	command.RunE = func(c *cobra.Command, _ []string) error { return p.Run(c.Context(), does) }
+	if isGroup {
+		command.Args = unknown
+		command.RunE = func(*cobra.Command, []string) error { return errors.New("expected a command") }
+	}
+	return command, nil
+}
+
+func hasCommands(declared reflect.Value) bool {
+	for _, field := range reflect.VisibleFields(declared.Type()) {
+		if _, is := field.Tag.Lookup("cmd"); is {
+			return true
+		}
+	}
+	return false
+}
+
+func (a argument) String() string {
+	text := "<" + a.name + ">"
+	if a.rest != nil {
+		text += " ..."
+	}
+	if a.optional {
+		text = "[" + text + "]"
+	}
+	return text
+}
+
+// take hands the arguments to their fields.
+func (g *grammar) take(given []string) error {
+	for _, a := range g.args {
+		switch {
+		case len(given) == 0 && !a.optional:
+			return fmt.Errorf("expected %s", a)
+		case len(given) == 0:
+		case a.rest != nil:
+			*a.rest, given = given, nil
+		default:
+			*a.one, given = given[0], given[1:]
+		}
+	}
+	if len(given) > 0 {
+		return fmt.Errorf("unexpected argument %s", given[0])
+	}
+	return nil
+}
+
+// complete takes what the command line does not say from the environment, and looks
+// whether everything is said that has to be, and nothing twice.
+func complete(flags *pflag.FlagSet) (err error) {
+	chosen := map[string]string{} // of xor: the flag that is said, by their word
+	fail := func(format string, args ...any) {
+		if err == nil {
+			err = fmt.Errorf(format, args...)
+		}
+	}
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if env := first(flag.Annotations[envOf]); env != "" && !flag.Changed {
+			if text, any := os.LookupEnv(env); any {
+				if wrong := flags.Set(flag.Name, text); wrong != nil {
+					fail("$%s: %w", env, wrong)
+				}
+			}
+		}
+		if _, required := flag.Annotations[isRequired]; required && !flag.Changed {
+			fail("expected --%s", flag.Name)
+		}
+		if group := first(flag.Annotations[xorWith]); group != "" && flag.Changed {
+			if chosen[group] != "" {
+				fail("--%s and --%s can't be used together", chosen[group], flag.Name)
+			}
+			chosen[group] = flag.Name
+		}
+	})
+	return err
+}
+
+func first(texts []string) string {
+	if len(texts) == 0 {
+		return ""
+	}
+	return texts[0]
+}

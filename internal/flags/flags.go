@@ -1,0 +1,226 @@
+// Package flags makes what a person types of structs: each field is a flag, an argument
+// or a command, as its tags say.
+//
+//	help         what it is for; a field without it, and without cmd, is none
+//	name, short  what it is called; by default like the field, in lower case with dashes
+//	env          the variable of the environment that says it where the command line does not
+//	default      what it is otherwise; without it, what the field holds
+//	placeholder  what stands for its value in help
+//	enum         the values that it may have, with commas between them
+//	sep:"none"   of a list: each value is given by itself, commas are part of it
+//	required     it has to be said
+//	xor          at most one of those with the same word may be said
+//	arg          it is an argument, which has to be there unless it is optional; a list takes all that are left
+//	cmd          it is a command; with default:"withargs" it is also what the command above it does
+//	embed        the fields of the struct that it is count as those of this one, as those
+//	             of embedded structs do
+//
+// Parsing is cobra's. Nothing
+// here looks a method up by its name at run time: one place that does makes the linker
+// keep all methods of all types, which are half of these programs.
+package flags
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/pflag"
+)
+
+// grammar is what the fields of a struct come to for a command.
+type grammar struct {
+	flags *pflag.FlagSet
+	envs  string // what variables of flags without env begin with; empty: they have none
+	args  []argument
+}
+
+// argument is one of a command's arguments, or all that are left.
+type argument struct {
+	name     string
+	optional bool
+	one      *string
+	rest     *[]string
+}
+
+// read puts all fields of a struct on the command but the commands, which it hands on.
+func (g *grammar) read(of reflect.Value, command func(reflect.StructField, reflect.Value) error) error {
+	for i := range of.NumField() {
+		field, tag := of.Type().Field(i), of.Type().Field(i).Tag
+		_, isCommand := tag.Lookup("cmd")
+		_, isArgument := tag.Lookup("arg")
+		_, isEmbedded := tag.Lookup("embed")
+		var err error
+		switch {
+		case isCommand:
+			err = command(field, of.Field(i))
+		case isArgument:
+			err = g.argument(field, of.Field(i))
+		case tag.Get("help") != "":
+			err = g.flag(field, of.Field(i))
+		case field.Anonymous || isEmbedded:
+			err = g.read(of.Field(i), command)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *grammar) argument(field reflect.StructField, value reflect.Value) error {
+	a := argument{name: nameOf(field)}
+	_, a.optional = field.Tag.Lookup("optional")
+	switch into := value.Addr().Interface().(type) {
+	case *string:
+		a.one = into
+	case *[]string:
+		a.rest = into
+	default:
+		return fmt.Errorf("%s: an argument is a text or a list of them, not %s", field.Name, field.Type)
+	}
+	g.args = append(g.args, a)
+	return nil
+}
+
+func (g *grammar) flag(field reflect.StructField, value reflect.Value) error {
+	tag, name := field.Tag, nameOf(field)
+	usage := tag.Get("help")
+	env, said := tag.Lookup("env")
+	if !said && g.envs != "" {
+		env = g.envs + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	}
+	if env != "" {
+		usage += " ($" + env + ")"
+	}
+	if err := define(g.flags, value, name, tag.Get("short"), usage, tag.Get("sep") == "none"); err != nil {
+		return fmt.Errorf("%s: %w", field.Name, err)
+	}
+	flag := g.flags.Lookup(name)
+	if text, any := tag.Lookup("default"); any {
+		if err := flag.Value.Set(text); err != nil {
+			return fmt.Errorf("%s: the default: %w", field.Name, err)
+		}
+		flag.DefValue = text
+	}
+	if value.IsZero() {
+		flag.DefValue = ""
+	}
+	shown := &valueOf{Value: flag.Value, placeholder: tag.Get("placeholder")}
+	if values, any := tag.Lookup("enum"); any {
+		shown.allowed = strings.Split(values, ",")
+	}
+	flag.Value = shown
+	flag.Annotations = map[string][]string{envOf: {env}}
+	if _, required := tag.Lookup("required"); required {
+		flag.Annotations[isRequired] = nil
+	}
+	if group := tag.Get("xor"); group != "" {
+		flag.Annotations[xorWith] = []string{group}
+	}
+	return nil
+}
+
+// What is noted at flags.
+const (
+	envOf      = "env"
+	isRequired = "required"
+	xorWith    = "xor"
+)
+
+// define makes a flag of a field.
+func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string, whole bool) error {
+	switch into := value.Addr().Interface().(type) {
+	case *string:
+		flags.StringVarP(into, name, short, *into, usage)
+	case *bool:
+		flags.BoolVarP(into, name, short, *into, usage)
+	case *int:
+		flags.IntVarP(into, name, short, *into, usage)
+	case *int32:
+		flags.Int32VarP(into, name, short, *into, usage)
+	case *int64:
+		flags.Int64VarP(into, name, short, *into, usage)
+	case *uint64:
+		flags.Uint64VarP(into, name, short, *into, usage)
+	case *float64:
+		flags.Float64VarP(into, name, short, *into, usage)
+	case *time.Duration:
+		flags.DurationVarP(into, name, short, *into, usage)
+	case **time.Duration:
+		flags.VarP(optionalDuration{into}, name, short, usage)
+	case *map[string]string:
+		flags.StringToStringVarP(into, name, short, *into, usage)
+	case *[]string:
+		if whole {
+			flags.StringArrayVarP(into, name, short, *into, usage)
+		} else {
+			flags.StringSliceVarP(into, name, short, *into, usage)
+		}
+	default:
+		return fmt.Errorf("no flag can be a %s", value.Type())
+	}
+	return nil
+}
+
+// optionalDuration is a duration that may not be said at all.
+type optionalDuration struct{ into **time.Duration }
+
+func (o optionalDuration) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	*o.into = &d
+	return err
+}
+
+func (o optionalDuration) String() string {
+	if o.into == nil || *o.into == nil {
+		return ""
+	}
+	return (*o.into).String()
+}
+
+func (optionalDuration) Type() string { return "duration" }
+
+// valueOf is a flag's value: how it is shown, and what it may be.
+type valueOf struct {
+	pflag.Value
+	placeholder string
+	allowed     []string // nil: everything
+}
+
+func (v *valueOf) Type() string {
+	if v.placeholder != "" {
+		return v.placeholder
+	}
+	return v.Value.Type()
+}
+
+func (v *valueOf) Set(text string) error {
+	if v.allowed != nil && !slices.Contains(v.allowed, text) {
+		return fmt.Errorf("it has to be one of %s", strings.Join(slices.DeleteFunc(slices.Clone(v.allowed), isEmpty), ", "))
+	}
+	return v.Value.Set(text)
+}
+
+func isEmpty(text string) bool { return text == "" }
+
+// nameOf gives the name of a flag, an argument or a command.
+func nameOf(field reflect.StructField) string {
+	if name := field.Tag.Get("name"); name != "" {
+		return name
+	}
+	var name strings.Builder
+	letters := []rune(field.Name)
+	for i, r := range letters {
+		begins := i > 0 && unicode.IsUpper(r) &&
+			(unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsLower(letters[i+1]))
+		if begins {
+			name.WriteByte('-')
+		}
+		name.WriteRune(unicode.ToLower(r))
+	}
+	return name.String()
+}

@@ -1,0 +1,185 @@
+package flags_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/flags"
+)
+
+// shared are flags that several commands have.
+type shared struct {
+	Where string `default:"here" placeholder:"HOST" help:"Where it is."`
+}
+
+type plant struct {
+	shared
+	Soil   soil              `embed:""`
+	Kind   string            `enum:"oak,beech," default:"" help:"Which."`
+	Deep   int               `default:"3" help:"How deep."`
+	Labels map[string]string `help:"What it is called."`
+	Near   []string          `help:"What is near."`
+	Rules  []string          `sep:"none" help:"What it keeps to."`
+	Wait   *time.Duration    `help:"How long to wait."`
+	Shade  bool              `short:"s" xor:"light" help:"In the shade."`
+	Sun    bool              `xor:"light" help:"In the sun."`
+	Owner  string            `required:"" env:"PLANTED_BY" help:"Whose it is."`
+	TLSKey string            `help:"Its key."`
+	Place  string            `arg:"" help:"The place."`
+	Words  []string          `arg:"" optional:"" help:"What to say."`
+	Note   string            // without help it is no flag
+}
+
+type soil struct {
+	Wet bool `help:"Whether it is wet."`
+}
+
+type fell struct {
+	shared
+	Name string `arg:"" optional:"" help:"Which."`
+}
+
+type list struct {
+	Stumps bool   `help:"With stumps."`
+	Name   string `arg:"" optional:"" help:"Which."`
+}
+
+type trees struct {
+	List list `cmd:"" default:"withargs" help:"List trees."`
+	Fell fell `cmd:"" help:"Fell a tree."`
+}
+
+type forest struct {
+	JSON  bool  `name:"json" help:"As JSON."`
+	Plant plant `cmd:"" help:"Plant a tree."`
+	Trees trees `cmd:"" help:"What there is."`
+	Tools struct {
+		Saw fell `cmd:"" help:"Sharpen a saw."`
+	} `cmd:"" help:"What is used."`
+}
+
+// typed is what came of a command line.
+type typed struct {
+	forest
+	ran  any // the command
+	out  string
+	err  error
+	fail error // of the command
+}
+
+func typing(t *testing.T, fail error, args ...string) *typed {
+	t.Helper()
+	var out strings.Builder
+	y := &typed{fail: fail}
+	y.err = flags.Program{
+		Name: "forest", About: "Looks after trees.", Envs: "FOREST_", Stdout: &out, Stderr: &out,
+		Run: func(_ context.Context, command any) error { y.ran = command; return y.fail },
+	}.Main(t.Context(), &y.forest, args)
+	y.out = out.String()
+	return y
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Setenv("PLANTED_BY", "env")
+	t.Setenv("FOREST_NEAR", "brook,road")
+	t.Setenv("FOREST_DEEP", "5")
+	wait := 90 * time.Second
+	said := typing(t, nil, "plant", "hill", "--near", "a,b", "--near=c", "--rules", "x, y", "--rules=z", "-s", "--json", "--labels", "k=v",
+		"--wait", "90s", "--tls-key", "k", "--wet", "--kind=oak", "grow", "--", "--tall")
+	want := plant{
+		shared: shared{Where: "here"}, Soil: soil{Wet: true}, Kind: "oak", Deep: 5, Labels: map[string]string{"k": "v"}, Near: []string{"a", "b", "c"},
+		Rules: []string{"x, y", "z"}, Wait: &wait, Shade: true, Owner: "env", TLSKey: "k", Place: "hill", Words: []string{"grow", "--tall"},
+	}
+	if said.err != nil || !reflect.DeepEqual(said.Plant, want) || !said.JSON || said.ran != any(&said.Plant) {
+		t.Errorf("typed is %+v, %v; want %+v", said.Plant, said.err, want)
+	}
+	if said = typing(t, nil, "plant", "hill"); said.err != nil || !reflect.DeepEqual(said.Plant.Near, []string{"brook", "road"}) || said.Plant.Wait != nil {
+		t.Errorf("what the environment says: %+v, %v", said.Plant, said.err)
+	}
+	if said = typing(t, nil, "trees", "oak", "--stumps"); said.err != nil || said.ran != any(&said.Trees.List) || said.Trees.List != (list{true, "oak"}) {
+		t.Errorf("the command that stands for the one above it: %+v, %v", said.Trees, said.err)
+	}
+	if said = typing(t, nil, "trees", "fell", "--json", "--where", "there"); said.err != nil || said.ran != any(&said.Trees.Fell) || said.Trees.Fell.Where != "there" || !said.JSON {
+		t.Errorf("a command below another: %+v, %v", said.Trees, said.err)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	t.Setenv("FOREST_STUMPS", "many")
+	for line, want := range map[string]string{
+		"":                           "expected a command",
+		"burn":                       "there is no command burn",
+		"plnt":                       "there is no command plnt; did you mean plant?",
+		"plant --owner me":           "expected <place>",
+		"plant hill":                 "expected --owner",
+		"plant hill --tall":          "unknown flag: --tall",
+		"plant hill --deep x":        `invalid argument "x" for "--deep" flag`,
+		"plant hill --kind=elm":      "it has to be one of oak, beech",
+		"plant hill --wait 3":        "missing unit in duration",
+		"tools":                      "expected a command",
+		"tools sow":                  "there is no command sow; did you mean saw?",
+		"trees fell a b":             "unexpected argument b",
+		"trees":                      "$FOREST_STUMPS: ",
+		"plant x --owner m -s --sun": "--shade and --sun can't be used together",
+	} {
+		var usage *flags.UsageError
+		said := typing(t, nil, strings.Fields(line)...)
+		if !errors.As(said.err, &usage) || !strings.Contains(usage.Error(), want) || said.ran != nil {
+			t.Errorf("forest %s: %v, want a mistake with %q", line, said.err, want)
+		}
+	}
+	var usage *flags.UsageError
+	burnt := errors.New("burnt")
+	if said := typing(t, burnt, "trees", "fell"); !errors.Is(said.err, burnt) || errors.As(said.err, &usage) {
+		t.Errorf("the failure of a command is %v", said.err)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][]string{
+		"--help": {
+			"Usage: forest <command> [flags]\n\nLooks after trees.\n\nCommands:\n  plant       Plant a tree.\n  trees       What there is.\n  tools       What is used.\n",
+			"  -h, --help   Show this.\n", "As JSON. ($FOREST_JSON)\n",
+		},
+		"plant --help": {
+			"Usage: forest plant <place> [<words> ...] [flags]\n\nPlant a tree.\n\nFlags:\n      --where HOST",
+			`Where it is. ($FOREST_WHERE) (default here)`, "How deep. ($FOREST_DEEP) (default 3)", "-s, --shade", "($PLANTED_BY)\n",
+		},
+		"trees -h":        {"Usage: forest trees <command> [<name>] [flags]\n", "  list  List trees.\n", "With stumps."},
+		"help trees fell": {"Usage: forest trees fell [<name>] [flags]\n"},
+	} {
+		said := typing(t, nil, strings.Fields(line)...)
+		if said.err != nil || said.ran != nil {
+			t.Errorf("forest %s: %v", line, said.err)
+		}
+		for _, part := range want {
+			if !strings.Contains(said.out, part) {
+				t.Errorf("forest %s lacks %q:\n%s", line, part, said.out)
+			}
+		}
+	}
+}
+
+func TestWhatCanBeNoFlag(t *testing.T) {
+	t.Parallel()
+	for want, declared := range map[string]any{
+		"no flag can be a chan int": &struct {
+			C chan int `help:"What."`
+		}{},
+		"an argument is a text": &struct {
+			N int `arg:""`
+		}{},
+		"the default": &struct {
+			N int `default:"x" help:"What."`
+		}{},
+	} {
+		if err := (flags.Program{Name: "x"}).Main(t.Context(), declared, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%T: %v, want %q", declared, err, want)
+		}
+	}
+}
