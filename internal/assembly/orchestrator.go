@@ -63,6 +63,7 @@ type Orchestrator struct {
 // Run serves until ctx ends, then stops: no new calls, streams are told to end,
 // short calls end by themselves. ready is called once calls are served.
 func (o Orchestrator) Run(ctx context.Context, ready func()) error {
+	slack()
 	replica := processName()
 	for _, l := range o.Listeners {
 		if err := o.Security.Admit(ctx, l.Addr(), o.Logger); err != nil {

@@ -66,6 +66,7 @@ type Worker struct {
 
 // Run works until ctx ends.
 func (w Worker) Run(ctx context.Context) error {
+	slack()
 	private, err := outbound.ParseDestinations(w.FetchAllow)
 	if err != nil {
 		return fmt.Errorf("what may be fetched beside the internet: %w", err)
