@@ -192,8 +192,32 @@ func (c *campaign) undisturbed(t *testing.T, house *cluster) (*crowd, map[string
 			t.Fatal(err)
 		}
 		courses[shape] = chaos.CourseOf(e)
+		c.heard(t, house, e)
 	}
 	return calm, courses
+}
+
+// hearsWithin is how long a worker may take to be told what a client knows already.
+const hearsWithin = 10 * time.Second
+
+// heard waits until the workers have written down all that they were told of a session:
+// a fault may keep it from them.
+func (c *campaign) heard(t *testing.T, house *cluster, e *chaos.Evidence) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hearsWithin)
+	defer cancel()
+	e.Calm = true
+	for missing := true; missing && ctx.Err() == nil; {
+		records, err := chaos.ReadLogs(house.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Records = chaos.BySession(records)[e.ID]
+		missing = slices.ContainsFunc(chaos.Check(e), func(v chaos.Violation) bool { return v.Rule == chaos.Witnessed })
+		if missing {
+			pause(ctx, hearsWithin/100)
+		}
+	}
 }
 
 // faultsOf gives all faults, by what they break.

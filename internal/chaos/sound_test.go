@@ -63,6 +63,9 @@ func record(t *testing.T, disturb bool) *recorded {
 		house.cutInTheMiddle(crowd, done)
 	}
 	<-done
+	if err := house.witness.Rest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	out := &recorded{evidence: map[string]*chaos.Evidence{}}
 	if out.records, err = chaos.ReadLogs(dir); err != nil {
 		t.Fatal(err)
@@ -96,8 +99,9 @@ func someOfEach(_ *tree, shape string) []act {
 
 // house is an installation in this process.
 type house struct {
-	client *grpc.ClientConn
-	link   *chaos.Link // of the worker
+	client  *grpc.ClientConn
+	link    *chaos.Link // of the worker
+	witness *chaos.Witness
 }
 
 func start(t *testing.T, dir string) *house {
@@ -154,7 +158,7 @@ func start(t *testing.T, dir string) *house {
 		}
 	})
 	<-ready
-	return &house{client: client, link: link}
+	return &house{client: client, link: link, witness: witness}
 }
 
 // cutInTheMiddle breaks the worker's link a few times while clients see more and

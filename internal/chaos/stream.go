@@ -95,7 +95,10 @@ func (s *witnessedStream) current() *attempt {
 // leave forgets an attempt that is over.
 func (s *witnessedStream) leave(a *attempt) {
 	s.Witness.mu.Lock()
-	delete(s.attempts, a.token)
+	if delete(s.attempts, a.token); len(s.attempts) == 0 {
+		close(s.rests)
+		s.rests = make(chan struct{})
+	}
 	s.Witness.mu.Unlock()
 	s.mu.Lock()
 	if s.on == a {
@@ -165,13 +168,13 @@ func (s *witnessedStream) answered(a *attempt, resp *pb.WorkResponse) {
 	}
 }
 
-// passOn forgets an attempt that is over, and makes the one that has come with its end,
-// if one has, that on this stream.
+// passOn makes the attempt that has come with the end of another, if one has, that on this
+// stream, and forgets the one that is over.
 func (s *witnessedStream) passOn(a *attempt, req *pb.WorkRequest, given *pb.GivenRun) {
-	s.leave(a)
 	if given != nil {
 		s.enter(token{given.GetSessionId(), given.GetTaskId(), given.GetEpoch(), req.GetTakes().GetNonce()})
 	}
+	s.leave(a)
 }
 
 // hears remembers the last message in which a task has asked for calls: a worker is not

@@ -27,12 +27,30 @@ type Witness struct {
 
 	mu       sync.Mutex
 	attempts map[token]*attempt
+	rests    chan struct{}    // closed when none is left
 	said     map[string]int32 // by task: the ordinal of the last message that asked for calls
 }
 
 // NewWitness makes a witness that writes to a log, under a name.
 func NewWitness(log *Log, by string) *Witness {
-	return &Witness{log: log, by: by, attempts: map[token]*attempt{}, said: map[string]int32{}}
+	return &Witness{log: log, by: by, attempts: map[token]*attempt{}, rests: make(chan struct{}), said: map[string]int32{}}
+}
+
+// Rest waits until the worker has been told the end of each attempt: a client may see it
+// before.
+func (w *Witness) Rest(ctx context.Context) error {
+	w.mu.Lock()
+	left, rests := len(w.attempts), w.rests
+	w.mu.Unlock()
+	if left == 0 {
+		return nil
+	}
+	select {
+	case <-rests:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%d attempts go on: %w", left, ctx.Err())
+	}
 }
 
 // add records, or ends the process: a worker without a witness proves nothing.
