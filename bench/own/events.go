@@ -32,8 +32,13 @@ func follow(ctx context.Context, i *installation.Installation, req *pb.WatchSess
 			return fmt.Errorf("watching: %w", err)
 		case step.GetIdle() != nil:
 			return nil
-		case step.GetEvent() != nil && !each(step.GetEvent()):
-			return nil
+		case step.GetEvent() == nil:
+			continue
+		}
+		for _, e := range append([]*pb.Event{step.GetEvent()}, step.GetMore()...) {
+			if !each(e) {
+				return nil
+			}
 		}
 	}
 }

@@ -21,11 +21,15 @@ const (
 )
 
 // watching lets children come and go at a steady rate, and looks how late each event is
-// with each watcher: of one session, and of one that others watch others of.
+// with each watcher: of one session, with an event in each message and with several, and of
+// one that others watch others of.
 func watching(ctx context.Context, l *Lab) error {
-	for _, sessions := range []int{1, 10} {
+	for _, c := range []struct {
+		sessions int
+		several  bool
+	}{{1, false}, {1, true}, {10, false}, {10, true}} {
 		err := l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
-			return l.watchSessions(ctx, i, sessions)
+			return l.watchSessions(ctx, i, c.sessions, c.several)
 		})
 		if err != nil {
 			return err
@@ -41,7 +45,7 @@ type seen struct {
 	events atomic.Int64
 }
 
-func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, sessions int) error {
+func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, sessions int, several bool) error {
 	var all []*nursery
 	for range sessions {
 		n, err := openNursery(ctx, i)
@@ -63,7 +67,7 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 	following, stop := context.WithCancel(ctx)
 	var open sync.WaitGroup
 	for w := range watchers {
-		open.Go(func() { sum.watch(following, i, all[w%sessions]) })
+		open.Go(func() { sum.watch(following, i, all[w%sessions], several) })
 	}
 	before, err := spending(i)
 	if err != nil {
@@ -83,6 +87,9 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 		return err
 	}
 	name := fmt.Sprintf("%d watchers of %d sessions", watchers, sessions)
+	if several {
+		name += ", several events a message"
+	}
 	return errors.Join(
 		l.Report(name+", events", "/s", float64(spawned*life)/took.Seconds()),
 		l.Report(name+", missed", "", float64(due-sum.events.Load())),
@@ -91,10 +98,10 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 }
 
 // watch follows one session until it is told to stop.
-func (s *seen) watch(ctx context.Context, i *installation.Installation, n *nursery) {
+func (s *seen) watch(ctx context.Context, i *installation.Installation, n *nursery, several bool) {
 	var late []time.Duration
 	// It ends with an error, since it is stopped.
-	_ = follow(ctx, i, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq}, func(e *pb.Event) bool {
+	_ = follow(ctx, i, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq, SeveralEvents: several}, func(e *pb.Event) bool {
 		late = append(late, time.Since(e.GetTime().AsTime()))
 		s.events.Add(1)
 		return true

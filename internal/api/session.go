@@ -153,7 +153,7 @@ func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.Sess
 		return err
 	}
 	idle, err := s.svc.WatchSession(stream.Context(), tenant(stream.Context()), id, orchestrator.Watch{
-		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(),
+		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(), Several: req.GetSeveralEvents(),
 	}, func(step *wire.Step) error { return stream.SendMsg(step) })
 	if err != nil {
 		return err

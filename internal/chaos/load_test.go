@@ -89,6 +89,7 @@ type tree struct {
 	seen    int64
 	plan    []act
 	live    []string // tasks that have started
+	several bool     // the last watch was given several events in a step, each other one is
 }
 
 // act is something that a client does once it has seen so many events.
@@ -302,8 +303,9 @@ func (t *tree) watch(ctx context.Context) (idle bool, err error) {
 	defer cancel()
 	seen := chaos.Record{Kind: chaos.Watched, Session: t.session, After: t.seen}
 	defer func() { err = errors.Join(err, t.log.Add(seen)) }()
+	t.several = !t.several
 	stream, err := t.sessions.WatchSession(ctx, &pb.WatchSessionRequest{
-		SessionId: t.session, AfterSeq: t.seen, UntilIdle: true,
+		SessionId: t.session, AfterSeq: t.seen, UntilIdle: true, SeveralEvents: t.several,
 	}, grpc.WaitForReady(true))
 	for cut := t.whenCut(); err == nil; {
 		var resp *pb.WatchSessionResponse
@@ -313,16 +315,18 @@ func (t *tree) watch(ctx context.Context) (idle bool, err error) {
 		if resp.GetIdle() != nil {
 			return true, nil
 		}
-		t.see(resp.GetEvent())
-		seen.Digests = append(seen.Digests, chaos.DigestOf(resp.GetEvent()))
-		if len(t.plan) > 0 && t.plan[0].at <= t.seen {
-			if err := t.act(ctx); err != nil {
-				return false, err
+		for _, e := range append([]*pb.Event{resp.GetEvent()}, resp.GetMore()...) {
+			t.see(e)
+			seen.Digests = append(seen.Digests, chaos.DigestOf(e))
+			if len(t.plan) > 0 && t.plan[0].at <= t.seen {
+				if err := t.act(ctx); err != nil {
+					return false, err
+				}
 			}
-		}
-		if cut--; cut == 0 {
-			t.counts.add(watcherCut)
-			return false, nil
+			if cut--; cut == 0 {
+				t.counts.add(watcherCut)
+				return false, nil
+			}
 		}
 	}
 	switch {

@@ -73,7 +73,7 @@ func (w *watching) stream(ctx context.Context, take func(*pb.WatchSessionRespons
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stream, err := w.client.WatchSession(ctx, &pb.WatchSessionRequest{
-		SessionId: w.session, AfterSeq: w.after, IncludeDeltas: w.deltas, UntilIdle: w.untilIdle,
+		SessionId: w.session, AfterSeq: w.after, IncludeDeltas: w.deltas, UntilIdle: w.untilIdle, SeveralEvents: true,
 	})
 	if err != nil {
 		return nil, false, err
@@ -87,14 +87,27 @@ func (w *watching) stream(ctx context.Context, take func(*pb.WatchSessionRespons
 			return nil, got, err
 		}
 		got = true
-		if e := step.GetEvent(); e != nil {
-			w.after = e.GetSeq()
-		}
-		if err := take(step); err != nil {
+		if err := w.hand(step, take); err != nil {
 			return nil, got, err
 		}
 		if step.GetIdle() != nil {
 			return step.GetIdle(), got, nil
 		}
+	}
+}
+
+// hand gives what one message has brought, event by event.
+func (w *watching) hand(step *pb.WatchSessionResponse, take func(*pb.WatchSessionResponse) error) error {
+	more := step.GetMore()
+	step.More = nil
+	for {
+		if e := step.GetEvent(); e != nil {
+			w.after = e.GetSeq()
+		}
+		if err := take(step); err != nil || len(more) == 0 {
+			return err
+		}
+		step = &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: more[0]}}
+		more = more[1:]
 	}
 }

@@ -2,6 +2,9 @@ package orchestrator
 
 import "github.com/coppice-run/coppice/internal/tree"
 
+// StepBytes is how many bytes a step of several events may have.
+const StepBytes = stepBytes
+
 // Tails counts the sessions whose tails are read.
 func (s *Service) Tails() int {
 	s.tails.mu.Lock()

@@ -207,7 +207,7 @@ func (t *tail) put(found []logged) {
 		t.aged, t.agedAt = len(t.events), now
 	}
 	for _, e := range found {
-		t.bytes += len(e.step.Bytes())
+		t.bytes += e.step.Len()
 	}
 	t.events = append(t.events, found...)
 	t.fit()
@@ -223,7 +223,7 @@ func (t *tail) fit() {
 	}
 	drop, left := 0, t.bytes
 	for len(t.events)-drop > tailRoom*3/4 || left > tailBytes*3/4 {
-		left -= len(t.events[drop].step.Bytes())
+		left -= t.events[drop].step.Len()
 		drop++
 	}
 	t.drop(drop)
@@ -232,7 +232,7 @@ func (t *tail) fit() {
 // drop lets go of the oldest events.
 func (t *tail) drop(n int) {
 	for _, e := range t.events[:n] {
-		t.bytes -= len(e.step.Bytes())
+		t.bytes -= e.step.Len()
 	}
 	kept := copy(t.events, t.events[n:])
 	clear(t.events[kept:])

@@ -47,7 +47,7 @@ func TestATailKeepsTheLastEvents(t *testing.T) {
 		}
 		held := 0
 		for _, e := range l.events {
-			held += len(e.step.Bytes())
+			held += e.step.Len()
 		}
 		if held != l.bytes || held > tailBytes {
 			t.Errorf("%s: %d bytes are kept and said to be %d", c.name, held, l.bytes)
@@ -78,7 +78,7 @@ func TestATailLetsGoOfOldEvents(t *testing.T) {
 			if n := len(l.events); n > 2*4*10 || l.last > 4*10 && n < 4*10 {
 				t.Fatalf("after %d events %d are kept", l.last, n)
 			}
-			if first := l.last - int64(len(l.events)) + 1; l.events[0].seq != first || l.bytes != len(l.events)*len(l.events[0].step.Bytes()) {
+			if first := l.last - int64(len(l.events)) + 1; l.events[0].seq != first || l.bytes != len(l.events)*l.events[0].step.Len() {
 				t.Fatalf("%d bytes from event %d on are kept, want from %d", l.bytes, l.events[0].seq, first)
 			}
 		}

@@ -13,6 +13,7 @@ type Watch struct {
 	After     int64
 	Deltas    bool
 	UntilIdle bool
+	Several   bool // a step may have several events
 }
 
 // watchBatch is how many events are read from the store at once, and watchGlimpse how
@@ -22,12 +23,18 @@ const (
 	watchGlimpse = 32
 )
 
+// stepBytes is how many bytes the events of a step have together, at most, if it has
+// several.
+const stepBytes = 64 << 10
+
 // watching is one watch of a session.
 type watching struct {
 	*Service
-	id   tree.SessionID
-	last int64 // the last event that was sent
-	send func(*wire.Step) error
+	id      tree.SessionID
+	several bool
+	last    int64 // the last event that was sent
+	send    func(*wire.Step) error
+	steps   []*wire.Step // of the events that are sent together
 }
 
 // WatchSession gives send the events of a session in order: what has happened,
@@ -46,7 +53,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	if w.Deltas && !s.Store.Alone() {
 		defer s.wishes.join(id)()
 	}
-	v := &watching{s, id, w.After, send}
+	v := &watching{Service: s, id: id, several: w.Several, last: w.After, send: send}
 	for more := true; more; {
 		if err := v.catchUp(ctx, false); err != nil {
 			return nil, err
@@ -78,20 +85,39 @@ func (v *watching) catchUp(ctx context.Context, live bool) error {
 
 // show sends events.
 func (v *watching) show(events []logged, live bool) error {
-	for i := range events {
-		e := &events[i]
-		if err := v.send(e.step); err != nil {
+	for len(events) > 0 {
+		next := events[:v.together(events)]
+		events = events[len(next):]
+		err := v.send(wire.Together(v.steps))
+		clear(v.steps) // they are not kept for who waits
+		if err != nil {
 			return err
 		}
-		if e.deleted {
-			return errDeleted
-		}
-		v.last = e.seq
-		if live {
-			v.watched(e)
+		for i := range next {
+			if next[i].deleted {
+				return errDeleted
+			}
+			v.last = next[i].seq
+			if live {
+				v.watched(&next[i])
+			}
 		}
 	}
 	return nil
+}
+
+// together collects the steps of the events that go together, and says how many there are.
+func (v *watching) together(events []logged) int {
+	v.steps = v.steps[:0]
+	bytes := 0
+	for i := range events {
+		bytes += events[i].step.Len()
+		if i > 0 && (!v.several || bytes > stepBytes) {
+			break
+		}
+		v.steps = append(v.steps, events[i].step)
+	}
+	return len(v.steps)
 }
 
 // goOn sends what happens, once what has happened was sent.

@@ -139,7 +139,7 @@ func (v *sight) send(ctx context.Context, step *wire.Step) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.steps, v.events = append(v.steps, step), append(v.events, resp.GetEvent())
+	v.steps, v.events = append(v.steps, step), append(append(v.events, resp.GetEvent()), resp.GetMore()...)
 	return nil
 }
 
@@ -255,6 +255,40 @@ func TestASlowWatcherMissesNothing(t *testing.T) {
 		}
 		if fast.step(g.last()) != slower.step(g.last()) {
 			t.Error("who has caught up does not share again")
+		}
+	})
+}
+
+// TestSeveralEventsInAStep: who asks for it is given together what is there, of the past and
+// of what happens, and as much of it as a step may have.
+func TestSeveralEventsInAStep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := plant(t, setup(t))
+		g.grow(100)
+		together, single := g.watch(orchestrator.Watch{Several: true}), g.watch(orchestrator.Watch{})
+		settle()
+		past := g.last()
+		together.saw(past)
+		single.saw(past)
+		if len(together.steps) != 1 || int64(len(single.steps)) != past {
+			t.Errorf("%d events came in %d steps together, and in %d otherwise", past, len(together.steps), len(single.steps))
+		}
+		g.grow(1)
+		settle()
+		together.saw(g.last())
+		single.saw(g.last())
+		if len(together.steps) < 2 || int64(len(single.steps)) != g.last() {
+			t.Errorf("%d events came in %d steps together, and in %d otherwise", g.last(), len(together.steps), len(single.steps))
+		}
+		g.grow(2000)
+		late := g.watch(orchestrator.Watch{Several: true})
+		settle()
+		late.saw(g.last())
+		for i, step := range late.steps {
+			if n := step.Len(); n > orchestrator.StepBytes {
+				t.Errorf("step %d has %d bytes", i, n)
+			}
 		}
 	})
 }

@@ -10,12 +10,19 @@ import (
 // Step is a step of a watched session as it goes over the wire. It is encoded once,
 // for however many are sent it, and does not change.
 type Step struct {
-	data    []byte
-	buffers mem.BufferSlice // of data alone
+	data    []byte          // nil: of several events
+	buffers mem.BufferSlice // the same
 }
 
-// stepEvent is the number of the field of a WatchSessionResponse that holds an event.
-const stepEvent protowire.Number = 1
+// The numbers of the fields of a WatchSessionResponse that hold an event, and those that
+// follow on it. The tag of each is one byte.
+const (
+	stepEvent protowire.Number = 1
+	stepMore  protowire.Number = 4
+)
+
+// tagOfMore begins an event that follows on another one.
+var tagOfMore = mem.SliceBuffer(protowire.AppendTag(nil, stepMore, protowire.BytesType))
 
 // EventStep is the step of an event, from the bytes that the store keeps of it.
 func EventStep(stored []byte) *Step {
@@ -32,8 +39,33 @@ func DeltaStep(d *pb.Delta) *Step {
 // newStep takes the bytes over.
 func newStep(data []byte) *Step { return &Step{data, mem.BufferSlice{mem.SliceBuffer(data)}} }
 
+// Together is one step of the events of several, none of which is copied.
+func Together(events []*Step) *Step {
+	if len(events) == 1 {
+		return events[0]
+	}
+	buffers := make(mem.BufferSlice, 0, 2*len(events)-1)
+	buffers = append(buffers, events[0].buffers...)
+	for _, e := range events[1:] {
+		buffers = append(buffers, tagOfMore, mem.SliceBuffer(e.data[len(tagOfMore):]))
+	}
+	return &Step{buffers: buffers}
+}
+
+// Len is how many bytes its encoding has.
+func (s *Step) Len() int { return s.buffers.Len() }
+
 // Bytes is the encoding, to be read only.
-func (s *Step) Bytes() []byte { return s.data }
+func (s *Step) Bytes() []byte {
+	if s.data != nil {
+		return s.data
+	}
+	all := make([]byte, 0, s.Len())
+	for _, b := range s.buffers {
+		all = append(all, b.ReadOnlyData()...)
+	}
+	return all
+}
 
 // Buffers is the encoding as gRPC takes it. It need not be freed, and may be.
 func (s *Step) Buffers() mem.BufferSlice { return s.buffers }

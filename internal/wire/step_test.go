@@ -11,6 +11,26 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
+func TestEventsTogether(t *testing.T) {
+	t.Parallel()
+	var steps []*Step
+	want := &pb.WatchSessionResponse{}
+	for seq := range int64(3) {
+		e := &tree.Event{Seq: seq + 1, Time: time.Unix(1_800_000_000, 0), Task: tree.TaskID{1}, Run: 1, Kind: tree.Started{Agent: "explore"}}
+		steps = append(steps, EventStep(EncodeEvent(e)))
+		if seq == 0 {
+			want.Step = &pb.WatchSessionResponse_Event{Event: Event(e)}
+		} else {
+			want.More = append(want.More, Event(e))
+		}
+		var got pb.WatchSessionResponse
+		both := Together(steps)
+		if err := proto.Unmarshal(both.Bytes(), &got); err != nil || !proto.Equal(&got, want) || both.Len() != len(both.Bytes()) {
+			t.Errorf("%d together are read as %v, %v", len(steps), &got, err)
+		}
+	}
+}
+
 func TestAStepIsWhatItsResponseWouldBe(t *testing.T) {
 	t.Parallel()
 	long := &tree.Event{

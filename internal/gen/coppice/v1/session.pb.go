@@ -1855,7 +1855,10 @@ type WatchSessionRequest struct {
 	// worker are in order.
 	IncludeDeltas bool `protobuf:"varint,3,opt,name=include_deltas,json=includeDeltas,proto3" json:"include_deltas,omitempty"`
 	// Whether the stream ends once the session is idle.
-	UntilIdle     bool `protobuf:"varint,4,opt,name=until_idle,json=untilIdle,proto3" json:"until_idle,omitempty"`
+	UntilIdle bool `protobuf:"varint,4,opt,name=until_idle,json=untilIdle,proto3" json:"until_idle,omitempty"`
+	// Whether a step may have several events, those after the first in more: for who
+	// watches sessions in which much happens.
+	SeveralEvents bool `protobuf:"varint,5,opt,name=several_events,json=severalEvents,proto3" json:"several_events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1918,6 +1921,13 @@ func (x *WatchSessionRequest) GetUntilIdle() bool {
 	return false
 }
 
+func (x *WatchSessionRequest) GetSeveralEvents() bool {
+	if x != nil {
+		return x.SeveralEvents
+	}
+	return false
+}
+
 // WatchSessionResponse is one step of a watched session.
 type WatchSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1928,7 +1938,9 @@ type WatchSessionResponse struct {
 	//	*WatchSessionResponse_Event
 	//	*WatchSessionResponse_Delta
 	//	*WatchSessionResponse_Idle
-	Step          isWatchSessionResponse_Step `protobuf_oneof:"step"`
+	Step isWatchSessionResponse_Step `protobuf_oneof:"step"`
+	// The events that follow on the step's event; none unless several_events asks for them.
+	More          []*Event `protobuf:"bytes,4,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1993,6 +2005,13 @@ func (x *WatchSessionResponse) GetIdle() *Idle {
 		if x, ok := x.Step.(*WatchSessionResponse_Idle); ok {
 			return x.Idle
 		}
+	}
+	return nil
+}
+
+func (x *WatchSessionResponse) GetMore() []*Event {
+	if x != nil {
+		return x.More
 	}
 	return nil
 }
@@ -2486,18 +2505,20 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\">\n" +
 	"\x15DeleteSessionResponse\x12%\n" +
-	"\x0eabandoned_runs\x18\x01 \x01(\x05R\rabandonedRuns\"\x97\x01\n" +
+	"\x0eabandoned_runs\x18\x01 \x01(\x05R\rabandonedRuns\"\xbe\x01\n" +
 	"\x13WatchSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\tafter_seq\x18\x02 \x01(\x03R\bafterSeq\x12%\n" +
 	"\x0einclude_deltas\x18\x03 \x01(\bR\rincludeDeltas\x12\x1d\n" +
 	"\n" +
-	"until_idle\x18\x04 \x01(\bR\tuntilIdle\"\x9c\x01\n" +
+	"until_idle\x18\x04 \x01(\bR\tuntilIdle\x12%\n" +
+	"\x0eseveral_events\x18\x05 \x01(\bR\rseveralEvents\"\xc3\x01\n" +
 	"\x14WatchSessionResponse\x12)\n" +
 	"\x05event\x18\x01 \x01(\v2\x11.coppice.v1.EventH\x00R\x05event\x12)\n" +
 	"\x05delta\x18\x02 \x01(\v2\x11.coppice.v1.DeltaH\x00R\x05delta\x12&\n" +
-	"\x04idle\x18\x03 \x01(\v2\x10.coppice.v1.IdleH\x00R\x04idleB\x06\n" +
+	"\x04idle\x18\x03 \x01(\v2\x10.coppice.v1.IdleH\x00R\x04idle\x12%\n" +
+	"\x04more\x18\x04 \x03(\v2\x11.coppice.v1.EventR\x04moreB\x06\n" +
 	"\x04step\"b\n" +
 	"\x05Delta\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
@@ -2636,42 +2657,43 @@ var file_coppice_v1_session_proto_depIdxs = []int32{
 	44, // 26: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
 	29, // 27: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
 	30, // 28: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
-	41, // 29: coppice.v1.Idle.root:type_name -> coppice.v1.Task
-	1,  // 30: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
-	2,  // 31: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
-	33, // 32: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
-	41, // 33: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
-	33, // 34: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
-	33, // 35: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
-	5,  // 36: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
-	10, // 37: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
-	12, // 38: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
-	14, // 39: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
-	27, // 40: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
-	31, // 41: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
-	16, // 42: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
-	19, // 43: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
-	21, // 44: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
-	23, // 45: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
-	25, // 46: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
-	7,  // 47: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
-	6,  // 48: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
-	11, // 49: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
-	13, // 50: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
-	15, // 51: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
-	28, // 52: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
-	32, // 53: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
-	17, // 54: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
-	20, // 55: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
-	22, // 56: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
-	24, // 57: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
-	26, // 58: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
-	9,  // 59: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
-	48, // [48:60] is the sub-list for method output_type
-	36, // [36:48] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	44, // 29: coppice.v1.WatchSessionResponse.more:type_name -> coppice.v1.Event
+	41, // 30: coppice.v1.Idle.root:type_name -> coppice.v1.Task
+	1,  // 31: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
+	2,  // 32: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
+	33, // 33: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
+	41, // 34: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
+	33, // 35: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
+	33, // 36: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
+	5,  // 37: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
+	10, // 38: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
+	12, // 39: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
+	14, // 40: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
+	27, // 41: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
+	31, // 42: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
+	16, // 43: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
+	19, // 44: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
+	21, // 45: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
+	23, // 46: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
+	25, // 47: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
+	7,  // 48: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
+	6,  // 49: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
+	11, // 50: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
+	13, // 51: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
+	15, // 52: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
+	28, // 53: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
+	32, // 54: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
+	17, // 55: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
+	20, // 56: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
+	22, // 57: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
+	24, // 58: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
+	26, // 59: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
+	9,  // 60: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
+	49, // [49:61] is the sub-list for method output_type
+	37, // [37:49] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_session_proto_init() }
