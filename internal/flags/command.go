@@ -71,7 +71,6 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 	root.SetArgs(args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.SetHelpFunc(func(c *cobra.Command, _ []string) { help(c) })
 	if err := root.ExecuteContext(ctx); err != nil {
 		if began {
 			return err
@@ -127,6 +126,7 @@ func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Co
 	for _, a := range g.args {
 		command.Use += " " + a.String()
 	}
+	command.SetHelpFunc(func(c *cobra.Command, _ []string) { help(c, g.args) })
 	command.Args = func(_ *cobra.Command, given []string) error { return g.take(given) }
 	command.RunE = func(c *cobra.Command, _ []string) error { return p.Run(c.Context(), does) }
 	if isGroup {

@@ -41,6 +41,7 @@ type grammar struct {
 // argument is one of a command's arguments, or all that are left.
 type argument struct {
 	name     string
+	help     string
 	optional bool
 	one      *string
 	rest     *[]string
@@ -72,7 +73,7 @@ func (g *grammar) read(of reflect.Value, command func(reflect.StructField, refle
 }
 
 func (g *grammar) argument(field reflect.StructField, value reflect.Value) error {
-	a := argument{name: nameOf(field)}
+	a := argument{name: nameOf(field), help: field.Tag.Get("help")}
 	_, a.optional = field.Tag.Lookup("optional")
 	switch into := value.Addr().Interface().(type) {
 	case *string:

@@ -147,7 +147,8 @@ func TestHelp(t *testing.T) {
 			"  -h, --help   Show this.\n", "As JSON. ($FOREST_JSON)\n",
 		},
 		"plant --help": {
-			"Usage: forest plant <place> [<words> ...] [flags]\n\nPlant a tree.\n\nFlags:\n      --where HOST",
+			"Usage: forest plant <place> [<words> ...] [flags]\n\nPlant a tree.\n\n" +
+				"Arguments:\n  <place>        The place.\n  [<words> ...]  What to say.\n\nFlags:\n      --where HOST",
 			`Where it is. ($FOREST_WHERE) (default here)`, "How deep. ($FOREST_DEEP) (default 3)", "-s, --shade", "($PLANTED_BY)\n",
 		},
 		"trees -h":        {"Usage: forest trees <command> [<name>] [flags]\n", "  list  List trees.\n", "With stumps."},
