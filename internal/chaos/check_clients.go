@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"strings"
+	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -41,6 +42,10 @@ func textOf(m *pb.Message) string {
 	return text.String()
 }
 
+// behind is how far an event's time may be behind, at most: a replica knows the time of the
+// database by its answers, and the first one may have been long on its way.
+const behind = 2 * time.Second
+
 // cancels: what ran below one when it was asked for has ended when it is
 // acknowledged, and no worker gets it any more.
 func (c *inquiry) cancels() {
@@ -54,7 +59,7 @@ func (c *inquiry) cancels() {
 				continue
 			}
 			for i, start := range l.started {
-				if !start.GetTime().AsTime().Before(r.Began) {
+				if start.GetSeq() > r.After && !start.GetTime().AsTime().Before(r.Began.Add(-behind)) {
 					continue
 				}
 				ended := i < len(l.results) && !l.results[i].GetTime().AsTime().After(r.At)

@@ -292,7 +292,7 @@ func (t *tree) cancel(ctx context.Context, task string) error {
 		if err != nil {
 			return err
 		}
-		return t.log.Add(chaos.Record{Kind: chaos.Cancelled, Session: t.session, Task: task, Began: began})
+		return t.log.Add(chaos.Record{Kind: chaos.Cancelled, Session: t.session, Task: task, Began: began, After: t.seen})
 	})
 }
 

@@ -34,7 +34,7 @@ const (
 	Created   Kind = "created"   // a session was opened: Key
 	Said      Kind = "said"      // a message was taken: Key, which is its text
 	Launched  Kind = "launched"  // a task was started: Key, which is its description; Notify
-	Cancelled Kind = "cancelled" // a cancel was acknowledged: Task, Began, At
+	Cancelled Kind = "cancelled" // a cancel was acknowledged: Task, Began, At; After is the last event that was seen before
 	Watched   Kind = "watched"   // events were seen: After, Digests
 )
 

@@ -142,22 +142,40 @@ func (b *batch) contest() {
 	}
 }
 
-// present is what the time was and how far turns had come when the database was last
-// asked.
+// present is what the time is and how far turns have come, as the database has said.
 type present struct {
 	now     time.Time // there
-	heard   time.Time // here, by the monotonic clock
+	heard   time.Time // here, by the monotonic clock, when the answer came that said so
+	asked   time.Time // here, when the last answer came
 	fairNow int64
 }
 
 func (p *present) known() bool { return !p.heard.IsZero() }
 
 // lately reports whether it was heard of so lately that it can be gone on from.
-func (p *present) lately() bool { return time.Since(p.heard) < presentFor }
+func (p *present) lately() bool { return time.Since(p.asked) < presentFor }
 
-// presentFor is how long what was heard of the present is gone on from. Clocks do not
-// drift in that time, and a session that was idle gains no more than it on the others.
-const presentFor = 100 * time.Millisecond
+const (
+	// presentFor is how long what was heard of the present is gone on from. Clocks do not
+	// drift in that time, and a session that was idle gains no more than it on the others.
+	presentFor = 100 * time.Millisecond
+	// clockFor is how long a faster answer says more about the clock than a later one.
+	clockFor = time.Minute
+)
+
+// hear takes in an answer that has just come. The time that it tells is past by the time
+// that it took to come: of a few answers the latest time is the one that came fastest.
+func (p *present) hear(there time.Time, here time.Time) {
+	p.asked = here
+	if !p.known() || there.After(p.at(here)) || here.Sub(p.heard) > clockFor {
+		p.now, p.heard = there, here
+	}
+}
+
+// at is what the time is there at a time here, or was a moment before.
+func (p *present) at(here time.Time) time.Time {
+	return p.now.Add(here.Sub(p.heard).Truncate(time.Microsecond))
+}
 
 // refreshPresent looks the present up if it has not been heard of for a while.
 func (b *batch) refreshPresent() lookup {
@@ -170,8 +188,10 @@ func (b *batch) refreshPresent() lookup {
 // askPresent looks up what the time is, and how far turns have come.
 func (b *batch) askPresent() lookup {
 	return lookup{"present", [][]any{{b.clock()}}, func(row row) error {
-		b.present.heard = time.Now()
-		return row.Scan(timeColumn{&b.present.now}, &b.present.fairNow)
+		var there time.Time
+		err := row.Scan(timeColumn{&there}, &b.present.fairNow)
+		b.present.hear(there, time.Now())
+		return err
 	}}
 }
 
@@ -181,7 +201,7 @@ func (b *batch) timeThere() time.Time {
 	if b.Clock != nil {
 		return b.Clock().UTC().Truncate(time.Microsecond)
 	}
-	now := b.present.now.Add(time.Since(b.present.heard).Truncate(time.Microsecond))
+	now := b.present.at(time.Now())
 	for _, s := range b.sessions {
 		if row := s.view.Session(); row != nil && row.UpdatedAt.After(now) {
 			now = row.UpdatedAt

@@ -59,3 +59,40 @@ func TestKnown(t *testing.T) {
 		held()
 	})
 }
+
+// TestPresent: the time does not fall behind because an answer was long on its way, and
+// follows a clock that was set back after a while.
+func TestPresent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ahead = time.Hour // of the clock there
+		var p present
+		answered := func(late time.Duration) { p.hear(time.Now().Add(ahead-late), time.Now()) }
+		behind := func(want time.Duration) {
+			t.Helper()
+			if got := time.Now().Add(ahead).Sub(p.at(time.Now())); got != want {
+				t.Errorf("the time is %s behind, want %s", got, want)
+			}
+		}
+		answered(time.Second)
+		behind(time.Second)
+		answered(time.Millisecond)
+		behind(time.Millisecond)
+		time.Sleep(presentFor)
+		if p.lately() {
+			t.Error("what is no news counts as such")
+		}
+		answered(2 * time.Second)
+		behind(time.Millisecond)
+		if !p.lately() {
+			t.Error("a slow answer is none")
+		}
+		time.Sleep(clockFor - presentFor)
+		behind(time.Millisecond)
+		answered(time.Minute) // or the clock was set back
+		behind(time.Millisecond)
+		time.Sleep(time.Microsecond)
+		answered(time.Minute)
+		behind(time.Minute)
+	})
+}

@@ -48,7 +48,7 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 			b.gone(id)
 		}
 	}
-	b.now, b.fairNow = b.present.now, b.turnsCame(b.present.fairNow)
+	b.now, b.fairNow = b.timeThere(), b.turnsCame(b.present.fairNow)
 	put()
 	return nil
 }

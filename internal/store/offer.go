@@ -80,7 +80,7 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([
 	if err := b.tx.load(ctx, lock, b.askPresent()); err != nil {
 		return nil, err
 	}
-	b.now = b.present.now
+	b.now = b.timeThere()
 	if err := b.tx.load(ctx, o.inForce(b.now)...); err != nil {
 		return nil, err
 	}

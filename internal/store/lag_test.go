@@ -1,0 +1,50 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/chaos"
+	"github.com/coppice-run/coppice/internal/pgtest"
+)
+
+// TestEventsAreNotDatedBack: after an answer that was long on its way, an event still has
+// the time at which it happens.
+func TestEventsAreNotDatedBack(t *testing.T) {
+	t.Parallel()
+	const long = time.Second
+	server := pgtest.Start(t)
+	link, err := chaos.OpenLink(t.Context(), server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := link.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	db := replicas(t, strings.Replace(server.Database(t), server.Addr(), link.Addr(), 1), 1)[0]
+	id := newSession()
+	if _, err := db.Update(t.Context(), id, open(id)); err != nil {
+		t.Fatal(err)
+	}
+	link.Set(chaos.Weather{Delay: long})
+	for range 2 { // what the time is, is not asked each time
+		if _, err := db.Update(t.Context(), id, spawn("late")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link.Set(chaos.Weather{})
+	began := time.Now()
+	if _, err := db.Update(t.Context(), id, spawn("now")); err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := db.Tree(t.Context(), id)
+	if err != nil || len(tasks) != 4 {
+		t.Fatalf("there are %d tasks (%v)", len(tasks), err)
+	}
+	if late := began.Sub(tasks[3].AcceptedAt); late > long/2 {
+		t.Errorf("what happened is dated back by %s", late)
+	}
+}
