@@ -185,29 +185,24 @@ func complete(flags *pflag.FlagSet) (err error) {
 		}
 	}
 	flags.VisitAll(func(flag *pflag.Flag) {
-		if env := first(flag.Annotations[envOf]); env != "" && !flag.Changed {
-			if text, any := os.LookupEnv(env); any {
-				if wrong := flags.Set(flag.Name, text); wrong != nil {
-					fail("$%s: %w", env, wrong)
-				}
+		v, declared := flag.Value.(*valueOf)
+		if !declared {
+			return // help
+		}
+		if text, any := os.LookupEnv(v.env); any && !flag.Changed {
+			if wrong := flags.Set(flag.Name, text); wrong != nil {
+				fail("$%s: %w", v.env, wrong)
 			}
 		}
-		if _, required := flag.Annotations[isRequired]; required && !flag.Changed {
+		if v.required && !flag.Changed {
 			fail("expected --%s", flag.Name)
 		}
-		if group := first(flag.Annotations[xorWith]); group != "" && flag.Changed {
-			if chosen[group] != "" {
-				fail("--%s and --%s can't be used together", chosen[group], flag.Name)
+		if v.xor != "" && flag.Changed {
+			if chosen[v.xor] != "" {
+				fail("--%s and --%s can't be used together", chosen[v.xor], flag.Name)
 			}
-			chosen[group] = flag.Name
+			chosen[v.xor] = flag.Name
 		}
 	})
 	return err
-}
-
-func first(texts []string) string {
-	if len(texts) == 0 {
-		return ""
-	}
-	return texts[0]
 }

@@ -15,12 +15,12 @@
 //	embed        the fields of the struct that it is count as those of this one, as those
 //	             of embedded structs do
 //
-// Parsing is cobra's. Nothing
-// here looks a method up by its name at run time: one place that does makes the linker
-// keep all methods of all types, which are half of these programs.
+// Parsing is cobra's. Nothing here looks a method up by its name at run time: one place
+// that does makes the linker keep all methods of all types.
 package flags
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -97,40 +97,34 @@ func (g *grammar) flag(field reflect.StructField, value reflect.Value) error {
 	if env != "" {
 		usage += " ($" + env + ")"
 	}
-	if err := define(g.flags, value, name, tag.Get("short"), usage, tag.Get("sep") == "none"); err != nil {
+	add := func(to *pflag.FlagSet) error {
+		return define(to, value, name, tag.Get("short"), usage, tag.Get("sep") == "none")
+	}
+	text, hasDefault := tag.Lookup("default")
+	if hasDefault { // said to another set, so that a list is still replaced by what is said to this one
+		aside := pflag.NewFlagSet(name, pflag.ContinueOnError)
+		if err := errors.Join(add(aside), aside.Set(name, text)); err != nil {
+			return fmt.Errorf("%s: the default: %w", field.Name, err)
+		}
+	}
+	if err := add(g.flags); err != nil {
 		return fmt.Errorf("%s: %w", field.Name, err)
 	}
 	flag := g.flags.Lookup(name)
-	if text, any := tag.Lookup("default"); any {
-		if err := flag.Value.Set(text); err != nil {
-			return fmt.Errorf("%s: the default: %w", field.Name, err)
-		}
+	switch {
+	case value.IsZero():
+		flag.DefValue = ""
+	case hasDefault:
 		flag.DefValue = text
 	}
-	if value.IsZero() {
-		flag.DefValue = ""
-	}
-	shown := &valueOf{Value: flag.Value, placeholder: tag.Get("placeholder")}
+	v := &valueOf{Value: flag.Value, placeholder: tag.Get("placeholder"), env: env, xor: tag.Get("xor")}
+	_, v.required = tag.Lookup("required")
 	if values, any := tag.Lookup("enum"); any {
-		shown.allowed = strings.Split(values, ",")
+		v.allowed = strings.Split(values, ",")
 	}
-	flag.Value = shown
-	flag.Annotations = map[string][]string{envOf: {env}}
-	if _, required := tag.Lookup("required"); required {
-		flag.Annotations[isRequired] = nil
-	}
-	if group := tag.Get("xor"); group != "" {
-		flag.Annotations[xorWith] = []string{group}
-	}
+	flag.Value = v
 	return nil
 }
-
-// What is noted at flags.
-const (
-	envOf      = "env"
-	isRequired = "required"
-	xorWith    = "xor"
-)
 
 // define makes a flag of a field.
 func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string, whole bool) error {
@@ -185,11 +179,13 @@ func (o optionalDuration) String() string {
 
 func (optionalDuration) Type() string { return "duration" }
 
-// valueOf is a flag's value: how it is shown, and what it may be.
+// valueOf is a flag's value, with what its tags say.
 type valueOf struct {
 	pflag.Value
 	placeholder string
 	allowed     []string // nil: everything
+	env, xor    string
+	required    bool
 }
 
 func (v *valueOf) Type() string {

@@ -23,6 +23,7 @@ type plant struct {
 	Deep   int               `default:"3" help:"How deep."`
 	Labels map[string]string `help:"What it is called."`
 	Near   []string          `help:"What is near."`
+	Far    []string          `default:"sea,moor" help:"What is far."`
 	Rules  []string          `sep:"none" help:"What it keeps to."`
 	Wait   *time.Duration    `help:"How long to wait."`
 	Shade  bool              `short:"s" xor:"light" help:"In the shade."`
@@ -88,16 +89,16 @@ func TestCommandLine(t *testing.T) {
 	t.Setenv("FOREST_NEAR", "brook,road")
 	t.Setenv("FOREST_DEEP", "5")
 	wait := 90 * time.Second
-	said := typing(t, nil, "plant", "hill", "--near", "a,b", "--near=c", "--rules", "x, y", "--rules=z", "-s", "--json", "--labels", "k=v",
+	said := typing(t, nil, "plant", "hill", "--near", "a,b", "--near=c", "--far", "fen", "--rules", "x, y", "--rules=z", "-s", "--json", "--labels", "k=v",
 		"--wait", "90s", "--tls-key", "k", "--wet", "--kind=oak", "grow", "--", "--tall")
 	want := plant{
-		shared: shared{Where: "here"}, Soil: soil{Wet: true}, Kind: "oak", Deep: 5, Labels: map[string]string{"k": "v"}, Near: []string{"a", "b", "c"},
+		shared: shared{Where: "here"}, Soil: soil{Wet: true}, Kind: "oak", Deep: 5, Labels: map[string]string{"k": "v"}, Near: []string{"a", "b", "c"}, Far: []string{"fen"},
 		Rules: []string{"x, y", "z"}, Wait: &wait, Shade: true, Owner: "env", TLSKey: "k", Place: "hill", Words: []string{"grow", "--tall"},
 	}
 	if said.err != nil || !reflect.DeepEqual(said.Plant, want) || !said.JSON || said.ran != any(&said.Plant) {
 		t.Errorf("typed is %+v, %v; want %+v", said.Plant, said.err, want)
 	}
-	if said = typing(t, nil, "plant", "hill"); said.err != nil || !reflect.DeepEqual(said.Plant.Near, []string{"brook", "road"}) || said.Plant.Wait != nil {
+	if said = typing(t, nil, "plant", "hill"); said.err != nil || !reflect.DeepEqual(said.Plant.Near, []string{"brook", "road"}) || !reflect.DeepEqual(said.Plant.Far, []string{"sea", "moor"}) || said.Plant.Wait != nil {
 		t.Errorf("what the environment says: %+v, %v", said.Plant, said.err)
 	}
 	if said = typing(t, nil, "trees", "oak", "--stumps"); said.err != nil || said.ran != any(&said.Trees.List) || said.Trees.List != (list{true, "oak"}) {

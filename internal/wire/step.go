@@ -10,8 +10,7 @@ import (
 // Step is a step of a watched session as it goes over the wire. It is encoded once,
 // for however many are sent it, and does not change.
 type Step struct {
-	data    []byte          // nil: of several events
-	buffers mem.BufferSlice // the same
+	buffers mem.BufferSlice // one, or of several events
 }
 
 // The numbers of the fields of a WatchSessionResponse that hold an event, and those that
@@ -37,7 +36,7 @@ func DeltaStep(d *pb.Delta) *Step {
 }
 
 // newStep takes the bytes over.
-func newStep(data []byte) *Step { return &Step{data, mem.BufferSlice{mem.SliceBuffer(data)}} }
+func newStep(data []byte) *Step { return &Step{mem.BufferSlice{mem.SliceBuffer(data)}} }
 
 // Together is one step of the events of several, none of which is copied.
 func Together(events []*Step) *Step {
@@ -47,19 +46,16 @@ func Together(events []*Step) *Step {
 	buffers := make(mem.BufferSlice, 0, 2*len(events)-1)
 	buffers = append(buffers, events[0].buffers...)
 	for _, e := range events[1:] {
-		buffers = append(buffers, tagOfMore, mem.SliceBuffer(e.data[len(tagOfMore):]))
+		buffers = append(buffers, tagOfMore, mem.SliceBuffer(e.buffers[0].ReadOnlyData()[len(tagOfMore):]))
 	}
-	return &Step{buffers: buffers}
+	return &Step{buffers}
 }
 
 // Len is how many bytes its encoding has.
 func (s *Step) Len() int { return s.buffers.Len() }
 
-// Bytes is the encoding, to be read only.
+// Bytes is a copy of the encoding.
 func (s *Step) Bytes() []byte {
-	if s.data != nil {
-		return s.data
-	}
 	all := make([]byte, 0, s.Len())
 	for _, b := range s.buffers {
 		all = append(all, b.ReadOnlyData()...)

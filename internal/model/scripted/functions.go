@@ -3,7 +3,6 @@ package scripted
 import (
 	"encoding/json"
 	"fmt"
-	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"hash/fnv"
 	"maps"
 	"path"
@@ -11,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 )
 
 // functions is the whole set that templates know, documented for users in

@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 )
 
 // itemWeight is what an item of a list or record weighs besides its text, in

@@ -16,10 +16,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"strings"
 	"sync"
 	"time"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tree"

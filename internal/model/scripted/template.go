@@ -3,10 +3,10 @@ package scripted
 import (
 	"errors"
 	"fmt"
-	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"strconv"
 	"strings"
 
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/coppice-run/coppice/internal/model"

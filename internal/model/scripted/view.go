@@ -4,10 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"path"
 	"slices"
 	"strings"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tree"
