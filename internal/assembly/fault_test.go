@@ -113,7 +113,12 @@ func takeApart(t *testing.T) *apart {
 // orchestrator starts one and says where it listens.
 func (a *apart) orchestrator() (*part, string) {
 	a.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return a.orchestratorAt("127.0.0.1:0")
+}
+
+func (a *apart) orchestratorAt(address string) (*part, string) {
+	a.t.Helper()
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package assembly_test
 
 import (
+	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -50,11 +52,28 @@ func TestReplicasAreEqual(t *testing.T) {
 // meets all runs that a replica holds.
 func fewCameLate(t *testing.T, all []watched, strikes int) {
 	t.Helper()
-	late := len(redelivered(all))
-	if late > strikes {
-		t.Errorf("%d runs were redelivered in %d strikes, though all workers live", late, strikes)
+	late := redelivered(all)
+	if len(late) > strikes {
+		t.Errorf("%d runs were redelivered in %d strikes, though all workers live", len(late), strikes)
 	}
-	t.Logf("workers came too late for %d runs", late)
+	t.Logf("workers came too late for %d runs", len(late))
+	for _, w := range all {
+		for i, e := range w.events {
+			if slices.Contains(late, e) {
+				t.Logf("%s: event %d of session %s, %s", e.GetTime().AsTime().Format(time.StampMilli), e.GetSeq(), w.session, since(w.events[:i], e))
+			}
+		}
+	}
+}
+
+// since says how long before an event its task was last heard of, and what it did.
+func since(events []*pb.Event, e *pb.Event) string {
+	for _, last := range slices.Backward(events) {
+		if last.GetTaskId() == e.GetTaskId() {
+			return fmt.Sprintf("%s after %v", e.GetTime().AsTime().Sub(last.GetTime().AsTime()), last)
+		}
+	}
+	return "the first of its task"
 }
 
 // TestRollingUpgradeLosesNothing ends one orchestrator after another in good order.

@@ -26,7 +26,7 @@ func (l *slot) respond(ctx context.Context, a *asked) ([]*pb.WorkResponse, error
 		return l.claimed(ctx, a, answer, err)
 	case *pb.WorkRequest_Reattach:
 		defer l.claiming.Store(false)
-		return l.reattached(a, answer, err)
+		return l.reattached(ctx, a, answer, err)
 	}
 	lease := l.current()
 	switch {

@@ -50,7 +50,7 @@ func (l *slot) grant(ctx context.Context, a *asked, granted *tree.Claimed, by ca
 	t := &granted.Task
 	held := leaseOf(granted, by)
 	if !l.hold(held, a.expected) {
-		l.handOver(held, false)
+		l.unheard(a, held)
 		return nil, nil
 	}
 	if guarded(t) && !by.can(featurePolicy) || placed(granted) && !by.can(featureWorkspaces) {
@@ -68,13 +68,15 @@ func (l *slot) grant(ctx context.Context, a *asked, granted *tree.Claimed, by ca
 }
 
 // reattached answers a worker that goes on with its attempt over this stream.
-func (l *slot) reattached(a *asked, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+func (l *slot) reattached(ctx context.Context, a *asked, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	again := a.req.GetReattach()
 	a.open = false
 	granted, ok := answer.(tree.Reattached)
 	switch {
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+		refused := l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE)
+		refused[0].Given, err = l.givenTo(ctx, again)
+		return refused, err
 	case err != nil:
 		return nil, err
 	case !ok:
@@ -178,9 +180,6 @@ func (l *slot) submitFor(a *asked, session tree.SessionID, cmd tree.Command, tas
 		a.err = unreadable(unread)
 		return
 	}
-	l.mu.Lock()
-	a.worker = l.worker
-	l.mu.Unlock()
 	a.open, a.expected = true, l.leases.expect(task, epoch)
 	a.pending, a.err = l.Store.Submit(l.stream.Context(), session, cmd)
 }

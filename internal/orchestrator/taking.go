@@ -20,7 +20,7 @@ func (l *slot) prepare(a *asked, lease *lease, cmd tree.Command) {
 		takes = &store.Takes{
 			Worker: lease.by.worker, Nonce: offered.GetNonce(), Next: a.next.Task, NextEpoch: a.next.Epoch, Spare: l.leases.idle(),
 		}
-		a.open, a.expected = true, l.leases.expectAny(lease.session)
+		a.open, a.by, a.expected = true, lease.by, l.leases.expectAny(lease.session)
 	}
 	a.pending = l.Store.Prepare(lease.session, cmd, takes)
 	l.prepared = append(l.prepared, a.pending)
@@ -56,7 +56,7 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 		has = takes.GetHeld()
 	}
 	assignment, err := l.grant(ctx, a, granted, last.by, has)
-	if err != nil {
+	if err != nil && ctx.Err() == nil { // otherwise it is left as the stream ends
 		l.Logger.WarnContext(ctx, "a run was not given to the slot that has become free", "task_id", t.ID, "error", err)
 		l.abandon(false)
 	}
@@ -71,7 +71,7 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 // if there is one that it can have. done has to be called when it is on the stream.
 func (l *slot) takeOffered(ctx context.Context, a *asked, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
-	for takes != nil && last.by.worker != "" {
+	for takes != nil && last.by.worker != "" && ctx.Err() == nil {
 		next, any := l.offers.take(time.Now())
 		if !any {
 			break
@@ -115,9 +115,7 @@ func (l *slot) settle(ctx context.Context, p *store.Pending) (tree.Answer, error
 	return p.Wait(context.WithoutCancel(ctx))
 }
 
-// leftOver sees to an attempt that a request has been granted while its stream broke. A
-// worker that has asked for it may come back for it, unless it is dead; one that has offered
-// its slot does not know of it.
+// leftOver sees to an attempt that a request has been granted while its stream broke.
 func (l *slot) leftOver(a *asked) {
 	if !a.open || a.err != nil {
 		return
@@ -129,13 +127,36 @@ func (l *slot) leftOver(a *asked) {
 	switch granted := answer.(type) {
 	case tree.Claimed:
 		claim := a.req.GetClaim()
-		lease := leaseOf(&granted, carrier{claim.GetWorkerId(), claim.GetFeatures()})
-		l.leases.add(lease, a.expected, make(chan struct{}, 1))
-		l.waitFor(a.worker, lease)
+		l.unheard(a, leaseOf(&granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}))
 	default:
 		if taken := a.pending.Taken(); taken != nil {
-			l.handOver(leaseOf(taken, carrier{}), false)
+			l.unheard(a, leaseOf(taken, a.by))
 			a.next = dispatch.Hint{}
 		}
 	}
+}
+
+// unheard sees to an attempt that was granted too late for its stream. Its worker comes for
+// it over another one, unless it is dead. For one that it has not heard of it may not: if it
+// can't, or if it has asked before that was granted, which is after its own run had ended.
+func (l *slot) unheard(a *asked, lease *lease) {
+	if a.req.GetTakes() != nil && (a.pending.Taken() == nil || !lease.by.can(featureGiven)) {
+		l.handOver(lease, false)
+		return
+	}
+	l.leases.add(lease, a.expected, make(chan struct{}, 1))
+	l.waitFor(a.worker, lease)
+}
+
+// givenTo finds the run that a slot was given with an end of which its worker has not heard.
+func (l *slot) givenTo(ctx context.Context, again *pb.Reattach) (*pb.GivenRun, error) {
+	if again.GetTakesNonce() == 0 {
+		return nil, nil
+	}
+	given, err := l.Store.AttemptsBy(ctx, again.GetWorkerId(), again.GetTakesNonce())
+	if err != nil || len(given) == 0 {
+		return nil, err
+	}
+	run := &given[0]
+	return &pb.GivenRun{SessionId: run.Session.String(), TaskId: run.Task.String(), Epoch: run.Epoch}, nil
 }

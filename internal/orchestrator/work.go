@@ -33,6 +33,7 @@ const (
 	featureReattach  = "reattach"
 	featureHeartbeat = "heartbeat"
 	featureCommands  = "commands"
+	featureGiven     = "given" // of workers that ask for what they were given and have not heard of
 )
 
 // Times of a stream. DefaultGrace is how long after it broke its attempt may be gone
@@ -61,7 +62,8 @@ type asked struct {
 
 	expected *expectation  // of a claim or a reattachment that was submitted, or of what takes its place
 	open     bool          // an attempt that it has been granted is not on the stream yet
-	worker   *alive.Worker // who asks for an attempt
+	worker   *alive.Worker // who asks
+	by       carrier       // who has offered its slot
 	next     dispatch.Hint // the run that it is to have in the place of its own, until it is known whether it has; or none
 }
 
@@ -227,6 +229,9 @@ func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
 		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream")
 	}
 	l.meet(req)
+	l.mu.Lock()
+	a.worker = l.worker
+	l.mu.Unlock()
 	ctx := l.stream.Context()
 	switch {
 	case claim != nil && (claim.GetProtocol() > Protocol || claim.GetProtocol() < OldestProtocol):

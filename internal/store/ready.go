@@ -128,6 +128,11 @@ func (s *Store) Released(ctx context.Context, replica string) ([]tree.Task, erro
 	return query(ctx, s.db, "tasks_released", taskRow, replica)
 }
 
+// AttemptsBy finds the attempt of a worker under a number that it has chosen, if it has one.
+func (s *Store) AttemptsBy(ctx context.Context, worker string, nonce uint64) ([]Attempt, error) {
+	return query(ctx, s.db, "attempts_by", attemptRow, worker, bitsColumn{&nonce})
+}
+
 // AttemptsOf finds the attempts of a replica.
 func (s *Store) AttemptsOf(ctx context.Context, replica string) ([]Attempt, error) {
 	return query(ctx, s.db, "attempts_of", attemptRow, replica)

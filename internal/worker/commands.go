@@ -20,7 +20,7 @@ const farewell = 2 * time.Second
 
 // features are what a worker can do beyond the protocol version.
 func features() []string {
-	return []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces}
+	return []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces, featureGiven}
 }
 
 // launched is a command that has become a task, and is this worker's.

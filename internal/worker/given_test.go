@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
@@ -12,7 +13,7 @@ import (
 
 // lineOf puts an attempt on a line, which offers its slot.
 func lineOf(stream *sentOver, begins []tree.Message) (*line, *journal) {
-	l := (&Worker{}).newLine()
+	l := (&Worker{Config: Config{Now: time.Now}}).newLine()
 	l.over, l.link, l.attempt = false, &link{stream: stream, protocol: Protocol}, 1
 	l.claimed = &pb.Claim{SessionId: "s", TaskId: "child", Epoch: 1, Nonce: 1, WorkerId: "w"}
 	j := newJournal(l, 1)
@@ -71,6 +72,51 @@ func TestGivenRun(t *testing.T) {
 		}
 		if l.idle() || len(l.window) != 1 {
 			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.idle(), len(l.window))
+		}
+	}
+}
+
+// TestGivenRunIsAskedFor: who has not heard of the end of a run asks over the next stream, by
+// the number of the offer, and claims what the slot was given.
+func TestGivenRunIsAskedFor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		given *pb.GivenRun
+		want  []string // what is sent
+	}{
+		"it has got one":  {given.GetGiven(), []string{"1 *coppicev1.WorkRequest_End", "0 *coppicev1.WorkRequest_Reattach", "0 *coppicev1.WorkRequest_Claim"}},
+		"it has got none": {nil, []string{"1 *coppicev1.WorkRequest_End", "0 *coppicev1.WorkRequest_Reattach"}},
+	} {
+		stream := &sentOver{answers: []*pb.WorkResponse{{
+			Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: pb.RefusedCause_REFUSED_CAUSE_STALE}}, Given: c.given,
+		}}}
+		l, j := lineOf(stream, []tree.Message{{ID: tree.MessageID{1}, Ordinal: 1}})
+		end := j.End(loop.Ending{})
+		l.takeDown(l.link)
+		next := &link{stream: stream, protocol: Protocol, welcome: &pb.Welcome{Features: []string{featureReattach}}}
+		if err := l.adopt(next); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := end.Wait(t.Context()); !errors.Is(err, loop.ErrLost) {
+			t.Errorf("%s: the end was answered with %v", name, err)
+		}
+		if !slices.Equal(stream.kinds, c.want) {
+			t.Errorf("%s: %q was sent, not %q", name, stream.kinds, c.want)
+		}
+		if got := stream.sent[1].GetReattach().GetTakesNonce(); got != 7 {
+			t.Errorf("%s: it asked for what was given under %d", name, got)
+		}
+		if l.carries(j) {
+			t.Errorf("%s: the attempt that is over is on the line", name)
+		}
+		if l.idle() != (c.given == nil) || len(l.window) != len(l.waiting) {
+			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.idle(), len(l.window))
+		}
+		if c.given == nil {
+			continue
+		}
+		if got := stream.sent[2].GetClaim(); got.GetTaskId() != "parent" || got.GetEpoch() != 4 || got.GetNonce() != 7 || got.GetHeld().GetMessages() != 1 {
+			t.Errorf("%s: it is claimed by %v", name, got)
 		}
 	}
 }

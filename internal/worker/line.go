@@ -205,12 +205,12 @@ func (l *line) adopt(k *link) error {
 	on, unanswered, claim := !l.over, l.waiting, l.claimed
 	l.mu.Unlock()
 	if on && !(len(unanswered) > 0 && unanswered[0].req.GetClaim() != nil) {
-		taken, err := l.reattach(k, claim)
+		answer, err := l.reattach(k, claim, unanswered)
 		if err != nil {
 			return err
 		}
-		if !taken {
-			l.lose()
+		if answer.GetReattached() == nil {
+			l.drops(answer.GetGiven())
 		}
 	}
 	l.mu.Lock()
@@ -233,10 +233,15 @@ func (l *line) adopt(k *link) error {
 	return nil
 }
 
-// reattach asks for the attempt to go on over a stream, and reports whether it does.
-func (l *line) reattach(k *link, claim *pb.Claim) (bool, error) {
+// reattach asks for the attempt to go on over a stream. If it has ended with what is
+// unanswered, the answer may give the slot another run.
+func (l *line) reattach(k *link, claim *pb.Claim, unanswered []*request) (*pb.WorkResponse, error) {
 	if !k.can(featureReattach) {
-		return false, nil
+		return nil, nil
+	}
+	offered := uint64(0)
+	if n := len(unanswered); n > 0 {
+		offered = unanswered[n-1].req.GetTakes().GetNonce()
 	}
 	l.mu.Lock()
 	known := l.known
@@ -244,20 +249,20 @@ func (l *line) reattach(k *link, claim *pb.Claim) (bool, error) {
 	if err := k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
 		SessionId: claim.GetSessionId(), TaskId: claim.GetTaskId(),
 		Epoch: claim.GetEpoch(), Nonce: claim.GetNonce(), KnownOrdinal: known, Features: features(),
-		WorkerId: l.worker, AlivePort: uint32(l.alive),
+		WorkerId: l.worker, AlivePort: uint32(l.alive), TakesNonce: offered,
 	}}}); err != nil {
-		return false, err
+		return nil, err
 	}
 	for {
 		resp, err := k.receive(l.now)
 		switch {
 		case err != nil:
-			return false, err
+			return nil, err
 		case resp.GetHeartbeat() != nil:
 			continue
 		}
 		k.useful.Store(true)
-		return resp.GetReattached() != nil, nil
+		return resp, nil
 	}
 }
 
@@ -305,6 +310,13 @@ func (l *line) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.over
+}
+
+// carries reports whether the attempt of a journal is on the line.
+func (l *line) carries(j *journal) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.over && l.attempt == j.attempt
 }
 
 // beat tells the other side of a stream that this one is there.

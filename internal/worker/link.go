@@ -24,6 +24,7 @@ const (
 	featureHeartbeat = "heartbeat"
 	featurePolicy    = "policy"
 	featureCommands  = "commands"
+	featureGiven     = "given"
 
 	featureWorkspaces = "workspaces"
 )

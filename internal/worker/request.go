@@ -187,17 +187,32 @@ func (l *line) oldest(take func(*request) bool) {
 }
 
 // lose ends the attempt on the line: nothing that is under way will be answered.
-func (l *line) lose() {
+func (l *line) lose() { l.drops(nil) }
+
+// drops is lose for an attempt that has ended without a word, and has given its slot another
+// run if given is not nil.
+func (l *line) drops(given *pb.GivenRun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var last *request
 	for _, r := range l.waiting {
 		r.err = loop.ErrLost
 		close(r.answered)
-		<-l.window
+		if last != nil {
+			<-l.window
+		}
+		last = r
 	}
 	l.waiting, l.over = nil, true
 	if l.drop != nil {
 		l.drop()
+	}
+	switch {
+	case last == nil:
+	case given != nil && !l.closed:
+		l.give(last, given) // and its place in the window
+	default:
+		<-l.window
 	}
 }
 

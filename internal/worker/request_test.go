@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 
@@ -12,15 +13,26 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// sentOver is a stream that notes what is sent over it.
+// sentOver is a stream that notes what is sent over it, and has answers.
 type sentOver struct {
 	pb.WorkerService_WorkClient
-	kinds []string
+	sent    []*pb.WorkRequest
+	kinds   []string
+	answers []*pb.WorkResponse
 }
 
 func (s *sentOver) Send(r *pb.WorkRequest) error {
-	s.kinds = append(s.kinds, fmt.Sprintf("%d %T", r.GetSeq(), r.GetKind()))
+	s.sent, s.kinds = append(s.sent, r), append(s.kinds, fmt.Sprintf("%d %T", r.GetSeq(), r.GetKind()))
 	return nil
+}
+
+func (s *sentOver) Recv() (*pb.WorkResponse, error) {
+	if len(s.answers) == 0 {
+		return nil, io.EOF
+	}
+	next := s.answers[0]
+	s.answers = s.answers[1:]
+	return next, nil
 }
 
 // An answer and the children that it asks for are sent with what comes after them, or when

@@ -102,7 +102,7 @@ func (w *Worker) forward(stopping, ctx context.Context, l *line, a *assignment, 
 	outcome := w.carry(ctx, log, a, journal)
 	if outcome == loop.Lost {
 		log.InfoContext(ctx, "the attempt is lost")
-		if !l.idle() && stopping.Err() == nil {
+		if l.carries(journal) && stopping.Err() == nil {
 			// The orchestrator does not know yet: without its stream it will.
 			l.lose()
 			l.retire()

@@ -9,7 +9,7 @@ import (
 )
 
 // inPlace is how a worker claims what becomes ready with the end of its run.
-var inPlace = store.Takes{Worker: "next", Nonce: 77}
+var inPlace = store.Takes{Worker: "next", Nonce: 1<<63 + 77}
 
 // taken carries commands out in one transaction, the last of which offers the worker's slot.
 // It gives the run that the slot has got.
@@ -36,6 +36,15 @@ func (b *bundle) taken(id tree.SessionID, looks bool, takes store.Takes, cmds ..
 		return nil, answer
 	}
 	eq(b.t, "who has it", granted.Task.Worker, takes.Worker)
+	found := must[[]store.Attempt](b.t)(b.AttemptsBy(b.t.Context(), takes.Worker, takes.Nonce))
+	if len(found) != 1 || found[0].Task != granted.Task.ID || found[0].Epoch != granted.Task.Epoch {
+		b.t.Errorf("under the number of %+v is %+v", granted.Task.Token(), found)
+	}
+	for worker, nonce := range map[string]uint64{takes.Worker: takes.Nonce + 1, "another": takes.Nonce} {
+		if found := must[[]store.Attempt](b.t)(b.AttemptsBy(b.t.Context(), worker, nonce)); len(found) > 0 {
+			b.t.Errorf("under another worker or number is %+v", found)
+		}
+	}
 	return granted, answer
 }
 

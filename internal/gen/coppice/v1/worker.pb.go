@@ -664,7 +664,8 @@ type WorkResponse struct {
 	Kind isWorkResponse_Kind `protobuf_oneof:"kind"`
 	// With Parked and Ended: the slot has another run in the place of the last one, as
 	// the request has offered. Its assignment and its transcript follow, as if it had been
-	// claimed; who does not get them claims it.
+	// claimed; who does not get them claims it. With Refused, in answer to Reattach: the
+	// same, of an end of which the worker has not heard; the run is to be claimed.
 	Given         *GivenRun `protobuf:"bytes,13,opt,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1084,7 +1085,9 @@ type Reattach struct {
 	// Who goes on.
 	WorkerId string `protobuf:"bytes,7,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// As in Claim.
-	AlivePort     uint32 `protobuf:"varint,8,opt,name=alive_port,json=alivePort,proto3" json:"alive_port,omitempty"`
+	AlivePort uint32 `protobuf:"varint,8,opt,name=alive_port,json=alivePort,proto3" json:"alive_port,omitempty"`
+	// The nonce of WorkRequest.takes of a request that has no answer; 0: of none.
+	TakesNonce    uint64 `protobuf:"fixed64,9,opt,name=takes_nonce,json=takesNonce,proto3" json:"takes_nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1171,6 +1174,13 @@ func (x *Reattach) GetWorkerId() string {
 func (x *Reattach) GetAlivePort() uint32 {
 	if x != nil {
 		return x.AlivePort
+	}
+	return 0
+}
+
+func (x *Reattach) GetTakesNonce() uint64 {
+	if x != nil {
+		return x.TakesNonce
 	}
 	return 0
 }
@@ -1274,7 +1284,8 @@ type Claim struct {
 	WorkerId string `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// The protocol version that is spoken: of those that both sides know, the highest.
 	Protocol int32 `protobuf:"varint,6,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// What the worker can do beyond the protocol version, as in Welcome.
+	// What the worker can do beyond the protocol version, as in Welcome; "given": it sends
+	// Reattach.takes_nonce.
 	Features []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
 	// The TCP port at which the worker tells whoever connects that it is alive, on the
 	// host that the stream comes from: it writes the line "coppice worker " and
@@ -3499,7 +3510,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x06window\x18\x04 \x01(\x05R\x06window\x12'\n" +
 	"\x0foldest_protocol\x18\x05 \x01(\x05R\x0eoldestProtocol\x12\x1a\n" +
 	"\bfeatures\x18\x06 \x03(\tR\bfeatures\x12/\n" +
-	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xeb\x01\n" +
+	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x8c\x02\n" +
 	"\bReattach\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -3510,7 +3521,9 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bfeatures\x18\x06 \x03(\tR\bfeatures\x12\x1b\n" +
 	"\tworker_id\x18\a \x01(\tR\bworkerId\x12\x1d\n" +
 	"\n" +
-	"alive_port\x18\b \x01(\rR\talivePort\"'\n" +
+	"alive_port\x18\b \x01(\rR\talivePort\x12\x1f\n" +
+	"\vtakes_nonce\x18\t \x01(\x06R\n" +
+	"takesNonce\"'\n" +
 	"\n" +
 	"Reattached\x12\x19\n" +
 	"\blast_seq\x18\x01 \x01(\x03R\alastSeq\"\v\n" +

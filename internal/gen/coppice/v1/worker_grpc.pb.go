@@ -48,7 +48,8 @@ type WorkerServiceClient interface {
 	// three takes the stream for broken. Over another stream, to any replica, the
 	// worker may go on with its attempt within the grace that Welcome names: it says
 	// Reattach, is answered Reattached, and sends all requests again that it has no
-	// answer to; what was stored before is only answered. An unanswered Claim is
+	// answer to; what was stored before is only answered. Refused: the attempt is over,
+	// since its end was stored or others have the run. An unanswered Claim is
 	// sent again in the place of Reattach. After the grace the run goes to another
 	// worker, or before if the worker's process is known to be dead (Claim.alive_port). A worker that ends a stream in good order (half-close) hands its run
 	// over at once.
@@ -102,7 +103,8 @@ type WorkerServiceServer interface {
 	// three takes the stream for broken. Over another stream, to any replica, the
 	// worker may go on with its attempt within the grace that Welcome names: it says
 	// Reattach, is answered Reattached, and sends all requests again that it has no
-	// answer to; what was stored before is only answered. An unanswered Claim is
+	// answer to; what was stored before is only answered. Refused: the attempt is over,
+	// since its end was stored or others have the run. An unanswered Claim is
 	// sent again in the place of Reattach. After the grace the run goes to another
 	// worker, or before if the worker's process is known to be dead (Claim.alive_port). A worker that ends a stream in good order (half-close) hands its run
 	// over at once.

@@ -1,0 +1,7 @@
+-- Finds the attempts of a worker under a number that it has chosen.
+-- Inputs: ?1 worker, ?2 nonce.
+-- Result: rows of attempts.
+SELECT {attempts} FROM attempts
+WHERE worker = ?1 AND EXISTS (
+  SELECT 1 FROM tasks WHERE tasks.session = attempts.session AND id = attempts.task AND tasks.epoch = attempts.epoch AND nonce = ?2
+)
