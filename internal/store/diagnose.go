@@ -15,7 +15,7 @@ func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.Rows, error)
 	var ready []Ready
 	var attempts []Attempt
 	var open []Approval
-	var events [][]byte
+	var log []logRow
 	session := idColumn(&id)
 	err := s.db.load(ctx,
 		all(&sessions, "session", plainSessionRow, session),
@@ -27,7 +27,7 @@ func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.Rows, error)
 		all(&ready, "session_ready", readyRow, session),
 		all(&attempts, "session_attempts", attemptRow, session),
 		all(&open, "approvals_of_session", approvalRow, session, make([]byte, 16), noLimit, int(tree.ApprovalOpen)),
-		all(&events, "events", plainEventRow, session, 0, noLimit))
+		logAfter(&log, &id, 0, noLimit))
 	switch {
 	case err != nil:
 		return nil, err
@@ -44,13 +44,15 @@ func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.Rows, error)
 	for _, row := range open {
 		r.Approvals = append(r.Approvals, row.Approval)
 	}
+	events, err := eventsOf(log, 0)
+	if err != nil {
+		return nil, err
+	}
 	r.Events, err = heads(events)
 	return r, err
 }
 
 func plainInboxRow(e *tree.InboxEntry) []any { return inboxRow(new(tree.SessionID), e, new([]byte)) }
-
-func plainEventRow(data *[]byte) []any { return []any{data} }
 
 // heads reads a log.
 func heads(rows [][]byte) ([]tree.EventHead, error) {

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // LimitPages makes the disk full for the writer when the database has so many
@@ -13,3 +15,31 @@ func (s *Store) LimitPages(ctx context.Context, pages int) error {
 		return err
 	})
 }
+
+// LogRows puts events of sessions into rows of a log, each of a session and with its number.
+func LogRows(sessions []tree.SessionID, seqs []int64, events [][]byte) (rows []LogRow) {
+	var single [][]any
+	for i := range events {
+		single = append(single, []any{idColumn(&sessions[i]), seqs[i], events[i]})
+	}
+	for _, row := range together(single) {
+		rows = append(rows, LogRow{tree.SessionID(*row[0].(id16).id), logRow{row[1].(int64), row[2].([]byte)}})
+	}
+	return rows
+}
+
+// LogRow is a row of a session's log.
+type LogRow struct {
+	Session tree.SessionID
+	row     logRow
+}
+
+// LogRowOf is a row as it might be stored.
+func LogRowOf(last int64, data []byte) LogRow { return LogRow{row: logRow{last, data}} }
+
+func (r *LogRow) Last() int64 { return r.row.last }
+
+func (r *LogRow) Data() []byte { return r.row.data }
+
+// After gives its events after a number.
+func (r *LogRow) After(seq int64) ([][]byte, error) { return r.row.after(seq, nil) }

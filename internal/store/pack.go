@@ -27,8 +27,9 @@ const (
 // much memory.
 const packWindow = 256 << 10
 
-// packedForm is the form of rows that this release reads. Form 0 has nothing packed.
-const packedForm = 1
+// packedForm is the form of rows that this release reads. Form 0 has nothing packed, and
+// in form 1 each event has a row of its own.
+const packedForm = 2
 
 // packedBody is what a packed body begins with. No message in protobuf does.
 const packedBody = 0
@@ -153,6 +154,8 @@ func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
 		packBodies(rows)
 	case "put_calls":
 		packTexts(rows)
+	case "add_events":
+		rows = together(rows)
 	}
 	return tx.transaction.save(ctx, name, rows...)
 }

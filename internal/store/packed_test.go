@@ -73,6 +73,13 @@ func rows(t *testing.T, db *sql.DB, id tree.SessionID) (packed, bytes int) {
 	if small := body < len(result)/2; small != (packed > 0) {
 		t.Errorf("%d results are packed, and the longest message has %d bytes", packed, body)
 	}
+	var logRows, events int
+	if err = db.QueryRowContext(t.Context(), `SELECT count(*), max(seq) FROM events WHERE session = $1`, id[:]).Scan(&logRows, &events); err != nil {
+		t.Fatal(err)
+	}
+	if shared := logRows < events; shared != (packed > 0) {
+		t.Errorf("%d results are packed, and %d events have %d rows", packed, events, logRows)
+	}
 	return packed, bytes
 }
 

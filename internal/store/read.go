@@ -6,9 +6,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
-	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // all is a query whose rows are added to a list.
@@ -147,26 +145,6 @@ func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.T
 // it was accepted, then by id.
 func (s *Store) Tree(ctx context.Context, session tree.SessionID) ([]tree.Task, error) {
 	return query(ctx, s.db, "tree", taskRow, idColumn(&session))
-}
-
-// Log reads up to limit events after a number, as wire.EncodeEvent gave them.
-func (s *Store) Log(ctx context.Context, session tree.SessionID, after int64, limit int) ([][]byte, error) {
-	return query(ctx, s.db, "events", plainEventRow, idColumn(&session), after, limit)
-}
-
-// Events is Log with the events decoded.
-func (s *Store) Events(ctx context.Context, session tree.SessionID, after int64, limit int) ([]*pb.Event, error) {
-	rows, err := s.Log(ctx, session, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	events := make([]*pb.Event, len(rows))
-	for i, data := range rows {
-		if events[i], err = wire.DecodeEvent(data); err != nil {
-			return nil, err
-		}
-	}
-	return events, nil
 }
 
 // Idle says whether nothing of a session is pending or running, and gives the

@@ -1,4 +1,4 @@
--- Reads a session's events after a number.
--- Inputs: ?1 session, ?2 number, ?3 how many.
--- Result: data, in order.
-SELECT data FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3
+-- Reads the rows of a session's log between two numbers.
+-- Inputs: ?1 session, ?2 the number before, ?3 that after.
+-- Result: seq, data, in order.
+SELECT seq, data FROM events WHERE session = ?1 AND seq > ?2 AND seq < ?3 ORDER BY seq
