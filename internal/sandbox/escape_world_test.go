@@ -175,6 +175,11 @@ func (w *world) free(t *testing.T, e escape) (how, output string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 100 * time.Millisecond // what it leaves has the pipe open
 	out, _ := cmd.CombinedOutput()
+	if strings.HasPrefix(e.name, "stay ") { // it may still be on its way to its arguments
+		for len(marked(s.marker)) == 0 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
 	return w.escaped(t, s, string(out)), string(out)
 }
 
