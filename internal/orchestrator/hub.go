@@ -27,6 +27,7 @@ type watcher struct {
 	tail    bool            // looks for others, who are counted themselves
 	task    tree.TaskID     // only the end of a run of it is of interest; zero: everything is
 	offered offered         // of a tail
+	end     *store.End      // of the last run of task that has ended here, if it is known
 }
 
 // offered is what this replica has committed of a session since its tail has looked: events
@@ -146,10 +147,24 @@ func (h *hub) committed(t store.Touched) {
 		if w.tail {
 			w.offered.add(t)
 		}
-		if ended := slices.Contains(t.Ended, w.task); ended || w.task.IsZero() {
+		ended := slices.Contains(t.Ended, w.task)
+		if ended {
+			w.end = t.End(w.task)
+		}
+		if ended || w.task.IsZero() {
 			w.poke(ended)
 		}
 	}
+}
+
+// ended gives how a run that somebody waits for has ended, if that is known.
+func (h *hub) ended(w *watcher, run int) *store.End {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.end == nil || w.end.Run().Run != run {
+		return nil
+	}
+	return w.end
 }
 
 // poke makes everyone who looks at a session look again.

@@ -236,6 +236,9 @@ func (s *Service) WaitTask(ctx context.Context, tenant string, id tree.SessionID
 	defer cancel()
 	run := 0
 	for told := false; ; {
+		if end := s.hub.ended(look, run); end != nil {
+			return s.Store.EndOf(ctx, end)
+		}
 		over := waiting.Err() != nil
 		var now store.Standing
 		var err error

@@ -347,6 +347,9 @@ func (b *batch) told() Commit {
 		for _, r := range changes.Runs {
 			touched.Ended = append(touched.Ended, r.Task)
 		}
+		if len(touched.Ended) > 0 {
+			touched.End = b.ends(id, *changes)
+		}
 		c.Sessions = append(c.Sessions, touched)
 		for _, a := range changes.Attempts {
 			c.Room = c.Room || a == nil && v.Session().Pending > 0

@@ -85,6 +85,46 @@ func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.S
 	return &t.Task, out, err
 }
 
+// End is how a run has ended, for those who have waited for it.
+type End struct {
+	task   tree.Task
+	answer []messageAndBody // one, if it was said with the end
+	shown  int
+}
+
+// Run is the task's run that has ended.
+func (e *End) Run() tree.ChildRun { return tree.ChildRun{Task: e.task.ID, Run: e.task.Run} }
+
+// ends gives what a batch knows of the ends of runs, by what it has changed of a session.
+func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) *End {
+	shown := b.sessions[id].view.Session().Limits.Output()
+	return func(task tree.TaskID) *End {
+		t := changes.Tasks[task]
+		if t == nil || !t.State.Terminal() {
+			return nil
+		}
+		e := &End{task: *t, shown: shown}
+		for _, m := range changes.Messages {
+			if m.Task == task && m.Ordinal == t.Answer {
+				e.answer = append(e.answer, messageAndBody{*m, id, b.bodies[m]})
+			}
+		}
+		return e
+	}
+}
+
+// EndOf is TaskAndOutput for a task that stays as a run has left it. Only what it was asked
+// is read, and its answer if that was said before.
+func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, RunOutput, error) {
+	t := e.task
+	r := s.session(t.Session)
+	r.shown = e.shown
+	r.near.take(&t, e.answer)
+	r.near.prompts = nil
+	out, err := r.output(ctx, &t)
+	return &t, out, err
+}
+
 // take takes in how a task's current run has begun, and how it has ended if it has.
 func (n *near) take(t *tree.Task, messages []messageAndBody) {
 	run := tree.ChildRun{Task: t.ID, Run: t.Run}

@@ -129,6 +129,9 @@ type Touched struct {
 	LastSeq int64
 	Events  [][]byte      // the new ones, as they are stored; the last is LastSeq
 	Ended   []tree.TaskID // tasks of which a run has ended
+	// End says how, of one that is not under way again; else nil. It is not to be called after
+	// OnCommit.
+	End func(tree.TaskID) *End
 }
 
 // Store is an open database. Its methods may be called at once.

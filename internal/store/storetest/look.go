@@ -146,6 +146,30 @@ func (b *bundle) looksAt(id tree.SessionID) {
 				b.t.Errorf("the output of a task that is %s is\n%+v, not\n%+v", t.State, out, want)
 			}
 		}
+		b.ended(&t, want)
+	}
+}
+
+// ended compares what a commit knows of the end of a task's run with what is read of it.
+func (b *bundle) ended(t *tree.Task, want store.RunOutput) {
+	b.t.Helper()
+	b.mu.Lock()
+	end := b.ends[t.ID]
+	b.mu.Unlock()
+	if !t.State.Terminal() {
+		return
+	}
+	if end == nil {
+		b.t.Fatalf("nobody was told of the end of a task that is %s", t.State)
+	}
+	eq(b.t, "the run that has ended", end.Run(), tree.ChildRun{Task: t.ID, Run: t.Run})
+	got, out, err := b.EndOf(b.t.Context(), end)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	eq(b.t, "how far a task has come that has ended", store.StandingOf(got), store.StandingOf(t))
+	if !reflect.DeepEqual(out, want) {
+		b.t.Errorf("the output of a task that has ended %s is\n%+v, not\n%+v", t.State, out, want)
 	}
 }
 

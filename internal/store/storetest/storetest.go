@@ -58,6 +58,7 @@ type bundle struct {
 
 	mu      sync.Mutex
 	commits []store.Commit
+	ends    map[tree.TaskID]*store.End // the last of each task
 }
 
 // setup opens a fresh store that commits.
@@ -69,7 +70,7 @@ func setup(t *testing.T, d Dialect) *bundle {
 
 // opened opens a store that does not commit before run is called.
 func opened(t *testing.T, c store.Config) *bundle {
-	b := &bundle{t: t, clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	b := &bundle{t: t, ends: map[tree.TaskID]*store.End{}, clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
 	c.Clock, c.Replica = b.clock.Now, "replica-1"
 	if c.NewID == nil {
 		c.NewID = counted()
@@ -78,6 +79,11 @@ func opened(t *testing.T, c store.Config) *bundle {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.commits = append(b.commits, c)
+		for _, s := range c.Sessions {
+			for _, task := range s.Ended {
+				b.ends[task] = s.End(task)
+			}
+		}
 	}
 	b.config = c
 	b.open()
