@@ -120,7 +120,7 @@ func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, RunOutput, error
 	r := s.session(t.Session)
 	r.shown = e.shown
 	r.near.take(&t, e.answer)
-	r.near.prompts = nil
+	r.near.prompts = nil // it was not looked for
 	out, err := r.output(ctx, &t)
 	return &t, out, err
 }

@@ -194,24 +194,21 @@ func (l *line) lose() { l.drops(nil) }
 func (l *line) drops(given *pb.GivenRun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var last *request
-	for _, r := range l.waiting {
+	lost := l.waiting
+	for _, r := range lost {
 		r.err = loop.ErrLost
 		close(r.answered)
-		if last != nil {
-			<-l.window
-		}
-		last = r
 	}
 	l.waiting, l.over = nil, true
 	if l.drop != nil {
 		l.drop()
 	}
-	switch {
-	case last == nil:
-	case given != nil && !l.closed:
-		l.give(last, given) // and its place in the window
-	default:
+	places := len(lost)
+	if given != nil && places > 0 && !l.closed {
+		l.give(lost[places-1], given)
+		places-- // what stands for its claim takes one
+	}
+	for range places {
 		<-l.window
 	}
 }
