@@ -14,7 +14,7 @@ func TestPostgres(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	storetest.Dialect{
-		Fresh: func(t *testing.T) store.Config { return store.Config{Database: server.Database(t)} },
+		Fresh: func(t *testing.T) store.Config { return store.Config{Database: server.Database(t), Committers: 3} },
 		Break: breakPostgres,
 	}.Run(t)
 }

@@ -23,7 +23,7 @@ func replicas(t *testing.T, url string, n int) []*store.Store {
 	var opening sync.WaitGroup
 	for i := range dbs {
 		opening.Go(func() {
-			db, err := store.Open(t.Context(), store.Config{Database: url, Replica: fmt.Sprint("replica-", i)})
+			db, err := store.Open(t.Context(), store.Config{Database: url, Replica: fmt.Sprint("replica-", i), Committers: 1 + i})
 			if err != nil {
 				t.Error(err)
 				return

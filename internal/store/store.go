@@ -14,7 +14,7 @@
 // next commands upon it. A SQLite file belongs to one process, which locks it, and has one
 // committer: what that holds is right.
 //
-// A PostgreSQL database may be open in several replicas, each with a few committers.
+// A PostgreSQL database may be open in several replicas, each with a few committers on a large machine.
 // A transaction begins by locking its sessions, in the order of their ids; everything
 // of a session is written under that lock, and each commit gives it another version.
 // Most transactions take one round trip, decided before it: begin, lock, compare the
@@ -48,6 +48,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,7 +75,7 @@ type Config struct {
 	Clock      func() time.Time // nil: that of the PostgreSQL server; time.Now with SQLite
 	NewID      func() [16]byte  // nil: UUIDv7
 	MaxBatch   int              // commands in one transaction; 0: DefaultMaxBatch
-	Committers int              // with PostgreSQL; 0: DefaultCommitters
+	Committers int              // with PostgreSQL; 0: as many as the processors here are good for
 	Caps       Caps
 	// Ahead: while nothing else waits, runs count as announced with the commit that
 	// makes them ready. OnCommit is told, and has to see to it.
@@ -91,9 +92,17 @@ type Config struct {
 // DefaultMaxBatch is how many commands one transaction takes at most.
 const DefaultMaxBatch = 512
 
-// DefaultCommitters is how many transactions a store makes at once, where that is
-// of use.
-const DefaultCommitters = 4
+// A store makes one transaction at once for each two processors that the process may use,
+// and at most committersMost: what sessions share one costs less, and a transaction keeps
+// about one processor of ours and one of the database's busy.
+const (
+	processorsOfCommitter = 2
+	committersMost        = 4
+)
+
+func committersHere() int {
+	return min(max(1, runtime.GOMAXPROCS(0)/processorsOfCommitter), committersMost)
+}
 
 // Commit says what a transaction has changed.
 type Commit struct {
@@ -163,7 +172,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		c.MaxBatch = DefaultMaxBatch
 	}
 	if c.Committers == 0 {
-		c.Committers = DefaultCommitters
+		c.Committers = committersHere()
 	}
 	if c.OnCommit == nil {
 		c.OnCommit = func(Commit) {}
