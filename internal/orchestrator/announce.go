@@ -14,7 +14,7 @@ import (
 // never more than announcePerSlot for each slot.
 const (
 	announceAtLeast = 4
-	announcePerSlot = 2
+	announcePerSlot = 6
 	announcePerPace = 2 // for each claim of late: a pace that rises finds enough
 )
 
