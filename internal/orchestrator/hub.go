@@ -5,6 +5,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
@@ -18,6 +20,7 @@ import (
 type hub struct {
 	mu       sync.Mutex
 	watchers map[tree.SessionID]map[*watcher]struct{}
+	begun    *simplelru.LRU[tree.SessionID, *store.Begun] // see underWay
 }
 
 // watcher is one who looks at a session.
@@ -77,7 +80,13 @@ func firstPiece(text string) string {
 	return text[:cut]
 }
 
-func newHub() *hub { return &hub{watchers: map[tree.SessionID]map[*watcher]struct{}{}} }
+// begunMost is of how many new sessions a hub knows that they are under way.
+const begunMost = 1000
+
+func newHub() *hub {
+	begun, _ := simplelru.NewLRU[tree.SessionID, *store.Begun](begunMost, nil) // it fails for a size of 0
+	return &hub{watchers: map[tree.SessionID]map[*watcher]struct{}{}, begun: begun}
+}
 
 // watch joins those who look at a session, until stop is called.
 func (h *hub) watch(id tree.SessionID) (w *watcher, stop func()) {
@@ -143,6 +152,11 @@ func (h *hub) narrow(w *watcher, task tree.TaskID) {
 func (h *hub) committed(t store.Touched) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if t.Begun != nil {
+		h.begun.Add(t.Session, t.Begun)
+	} else if begun, _ := h.begun.Peek(t.Session); begun != nil && slices.Contains(t.Ended, begun.Task) {
+		h.begun.Remove(t.Session)
+	}
 	for w := range h.watchers[t.Session] {
 		if w.tail {
 			w.offered.add(t)
@@ -155,6 +169,20 @@ func (h *hub) committed(t store.Touched) {
 			w.poke(ended)
 		}
 	}
+}
+
+// underWay says how far a session's root is, the zero task, if its first run has begun here a
+// moment ago, and is under way as far as is known here. Then the watcher is narrowed to it. A
+// moment is at most until everyone is made to look again.
+func (h *hub) underWay(w *watcher, tenant string, id tree.SessionID, task tree.TaskID) (store.Standing, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	begun, _ := h.begun.Peek(id)
+	if begun == nil || begun.Tenant != tenant || !task.IsZero() && task != begun.Task {
+		return store.Standing{}, false
+	}
+	w.task = begun.Task
+	return begun.Standing, true
 }
 
 // ended gives how a run that somebody waits for has ended, if that is known.
@@ -171,6 +199,7 @@ func (h *hub) ended(w *watcher, run int) *store.End {
 func (h *hub) poke(id tree.SessionID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.begun.Remove(id)
 	for w := range h.watchers[id] {
 		w.offered.unsure = true
 		w.poke(false)
@@ -190,6 +219,7 @@ func (h *hub) take(w *watcher) offered {
 func (h *hub) pokeAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.begun.Purge()
 	for _, watchers := range h.watchers {
 		for w := range watchers {
 			w.offered.unsure = true

@@ -235,14 +235,17 @@ func (s *Service) WaitTask(ctx context.Context, tenant string, id tree.SessionID
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	run := 0
-	for told := false; ; {
+	now, underWay := s.hub.underWay(look, tenant, id, task)
+	if underWay {
+		run, task = now.Run, now.Task
+	}
+	for told := false; ; underWay = false {
 		if end := s.hub.ended(look, run); end != nil {
 			return s.Store.EndOf(ctx, end)
 		}
 		over := waiting.Err() != nil
-		var now store.Standing
 		var err error
-		if !over && !told {
+		if !over && !told && !underWay {
 			if now, err = s.Store.Standing(ctx, tenant, id, task); err != nil {
 				return nil, store.RunOutput{}, err
 			}

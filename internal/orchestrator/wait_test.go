@@ -103,13 +103,19 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 // wait began, however it comes to look again, and not before it has ended or time is up.
 func TestAWaiterHearsOfItsRun(t *testing.T) {
 	t.Parallel()
-	for name, wake := range map[string]func(*orchestrator.Service, tree.SessionID, []store.Commit){
-		"by the commit": func(svc *orchestrator.Service, _ tree.SessionID, commits []store.Commit) {
-			for _, c := range commits {
-				svc.Committed(c)
-			}
-		},
-		"by another replica": func(svc *orchestrator.Service, id tree.SessionID, _ []store.Commit) { svc.Poke(id) },
+	byCommits := func(svc *orchestrator.Service, _ tree.SessionID, commits []store.Commit) {
+		for _, c := range commits {
+			svc.Committed(c)
+		}
+	}
+	byPoke := func(svc *orchestrator.Service, id tree.SessionID, _ []store.Commit) { svc.Poke(id) }
+	for name, tell := range map[string]struct {
+		begun, wake func(*orchestrator.Service, tree.SessionID, []store.Commit)
+	}{
+		"by the commit":                            {byPoke, byCommits},
+		"by another replica":                       {byPoke, byPoke},
+		"by the commit, and of its beginning":      {byCommits, byCommits},
+		"by another replica, but of its beginning": {byCommits, byPoke},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,6 +127,14 @@ func TestAWaiterHearsOfItsRun(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				tell.begun(svc, session.ID, news.take())
+				mine := func() {
+					t.Helper()
+					if _, _, err := svc.WaitTask(ctx, "other", session.ID, tree.TaskID{}, time.Minute); !errors.Is(err, tree.ErrNoSession) {
+						t.Errorf("another tenant's wait: %v", err)
+					}
+				}
+				mine()
 				wait := func(timeout time.Duration, run int, state tree.State, status string) {
 					task, out, err := svc.WaitTask(ctx, tenant, session.ID, tree.TaskID{}, timeout)
 					if err != nil {
@@ -144,11 +158,9 @@ func TestAWaiterHearsOfItsRun(t *testing.T) {
 				if _, _, err := svc.SendMessage(ctx, tenant, session.ID, orchestrator.UserMessage{Text: "second"}, orchestrator.Request{}); err != nil {
 					t.Fatal(err)
 				}
-				wake(svc, session.ID, news.take())
+				tell.wake(svc, session.ID, news.take())
 				waiting.Wait()
-				if _, _, err := svc.WaitTask(ctx, "other", session.ID, tree.TaskID{}, time.Minute); !errors.Is(err, tree.ErrNoSession) {
-					t.Errorf("another tenant's wait: %v", err)
-				}
+				mine()
 			})
 		})
 	}

@@ -71,6 +71,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		changes := b.sessions[id].view.Changes()
 		c.openings.keep(id, changes.Messages)
 		c.wakings.keep(id, changes, b.bodies, c.Store.held)
+		c.asked.keep(id, b.sessions[id].view, b.bodies)
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	for i, p := range queued {
@@ -343,7 +344,7 @@ func (b *batch) told() Commit {
 		if len(changes.Events) == 0 {
 			continue
 		}
-		touched := Touched{Session: id, LastSeq: v.Session().NextSeq - 1, Events: b.events[id]}
+		touched := Touched{Session: id, LastSeq: v.Session().NextSeq - 1, Events: b.events[id], Begun: b.begun(id)}
 		for _, r := range changes.Runs {
 			touched.Ended = append(touched.Ended, r.Task)
 		}

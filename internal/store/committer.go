@@ -16,6 +16,7 @@ type committer struct {
 	known    *known
 	openings openings
 	wakings  wakings
+	asked    asked
 	present  present
 	turns    *turns // only of the one that takes steps
 }
@@ -23,7 +24,7 @@ type committer struct {
 func (s *Store) newCommitter(most int) *committer {
 	return &committer{
 		Store: s, db: packingWriter{s.db.writer(), s.packs}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
-		openings: newOpenings(), wakings: newWakings(), turns: newTurns(),
+		openings: newOpenings(), wakings: newWakings(), asked: newAsked(), turns: newTurns(),
 	}
 }
 

@@ -17,7 +17,7 @@ type want struct {
 // which are its own from then on, the time, and the answers to requests that came before.
 // A session that is not there gets an empty view.
 func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
-	requests := b.asked(queued)
+	requests := b.repeats(queued)
 	b.order = b.about(queued)
 	anyway := len(requests) > 0 || !b.present.known()
 	toRead := b.toRead(anyway)
@@ -53,8 +53,8 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	return nil
 }
 
-// asked names the requests of a batch that may have been answered before.
-func (b *batch) asked(queued []*Pending) (requests [][]any) {
+// repeats names the requests of a batch that may have been answered before.
+func (b *batch) repeats(queued []*Pending) (requests [][]any) {
 	for _, p := range queued {
 		if p.key == nil {
 			continue

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -88,6 +89,7 @@ func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.S
 // End is how a run has ended, for those who have waited for it.
 type End struct {
 	task   tree.Task
+	asked  []messageAndBody // one, if it is remembered
 	answer []messageAndBody // one, if it was said with the end
 	shown  int
 }
@@ -98,12 +100,16 @@ func (e *End) Run() tree.ChildRun { return tree.ChildRun{Task: e.task.ID, Run: e
 // ends gives what a batch knows of the ends of runs, by what it has changed of a session.
 func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) *End {
 	shown := b.sessions[id].view.Session().Limits.Output()
+	asked := map[tree.TaskID][]messageAndBody{}
+	for _, r := range changes.Runs {
+		asked[r.Task] = b.asked.take(id, tree.ChildRun{Task: r.Task, Run: r.Run})
+	}
 	return func(task tree.TaskID) *End {
 		t := changes.Tasks[task]
 		if t == nil || !t.State.Terminal() {
 			return nil
 		}
-		e := &End{task: *t, shown: shown}
+		e := &End{task: *t, asked: asked[task], shown: shown}
 		for _, m := range changes.Messages {
 			if m.Task == task && m.Ordinal == t.Answer {
 				e.answer = append(e.answer, messageAndBody{*m, id, b.bodies[m]})
@@ -113,14 +119,16 @@ func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) 
 	}
 }
 
-// EndOf is TaskAndOutput for a task that stays as a run has left it. Only what it was asked
-// is read, and its answer if that was said before.
+// EndOf is TaskAndOutput for a task that stays as a run has left it. Only what is not
+// remembered is read: what it was asked, and its answer if that was said before.
 func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, RunOutput, error) {
 	t := e.task
 	r := s.session(t.Session)
 	r.shown = e.shown
-	r.near.take(&t, e.answer)
-	r.near.prompts = nil // it was not looked for
+	r.near.take(&t, slices.Concat(e.asked, e.answer))
+	if e.asked == nil {
+		r.near.prompts = nil // it was not looked for
+	}
 	out, err := r.output(ctx, &t)
 	return &t, out, err
 }

@@ -24,6 +24,20 @@ func openedBy(v *tree.View, answer tree.Answer) *opened {
 	return o
 }
 
+// begun says how far the root of a session is that the batch has opened; nil if it has not,
+// or if nothing is under way there.
+func (b *batch) begun(id tree.SessionID) *Begun {
+	s := b.sessions[id]
+	if s.row != nil {
+		return nil
+	}
+	root := s.view.Held(s.view.Session().Root)
+	if root.Run == 0 || root.State.Terminal() {
+		return nil
+	}
+	return &Begun{s.view.Session().Tenant, StandingOf(root)}
+}
+
 // opens reports whether a command opens a session whose id was made for it: without a key
 // nobody else can know the id.
 func (p *Pending) opens() bool {

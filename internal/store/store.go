@@ -138,9 +138,16 @@ type Touched struct {
 	LastSeq int64
 	Events  [][]byte      // the new ones, as they are stored; the last is LastSeq
 	Ended   []tree.TaskID // tasks of which a run has ended
+	Begun   *Begun        // the session is new, and its root's first run has begun
 	// End says how, of one that is not under way again; else nil. It is not to be called after
 	// OnCommit.
 	End func(tree.TaskID) *End
+}
+
+// Begun is how far the root of a new session is.
+type Begun struct {
+	Tenant string
+	Standing
 }
 
 // Store is an open database. Its methods may be called at once.
