@@ -17,7 +17,7 @@ func TestChange(t *testing.T) {
 		table table
 		row   func() []any
 	}{
-		"sessions": {sessionTable, func() []any { return (&sessionAsStored{}).columns() }},
+		"sessions": {sessionTable, func() []any { return (&sessionAsStored{}).columns(nil) }},
 		"tasks":    {taskTable, func() []any { return taskRow(&tree.Task{}) }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ type committer struct {
 	openings openings
 	wakings  wakings
 	asked    asked
+	compared [2][]any // rows that are only compared: they are large
 	present  present
 	turns    *turns // only of the one that takes steps
 }

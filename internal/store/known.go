@@ -29,7 +29,7 @@ type sessionAsStored struct {
 	beside
 }
 
-func (s *sessionAsStored) columns() []any { return sessionRow(&s.Session, &s.beside) }
+func (s *sessionAsStored) columns(to []any) []any { return appendSessionRow(to, &s.Session, &s.beside) }
 
 // read takes in a session's row. What is held of it stays if it is still so.
 func (s *session) read(row *tree.Session, beside beside) {
@@ -43,10 +43,10 @@ func (s *session) read(row *tree.Session, beside beside) {
 	}
 }
 
-// asStored gives what the row is once everything of the session is stored.
-func (s *session) asStored() *sessionAsStored {
-	now := s.view.Session()
-	return &sessionAsStored{*now, beside{maxRunning: now.Limits.Running, fairTag: s.fairTag, version: s.version}}
+// asStored says what the row is once everything of the session is stored.
+func (s *session) asStored(row *sessionAsStored) {
+	row.Session = *s.view.Session()
+	row.beside = beside{maxRunning: row.Limits.Running, fairTag: s.fairTag, version: s.version}
 }
 
 // noVersion is the version of no row.
@@ -95,7 +95,11 @@ func (k *known) keep(id tree.SessionID, s *session) {
 	if s.view.Session() == nil {
 		return
 	}
-	s.row, s.size, s.kept = s.asStored(), s.view.Size(), time.Now()
+	if s.row == nil {
+		s.row = &sessionAsStored{}
+	}
+	s.asStored(s.row)
+	s.size, s.kept = s.view.Size(), time.Now()
 	k.tasks += s.size
 	k.sessions.Add(id, s)
 	for k.tasks > k.most {

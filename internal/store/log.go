@@ -83,7 +83,11 @@ func join(rows [][]any) []any {
 	if len(rows) == 1 {
 		return last
 	}
-	data := append(make([]byte, 0, logRowBytes), severalEvents)
+	size := 1
+	for _, row := range rows {
+		size += binary.MaxVarintLen16 + len(row[2].([]byte))
+	}
+	data := append(make([]byte, 0, size), severalEvents)
 	for _, row := range rows {
 		event := row[2].([]byte)
 		data = append(binary.AppendUvarint(data, uint64(len(event))), event...)

@@ -45,9 +45,11 @@ func (r *sessionReader) output(ctx context.Context, t *tree.Task) (out RunOutput
 		out.Output = tree.OutputOf(t)
 		err = r.said(ctx, &out.Output, run, t.NextOrdinal-1)
 	}
-	out.Cut = strings.HasPrefix(out.Output.Output, tree.CutMark)
+	out.Cut = isCut(&out.Output)
 	return out, err
 }
+
+func isCut(o *tree.Output) bool { return strings.HasPrefix(o.Output, tree.CutMark) }
 
 // Inbox reads what waits for a task, oldest first.
 func (s *Store) Inbox(ctx context.Context, session tree.SessionID, task tree.TaskID) ([]tree.InboxEntry, error) {

@@ -92,8 +92,10 @@ type beside struct {
 	version    int64
 }
 
-func sessionRow(s *tree.Session, b *beside) []any {
-	return []any{
+func sessionRow(s *tree.Session, b *beside) []any { return appendSessionRow(nil, s, b) }
+
+func appendSessionRow(to []any, s *tree.Session, b *beside) []any {
+	return append(to,
 		idColumn(&s.ID), &s.Tenant, &s.Agent, idColumn(&s.Root),
 		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, &b.maxRunning,
 		&s.NextSeq, &s.Total, &s.Pending, &s.Running, &s.Waiting, &s.Shells,
@@ -101,7 +103,7 @@ func sessionRow(s *tree.Session, b *beside) []any {
 		timeColumn{&s.UpdatedAt}, &b.fairTag, &b.version,
 		&s.Title, timeColumn{&s.CreatedAt}, idColumn(&s.Current), &s.Asking, jsonColumn{&s.Grants},
 		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Workspace,
-	}
+	)
 }
 
 func taskRow(t *tree.Task) []any { return appendTaskRow(nil, t) }

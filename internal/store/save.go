@@ -44,24 +44,18 @@ func (b *batch) save(ctx context.Context) error {
 
 // collect lists the rows of a session's tree and log.
 func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
-	if s := b.sessions[id]; changed(c) {
-		if s.row == nil {
-			s.version = b.now.UnixMicro() // one that comes after a deleted one has none of its versions
-			put("add_sessions", s.asStored().columns())
-		} else {
-			s.version++
-			put(sessionTable.change(s.row.columns(), s.asStored().columns()))
-		}
+	if changed(c) {
+		b.collectSession(b.sessions[id], put)
 	}
-	var was, now []any // they are large, and only looked at
+	was, now := &b.compared[0], &b.compared[1]
 	for _, t := range c.Tasks {
-		now = appendTaskRow(now[:0], t)
+		*now = appendTaskRow((*now)[:0], t)
 		if stored := b.sessions[id].view.Stored(t.ID); stored != nil {
-			was = appendTaskRow(was[:0], stored)
-			put(taskTable.change(was, now))
+			*was = appendTaskRow((*was)[:0], stored)
+			put(taskTable.change(*was, *now))
 			continue
 		}
-		put(taskTable.add(now))
+		put(taskTable.add(*now))
 	}
 	for _, r := range c.Runs {
 		put("add_runs", runRow(&id, r))
@@ -82,6 +76,22 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 		b.events[id] = append(b.events[id], data)
 		put("add_events", []any{idColumn(&id), e.Seq, data})
 	}
+}
+
+// collectSession lists the row of a session.
+func (b *batch) collectSession(s *session, put func(string, []any)) {
+	row := &sessionAsStored{}
+	if s.row == nil {
+		s.version = b.now.UnixMicro() // one that comes after a deleted one has none of its versions
+		s.asStored(row)
+		put("add_sessions", row.columns(nil))
+		return
+	}
+	s.version++
+	s.asStored(row)
+	was, now := &b.compared[0], &b.compared[1]
+	*was, *now = s.row.columns((*was)[:0]), row.columns((*now)[:0])
+	put(sessionTable.change(*was, *now))
 }
 
 // changed reports whether there is anything to write.

@@ -134,9 +134,14 @@ func (v *View) Committed() {
 func (v *View) Held(id TaskID) *Task { return v.tasks[id] }
 
 // Stored gives a task as its row is, if the view holds it and it has one, and otherwise nil.
+// It is another one once that has changed.
 func (v *View) Stored(id TaskID) *Task { return v.stored[id] }
 
 func (v *View) store(t *Task) {
+	if stored := v.stored[t.ID]; stored != nil {
+		*stored = *t
+		return
+	}
 	copied := *t
 	v.stored[t.ID] = &copied
 }
