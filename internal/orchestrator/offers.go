@@ -113,12 +113,12 @@ func (o *offers) mayTake(now time.Time) bool {
 	return len(o.runs) > 0 && (len(o.sent) == 0 || now.Sub(o.sent[0]) < comeWithin)
 }
 
-// takeOf gives the first run if it is of a session, for a slot that is about to give one of
-// the same session back.
-func (o *offers) takeOf(session tree.SessionID, now time.Time) (next dispatch.Hint) {
+// takeFor gives the first run if its session fits, for a slot that is about to give its run
+// back.
+func (o *offers) takeFor(now time.Time, fits func(tree.SessionID) bool) (next dispatch.Hint) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.mayTake(now) && o.runs[0].Session == session {
+	if o.mayTake(now) && fits(o.runs[0].Session) {
 		next = o.runs[0].Hint
 		o.drop(1)
 	}

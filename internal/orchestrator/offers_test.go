@@ -67,16 +67,21 @@ func TestDueOffers(t *testing.T) {
 	}
 }
 
+// of fits runs of a session.
+func of(session tree.SessionID) func(tree.SessionID) bool {
+	return func(other tree.SessionID) bool { return other == session }
+}
+
 // TestTakenOffers: a slot that has become free gets the first run, unless something that has
 // waited for longer is on the dispatch stream.
 func TestTakenOffers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	o := offering(now, 1, 2, 1)
-	if got := o.takeOf(tree.SessionID{15: 2}, now); got != (dispatch.Hint{}) {
+	if got := o.takeFor(now, of(tree.SessionID{15: 2})); got != (dispatch.Hint{}) {
 		t.Errorf("a slot of session 2 has got %v, which is not the first", got)
 	}
-	first := o.takeOf(tree.SessionID{15: 1}, now)
+	first := o.takeFor(now, of(tree.SessionID{15: 1}))
 	if got := numbers(first); !slices.Equal(got, []int{1}) {
 		t.Fatalf("a slot of session 1 has got %v, want the first", got)
 	}
@@ -102,7 +107,7 @@ func TestTakenOffers(t *testing.T) {
 	if got, any := o.take(late); any {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)
 	}
-	if got := o.takeOf(first.Session, late); got != (dispatch.Hint{}) {
+	if got := o.takeFor(late, of(first.Session)); got != (dispatch.Hint{}) {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)
 	}
 	o.came()

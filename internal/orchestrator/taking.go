@@ -16,14 +16,36 @@ import (
 func (l *slot) prepare(a *asked, lease *lease, cmd tree.Command) {
 	var takes *store.Takes
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
-		a.next = l.offers.takeOf(lease.session, time.Now())
-		takes = &store.Takes{
-			Worker: lease.by.worker, Nonce: offered.GetNonce(), Next: a.next.Task, NextEpoch: a.next.Epoch, Spare: l.leases.idle(),
+		a.next = l.offers.takeFor(time.Now(), func(other tree.SessionID) bool { return l.Store.Together(other, lease.session) })
+		takes = &store.Takes{Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.leases.idle()}
+		if a.next.Session == lease.session {
+			takes.Next, takes.NextEpoch = a.next.Task, a.next.Epoch
 		}
 		a.open, a.by, a.expected = true, lease.by, l.leases.expectAny(lease.session)
 	}
 	a.pending = l.Store.Prepare(lease.session, cmd, takes)
 	l.prepared = append(l.prepared, a.pending)
+	if next := a.next; !next.Task.IsZero() && next.Session != lease.session {
+		a.claim = &claimWith{l.Store.PrepareAfter(next.Session, takes.Claim(next.Task, next.Epoch), a.pending), l.leases.expect(next.Task, next.Epoch)}
+		l.prepared = append(l.prepared, a.claim.pending)
+	}
+}
+
+// claimWith is the claim of a run of another session, in the transaction that gives a slot's
+// own run back.
+type claimWith struct {
+	pending  *store.Pending
+	expected *expectation
+}
+
+// over ends what was expected of a request. What its slot was to have and has not got goes
+// to others.
+func (a *asked) over(s *Service) {
+	s.offers.back(a.next, time.Now())
+	s.leases.settled(a.expected)
+	if a.claim != nil {
+		s.leases.settled(a.claim.expected)
+	}
 }
 
 // queue queues what was prepared.
@@ -37,8 +59,8 @@ func (l *slot) queue() error {
 // place, if it has got one.
 func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
-	a.open, a.next = false, dispatch.Hint{}
-	granted := a.pending.Taken()
+	a.open = false
+	granted := l.takenOrClaimed(ctx, a)
 	if granted == nil {
 		var done func()
 		granted, done = l.takeOffered(ctx, a, last)
@@ -65,6 +87,39 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 	}
 	answer.Given = &pb.GivenRun{SessionId: t.Session.String(), TaskId: t.ID.String(), Epoch: t.Epoch}
 	return append(answers, assignment...)
+}
+
+// takenOrClaimed gives the run that a slot has got in the transaction which has given its own
+// back, if it has got one: then what it was to have is seen to, unless it has got another.
+func (l *slot) takenOrClaimed(ctx context.Context, a *asked) *tree.Claimed {
+	granted := a.pending.Taken()
+	if granted == nil {
+		granted = l.claimedWith(ctx, a)
+	}
+	if a.claim == nil {
+		a.next = dispatch.Hint{}
+	}
+	return granted
+}
+
+// claimedWith gives the run of another session that was claimed in the transaction which has
+// given the last one back, if there was one to be claimed.
+func (l *slot) claimedWith(ctx context.Context, a *asked) *tree.Claimed {
+	with := a.claim
+	if with == nil {
+		return nil
+	}
+	l.leases.settled(a.expected)
+	a.pending, a.expected, a.claim = with.pending, with.expected, nil
+	answer, err := a.pending.Wait(context.WithoutCancel(ctx))
+	if claimed, ok := answer.(tree.Claimed); ok {
+		a.together = true
+		return &claimed
+	}
+	if err = l.notTaken(ctx, a.next, err); err != nil {
+		l.Logger.WarnContext(ctx, "a run was not given to the slot that has become free", "task_id", a.next.Task, "error", err)
+	}
+	return nil
 }
 
 // takeOffered claims the first of the runs that are kept for slots which have become free,
@@ -128,10 +183,9 @@ func (l *slot) leftOver(a *asked) {
 	case tree.Claimed:
 		claim := a.req.GetClaim()
 		l.unheard(a, leaseOf(&granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}))
-	default:
-		if taken := a.pending.Taken(); taken != nil {
+	case tree.ParkedRun, tree.Ended:
+		if taken := l.takenOrClaimed(context.Background(), a); taken != nil {
 			l.unheard(a, leaseOf(taken, a.by))
-			a.next = dispatch.Hint{}
 		}
 	}
 }
@@ -140,7 +194,8 @@ func (l *slot) leftOver(a *asked) {
 // it over another one, unless it is dead. For one that it has not heard of it may not: if it
 // can't, or if it has asked before that was granted, which is after its own run had ended.
 func (l *slot) unheard(a *asked, lease *lease) {
-	if a.req.GetTakes() != nil && (a.pending.Taken() == nil || !lease.by.can(featureGiven)) {
+	given := a.together || a.pending.Taken() != nil
+	if a.req.GetTakes() != nil && (!given || !lease.by.can(featureGiven)) {
 		l.handOver(lease, false)
 		return
 	}

@@ -65,6 +65,8 @@ type asked struct {
 	worker   *alive.Worker // who asks
 	by       carrier       // who has offered its slot
 	next     dispatch.Hint // the run that it is to have in the place of its own, until it is known whether it has; or none
+	claim    *claimWith    // of that, if it is of another session
+	together bool          // that was claimed
 }
 
 // slot serves one stream: one goroutine receives and submits, another waits for
@@ -203,8 +205,7 @@ func (l *slot) receive() error {
 			err = l.queue()
 		}
 		if err != nil {
-			l.leases.settled(a.expected)
-			l.offers.back(a.next, time.Now())
+			a.over(l.Service)
 			return err
 		}
 		if !wanted {
@@ -213,7 +214,7 @@ func (l *slot) receive() error {
 		select {
 		case l.asked <- a:
 		default:
-			l.leases.settled(a.expected)
+			a.over(l.Service)
 			return tree.ErrBadInput.With("more than %d requests without an answer", workWindow)
 		}
 	}
@@ -311,8 +312,7 @@ func (l *slot) answer() {
 				responses, err = l.respond(ctx, &a)
 			}
 			l.leftOver(&a)
-			l.offers.back(a.next, time.Now())
-			l.leases.settled(a.expected)
+			a.over(l.Service)
 			switch {
 			case broken || ctx.Err() != nil:
 				continue

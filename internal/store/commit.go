@@ -220,6 +220,10 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 	if p.cmd == nil {
 		return decided{}, p.step(ctx, b)
 	}
+	p.frees = false
+	if last := p.after; last != nil && (!last.frees || last.err != nil) {
+		return decided{err: tree.ErrNotReady.With("the slot is not free")}, nil
+	}
 	if p.key != nil {
 		if r := b.once[requestKey{p.session, p.key.Key}]; r != nil {
 			return r.again(p.key.Hash), nil
@@ -241,6 +245,7 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 		b.fresh = append(b.fresh, key)
 	}
 	taken, err := b.take(ctx, p, answer)
+	p.frees = givesBack(answer) && taken == nil
 	return decided{answer: answer, opened: openedBy(b.sessions[p.session].view, answer), taken: taken}, err
 }
 

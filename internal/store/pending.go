@@ -48,8 +48,19 @@ func (s *Store) Prepare(id tree.SessionID, cmd tree.Command, takes *Takes) *Pend
 	return &Pending{session: id, cmd: cmd, takes: takes, done: make(chan struct{}), ended: s.ended}
 }
 
-// Queue is Submit for commands of one session, which are decided in their order and in one
-// transaction.
+// Together reports whether commands of two sessions may be queued together.
+func (s *Store) Together(a, b tree.SessionID) bool { return s.committerOf(a) == s.committerOf(b) }
+
+// PrepareAfter gives the claim of a run for the slot of another, which is to be queued with
+// the request that gives that back. It is refused unless the slot becomes free.
+func (s *Store) PrepareAfter(id tree.SessionID, claim tree.Claim, last *Pending) *Pending {
+	p := s.Prepare(id, claim, nil)
+	p.after = last
+	return p
+}
+
+// Queue is Submit for commands of one session, or of sessions that may be queued together.
+// They are decided in their order and in one transaction.
 func (s *Store) Queue(ctx context.Context, commands ...*Pending) error {
 	if len(commands) == 0 {
 		return nil
@@ -75,7 +86,7 @@ func (s *Store) write(ctx context.Context, step func(context.Context, *batch) er
 func (s *Store) enqueue(ctx context.Context, p *Pending) error {
 	to := s.steps
 	if p.cmd != nil {
-		to = s.committers[binary.BigEndian.Uint64(p.session[8:])%uint64(len(s.committers))]
+		to = s.committerOf(p.session)
 	}
 	select {
 	case to.queue <- p:
@@ -87,6 +98,10 @@ func (s *Store) enqueue(ctx context.Context, p *Pending) error {
 	}
 }
 
+func (s *Store) committerOf(id tree.SessionID) *committer {
+	return s.committers[binary.BigEndian.Uint64(id[8:])%uint64(len(s.committers))]
+}
+
 // Pending is a queued command.
 type Pending struct {
 	session tree.SessionID
@@ -95,6 +110,8 @@ type Pending struct {
 	step    func(context.Context, *batch) error // instead of a command
 	takes   *Takes                              // nil: no other run
 	with    []*Pending                          // what is in the same transaction
+	after   *Pending                            // of those the one that has to make a slot free; nil: none has to
+	frees   bool                                // it makes its slot free, if it is stored
 
 	done   chan struct{}
 	ended  chan struct{} // of the store

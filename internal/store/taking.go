@@ -21,7 +21,8 @@ type Takes struct {
 	Spare int
 }
 
-func (t *Takes) claim(task tree.TaskID, epoch int64) tree.Claim {
+// Claim is the claim of a run.
+func (t *Takes) Claim(task tree.TaskID, epoch int64) tree.Claim {
 	return tree.Claim{Task: task, Token: tree.Token{Epoch: epoch, Nonce: t.Nonce}, Worker: t.Worker}
 }
 
@@ -34,18 +35,13 @@ func (b *batch) mayTake(takes *Takes) bool {
 // take lets a worker that has given its run back claim another one of its session. It may
 // be none.
 func (b *batch) take(ctx context.Context, p *Pending, answer tree.Answer) (*tree.Claimed, error) {
-	if p.takes == nil {
+	if p.takes == nil || !givesBack(answer) {
 		return nil, nil
-	}
-	switch answer.(type) {
-	case tree.ParkedRun, tree.Ended:
-	default:
-		return nil, nil // it keeps its run
 	}
 	claim, any := p.next()
 	if !any && b.mayTake(p.takes) {
 		if next := first(b.sessions[p.session].view.Changes().Ready); next != nil {
-			claim, any = p.takes.claim(next.Task, next.Epoch), true
+			claim, any = p.takes.Claim(next.Task, next.Epoch), true
 		}
 	}
 	if !any {
@@ -62,12 +58,21 @@ func (b *batch) take(ctx context.Context, p *Pending, answer tree.Answer) (*tree
 	return &claimed, nil
 }
 
+// givesBack reports whether a worker has given its run back with a request.
+func givesBack(answer tree.Answer) bool {
+	switch answer.(type) {
+	case tree.ParkedRun, tree.Ended:
+		return true
+	}
+	return false
+}
+
 // next is the claim that is known to come with a request, if there is one.
 func (p *Pending) next() (claim tree.Claim, any bool) {
 	if p.takes == nil || p.takes.Next.IsZero() {
 		return claim, false
 	}
-	return p.takes.claim(p.takes.Next, p.takes.NextEpoch), true
+	return p.takes.Claim(p.takes.Next, p.takes.NextEpoch), true
 }
 
 // commands are what a request is known to lead to before it is decided.
