@@ -110,7 +110,11 @@ func (b *batch) unchanged() lookup {
 			keys = append(keys, []any{idColumn(&id), s.version})
 		}
 	}
-	return lookup{"unchanged", keys, func(row row) error { return row.Scan(new(int)) }}
+	name := "unchanged"
+	if len(keys) == 1 {
+		name = "unchanged_one"
+	}
+	return lookup{name, keys, func(row row) error { return row.Scan(new(int)) }}
 }
 
 // load hands the views what they miss, all of it read in one go. What is not found

@@ -179,11 +179,15 @@ func (tx *pgTransaction) ask(_ context.Context, lookups ...lookup) error {
 const besideColumns = 256
 
 // columnsEach is how many columns of arrays cost as much as a statement for one more row.
-const columnsEach = 11
+// Arrays are never worth it for rowsAlone.
+const (
+	columnsEach = 11
+	rowsAlone   = 2
+)
 
 func (tx *pgTransaction) save(_ context.Context, name string, rows ...[]any) error {
 	s := tx.writer.db.statements[name]
-	if s.single != "" && len(rows) <= max(1, len(s.types)/columnsEach) {
+	if s.single != "" && len(rows) <= max(rowsAlone, len(s.types)/columnsEach) {
 		s = pgStatement{text: s.single}
 	}
 	args, err := s.arguments(rows, &tx.writer.buffer)
