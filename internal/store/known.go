@@ -43,7 +43,7 @@ func (s *session) read(row *tree.Session, beside beside) {
 	}
 }
 
-// asStored says what the row is once everything of the session is stored.
+// asStored fills in what the row is once everything of the session is stored.
 func (s *session) asStored(row *sessionAsStored) {
 	row.Session = *s.view.Session()
 	row.beside = beside{maxRunning: row.Limits.Running, fairTag: s.fairTag, version: s.version}

@@ -14,9 +14,9 @@
 // next commands upon it. A SQLite file belongs to one process, which locks it, and has one
 // committer: what that holds is right.
 //
-// A PostgreSQL database may be open in several replicas, each with a few committers on a large machine.
-// A transaction begins by locking its sessions, in the order of their ids; everything
-// of a session is written under that lock, and each commit gives it another version.
+// A PostgreSQL database may be open in several replicas, each with a committer for every two
+// processors. A transaction begins by locking its sessions, in the order of their ids;
+// everything of a session is written under that lock, and each commit gives it another version.
 // Most transactions take one round trip, decided before it: begin, lock, compare the
 // versions, write, commit. If another replica was there first, the transaction fails at
 // the comparison, and is made again in two: begin, lock, the time, and what the commands
@@ -33,7 +33,8 @@
 // What a worker needs of the conversation of a run that it has claimed was most often
 // written a moment before: a committer remembers it (opening.go for a new child, waking.go
 // for a parent). A run that becomes ready as another is given back may be claimed with the
-// same transaction (taking.go).
+// same transaction (taking.go), and so may one of another session that has waited for a slot.
+// Who waits for a run is told how it has ended with what the commit knows (look.go, asked.go).
 //
 // Reads go past the committers and see every commit that was answered before they
 // began. What one look reads is of one state; a transcript takes several, since what a
