@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -60,6 +61,43 @@ func TestNewRow(t *testing.T) {
 		if slices.Contains(taskTable.later.columns, i) == (statement == narrow) {
 			t.Errorf("with %s it is written with %s", column, statement)
 		}
+	}
+}
+
+// TestTasksBeginNarrow opens a session and starts a child as agents do: neither has a column
+// yet that is taken for one that comes later.
+func TestTasksBeginNarrow(t *testing.T) {
+	t.Parallel()
+	v, env := tree.NewView(nil), tree.Env{Now: time.Unix(1_800_000_000, 0), NewID: newUUID, Replica: "r"}
+	agent := &tree.Agent{
+		Name: "general", Version: "1", Mode: tree.ModeBoth, Model: "m", MaxIterations: 100,
+		Permissions: policy.PinLayer(policy.Layer{Tools: []string{"task", "read"}}),
+	}
+	child := tree.Child{Agent: agent, AgentName: agent.Name, Description: "a part", Prompt: "do it"}
+	for depth, cmd := range []tree.Command{
+		tree.CreateSession{
+			ID: tree.SessionID{1}, Tenant: "t", Agent: agent, AgentName: agent.Name, Limits: tree.DefaultLimits(),
+			Message: []tree.Block{tree.Text{Text: "go"}},
+		},
+		tree.SpawnTask{Child: child},
+	} {
+		if _, err := tree.Decide(v, env, cmd); err != nil {
+			t.Fatal(err)
+		}
+		fresh := 0
+		for _, task := range v.Changes().Tasks {
+			if task.Depth != depth {
+				continue // there before
+			}
+			fresh++
+			if statement, _ := taskTable.add(taskRow(task)); statement != "new_tasks" {
+				t.Errorf("a task of depth %d is written with %s", task.Depth, statement)
+			}
+		}
+		if fresh != 1 {
+			t.Errorf("%d tasks of depth %d have begun", fresh, depth)
+		}
+		v.Committed()
 	}
 }
 

@@ -62,7 +62,7 @@ var taskTable = newTable("tasks", 2, 18, "session id parent kind branch depth ag
 	"tool_uses* activity* all_iterations* recent* | "+
 	"run reason* detail* caller call_message call_block background accepted_at wait_failed* priority deadline* ran* reported_at* strikes* inbox* "+
 	"live_background* watchers compacted* start_hooked* stop_hooked* on_complete* "+
-	"permissions origin* authority* source* asking* told* output* release_message* trace trace_parent trace_flags worktrees* "+
+	"permissions origin* authority source* asking* told* output* release_message* trace trace_parent trace_flags worktrees* "+
 	"max_iterations timeout*").notYet(taskRow(&tree.Task{}))
 
 // tables are the tables whose rows follow from what the core changes.
