@@ -221,7 +221,7 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 		return decided{}, p.step(ctx, b)
 	}
 	p.frees = false
-	if last := p.after; last != nil && (!last.frees || last.err != nil) {
+	if !p.mayFollow() {
 		return decided{err: tree.ErrNotReady.With("the slot is not free")}, nil
 	}
 	if p.key != nil {

@@ -67,6 +67,12 @@ func givesBack(answer tree.Answer) bool {
 	return false
 }
 
+// mayFollow reports whether the slot is free that a claim is for, as far as that hangs on what
+// was queued with it. What has been refused by the database has freed none.
+func (p *Pending) mayFollow() bool {
+	return p.after == nil || p.after.frees && p.after.err == nil
+}
+
 // next is the claim that is known to come with a request, if there is one.
 func (p *Pending) next() (claim tree.Claim, any bool) {
 	if p.takes == nil || p.takes.Next.IsZero() {
