@@ -113,7 +113,6 @@ func (l *slot) claimedWith(ctx context.Context, a *asked) *tree.Claimed {
 	a.pending, a.expected, a.claim = with.pending, with.expected, nil
 	answer, err := a.pending.Wait(context.WithoutCancel(ctx))
 	if claimed, ok := answer.(tree.Claimed); ok {
-		a.together = true
 		return &claimed
 	}
 	if err = l.notTaken(ctx, a.next, err); err != nil {
@@ -194,7 +193,7 @@ func (l *slot) leftOver(a *asked) {
 // it over another one, unless it is dead. For one that it has not heard of it may not: if it
 // can't, or if it has asked before that was granted, which is after its own run had ended.
 func (l *slot) unheard(a *asked, lease *lease) {
-	given := a.together || a.pending.Taken() != nil
+	given := a.pending.Taken() != nil || a.pending.Follows()
 	if a.req.GetTakes() != nil && (!given || !lease.by.can(featureGiven)) {
 		l.handOver(lease, false)
 		return

@@ -66,7 +66,6 @@ type asked struct {
 	by       carrier       // who has offered its slot
 	next     dispatch.Hint // the run that it is to have in the place of its own, until it is known whether it has; or none
 	claim    *claimWith    // of that, if it is of another session
-	together bool          // that was claimed
 }
 
 // slot serves one stream: one goroutine receives and submits, another waits for

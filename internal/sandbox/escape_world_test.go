@@ -175,10 +175,8 @@ func (w *world) free(t *testing.T, e escape) (how, output string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 100 * time.Millisecond // what it leaves has the pipe open
 	out, _ := cmd.CombinedOutput()
-	if strings.HasPrefix(e.name, "stay ") { // it may still be on its way to its arguments
-		for len(marked(s.marker)) == 0 && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
+	if strings.HasPrefix(e.name, "stay ") {
+		appears(ctx, s.marker)
 	}
 	return w.escaped(t, s, string(out)), string(out)
 }
@@ -213,6 +211,21 @@ func marked(marker string) []int {
 		}
 	}
 	return found
+}
+
+// appears looks until there is such a process: one that has just been made still has the
+// arguments of the one that made it, and nobody tells when that is over.
+func appears(ctx context.Context, marker string) bool {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for len(marked(marker)) == 0 {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // listeners are services of the machine.

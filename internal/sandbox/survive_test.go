@@ -160,14 +160,11 @@ func survivesOutside(t *testing.T, script string) bool {
 	<-up.up
 	cancel()
 	_ = cmd.Wait()
-	// A process that has just been made still has the name of the one that made it.
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if left := marked(marker); len(left) > 0 {
-			endMarked(marker)
-			return true
-		}
-	}
-	return false
+	looking, over := context.WithTimeout(t.Context(), 10*time.Second)
+	defer over()
+	survived := appears(looking, marker)
+	endMarked(marker)
+	return survived
 }
 
 // endMarked ends what a command left outside of the sandbox.

@@ -59,6 +59,9 @@ func (s *Store) PrepareAfter(id tree.SessionID, claim tree.Claim, last *Pending)
 	return p
 }
 
+// Follows reports whether it is the claim of a run for the slot of another.
+func (p *Pending) Follows() bool { return p.after != nil }
+
 // Queue is Submit for commands of one session, or of sessions that may be queued together.
 // They are decided in their order and in one transaction.
 func (s *Store) Queue(ctx context.Context, commands ...*Pending) error {
