@@ -17,25 +17,18 @@ func (l *slot) prepare(a *asked, lease *lease, cmd tree.Command) {
 	var takes *store.Takes
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
 		a.next = l.offers.takeFor(time.Now(), func(other tree.SessionID) bool { return l.Store.Together(other, lease.session) })
-		takes = &store.Takes{Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.leases.idle()}
-		if a.next.Session == lease.session {
-			takes.Next, takes.NextEpoch = a.next.Task, a.next.Epoch
+		takes = &store.Takes{
+			Worker: lease.by.worker, Nonce: offered.GetNonce(), Next: store.Announced(a.next), Spare: l.leases.idle(),
 		}
-		a.open, a.by, a.expected = true, lease.by, l.leases.expectAny(lease.session)
+		a.open, a.by = true, lease.by
+		if a.next.Task.IsZero() {
+			a.expected = l.leases.expectAny(lease.session)
+		} else {
+			a.expected = l.leases.expect(a.next.Task, a.next.Epoch)
+		}
 	}
 	a.pending = l.Store.Prepare(lease.session, cmd, takes)
 	l.prepared = append(l.prepared, a.pending)
-	if next := a.next; !next.Task.IsZero() && next.Session != lease.session {
-		a.claim = &claimWith{l.Store.PrepareAfter(next.Session, takes.Claim(next.Task, next.Epoch), a.pending), l.leases.expect(next.Task, next.Epoch)}
-		l.prepared = append(l.prepared, a.claim.pending)
-	}
-}
-
-// claimWith is the claim of a run of another session, in the transaction that gives a slot's
-// own run back.
-type claimWith struct {
-	pending  *store.Pending
-	expected *expectation
 }
 
 // over ends what was expected of a request. What its slot was to have and has not got goes
@@ -43,9 +36,6 @@ type claimWith struct {
 func (a *asked) over(s *Service) {
 	s.offers.back(a.next, time.Now())
 	s.leases.settled(a.expected)
-	if a.claim != nil {
-		s.leases.settled(a.claim.expected)
-	}
 }
 
 // queue queues what was prepared.
@@ -60,7 +50,7 @@ func (l *slot) queue() error {
 func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
 	a.open = false
-	granted := l.takenOrClaimed(ctx, a)
+	granted := l.takenWith(ctx, a)
 	if granted == nil {
 		var done func()
 		granted, done = l.takeOffered(ctx, a, last)
@@ -89,36 +79,17 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 	return append(answers, assignment...)
 }
 
-// takenOrClaimed gives the run that a slot has got in the transaction which has given its own
-// back, if it has got one: then what it was to have is seen to, unless it has got another.
-func (l *slot) takenOrClaimed(ctx context.Context, a *asked) *tree.Claimed {
-	granted := a.pending.Taken()
-	if granted == nil {
-		granted = l.claimedWith(ctx, a)
+// takenWith gives the run that a slot has got in the transaction which has given its own back,
+// if it has got one.
+func (l *slot) takenWith(ctx context.Context, a *asked) *tree.Claimed {
+	granted, refused := a.pending.Taken()
+	if refused != nil {
+		l.notTaken(ctx, a.next, refused)
 	}
-	if a.claim == nil {
+	if granted != nil || refused != nil {
 		a.next = dispatch.Hint{}
 	}
 	return granted
-}
-
-// claimedWith gives the run of another session that was claimed in the transaction which has
-// given the last one back, if there was one to be claimed.
-func (l *slot) claimedWith(ctx context.Context, a *asked) *tree.Claimed {
-	with := a.claim
-	if with == nil {
-		return nil
-	}
-	l.leases.settled(a.expected)
-	a.pending, a.expected, a.claim = with.pending, with.expected, nil
-	answer, err := a.pending.Wait(context.WithoutCancel(ctx))
-	if claimed, ok := answer.(tree.Claimed); ok {
-		return &claimed
-	}
-	if err = l.notTaken(ctx, a.next, err); err != nil {
-		l.Logger.WarnContext(ctx, "a run was not given to the slot that has become free", "task_id", a.next.Task, "error", err)
-	}
-	return nil
 }
 
 // takeOffered claims the first of the runs that are kept for slots which have become free,
@@ -141,24 +112,26 @@ func (l *slot) takeOffered(ctx context.Context, a *asked, last *lease) (granted 
 		}
 		l.offers.taken()
 		l.lookForMore()
-		if err = l.notTaken(ctx, next, err); err != nil {
-			l.Logger.WarnContext(ctx, "a run was not given to the slot that has become free", "task_id", next.Task, "error", err)
+		if !l.notTaken(ctx, next, err) {
 			break
 		}
 	}
 	return nil, func() {}
 }
 
-// notTaken sees to a run that the slot could not have. The error says why it can't have
-// another one either.
-func (l *slot) notTaken(ctx context.Context, run dispatch.Hint, err error) error {
+// notTaken sees to a run that the slot could not have, and reports whether it may have another
+// one.
+func (l *slot) notTaken(ctx context.Context, run dispatch.Hint, err error) (others bool) {
 	switch {
 	case errors.Is(err, tree.ErrCapped):
-		return l.Store.ReleaseReady(ctx, run.Session, run.Task, run.Epoch)
+		err = l.Store.ReleaseReady(ctx, run.Session, run.Task, run.Epoch)
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
-		return nil // somebody else has it, or it is over
+		return true // somebody else has it, or it is over
 	}
-	return err
+	if err != nil {
+		l.Logger.WarnContext(ctx, "a run was not given to the slot that has become free", "task_id", run.Task, "error", err)
+	}
+	return err == nil
 }
 
 // settle waits for a command even if the stream ends: what it is granted is handed over then.
@@ -183,7 +156,7 @@ func (l *slot) leftOver(a *asked) {
 		claim := a.req.GetClaim()
 		l.unheard(a, leaseOf(&granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}))
 	case tree.ParkedRun, tree.Ended:
-		if taken := l.takenOrClaimed(context.Background(), a); taken != nil {
+		if taken := l.takenWith(context.Background(), a); taken != nil {
 			l.unheard(a, leaseOf(taken, a.by))
 		}
 	}
@@ -193,8 +166,8 @@ func (l *slot) leftOver(a *asked) {
 // it over another one, unless it is dead. For one that it has not heard of it may not: if it
 // can't, or if it has asked before that was granted, which is after its own run had ended.
 func (l *slot) unheard(a *asked, lease *lease) {
-	given := a.pending.Taken() != nil || a.pending.Follows()
-	if a.req.GetTakes() != nil && (!given || !lease.by.can(featureGiven)) {
+	given, _ := a.pending.Taken()
+	if a.req.GetTakes() != nil && (given == nil || !lease.by.can(featureGiven)) {
 		l.handOver(lease, false)
 		return
 	}

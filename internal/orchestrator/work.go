@@ -65,7 +65,6 @@ type asked struct {
 	worker   *alive.Worker // who asks
 	by       carrier       // who has offered its slot
 	next     dispatch.Hint // the run that it is to have in the place of its own, until it is known whether it has; or none
-	claim    *claimWith    // of that, if it is of another session
 }
 
 // slot serves one stream: one goroutine receives and submits, another waits for

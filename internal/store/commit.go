@@ -56,8 +56,9 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	b, answers, err := c.transact(ctx, queued)
 	if err != nil {
 		c.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
-		if len(queued) > 1 && !errors.Is(err, ErrUnavailable) {
+		if (len(queued) > 1 || queued[0].takes != nil) && !errors.Is(err, ErrUnavailable) {
 			for _, p := range queued {
+				p.takes = nil // what it would take may be the culprit
 				c.commit(ctx, []*Pending{p})
 			}
 			return
@@ -75,7 +76,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	for i, p := range queued {
-		p.opened, p.taken = answers[i].opened, answers[i].taken
+		p.opened, p.taken, p.notTaken = answers[i].opened, answers[i].taken, answers[i].notTaken
 		claimed := answers[i].claimed()
 		p.conversation, p.woken = b.conversation(claimed), b.woken(claimed)
 		p.settle(answers[i].answer, answers[i].err)
@@ -155,10 +156,11 @@ var errDefect = errors.New("store: a decision failed")
 
 // decided is the outcome of one command.
 type decided struct {
-	answer tree.Answer
-	err    error
-	opened *opened       // nil if it has not opened a session
-	taken  *tree.Claimed // a run in the place of the one that was given back
+	answer   tree.Answer
+	err      error
+	opened   *opened       // nil if it has not opened a session
+	taken    *tree.Claimed // a run in the place of the one that was given back
+	notTaken error         // why it is not the one that was asked for
 }
 
 // claimed gives the run that a worker has got, if it has got one.
@@ -200,9 +202,9 @@ func (b *batch) prefetch(ctx context.Context, queued []*Pending) error {
 	for {
 		var wanted []want
 		for _, p := range queued {
-			for _, cmd := range p.commands() {
-				if missing := b.sessions[p.session].view.Missing(cmd); !missing.Empty() {
-					wanted = append(wanted, want{p.session, missing})
+			for id, cmd := range p.commands() {
+				if missing := b.sessions[id].view.Missing(cmd); !missing.Empty() {
+					wanted = append(wanted, want{id, missing})
 				}
 			}
 		}
@@ -220,20 +222,17 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 	if p.cmd == nil {
 		return decided{}, p.step(ctx, b)
 	}
-	p.frees = false
-	if !p.mayFollow() {
-		return decided{err: tree.ErrNotReady.With("the slot is not free")}, nil
-	}
 	if p.key != nil {
 		if r := b.once[requestKey{p.session, p.key.Key}]; r != nil {
 			return r.again(p.key.Hash), nil
 		}
 	}
 	if claim, ok := p.cmd.(tree.Claim); ok {
-		granted, err := b.granted(ctx, p.session, claim)
-		if err != nil || !granted {
-			return decided{err: tree.ErrNotReady.With("it is not its turn")}, err
+		got, refused, err := b.claim(ctx, p.session, claim)
+		if got == nil {
+			return decided{err: refused}, err
 		}
+		return decided{answer: *got}, err
 	}
 	answer, refused, err := b.apply(ctx, p.session, p.cmd)
 	if err != nil || refused != nil {
@@ -244,9 +243,8 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 		b.once[key] = &request{hash: p.key.Hash, answer: answer}
 		b.fresh = append(b.fresh, key)
 	}
-	taken, err := b.take(ctx, p, answer)
-	p.frees = givesBack(answer) && taken == nil
-	return decided{answer: answer, opened: openedBy(b.sessions[p.session].view, answer), taken: taken}, err
+	taken, notTaken, err := b.take(ctx, p, answer)
+	return decided{answer, nil, openedBy(b.sessions[p.session].view, answer), taken, notTaken}, err
 }
 
 // apply lets a command be decided upon its session. The second error fails the whole

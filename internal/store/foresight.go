@@ -13,18 +13,18 @@ func (b *batch) foreseen(queued []*Pending) (wanted []want) {
 	}
 	scratch := map[tree.SessionID]*tree.View{}
 	for _, p := range queued {
-		s := b.sessions[p.session]
-		if p.cmd == nil || s.row != nil && !s.contested {
-			continue
-		}
-		v := scratch[p.session]
-		if v == nil {
-			v = emptied(s.view)
-			scratch[p.session] = v
-		}
-		for _, cmd := range p.commands() {
+		for id, cmd := range p.commands() {
+			s := b.sessions[id]
+			if s.row != nil && !s.contested {
+				continue
+			}
+			v := scratch[id]
+			if v == nil {
+				v = emptied(s.view)
+				scratch[id] = v
+			}
 			for missing := v.Missing(cmd); !missing.Empty(); missing = v.Missing(cmd) {
-				wanted = append(wanted, want{p.session, missing})
+				wanted = append(wanted, want{id, missing})
 				guess(v, s.view, missing)
 			}
 		}

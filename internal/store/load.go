@@ -72,15 +72,17 @@ func (b *batch) repeats(queued []*Pending) (requests [][]any) {
 // order of their arrival.
 func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 	for _, p := range queued {
-		if p.cmd == nil || b.sessions[p.session] != nil {
-			continue
+		for id := range p.commands() {
+			if b.sessions[id] != nil {
+				continue
+			}
+			order = append(order, id)
+			s := b.known.of(id)
+			if s == nil {
+				s = &session{view: tree.NewView(nil), version: noVersion, fresh: p.opens()}
+			}
+			b.sessions[id] = s
 		}
-		order = append(order, p.session)
-		s := b.known.of(p.session)
-		if s == nil {
-			s = &session{view: tree.NewView(nil), version: noVersion, fresh: p.opens()}
-		}
-		b.sessions[p.session] = s
 	}
 	return order
 }

@@ -62,37 +62,40 @@ func (o *openings) forget(key inSession[tree.TaskID]) {
 // known whose they are: a session's tenant never changes.
 func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
 	for _, p := range queued {
-		if !b.knowsClaimed(p) {
+		id, known := b.knowsClaimed(p)
+		if !known {
 			continue
 		}
-		known := b.sessions[p.session].view.Session()
-		if known == nil || b.agents[known.Tenant] != nil {
+		s := b.sessions[id].view.Session()
+		if s == nil || b.agents[s.Tenant] != nil {
 			continue
 		}
 		versions := &[]AgentVersion{}
-		b.agents[known.Tenant] = versions
-		lookups = append(lookups, all(versions, "tenant_agents", plainVersionRow, known.Tenant))
+		b.agents[s.Tenant] = versions
+		lookups = append(lookups, all(versions, "tenant_agents", plainVersionRow, s.Tenant))
 	}
 	return lookups
 }
 
-// knowsClaimed reports whether a command may claim a run of whose conversation everything
-// is remembered.
-func (b *batch) knowsClaimed(p *Pending) bool {
-	if next, any := p.next(); any {
-		return b.remembers(p.session, next.Task)
+// knowsClaimed gives the session of which a command may claim a run, if everything of that
+// run's conversation is remembered.
+func (b *batch) knowsClaimed(p *Pending) (id tree.SessionID, known bool) {
+	if claim, any := p.next(); any {
+		id = p.takes.Next.Session
+		return id, b.remembers(id, claim.Task)
 	}
+	id = p.session
 	takes := p.takes != nil && b.mayTake(p.takes)
 	switch c := p.cmd.(type) {
 	case tree.Claim:
-		return b.remembers(p.session, c.Task)
+		known = b.remembers(id, c.Task)
 	case tree.Park:
-		return takes
+		known = takes
 	case tree.End:
-		ends := b.sessions[p.session].view.Held(c.From.Task)
-		return takes && ends != nil && b.wakings.has(p.session, ends.Parent)
+		ends := b.sessions[id].view.Held(c.From.Task)
+		known = takes && ends != nil && b.wakings.has(id, ends.Parent)
 	}
-	return false
+	return id, known
 }
 
 // remembers reports whether something of a task's conversation is remembered.

@@ -48,22 +48,11 @@ func (s *Store) Prepare(id tree.SessionID, cmd tree.Command, takes *Takes) *Pend
 	return &Pending{session: id, cmd: cmd, takes: takes, done: make(chan struct{}), ended: s.ended}
 }
 
-// Together reports whether commands of two sessions may be queued together.
+// Together reports whether a request of one session may take a run of another.
 func (s *Store) Together(a, b tree.SessionID) bool { return s.committerOf(a) == s.committerOf(b) }
 
-// PrepareAfter gives the claim of a run for the slot of another, which is to be queued with
-// the request that gives that back. It is refused unless the slot becomes free.
-func (s *Store) PrepareAfter(id tree.SessionID, claim tree.Claim, last *Pending) *Pending {
-	p := s.Prepare(id, claim, nil)
-	p.after = last
-	return p
-}
-
-// Follows reports whether it is the claim of a run for the slot of another.
-func (p *Pending) Follows() bool { return p.after != nil }
-
-// Queue is Submit for commands of one session, or of sessions that may be queued together.
-// They are decided in their order and in one transaction.
+// Queue is Submit for commands of one session. They are decided in their order and in one
+// transaction.
 func (s *Store) Queue(ctx context.Context, commands ...*Pending) error {
 	if len(commands) == 0 {
 		return nil
@@ -113,8 +102,6 @@ type Pending struct {
 	step    func(context.Context, *batch) error // instead of a command
 	takes   *Takes                              // nil: no other run
 	with    []*Pending                          // what is in the same transaction
-	after   *Pending                            // of those the one that has to make a slot free; nil: none has to
-	frees   bool                                // it makes its slot free, if it is stored
 
 	done   chan struct{}
 	ended  chan struct{} // of the store
@@ -125,6 +112,7 @@ type Pending struct {
 	woken        *woken        // a run that was claimed again, if its conversation is at hand
 	opened       *opened       // a session; nil if it was there before
 	taken        *tree.Claimed // in the place of a run that was given back
+	notTaken     error         // why it is not the one that was asked for
 }
 
 // Wait gives the answer when it is durable.
@@ -155,8 +143,9 @@ func (s *Store) AtHand(ctx context.Context, p *Pending) (*Conversation, error) {
 }
 
 // Taken is the run that the worker has got in the place of the one that it has given back,
-// once Wait has given the answer; nil if it has got none.
-func (p *Pending) Taken() *tree.Claimed { return p.taken }
+// once Wait has given the answer; nil if it has got none. The error says why that is so if
+// the one that was to be Next was refused.
+func (p *Pending) Taken() (*tree.Claimed, error) { return p.taken, p.notTaken }
 
 func (p *Pending) settle(answer tree.Answer, err error) {
 	p.answer, p.err = answer, err

@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -8,6 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/store/storetest"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 func TestPostgres(t *testing.T) {
@@ -19,8 +22,8 @@ func TestPostgres(t *testing.T) {
 	}.Run(t)
 }
 
-// breakPostgres makes the schema refuse events.
-func breakPostgres(t *testing.T, c store.Config) (mend func()) {
+// breakPostgres makes the schema refuse events of sessions.
+func breakPostgres(t *testing.T, c store.Config, of ...tree.SessionID) (mend func()) {
 	t.Helper()
 	exec := func(statement string) {
 		t.Helper()
@@ -33,6 +36,10 @@ func breakPostgres(t *testing.T, c store.Config) (mend func()) {
 			t.Fatal(err)
 		}
 	}
-	exec("ALTER TABLE events ADD CONSTRAINT broken CHECK (false) NOT VALID")
+	var ids []string
+	for _, id := range of {
+		ids = append(ids, fmt.Sprintf(`'\x%x'`, id[:]))
+	}
+	exec("ALTER TABLE events ADD CONSTRAINT broken CHECK (session NOT IN (" + strings.Join(ids, ", ") + ")) NOT VALID")
 	return func() { exec("ALTER TABLE events DROP CONSTRAINT broken") }
 }

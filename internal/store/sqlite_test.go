@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"database/sql"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/store/storetest"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 func TestSQLite(t *testing.T) {
@@ -22,9 +24,9 @@ func fresh(t *testing.T) store.Config {
 	return store.Config{Database: filepath.Join(t.TempDir(), "coppice.db")}
 }
 
-// breakSQLite makes the schema refuse events. It goes past the store's lock,
+// breakSQLite makes the schema refuse events of sessions. It goes past the store's lock,
 // which only stores heed.
-func breakSQLite(t *testing.T, c store.Config) (mend func()) {
+func breakSQLite(t *testing.T, c store.Config, of ...tree.SessionID) (mend func()) {
 	t.Helper()
 	db, err := sql.Open("sqlite", c.Database)
 	if err != nil {
@@ -37,7 +39,12 @@ func breakSQLite(t *testing.T, c store.Config) (mend func()) {
 			t.Fatal(err)
 		}
 	}
-	exec("CREATE TRIGGER broken BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'broken for a test'); END")
+	var ids []string
+	for _, id := range of {
+		ids = append(ids, fmt.Sprintf("x'%x'", id[:]))
+	}
+	exec("CREATE TRIGGER broken BEFORE INSERT ON events WHEN NEW.session IN (" + strings.Join(ids, ", ") + `)
+		BEGIN SELECT RAISE(ABORT, 'broken for a test'); END`)
 	return func() { exec("DROP TRIGGER broken") }
 }
 

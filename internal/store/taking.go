@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"iter"
 
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -11,18 +12,25 @@ import (
 type Takes struct {
 	Worker string
 	Nonce  uint64
-	// Next is a run of the same session that is announced; zero: whatever becomes ready with
-	// the request, a new child of the run that parks, or the parent that waited for the run
-	// that ends. It gets one only if nobody else would have to wait longer for it.
-	Next      tree.TaskID
-	NextEpoch int64
+	// Next is a run that is announced, of a session that may go Together with the request's;
+	// zero: whatever becomes ready with the request, a new child of the run that parks, or the
+	// parent that waited for the run that ends. It gets one only if nobody else would have to
+	// wait longer for it.
+	Next Announced
 	// Spare is how many other slots have nothing to do: what was announced and is not
 	// claimed yet is on its way to them.
 	Spare int
 }
 
-// Claim is the claim of a run.
-func (t *Takes) Claim(task tree.TaskID, epoch int64) tree.Claim {
+// Announced is a run that may be claimed.
+type Announced struct {
+	Session tree.SessionID
+	Task    tree.TaskID
+	Epoch   int64
+}
+
+// claim is the claim of a run.
+func (t *Takes) claim(task tree.TaskID, epoch int64) tree.Claim {
 	return tree.Claim{Task: task, Token: tree.Token{Epoch: epoch, Nonce: t.Nonce}, Worker: t.Worker}
 }
 
@@ -32,30 +40,37 @@ func (b *batch) mayTake(takes *Takes) bool {
 	return b.ahead.spares(takes.Spare)
 }
 
-// take lets a worker that has given its run back claim another one of its session. It may
-// be none.
-func (b *batch) take(ctx context.Context, p *Pending, answer tree.Answer) (*tree.Claimed, error) {
+// take lets a worker that has given its run back claim another one. It may be none; refused
+// says why it is not the one that it was to be. The last error fails the whole batch.
+func (b *batch) take(ctx context.Context, p *Pending, answer tree.Answer) (taken *tree.Claimed, refused, err error) {
 	if p.takes == nil || !givesBack(answer) {
-		return nil, nil
+		return nil, nil, nil
 	}
-	claim, any := p.next()
-	if !any && b.mayTake(p.takes) {
-		if next := first(b.sessions[p.session].view.Changes().Ready); next != nil {
-			claim, any = p.takes.Claim(next.Task, next.Epoch), true
-		}
+	if claim, any := p.next(); any {
+		return b.claim(ctx, p.takes.Next.Session, claim)
 	}
-	if !any {
-		return nil, nil
+	if !b.mayTake(p.takes) {
+		return nil, nil, nil
 	}
-	if granted, err := b.granted(ctx, p.session, claim); err != nil || !granted {
-		return nil, err
+	next := first(b.sessions[p.session].view.Changes().Ready)
+	if next == nil {
+		return nil, nil, nil
 	}
-	answer, refused, err := b.apply(ctx, p.session, claim)
-	if err != nil || refused != nil { // the session runs as many as it may, or somebody else has it
-		return nil, err
+	taken, _, err = b.claim(ctx, p.session, p.takes.claim(next.Task, next.Epoch)) // it waits for its turn if the session runs as many as it may
+	return taken, nil, err
+}
+
+// claim lets a run be claimed. The second error fails the whole batch.
+func (b *batch) claim(ctx context.Context, id tree.SessionID, claim tree.Claim) (got *tree.Claimed, refused, err error) {
+	granted, err := b.granted(ctx, id, claim)
+	if err != nil || !granted {
+		return nil, tree.ErrNotReady.With("it is not its turn"), err
 	}
-	claimed := answer.(tree.Claimed)
-	return &claimed, nil
+	answer, refused, err := b.apply(ctx, id, claim)
+	if claimed, ok := answer.(tree.Claimed); ok {
+		got = &claimed
+	}
+	return got, refused, err
 }
 
 // givesBack reports whether a worker has given its run back with a request.
@@ -67,29 +82,24 @@ func givesBack(answer tree.Answer) bool {
 	return false
 }
 
-// mayFollow reports whether the slot is free that a claim is for, as far as that hangs on what
-// was queued with it. What has been refused by the database has freed none.
-func (p *Pending) mayFollow() bool {
-	return p.after == nil || p.after.frees && p.after.err == nil
-}
-
 // next is the claim that is known to come with a request, if there is one.
 func (p *Pending) next() (claim tree.Claim, any bool) {
-	if p.takes == nil || p.takes.Next.IsZero() {
+	if p.takes == nil || p.takes.Next.Task.IsZero() {
 		return claim, false
 	}
-	return p.takes.Claim(p.takes.Next, p.takes.NextEpoch), true
+	return p.takes.claim(p.takes.Next.Task, p.takes.Next.Epoch), true
 }
 
-// commands are what a request is known to lead to before it is decided.
-func (p *Pending) commands() []tree.Command {
-	if p.cmd == nil {
-		return nil
+// commands are what a request is known to lead to before it is decided, each with its session.
+func (p *Pending) commands() iter.Seq2[tree.SessionID, tree.Command] {
+	return func(yield func(tree.SessionID, tree.Command) bool) {
+		if p.cmd == nil || !yield(p.session, p.cmd) {
+			return
+		}
+		if claim, any := p.next(); any {
+			yield(p.takes.Next.Session, claim)
+		}
 	}
-	if claim, any := p.next(); any {
-		return []tree.Command{p.cmd, claim}
-	}
-	return []tree.Command{p.cmd}
 }
 
 // first gives the run that goes first of those that have become ready: one that somebody

@@ -195,7 +195,7 @@ func failedTransaction(t *testing.T, d Dialect) {
 	id := session(1)
 	root := b.create(1, "")
 	before := b.dump(id)
-	mend := d.Break(t, b.config)
+	mend := d.Break(t, b.config, id, session(2))
 	queued := b.submitted(id, tree.Send{Message: say("a")}, tree.Send{}, tree.SpawnTask{Child: child("b")})
 	queued = append(queued, b.submitted(session(2), create(2))...)
 	for _, p := range queued {

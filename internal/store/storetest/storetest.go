@@ -17,9 +17,9 @@ import (
 type Dialect struct {
 	// Fresh names a new, empty database.
 	Fresh func(t *testing.T) store.Config
-	// Break makes the database refuse every event that is written, until mend is
+	// Break makes the database refuse every event that is written of sessions, until mend is
 	// called.
-	Break func(t *testing.T, c store.Config) (mend func())
+	Break func(t *testing.T, c store.Config, of ...tree.SessionID) (mend func())
 }
 
 // Run runs the suite.

@@ -31,7 +31,7 @@ func (b *bundle) taken(id tree.SessionID, looks bool, takes store.Takes, cmds ..
 	}
 	b.run()
 	answer := must[tree.Answer](b.t)(p.Wait(b.t.Context()))
-	granted := p.Taken()
+	granted, _ := p.Taken()
 	if granted == nil {
 		return nil, answer
 	}
@@ -133,7 +133,7 @@ func takingNext(t *testing.T, d Dialect) {
 	}
 	next := func(i int) store.Takes {
 		takes := inPlace
-		takes.Next, takes.NextEpoch = children[i], 1
+		takes.Next = store.Announced{Session: id, Task: children[i], Epoch: 1}
 		return takes
 	}
 	w := b.claim(id, children[0])

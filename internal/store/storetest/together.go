@@ -9,17 +9,16 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// pair is the request of a worker for its run of session 1, and the claim of the root of
-// session 2 for its slot, about to be one transaction.
+// pair is the request of a worker for its run of session 1, about to be decided, with which
+// its slot takes the root of session 2.
 type pair struct {
 	*bundle
-	last, claim *store.Pending
-	takes       store.Takes
-	other       tree.TaskID // that root
+	request *store.Pending
+	takes   store.Takes
 }
 
-// paired queues such a pair. The run is a root's, or that of a child whose parent waits for it.
-func paired(t *testing.T, c store.Config, child bool, request func(*worker) tree.Command) *pair {
+// paired queues such a pair. Another worker may have the root already.
+func paired(t *testing.T, c store.Config, request func(*worker) tree.Command, had bool) *pair {
 	t.Helper()
 	c.Ahead, c.Committers = true, 1
 	b := opened(t, c)
@@ -27,31 +26,25 @@ func paired(t *testing.T, c store.Config, child bool, request func(*worker) tree
 	id, root := session(1), b.create(1, "go")
 	b.take(1)
 	w := b.claim(id, root)
-	if child {
-		kid := w.spawns(w.calls("task"), 1, false)
-		w.parks()
-		w = b.claim(id, kid)
-	}
 	other := b.create(2, "wait")
 	b.take(1)
+	if had {
+		b.claim(session(2), other)
+	}
 	b.close()
 	b.open() // what is queued before it runs is one transaction
-	if child {
-		eq(t, "how many wait", len(b.take(10)), 0)
-	}
-	takes := inPlace
-	takes.Spare = 1
-	last := b.Prepare(id, request(w), &takes)
-	claim := b.PrepareAfter(session(2), takes.Claim(other, 1), last)
 	eq(t, "whether they go together", b.Together(id, session(2)), true)
-	if err := b.Queue(t.Context(), last, claim); err != nil {
+	takes := inPlace
+	takes.Spare, takes.Next = 1, store.Announced{Session: session(2), Task: other, Epoch: 1}
+	p := b.Prepare(id, request(w), &takes)
+	if err := b.Queue(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	return &pair{b, last, claim, takes, other}
+	return &pair{b, p, takes}
 }
 
-// takingOther: with the request that gives its run back a slot claims a run of another
-// session, in one transaction, and gets it only if that makes the slot free.
+// takingOther: with the request that gives its run back a slot takes a run of another session,
+// in one transaction, and gets it only if that makes the slot free.
 func takingOther(t *testing.T, d Dialect) {
 	end := func(from tree.From) tree.Command {
 		return tree.End{From: from, Answer: &tree.Message{Blocks: say("found"), Model: "m-1", Stop: tree.StopEndTurn}}
@@ -70,36 +63,41 @@ func takingOther(t *testing.T, d Dialect) {
 	}
 	for name, test := range map[string]struct {
 		request func(*worker) tree.Command
-		broken  bool // the database refuses it
-		child   bool // the parent waits for the run, and the slot takes that
+		refused tree.SessionID // the database stores nothing of it
+		err     error          // of the request
+		had     bool           // another worker has the other run
 		got     bool
+		why     error // it has not got it
 	}{
 		"the run ends":                        {request: ends, got: true},
 		"the run goes on":                     {request: goesOn},
-		"the run was somebody else's":         {request: old},
-		"the end is not stored":               {request: ends, broken: true},
-		"the slot has got the parent already": {request: ends, child: true},
+		"the run was somebody else's":         {request: old, err: tree.ErrStale},
+		"the end is not stored":               {request: ends, refused: session(1), err: store.ErrUnavailable},
+		"the claim of the next is not stored": {request: ends, refused: session(2)},
+		"another worker has the next":         {request: ends, had: true, why: tree.ErrNotReady},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := paired(t, d.Fresh(t), test.child, test.request)
-			mend := func() {}
-			if test.broken {
-				mend = d.Break(t, p.config)
-			}
+			p := paired(t, d.Fresh(t), test.request, test.had)
+			mend := d.Break(t, p.config, test.refused)
 			p.run()
-			_, lastErr := p.last.Wait(t.Context())
-			answer, err := p.claim.Wait(t.Context())
+			_, err := p.request.Wait(t.Context())
 			mend()
-			eq(t, "whether the slot has taken another run", p.last.Taken() != nil, test.child)
-			granted, got := answer.(tree.Claimed)
-			if got != test.got || !got && !errors.Is(err, tree.ErrNotReady) {
-				t.Fatalf("after %v the claim was answered with %+v, %v", lastErr, answer, err)
+			if !errors.Is(err, test.err) {
+				t.Errorf("the request was answered %v", err)
 			}
-			if !got {
-				p.bundle.claim(session(2), p.other) // nobody has it
+			granted, why := p.request.Taken()
+			eq(t, "whether the slot has taken the other run", granted != nil, test.got)
+			if !errors.Is(why, test.why) {
+				t.Errorf("that it has not is said to be due to %v", why)
+			}
+			next := p.takes.Next
+			if !test.got && !test.had {
+				p.claim(next.Session, next.Task) // nobody has it
+			}
+			if !test.got {
 				return
 			}
-			eq(t, "the run that the slot has got", granted.Task.ID, p.other)
+			eq(t, "the run that the slot has got", granted.Task.ID, next.Task)
 			found := must[[]store.Attempt](t)(p.AttemptsBy(t.Context(), p.takes.Worker, p.takes.Nonce))
 			eq(t, "how many attempts there are under its number", len(found), 1)
 		})
