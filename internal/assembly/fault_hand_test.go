@@ -16,6 +16,7 @@ type hand struct {
 	cut    context.CancelFunc
 	seq    int64
 
+	replica  string   // at the other end
 	features []string // beside "reattach"
 }
 
@@ -35,9 +36,11 @@ func (c *client) hand() *hand {
 		c.t.Fatal(err)
 	}
 	h := &hand{t: c.t, stream: stream, cut: cut}
-	if first := h.hear(); first.GetWelcome() == nil {
+	first := h.hear()
+	if first.GetWelcome() == nil {
 		c.t.Fatalf("the stream starts with %v", first)
 	}
+	h.replica = first.GetWelcome().GetReplicaId()
 	return h
 }
 

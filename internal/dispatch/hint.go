@@ -13,6 +13,9 @@ type Hint struct {
 	Session tree.SessionID
 	Task    tree.TaskID
 	Epoch   int64 // of the delivery that is due; at least 1
+	// From is the replica that has announced it, which may know its session best; empty: that
+	// was not said.
+	From string
 }
 
 // Delivery is a hint as a consumer got it. ID is for [Bus.Done].
@@ -27,6 +30,7 @@ const (
 	fieldSession = "session"
 	fieldTask    = "task"
 	fieldEpoch   = "epoch"
+	fieldFrom    = "from"
 )
 
 // fields is the hint as field and value by turns.
@@ -35,6 +39,7 @@ func (h Hint) fields() []any {
 		fieldSession, h.Session.String(),
 		fieldTask, h.Task.String(),
 		fieldEpoch, strconv.FormatInt(h.Epoch, 10),
+		fieldFrom, h.From,
 	}
 }
 
@@ -69,6 +74,6 @@ func decode(values map[string]any) (Hint, error) {
 	if err != nil {
 		return Hint{}, fmt.Errorf("reading the epoch: %w", err)
 	}
-	h := Hint{Session: session, Task: task, Epoch: epoch}
+	h := Hint{Session: session, Task: task, Epoch: epoch, From: text(fieldFrom)}
 	return h, h.check()
 }

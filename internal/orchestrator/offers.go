@@ -198,6 +198,9 @@ func (s *Service) sendOffers(ctx context.Context) error {
 			idle = math.MaxInt
 		}
 		hints, again := s.offers.due(time.Now(), idle)
+		for i := range hints {
+			hints[i].From = s.Replica
+		}
 		if err := s.Bus.Announce(ctx, s.Pool, hints); err != nil && ctx.Err() == nil {
 			// The rows are due again once their lease is over.
 			s.Logger.WarnContext(ctx, "announcing failed", "error", err)

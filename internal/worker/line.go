@@ -43,6 +43,7 @@ type line struct {
 	mu      sync.Mutex
 	link    *link         // what requests go over; nil while there is none
 	up      chan struct{} // closed while there is one
+	moved   chan struct{} // closed when requests go over that no longer
 	closed  bool
 	attempt int            // how many claims there were
 	claimed *pb.Claim      // of the attempt
@@ -82,7 +83,7 @@ func (r *refusal) Error() string { return "the claim was refused: " + r.cause.St
 func (w *Worker) newLine() *line {
 	return &line{
 		client: w.Client, worker: w.ID, alive: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
-		up: make(chan struct{}), over: true,
+		up: make(chan struct{}), moved: make(chan struct{}), over: true,
 		welcome: func(welcome *pb.Welcome) {
 			select {
 			case w.installation <- welcome.GetInstallationId():
@@ -271,7 +272,8 @@ func (l *line) takeDown(k *link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.link == k {
-		l.link, l.up = nil, make(chan struct{})
+		close(l.moved)
+		l.link, l.up, l.moved = nil, make(chan struct{}), make(chan struct{})
 	}
 }
 
@@ -304,6 +306,16 @@ func (l *line) ready(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// at gives the replica that requests go to, and what is closed once they go there no longer.
+func (l *line) at() (replica string, moved <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.link != nil {
+		replica = l.link.welcome.GetReplicaId()
+	}
+	return replica, l.moved
 }
 
 func (l *line) idle() bool {

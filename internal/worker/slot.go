@@ -31,15 +31,31 @@ func (w *Worker) slot(ctx context.Context) {
 	defer keeping.Wait()
 	for l.ready(ctx) {
 		w.free <- struct{}{}
-		select {
-		case d := <-w.hints:
-			w.attempt(ctx, l, d.Hint, d.ID)
-			for w.next(ctx, l) {
-			}
-		case <-ctx.Done():
+		d, any := w.hint(ctx, l)
+		if !any {
 			return
 		}
+		w.attempt(ctx, l, d.Hint, d.ID)
+		for w.next(ctx, l) {
+		}
 	}
+}
+
+// hint waits for one, which may be for the replica that the line goes to.
+func (w *Worker) hint(ctx context.Context, l *line) (d dispatch.Delivery, any bool) {
+	for l.ready(ctx) {
+		replica, moved := l.at()
+		select {
+		case d = <-w.hints.of(replica):
+			return d, true
+		case d = <-w.hints.all:
+			return d, true
+		case <-moved:
+		case <-ctx.Done():
+			return d, false
+		}
+	}
+	return d, false
 }
 
 // attempt claims what a hint names and carries it forward. A hint whose claim has

@@ -88,7 +88,7 @@ const (
 type Worker struct {
 	Config
 	free         chan struct{} // one for each slot that wants a hint
-	hints        chan dispatch.Delivery
+	hints        *hints
 	installation chan string // the first stream's welcome
 	bus          atomic.Pointer[dispatch.Bus]
 	finished     *finished
@@ -118,7 +118,7 @@ func New(c Config) (*Worker, error) {
 	return &Worker{
 		Config:       c,
 		free:         make(chan struct{}, c.Slots),
-		hints:        make(chan dispatch.Delivery),
+		hints:        newHints(),
 		installation: make(chan string, 1),
 		finished:     newFinished(),
 		held:         transcript.NewHeld(),
@@ -188,9 +188,7 @@ func (w *Worker) pull(ctx, working context.Context) error {
 		}
 		wait = retryAfter
 		for _, d := range found {
-			select {
-			case w.hints <- d:
-			case <-working.Done():
+			if !w.hints.give(working, d) {
 				return nil
 			}
 		}

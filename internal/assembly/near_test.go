@@ -1,0 +1,61 @@
+package assembly_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/coppice-run/coppice/internal/assembly"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/pgtest"
+)
+
+// TestRunsStayWithTheirReplica opens sessions at two replicas by turns, between which the
+// slots of a worker are divided: each is run over the replica that knows it.
+func TestRunsStayWithTheirReplica(t *testing.T) {
+	t.Parallel()
+	a := takeApart(t)
+	a.database = pgtest.Start(t).Database(t)
+	_, one := a.orchestrator()
+	_, two := a.orchestrator()
+	const sessions, slots = 30, 120
+	both := a.connect(one + "," + two)
+	work := newClient(t, both)
+	for seen := map[string]bool{}; len(seen) < 2; {
+		seen[work.hand().replica] = true // slots are divided between those that are connected
+	}
+	a.worker(one, `steps: [{delay: 1h, text: late}]`, func(w *assembly.Worker) { w.Orchestrator, w.Slots = both, slots })
+	conn, err := pgx.Connect(t.Context(), a.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(t.Context()) })
+	until(t, "both replicas have slots", func() bool {
+		var there, least int
+		if err := conn.QueryRow(t.Context(), "SELECT sum(slots), min(slots) FROM replicas").Scan(&there, &least); err != nil {
+			t.Fatal(err)
+		}
+		return there >= slots && least >= sessions
+	})
+	clients, opened := []*client{a.client(one), a.client(two)}, make([][]string, 2)
+	for i := range sessions {
+		c := clients[i%2]
+		session := c.create("go").GetId()
+		c.events(session, func(e *pb.Event) bool { return e.GetDispatched() != nil })
+		opened[i%2] = append(opened[i%2], strings.ReplaceAll(session, "-", ""))
+	}
+	near := 0
+	for i, c := range clients {
+		var n int
+		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM attempts WHERE replica = $1 AND encode(session, 'hex') = ANY($2)",
+			c.hand().replica, opened[i]).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		near += n
+	}
+	// Any slot may take a hint if those at the replica are late.
+	if near < sessions*9/10 {
+		t.Errorf("%d of %d runs are with the replica that their session was opened at", near, sessions)
+	}
+}

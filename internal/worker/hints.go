@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"context"
+	"sync"
+
+	"github.com/coppice-run/coppice/internal/dispatch"
+)
+
+// hints is how slots get hints: those of a replica first whose streams go there. That one
+// remembers what it has just committed of the session, which the others would read, and finds
+// the session as it has left it.
+type hints struct {
+	all chan dispatch.Delivery
+
+	mu   sync.Mutex
+	near map[string]chan dispatch.Delivery // by replica
+}
+
+func newHints() *hints {
+	return &hints{all: make(chan dispatch.Delivery), near: map[string]chan dispatch.Delivery{}}
+}
+
+// of gives the hints of a replica.
+func (h *hints) of(replica string) <-chan dispatch.Delivery {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.near[replica] == nil {
+		h.near[replica] = make(chan dispatch.Delivery)
+	}
+	return h.near[replica]
+}
+
+// give hands a hint to a slot: one whose stream goes to the replica that it is from, or else
+// any. It reports false if ctx ends first.
+func (h *hints) give(ctx context.Context, d dispatch.Delivery) bool {
+	h.mu.Lock()
+	near := h.near[d.Hint.From]
+	h.mu.Unlock()
+	select {
+	case near <- d:
+		return true
+	default:
+	}
+	select {
+	case h.all <- d:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
