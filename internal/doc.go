@@ -59,7 +59,8 @@
 //
 // # The worker
 //
-// internal/worker/slot.go claims and prepares; internal/loop/loop.go is the turn
+// internal/worker/slot.go claims and prepares, over a stream to the replica that knows the
+// session best, if it has a choice (internal/route); internal/loop/loop.go is the turn
 // machine: model, message, tools, results, model. A fresh run, a wake and a run
 // whose last worker was killed take the same path: look at the transcript, look
 // at the open calls, go on. internal/tool and internal/model hold the contracts

@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"internal/hook":           {"internal/tree"},
 	"internal/outbound":       {},
 	"internal/alive":          {},
+	"internal/route":          {},
 	"internal/flags":          {},
 	"internal/auth":           {},
 	"internal/auth/authtest":  {},
@@ -80,11 +81,11 @@ var allowed = map[string][]string{
 	},
 	"internal/worker": {
 		"internal/agentdef", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/loop", "internal/model",
-		"internal/policy", "internal/redact", "internal/skill", "internal/tool", "internal/telemetry", "internal/transcript", "internal/tree", "internal/wire", "internal/workspace",
+		"internal/policy", "internal/redact", "internal/route", "internal/skill", "internal/tool", "internal/telemetry", "internal/transcript", "internal/tree", "internal/wire", "internal/workspace",
 	},
 	"internal/assembly": {
 		"internal/agentdef", "internal/alive", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
-		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/sandbox", "internal/store", "internal/tool",
+		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/route", "internal/sandbox", "internal/store", "internal/tool",
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
 	"internal/cli": {

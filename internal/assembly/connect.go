@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/coppice-run/coppice/internal/route"
 )
 
 // Times of a client's connection: how soon it tries again after a failure, and
@@ -33,7 +35,7 @@ const maxAnswerBytes = 64 << 20
 func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	options := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"` + route.Policy + `":{}}]}`),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: pingSilent, Timeout: pingPatience, PermitWithoutStream: true,

@@ -13,8 +13,8 @@ type Hint struct {
 	Session tree.SessionID
 	Task    tree.TaskID
 	Epoch   int64 // of the delivery that is due; at least 1
-	// From is the replica that has announced it, which may know its session best; empty: that
-	// was not said.
+	// From is the replica that has made the task ready, which may know its session best; empty:
+	// that was not said.
 	From string
 }
 

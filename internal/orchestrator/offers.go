@@ -48,7 +48,7 @@ func (o *offers) add(now time.Time, ready ...store.Ready) {
 	}
 	o.mu.Lock()
 	for _, r := range ready {
-		o.runs = append(o.runs, waitingRun{dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch}, now})
+		o.runs = append(o.runs, waitingRun{dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch, From: r.Replica}, now})
 	}
 	o.mu.Unlock()
 	poke(o.some)
@@ -198,9 +198,6 @@ func (s *Service) sendOffers(ctx context.Context) error {
 			idle = math.MaxInt
 		}
 		hints, again := s.offers.due(time.Now(), idle)
-		for i := range hints {
-			hints[i].From = s.Replica
-		}
 		if err := s.Bus.Announce(ctx, s.Pool, hints); err != nil && ctx.Err() == nil {
 			// The rows are due again once their lease is over.
 			s.Logger.WarnContext(ctx, "announcing failed", "error", err)

@@ -77,7 +77,7 @@ var tables = []table{
 	newTable("inbox", 2, 8, "session id task news_task news_run queued_at body source"),
 	newTable("waits", 6, 6, "session target target_run task message block"),
 	newTable("timers", 4, 4, callKeyColumns+"due"),
-	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until tenant"),
+	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until tenant replica"),
 	newTable("attempts", 2, 2, "session task epoch attach replica worker at"),
 	newTable("callbacks", 3, 4, "session task run url tries due"),
 	newTable("requests", 2, 4, "session key hash answer"),
@@ -188,6 +188,8 @@ type Ready struct {
 	Again bool // it was announced before, and nobody has claimed it in time
 	Ahead bool // it counts as announced since the commit that made it ready
 
+	Replica string // that has made it ready; empty: that was not said
+
 	tenant         string
 	fairTag        int64
 	announcedUntil int64
@@ -196,7 +198,7 @@ type Ready struct {
 func readyRow(r *Ready) []any {
 	return []any{
 		idColumn(&r.Session), idColumn(&r.Task), &r.Epoch, &r.Priority, &r.fairTag,
-		timeColumn{&r.At}, &r.announcedUntil, &r.tenant,
+		timeColumn{&r.At}, &r.announcedUntil, &r.tenant, &r.Replica,
 	}
 }
 

@@ -156,7 +156,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 // else waits; for its turn; or for its session, which runs as many as it may.
 func (b *batch) readyRow(id tree.SessionID, r *tree.Ready) Ready {
 	s := b.sessions[id].view.Session()
-	row := Ready{Session: id, Ready: *r, tenant: s.Tenant}
+	row := Ready{Session: id, Ready: *r, Replica: b.Replica, tenant: s.Tenant}
 	free, lease := b.ahead.free()
 	switch {
 	case s.Running+s.Pending > s.Limits.Running:

@@ -9,7 +9,7 @@ import (
 
 // hints is how slots get hints: those of a replica first whose streams go there. That one
 // remembers what it has just committed of the session, which the others would read, and finds
-// the session as it has left it.
+// the session as it has left it. If there is none, another slot goes there.
 type hints struct {
 	all chan dispatch.Delivery
 

@@ -30,10 +30,10 @@ type line struct {
 	alive   int    // the port where that tells that it lives; 0: nowhere
 	log     *slog.Logger
 	now     func() time.Time
-	welcome func(*pb.Welcome) // called for each stream
-	window  chan struct{}     // one for each request without an answer
-	secrets *redact.Redactor  // what goes out is without them
-	needs   string            // a feature that a replica has to have; empty: none
+	welcome func(*link)      // called for each stream
+	window  chan struct{}    // one for each request without an answer
+	secrets *redact.Redactor // what goes out is without them
+	needs   string           // a feature that a replica has to have; empty: none
 
 	sending sync.Mutex // held while a request is numbered and sent
 	seq     int64
@@ -44,6 +44,8 @@ type line struct {
 	link    *link         // what requests go over; nil while there is none
 	up      chan struct{} // closed while there is one
 	moved   chan struct{} // closed when requests go over that no longer
+	toward  string        // the endpoint that the next is to go to; empty: any
+	leaving sync.WaitGroup
 	closed  bool
 	attempt int            // how many claims there were
 	claimed *pb.Claim      // of the attempt
@@ -84,9 +86,10 @@ func (w *Worker) newLine() *line {
 	return &line{
 		client: w.Client, worker: w.ID, alive: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
 		up: make(chan struct{}), moved: make(chan struct{}), over: true,
-		welcome: func(welcome *pb.Welcome) {
+		welcome: func(k *link) {
+			w.replicas.found(k.welcome.GetReplicaId(), k.endpoint)
 			select {
-			case w.installation <- welcome.GetInstallationId():
+			case w.installation <- k.welcome.GetInstallationId():
 			default:
 			}
 		},
@@ -96,17 +99,25 @@ func (w *Worker) newLine() *line {
 // keep opens one stream after another until ctx ends, then ends the last one in
 // good order, which hands the attempt on it over to other workers.
 func (l *line) keep(ctx context.Context) {
+	defer l.leaving.Wait()
 	defer l.close()
+	settled := false
 	for wait := retryFirst; ctx.Err() == nil; {
-		k, err := openLink(ctx, l.client, l.now())
+		k, err := openLink(ctx, l.client, l.aim(), l.now())
 		if err == nil && l.needs != "" && !k.can(l.needs) {
 			k.cancel()
 			err = fmt.Errorf("replica %s does not know %q", k.welcome.GetReplicaId(), l.needs)
 		}
 		if err == nil {
-			l.welcome(k.welcome)
+			if !settled && k.endpoint != "" {
+				k.lives = aged(ageAtFirst)
+			}
+			l.welcome(k)
 			if err = l.serve(ctx, k); k.useful.Load() {
 				wait = retryFirst
+			}
+			if settled = k.aged.Load() || err == nil; err == nil {
+				continue
 			}
 		}
 		if err != nil && ctx.Err() == nil {
@@ -126,7 +137,8 @@ func (l *line) patience() time.Duration {
 	return retryAttached
 }
 
-// serve takes one stream into use and receives from it until it breaks or ctx ends.
+// serve takes one stream into use and receives from it until it breaks, or ctx ends, or
+// another one is wanted, which is no error.
 func (l *line) serve(ctx context.Context, k *link) error {
 	ended := make(chan error, 1)
 	var watching sync.WaitGroup
@@ -135,18 +147,48 @@ func (l *line) serve(ctx context.Context, k *link) error {
 		defer close(k.broken)
 		ended <- l.receive(k)
 	}()
+	over := func() {
+		k.cancel()
+		watching.Wait()
+	}
 	var err error
 	select {
 	case err = <-ended:
+	case <-k.left:
+		l.leaving.Go(func() {
+			l.bye(k)
+			over()
+		})
+		return nil
 	case <-ctx.Done():
+		err = ctx.Err()
 		l.takeDown(k)
 		l.lose()
 		l.bye(k)
 	}
 	l.takeDown(k)
-	k.cancel()
-	watching.Wait()
+	over()
 	return err
+}
+
+// aim gives the endpoint that the next stream is to go to, once.
+func (l *line) aim() (endpoint string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	endpoint, l.toward = l.toward, ""
+	return endpoint
+}
+
+// move makes requests go to an endpoint, over another stream if need be. No attempt is on the
+// line. No endpoint: it stays where it is.
+func (l *line) move(endpoint string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.link; k != nil && endpoint != "" && endpoint != k.endpoint {
+		l.toward = endpoint
+		l.down()
+		close(k.left)
+	}
 }
 
 // goodbye is how long the orchestrator may take to end a stream that the worker
@@ -272,9 +314,14 @@ func (l *line) takeDown(k *link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.link == k {
-		close(l.moved)
-		l.link, l.up, l.moved = nil, make(chan struct{}), make(chan struct{})
+		l.down()
 	}
+}
+
+// down is for a line that has a stream. It needs the lock.
+func (l *line) down() {
+	close(l.moved)
+	l.link, l.up, l.moved = nil, make(chan struct{}), make(chan struct{})
 }
 
 // retire ends the stream in use without a word, so that what is under way on it
@@ -308,14 +355,14 @@ func (l *line) ready(ctx context.Context) bool {
 	}
 }
 
-// at gives the replica that requests go to, and what is closed once they go there no longer.
-func (l *line) at() (replica string, moved <-chan struct{}) {
+// at gives the replica that requests go to, and what is closed once that has changed.
+func (l *line) at() (replica string, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.link != nil {
-		replica = l.link.welcome.GetReplicaId()
+	if l.link == nil {
+		return "", l.up
 	}
-	return replica, l.moved
+	return l.link.welcome.GetReplicaId(), l.moved
 }
 
 func (l *line) idle() bool {

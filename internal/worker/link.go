@@ -9,6 +9,7 @@ import (
 	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/route"
 )
 
 // Protocol is the highest version of the worker protocol spoken here, and
@@ -31,10 +32,12 @@ const (
 
 // Times of a stream. One on which nothing was heard for silentAtMost is broken.
 // An idle one is replaced when it has lived for its age, so that the streams
-// spread over the replicas that there are.
+// spread over the replicas that there are: soon at first, since a stream that took what
+// could be reached just then is where most of them are.
 const (
 	beatEvery    = time.Second
 	silentAtMost = 3 * time.Second
+	ageAtFirst   = time.Second
 	ageAtLeast   = time.Minute
 )
 
@@ -43,17 +46,22 @@ type link struct {
 	stream   pb.WorkerService_WorkClient
 	welcome  *pb.Welcome
 	protocol int32         // that is spoken on it
+	endpoint string        // where it goes; empty: not known
 	broken   chan struct{} // closed when nothing more will be received
+	left     chan struct{} // closed when it is not wanted any more, though it is not broken
 	cancel   context.CancelFunc
 	begun    time.Time
-	heard    atomic.Int64 // when anything was last received, since begun
-	useful   atomic.Bool  // a claim was answered on it with more than a refusal of the protocol
+	lives    time.Duration // how long, if it is idle then
+	aged     atomic.Bool   // it was ended because it had lived for so long
+	heard    atomic.Int64  // when anything was last received, since begun
+	useful   atomic.Bool   // a claim was answered on it with more than a refusal of the protocol
 }
 
-// openLink opens a stream and waits for its welcome. The stream outlives ctx, so
-// that it can be ended in good order.
-func openLink(opening context.Context, client pb.WorkerServiceClient, now time.Time) (*link, error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(opening))
+// openLink opens a stream, to an endpoint if that can be reached, and waits for its welcome.
+// The stream outlives ctx, so that it can be ended in good order.
+func openLink(opening context.Context, client pb.WorkerServiceClient, endpoint string, now time.Time) (*link, error) {
+	ctx, way := route.To(context.WithoutCancel(opening), endpoint)
+	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(opening, cancel)()
 	// An address that answers nothing must not hold the slot.
 	tooLate := time.AfterFunc(silentAtMost, cancel)
@@ -70,8 +78,8 @@ func openLink(opening context.Context, client pb.WorkerServiceClient, now time.T
 	}
 	welcome := first.GetWelcome()
 	k := &link{
-		stream: stream, welcome: welcome, cancel: cancel, broken: make(chan struct{}),
-		protocol: min(Protocol, welcome.GetProtocol()), begun: now,
+		stream: stream, welcome: welcome, endpoint: way.Took(), cancel: cancel, broken: make(chan struct{}), left: make(chan struct{}),
+		protocol: min(Protocol, welcome.GetProtocol()), begun: now, lives: aged(ageAtLeast),
 	}
 	switch {
 	case welcome == nil:
@@ -116,7 +124,6 @@ func (k *link) watch(now func() time.Time, beat func(), idle func() bool) {
 			}
 		}()
 	}
-	old := now().Add(ageAtLeast + rand.N(ageAtLeast))
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
@@ -125,10 +132,16 @@ func (k *link) watch(now func() time.Time, beat func(), idle func() bool) {
 		case <-k.broken:
 			return
 		}
-		silent := now().Sub(k.begun)-time.Duration(k.heard.Load()) > silentAtMost
-		if silent && k.can(featureHeartbeat) || now().After(old) && idle() {
+		age := now().Sub(k.begun)
+		silent := age-time.Duration(k.heard.Load()) > silentAtMost
+		old := age > k.lives && idle()
+		if silent && k.can(featureHeartbeat) || old {
+			k.aged.Store(old)
 			k.cancel()
 			return
 		}
 	}
 }
+
+// aged is an age of some time, or up to twice that.
+func aged(atLeast time.Duration) time.Duration { return atLeast + rand.N(atLeast) }

@@ -35,6 +35,7 @@ func (w *Worker) slot(ctx context.Context) {
 		if !any {
 			return
 		}
+		l.move(w.replicas.endpoint(d.Hint.From))
 		w.attempt(ctx, l, d.Hint, d.ID)
 		for w.next(ctx, l) {
 		}
@@ -44,13 +45,13 @@ func (w *Worker) slot(ctx context.Context) {
 // hint waits for one, which may be for the replica that the line goes to.
 func (w *Worker) hint(ctx context.Context, l *line) (d dispatch.Delivery, any bool) {
 	for l.ready(ctx) {
-		replica, moved := l.at()
+		replica, changed := l.at()
 		select {
 		case d = <-w.hints.of(replica):
 			return d, true
 		case d = <-w.hints.all:
 			return d, true
-		case <-moved:
+		case <-changed:
 		case <-ctx.Done():
 			return d, false
 		}

@@ -5,7 +5,9 @@
 // A worker has a number of slots. Each slot keeps one stream to an orchestrator
 // open and runs one attempt after another on it; one puller reads as many
 // dispatch hints from Redis as there are free slots. A hint is claimed over the
-// stream, and only the orchestrator's answer decides whether the run is ours.
+// stream, and only the orchestrator's answer decides whether the run is ours. With several
+// replicas the stream goes to the one that the hint is from: all replicas would do, but
+// what shares a replica shares transactions and what is remembered.
 //
 // A slot whose run parks or ends offers itself with that, and may get a run in its place
 // that has become ready in the same step: a child of the one that has parked, or the
@@ -89,6 +91,7 @@ type Worker struct {
 	Config
 	free         chan struct{} // one for each slot that wants a hint
 	hints        *hints
+	replicas     *replicas
 	installation chan string // the first stream's welcome
 	bus          atomic.Pointer[dispatch.Bus]
 	finished     *finished
@@ -119,6 +122,7 @@ func New(c Config) (*Worker, error) {
 		Config:       c,
 		free:         make(chan struct{}, c.Slots),
 		hints:        newHints(),
+		replicas:     newReplicas(),
 		installation: make(chan string, 1),
 		finished:     newFinished(),
 		held:         transcript.NewHeld(),

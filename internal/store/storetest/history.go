@@ -91,7 +91,7 @@ func (h *history) remember(cmd tree.Command) (tree.Answer, error) {
 			h.view.PutCallback(run, nil)
 		}
 	}
-	return tree.Decide(h.view, tree.Env{Now: h.clock.Now(), NewID: h.ids, Replica: "replica-1"}, cmd)
+	return tree.Decide(h.view, tree.Env{Now: h.clock.Now(), NewID: h.ids, Replica: replica}, cmd)
 }
 
 // tasks gives the tasks in memory by id.
@@ -243,7 +243,7 @@ func (h *history) compareQueues(want *tree.Changes) {
 	for _, timer := range timers {
 		eq(h.t, "a timer", timer.Timer, *want.Timers[tree.CallKey{Task: timer.Task, Ref: timer.Ref}])
 	}
-	attempts, err := h.AttemptsOf(h.t.Context(), "replica-1")
+	attempts, err := h.AttemptsOf(h.t.Context(), replica)
 	if err != nil {
 		h.t.Fatal(err)
 	}

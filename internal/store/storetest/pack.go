@@ -32,7 +32,7 @@ func largeTexts(t *testing.T, d Dialect) {
 	}
 	for turn := range 3 {
 		if turn == 1 {
-			if err := b.Beat(t.Context(), "replica-1", 1); err != nil {
+			if err := b.Beat(t.Context(), replica, 1); err != nil {
 				t.Fatal(err)
 			}
 		}

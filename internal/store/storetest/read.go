@@ -215,14 +215,14 @@ func attempts(t *testing.T, d Dialect) {
 		}
 	}
 	lost(1) // its replica never said that it is there
-	beat("replica-1")
+	beat(replica)
 	lost(0)
 	b.clock.advance(6 * time.Second)
 	beat("replica-2")
 	lost(1)
-	beat("replica-1")
+	beat(replica)
 	lost(0)
-	ours, err := b.AttemptsOf(b.t.Context(), "replica-1")
+	ours, err := b.AttemptsOf(b.t.Context(), replica)
 	if err != nil || len(ours) != 1 || ours[0].Session != id || ours[0].Task != root || ours[0].Epoch != w.token.Epoch {
 		t.Errorf("the attempts are %+v, %v", ours, err)
 	}

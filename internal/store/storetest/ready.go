@@ -8,7 +8,10 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-const lease = 5 * time.Second
+const (
+	lease   = 5 * time.Second
+	replica = "replica-1" // whose stores the tests have, unless they say so
+)
 
 // take announces up to so many runs at once.
 func (b *bundle) take(n int) []store.Ready {
@@ -16,6 +19,11 @@ func (b *bundle) take(n int) []store.Ready {
 	taken, err := b.TakeReady(b.t.Context(), n, lease)
 	if err != nil {
 		b.t.Fatal(err)
+	}
+	for _, r := range taken {
+		if r.Replica != replica {
+			b.t.Errorf("a run was made ready by %q, not %q", r.Replica, replica)
+		}
 	}
 	return taken
 }

@@ -41,7 +41,7 @@ func shells(t *testing.T, d Dialect) {
 	w.calls("bash", "bash")
 	w.b.must(id, tree.StartCall{From: w.from(), Block: 1})
 	b.must(id, tree.BackgroundCommands{Task: root})
-	released := must[[]tree.Task](t)(b.Released(t.Context(), "replica-1"))
+	released := must[[]tree.Task](t)(b.Released(t.Context(), replica))
 	if len(released) != 1 || released[0].ID != root || released[0].Release != 2 {
 		t.Errorf("released are %+v", released)
 	}
@@ -53,7 +53,7 @@ func shells(t *testing.T, d Dialect) {
 	}
 	shell := w.launches(1, "make\nall")
 	w.closes(2, "done", false)
-	eq(t, "what is released at the boundary", len(must[[]tree.Task](t)(b.Released(t.Context(), "replica-1"))), 0)
+	eq(t, "what is released at the boundary", len(must[[]tree.Task](t)(b.Released(t.Context(), replica))), 0)
 	const printed = "compiling a.c\x00\ncompiling b.c"
 	b.must(id, tree.Report{From: shell.from(), Output: printed})
 	w.answers("it builds")

@@ -71,7 +71,7 @@ func setup(t *testing.T, d Dialect) *bundle {
 // opened opens a store that does not commit before run is called.
 func opened(t *testing.T, c store.Config) *bundle {
 	b := &bundle{t: t, ends: map[tree.TaskID]*store.End{}, clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
-	c.Clock, c.Replica = b.clock.Now, "replica-1"
+	c.Clock, c.Replica = b.clock.Now, replica
 	if c.NewID == nil {
 		c.NewID = counted()
 	}

@@ -1,0 +1,101 @@
+// Package route says which endpoint of several a gRPC call goes to.
+//
+// A connection with its [Policy] spreads calls over all endpoints that can be reached, by
+// turns. A call whose context has a [Way] is told where it has gone, and another one can be
+// sent there too.
+package route
+
+import (
+	"context"
+	"sync/atomic"
+
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/balancer/endpointsharding"
+	"google.golang.org/grpc/balancer/roundrobin"
+	"google.golang.org/grpc/connectivity"
+)
+
+// Policy is the name of the load balancing policy, for the service config of a connection.
+const Policy = "coppice_route"
+
+func init() { balancer.Register(builder{}) }
+
+// Way is the way of a call: to an endpoint if that can be reached, otherwise to any.
+type Way struct {
+	to   string
+	took atomic.Pointer[string]
+}
+
+type key struct{}
+
+// To gives calls a way. No endpoint: any will do.
+func To(ctx context.Context, endpoint string) (context.Context, *Way) {
+	w := &Way{to: endpoint}
+	return context.WithValue(ctx, key{}, w), w
+}
+
+// Took gives the endpoint that the call has gone to; empty if that is not known.
+func (w *Way) Took() string {
+	if took := w.took.Load(); took != nil {
+		return *took
+	}
+	return ""
+}
+
+// builder makes round_robin's balancers, whose pickers know ways.
+type builder struct{}
+
+// Name is that of the policy.
+func (builder) Name() string { return Policy }
+
+// Build makes a balancer for a connection.
+func (builder) Build(conn balancer.ClientConn, options balancer.BuildOptions) balancer.Balancer {
+	return balancer.Get(roundrobin.Name).Build(&watched{ClientConn: conn}, options)
+}
+
+// watched is a connection whose pickers know ways.
+type watched struct {
+	balancer.ClientConn
+	turn atomic.Uint32
+}
+
+// UpdateState passes the state on.
+func (w *watched) UpdateState(state balancer.State) {
+	p := &picker{Picker: state.Picker, turn: &w.turn}
+	for _, child := range endpointsharding.ChildStatesFromPicker(state.Picker) {
+		if child.State.ConnectivityState == connectivity.Ready {
+			p.ready = append(p.ready, endpoint{child.Endpoint.Addresses[0].Addr, child.State.Picker})
+		}
+	}
+	state.Picker = p
+	w.ClientConn.UpdateState(state)
+}
+
+// endpoint is one that can be reached.
+type endpoint struct {
+	address string
+	balancer.Picker
+}
+
+// picker sends calls without a way where round_robin does.
+type picker struct {
+	balancer.Picker
+	ready []endpoint
+	turn  *atomic.Uint32
+}
+
+// Pick chooses the endpoint of a call.
+func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
+	way, _ := info.Ctx.Value(key{}).(*Way)
+	if way == nil || len(p.ready) == 0 {
+		return p.Picker.Pick(info)
+	}
+	chosen := &p.ready[p.turn.Add(1)%uint32(len(p.ready))]
+	for i := range p.ready {
+		if p.ready[i].address == way.to {
+			chosen = &p.ready[i]
+		}
+	}
+	way.took.Store(&chosen.address)
+	return chosen.Pick(info)
+}

@@ -1,0 +1,137 @@
+package route_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/status"
+
+	"github.com/coppice-run/coppice/internal/route"
+)
+
+// serve answers at an address of its own until stop, or the end of the test.
+func serve(t *testing.T) (address string, stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String(), server.Stop
+}
+
+// connect connects to addresses.
+func connect(t *testing.T, addresses ...string) healthpb.HealthClient {
+	t.Helper()
+	list := manual.NewBuilderWithScheme("list")
+	var state resolver.State
+	for _, a := range addresses {
+		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
+	}
+	list.InitialState(state)
+	conn, err := grpc.NewClient("list:///", grpc.WithResolvers(list), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+route.Policy+`":{}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return healthpb.NewHealthClient(conn)
+}
+
+// call calls, again if its connection has just been lost, and gives the address that has
+// answered.
+func call(ctx context.Context, t *testing.T, client healthpb.HealthClient) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		var from peer.Peer
+		_, err := client.Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true), grpc.Peer(&from))
+		switch {
+		case err == nil:
+			return from.Addr.String()
+		case status.Code(err) != codes.Unavailable:
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCallsSpread over all endpoints, with a way to none of them as without one.
+func TestCallsSpread(t *testing.T) {
+	t.Parallel()
+	one, _ := serve(t)
+	two, _ := serve(t)
+	for name, begin := range map[string]func(t *testing.T) context.Context{
+		"without a way": func(t *testing.T) context.Context { return t.Context() },
+		"with a way": func(t *testing.T) context.Context {
+			ctx, _ := route.To(t.Context(), "")
+			return ctx
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := connect(t, one, two)
+			last, ctx := "", begin(t)
+			for both := 0; both < 10; { // both are connected by and by
+				next := call(ctx, t, client)
+				if both > 0 && next == last {
+					t.Fatalf("two calls in a row have gone to %s", next)
+				}
+				if last != "" && next != last {
+					both++
+				}
+				last = next
+			}
+		})
+	}
+}
+
+// TestACallGoesWhereAnotherHasGone as long as that can be reached, and elsewhere then.
+func TestACallGoesWhereAnotherHasGone(t *testing.T) {
+	t.Parallel()
+	one, stop := serve(t)
+	two, _ := serve(t)
+	client := connect(t, one, two)
+	for taken := ""; taken != one; {
+		ctx, way := route.To(t.Context(), "")
+		if got := call(ctx, t, client); got != way.Took() {
+			t.Fatalf("the call has gone to %s, as it says to %s", got, way.Took())
+		}
+		taken = way.Took()
+	}
+	for range 10 {
+		ctx, way := route.To(t.Context(), one)
+		if got := call(ctx, t, client); got != one || way.Took() != one {
+			t.Fatalf("the call has gone to %s, as it says to %s, and not to %s", got, way.Took(), one)
+		}
+	}
+	stop()
+	ctx, way := route.To(t.Context(), one)
+	if got := call(ctx, t, client); got != two || way.Took() != two {
+		t.Errorf("the call has gone to %s, as it says to %s, though only %s is there", got, way.Took(), two)
+	}
+}
