@@ -60,7 +60,9 @@ func (l *line) takeUp(ctx context.Context, drop context.CancelFunc) (*assignment
 	}
 	l.seq = 0
 	l.keepNone()
-	l.drop = drop
+	if l.drop = drop; l.over {
+		drop() // it was lost before anybody could be told
+	}
 	j := newJournal(l, l.attempt)
 	l.mu.Unlock()
 	l.sending.Unlock()

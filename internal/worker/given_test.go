@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -137,5 +138,23 @@ func TestGivenRunIsLost(t *testing.T) {
 	}
 	if !l.idle() || len(l.window) > 0 {
 		t.Errorf("the line is idle: %v, requests under way: %d", l.idle(), len(l.window))
+	}
+}
+
+// TestARunThatIsLostBeforeItIsTakenUp is not carried.
+func TestARunThatIsLostBeforeItIsTakenUp(t *testing.T) {
+	t.Parallel()
+	l, j := lineOf(&sentOver{}, nil)
+	end := j.End(loop.Ending{})
+	l.oldest(answered(given))
+	l.oldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: &pb.Assignment{}}}))
+	l.lose()
+	if _, err := end.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, _, err := l.takeUp(ctx, cancel); err == nil && ctx.Err() == nil {
+		t.Error("a run that is lost was taken up, and goes on")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/dispatch"
 )
@@ -51,18 +52,23 @@ func TestHintsGoNear(t *testing.T) {
 	}
 }
 
-// TestAHintWaitsForASlot until the worker ends.
+// TestAHintWaitsForASlot while the worker works, and once it is to stop not for long: slots that
+// have no stream may never take one.
 func TestAHintWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHints()
-		ctx, end := context.WithCancel(t.Context())
+		w := &Worker{hints: newHints()}
+		ctx, stop := context.WithCancel(t.Context())
 		given := make(chan bool)
-		go func() { given <- h.give(ctx, dispatch.Delivery{}) }()
+		go func() { given <- w.give(ctx, t.Context(), dispatch.Delivery{}) }()
 		synctest.Wait()
-		end()
+		began := time.Now()
+		stop()
 		if <-given {
 			t.Error("a hint that nobody took was given")
+		}
+		if took := time.Since(began); took != goodbye {
+			t.Errorf("it was given up after %s", took)
 		}
 	})
 }

@@ -192,12 +192,21 @@ func (w *Worker) pull(ctx, working context.Context) error {
 		}
 		wait = retryAfter
 		for _, d := range found {
-			if !w.hints.give(working, d) {
+			if !w.give(ctx, working, d) {
 				return nil
 			}
 		}
 	}
 	return nil
+}
+
+// give hands a hint to a slot. Once ctx has ended it waits no longer than for a goodbye: slots
+// that have no stream take none, and there may never be one again.
+func (w *Worker) give(ctx, working context.Context, d dispatch.Delivery) bool {
+	working, stop := context.WithCancel(working)
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(goodbye, stop) })()
+	return w.hints.give(working, d)
 }
 
 // freeSlots waits for a free slot and counts how many there are.
