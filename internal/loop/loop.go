@@ -106,6 +106,9 @@ func (r *Run) Do(ctx context.Context) (Outcome, error) {
 	if errors.Is(err, ErrLost) || ctx.Err() != nil {
 		return Lost, nil //nolint:nilerr // being lost is an outcome, told to nobody as an error
 	}
+	if err != nil {
+		outcome = Lost
+	}
 	return outcome, err
 }
 
