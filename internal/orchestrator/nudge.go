@@ -95,6 +95,8 @@ func (s *Service) lookAt(ctx context.Context, n dispatch.Nudge) {
 	case errors.Is(err, tree.ErrNoTask):
 	case err != nil:
 		s.Logger.WarnContext(ctx, "looking at a nudged task failed", "task_id", n.Task, "error", err)
+	case t.State == tree.StatePending && t.Epoch == epoch:
+		s.leases.revoke(n.Session, n.Task, epoch-1) // a claim is on its way: under this epoch it was with nobody yet
 	case t.State != tree.StateRunning || t.Epoch != epoch:
 		s.leases.revoke(n.Session, n.Task, epoch)
 	case t.Release > 0:
