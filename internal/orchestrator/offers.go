@@ -115,11 +115,11 @@ func (o *offers) mayTake(now time.Time) bool {
 
 // takeFor gives the first run if its session fits, for a slot that is about to give its run
 // back.
-func (o *offers) takeFor(now time.Time, fits func(tree.SessionID) bool) (next dispatch.Hint) {
+func (o *offers) takeFor(now time.Time, fits func(tree.SessionID) bool) (next waitingRun) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.mayTake(now) && fits(o.runs[0].Session) {
-		next = o.runs[0].Hint
+		next = o.runs[0]
 		o.drop(1)
 	}
 	return next
@@ -127,25 +127,25 @@ func (o *offers) takeFor(now time.Time, fits func(tree.SessionID) bool) (next di
 
 // back takes a run back that a slot was to have and has not got; it may be none. It is the
 // first again.
-func (o *offers) back(run dispatch.Hint, now time.Time) {
+func (o *offers) back(run waitingRun) {
 	if run.Task.IsZero() {
 		return
 	}
 	o.mu.Lock()
-	o.runs = slices.Insert(o.runs, 0, waitingRun{run, now})
+	o.runs = slices.Insert(o.runs, 0, run)
 	o.mu.Unlock()
 	poke(o.some)
 }
 
 // take gives a slot that has given its run back the first run, if there is one. Once the slot
 // has the run, or can't have it, it says so with taken.
-func (o *offers) take(now time.Time) (next dispatch.Hint, any bool) {
+func (o *offers) take(now time.Time) (next waitingRun, any bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.mayTake(now) {
 		return next, false
 	}
-	next = o.runs[0].Hint
+	next = o.runs[0]
 	o.drop(1)
 	o.taking++
 	return next, true

@@ -67,6 +67,18 @@ func TestDueOffers(t *testing.T) {
 	}
 }
 
+// TestARunThatComesBackIsAsOld as before: whoever can't have it does not keep it, or those
+// behind it, from the dispatch stream.
+func TestARunThatComesBackIsAsOld(t *testing.T) {
+	t.Parallel()
+	begun := time.Unix(1_800_000_000, 0)
+	o := offering(begun, 1, 1, 2)
+	o.back(o.takeFor(begun.Add(offerFor/2), of(tree.SessionID{15: 1})))
+	if hints, _ := o.due(begun.Add(offerFor), 0); !slices.Equal(numbers(hints...), []int{1, 2, 3}) {
+		t.Errorf("%v are due", numbers(hints...))
+	}
+}
+
 // of fits runs of a session.
 func of(session tree.SessionID) func(tree.SessionID) bool {
 	return func(other tree.SessionID) bool { return other == session }
@@ -78,24 +90,24 @@ func TestTakenOffers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	o := offering(now, 1, 2, 1)
-	if got := o.takeFor(now, of(tree.SessionID{15: 2})); got != (dispatch.Hint{}) {
+	if got := o.takeFor(now, of(tree.SessionID{15: 2})); got != (waitingRun{}) {
 		t.Errorf("a slot of session 2 has got %v, which is not the first", got)
 	}
 	first := o.takeFor(now, of(tree.SessionID{15: 1}))
-	if got := numbers(first); !slices.Equal(got, []int{1}) {
+	if got := numbers(first.Hint); !slices.Equal(got, []int{1}) {
 		t.Fatalf("a slot of session 1 has got %v, want the first", got)
 	}
-	o.back(first, now)
-	o.back(dispatch.Hint{}, now) // it was to have none
+	o.back(first)
+	o.back(waitingRun{}) // it was to have none
 	for i := range 3 {
-		if got, any := o.take(now); !any || !slices.Equal(numbers(got), []int{i + 1}) {
+		if got, any := o.take(now); !any || !slices.Equal(numbers(got.Hint), []int{i + 1}) {
 			t.Errorf("slot %d has got %v", i+1, got)
 		}
 	}
 	if got, any := o.take(now); any {
 		t.Errorf("%v was taken when there was nothing left", got)
 	}
-	o.back(first, now)
+	o.back(first)
 	if due, _ := o.due(now, 3); due != nil {
 		t.Errorf("%v are due, though the only idle slots are those that take", due)
 	}
@@ -107,7 +119,7 @@ func TestTakenOffers(t *testing.T) {
 	if got, any := o.take(late); any {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)
 	}
-	if got := o.takeFor(late, of(first.Session)); got != (dispatch.Hint{}) {
+	if got := o.takeFor(late, of(first.Session)); got != (waitingRun{}) {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)
 	}
 	o.came()

@@ -35,7 +35,7 @@ func (l *slot) prepare(a *asked, lease *lease, cmd tree.Command) {
 // over ends what was expected of a request. What its slot was to have and has not got goes
 // to others.
 func (a *asked) over(s *Service) {
-	s.offers.back(a.next, time.Now())
+	s.offers.back(a.next)
 	s.leases.settled(a.expected)
 }
 
@@ -85,10 +85,10 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 func (l *slot) takenWith(ctx context.Context, a *asked) *tree.Claimed {
 	granted, refused := a.pending.Taken()
 	if refused != nil {
-		l.notTaken(ctx, a.next, refused)
+		l.notTaken(ctx, a.next.Hint, refused)
 	}
 	if granted != nil || refused != nil {
-		a.next = dispatch.Hint{}
+		a.next = waitingRun{}
 	}
 	return granted
 }
@@ -113,7 +113,11 @@ func (l *slot) takeOffered(ctx context.Context, a *asked, last *lease) (granted 
 		}
 		l.offers.taken()
 		l.lookForMore()
-		if !l.notTaken(ctx, next, err) {
+		if ctx.Err() != nil {
+			l.offers.back(next)
+			break
+		}
+		if !l.notTaken(ctx, next.Hint, err) {
 			break
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coppice-run/coppice/internal/alive"
-	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -64,7 +63,7 @@ type asked struct {
 	open     bool          // an attempt that it has been granted is not on the stream yet
 	worker   *alive.Worker // who asks
 	by       carrier       // who has offered its slot
-	next     dispatch.Hint // the run that it is to have in the place of its own, until it is known whether it has; or none
+	next     waitingRun    // the run that it is to have in the place of its own, until it is known whether it has; or none
 }
 
 // slot serves one stream: one goroutine receives and submits, another waits for

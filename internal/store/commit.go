@@ -25,6 +25,7 @@ type batch struct {
 	events   map[tree.SessionID][][]byte // as they are stored
 	bodies   map[*tree.Message][]byte    // of new messages, as they are stored before they are packed
 	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed
+	unread   bool                        // what was asked for has not come: the connection was lost once it was committed
 	mayOpen  bool                        // sessions with ids of their own without looking whether they are there
 
 	announced, waiting, claimed int // ready runs, see ahead
@@ -56,11 +57,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	b, answers, err := c.transact(ctx, queued)
 	if err != nil {
 		c.Logger.ErrorContext(ctx, "a transaction failed", "commands", len(queued), "error", err)
-		if (len(queued) > 1 || queued[0].takes != nil) && !errors.Is(err, ErrUnavailable) {
-			for _, p := range queued {
-				p.takes = nil // what it would take may be the culprit
-				c.commit(ctx, []*Pending{p})
-			}
+		if !errors.Is(err, ErrUnavailable) && c.apart(ctx, queued, err) {
 			return
 		}
 		for _, p := range queued {
@@ -88,6 +85,23 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		c.known.keep(id, b.sessions[id])
 	}
 	c.OnCommit(told)
+}
+
+// apart makes transactions of less than what the database has refused together: of one
+// request each, or of one without the run that it would take. It reports false if there is no
+// less.
+func (c *committer) apart(ctx context.Context, queued []*Pending, refused error) bool {
+	switch takes := queued[0].takes; {
+	case len(queued) > 1:
+	case takes != nil && takes.refused == nil:
+		takes.refused = shown(refused)
+	default:
+		return false
+	}
+	for _, p := range queued {
+		c.commit(ctx, []*Pending{p})
+	}
+	return true
 }
 
 // errChanged says that somebody else has changed a session of a batch.

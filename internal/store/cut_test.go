@@ -244,3 +244,47 @@ func TestCutInDoubt(t *testing.T) {
 	}
 	checkLog(t, db, id)
 }
+
+// TestCutAgents: the answer to a commit is lost, and with it the agents that were asked for. A
+// run that is claimed so is not told that its tenant has none.
+func TestCutAgents(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	p := newProxy(t, server.Addr())
+	db := replicas(t, p.database(server.Database(t)), 1)[0]
+	if err := db.PutAgent(t.Context(), "acme", store.AgentVersion{Name: "explore", Version: "v1"}, []byte("body")); err != nil {
+		t.Fatal(err)
+	}
+	for round, cutting := range []bool{false, true} {
+		id := newSession()
+		if _, err := db.Update(t.Context(), id, open(id)); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := db.Update(t.Context(), id, spawn(marked))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(<-chan struct{})
+		if cutting {
+			done = p.arm(cut{answered: committed}).done
+		}
+		claim := tree.Claim{Task: answer.(tree.Spawned).Task, Token: tree.Token{Epoch: 1, Nonce: uint64(round + 1)}, Worker: "w"}
+		pending, err := db.Submit(t.Context(), id, claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pending.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if cutting {
+			<-done
+		}
+		seen, err := db.AtHand(t.Context(), pending)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen != nil && len(seen.Agents) != 1 || seen == nil && !cutting {
+			t.Errorf("the connection was cut: %t; at hand is %+v", cutting, seen)
+		}
+	}
+}

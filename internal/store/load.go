@@ -116,7 +116,11 @@ func (b *batch) unchanged() lookup {
 	if len(keys) == 1 {
 		name = "unchanged_one"
 	}
-	return lookup{name, keys, func(row row) error { return row.Scan(new(int)) }}
+	b.unread = len(keys) > 0 // its row comes after all that was asked for before
+	return lookup{name, keys, func(row row) error {
+		b.unread = false
+		return row.Scan(new(int))
+	}}
 }
 
 // load hands the views what they miss, all of it read in one go. What is not found

@@ -110,7 +110,7 @@ func (b *batch) conversation(claimed *tree.Claimed) *Conversation {
 	}
 	t := &claimed.Task
 	messages, agents := b.openings.take(t), b.agents[claimed.Tenant]
-	if messages == nil || agents == nil {
+	if messages == nil || agents == nil || b.unread {
 		return nil
 	}
 	own := transcript.Link{Task: t.ID, Description: t.Description, Base: t.Base, Messages: messages}

@@ -20,6 +20,8 @@ type Takes struct {
 	// Spare is how many other slots have nothing to do: what was announced and is not
 	// claimed yet is on its way to them.
 	Spare int
+
+	refused error // by the database, which would not store the request with the claim
 }
 
 // Announced is a run that may be claimed.
@@ -43,8 +45,13 @@ func (b *batch) mayTake(takes *Takes) bool {
 // take lets a worker that has given its run back claim another one. It may be none; refused
 // says why it is not the one that it was to be. The last error fails the whole batch.
 func (b *batch) take(ctx context.Context, p *Pending, answer tree.Answer) (taken *tree.Claimed, refused, err error) {
-	if p.takes == nil || !givesBack(answer) {
+	switch {
+	case p.takes == nil || !givesBack(answer):
 		return nil, nil, nil
+	case p.takes.refused != nil && p.takes.Next.Task.IsZero():
+		return nil, nil, nil
+	case p.takes.refused != nil:
+		return nil, p.takes.refused, nil
 	}
 	if claim, any := p.next(); any {
 		return b.claim(ctx, p.takes.Next.Session, claim)
@@ -84,7 +91,7 @@ func givesBack(answer tree.Answer) bool {
 
 // next is the claim that is known to come with a request, if there is one.
 func (p *Pending) next() (claim tree.Claim, any bool) {
-	if p.takes == nil || p.takes.Next.Task.IsZero() {
+	if p.takes == nil || p.takes.refused != nil || p.takes.Next.Task.IsZero() {
 		return claim, false
 	}
 	return p.takes.claim(p.takes.Next.Task, p.takes.Next.Epoch), true

@@ -166,7 +166,7 @@ func (b *batch) woken(claimed *tree.Claimed) *woken {
 		return nil
 	}
 	tail, agents := b.wakings.take(&claimed.Task), b.agents[claimed.Tenant]
-	if tail == nil || agents == nil {
+	if tail == nil || agents == nil || b.unread {
 		return nil
 	}
 	return &woken{

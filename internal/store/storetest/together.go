@@ -73,7 +73,7 @@ func takingOther(t *testing.T, d Dialect) {
 		"the run goes on":                     {request: goesOn},
 		"the run was somebody else's":         {request: old, err: tree.ErrStale},
 		"the end is not stored":               {request: ends, refused: session(1), err: store.ErrUnavailable},
-		"the claim of the next is not stored": {request: ends, refused: session(2)},
+		"the claim of the next is not stored": {request: ends, refused: session(2), why: store.ErrUnavailable},
 		"another worker has the next":         {request: ends, had: true, why: tree.ErrNotReady},
 	} {
 		t.Run(name, func(t *testing.T) {
