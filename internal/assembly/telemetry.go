@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel"
 
 	"github.com/coppice-run/coppice/internal/redact"
@@ -32,7 +33,8 @@ const (
 
 // Measure makes a process measure itself, as OTEL_… variables say, and serves its
 // metrics as a page if there is an address for it. What is logged goes to the handler
-// too; secrets go nowhere. There is one such process in a process.
+// too, with what its Redis clients say; secrets go nowhere. There is one such process in a
+// process.
 func Measure(ctx context.Context, service, listen string, logs slog.Handler, secrets *redact.Redactor) (*Measuring, error) {
 	t, err := telemetry.Open(ctx, telemetry.Config{
 		Service: service, Instance: processName(), Getenv: os.Getenv, Prometheus: listen != "", Clean: secrets.String,
@@ -46,6 +48,7 @@ func Measure(ctx context.Context, service, listen string, logs slog.Handler, sec
 		here.WarnContext(ctx, "some of what was measured is lost", "error", err)
 	}))
 	m := &Measuring{Telemetry: t, Logger: slog.New(secrets.Handler(t.Logs(logs)))}
+	redis.SetLogger(newRedisLog(m.Logger))
 	if listen == "" {
 		return m, nil
 	}
