@@ -164,6 +164,10 @@ func (o Orchestrator) serve(ctx context.Context, db *store.Store, svc *orchestra
 	defer serveHealth(ctx, o.Health, server.Health, o.Logger)()
 	g, running := errgroup.WithContext(ctx)
 	g.Go(func() error { return svc.Run(running) })
+	g.Go(func() error {
+		meetRedis(running, o.Redis, o.Logger)
+		return nil
+	})
 	for _, l := range o.Listeners {
 		g.Go(func() error { return server.Serve(l) })
 	}
