@@ -73,7 +73,7 @@ func main() {
 	limits.Running, limits.Queue, limits.PartBytes = f.MaxRunning, f.MaxQueue, f.MaxPart
 	limits.Approval, limits.OutputBytes, limits.NoBackground = f.ApprovalTimeout, f.MaxOutput, f.NoBackground
 	secrets, err := f.secrets()
-	logs := slog.NewJSONHandler(os.Stderr, nil)
+	logs := assembly.Logs(os.Stderr)
 	if err == nil {
 		err = run(f, limits, secrets, logs)
 	}

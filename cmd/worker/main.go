@@ -55,7 +55,7 @@ func main() {
 	assembly.AnswerHealthCheck(os.Args[1:])
 	flags.Parse(&f, "Runs agents for a Coppice orchestrator.")
 	secrets, err := f.Redact.Open(os.Environ(), append(redact.FromURL("COPPICE_REDIS_URL", f.RedisURL), redact.Secret{Name: "COPPICE_TOKEN", Value: f.Token})...)
-	logs := slog.NewJSONHandler(os.Stderr, nil)
+	logs := assembly.Logs(os.Stderr)
 	if err == nil {
 		err = run(f, secrets, logs)
 	}

@@ -1,10 +1,18 @@
 package assembly_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/pgtest"
+	"github.com/coppice-run/coppice/internal/proctest"
 )
 
 // logged waits until a process has logged a message with a level, and gives its line.
@@ -50,4 +58,56 @@ func TestRedisIsMissedAtTheStart(t *testing.T) {
 	if strings.Contains(d.logs.String(), "the-password-of-redis") {
 		t.Error("the password is logged")
 	}
+}
+
+func TestDurationsAreLoggedAsText(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		730048773: "730ms", 1500 * time.Millisecond: "1.5s", 42: "42ns", 0: "0s", -2 * time.Second: "-2s", time.Hour: "1h0m0s",
+	} {
+		var written bytes.Buffer
+		slog.New(assembly.Logs(&written)).Info("it waits", "wait", d, "n", 7)
+		var line struct {
+			Wait string
+			N    int
+		}
+		if err := json.Unmarshal(written.Bytes(), &line); err != nil || line.Wait != want || line.N != 7 {
+			t.Errorf("%d is logged as %q and 7 as %d, %v; want %q", d, line.Wait, line.N, err, want)
+		}
+	}
+}
+
+// TestADatabaseThatRefusesIsNotAskedAgain starts orchestrators on databases that somebody
+// has to do something about, and on one that may come yet.
+func TestADatabaseThatRefusesIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	bin, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := pgtest.Start(t).URL()
+	for name, c := range map[string]struct{ database, want string }{
+		"there is no such database": {strings.Replace(url, "/postgres?", "/nosuch?", 1), "createdb nosuch"},
+		"there is no such user":     {strings.Replace(url, "//postgres@", "//nobody@", 1), "user nobody may not connect"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "orchestrator"), "--listen", "127.0.0.1:0", "--database", c.database).CombinedOutput()
+			if err == nil || !bytes.Contains(out, []byte(c.want)) || bytes.Contains(out, []byte("retry_in")) {
+				t.Errorf("it ended with %v, want it to say %q and not to try again:\n%s", err, c.want, out)
+			}
+		})
+	}
+	t.Run("nobody listens", func(t *testing.T) {
+		t.Parallel()
+		d := deploy(t, `steps: [{text: done}]`)
+		d.database = "postgres://postgres@" + proctest.FreeAddress(t) + "/postgres?sslmode=disable"
+		d.startOrchestrator(0)
+		var line struct {
+			RetryIn string `json:"retry_in"`
+		}
+		if err := json.Unmarshal([]byte(d.logged("WARN", "opening the database failed")), &line); err != nil || !strings.HasSuffix(line.RetryIn, "s") {
+			t.Errorf("it tries again in %q, %v", line.RetryIn, err)
+		}
+	})
 }

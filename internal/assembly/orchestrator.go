@@ -136,12 +136,20 @@ func directories(names []string) error {
 // openPatience is how long a database server may take until it can be opened.
 const openPatience = 30 * time.Second
 
-// open opens the database. A server that is not up yet is waited for.
+// open opens the database. A server that is not up yet is waited for; one that refuses is
+// not.
 func (o Orchestrator) open(ctx context.Context, c store.Config) (*store.Store, error) {
 	if !store.Shared(c.Database) {
 		return store.Open(ctx, c)
 	}
-	return backoff.Retry(ctx, func() (*store.Store, error) { return store.Open(ctx, c) },
+	open := func() (*store.Store, error) {
+		db, err := store.Open(ctx, c)
+		if errors.Is(err, store.ErrRefused) {
+			err = backoff.Permanent(err)
+		}
+		return db, err
+	}
+	return backoff.Retry(ctx, open,
 		backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(openPatience),
 		backoff.WithNotify(func(err error, wait time.Duration) {
 			o.Logger.WarnContext(ctx, "opening the database failed", "error", err, "retry_in", wait)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -69,7 +70,7 @@ func openPostgres(ctx context.Context, url string) (*postgres, error) {
 	config.ConnConfig.ConnectTimeout = reachPatience
 	config.AfterConnect = prepareConnection
 	if err := migratePostgres(ctx, config.ConnConfig); err != nil {
-		return nil, fmt.Errorf("bringing it up to date: %w", err)
+		return nil, forGood(config.ConnConfig, fmt.Errorf("bringing it up to date: %w", err))
 	}
 	db := &postgres{config: config.ConnConfig.Copy()}
 	db.glances.db = db
@@ -83,6 +84,28 @@ func openPostgres(ctx context.Context, url string) (*postgres, error) {
 		return nil, errors.Join(err, db.close())
 	}
 	return db, nil
+}
+
+// Codes of refusals that only somebody's doing changes.
+const (
+	codeNoDatabase    = "3D000"
+	classUnauthorized = "28"
+)
+
+// ErrRefused is the error of a server that will refuse to open a database as often as it
+// is asked, until somebody does something about it.
+var ErrRefused = errors.New("the server refuses it")
+
+// forGood says what is to be done about a refusal that asking again does not change, and
+// gives other errors as they are.
+func forGood(config *pgx.ConnConfig, err error) error {
+	switch code := codeOf(err); {
+	case code == codeNoDatabase:
+		return fmt.Errorf("%w: there is no such database; make it with: createdb %s: %w", ErrRefused, config.Database, err)
+	case strings.HasPrefix(code, classUnauthorized):
+		return fmt.Errorf("%w: user %s may not connect; look at the user and the password in the URL, and at the server's pg_hba.conf: %w", ErrRefused, config.User, err)
+	}
+	return err
 }
 
 // prepareConnection lets a connection read and write strings as bytes, and makes

@@ -1,0 +1,26 @@
+package assembly
+
+import (
+	"io"
+	"log/slog"
+	"time"
+)
+
+// Logs writes what a process logs, as JSON. Durations are text, as people write them: as
+// numbers they would be nanoseconds, which nobody expects.
+func Logs(to io.Writer) slog.Handler {
+	return slog.NewJSONHandler(to, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration {
+			a.Value = slog.StringValue(brief(a.Value.Duration()).String())
+		}
+		return a
+	}})
+}
+
+// brief leaves out of a duration what is less than a millisecond, unless it is all there is.
+func brief(d time.Duration) time.Duration {
+	if d.Abs() < time.Millisecond {
+		return d
+	}
+	return d.Round(time.Millisecond)
+}
