@@ -98,6 +98,7 @@ func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handle
 	}
 	defer m.Close()
 	log := m.Logger
+	defer assembly.SayStopping(ctx, log)()
 	secrets.Report(ctx, log)
 	stopProfiles, err := assembly.ServeProfiles(ctx, f.PprofListen, log)
 	if err != nil {

@@ -87,6 +87,7 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 	}
 	defer m.Close()
 	log := m.Logger
+	defer assembly.SayStopping(ctx, log)()
 	secrets.Report(ctx, log)
 	stopProfiles, err := assembly.ServeProfiles(ctx, f.PprofListen, log)
 	if err != nil {

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"time"
@@ -23,4 +24,19 @@ func brief(d time.Duration) time.Duration {
 		return d
 	}
 	return d.Round(time.Millisecond)
+}
+
+// SayStopping logs that a process was told to stop, once ctx ends. Call over when the process
+// has ended, told to or not.
+func SayStopping(ctx context.Context, log *slog.Logger) (over func()) {
+	said := make(chan struct{})
+	forget := context.AfterFunc(ctx, func() {
+		defer close(said)
+		log.InfoContext(ctx, "stopping")
+	})
+	return func() {
+		if !forget() {
+			<-said
+		}
+	}
 }

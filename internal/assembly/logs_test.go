@@ -3,6 +3,7 @@ package assembly_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,11 @@ func (d *deployment) logged(level, message string) string {
 	}
 	d.t.Fatalf("nobody has logged %s %q", level, message)
 	return ""
+}
+
+// times counts how often processes have logged a message.
+func (d *deployment) times(message string) int {
+	return strings.Count(d.logs.String(), fmt.Sprintf("%q:%q", "msg", message))
 }
 
 // allJSON checks that whatever was logged is JSON.
@@ -58,6 +64,22 @@ func TestRedisIsMissedAtTheStart(t *testing.T) {
 	if strings.Contains(d.logs.String(), "the-password-of-redis") {
 		t.Error("the password is logged")
 	}
+}
+
+// TestProcessesSayThatTheyStop, once, when they are told to.
+func TestProcessesSayThatTheyStop(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, `steps: [{text: done}]`)
+	d.startOrchestrator(0)
+	d.logged("INFO", "serving")
+	d.startWorker("worker 1")
+	d.logged("INFO", "working")
+	d.terminate("worker 1")
+	d.terminate(orchestratorName(0))
+	if n := d.times("stopping"); n != 2 {
+		t.Errorf("it was logged %d times, want 2", n)
+	}
+	d.allJSON()
 }
 
 func TestDurationsAreLoggedAsText(t *testing.T) {
