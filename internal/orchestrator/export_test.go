@@ -26,3 +26,9 @@ func (s *Service) FailTails(err error) {
 
 // Poke makes everyone who looks at a session look again, as another replica's nudge does.
 func (s *Service) Poke(id tree.SessionID) { s.hub.poke(id) }
+
+// OpenStream counts a stream of a worker, until close is called.
+func (s *Service) OpenStream() (close func()) {
+	s.leases.open()
+	return func() { s.leases.close(true) }
+}

@@ -34,6 +34,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			{"commands to let go", s.release},
 			{"retention", s.retain},
 			{"deleted sessions", s.purge},
+			{"missing workers", s.missWorkers},
 		} {
 			if err := step.do(ctx); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "a sweep failed", "step", step.name, "error", err)
@@ -57,6 +58,9 @@ type sweeper struct {
 	orphans map[heldAttempt]time.Time // ours, but not held here; since when
 
 	retained tree.SessionID // the last session that was looked at for its age
+
+	without time.Time // since when no replica has a worker; zero: one has
+	missed  time.Time // when it was last said that runs wait for one
 }
 
 // beat says that this replica is alive, and learns whether others are, and how much all

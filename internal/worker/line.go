@@ -3,9 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +28,7 @@ type line struct {
 	alive   int    // the port where that tells that it lives; 0: nowhere
 	log     *slog.Logger
 	now     func() time.Time
+	reach   *reach           // whether there are streams
 	welcome func(*link)      // called for each stream
 	window  chan struct{}    // one for each request without an answer
 	secrets *redact.Redactor // what goes out is without them
@@ -85,7 +84,7 @@ func (r *refusal) Error() string { return "the claim was refused: " + r.cause.St
 func (w *Worker) newLine() *line {
 	return &line{
 		client: w.Client, worker: w.ID, alive: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
-		up: make(chan struct{}), moved: make(chan struct{}), over: true,
+		up: make(chan struct{}), moved: make(chan struct{}), over: true, reach: &w.reach,
 		welcome: func(k *link) {
 			w.replicas.found(k.welcome.GetReplicaId(), k.endpoint)
 			select {
@@ -93,115 +92,6 @@ func (w *Worker) newLine() *line {
 			default:
 			}
 		},
-	}
-}
-
-// keep opens one stream after another until ctx ends, then ends the last one in
-// good order, which hands the attempt on it over to other workers.
-func (l *line) keep(ctx context.Context) {
-	defer l.leaving.Wait()
-	defer l.close()
-	settled := false
-	for wait := retryFirst; ctx.Err() == nil; {
-		k, err := openLink(ctx, l.client, l.aim(), l.now())
-		if err == nil && l.needs != "" && !k.can(l.needs) {
-			k.cancel()
-			err = fmt.Errorf("replica %s does not know %q", k.welcome.GetReplicaId(), l.needs)
-		}
-		if err == nil {
-			if !settled && k.endpoint != "" {
-				k.lives = aged(ageAtFirst)
-			}
-			l.welcome(k)
-			if err = l.serve(ctx, k); k.useful.Load() {
-				wait = retryFirst
-			}
-			if settled = k.aged.Load() || err == nil; err == nil {
-				continue
-			}
-		}
-		if err != nil && ctx.Err() == nil {
-			l.log.DebugContext(ctx, "no stream to an orchestrator", "error", err, "retry_in", wait)
-		}
-		pause(ctx, wait/2+rand.N(wait))
-		wait = min(2*wait, l.patience())
-	}
-}
-
-// patience is how long to wait at most before another stream is opened: an attempt
-// has only the grace.
-func (l *line) patience() time.Duration {
-	if l.idle() {
-		return retryAtMost
-	}
-	return retryAttached
-}
-
-// serve takes one stream into use and receives from it until it breaks, or ctx ends, or
-// another one is wanted, which is no error.
-func (l *line) serve(ctx context.Context, k *link) error {
-	ended := make(chan error, 1)
-	var watching sync.WaitGroup
-	watching.Go(func() { k.watch(l.now, func() { l.beat(k) }, l.idle) })
-	go func() {
-		defer close(k.broken)
-		ended <- l.receive(k)
-	}()
-	over := func() {
-		k.cancel()
-		watching.Wait()
-	}
-	var err error
-	select {
-	case err = <-ended:
-	case <-k.left:
-		l.leaving.Go(func() {
-			l.bye(k)
-			over()
-		})
-		return nil
-	case <-ctx.Done():
-		err = ctx.Err()
-		l.takeDown(k)
-		l.lose()
-		l.bye(k)
-	}
-	l.takeDown(k)
-	over()
-	return err
-}
-
-// aim gives the endpoint that the next stream is to go to, once.
-func (l *line) aim() (endpoint string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	endpoint, l.toward = l.toward, ""
-	return endpoint
-}
-
-// move makes requests go to an endpoint, over another stream if need be. No attempt is on the
-// line. No endpoint: it stays where it is.
-func (l *line) move(endpoint string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k := l.link; k != nil && endpoint != "" && endpoint != k.endpoint {
-		l.toward = endpoint
-		l.down()
-		close(k.left)
-	}
-}
-
-// goodbye is how long the orchestrator may take to end a stream that the worker
-// has ended.
-const goodbye = time.Second
-
-func (l *line) bye(k *link) {
-	defer time.AfterFunc(goodbye, k.cancel).Stop() // also ends a send that hangs
-	l.sending.Lock()
-	err := k.stream.CloseSend()
-	l.sending.Unlock()
-	if err == nil {
-		<-k.broken
 	}
 }
 

@@ -92,6 +92,7 @@ type Worker struct {
 	free         chan struct{} // one for each slot that wants a hint
 	hints        *hints
 	replicas     *replicas
+	reach        reach
 	installation chan string // the first stream's welcome
 	bus          atomic.Pointer[dispatch.Bus]
 	finished     *finished

@@ -1,0 +1,132 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// keep opens one stream after another until ctx ends, then ends the last one in
+// good order, which hands the attempt on it over to other workers.
+func (l *line) keep(ctx context.Context) {
+	defer l.leaving.Wait()
+	defer l.close()
+	settled := false
+	for wait := retryFirst; ctx.Err() == nil; {
+		if k := l.open(ctx, settled); k != nil {
+			err := l.serve(ctx, k)
+			if k.useful.Load() {
+				wait = retryFirst
+			}
+			if settled = k.aged.Load() || err == nil; err == nil {
+				continue
+			}
+			l.log.DebugContext(ctx, "a stream to an orchestrator has ended", "error", err)
+		}
+		pause(ctx, wait/2+rand.N(wait))
+		wait = min(2*wait, l.patience())
+	}
+}
+
+// open opens a stream to an orchestrator that can do what is needed; nil if there is none now.
+// One that is not the first, nor comes after one that broke, is settled.
+func (l *line) open(ctx context.Context, settled bool) *link {
+	k, err := openLink(ctx, l.client, l.aim(), l.now())
+	if err == nil && l.needs != "" && !k.can(l.needs) {
+		k.cancel()
+		err = fmt.Errorf("replica %s does not know %q", k.welcome.GetReplicaId(), l.needs)
+	}
+	if err != nil {
+		if ctx.Err() == nil && l.reach.failed(l.now()) {
+			l.log.WarnContext(ctx, "no orchestrator can be reached", "error", err)
+		}
+		return nil
+	}
+	if l.reach.opened() {
+		l.log.InfoContext(ctx, "an orchestrator is reached again")
+	}
+	if !settled && k.endpoint != "" {
+		k.lives = aged(ageAtFirst)
+	}
+	l.welcome(k)
+	return k
+}
+
+// patience is how long to wait at most before another stream is opened: an attempt
+// has only the grace.
+func (l *line) patience() time.Duration {
+	if l.idle() {
+		return retryAtMost
+	}
+	return retryAttached
+}
+
+// serve takes one stream into use and receives from it until it breaks, or ctx ends, or
+// another one is wanted, which is no error.
+func (l *line) serve(ctx context.Context, k *link) error {
+	ended := make(chan error, 1)
+	var watching sync.WaitGroup
+	watching.Go(func() { k.watch(l.now, func() { l.beat(k) }, l.idle) })
+	go func() {
+		defer close(k.broken)
+		ended <- l.receive(k)
+	}()
+	over := func() {
+		k.cancel()
+		watching.Wait()
+	}
+	var err error
+	select {
+	case err = <-ended:
+	case <-k.left:
+		l.leaving.Go(func() {
+			l.bye(k)
+			over()
+		})
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+		l.takeDown(k)
+		l.lose()
+		l.bye(k)
+	}
+	l.takeDown(k)
+	over()
+	return err
+}
+
+// aim gives the endpoint that the next stream is to go to, once.
+func (l *line) aim() (endpoint string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	endpoint, l.toward = l.toward, ""
+	return endpoint
+}
+
+// move makes requests go to an endpoint, over another stream if need be. No attempt is on the
+// line. No endpoint: it stays where it is.
+func (l *line) move(endpoint string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.link; k != nil && endpoint != "" && endpoint != k.endpoint {
+		l.toward = endpoint
+		l.down()
+		close(k.left)
+	}
+}
+
+// goodbye is how long the orchestrator may take to end a stream that the worker
+// has ended.
+const goodbye = time.Second
+
+func (l *line) bye(k *link) {
+	defer time.AfterFunc(goodbye, k.cancel).Stop() // also ends a send that hangs
+	l.sending.Lock()
+	err := k.stream.CloseSend()
+	l.sending.Unlock()
+	if err == nil {
+		<-k.broken
+	}
+}
