@@ -158,7 +158,7 @@ func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
 		resp, err := c.agents.PutAgent(ctx, &pb.PutAgentRequest{Definition: text})
 		switch {
 		case err != nil:
-			return during("putting the agent", err)
+			return during("putting "+g.File, err)
 		case a.json:
 			return a.printJSON(resp.GetAgent())
 		}

@@ -214,11 +214,15 @@ func decidedText(d *pb.ApprovalDecided) string {
 	return "allowed"
 }
 
+// deciding says how an approval is decided on, with flags of their own for both commands.
+func deciding(options, id string) string {
+	return fmt.Sprintf("coppice approve %s%s, or coppice deny %[1]s%[2]s", options, id)
+}
+
 // blocked says what a session waits for that does not go on, and how to decide.
 func (a *app) blocked(ctx context.Context, f follow) error {
 	err := f.client.eachApproval(ctx, f.session, false, func(p *pb.Approval) error {
-		id := idEnd(p.GetId())
-		a.complain(fmt.Sprintf("blocked: may %s run? coppice approve %s, or coppice deny %s", callText(p.GetTool(), p.GetArgument()), id, id))
+		a.complain(fmt.Sprintf("blocked: may %s run? %s", callText(p.GetTool(), p.GetArgument()), f.deciding(idEnd(p.GetId()))))
 		return nil
 	})
 	if err != nil {

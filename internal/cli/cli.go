@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"charm.land/lipgloss/v2"
@@ -110,6 +111,8 @@ func Main(ctx context.Context, p Process) int {
 	case ctx.Err() != nil && cancelled(ctx, err):
 		a.complain("interrupted")
 		return exitInterrupted
+	case errors.Is(err, syscall.EPIPE):
+		return exitInternal // whoever read the output has seen enough
 	}
 	a.complain(err.Error())
 	switch {

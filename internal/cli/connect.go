@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/coppice-run/coppice/internal/assembly"
@@ -56,7 +57,23 @@ func (r remote) with(do func(*client) error) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	return errors.Join(do(newClient(conn)), conn.Close())
+	return errors.Join(r.unreached(do(newClient(conn))), conn.Close())
+}
+
+// unreached adds to the error of a call which nobody has answered what to look at.
+func (r remote) unreached(err error) error {
+	if s := status.Convert(err); s.Code() != codes.Unavailable || len(s.Details()) > 0 { // an orchestrator gives its reasons
+		return err
+	}
+	return fmt.Errorf("%w: does anybody serve at %s? coppice dev would", err, r.Orchestrator)
+}
+
+// deciding says how an approval is decided on there.
+func (r remote) deciding(id string) string {
+	if r.Orchestrator == defaultAddress {
+		return deciding("", id)
+	}
+	return deciding("--orchestrator "+r.Orchestrator+" ", id)
 }
 
 // last names the newest session.

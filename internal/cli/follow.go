@@ -19,8 +19,9 @@ type follow struct {
 	session   string
 	after     int64
 	untilIdle bool
-	deltas    bool // with JSON: show pieces of answers as well
-	quiet     bool // show the answer alone
+	deltas    bool                         // with JSON: show pieces of answers as well
+	quiet     bool                         // show the answer alone
+	deciding  func(approval string) string // says how to decide
 }
 
 // show shows a session in the way that suits standard output, until it is idle,
@@ -42,12 +43,9 @@ func (a *app) show(ctx context.Context, f follow) error {
 		idle, err = a.showLive(ctx, w)
 	default:
 		p := &plain{out: a.Stdout, look: a.look(), forest: newForest(), after: f.after}
-		idle, err = w.each(ctx, func(step *pb.WatchSessionResponse) error {
-			if e := step.GetEvent(); e != nil {
-				return p.event(e)
-			}
-			return nil
-		})
+		if idle, err = w.each(ctx, p.step); err == nil {
+			err = a.print(p.forest.summary(a.now(), p.look.dot))
+		}
 	}
 	switch {
 	case ctx.Err() != nil:

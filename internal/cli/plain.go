@@ -17,6 +17,14 @@ type plain struct {
 	after  int64 // what happened up to here is taken in and not told
 }
 
+// step takes in what a watcher is told.
+func (p *plain) step(step *pb.WatchSessionResponse) error {
+	if e := step.GetEvent(); e != nil {
+		return p.event(e)
+	}
+	return nil
+}
+
 // event takes in an event and tells of it.
 func (p *plain) event(e *pb.Event) error {
 	p.forest.apply(e)

@@ -51,13 +51,14 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		return r.here(ctx, a, prompt)
 	}
 	if r.given() {
-		return usagef("--agents-dir, --plugins-dir, --skills-dir, --models and --prices are for a run in this process; they can't be used with --orchestrator")
+		return usagef("--agents-dir, --plugins-dir, --skills-dir, --models and --prices are for a run in this process; they can't be used with --orchestrator or COPPICE_ORCHESTRATOR")
 	}
 	if r.Workspace+r.Scenario+r.Data+r.Hooks+r.MCPConfig != "" {
-		return usagef("--workspace, --scenario, --data, --hooks and --mcp-config are for a run in this process; they can't be used with --orchestrator")
+		return usagef("--workspace, --scenario, --data, --hooks and --mcp-config are for a run in this process; they can't be used with --orchestrator or COPPICE_ORCHESTRATOR")
 	}
-	return remote{r.Orchestrator, r.ClientFlags}.with(func(c *client) error {
-		session, err := r.in(ctx, a, c, prompt)
+	there := remote{r.Orchestrator, r.ClientFlags}
+	return there.with(func(c *client) error {
+		session, err := r.in(ctx, a, c, prompt, there.deciding)
 		if ctx.Err() != nil && session != "" {
 			a.complain("the session goes on; see it with: coppice watch --orchestrator " + r.Orchestrator + " " + session)
 		}
@@ -106,9 +107,12 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
 	}
-	ctx, stop := whileRunning(ctx, running)
-	_, err = r.in(ctx, a, newClient(running.Conn()), prompt)
+	until, stop := whileRunning(ctx, running)
+	session, err := r.in(until, a, newClient(running.Conn()), prompt, r.deciding)
 	stop()
+	if ctx.Err() != nil && session != "" && r.Data != "" {
+		a.complain("the session is kept; it goes on with: coppice dev --data " + r.Data)
+	}
 	stopErr := errors.Join(running.Stop(), drop())
 	if err != nil && stopErr != nil {
 		a.complain("stopping: " + stopErr.Error())
@@ -117,8 +121,18 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 	return errors.Join(err, stopErr)
 }
 
-// in runs it at an orchestrator, and gives the session.
-func (r *runCommand) in(ctx context.Context, a *app, c *client, prompt string) (session string, err error) {
+// deciding says how an approval is decided on of a session in this process, which is about to
+// end.
+func (r *runCommand) deciding(id string) string {
+	if r.Data == "" {
+		return "the session is dropped; allow it with --allow, or keep the session with --data DIR"
+	}
+	return "coppice dev --data " + r.Data + ", and beside it " + deciding("", id)
+}
+
+// in runs it at an orchestrator, and gives the session. deciding says how an approval is decided
+// on.
+func (r *runCommand) in(ctx context.Context, a *app, c *client, prompt string, deciding func(id string) string) (session string, err error) {
 	permissions, err := r.permissions()
 	if err != nil {
 		return "", err
@@ -131,7 +145,7 @@ func (r *runCommand) in(ctx context.Context, a *app, c *client, prompt string) (
 	}
 	session = resp.GetSession().GetId()
 	return session, a.show(ctx, follow{
-		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet,
+		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: deciding,
 	})
 }
 

@@ -131,7 +131,7 @@ func (w *watchCommand) Run(ctx context.Context, a *app) error {
 			return usagef("--after is %d; the last event is %d", w.After, end)
 		}
 		return a.show(ctx, follow{
-			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas,
+			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas, deciding: w.deciding,
 		})
 	})
 }

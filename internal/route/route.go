@@ -18,7 +18,7 @@ import (
 // Policy is the name of the load balancing policy, for the service config of a connection.
 const Policy = "coppice_route"
 
-func init() { balancer.Register(builder{}) }
+func init() { balancer.Register(builder{}) } //nolint:gochecknoinits // gRPC takes policies at no other time
 
 // Way is the way of a call: to an endpoint if that can be reached, otherwise to any.
 type Way struct {
