@@ -1,12 +1,13 @@
 #!/bin/sh
 # Builds images with buildah, podman or docker from a context that is there:
 # build.sh CONTEXT TAG ARCH TARGET...
-# They are called coppice-TARGET:TAG; of another architecture, coppice-TARGET:TAG-ARCH.
+# They are called PREFIXcoppice-TARGET:TAG, with localhost/ for a prefix unless it is set; of
+# another architecture, PREFIXcoppice-TARGET:TAG-ARCH.
 set -eu
 context=$1 tag=$2 arch=$3
 shift 3
 file=$(dirname "$0")/Containerfile
-: "${BUILDER:=$(command -v buildah || command -v podman || command -v docker)}" "${PREFIX:=}"
+: "${BUILDER:=$(command -v buildah || command -v podman || command -v docker)}" "${PREFIX:=localhost/}"
 
 case $arch in
 "$(${GO:-go} env GOHOSTARCH)") suffix= ;;
