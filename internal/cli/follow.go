@@ -43,6 +43,11 @@ func (a *app) show(ctx context.Context, f follow) error {
 		idle, err = a.showLive(ctx, w)
 	default:
 		p := &plain{out: a.Stdout, look: a.look(), forest: newForest(), after: f.after}
+		w.lost = func(error) {
+			if p.broke() {
+				a.complain("the connection is lost; trying again")
+			}
+		}
 		if idle, err = w.each(ctx, p.step); err == nil {
 			err = a.print(p.forest.summary(a.now(), p.look.dot))
 		}

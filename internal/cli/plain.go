@@ -15,14 +15,26 @@ type plain struct {
 	look   look
 	forest *forest
 	after  int64 // what happened up to here is taken in and not told
+	lost   int   // how often the stream broke since the last step
 }
+
+// tellLost is how often a stream has to break in a row until that is told: once is what
+// another replica, or the same one, makes good at once.
+const tellLost = 2
 
 // step takes in what a watcher is told.
 func (p *plain) step(step *pb.WatchSessionResponse) error {
+	p.lost = 0
 	if e := step.GetEvent(); e != nil {
 		return p.event(e)
 	}
 	return nil
+}
+
+// broke counts that the stream has broken, and reports whether that is to be told.
+func (p *plain) broke() bool {
+	p.lost++
+	return p.lost == tellLost
 }
 
 // event takes in an event and tells of it.
