@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -66,6 +67,8 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 		return fmt.Errorf("declaring the commands: %w", err)
 	}
 	root.PersistentFlags().BoolP("help", "h", false, "Show this.")
+	root.Flags().Bool("version", false, "Show the version.")
+	root.Version = version()
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return complete(c.Flags()) }
 	root.SetArgs(args)
@@ -78,6 +81,14 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 		return &UsageError{err}
 	}
 	return nil
+}
+
+// version is that of the module, which says of what commit it is if it was built from one.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
 }
 
 // similar is how many letters of a command may be wrong for it to be suggested.

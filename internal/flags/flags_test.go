@@ -145,8 +145,9 @@ func TestHelp(t *testing.T) {
 	for line, want := range map[string][]string{
 		"--help": {
 			"Usage: forest <command> [flags]\n\nLooks after trees.\n\nCommands:\n  plant       Plant a tree.\n  trees       What there is.\n  tools       What is used.\n",
-			"  -h, --help   Show this.\n", "As JSON. ($FOREST_JSON)\n",
+			"      --version   Show the version.\n", "  -h, --help      Show this.\n", "As JSON. ($FOREST_JSON)\n",
 		},
+		"--version": {"forest version "},
 		"plant --help": {
 			"Usage: forest plant <place> [<words> ...] [flags]\n\nPlant a tree.\n\n" +
 				"Arguments:\n  <place>        The place.\n  [<words> ...]  What to say.\n\nFlags:\n      --where HOST",
