@@ -33,12 +33,14 @@ func (l *line) keep(ctx context.Context) {
 // open opens a stream to an orchestrator that can do what is needed; nil if there is none now.
 // One that is not the first, nor comes after one that broke, is settled.
 func (l *line) open(ctx context.Context, settled bool) *link {
-	k, err := openLink(ctx, l.client, l.aim(), l.now())
+	aim := l.aim()
+	k, err := openLink(ctx, l.client, aim, l.now())
 	if err == nil && l.needs != "" && !k.can(l.needs) {
 		k.cancel()
 		err = fmt.Errorf("replica %s does not know %q", k.welcome.GetReplicaId(), l.needs)
 	}
 	if err != nil {
+		l.replicas.lost(aim) // who wants to go there does not wait as long
 		if ctx.Err() == nil && l.reach.failed(l.now()) {
 			l.log.WarnContext(ctx, "no orchestrator can be reached", "error", err)
 		}
@@ -50,7 +52,8 @@ func (l *line) open(ctx context.Context, settled bool) *link {
 	if !settled && k.endpoint != "" {
 		k.lives = aged(ageAtFirst)
 	}
-	l.welcome(k)
+	l.replicas.found(k.welcome.GetReplicaId(), k.endpoint)
+	l.welcome(k.welcome)
 	return k
 }
 

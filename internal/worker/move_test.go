@@ -47,7 +47,9 @@ func TestReplicasAreFound(t *testing.T) {
 	r.found("two", "b")
 	r.found("three", "a") // one has ended
 	r.found("four", "")
-	for replica, want := range map[string]string{"one": "", "two": "b", "three": "a", "four": "", "": ""} {
+	r.found("five", "c")
+	r.lost("c")
+	for replica, want := range map[string]string{"one": "", "two": "b", "three": "a", "four": "", "five": "", "": ""} {
 		if got := r.endpoint(replica); got != want {
 			t.Errorf("%s was found at %q, want %q", replica, got, want)
 		}

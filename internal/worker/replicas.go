@@ -21,6 +21,13 @@ func (r *replicas) found(replica, endpoint string) {
 	r.at[endpoint] = replica
 }
 
+// lost says that nobody has answered at an endpoint.
+func (r *replicas) lost(endpoint string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.at, endpoint)
+}
+
 // endpoint gives where a replica was found; empty if it was not.
 func (r *replicas) endpoint(replica string) string {
 	r.mu.Lock()
