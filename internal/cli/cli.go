@@ -145,7 +145,7 @@ func (a *app) main(ctx context.Context) error {
 	}.Main(ctx, &c, a.Args)
 	var usage *flags.UsageError
 	if errors.As(err, &usage) {
-		return usagef("%w; see coppice --help", usage.Err)
+		return usagef("%w; see %s --help", usage.Err, usage.Command)
 	}
 	return err
 }

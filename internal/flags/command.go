@@ -26,7 +26,10 @@ type Program struct {
 }
 
 // UsageError is a mistake of the person who typed.
-type UsageError struct{ Err error }
+type UsageError struct {
+	Err     error
+	Command string // whose help says more, with the names of those above it
+}
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 
@@ -74,11 +77,11 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 	root.SetArgs(args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
+	if named, err := root.ExecuteContextC(ctx); err != nil {
 		if began {
 			return err
 		}
-		return &UsageError{err}
+		return &UsageError{err, named.CommandPath()}
 	}
 	return nil
 }

@@ -133,6 +133,14 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("forest %s: %v, want a mistake with %q", line, said.err, want)
 		}
 	}
+	for line, want := range map[string]string{
+		"burn": "forest", "plant hill": "forest plant", "tools sow": "forest tools", "trees fell a b": "forest trees fell", "plant hill --tall": "forest plant",
+	} {
+		var usage *flags.UsageError
+		if said := typing(t, nil, strings.Fields(line)...); !errors.As(said.err, &usage) || usage.Command != want {
+			t.Errorf("forest %s: %v, want a mistake of %s", line, said.err, want)
+		}
+	}
 	var usage *flags.UsageError
 	burnt := errors.New("burnt")
 	if said := typing(t, burnt, "trees", "fell"); !errors.Is(said.err, burnt) || errors.As(said.err, &usage) {
