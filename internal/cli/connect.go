@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
@@ -49,6 +50,9 @@ func newClient(conn grpc.ClientConnInterface) *client {
 
 // with connects and calls do.
 func (r remote) with(do func(*client) error) error {
+	if !isTarget(r.Orchestrator) {
+		return usagef("--orchestrator or COPPICE_ORCHESTRATOR is %q; expected HOST:PORT", r.Orchestrator)
+	}
 	options, err := r.Options(r.Orchestrator, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return usagef("%w", err)
@@ -58,6 +62,20 @@ func (r remote) with(do func(*client) error) error {
 		return usagef("%w", err)
 	}
 	return errors.Join(r.unreached(do(newClient(conn))), conn.Close())
+}
+
+// isTarget reports whether orchestrators can be at a target: all addresses of it have a port.
+// What has a scheme is left to gRPC.
+func isTarget(target string) bool {
+	if strings.Contains(target, ":/") {
+		return true
+	}
+	for _, address := range strings.Split(target, ",") {
+		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // unreached adds to the error of a call which nobody has answered what to look at.
