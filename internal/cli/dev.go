@@ -42,6 +42,9 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if d.Slots < 1 {
 		return usagef("--slots is %d; it has to be 1 or more", d.Slots)
 	}
+	if err := isDirectory("--workspace", d.Workspace); err != nil {
+		return err
+	}
 	m, err := a.measure(ctx, d.MetricsListen, d.Redact, slog.NewTextHandler(a.Stderr, nil), redact.FromURL("COPPICE_REDIS_URL", d.RedisURL)...)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -68,6 +69,9 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 
 // here runs it with everything in this process.
 func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error) {
+	if err := isDirectory("--workspace", r.Workspace); err != nil {
+		return err
+	}
 	// The terminal belongs to the drawing until it is over.
 	var written bytes.Buffer
 	m, err := a.measure(ctx, "", r.Redact, slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -201,6 +205,20 @@ func (a *app) text(words []string) (string, error) {
 		return "", usagef("the text is empty")
 	}
 	return text, nil
+}
+
+// isDirectory refuses what a flag names if it is no directory; empty means this one.
+func isDirectory(flag, dir string) error {
+	info, err := os.Stat(orHere(dir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return usagef("%s %s: no such directory", flag, dir)
+	case err != nil:
+		return usagef("%s: %w", flag, err)
+	case !info.IsDir():
+		return usagef("%s %s is no directory", flag, dir)
+	}
+	return nil
 }
 
 func orHere(dir string) string {
