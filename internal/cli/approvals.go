@@ -149,8 +149,11 @@ func (c *client) decide(ctx context.Context, a *app, name string, req *pb.Decide
 
 // approval finds the open approval that a person means: by its id or the end of it.
 func (c *client) approval(ctx context.Context, name string) (string, error) {
-	if isID(name) {
+	switch {
+	case isID(name):
 		return name, nil
+	case name == last:
+		return "", usagef("expected the id of an approval, not %s, which is a session; see coppice approvals", last)
 	}
 	var found []string
 	err := c.eachApproval(ctx, "", false, func(p *pb.Approval) error {
