@@ -2,27 +2,40 @@ package coppice_test
 
 import (
 	"io/fs"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/coppice-run/coppice"
 	"github.com/coppice-run/coppice/internal/agentdef"
+	"github.com/coppice-run/coppice/internal/cli"
 )
+
+// documents gives the pages that people read, by their names.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	names, err := fs.Glob(coppice.Documents, "docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := map[string]string{}
+	for _, name := range append(names, "README.md") {
+		text, err := fs.ReadFile(coppice.Documents, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[name] = string(text)
+	}
+	return pages
+}
 
 // TestDefinitionsInDocumentsCanBePut: whoever copies one has one that is accepted.
 func TestDefinitionsInDocumentsCanBePut(t *testing.T) {
 	t.Parallel()
-	pages, err := fs.Glob(coppice.Documents, "docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := 0
-	for _, page := range append(pages, "README.md") {
-		text, err := fs.ReadFile(coppice.Documents, page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, block := range strings.Split(string(text), "```markdown\n")[1:] {
+	for page, text := range documents(t) {
+		for _, block := range strings.Split(text, "```markdown\n")[1:] {
 			definition, _, _ := strings.Cut(block, "```")
 			if !strings.HasPrefix(definition, "---\nname:") {
 				continue
@@ -36,4 +49,55 @@ func TestDefinitionsInDocumentsCanBePut(t *testing.T) {
 	if found == 0 {
 		t.Error("there is no definition in the documents")
 	}
+}
+
+// ofOthers are the flags in documents that other programs take, and those programs.
+var ofOthers = map[string]string{
+	"--branch": "git", "--ignore-scripts": "npm", "--security-opt": "docker",
+	"--from-file": "kubectl", "--from-literal": "kubectl", "--grace-period": "kubectl",
+	"--enable-auto-tool-choice": "vllm", "--tool-call-parser": "vllm", "--jinja": "llama-server", "--port": "llama-server",
+}
+
+// TestFlagsInDocumentsAreTaken by one of the programs.
+func TestFlagsInDocumentsAreTaken(t *testing.T) {
+	t.Parallel()
+	taken := map[string]bool{}
+	for _, help := range append(helpOfCommands(t), helpOf(t, "./cmd/orchestrator"), helpOf(t, "./cmd/worker")) {
+		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[a-z-]+)`).FindAllStringSubmatch(help, -1) {
+			taken[flag[1]] = true
+		}
+	}
+	for page, text := range documents(t) {
+		for _, flag := range regexp.MustCompile(`(?m)(?:^|[^\w-])(--[a-z][a-z-]*)`).FindAllStringSubmatch(text, -1) {
+			if !taken[flag[1]] && ofOthers[flag[1]] == "" {
+				t.Errorf("%s names %s, which no program takes", page, flag[1])
+			}
+		}
+	}
+}
+
+// helpOfCommands gives the help of coppice and of all commands below those given.
+func helpOfCommands(t *testing.T, above ...string) []string {
+	t.Helper()
+	var out strings.Builder
+	if code := cli.Main(t.Context(), cli.Process{Args: append(above, "--help"), Stdout: &out, Stderr: &out}); code != 0 {
+		t.Fatalf("coppice %v --help: exit code %d: %s", above, code, &out)
+	}
+	all := []string{out.String()}
+	_, commands, _ := strings.Cut(out.String(), "\nCommands:\n")
+	commands, _, _ = strings.Cut(commands, "\n\n")
+	for _, command := range regexp.MustCompile(`(?m)^  (\S+)`).FindAllStringSubmatch(commands, -1) {
+		all = append(all, helpOfCommands(t, append(above[:len(above):len(above)], command[1])...)...)
+	}
+	return all
+}
+
+// helpOf gives the help of a program.
+func helpOf(t *testing.T, program string) string {
+	t.Helper()
+	out, err := exec.Command("go", "run", program, "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s --help: %v: %s", program, err, out)
+	}
+	return string(out)
 }
