@@ -129,7 +129,7 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 // end.
 func (r *runCommand) deciding(id string) string {
 	if r.Data == "" {
-		return "the session is dropped; allow it with --allow, or keep the session with --data DIR"
+		return "the session is dropped; allow it with --allow RULE, or keep the session with --data DIR"
 	}
 	return "coppice dev --data " + r.Data + ", and beside it " + deciding("", id)
 }
