@@ -50,7 +50,7 @@
 // internal/orchestrator/service.go and work.go: a replica's side of clients and
 // of workers. work.go serves the stream of a worker's slot; the stream is the
 // attempt's lease. When it breaks, internal/alive finds out whether its worker is
-// dead. All who watch a session on a replica share one reading of its log: tail.go.
+// dead; roster.go knows whose the streams are. All who watch a session on a replica share one reading of its log: tail.go.
 // What a model writes is shown before it is stored: hub.go to those who watch here,
 // relay.go to the replicas that wish for it, which wishes.go tells.
 // internal/api puts it behind gRPC; internal/wire translates, and holds the one table

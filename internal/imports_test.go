@@ -84,7 +84,7 @@ var allowed = map[string][]string{
 		"internal/policy", "internal/redact", "internal/route", "internal/skill", "internal/tool", "internal/telemetry", "internal/transcript", "internal/tree", "internal/wire", "internal/workspace",
 	},
 	"internal/assembly": {
-		"internal/agentdef", "internal/alive", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
+		"internal/agentdef", "internal/alive", "internal/api", "internal/auth", "internal/callback", "internal/dispatch", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp", "internal/model",
 		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/route", "internal/sandbox", "internal/store", "internal/tool",
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/assembly"
@@ -32,6 +33,8 @@ type options struct {
 
 	FetchAllow  []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
 	BashNetwork bool     `env:"COPPICE_BASH_NETWORK" help:"Let commands use the network."`
+
+	DrainFor time.Duration `env:"COPPICE_DRAIN_FOR" default:"0" placeholder:"DURATION" help:"When told to stop, go on for so long with the runs that there are, and with commands in the background, like 10m; then what is left is given back. 0 gives all back at once."`
 
 	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
 	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
@@ -136,6 +139,6 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log, Telemetry: m.Telemetry,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Alive: living, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Alive: living, DrainFor: f.DrainFor, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
 	}.Run(ctx)
 }

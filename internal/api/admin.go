@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -38,6 +40,41 @@ func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*p
 		if err := s.examine(ctx, found[i].ID, resp); err != nil {
 			return nil, err
 		}
+	}
+	return resp, nil
+}
+
+func (s *adminServer) ListWorkers(ctx context.Context, _ *pb.ListWorkersRequest) (*pb.ListWorkersResponse, error) {
+	workers, err := s.svc.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.ListWorkersResponse{}
+	for i := range workers {
+		w := &workers[i]
+		resp.Workers = append(resp.Workers, &pb.Worker{
+			Id: w.ID, Pool: w.Pool, Slots: int32(w.Slots), Running: int32(w.Running), Version: w.Version,
+			StartTime: timestamppb.New(w.Started), ReplicaIds: w.Replicas, Draining: w.Draining,
+		})
+	}
+	return resp, nil
+}
+
+func (s *adminServer) DrainWorker(ctx context.Context, req *pb.DrainWorkerRequest) (*pb.DrainWorkerResponse, error) {
+	return &pb.DrainWorkerResponse{}, s.svc.Drain(ctx, req.GetWorkerId())
+}
+
+func (s *adminServer) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb.GetStatsResponse, error) {
+	stats, err := s.svc.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.GetStatsResponse{
+		Replicas: int32(stats.Replicas), Workers: int32(stats.Workers), Slots: int32(stats.Slots),
+		Running: int32(stats.Running), Queued: int32(stats.Queued),
+	}
+	if !stats.Oldest.IsZero() {
+		resp.OldestQueuedTime = timestamppb.New(stats.Oldest)
 	}
 	return resp, nil
 }

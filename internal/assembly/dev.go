@@ -192,11 +192,15 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 	})
 	g.Go(func() error {
 		defer stopServing()
-		return Worker{
+		err := Worker{
 			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
 			Workspace: d.Workspace, Workspaces: d.Workspaces, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
 			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets, BashNetwork: d.BashNetwork, Telemetry: d.Telemetry, MCP: d.MCP, Sandbox: d.Sandbox,
 		}.Run(working)
+		if err == nil {
+			<-working.Done() // it may have drained before
+		}
+		return err
 	})
 	return g.Wait()
 }

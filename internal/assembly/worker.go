@@ -17,6 +17,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/flags"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/hook"
 	"github.com/coppice-run/coppice/internal/loop"
@@ -57,6 +58,7 @@ type Worker struct {
 	// Alive tells whoever connects that the process lives (see package alive), so that
 	// its runs need not wait once it is dead; nil: nowhere.
 	Alive       net.Listener
+	DrainFor    time.Duration        // for so long, once it is to end, it goes on with the runs that it has
 	BashNetwork bool                 // commands may use the network
 	Telemetry   *telemetry.Telemetry // nil: nobody measures
 	Sandbox     sandbox.Options
@@ -64,9 +66,12 @@ type Worker struct {
 	Now         func() time.Time // nil: time.Now
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends, or until it has been drained.
 func (w Worker) Run(ctx context.Context) error {
 	slack()
+	told := ctx
+	ctx, stop := context.WithCancel(context.WithoutCancel(told))
+	defer stop()
 	private, err := outbound.ParseDestinations(w.FetchAllow)
 	if err != nil {
 		return fmt.Errorf("what may be fetched beside the internet: %w", err)
@@ -85,19 +90,19 @@ func (w Worker) Run(ctx context.Context) error {
 	hooks := hook.New(hook.Config{Specs: w.Hooks, Definitions: w.DefinitionHooks, Environ: os.Environ()})
 	defer hooks.Close()
 	tools := append(tool.Builtin(), tool.NewWebFetch(private), tool.NewBash(confined, w.BashNetwork, w.Secrets))
-	servers, stop, err := w.mcp(ctx, confined)
+	servers, stopServers, err := w.mcp(ctx, confined)
 	if err != nil {
 		return err
 	}
 	// Runs use the servers until the last has ended.
-	defer stop()
+	defer stopServers()
 	observe, err := w.observed()
 	if err != nil {
 		return err
 	}
 	id := w.name()
 	run, err := worker.New(worker.Config{
-		ID: id, AlivePort: alive.Port(w.Alive), Pool: w.Pool, Slots: w.Slots,
+		ID: id, AlivePort: alive.Port(w.Alive), Pool: w.Pool, Slots: w.Slots, Version: flags.Version(),
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
 		Bus: func(installation string) (*dispatch.Bus, error) {
 			bus, err := dispatch.New(dispatch.Config{Client: w.Redis, Installation: installation, Logger: w.Logger})
@@ -118,7 +123,18 @@ func (w Worker) Run(ctx context.Context) error {
 	}
 	defer w.serveHealth(ctx)()
 	defer w.tellAlive(ctx, id)()
+	defer context.AfterFunc(told, func() { w.end(run, stop) })()
 	return run.Run(ctx)
+}
+
+// end stops the worker, but lets it drain first if it may.
+func (w Worker) end(run *worker.Worker, stop func()) {
+	if w.DrainFor <= 0 {
+		stop()
+		return
+	}
+	run.Drain()
+	time.AfterFunc(w.DrainFor, stop)
 }
 
 // name is the worker's: the one that its spans have, so that a trace tells whose they

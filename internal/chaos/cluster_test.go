@@ -260,7 +260,7 @@ func (c *cluster) killedAt(worker string) (time.Time, bool) {
 	for _, n := range c.workers {
 		n.mu.Lock()
 		for pid, at := range n.killed {
-			if strings.Contains(worker, fmt.Sprintf("-%d-", pid)) {
+			if isOf(worker, pid) {
 				n.mu.Unlock()
 				return at, true
 			}

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
 // fault breaks something, and mends it before it returns, also when ctx ends
@@ -58,6 +60,7 @@ func hold(ctx context.Context, rng *rand.Rand, nodes []*node) (*node, error) {
 // Bounds on how long a process may take to end when it is asked to.
 const (
 	workerStops       = 5 * time.Second
+	workerDrains      = 30 * time.Second
 	orchestratorStops = 10 * time.Second
 )
 
@@ -70,6 +73,7 @@ func ofProcesses() []fault {
 		{name: "worker told to stop", do: func(ctx context.Context, c *cluster, rng *rand.Rand) error {
 			return roll(ctx, c, rng, c.workers, workerStops)
 		}},
+		{name: "worker drained", long: true, do: drain},
 		{name: "worker frozen and thawed", long: true, do: freeze},
 		{name: "orchestrator killed", do: func(ctx context.Context, c *cluster, rng *rand.Rand) error {
 			return crash(ctx, rng, c.orchestrators)
@@ -105,6 +109,40 @@ func roll(ctx context.Context, c *cluster, rng *rand.Rand, nodes []*node, most t
 		c.surprise(err.Error())
 	}
 	return n.start()
+}
+
+// drain has a worker finish what it has and end; whoever runs it starts it again.
+func drain(ctx context.Context, c *cluster, rng *rand.Rand) error {
+	n, err := hold(ctx, rng, c.workers)
+	if err != nil {
+		return err
+	}
+	defer n.held.Unlock()
+	pid, ended := n.process()
+	asking, cancel := context.WithTimeout(ctx, workerStops)
+	defer cancel()
+	admin := pb.NewAdminServiceClient(c.reader)
+	listed, err := admin.ListWorkers(asking, &pb.ListWorkersRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return errNothingThere // no orchestrator could say
+	}
+	for _, w := range listed.GetWorkers() {
+		if !isOf(w.GetId(), pid) {
+			continue
+		}
+		if _, err := admin.DrainWorker(asking, &pb.DrainWorkerRequest{WorkerId: w.GetId()}, grpc.WaitForReady(true)); err != nil {
+			return errNothingThere
+		}
+		select {
+		case <-ended:
+			return nil
+		case <-time.After(workerDrains):
+			return fmt.Errorf("%s was drained and had not ended after %s", n.name, workerDrains)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return errNothingThere
 }
 
 // freeze stops a worker for longer than anyone waits for it, and lets it go on. In

@@ -111,6 +111,16 @@ func (n *node) signal(s syscall.Signal) error {
 	return nil // or it has ended by itself just now, and is about to be started again
 }
 
+// process is the one that was started last; ended is closed when it has ended.
+func (n *node) process() (pid int, ended <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cmd.Process.Pid, n.ended
+}
+
+// isOf reports whether a worker's id is that of a process.
+func isOf(worker string, pid int) bool { return strings.Contains(worker, fmt.Sprintf("-%d-", pid)) }
+
 // hasEnded is closed when the process that was started last has ended.
 func (n *node) hasEnded() <-chan struct{} {
 	n.mu.Lock()

@@ -74,6 +74,7 @@ type commands struct {
 	Approve    approveCommand    `cmd:"" help:"Allow a call that waits for it."`
 	Deny       denyCommand       `cmd:"" help:"Deny a call that waits to be allowed."`
 	Agents     agentsCommand     `cmd:"" help:"List, show, put and delete agents."`
+	Workers    workersCommand    `cmd:"" help:"List the workers that are connected, and drain them."`
 	Token      tokenCommand      `cmd:"" help:"Make a token for somebody who calls an orchestrator."`
 	Workspaces workspacesCommand `cmd:"" help:"Clean up below the workspaces of workers."`
 	FakeLLM    fakeLLMCommand    `cmd:"" name:"fake-llm" help:"Serve a fake of Anthropic's and OpenAI's APIs, with troubles if you like."`

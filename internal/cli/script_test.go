@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -37,6 +38,8 @@ func TestMain(m *testing.M) {
 //
 //	exits CODE coppice ARG…
 //		runs a command that has to end with this exit code
+//	until REGEXP coppice ARG…
+//		runs a command again until its output matches
 //	keep NAME REGEXP
 //		sets a variable to what the group matches in the last output
 //	serve [ARG…]
@@ -55,7 +58,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "keep": keep, "serve": serve, "interrupt": interrupt,
+			"exits": exits, "until": until, "keep": keep, "serve": serve, "interrupt": interrupt,
 		},
 	})
 }
@@ -96,6 +99,30 @@ func checkCode(ts *testscript.TestScript, want string, err error) {
 	}
 	if strconv.Itoa(code) != want {
 		ts.Fatalf("exit code %d, want %s", code, want)
+	}
+}
+
+// Patience with a command whose output does not match yet, and how long it is left alone
+// between two looks.
+const (
+	untilAtMost = time.Minute
+	untilAgain  = 50 * time.Millisecond
+)
+
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until REGEXP COMMAND ARG...")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for giveUp := time.Now().Add(untilAtMost); ; time.Sleep(untilAgain) {
+		ts.Check(ts.Exec(args[1], args[2:]...))
+		switch {
+		case pattern.MatchString(ts.ReadFile("stdout")):
+			return
+		case time.Now().After(giveUp):
+			ts.Fatalf("the output has not come to match %s", args[0])
+		}
 	}
 }
 

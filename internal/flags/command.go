@@ -71,7 +71,7 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 	}
 	root.PersistentFlags().BoolP("help", "h", false, "Show this.")
 	root.Flags().Bool("version", false, "Show the version.")
-	root.Version = version()
+	root.Version = Version()
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return complete(c.Flags()) }
 	root.SetArgs(args)
@@ -86,8 +86,8 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 	return nil
 }
 
-// version is that of the module, which says of what commit it is if it was built from one.
-func version() string {
+// Version is that of the module, which says of what commit it is if it was built from one.
+func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
 	}

@@ -61,6 +61,7 @@ type Service struct {
 	wishes   *wishes
 	relay    *relay
 	leases   *leases
+	roster   *roster
 	offers   *offers
 	kick     chan struct{} // something may be ready to announce
 	later    chan struct{} // something may be, though nothing is known to wait
@@ -109,7 +110,7 @@ func New(c Config) (*Service, error) {
 		c.Grace = DefaultGrace
 	}
 	s := &Service{
-		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), offers: newOffers(),
+		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), roster: newRoster(), offers: newOffers(),
 		wishes: newWishes(), relay: newRelay(c.Now),
 		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}

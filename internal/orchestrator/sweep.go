@@ -29,6 +29,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			do   func(context.Context) error
 		}{
 			{"heartbeat", s.beat},
+			{"workers", s.enlist},
 			{"lost attempts", s.takeBack},
 			{"timers", s.fireTimers},
 			{"commands to let go", s.release},

@@ -87,6 +87,10 @@ type slot struct {
 	worker *alive.Worker // whose stream it is; nil: that was not said, or it can't be asked whether it lives
 
 	counted bool // as a slot
+
+	drains    chan struct{} // holds one: tell the worker to drain
+	enlisted  *enlisted     // whose stream it is; this and the next are the roster's
+	offRoster bool          // for good
 }
 
 // Work serves a worker's stream until it ends. An attempt that is still on it
@@ -97,10 +101,11 @@ func (s *Service) Work(stream WorkStream) error {
 	poke(s.offers.some)
 	l := &slot{
 		Service: s, stream: stream, begun: s.Now(), asked: make(chan asked, workWindow), counted: true,
-		failed: make(chan error, 1), revoked: make(chan struct{}, 1),
+		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 	}
 	defer l.uncount()
 	defer l.leave()
+	defer s.roster.leave(l)
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
 		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Window: workWindow,
 		Protocol: Protocol, OldestProtocol: OldestProtocol,
@@ -192,6 +197,9 @@ func (l *slot) receive() error {
 		}
 		switch k := req.GetKind().(type) {
 		case *pb.WorkRequest_Heartbeat:
+			continue
+		case *pb.WorkRequest_Hello:
+			l.roster.join(l, k.Hello)
 			continue
 		case *pb.WorkRequest_Delta:
 			l.show(k.Delta)
@@ -321,6 +329,8 @@ func (l *slot) answer() {
 				responses = []*pb.WorkResponse{l.lose(ctx, err)}
 			}
 			send(a.req.GetSeq(), responses...)
+		case <-l.drains:
+			send(0, &pb.WorkResponse{Kind: &pb.WorkResponse_Drain{Drain: &pb.Drain{}}})
 		case <-l.revoked:
 			lease := l.current()
 			switch {

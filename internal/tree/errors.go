@@ -86,6 +86,7 @@ var (
 	ErrNoTask        = &Error{Code: CodeNotFound, name: "no such task"}
 	ErrNoAgent       = &Error{Code: CodeNotFound, name: "no such agent"}
 	ErrNoModel       = &Error{Code: CodeNotFound, name: "no such model"}
+	ErrNoWorker      = &Error{Code: CodeNotFound, name: "no such worker"}
 	ErrNoCall        = &Error{Code: CodeNotFound, name: "no such call"}
 	ErrSessionExists = &Error{Code: CodeConflict, name: "the session exists already"}
 	ErrKeyReused     = &Error{Code: CodeConflict, name: "the idempotency key was used for another request"}

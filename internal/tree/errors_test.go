@@ -35,7 +35,7 @@ func TestDetailedErrorsEqualTheirNamedOnes(t *testing.T) {
 func TestEveryRefusalHasAScript(t *testing.T) {
 	t.Parallel()
 	// These are refusals of what is around the core.
-	elsewhere := []*Error{ErrKeyReused, ErrStopping, ErrUnavailable, ErrBeyondEnd}
+	elsewhere := []*Error{ErrKeyReused, ErrNoWorker, ErrStopping, ErrUnavailable, ErrBeyondEnd}
 	source, err := os.ReadFile("errors.go")
 	if err != nil {
 		t.Fatal(err)

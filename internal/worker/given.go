@@ -12,8 +12,11 @@ import (
 )
 
 // takes offers the slot of a run to what becomes ready with its end: most often the parent,
-// of whose transcript the worker may hold the beginning.
+// of whose transcript the worker may hold the beginning. Nil: it takes none any more.
 func (w *Worker) takes(session tree.SessionID, parent string) (*pb.Takes, []tree.Message) {
+	if w.drains() {
+		return nil, nil
+	}
 	takes := &pb.Takes{Nonce: rand.Uint64()}
 	task, err := tree.ParseID[tree.Task](parent)
 	if err != nil {

@@ -34,7 +34,7 @@ func (l *line) keep(ctx context.Context) {
 // One that is not the first, nor comes after one that broke, is settled.
 func (l *line) open(ctx context.Context, settled bool) *link {
 	aim := l.aim()
-	k, err := openLink(ctx, l.client, aim, l.now())
+	k, err := openLink(ctx, l.client, aim, l.hello, l.now())
 	if err == nil && l.needs != "" && !k.can(l.needs) {
 		k.cancel()
 		err = fmt.Errorf("replica %s does not know %q", k.welcome.GetReplicaId(), l.needs)

@@ -25,6 +25,8 @@ const window = 128
 type line struct {
 	client   pb.WorkerServiceClient
 	worker   string // whose line it is
+	hello    *pb.Hello
+	drain    func() // the worker is to take no run any more
 	alive    int    // the port where that tells that it lives; 0: nowhere
 	log      *slog.Logger
 	now      func() time.Time
@@ -84,7 +86,7 @@ func (r *refusal) Error() string { return "the claim was refused: " + r.cause.St
 
 func (w *Worker) newLine() *line {
 	return &line{
-		client: w.Client, worker: w.ID, alive: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
+		client: w.Client, worker: w.ID, hello: w.hello, drain: w.Drain, alive: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
 		up: make(chan struct{}), moved: make(chan struct{}), over: true, reach: &w.reach, replicas: w.replicas,
 		welcome: func(welcome *pb.Welcome) {
 			select {
@@ -110,6 +112,8 @@ func (l *line) receive(k *link) error {
 		case *pb.WorkResponse_Heartbeat:
 		case *pb.WorkResponse_Lost:
 			l.lose()
+		case *pb.WorkResponse_Drain:
+			l.drain()
 		case *pb.WorkResponse_BackgroundCommands:
 			l.letGo(int(kind.BackgroundCommands.GetOrdinal()))
 		case *pb.WorkResponse_Assignment:

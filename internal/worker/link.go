@@ -57,9 +57,9 @@ type link struct {
 	useful   atomic.Bool   // a claim was answered on it with more than a refusal of the protocol
 }
 
-// openLink opens a stream, to an endpoint if that can be reached, and waits for its welcome.
-// The stream outlives ctx, so that it can be ended in good order.
-func openLink(opening context.Context, client pb.WorkerServiceClient, endpoint string, now time.Time) (*link, error) {
+// openLink opens a stream, to an endpoint if that can be reached, waits for its welcome and
+// says hello. The stream outlives ctx, so that it can be ended in good order.
+func openLink(opening context.Context, client pb.WorkerServiceClient, endpoint string, hello *pb.Hello, now time.Time) (*link, error) {
 	ctx, way := route.To(context.WithoutCancel(opening), endpoint)
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(opening, cancel)()
@@ -89,6 +89,8 @@ func openLink(opening context.Context, client pb.WorkerServiceClient, endpoint s
 			welcome.GetReplicaId(), welcome.GetOldestProtocol(), welcome.GetProtocol(), oldestProtocol, Protocol)
 	case welcome.GetWindow() < window:
 		err = fmt.Errorf("replica %s takes %d requests ahead, need %d", welcome.GetReplicaId(), welcome.GetWindow(), window)
+	default:
+		err = stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Hello{Hello: hello}}) // older replicas pass over it
 	}
 	if err != nil {
 		cancel()

@@ -23,15 +23,18 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// slot claims and runs until ctx ends, over a line of its own.
-func (w *Worker) slot(ctx context.Context) {
+// slot claims and runs, over a line of its own, until ctx ends, or until it has no run once
+// taking has ended.
+func (w *Worker) slot(ctx, taking context.Context) {
 	l := w.newLine()
+	lineEnds, endLine := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
-	keeping.Go(func() { l.keep(ctx) })
+	keeping.Go(func() { l.keep(lineEnds) })
 	defer keeping.Wait()
-	for l.ready(ctx) {
+	defer endLine()
+	for l.ready(taking) {
 		w.free <- struct{}{}
-		d, any := w.hint(ctx, l)
+		d, any := w.hint(taking, l)
 		if !any {
 			return
 		}

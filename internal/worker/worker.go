@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -46,15 +47,17 @@ type Source interface {
 
 // Config says what a worker works with.
 type Config struct {
-	ID     string // unique among the workers of the installation
-	Pool   string
-	Slots  int
-	Client pb.WorkerServiceClient
-	Bus    func(installation string) (*dispatch.Bus, error)
-	Model  model.Model
-	Tools  []tool.Tool
-	Source Source            // of further tools; nil: none
-	Places *workspace.Places // where runs work
+	ID    string // unique among the workers of the installation
+	Pool  string
+	Slots int
+	// Version is what the program was built from; empty: not known.
+	Version string
+	Client  pb.WorkerServiceClient
+	Bus     func(installation string) (*dispatch.Bus, error)
+	Model   model.Model
+	Tools   []tool.Tool
+	Source  Source            // of further tools; nil: none
+	Places  *workspace.Places // where runs work
 	// AlivePort is where this process tells that it lives; 0: nowhere.
 	AlivePort int
 
@@ -100,6 +103,9 @@ type Worker struct {
 	held         *transcript.Held // of runs that have parked here
 	carrying     sync.WaitGroup   // of commands that are tasks
 	busy         atomic.Int64     // slots that have a run
+	hello        *pb.Hello
+	draining     chan struct{} // closed when no run is taken any more
+	drain        sync.Once
 }
 
 // New checks the configuration.
@@ -127,6 +133,10 @@ func New(c Config) (*Worker, error) {
 		installation: make(chan string, 1),
 		finished:     newFinished(),
 		held:         transcript.NewHeld(),
+		draining:     make(chan struct{}),
+		hello: &pb.Hello{
+			WorkerId: c.ID, Pool: c.Pool, Slots: int32(c.Slots), Version: c.Version, StartTime: timestamppb.New(c.Now()),
+		},
 	}, nil
 }
 
@@ -134,25 +144,33 @@ func New(c Config) (*Worker, error) {
 func (w *Worker) Busy() int { return int(w.busy.Load()) }
 
 // Run works until ctx ends. Attempts under way are dropped then; the
-// orchestrator gives their runs to other workers.
+// orchestrator gives their runs to other workers. After Drain it ends by itself.
 func (w *Worker) Run(ctx context.Context) error {
 	// The puller ends first: what it is given last is still claimed, and given back at
 	// once with the rest. Left on the stream it would be looked for only after a while.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, working := errgroup.WithContext(working)
+	var slots sync.WaitGroup
+	taking, noMore := context.WithCancel(working)
+	defer noMore()
 	for range w.Slots {
-		g.Go(func() error {
-			w.slot(working)
-			return nil
-		})
+		slots.Go(func() { w.slot(working, taking) })
 	}
 	g.Go(func() error {
 		defer stop()
-		return w.pull(ctx, working)
+		pulling, halt := w.untilDrained(ctx)
+		defer halt()
+		if err := w.pull(pulling, working); err != nil || ctx.Err() != nil {
+			return err
+		}
+		noMore()
+		w.runOut(ctx, &slots)
+		return nil
 	})
 	g.Go(func() error { return w.finish(working) })
 	err := g.Wait()
+	slots.Wait()
 	w.leave(ctx)
 	w.carrying.Wait()
 	if errors.Is(err, context.Canceled) {

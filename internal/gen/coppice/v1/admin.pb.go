@@ -9,6 +9,7 @@ package coppicev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -20,6 +21,409 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// ListWorkersRequest asks for all of them.
+type ListWorkersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkersRequest) Reset() {
+	*x = ListWorkersRequest{}
+	mi := &file_coppice_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkersRequest) ProtoMessage() {}
+
+func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
+func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+// ListWorkersResponse has the workers that are connected.
+type ListWorkersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workers, by id.
+	Workers       []*Worker `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkersResponse) Reset() {
+	*x = ListWorkersResponse{}
+	mi := &file_coppice_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkersResponse) ProtoMessage() {}
+
+func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
+func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListWorkersResponse) GetWorkers() []*Worker {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+// Worker is a process that carries runs.
+type Worker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique among workers; it is that of its logs, its spans and its metrics.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The pool whose runs it takes.
+	Pool string `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	// How many runs it can carry at once.
+	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
+	// How many it carries now, with the commands that it runs in the background.
+	Running int32 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
+	// What it was built from; empty if that is not known.
+	Version string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	// When it began.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// The replicas that it has streams to.
+	ReplicaIds []string `protobuf:"bytes,7,rep,name=replica_ids,json=replicaIds,proto3" json:"replica_ids,omitempty"`
+	// Whether it was asked for with DrainWorker that it takes no run any more.
+	Draining      bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Worker) Reset() {
+	*x = Worker{}
+	mi := &file_coppice_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Worker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Worker) ProtoMessage() {}
+
+func (x *Worker) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Worker.ProtoReflect.Descriptor instead.
+func (*Worker) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Worker) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Worker) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *Worker) GetSlots() int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Worker) GetRunning() int32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *Worker) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Worker) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *Worker) GetReplicaIds() []string {
+	if x != nil {
+		return x.ReplicaIds
+	}
+	return nil
+}
+
+func (x *Worker) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+// DrainWorkerRequest says which worker.
+type DrainWorkerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The worker.
+	WorkerId      string `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainWorkerRequest) Reset() {
+	*x = DrainWorkerRequest{}
+	mi := &file_coppice_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainWorkerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainWorkerRequest) ProtoMessage() {}
+
+func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
+func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DrainWorkerRequest) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+// DrainWorkerResponse says that it will be told.
+type DrainWorkerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainWorkerResponse) Reset() {
+	*x = DrainWorkerResponse{}
+	mi := &file_coppice_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainWorkerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainWorkerResponse) ProtoMessage() {}
+
+func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
+func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+// GetStatsRequest asks about the installation.
+type GetStatsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStatsRequest) Reset() {
+	*x = GetStatsRequest{}
+	mi := &file_coppice_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatsRequest) ProtoMessage() {}
+
+func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
+func (*GetStatsRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+// GetStatsResponse is how the installation does.
+type GetStatsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Orchestrators that are alive.
+	Replicas int32 `protobuf:"varint,1,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// Workers that are connected.
+	Workers int32 `protobuf:"varint,2,opt,name=workers,proto3" json:"workers,omitempty"`
+	// How many runs they can carry at once.
+	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
+	// Runs that are with a worker.
+	Running int32 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
+	// Runs that wait for a worker, or for others of their session or tenant to end.
+	Queued int32 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
+	// Since when the one waits that has waited longest; unset if none does.
+	OldestQueuedTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=oldest_queued_time,json=oldestQueuedTime,proto3" json:"oldest_queued_time,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *GetStatsResponse) Reset() {
+	*x = GetStatsResponse{}
+	mi := &file_coppice_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatsResponse) ProtoMessage() {}
+
+func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
+func (*GetStatsResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetStatsResponse) GetReplicas() int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *GetStatsResponse) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *GetStatsResponse) GetSlots() int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *GetStatsResponse) GetRunning() int32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *GetStatsResponse) GetQueued() int32 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
+}
+
+func (x *GetStatsResponse) GetOldestQueuedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestQueuedTime
+	}
+	return nil
+}
 
 // DiagnoseRequest says what to look at.
 type DiagnoseRequest struct {
@@ -36,7 +440,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[0]
+	mi := &file_coppice_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +452,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[0]
+	mi := &file_coppice_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +465,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DiagnoseRequest) GetSessionId() string {
@@ -102,7 +506,7 @@ type DiagnoseResponse struct {
 
 func (x *DiagnoseResponse) Reset() {
 	*x = DiagnoseResponse{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[1]
+	mi := &file_coppice_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -114,7 +518,7 @@ func (x *DiagnoseResponse) String() string {
 func (*DiagnoseResponse) ProtoMessage() {}
 
 func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[1]
+	mi := &file_coppice_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -127,7 +531,7 @@ func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
 func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DiagnoseResponse) GetViolations() []*Violation {
@@ -175,7 +579,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[2]
+	mi := &file_coppice_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -187,7 +591,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[2]
+	mi := &file_coppice_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -200,7 +604,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Violation) GetSessionId() string {
@@ -236,7 +640,32 @@ var File_coppice_v1_admin_proto protoreflect.FileDescriptor
 const file_coppice_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x16coppice/v1/admin.proto\x12\n" +
-	"coppice.v1\"l\n" +
+	"coppice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"\x12ListWorkersRequest\"C\n" +
+	"\x13ListWorkersResponse\x12,\n" +
+	"\aworkers\x18\x01 \x03(\v2\x12.coppice.v1.WorkerR\aworkers\"\xee\x01\n" +
+	"\x06Worker\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x14\n" +
+	"\x05slots\x18\x03 \x01(\x05R\x05slots\x12\x18\n" +
+	"\arunning\x18\x04 \x01(\x05R\arunning\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x129\n" +
+	"\n" +
+	"start_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1f\n" +
+	"\vreplica_ids\x18\a \x03(\tR\n" +
+	"replicaIds\x12\x1a\n" +
+	"\bdraining\x18\b \x01(\bR\bdraining\"1\n" +
+	"\x12DrainWorkerRequest\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"\x15\n" +
+	"\x13DrainWorkerResponse\"\x11\n" +
+	"\x0fGetStatsRequest\"\xda\x01\n" +
+	"\x10GetStatsResponse\x12\x1a\n" +
+	"\breplicas\x18\x01 \x01(\x05R\breplicas\x12\x18\n" +
+	"\aworkers\x18\x02 \x01(\x05R\aworkers\x12\x14\n" +
+	"\x05slots\x18\x03 \x01(\x05R\x05slots\x12\x18\n" +
+	"\arunning\x18\x04 \x01(\x05R\arunning\x12\x16\n" +
+	"\x06queued\x18\x05 \x01(\x05R\x06queued\x12H\n" +
+	"\x12oldest_queued_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x10oldestQueuedTime\"l\n" +
 	"\x0fDiagnoseRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -255,9 +684,12 @@ const file_coppice_v1_admin_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail2U\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail2\xbc\x02\n" +
 	"\fAdminService\x12E\n" +
-	"\bDiagnose\x12\x1b.coppice.v1.DiagnoseRequest\x1a\x1c.coppice.v1.DiagnoseResponseBBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
+	"\bDiagnose\x12\x1b.coppice.v1.DiagnoseRequest\x1a\x1c.coppice.v1.DiagnoseResponse\x12N\n" +
+	"\vListWorkers\x12\x1e.coppice.v1.ListWorkersRequest\x1a\x1f.coppice.v1.ListWorkersResponse\x12N\n" +
+	"\vDrainWorker\x12\x1e.coppice.v1.DrainWorkerRequest\x1a\x1f.coppice.v1.DrainWorkerResponse\x12E\n" +
+	"\bGetStats\x12\x1b.coppice.v1.GetStatsRequest\x1a\x1c.coppice.v1.GetStatsResponseBBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_admin_proto_rawDescOnce sync.Once
@@ -271,21 +703,38 @@ func file_coppice_v1_admin_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_admin_proto_rawDescData
 }
 
-var file_coppice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_coppice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_coppice_v1_admin_proto_goTypes = []any{
-	(*DiagnoseRequest)(nil),  // 0: coppice.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil), // 1: coppice.v1.DiagnoseResponse
-	(*Violation)(nil),        // 2: coppice.v1.Violation
+	(*ListWorkersRequest)(nil),    // 0: coppice.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 1: coppice.v1.ListWorkersResponse
+	(*Worker)(nil),                // 2: coppice.v1.Worker
+	(*DrainWorkerRequest)(nil),    // 3: coppice.v1.DrainWorkerRequest
+	(*DrainWorkerResponse)(nil),   // 4: coppice.v1.DrainWorkerResponse
+	(*GetStatsRequest)(nil),       // 5: coppice.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),      // 6: coppice.v1.GetStatsResponse
+	(*DiagnoseRequest)(nil),       // 7: coppice.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),      // 8: coppice.v1.DiagnoseResponse
+	(*Violation)(nil),             // 9: coppice.v1.Violation
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_coppice_v1_admin_proto_depIdxs = []int32{
-	2, // 0: coppice.v1.DiagnoseResponse.violations:type_name -> coppice.v1.Violation
-	0, // 1: coppice.v1.AdminService.Diagnose:input_type -> coppice.v1.DiagnoseRequest
-	1, // 2: coppice.v1.AdminService.Diagnose:output_type -> coppice.v1.DiagnoseResponse
-	2, // [2:3] is the sub-list for method output_type
-	1, // [1:2] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	2,  // 0: coppice.v1.ListWorkersResponse.workers:type_name -> coppice.v1.Worker
+	10, // 1: coppice.v1.Worker.start_time:type_name -> google.protobuf.Timestamp
+	10, // 2: coppice.v1.GetStatsResponse.oldest_queued_time:type_name -> google.protobuf.Timestamp
+	9,  // 3: coppice.v1.DiagnoseResponse.violations:type_name -> coppice.v1.Violation
+	7,  // 4: coppice.v1.AdminService.Diagnose:input_type -> coppice.v1.DiagnoseRequest
+	0,  // 5: coppice.v1.AdminService.ListWorkers:input_type -> coppice.v1.ListWorkersRequest
+	3,  // 6: coppice.v1.AdminService.DrainWorker:input_type -> coppice.v1.DrainWorkerRequest
+	5,  // 7: coppice.v1.AdminService.GetStats:input_type -> coppice.v1.GetStatsRequest
+	8,  // 8: coppice.v1.AdminService.Diagnose:output_type -> coppice.v1.DiagnoseResponse
+	1,  // 9: coppice.v1.AdminService.ListWorkers:output_type -> coppice.v1.ListWorkersResponse
+	4,  // 10: coppice.v1.AdminService.DrainWorker:output_type -> coppice.v1.DrainWorkerResponse
+	6,  // 11: coppice.v1.AdminService.GetStats:output_type -> coppice.v1.GetStatsResponse
+	8,  // [8:12] is the sub-list for method output_type
+	4,  // [4:8] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_admin_proto_init() }
@@ -299,7 +748,7 @@ func file_coppice_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_admin_proto_rawDesc), len(file_coppice_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -10,6 +10,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -208,7 +209,7 @@ func (JoinPolicy) EnumDescriptor() ([]byte, []int) {
 type WorkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counts the requests of an attempt: 0 is the claim, then 1, 2, 3 and so on.
-	// Delta, Reattach and Heartbeat have none.
+	// Hello, Delta, Reattach and Heartbeat have none.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// What it says.
 	//
@@ -231,6 +232,7 @@ type WorkRequest struct {
 	//	*WorkRequest_StartHooks
 	//	*WorkRequest_StopHooks
 	//	*WorkRequest_CommandEnd
+	//	*WorkRequest_Hello
 	Kind isWorkRequest_Kind `protobuf_oneof:"kind"`
 	// With Park, End and StopHooks: if that gives the slot back, it takes the run that is
 	// next, of this session or of another one. Unset if the slot has something else to do.
@@ -439,6 +441,15 @@ func (x *WorkRequest) GetCommandEnd() *CommandEnd {
 	return nil
 }
 
+func (x *WorkRequest) GetHello() *Hello {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkRequest_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
 func (x *WorkRequest) GetTakes() *Takes {
 	if x != nil {
 		return x.Takes
@@ -542,6 +553,11 @@ type WorkRequest_CommandEnd struct {
 	CommandEnd *CommandEnd `protobuf:"bytes,22,opt,name=command_end,json=commandEnd,proto3,oneof"`
 }
 
+type WorkRequest_Hello struct {
+	// Say whose stream it is, before all else; not stored, not answered.
+	Hello *Hello `protobuf:"bytes,25,opt,name=hello,proto3,oneof"`
+}
+
 func (*WorkRequest_Claim) isWorkRequest_Kind() {}
 
 func (*WorkRequest_Append) isWorkRequest_Kind() {}
@@ -575,6 +591,8 @@ func (*WorkRequest_StartHooks) isWorkRequest_Kind() {}
 func (*WorkRequest_StopHooks) isWorkRequest_Kind() {}
 
 func (*WorkRequest_CommandEnd) isWorkRequest_Kind() {}
+
+func (*WorkRequest_Hello) isWorkRequest_Kind() {}
 
 // Takes is a claim of a run that is not known yet.
 type Takes struct {
@@ -661,6 +679,7 @@ type WorkResponse struct {
 	//	*WorkResponse_Reattached
 	//	*WorkResponse_Heartbeat
 	//	*WorkResponse_BackgroundCommands
+	//	*WorkResponse_Drain
 	Kind isWorkResponse_Kind `protobuf_oneof:"kind"`
 	// With Parked and Ended: the slot has another run in the place of the last one, as
 	// the request has offered. Its assignment and its transcript follow, as if it had been
@@ -814,6 +833,15 @@ func (x *WorkResponse) GetBackgroundCommands() *BackgroundCommands {
 	return nil
 }
 
+func (x *WorkResponse) GetDrain() *Drain {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkResponse_Drain); ok {
+			return x.Drain
+		}
+	}
+	return nil
+}
+
 func (x *WorkResponse) GetGiven() *GivenRun {
 	if x != nil {
 		return x.Given
@@ -880,6 +908,11 @@ type WorkResponse_BackgroundCommands struct {
 	BackgroundCommands *BackgroundCommands `protobuf:"bytes,12,opt,name=background_commands,json=backgroundCommands,proto3,oneof"`
 }
 
+type WorkResponse_Drain struct {
+	// Take no run any more; it answers nothing. Only who has said Hello hears it.
+	Drain *Drain `protobuf:"bytes,14,opt,name=drain,proto3,oneof"`
+}
+
 func (*WorkResponse_Welcome) isWorkResponse_Kind() {}
 
 func (*WorkResponse_Assignment) isWorkResponse_Kind() {}
@@ -901,6 +934,8 @@ func (*WorkResponse_Reattached) isWorkResponse_Kind() {}
 func (*WorkResponse_Heartbeat) isWorkResponse_Kind() {}
 
 func (*WorkResponse_BackgroundCommands) isWorkResponse_Kind() {}
+
+func (*WorkResponse_Drain) isWorkResponse_Kind() {}
 
 // GivenRun is a run that a slot has got with the end of the last one.
 type GivenRun struct {
@@ -1067,6 +1102,127 @@ func (x *Welcome) GetGrace() *durationpb.Duration {
 	return nil
 }
 
+// Hello says whose stream it is.
+type Hello struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The worker, as in Claim.
+	WorkerId string `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	// The pool whose runs it takes.
+	Pool string `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	// How many runs it can carry at once.
+	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
+	// What it was built from; empty if that is not known.
+	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// When it began. Of a worker whose process has ended and that has begun again under
+	// the same id it is another time.
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hello) Reset() {
+	*x = Hello{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hello) ProtoMessage() {}
+
+func (x *Hello) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hello.ProtoReflect.Descriptor instead.
+func (*Hello) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Hello) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *Hello) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *Hello) GetSlots() int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Hello) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Hello) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+// Drain has the worker claim no run any more, and take none with the end of another.
+// It goes on with those that it has, and ends when it has none. It may come again.
+type Drain struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{6}
+}
+
 // Reattach goes on with an attempt over this stream.
 type Reattach struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1094,7 +1250,7 @@ type Reattach struct {
 
 func (x *Reattach) Reset() {
 	*x = Reattach{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	mi := &file_coppice_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +1262,7 @@ func (x *Reattach) String() string {
 func (*Reattach) ProtoMessage() {}
 
 func (x *Reattach) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	mi := &file_coppice_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +1275,7 @@ func (x *Reattach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reattach.ProtoReflect.Descriptor instead.
 func (*Reattach) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Reattach) GetSessionId() string {
@@ -1196,7 +1352,7 @@ type Reattached struct {
 
 func (x *Reattached) Reset() {
 	*x = Reattached{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[6]
+	mi := &file_coppice_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1364,7 @@ func (x *Reattached) String() string {
 func (*Reattached) ProtoMessage() {}
 
 func (x *Reattached) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[6]
+	mi := &file_coppice_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1377,7 @@ func (x *Reattached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reattached.ProtoReflect.Descriptor instead.
 func (*Reattached) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Reattached) GetLastSeq() int64 {
@@ -1240,7 +1396,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1408,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1421,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 // Claim takes a run.
@@ -1302,7 +1458,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[8]
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1470,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[8]
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1483,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Claim) GetSessionId() string {
@@ -1408,7 +1564,7 @@ type TranscriptHeld struct {
 
 func (x *TranscriptHeld) Reset() {
 	*x = TranscriptHeld{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1576,7 @@ func (x *TranscriptHeld) String() string {
 func (*TranscriptHeld) ProtoMessage() {}
 
 func (x *TranscriptHeld) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1589,7 @@ func (x *TranscriptHeld) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptHeld.ProtoReflect.Descriptor instead.
 func (*TranscriptHeld) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TranscriptHeld) GetMessages() int32 {
@@ -1468,7 +1624,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1636,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1649,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Refused) GetCause() RefusedCause {
@@ -1550,7 +1706,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1718,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1731,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Assignment) GetTask() *Task {
@@ -1704,7 +1860,7 @@ type HookState struct {
 
 func (x *HookState) Reset() {
 	*x = HookState{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +1872,7 @@ func (x *HookState) String() string {
 func (*HookState) ProtoMessage() {}
 
 func (x *HookState) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +1885,7 @@ func (x *HookState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookState.ProtoReflect.Descriptor instead.
 func (*HookState) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HookState) GetStart() bool {
@@ -1759,7 +1915,7 @@ type StartHooks struct {
 
 func (x *StartHooks) Reset() {
 	*x = StartHooks{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +1927,7 @@ func (x *StartHooks) String() string {
 func (*StartHooks) ProtoMessage() {}
 
 func (x *StartHooks) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +1940,7 @@ func (x *StartHooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartHooks.ProtoReflect.Descriptor instead.
 func (*StartHooks) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StartHooks) GetRan() []*HookReport {
@@ -1809,7 +1965,7 @@ type StopHooks struct {
 
 func (x *StopHooks) Reset() {
 	*x = StopHooks{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1977,7 @@ func (x *StopHooks) String() string {
 func (*StopHooks) ProtoMessage() {}
 
 func (x *StopHooks) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1990,7 @@ func (x *StopHooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopHooks.ProtoReflect.Descriptor instead.
 func (*StopHooks) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StopHooks) GetAnswer() *Message {
@@ -1865,7 +2021,7 @@ type HookReport struct {
 
 func (x *HookReport) Reset() {
 	*x = HookReport{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +2033,7 @@ func (x *HookReport) String() string {
 func (*HookReport) ProtoMessage() {}
 
 func (x *HookReport) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +2046,7 @@ func (x *HookReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookReport.ProtoReflect.Descriptor instead.
 func (*HookReport) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HookReport) GetRan() *HookRan {
@@ -1922,7 +2078,7 @@ type SpawnableAgent struct {
 
 func (x *SpawnableAgent) Reset() {
 	*x = SpawnableAgent{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2090,7 @@ func (x *SpawnableAgent) String() string {
 func (*SpawnableAgent) ProtoMessage() {}
 
 func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2103,7 @@ func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnableAgent.ProtoReflect.Descriptor instead.
 func (*SpawnableAgent) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SpawnableAgent) GetName() string {
@@ -1984,7 +2140,7 @@ type OpenCall struct {
 
 func (x *OpenCall) Reset() {
 	*x = OpenCall{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2152,7 @@ func (x *OpenCall) String() string {
 func (*OpenCall) ProtoMessage() {}
 
 func (x *OpenCall) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2165,7 @@ func (x *OpenCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCall.ProtoReflect.Descriptor instead.
 func (*OpenCall) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OpenCall) GetBlock() int32 {
@@ -2039,7 +2195,7 @@ type TranscriptChunk struct {
 
 func (x *TranscriptChunk) Reset() {
 	*x = TranscriptChunk{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2207,7 @@ func (x *TranscriptChunk) String() string {
 func (*TranscriptChunk) ProtoMessage() {}
 
 func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2220,7 @@ func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptChunk.ProtoReflect.Descriptor instead.
 func (*TranscriptChunk) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TranscriptChunk) GetMessages() []*Message {
@@ -2092,7 +2248,7 @@ type Append struct {
 
 func (x *Append) Reset() {
 	*x = Append{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2260,7 @@ func (x *Append) String() string {
 func (*Append) ProtoMessage() {}
 
 func (x *Append) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2273,7 @@ func (x *Append) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Append.ProtoReflect.Descriptor instead.
 func (*Append) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Append) GetMessage() *Message {
@@ -2141,7 +2297,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2309,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2322,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Compact) GetUpTo() int32 {
@@ -2194,7 +2350,7 @@ type CallStarted struct {
 
 func (x *CallStarted) Reset() {
 	*x = CallStarted{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2362,7 @@ func (x *CallStarted) String() string {
 func (*CallStarted) ProtoMessage() {}
 
 func (x *CallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2375,7 @@ func (x *CallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStarted.ProtoReflect.Descriptor instead.
 func (*CallStarted) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallStarted) GetBlock() int32 {
@@ -2240,7 +2396,7 @@ type CallClose struct {
 
 func (x *CallClose) Reset() {
 	*x = CallClose{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2408,7 @@ func (x *CallClose) String() string {
 func (*CallClose) ProtoMessage() {}
 
 func (x *CallClose) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2421,7 @@ func (x *CallClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClose.ProtoReflect.Descriptor instead.
 func (*CallClose) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallClose) GetResult() *ToolResultBlock {
@@ -2286,7 +2442,7 @@ type Spawn struct {
 
 func (x *Spawn) Reset() {
 	*x = Spawn{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +2454,7 @@ func (x *Spawn) String() string {
 func (*Spawn) ProtoMessage() {}
 
 func (x *Spawn) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +2467,7 @@ func (x *Spawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawn.ProtoReflect.Descriptor instead.
 func (*Spawn) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Spawn) GetChildren() []*SpawnChild {
@@ -2361,7 +2517,7 @@ type SpawnChild struct {
 
 func (x *SpawnChild) Reset() {
 	*x = SpawnChild{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2529,7 @@ func (x *SpawnChild) String() string {
 func (*SpawnChild) ProtoMessage() {}
 
 func (x *SpawnChild) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2542,7 @@ func (x *SpawnChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnChild.ProtoReflect.Descriptor instead.
 func (*SpawnChild) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SpawnChild) GetBlock() int32 {
@@ -2507,7 +2663,7 @@ type ShellChild struct {
 
 func (x *ShellChild) Reset() {
 	*x = ShellChild{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +2675,7 @@ func (x *ShellChild) String() string {
 func (*ShellChild) ProtoMessage() {}
 
 func (x *ShellChild) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +2688,7 @@ func (x *ShellChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellChild.ProtoReflect.Descriptor instead.
 func (*ShellChild) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ShellChild) GetCommand() string {
@@ -2582,7 +2738,7 @@ type WaitFor struct {
 
 func (x *WaitFor) Reset() {
 	*x = WaitFor{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2750,7 @@ func (x *WaitFor) String() string {
 func (*WaitFor) ProtoMessage() {}
 
 func (x *WaitFor) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2763,7 @@ func (x *WaitFor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitFor.ProtoReflect.Descriptor instead.
 func (*WaitFor) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WaitFor) GetBlock() int32 {
@@ -2655,7 +2811,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2823,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2836,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Ask) GetBlock() int32 {
@@ -2713,7 +2869,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2881,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2894,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 // Progress tells what the run is doing.
@@ -2754,7 +2910,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +2922,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +2935,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Progress) GetActivity() string {
@@ -2809,7 +2965,7 @@ type TextDelta struct {
 
 func (x *TextDelta) Reset() {
 	*x = TextDelta{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[30]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +2977,7 @@ func (x *TextDelta) String() string {
 func (*TextDelta) ProtoMessage() {}
 
 func (x *TextDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[30]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +2990,7 @@ func (x *TextDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextDelta.ProtoReflect.Descriptor instead.
 func (*TextDelta) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TextDelta) GetText() string {
@@ -2864,7 +3020,7 @@ type CommandEnd struct {
 
 func (x *CommandEnd) Reset() {
 	*x = CommandEnd{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[31]
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3032,7 @@ func (x *CommandEnd) String() string {
 func (*CommandEnd) ProtoMessage() {}
 
 func (x *CommandEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[31]
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3045,7 @@ func (x *CommandEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandEnd.ProtoReflect.Descriptor instead.
 func (*CommandEnd) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CommandEnd) GetOutput() string {
@@ -2919,7 +3075,7 @@ type BackgroundCommands struct {
 
 func (x *BackgroundCommands) Reset() {
 	*x = BackgroundCommands{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[32]
+	mi := &file_coppice_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3087,7 @@ func (x *BackgroundCommands) String() string {
 func (*BackgroundCommands) ProtoMessage() {}
 
 func (x *BackgroundCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[32]
+	mi := &file_coppice_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3100,7 @@ func (x *BackgroundCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundCommands.ProtoReflect.Descriptor instead.
 func (*BackgroundCommands) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BackgroundCommands) GetOrdinal() int32 {
@@ -2970,7 +3126,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	mi := &file_coppice_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3138,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	mi := &file_coppice_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3151,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *End) GetOutcome() isEnd_Outcome {
@@ -3054,7 +3210,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[34]
+	mi := &file_coppice_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3222,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[34]
+	mi := &file_coppice_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3235,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Failure) GetReason() Reason {
@@ -3113,7 +3269,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[35]
+	mi := &file_coppice_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3125,7 +3281,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[35]
+	mi := &file_coppice_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3138,7 +3294,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Ack) GetBoundary() *Boundary {
@@ -3184,7 +3340,7 @@ type LaunchedCommand struct {
 
 func (x *LaunchedCommand) Reset() {
 	*x = LaunchedCommand{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[36]
+	mi := &file_coppice_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3352,7 @@ func (x *LaunchedCommand) String() string {
 func (*LaunchedCommand) ProtoMessage() {}
 
 func (x *LaunchedCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[36]
+	mi := &file_coppice_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3365,7 @@ func (x *LaunchedCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchedCommand.ProtoReflect.Descriptor instead.
 func (*LaunchedCommand) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LaunchedCommand) GetBlock() int32 {
@@ -3252,7 +3408,7 @@ type Boundary struct {
 
 func (x *Boundary) Reset() {
 	*x = Boundary{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[37]
+	mi := &file_coppice_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3264,7 +3420,7 @@ func (x *Boundary) String() string {
 func (*Boundary) ProtoMessage() {}
 
 func (x *Boundary) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[37]
+	mi := &file_coppice_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3433,7 @@ func (x *Boundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Boundary.ProtoReflect.Descriptor instead.
 func (*Boundary) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Boundary) GetResults() *Message {
@@ -3317,7 +3473,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[38]
+	mi := &file_coppice_v1_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3329,7 +3485,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[38]
+	mi := &file_coppice_v1_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3342,7 +3498,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{38}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{40}
 }
 
 // Ended says that the run has ended.
@@ -3356,7 +3512,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[39]
+	mi := &file_coppice_v1_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3524,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[39]
+	mi := &file_coppice_v1_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3537,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{39}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Ended) GetState() TaskState {
@@ -3402,7 +3558,7 @@ type Lost struct {
 
 func (x *Lost) Reset() {
 	*x = Lost{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[40]
+	mi := &file_coppice_v1_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3570,7 @@ func (x *Lost) String() string {
 func (*Lost) ProtoMessage() {}
 
 func (x *Lost) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[40]
+	mi := &file_coppice_v1_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3583,7 @@ func (x *Lost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lost.ProtoReflect.Descriptor instead.
 func (*Lost) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{40}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Lost) GetDetail() string {
@@ -3442,7 +3598,7 @@ var File_coppice_v1_worker_proto protoreflect.FileDescriptor
 const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/worker.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"\xaf\a\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\a\n" +
 	"\vWorkRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12)\n" +
 	"\x05claim\x18\x02 \x01(\v2\x11.coppice.v1.ClaimH\x00R\x05claim\x12,\n" +
@@ -3466,7 +3622,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"stop_hooks\x18\x15 \x01(\v2\x15.coppice.v1.StopHooksH\x00R\tstopHooks\x129\n" +
 	"\vcommand_end\x18\x16 \x01(\v2\x16.coppice.v1.CommandEndH\x00R\n" +
-	"commandEnd\x12'\n" +
+	"commandEnd\x12)\n" +
+	"\x05hello\x18\x19 \x01(\v2\x11.coppice.v1.HelloH\x00R\x05hello\x12'\n" +
 	"\x05takes\x18\x17 \x01(\v2\x11.coppice.v1.TakesR\x05takes\x12\x12\n" +
 	"\x04more\x18\x18 \x01(\bR\x04moreB\x06\n" +
 	"\x04kind\"o\n" +
@@ -3474,7 +3631,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12 \n" +
 	"\fheld_task_id\x18\x02 \x01(\tR\n" +
 	"heldTaskId\x12.\n" +
-	"\x04held\x18\x03 \x01(\v2\x1a.coppice.v1.TranscriptHeldR\x04held\"\x99\x05\n" +
+	"\x04held\x18\x03 \x01(\v2\x1a.coppice.v1.TranscriptHeldR\x04held\"\xc4\x05\n" +
 	"\fWorkResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12/\n" +
 	"\awelcome\x18\x02 \x01(\v2\x13.coppice.v1.WelcomeH\x00R\awelcome\x128\n" +
@@ -3494,7 +3651,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	" \x01(\v2\x16.coppice.v1.ReattachedH\x00R\n" +
 	"reattached\x125\n" +
 	"\theartbeat\x18\v \x01(\v2\x15.coppice.v1.HeartbeatH\x00R\theartbeat\x12Q\n" +
-	"\x13background_commands\x18\f \x01(\v2\x1e.coppice.v1.BackgroundCommandsH\x00R\x12backgroundCommands\x12*\n" +
+	"\x13background_commands\x18\f \x01(\v2\x1e.coppice.v1.BackgroundCommandsH\x00R\x12backgroundCommands\x12)\n" +
+	"\x05drain\x18\x0e \x01(\v2\x11.coppice.v1.DrainH\x00R\x05drain\x12*\n" +
 	"\x05given\x18\r \x01(\v2\x14.coppice.v1.GivenRunR\x05givenB\x06\n" +
 	"\x04kind\"X\n" +
 	"\bGivenRun\x12\x1d\n" +
@@ -3510,7 +3668,15 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x06window\x18\x04 \x01(\x05R\x06window\x12'\n" +
 	"\x0foldest_protocol\x18\x05 \x01(\x05R\x0eoldestProtocol\x12\x1a\n" +
 	"\bfeatures\x18\x06 \x03(\tR\bfeatures\x12/\n" +
-	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x8c\x02\n" +
+	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xa3\x01\n" +
+	"\x05Hello\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x14\n" +
+	"\x05slots\x18\x03 \x01(\x05R\x05slots\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x129\n" +
+	"\n" +
+	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"\a\n" +
+	"\x05Drain\"\x8c\x02\n" +
 	"\bReattach\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -3712,130 +3878,136 @@ func file_coppice_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_coppice_v1_worker_proto_goTypes = []any{
-	(RefusedCause)(0),           // 0: coppice.v1.RefusedCause
-	(CallState)(0),              // 1: coppice.v1.CallState
-	(JoinPolicy)(0),             // 2: coppice.v1.JoinPolicy
-	(*WorkRequest)(nil),         // 3: coppice.v1.WorkRequest
-	(*Takes)(nil),               // 4: coppice.v1.Takes
-	(*WorkResponse)(nil),        // 5: coppice.v1.WorkResponse
-	(*GivenRun)(nil),            // 6: coppice.v1.GivenRun
-	(*Welcome)(nil),             // 7: coppice.v1.Welcome
-	(*Reattach)(nil),            // 8: coppice.v1.Reattach
-	(*Reattached)(nil),          // 9: coppice.v1.Reattached
-	(*Heartbeat)(nil),           // 10: coppice.v1.Heartbeat
-	(*Claim)(nil),               // 11: coppice.v1.Claim
-	(*TranscriptHeld)(nil),      // 12: coppice.v1.TranscriptHeld
-	(*Refused)(nil),             // 13: coppice.v1.Refused
-	(*Assignment)(nil),          // 14: coppice.v1.Assignment
-	(*HookState)(nil),           // 15: coppice.v1.HookState
-	(*StartHooks)(nil),          // 16: coppice.v1.StartHooks
-	(*StopHooks)(nil),           // 17: coppice.v1.StopHooks
-	(*HookReport)(nil),          // 18: coppice.v1.HookReport
-	(*SpawnableAgent)(nil),      // 19: coppice.v1.SpawnableAgent
-	(*OpenCall)(nil),            // 20: coppice.v1.OpenCall
-	(*TranscriptChunk)(nil),     // 21: coppice.v1.TranscriptChunk
-	(*Append)(nil),              // 22: coppice.v1.Append
-	(*Compact)(nil),             // 23: coppice.v1.Compact
-	(*CallStarted)(nil),         // 24: coppice.v1.CallStarted
-	(*CallClose)(nil),           // 25: coppice.v1.CallClose
-	(*Spawn)(nil),               // 26: coppice.v1.Spawn
-	(*SpawnChild)(nil),          // 27: coppice.v1.SpawnChild
-	(*ShellChild)(nil),          // 28: coppice.v1.ShellChild
-	(*WaitFor)(nil),             // 29: coppice.v1.WaitFor
-	(*Ask)(nil),                 // 30: coppice.v1.Ask
-	(*Park)(nil),                // 31: coppice.v1.Park
-	(*Progress)(nil),            // 32: coppice.v1.Progress
-	(*TextDelta)(nil),           // 33: coppice.v1.TextDelta
-	(*CommandEnd)(nil),          // 34: coppice.v1.CommandEnd
-	(*BackgroundCommands)(nil),  // 35: coppice.v1.BackgroundCommands
-	(*End)(nil),                 // 36: coppice.v1.End
-	(*Failure)(nil),             // 37: coppice.v1.Failure
-	(*Ack)(nil),                 // 38: coppice.v1.Ack
-	(*LaunchedCommand)(nil),     // 39: coppice.v1.LaunchedCommand
-	(*Boundary)(nil),            // 40: coppice.v1.Boundary
-	(*Parked)(nil),              // 41: coppice.v1.Parked
-	(*Ended)(nil),               // 42: coppice.v1.Ended
-	(*Lost)(nil),                // 43: coppice.v1.Lost
-	(*durationpb.Duration)(nil), // 44: google.protobuf.Duration
-	(*Task)(nil),                // 45: coppice.v1.Task
-	(*Message)(nil),             // 46: coppice.v1.Message
-	(*HookRan)(nil),             // 47: coppice.v1.HookRan
-	(*ToolResultBlock)(nil),     // 48: coppice.v1.ToolResultBlock
-	(Reason)(0),                 // 49: coppice.v1.Reason
-	(TaskState)(0),              // 50: coppice.v1.TaskState
+	(RefusedCause)(0),             // 0: coppice.v1.RefusedCause
+	(CallState)(0),                // 1: coppice.v1.CallState
+	(JoinPolicy)(0),               // 2: coppice.v1.JoinPolicy
+	(*WorkRequest)(nil),           // 3: coppice.v1.WorkRequest
+	(*Takes)(nil),                 // 4: coppice.v1.Takes
+	(*WorkResponse)(nil),          // 5: coppice.v1.WorkResponse
+	(*GivenRun)(nil),              // 6: coppice.v1.GivenRun
+	(*Welcome)(nil),               // 7: coppice.v1.Welcome
+	(*Hello)(nil),                 // 8: coppice.v1.Hello
+	(*Drain)(nil),                 // 9: coppice.v1.Drain
+	(*Reattach)(nil),              // 10: coppice.v1.Reattach
+	(*Reattached)(nil),            // 11: coppice.v1.Reattached
+	(*Heartbeat)(nil),             // 12: coppice.v1.Heartbeat
+	(*Claim)(nil),                 // 13: coppice.v1.Claim
+	(*TranscriptHeld)(nil),        // 14: coppice.v1.TranscriptHeld
+	(*Refused)(nil),               // 15: coppice.v1.Refused
+	(*Assignment)(nil),            // 16: coppice.v1.Assignment
+	(*HookState)(nil),             // 17: coppice.v1.HookState
+	(*StartHooks)(nil),            // 18: coppice.v1.StartHooks
+	(*StopHooks)(nil),             // 19: coppice.v1.StopHooks
+	(*HookReport)(nil),            // 20: coppice.v1.HookReport
+	(*SpawnableAgent)(nil),        // 21: coppice.v1.SpawnableAgent
+	(*OpenCall)(nil),              // 22: coppice.v1.OpenCall
+	(*TranscriptChunk)(nil),       // 23: coppice.v1.TranscriptChunk
+	(*Append)(nil),                // 24: coppice.v1.Append
+	(*Compact)(nil),               // 25: coppice.v1.Compact
+	(*CallStarted)(nil),           // 26: coppice.v1.CallStarted
+	(*CallClose)(nil),             // 27: coppice.v1.CallClose
+	(*Spawn)(nil),                 // 28: coppice.v1.Spawn
+	(*SpawnChild)(nil),            // 29: coppice.v1.SpawnChild
+	(*ShellChild)(nil),            // 30: coppice.v1.ShellChild
+	(*WaitFor)(nil),               // 31: coppice.v1.WaitFor
+	(*Ask)(nil),                   // 32: coppice.v1.Ask
+	(*Park)(nil),                  // 33: coppice.v1.Park
+	(*Progress)(nil),              // 34: coppice.v1.Progress
+	(*TextDelta)(nil),             // 35: coppice.v1.TextDelta
+	(*CommandEnd)(nil),            // 36: coppice.v1.CommandEnd
+	(*BackgroundCommands)(nil),    // 37: coppice.v1.BackgroundCommands
+	(*End)(nil),                   // 38: coppice.v1.End
+	(*Failure)(nil),               // 39: coppice.v1.Failure
+	(*Ack)(nil),                   // 40: coppice.v1.Ack
+	(*LaunchedCommand)(nil),       // 41: coppice.v1.LaunchedCommand
+	(*Boundary)(nil),              // 42: coppice.v1.Boundary
+	(*Parked)(nil),                // 43: coppice.v1.Parked
+	(*Ended)(nil),                 // 44: coppice.v1.Ended
+	(*Lost)(nil),                  // 45: coppice.v1.Lost
+	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
+	(*Task)(nil),                  // 48: coppice.v1.Task
+	(*Message)(nil),               // 49: coppice.v1.Message
+	(*HookRan)(nil),               // 50: coppice.v1.HookRan
+	(*ToolResultBlock)(nil),       // 51: coppice.v1.ToolResultBlock
+	(Reason)(0),                   // 52: coppice.v1.Reason
+	(TaskState)(0),                // 53: coppice.v1.TaskState
 }
 var file_coppice_v1_worker_proto_depIdxs = []int32{
-	11, // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
-	22, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
-	24, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
-	25, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
-	26, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
-	29, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
-	31, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
-	32, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
-	36, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
-	33, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
-	8,  // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
-	10, // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
-	30, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
-	23, // 13: coppice.v1.WorkRequest.compact:type_name -> coppice.v1.Compact
-	16, // 14: coppice.v1.WorkRequest.start_hooks:type_name -> coppice.v1.StartHooks
-	17, // 15: coppice.v1.WorkRequest.stop_hooks:type_name -> coppice.v1.StopHooks
-	34, // 16: coppice.v1.WorkRequest.command_end:type_name -> coppice.v1.CommandEnd
-	4,  // 17: coppice.v1.WorkRequest.takes:type_name -> coppice.v1.Takes
-	12, // 18: coppice.v1.Takes.held:type_name -> coppice.v1.TranscriptHeld
-	7,  // 19: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
-	14, // 20: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
-	21, // 21: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
-	13, // 22: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
-	38, // 23: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
-	41, // 24: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
-	42, // 25: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
-	43, // 26: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
-	9,  // 27: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
-	10, // 28: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
-	35, // 29: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
-	6,  // 30: coppice.v1.WorkResponse.given:type_name -> coppice.v1.GivenRun
-	44, // 31: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
-	12, // 32: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
-	0,  // 33: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
-	45, // 34: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
-	19, // 35: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
-	20, // 36: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
-	15, // 37: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
-	18, // 38: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
-	46, // 39: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
-	18, // 40: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
-	47, // 41: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
-	1,  // 42: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
-	46, // 43: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
-	46, // 44: coppice.v1.Append.message:type_name -> coppice.v1.Message
-	46, // 45: coppice.v1.Compact.message:type_name -> coppice.v1.Message
-	48, // 46: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
-	27, // 47: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
-	44, // 48: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
-	2,  // 49: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
-	44, // 50: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
-	28, // 51: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
-	44, // 52: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
-	37, // 53: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
-	46, // 54: coppice.v1.End.answer:type_name -> coppice.v1.Message
-	37, // 55: coppice.v1.End.failure:type_name -> coppice.v1.Failure
-	49, // 56: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
-	40, // 57: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
-	39, // 58: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
-	46, // 59: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
-	46, // 60: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
-	50, // 61: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
-	3,  // 62: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
-	5,  // 63: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
-	63, // [63:64] is the sub-list for method output_type
-	62, // [62:63] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	13, // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
+	24, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
+	26, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
+	27, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
+	28, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
+	31, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
+	33, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
+	34, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
+	38, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
+	35, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
+	10, // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
+	12, // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
+	32, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
+	25, // 13: coppice.v1.WorkRequest.compact:type_name -> coppice.v1.Compact
+	18, // 14: coppice.v1.WorkRequest.start_hooks:type_name -> coppice.v1.StartHooks
+	19, // 15: coppice.v1.WorkRequest.stop_hooks:type_name -> coppice.v1.StopHooks
+	36, // 16: coppice.v1.WorkRequest.command_end:type_name -> coppice.v1.CommandEnd
+	8,  // 17: coppice.v1.WorkRequest.hello:type_name -> coppice.v1.Hello
+	4,  // 18: coppice.v1.WorkRequest.takes:type_name -> coppice.v1.Takes
+	14, // 19: coppice.v1.Takes.held:type_name -> coppice.v1.TranscriptHeld
+	7,  // 20: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
+	16, // 21: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
+	23, // 22: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
+	15, // 23: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
+	40, // 24: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
+	43, // 25: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
+	44, // 26: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
+	45, // 27: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
+	11, // 28: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
+	12, // 29: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
+	37, // 30: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
+	9,  // 31: coppice.v1.WorkResponse.drain:type_name -> coppice.v1.Drain
+	6,  // 32: coppice.v1.WorkResponse.given:type_name -> coppice.v1.GivenRun
+	46, // 33: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
+	47, // 34: coppice.v1.Hello.start_time:type_name -> google.protobuf.Timestamp
+	14, // 35: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
+	0,  // 36: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
+	48, // 37: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
+	21, // 38: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
+	22, // 39: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
+	17, // 40: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
+	20, // 41: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
+	49, // 42: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
+	20, // 43: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
+	50, // 44: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
+	1,  // 45: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
+	49, // 46: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
+	49, // 47: coppice.v1.Append.message:type_name -> coppice.v1.Message
+	49, // 48: coppice.v1.Compact.message:type_name -> coppice.v1.Message
+	51, // 49: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
+	29, // 50: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
+	46, // 51: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
+	2,  // 52: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
+	46, // 53: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
+	30, // 54: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
+	46, // 55: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
+	39, // 56: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
+	49, // 57: coppice.v1.End.answer:type_name -> coppice.v1.Message
+	39, // 58: coppice.v1.End.failure:type_name -> coppice.v1.Failure
+	52, // 59: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
+	42, // 60: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
+	41, // 61: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
+	49, // 62: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
+	49, // 63: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
+	53, // 64: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
+	3,  // 65: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
+	5,  // 66: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
+	66, // [66:67] is the sub-list for method output_type
+	65, // [65:66] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_worker_proto_init() }
@@ -3864,6 +4036,7 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkRequest_StartHooks)(nil),
 		(*WorkRequest_StopHooks)(nil),
 		(*WorkRequest_CommandEnd)(nil),
+		(*WorkRequest_Hello)(nil),
 	}
 	file_coppice_v1_worker_proto_msgTypes[2].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
@@ -3877,8 +4050,9 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkResponse_Reattached)(nil),
 		(*WorkResponse_Heartbeat)(nil),
 		(*WorkResponse_BackgroundCommands)(nil),
+		(*WorkResponse_Drain)(nil),
 	}
-	file_coppice_v1_worker_proto_msgTypes[33].OneofWrappers = []any{
+	file_coppice_v1_worker_proto_msgTypes[35].OneofWrappers = []any{
 		(*End_Answer)(nil),
 		(*End_Failure)(nil),
 	}
@@ -3888,7 +4062,7 @@ func file_coppice_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_worker_proto_rawDesc), len(file_coppice_v1_worker_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   41,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

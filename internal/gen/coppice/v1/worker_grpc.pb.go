@@ -31,8 +31,8 @@ type WorkerServiceClient interface {
 	// Work is the line of one slot of a worker, used for one attempt after
 	// another; while an attempt is on it, the stream is its lease.
 	//
-	// The orchestrator speaks first, with Welcome. Then the worker claims a run
-	// that a dispatch hint named. Refused: nothing was claimed, claim another.
+	// The orchestrator speaks first, with Welcome, and the worker says Hello. Then it
+	// claims a run that a dispatch hint named. Refused: nothing was claimed, claim another.
 	// Assignment: the run is the worker's, its transcript follows in chunks, the
 	// last one marked. From then on every request but Delta is answered in order
 	// under its seq, and each answer means stored. Ended and Parked give the slot
@@ -86,8 +86,8 @@ type WorkerServiceServer interface {
 	// Work is the line of one slot of a worker, used for one attempt after
 	// another; while an attempt is on it, the stream is its lease.
 	//
-	// The orchestrator speaks first, with Welcome. Then the worker claims a run
-	// that a dispatch hint named. Refused: nothing was claimed, claim another.
+	// The orchestrator speaks first, with Welcome, and the worker says Hello. Then it
+	// claims a run that a dispatch hint named. Refused: nothing was claimed, claim another.
 	// Assignment: the run is the worker's, its transcript follows in chunks, the
 	// last one marked. From then on every request but Delta is answered in order
 	// under its seq, and each answer means stored. Ended and Parked give the slot

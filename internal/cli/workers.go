@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+type workersCommand struct {
+	List  listWorkersCommand `cmd:"" default:"withargs" help:"List the workers that are connected, and how much there is to do."`
+	Drain drainCommand       `cmd:"" help:"Have a worker take no run any more: it ends when it has finished those that it has."`
+}
+
+type listWorkersCommand struct {
+	remote
+}
+
+// Run lists the workers, and sums up what they have to do.
+func (w *listWorkersCommand) Run(ctx context.Context, a *app) error {
+	return w.with(func(c *client) error {
+		listed, err := c.admin.ListWorkers(ctx, &pb.ListWorkersRequest{})
+		if err != nil {
+			return during("listing the workers", err)
+		}
+		stats, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
+		if err != nil {
+			return during("asking how much there is to do", err)
+		}
+		if a.json {
+			if err := a.printJSON(listed); err != nil {
+				return err
+			}
+			return a.printJSON(stats)
+		}
+		width := 0
+		for _, worker := range listed.GetWorkers() {
+			width = max(width, ansi.StringWidth(safeLine(worker.GetId())))
+		}
+		for _, worker := range listed.GetWorkers() {
+			if err := a.printWorker(worker, width); err != nil {
+				return err
+			}
+		}
+		return a.print(a.statsText(stats))
+	})
+}
+
+// printWorker prints one line: id, runs of slots, age, version, and what is special.
+func (a *app) printWorker(w *pb.Worker, width int) error {
+	id := safeLine(w.GetId())
+	line := fmt.Sprintf("%s  %9s  %7s  %s", a.look().bold.Render(id)+strings.Repeat(" ", width-ansi.StringWidth(id)),
+		fmt.Sprint(w.GetRunning(), " of ", w.GetSlots()),
+		durationText(a.now().Sub(w.GetStartTime().AsTime()).Truncate(time.Second)), safeLine(w.GetVersion()))
+	if n := len(w.GetReplicaIds()); n > 1 {
+		line += fmt.Sprintf("  at %d orchestrators", n)
+	}
+	if w.GetDraining() {
+		line += "  draining"
+	}
+	return a.print(line)
+}
+
+// statsText sums up what there is to do, and what to do it with.
+func (a *app) statsText(s *pb.GetStatsResponse) string {
+	text := fmt.Sprintf("%s · %s · %d of %d slots in use · %d waiting", plural(int64(s.GetReplicas()), "orchestrator"),
+		plural(int64(s.GetWorkers()), "worker"), s.GetRunning(), s.GetSlots(), s.GetQueued())
+	if oldest := s.GetOldestQueuedTime(); oldest != nil {
+		text += ", the oldest for " + durationText(a.now().Sub(oldest.AsTime()))
+	}
+	return text
+}
+
+type drainCommand struct {
+	remote
+	Worker string `arg:"" help:"The worker; the last characters of its id are enough."`
+}
+
+// Run drains a worker.
+func (d *drainCommand) Run(ctx context.Context, a *app) error {
+	return d.with(func(c *client) error {
+		listed, err := c.admin.ListWorkers(ctx, &pb.ListWorkersRequest{})
+		if err != nil {
+			return during("looking for the worker", err)
+		}
+		var found []string
+		for _, w := range listed.GetWorkers() {
+			if strings.HasSuffix(w.GetId(), d.Worker) {
+				found = append(found, w.GetId())
+			}
+		}
+		id, err := onlyOne(found, "worker", d.Worker)
+		if err != nil {
+			return err
+		}
+		resp, err := c.admin.DrainWorker(ctx, &pb.DrainWorkerRequest{WorkerId: id})
+		switch {
+		case err != nil:
+			return during("draining the worker", err)
+		case a.json:
+			return a.printJSON(resp)
+		}
+		return a.print(safeLine(id) + " takes nothing new, and ends when it has finished what it has")
+	})
+}

@@ -1,0 +1,169 @@
+package orchestrator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// roster knows whose the streams of a replica are.
+type roster struct {
+	mu      sync.Mutex
+	workers map[string]*enlisted
+}
+
+// enlisted is a worker with streams.
+type enlisted struct {
+	store.Worker
+	streams map[*slot]bool // whether it was told to drain over that
+}
+
+func newRoster() *roster { return &roster{workers: map[string]*enlisted{}} }
+
+// join puts a stream on the roster, unless it has left.
+func (r *roster) join(l *slot, hello *pb.Hello) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := hello.GetWorkerId()
+	if id == "" || l.offRoster || l.enlisted != nil {
+		return
+	}
+	if r.workers[id] == nil {
+		r.workers[id] = &enlisted{streams: map[*slot]bool{}}
+	}
+	l.enlisted = r.workers[id]
+	l.enlisted.streams[l] = false
+	l.enlisted.Worker = store.Worker{
+		ID: id, Pool: hello.GetPool(), Slots: int(hello.GetSlots()), Version: hello.GetVersion(),
+		Started: hello.GetStartTime().AsTime().Truncate(time.Microsecond), // as it is stored
+	}
+}
+
+// leave takes a stream off the roster.
+func (r *roster) leave(l *slot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.offRoster = true
+	if l.enlisted == nil {
+		return
+	}
+	delete(l.enlisted.streams, l)
+	if len(l.enlisted.streams) == 0 {
+		delete(r.workers, l.enlisted.ID)
+	}
+}
+
+// all gives the workers by id.
+func (r *roster) all() map[string]store.Worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	workers := make(map[string]store.Worker, len(r.workers))
+	for id, w := range r.workers {
+		workers[id] = w.Worker
+	}
+	return workers
+}
+
+// drain has a worker told that it is to take no run any more, once over each stream that it
+// has here: any of them may be about to break.
+func (r *roster) drain(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.workers[id]
+	if w == nil {
+		return
+	}
+	for l, told := range w.streams {
+		if !told {
+			w.streams[l] = true
+			poke(l.drains)
+		}
+	}
+}
+
+// enlist keeps what is stored of this replica's workers as the roster has it, and tells
+// those that are to drain.
+func (s *Service) enlist(ctx context.Context) error {
+	stored, err := s.Store.WorkersOf(ctx, s.Replica)
+	if err != nil {
+		return err
+	}
+	there := s.roster.all()
+	var left []string
+	for _, was := range stored {
+		is, here := there[was.ID]
+		again := !is.Started.Equal(was.Started)
+		switch {
+		case !here:
+			left = append(left, was.ID)
+		case was.Draining && !again:
+			s.roster.drain(was.ID)
+		}
+		if here && !again && is.Pool == was.Pool && is.Slots == was.Slots && is.Version == was.Version {
+			delete(there, was.ID)
+		}
+	}
+	if len(there) == 0 && len(left) == 0 {
+		return nil
+	}
+	var come []store.Worker
+	for _, w := range there {
+		come = append(come, w)
+	}
+	return s.Store.SaveWorkers(ctx, s.Replica, come, left)
+}
+
+// Workers lists the workers of all replicas that are alive.
+func (s *Service) Workers(ctx context.Context) ([]store.PresentWorker, error) {
+	return s.Store.Workers(ctx, s.replicaDead())
+}
+
+// Drain has a worker take no run any more.
+func (s *Service) Drain(ctx context.Context, id string) error {
+	if id == "" {
+		return tree.ErrBadInput.With("a worker is required")
+	}
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range workers {
+		if w.ID != id {
+			continue
+		}
+		if err := s.Store.Drain(ctx, id); err != nil {
+			return err
+		}
+		s.roster.drain(id) // the others' next sweep does the same
+		return nil
+	}
+	return tree.ErrNoWorker
+}
+
+// Stats is how the installation does.
+type Stats struct {
+	store.Capacity
+	store.Work
+	Workers int
+}
+
+// Stats says how much there is to do, and what there is to do it with.
+func (s *Service) Stats(ctx context.Context) (*Stats, error) {
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	there, err := s.Store.Capacity(ctx, s.replicaDead())
+	if err != nil {
+		return nil, err
+	}
+	work, err := s.Store.Work(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Stats{*there, *work, len(workers)}, nil
+}

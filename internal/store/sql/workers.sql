@@ -1,0 +1,6 @@
+-- Lists the workers of replicas that are alive.
+-- Inputs: ?1 now, ?2 for how many microseconds a replica may have been silent.
+-- Result: id, pool, slots, version, when it began, whether it is draining, replica; by id.
+SELECT id, pool, slots, version, started_at, draining, replica FROM workers
+WHERE EXISTS (SELECT 1 FROM replicas WHERE replicas.id = workers.replica AND beat > {now} - ?2)
+ORDER BY id, started_at DESC, replica

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Worker is a worker as a replica knows it.
+type Worker struct {
+	ID       string
+	Pool     string
+	Slots    int
+	Version  string
+	Started  time.Time
+	Draining bool // it is to take no run any more; not saved with the rest
+}
+
+func workerRow(w *Worker) []any {
+	return []any{&w.ID, &w.Pool, &w.Slots, &w.Version, timeColumn{&w.Started}, &w.Draining}
+}
+
+// PresentWorker is a worker as all replicas know it.
+type PresentWorker struct {
+	Worker
+	Replicas []string // that it has streams to
+	Running  int      // attempts that it has
+}
+
+// SaveWorkers says which workers have come to a replica, and which have left it.
+func (s *Store) SaveWorkers(ctx context.Context, replica string, come []Worker, left []string) error {
+	return s.write(ctx, func(ctx context.Context, b *batch) error {
+		for _, w := range come {
+			row := []any{replica, w.ID, w.Pool, w.Slots, w.Version, w.Started.UnixMicro()}
+			if err := b.tx.save(ctx, "worker_put", row); err != nil {
+				return err
+			}
+		}
+		for _, id := range left {
+			if err := b.tx.save(ctx, "worker_drop", []any{replica, id}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// workerAt is a worker at a replica.
+type workerAt struct {
+	Worker
+	replica string
+}
+
+// workerCount is how many attempts a worker has.
+type workerCount struct {
+	worker   string
+	attempts int
+}
+
+// Workers lists the workers of all replicas but those that have not been heard of for so
+// long, by id. Of one that began again under its id the last counts.
+func (s *Store) Workers(ctx context.Context, silent time.Duration) ([]PresentWorker, error) {
+	var rows []workerAt
+	var counts []workerCount
+	err := s.db.load(ctx,
+		all(&rows, "workers", func(w *workerAt) []any { return append(workerRow(&w.Worker), &w.replica) },
+			s.clock(), silent.Microseconds()),
+		all(&counts, "attempts_by_worker", func(c *workerCount) []any { return []any{&c.worker, &c.attempts} }))
+	if err != nil {
+		return nil, err
+	}
+	running := map[string]int{}
+	for _, c := range counts {
+		running[c.worker] = c.attempts
+	}
+	var workers []PresentWorker
+	for _, row := range rows {
+		if n := len(workers); n == 0 || workers[n-1].ID != row.ID {
+			workers = append(workers, PresentWorker{Worker: row.Worker, Running: running[row.ID]})
+		}
+		if last := &workers[len(workers)-1]; last.Started.Equal(row.Started) {
+			last.Replicas = append(last.Replicas, row.replica)
+			last.Draining = last.Draining || row.Draining
+		}
+	}
+	return workers, nil
+}
+
+// Drain says that a worker is to take no run any more.
+func (s *Store) Drain(ctx context.Context, worker string) error {
+	return s.write(ctx, func(ctx context.Context, b *batch) error {
+		return b.tx.save(ctx, "worker_drain", []any{worker})
+	})
+}
+
+// WorkersOf lists the workers of a replica.
+func (s *Store) WorkersOf(ctx context.Context, replica string) ([]Worker, error) {
+	return query(ctx, s.db, "workers_of", workerRow, replica)
+}
