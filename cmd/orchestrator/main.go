@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -48,6 +49,9 @@ type options struct {
 	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"Bytes of a task's output that are shown; of longer output the end."`
 	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" help:"Bytes of one message part."`
 
+	MaxSessionTokens int     `env:"COPPICE_MAX_SESSION_TOKENS" default:"0" help:"Tokens that all tasks of one session may use together, unless it was opened with a smaller budget; 0 is no bound."`
+	MaxSessionCost   float64 `env:"COPPICE_MAX_SESSION_COST" default:"0" placeholder:"DOLLARS" help:"What they may cost together, as far as prices are known; 0 is no bound."`
+
 	NoBackground    bool          `env:"COPPICE_NO_BACKGROUND" help:"What agents ask to run in the background runs in the foreground, in sessions that are opened from now on."`
 	RetainSessions  time.Duration `env:"COPPICE_RETAIN_SESSIONS" default:"0" placeholder:"DURATION" help:"Delete sessions in which nothing runs and nothing has happened for so long, like 720h; 0 keeps them."`
 	CallbackHosts   []string      `env:"COPPICE_CALLBACK_HOSTS" help:"Hosts that agents' on_complete may call: globs, with commas between them. A private address is called only if its host is named in full."`
@@ -89,6 +93,11 @@ func (f *options) secrets() (*redact.Opened, error) {
 	return f.Flags.Open(os.Environ(), append(others, redact.Secret{Name: "COPPICE_CALLBACK_SECRET", Value: f.CallbackSecret})...)
 }
 
+// budget is what a session may use at most.
+func (f options) budget() tree.Budget {
+	return tree.Budget{Tokens: int64(f.MaxSessionTokens), Cost: int64(math.Ceil(f.MaxSessionCost * 1e6))}
+}
+
 func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -123,7 +132,7 @@ func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handle
 		return err
 	}
 	return assembly.Orchestrator{
-		Installation: f.Install, Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits,
+		Installation: f.Install, Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits, Budget: f.budget(),
 		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll, RetainSessions: f.RetainSessions,
 		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models, Prices: f.Prices,
 		Callbacks: callback.Config{Hosts: f.CallbackHosts, Secret: f.CallbackSecret, MaxTries: f.CallbackTries, Timeout: f.CallbackTimeout},

@@ -71,7 +71,11 @@ func (s *sessionServer) UpdateSession(ctx context.Context, req *pb.UpdateSession
 	if err != nil {
 		return nil, err
 	}
-	if err := s.svc.RenameSession(ctx, tenant(ctx), id, req.GetTitle()); err != nil {
+	change := tree.ChangeSession{Title: req.GetTitle()}
+	if req.GetBudget() != nil {
+		change.Budget = new(wire.BudgetFrom(req.GetBudget()))
+	}
+	if err := s.svc.ChangeSession(ctx, tenant(ctx), id, change); err != nil {
 		return nil, err
 	}
 	session, err := s.session(ctx, id)

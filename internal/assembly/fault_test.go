@@ -91,6 +91,7 @@ type apart struct {
 	database string
 	redis    redis.UniversalClient
 	limits   tree.Limits
+	budget   tree.Budget   // of a session, at most
 	grace    time.Duration // of orchestrators; 0: their own
 	logger   *slog.Logger  // of orchestrators; nil: a quiet one
 }
@@ -129,7 +130,7 @@ func (a *apart) orchestratorAt(address string) (*part, string) {
 	served := make(chan struct{})
 	p := launch(a.t, func(ctx context.Context) error {
 		return assembly.Orchestrator{
-			Database: a.database, Redis: a.redis, Pool: assembly.DefaultPool, Limits: a.limits,
+			Database: a.database, Redis: a.redis, Pool: assembly.DefaultPool, Limits: a.limits, Budget: a.budget,
 			Listeners: []net.Listener{l}, Logger: log, Grace: a.grace,
 		}.Run(ctx, func() { close(served) })
 	})

@@ -43,6 +43,7 @@ type Orchestrator struct {
 	Redis        redis.UniversalClient
 	Pool         string
 	Limits       tree.Limits
+	Budget       tree.Budget // of a session, at most
 	// How many runs of a tenant, and in all, may be with workers at once; 0 is no cap.
 	RunningOfTenant, RunningInAll int
 	RetainSessions                time.Duration    // in which nothing happens; 0: for ever
@@ -110,7 +111,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	agents.Clean = o.Secrets.String
 	svc, err = orchestrator.New(orchestrator.Config{
 		Store: db, Bus: bus, Agents: agents, Models: models, Prices: prices, Callbacks: caller, Replica: replica, Pool: o.Pool,
-		Limits: o.Limits, Secrets: o.Secrets, Logger: o.Logger, Retain: o.RetainSessions, Grace: o.Grace, Telemetry: o.Telemetry,
+		Limits: o.Limits, Budget: o.Budget, Secrets: o.Secrets, Logger: o.Logger, Retain: o.RetainSessions, Grace: o.Grace, Telemetry: o.Telemetry,
 	})
 	if err != nil {
 		return errors.Join(err, db.Close())

@@ -62,6 +62,7 @@ type commands struct {
 	Send       sendCommand       `cmd:"" help:"Send a message to a task of a session."`
 	Inbox      inboxCommand      `cmd:"" help:"Show what waits for a task, or take it away."`
 	Rename     renameCommand     `cmd:"" help:"Give a session another title."`
+	Budget     budgetCommand     `cmd:"" help:"Show what a session has used and may use, or give it another budget."`
 	Close      closeCommand      `cmd:"" help:"End a session for good; it can still be read."`
 	Delete     deleteCommand     `cmd:"" help:"Delete a session with all that is in it."`
 	Wait       waitCommand       `cmd:"" help:"Wait until a task has ended, and show its answer."`

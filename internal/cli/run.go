@@ -35,6 +35,7 @@ type runCommand struct {
 	hookFlags
 	Redact redact.Flags `embed:""`
 	permissionFlags
+	budgetFlags
 	auth.ClientFlags
 	Prompt []string `arg:"" help:"What to do; - reads it from standard input."`
 }
@@ -141,8 +142,12 @@ func (r *runCommand) in(ctx context.Context, a *app, c *client, prompt string, d
 	if err != nil {
 		return "", err
 	}
+	budget, err := r.over(nil)
+	if err != nil {
+		return "", err
+	}
 	resp, err := c.sessions.CreateSession(ctx, &pb.CreateSessionRequest{
-		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Workspace: r.Shared,
+		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Workspace: r.Shared, Budget: budget,
 	})
 	if err != nil {
 		return "", during("creating the session", err)

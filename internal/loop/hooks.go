@@ -22,7 +22,7 @@ type Hooks interface {
 // start runs the hooks on the start of the run, and takes what they say into the
 // transcript. A crash before that is stored runs them again.
 func (r *runner) start(ctx context.Context) error {
-	if r.Hooks == nil || !r.HooksDue {
+	if r.Hooks == nil || !r.HooksDue || r.Spent != "" {
 		return nil
 	}
 	ran := r.boundHooks(r.Hooks.Start(ctx))
@@ -40,6 +40,7 @@ func (r *runner) start(ctx context.Context) error {
 		return errors.New("the hooks on the start were answered with nothing to go on with")
 	}
 	r.Transcript = append(r.Transcript, reply.Boundary.News...)
+	r.takeIn(reply.Boundary)
 	return nil
 }
 

@@ -73,6 +73,8 @@ type Boundary struct {
 	News []tree.Message
 	// Source is who outside the run is on behalf of, if there is news.
 	Source string
+	// Spent says how the session's budget is spent; empty if it is not.
+	Spent string
 }
 
 // Child is the child that a call asks for.

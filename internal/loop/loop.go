@@ -56,7 +56,8 @@ type Run struct {
 
 	Iterations    int // model calls made so far
 	MaxIterations int
-	MaxPart       int // bytes of one message part
+	Spent         string // how the session's budget is spent: no model is called then; empty: it is not
+	MaxPart       int    // bytes of one message part
 	NoBackground  bool
 	TakesCommands bool       // commands can be children, and tasks can be ended
 	Release       <-chan int // ordinals of messages whose commands are to go on in the background; nil: none
@@ -126,6 +127,9 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 		return Lost, err
 	}
 	for {
+		if r.Spent != "" {
+			return r.fail(ctx, tree.ReasonBudgetExhausted, r.Spent)
+		}
 		if r.Iterations >= r.MaxIterations {
 			return r.fail(ctx, tree.ReasonMaxIterations,
 				fmt.Sprintf("stopped after %d model calls; resume the task to let it go on", r.Iterations))
@@ -202,8 +206,14 @@ func (r *runner) end(ctx context.Context, answer *tree.Message) (_ Outcome, goOn
 	}
 	answer.Ordinal = reply.Ordinal
 	r.Transcript = append(append(r.Transcript, *answer), reply.Boundary.News...)
-	r.turnTo(reply.Boundary.Source)
+	r.takeIn(reply.Boundary)
 	return Lost, true, nil
+}
+
+// takeIn takes in what a boundary says beside the transcript.
+func (r *runner) takeIn(b *Boundary) {
+	r.turnTo(b.Source)
+	r.Spent = b.Spent
 }
 
 func (r *runner) fail(ctx context.Context, reason tree.Reason, detail string) (Outcome, error) {

@@ -286,7 +286,7 @@ func (w *batch) settle(ctx context.Context, asked *tree.Message) (parked bool, _
 			boundary = reply.Boundary
 		case reply.Boundary != nil:
 			boundary.News = append(boundary.News, reply.Boundary.News...)
-			boundary.Source = reply.Boundary.Source
+			boundary.Source, boundary.Spent = reply.Boundary.Source, reply.Boundary.Spent
 		}
 	}
 	if boundary == nil {
@@ -297,7 +297,7 @@ func (w *batch) settle(ctx context.Context, asked *tree.Message) (parked bool, _
 	}
 	w.Transcript = append(w.Transcript, w.results(asked, boundary))
 	w.Transcript = append(w.Transcript, boundary.News...)
-	w.turnTo(boundary.Source)
+	w.takeIn(boundary)
 	return false, nil
 }
 

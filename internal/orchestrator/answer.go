@@ -70,8 +70,12 @@ func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkReques
 		return ack, nil
 	}
 	boundary, err := l.boundary(ctx, lease, stored.Boundary)
+	if err != nil {
+		return ack, err
+	}
+	boundary.BudgetSpent = stored.Spent
 	ack.Boundary = boundary
-	return ack, err
+	return ack, nil
 }
 
 // boundary gives what the worker does not know of the transcript yet. If it has

@@ -133,7 +133,7 @@ func (l *slot) assignment(
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: spawnable,
 		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(granted.PartBytes),
 		NoBackground: granted.NoBackground, TakesCompact: true, TakesCommands: true,
-		Authority: string(t.Authority), Source: t.Source, TraceParent: l.Telemetry.Parent(t), Workspace: granted.Workspace,
+		Authority: string(t.Authority), Source: t.Source, TraceParent: l.Telemetry.Parent(t), Workspace: granted.Workspace, BudgetSpent: granted.Spent,
 		WorktreeTaskIds: strings.Fields(t.Worktrees),
 	}
 	if t.Depth > 0 {

@@ -46,12 +46,15 @@ func (s *Service) ClearInbox(ctx context.Context, tenant string, id tree.Session
 	return answer.(tree.Cleared), nil
 }
 
-// RenameSession gives a session another title.
-func (s *Service) RenameSession(ctx context.Context, tenant string, id tree.SessionID, title string) error {
+// ChangeSession gives a session another title or budget; a budget as far as each may have.
+func (s *Service) ChangeSession(ctx context.Context, tenant string, id tree.SessionID, change tree.ChangeSession) error {
 	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
 		return err
 	}
-	_, err := s.Store.Update(ctx, id, tree.RenameSession{Title: title})
+	if change.Budget != nil {
+		change.Budget = new(change.Budget.Within(s.Budget))
+	}
+	_, err := s.Store.Update(ctx, id, change)
 	return err
 }
 

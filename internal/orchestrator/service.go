@@ -43,6 +43,7 @@ type Config struct {
 	Replica   string
 	Pool      string
 	Limits    tree.Limits
+	Budget    tree.Budget      // of a session, at most
 	Callbacks *callback.Caller // nil: nobody may be called
 	Secrets   *redact.Redactor // that must not be stored; requests are without them already; nil: none are known
 	Logger    *slog.Logger
@@ -83,6 +84,9 @@ func New(c Config) (*Service, error) {
 		return nil, errors.New("orchestrator: a store, a bus, a replica name and a pool are required")
 	}
 	if err := c.Limits.Validate(); err != nil {
+		return nil, fmt.Errorf("orchestrator: %w", err)
+	}
+	if err := c.Budget.Check(); err != nil {
 		return nil, fmt.Errorf("orchestrator: %w", err)
 	}
 	if c.Logger == nil {

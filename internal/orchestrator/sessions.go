@@ -25,6 +25,7 @@ type NewSession struct {
 	Source       string // who outside opens it; empty: nobody
 	NoBackground bool
 	Workspace    string // the directory that it shares with others; empty: its own
+	Budget       tree.Budget
 
 	history []tree.Message // what the root's conversation begins with
 }
@@ -53,7 +54,7 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession
 	}
 	cmd := tree.CreateSession{
 		ID: id, Tenant: tenant, Title: n.Title, Agent: root.Agent, AgentName: n.Agent, Model: n.Model,
-		Pin: root.Pin, NoModel: root.NoModel, Metadata: n.Metadata, Limits: s.Limits, History: n.history,
+		Pin: root.Pin, NoModel: root.NoModel, Metadata: n.Metadata, Limits: s.Limits, Budget: n.Budget.Within(s.Budget), History: n.history,
 		Permissions: n.Permissions, Source: n.Source, Trace: telemetry.Incoming(ctx), Workspace: n.Workspace,
 	}
 	cmd.Limits.NoBackground = s.Limits.NoBackground || n.NoBackground

@@ -55,7 +55,7 @@ func (g *garden) grow(events int) {
 	g.t.Helper()
 	before := g.last()
 	for i := range events {
-		if err := g.RenameSession(g.t.Context(), tenant, g.id, fmt.Sprintf("%d after %d", i, before)); err != nil {
+		if err := g.ChangeSession(g.t.Context(), tenant, g.id, tree.ChangeSession{Title: fmt.Sprintf("%d after %d", i, before)}); err != nil {
 			g.t.Fatal(err)
 		}
 	}

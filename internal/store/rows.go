@@ -49,7 +49,7 @@ const (
 // sessionTable has the columns first that change with each commit.
 var sessionTable = newTable("sessions", 1, 7, "id tenant agent root metadata limits max_running "+
 	"next_seq total pending running waiting shells"+usageColumns+"updated_at fair_tag version | "+
-	"title created_at current_task asking grants closed_at deleted_at workspace")
+	"title created_at current_task asking grants closed_at deleted_at workspace budget_tokens budget_cost")
 
 // taskTable has the columns first that change with each claim, then those that change with
 // what a worker says.
@@ -102,7 +102,7 @@ func appendSessionRow(to []any, s *tree.Session, b *beside) []any {
 		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite, &s.Usage.Cost, &s.Usage.Priced,
 		timeColumn{&s.UpdatedAt}, &b.fairTag, &b.version,
 		&s.Title, timeColumn{&s.CreatedAt}, idColumn(&s.Current), &s.Asking, jsonColumn{&s.Grants},
-		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Workspace,
+		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Workspace, &s.Budget.Tokens, &s.Budget.Cost,
 	)
 }
 

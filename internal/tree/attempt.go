@@ -19,13 +19,15 @@ type Claim struct {
 }
 
 // Claimed is the task as it was claimed, and what its session says: whose it is, the bound
-// of a message part, whether background work is switched off, and its workspace.
+// of a message part, whether background work is switched off, its workspace, and how its
+// budget is spent, if it is: no model is to be called then.
 type Claimed struct {
 	Task         Task
 	Tenant       string
 	PartBytes    int
 	NoBackground bool
 	Workspace    string
+	Spent        string
 }
 
 // Reattach gives an attempt to another stream of its worker, since the last one
@@ -132,6 +134,7 @@ func (c Claim) decide(d *decision) (Answer, error) {
 func claimed(s *Session, t *Task) Claimed {
 	return Claimed{
 		Task: *t, Tenant: s.Tenant, PartBytes: s.Limits.PartBytes, NoBackground: s.Limits.NoBackground, Workspace: s.Workspace,
+		Spent: s.spent(),
 	}
 }
 
@@ -181,7 +184,8 @@ func (c Repeat) decide(d *decision) (Answer, error) {
 	// A worker sends nothing past a boundary that it has not been told of: only
 	// the last request taken can have reached one.
 	if c.From.Seq == t.LastSeq {
-		again.Boundary = d.stored(t).Boundary
+		now := d.stored(t)
+		again.Boundary, again.Spent = now.Boundary, now.Spent
 	}
 	return again, nil
 }

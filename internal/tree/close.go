@@ -21,8 +21,11 @@ type DeleteSession struct {
 	IdleFor time.Duration
 }
 
-// RenameSession gives a session another title. Answer: [Done].
-type RenameSession struct{ Title string }
+// ChangeSession gives a session another title or budget. Answer: [Done].
+type ChangeSession struct {
+	Title  string  // empty: as it is
+	Budget *Budget // nil: as it is
+}
 
 // Closed says how many runs the end of a session has ended.
 type Closed struct{ Runs int }
@@ -85,16 +88,22 @@ func (c DeleteSession) decide(d *decision) (Answer, error) {
 	return Closed{Runs: runs}, nil
 }
 
-func (c RenameSession) needs(n *needs) { n.root() }
+func (c ChangeSession) needs(n *needs) { n.root() }
 
-func (c RenameSession) decide(d *decision) (Answer, error) {
+func (c ChangeSession) decide(d *decision) (Answer, error) {
 	if err := checkName("the title", c.Title); err != nil {
 		return nil, err
 	}
-	if c.Title == "" {
+	if c.Title == "" && c.Budget == nil {
 		return nil, ErrEmpty.With("title")
 	}
-	if c.Title != d.session().Title {
+	if c.Budget != nil {
+		if err := c.Budget.Check(); err != nil {
+			return nil, err
+		}
+		d.allot(*c.Budget)
+	}
+	if c.Title != "" && c.Title != d.session().Title {
 		d.rename(c.Title)
 	}
 	return Done{}, nil

@@ -62,7 +62,7 @@ func (c Park) decide(d *decision) (Answer, error) {
 	}
 	if t.OpenCalls == 0 {
 		d.took(t, c.From)
-		return Stored{Boundary: t.NextOrdinal - 1}, nil
+		return d.goOn(t), nil
 	}
 	approved := false
 	for _, call := range d.view.openCalls(t) {
@@ -108,11 +108,13 @@ func (c End) decide(d *decision) (Answer, error) {
 	m := d.appendAnswer(t, *c.Answer)
 	// A run that has used its allowance could do nothing with news: its answer
 	// stands, and what is in the inbox waits for somebody to resume it.
-	goesOn := t.Depth > 0 && t.Iterations < t.MaxIterations
+	goesOn := t.Depth > 0 && t.Iterations < t.MaxIterations && d.session().spent() == ""
 	switch {
 	case goesOn && t.Inbox > 0:
 		d.takeInbox(t)
-		return Stored{Ordinal: m.Ordinal, Boundary: t.NextOrdinal - 1}, nil
+		stored := d.goOn(t)
+		stored.Ordinal = m.Ordinal
+		return stored, nil
 	case goesOn && t.LiveBackground > 0:
 		d.park(t, ParkedOn{Kind: WaitBackground, Total: t.LiveBackground})
 		return ParkedRun{}, nil

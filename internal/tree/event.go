@@ -135,6 +135,7 @@ type (
 	SessionChanged struct {
 		Change SessionChange
 		Title  string
+		Budget Budget
 	}
 )
 
@@ -180,6 +181,7 @@ const (
 	SessionRenamed
 	SessionClosed
 	SessionDeleted
+	SessionBudgeted
 )
 
 // ReadyCause says why a run waits for a worker again.

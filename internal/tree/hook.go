@@ -121,7 +121,7 @@ func (c StartHooks) decide(d *decision) (Answer, error) {
 	d.tellOfHooks(t, c.Ran)
 	d.appendOutputs(t, c.Ran, HookPassed, "Context from the hook %q:\n%s")
 	d.takeInbox(t)
-	return Stored{Boundary: t.NextOrdinal - 1}, nil
+	return d.goOn(t), nil
 }
 
 func (c StopHooks) needs(n *needs) { n.complete(n.task(c.From.Task)) }
@@ -144,7 +144,7 @@ func (c StopHooks) decide(d *decision) (Answer, error) {
 	}
 	ran := slices.Clone(c.Ran)
 	blocked := slices.ContainsFunc(ran, func(r HookRun) bool { return r.Outcome == HookBlocked })
-	if !blocked || t.StopHooked >= MaxStopHooks || t.Iterations+1 >= t.MaxIterations {
+	if !blocked || t.StopHooked >= MaxStopHooks || t.Iterations+1 >= t.MaxIterations || d.spends(c.Answer) {
 		for i := range ran {
 			if ran[i].Outcome == HookBlocked {
 				ran[i].Outcome = HookOverruled
@@ -159,7 +159,9 @@ func (c StopHooks) decide(d *decision) (Answer, error) {
 	m := d.appendAnswer(t, *c.Answer)
 	d.appendOutputs(t, ran, HookBlocked, "The hook %q does not let you end yet:\n%s")
 	d.takeInbox(t)
-	return Stored{Ordinal: m.Ordinal, Boundary: t.NextOrdinal - 1}, nil
+	stored := d.goOn(t)
+	stored.Ordinal = m.Ordinal
+	return stored, nil
 }
 
 // mayTellOfHooks refuses what no worker tells of hooks.

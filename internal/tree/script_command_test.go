@@ -14,7 +14,7 @@ func (s *script) command(v *View, words []string) Command {
 	switch words[0] {
 	case "open":
 		return CreateSession{
-			ID: SessionID{1}, Tenant: "acme", Agent: s.agents[words[1]], Message: texts(words[2:]), Limits: s.limits, Pin: s.pin,
+			ID: SessionID{1}, Tenant: "acme", Agent: s.agents[words[1]], Message: texts(words[2:]), Limits: s.limits, Budget: s.given, Pin: s.pin,
 			Permissions: s.opening.Permissions, Source: s.opening.Source,
 		}
 	case "send":
@@ -31,7 +31,10 @@ func (s *script) command(v *View, words []string) Command {
 		}
 		return d
 	case "rename":
-		return RenameSession{Title: strings.Join(words[1:], " ")}
+		return ChangeSession{Title: strings.Join(words[1:], " ")}
+	case "budget":
+		budget := s.budget(words[1:])
+		return ChangeSession{Budget: &budget}
 	case "hear":
 		return Send{Task: s.taskOrRoot(words[1]), Source: words[2], Message: texts(words[3:])}
 	case "approve", "deny":
@@ -87,6 +90,11 @@ func (s *script) command(v *View, words []string) Command {
 	}
 	s.t.Fatalf("no command: %q", words)
 	return nil
+}
+
+// budget reads tokens=N and cost=MICROS.
+func (s *script) budget(words []string) Budget {
+	return Budget{Tokens: int64(s.option(words, "tokens")), Cost: int64(s.option(words, "cost"))}
 }
 
 // taskOrRoot gives the zero id for the root: a client need not know its id.

@@ -34,7 +34,7 @@ func (s *script) answer(a Answer) string {
 	case Spawned:
 		return s.names[a.Task]
 	case Claimed:
-		return fmt.Sprintf("%s @%d", s.runName(ChildRun{a.Task.ID, a.Task.Run}), a.Task.Epoch)
+		return fmt.Sprintf("%s @%d%s", s.runName(ChildRun{a.Task.ID, a.Task.Run}), a.Task.Epoch, spentText(a.Spent))
 	case Reattached:
 		return fmt.Sprintf("%s @%d, stream %d, request %d was the last",
 			s.runName(ChildRun{a.Task.ID, a.Task.Run}), a.Task.Epoch, a.Task.Attach, a.Task.LastSeq)
@@ -52,7 +52,7 @@ func (s *script) answer(a Answer) string {
 		if a.Boundary > 0 {
 			text += fmt.Sprintf(", go on after message %d", a.Boundary)
 		}
-		return text
+		return text + spentText(a.Spent)
 	case ParkedRun:
 		return "parked"
 	case Ended:
@@ -142,6 +142,13 @@ func (s *script) event(kind EventKind) string {
 	return s.approvalEvent(kind)
 }
 
+func spentText(spent string) string {
+	if spent == "" {
+		return ""
+	}
+	return ", but " + spent
+}
+
 func inboxEvent(kind EventKind) (string, bool) {
 	switch k := kind.(type) {
 	case InboxTaken:
@@ -153,6 +160,7 @@ func inboxEvent(kind EventKind) (string, bool) {
 	case SessionChanged:
 		return map[SessionChange]string{
 			SessionClosed: "closed", SessionDeleted: "deleted", SessionRenamed: fmt.Sprintf("renamed %q", k.Title),
+			SessionBudgeted: fmt.Sprintf("budget of %d tokens and %d micros", k.Budget.Tokens, k.Budget.Cost),
 		}[k.Change], true
 	}
 	return "", false

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 // for a refusal), the events, and the new state of each task that changed. The
 // commands:
 //
-//	limits CAP=N … [foreground]    caps of the session that is opened next
+//	limits CAP=N … [foreground] [tokens=N] [cost=MICROS]    caps and budget of the session that is opened next
 //	agent NAME MODE [iterations=N] [model=M] [timeout=DURATION] [brittle] [callback=URL] [PERMISSION …]
 //	session [PERMISSION …] [source=S]   of the session that is opened next
 //	clock DURATION                 time passes
@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //	hear TASK SOURCE "text"         a message from outside
 //	approve APPROVAL [session] · deny APPROVAL [session] ["text"]
 //	clear TASK [news]              what waits for it
-//	close [WHY] · delete [IDLE] · rename TITLE
+//	close [WHY] · delete [IDLE] · rename TITLE · budget [tokens=N] [cost=MICROS]
 //	spawn PARENT NAME [CHILD] [notify]
 //	claim TASK WORKER [epoch=N] [again]
 //	lose TASK [blameless] [epoch=N] [stream=N]
@@ -105,6 +105,7 @@ type script struct {
 	db      *database
 	agents  map[string]*Agent
 	limits  Limits
+	given   Budget   // of the session that is opened next
 	pin     ModelPin // of sessions opened from now on
 	names   map[TaskID]string
 	tokens  map[TaskID]map[int64]Token // by epoch
@@ -195,7 +196,7 @@ func (s *script) aside(line string) bool {
 	words := s.words(line)
 	switch words[0] {
 	case "limits":
-		s.limits = DefaultLimits()
+		s.limits, s.given = DefaultLimits(), s.budget(words)
 		caps := map[string]*int{
 			"depth": &s.limits.Depth, "width": &s.limits.Width, "total": &s.limits.Total, "running": &s.limits.Running,
 			"root": &s.limits.RootIterations, "sub": &s.limits.SubIterations, "part": &s.limits.PartBytes, "inbox": &s.limits.Inbox,
@@ -209,6 +210,8 @@ func (s *script) aside(line string) bool {
 				continue
 			case "foreground":
 				s.limits.NoBackground = true
+				continue
+			case "tokens", "cost":
 				continue
 			}
 			*caps[name] = s.number(value)

@@ -20,6 +20,7 @@ type CreateSession struct {
 	Message   []Block  // empty: no first turn yet
 	Metadata  map[string]string
 	Limits    Limits
+	Budget    Budget
 	History   []Message // what the root's conversation begins with
 
 	Permissions policy.Layer // what the session says of what it may do
@@ -84,10 +85,13 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	if err := c.Limits.checkHistory(c.History); err != nil {
 		return nil, err
 	}
+	if err := c.Budget.Check(); err != nil {
+		return nil, err
+	}
 	root := TaskID(d.env.NewID())
 	d.view.session = &Session{
 		ID: c.ID, Tenant: c.Tenant, Title: c.Title, Agent: c.Agent.Name, Root: root,
-		Metadata: c.Metadata, Limits: c.Limits, NextSeq: 1, Workspace: c.Workspace,
+		Metadata: c.Metadata, Limits: c.Limits, Budget: c.Budget, NextSeq: 1, Workspace: c.Workspace,
 		CreatedAt: d.env.Now, UpdatedAt: d.env.Now,
 	}
 	if c.Title == "" {

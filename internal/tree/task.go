@@ -16,6 +16,7 @@ type Session struct {
 	Current  TaskID // the branch that a person goes on with; zero: the root
 	Metadata map[string]string
 	Limits   Limits
+	Budget   Budget
 
 	NextSeq int64 // the number of the next event, from 1
 

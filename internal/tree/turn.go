@@ -49,6 +49,9 @@ type Stored struct {
 	// Boundary is the ordinal of the transcript's last message if no call is open
 	// any more, else 0: the model has to see what has come up to there.
 	Boundary int
+	// Spent says with a boundary how the session's budget is spent; empty if it is not. No
+	// model is to be called then.
+	Spent string
 	// Approved answers [Ask]: the call may run.
 	Approved bool
 	// Launched are the commands among the children that were asked for.
@@ -62,7 +65,12 @@ func (d *decision) stored(t *Task) Stored {
 	if t.OpenCalls > 0 {
 		return Stored{}
 	}
-	return Stored{Boundary: t.NextOrdinal - 1}
+	return d.goOn(t)
+}
+
+// goOn answers a request after which the model has to see the transcript as it is.
+func (d *decision) goOn(t *Task) Stored {
+	return Stored{Boundary: t.NextOrdinal - 1, Spent: d.session().spent()}
 }
 
 func (c AppendAnswer) needs(n *needs) { n.task(c.From.Task) }

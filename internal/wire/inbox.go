@@ -20,7 +20,7 @@ func inboxEvent(out *pb.Event, kind tree.EventKind) {
 		out.Kind = &pb.Event_InboxEmpty{InboxEmpty: &pb.InboxEmpty{}}
 	case tree.SessionChanged:
 		out.Kind = &pb.Event_SessionChanged{SessionChanged: &pb.SessionChanged{
-			Change: pb.SessionChange(k.Change), Title: k.Title,
+			Change: pb.SessionChange(k.Change), Title: k.Title, Budget: Budget(k.Budget),
 		}}
 	}
 }

@@ -196,6 +196,19 @@ func UsageFrom(u *pb.Usage) tree.Usage {
 	}
 }
 
+// Budget gives what a session may use; nil if there is no bound.
+func Budget(b tree.Budget) *pb.Budget {
+	if b == (tree.Budget{}) {
+		return nil
+	}
+	return &pb.Budget{Tokens: b.Tokens, CostMicros: b.Cost}
+}
+
+// BudgetFrom reads what a session may use.
+func BudgetFrom(b *pb.Budget) tree.Budget {
+	return tree.Budget{Tokens: b.GetTokens(), Cost: b.GetCostMicros()}
+}
+
 // EncodeBody gives the part of a message that the store keeps as one value:
 // blocks, model, usage, stop reason, and what it sums up.
 func EncodeBody(m *tree.Message) []byte {

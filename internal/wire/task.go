@@ -81,6 +81,7 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 		CloseTime:     timestamp(s.ClosedAt),
 		NoBackground:  s.Limits.NoBackground,
 		Workspace:     s.Workspace,
+		Budget:        Budget(s.Budget),
 	}
 }
 

@@ -198,7 +198,7 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *
 		Session: session, Task: id, Agent: task.GetAgent(), Depth: int(task.GetDepth()),
 		System: def.Prompt, Reminder: joined(def.Reminder, tools.note), Transcript: messages,
 		Provider: task.GetModelProvider(), ModelName: modelName(task, def.Definition),
-		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()),
+		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()), Spent: a.GetBudgetSpent(),
 		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
 		Model: w.Model, Tools: tools.first, Deferred: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observe: w.Observe,

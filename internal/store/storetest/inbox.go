@@ -136,7 +136,7 @@ func purge(t *testing.T, d Dialect) {
 	key := store.Key{Key: "k"}
 	must[tree.Answer](t)(b.UpdateOnce(t.Context(), id, key, tree.SpawnTask{Child: child("look")}))
 	kept := b.dump(other)
-	b.must(id, tree.RenameSession{Title: "renamed"})
+	b.must(id, tree.ChangeSession{Title: "renamed"})
 	eq(t, "the title", must[*tree.Session](t)(b.Session(t.Context(), "acme", id)).Title, "renamed")
 	if done := must[bool](t)(b.Purge(t.Context(), id)); !done {
 		t.Error("a session was purged that was not deleted")
@@ -144,7 +144,7 @@ func purge(t *testing.T, d Dialect) {
 	b.must(id, tree.DeleteSession{})
 	var renamed []*store.Pending
 	for n := range 1200 { // more than goes in a step
-		renamed = append(renamed, must[*store.Pending](t)(b.Submit(t.Context(), other, tree.RenameSession{Title: fmt.Sprint(n)})))
+		renamed = append(renamed, must[*store.Pending](t)(b.Submit(t.Context(), other, tree.ChangeSession{Title: fmt.Sprint(n)})))
 	}
 	for _, p := range renamed {
 		must[tree.Answer](t)(p.Wait(t.Context()))

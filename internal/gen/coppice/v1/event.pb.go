@@ -153,6 +153,8 @@ const (
 	SessionChange_SESSION_CHANGE_CLOSED SessionChange = 2
 	// It was deleted: this is the last that is heard of it.
 	SessionChange_SESSION_CHANGE_DELETED SessionChange = 3
+	// It has another budget.
+	SessionChange_SESSION_CHANGE_BUDGETED SessionChange = 4
 )
 
 // Enum value maps for SessionChange.
@@ -162,12 +164,14 @@ var (
 		1: "SESSION_CHANGE_RENAMED",
 		2: "SESSION_CHANGE_CLOSED",
 		3: "SESSION_CHANGE_DELETED",
+		4: "SESSION_CHANGE_BUDGETED",
 	}
 	SessionChange_value = map[string]int32{
 		"SESSION_CHANGE_UNSPECIFIED": 0,
 		"SESSION_CHANGE_RENAMED":     1,
 		"SESSION_CHANGE_CLOSED":      2,
 		"SESSION_CHANGE_DELETED":     3,
+		"SESSION_CHANGE_BUDGETED":    4,
 	}
 )
 
@@ -1251,7 +1255,9 @@ type SessionChanged struct {
 	// What became of it.
 	Change SessionChange `protobuf:"varint,1,opt,name=change,proto3,enum=coppice.v1.SessionChange" json:"change,omitempty"`
 	// Of RENAMED: what it is called now.
-	Title         string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// Of BUDGETED: what its tasks may use together now.
+	Budget        *Budget `protobuf:"bytes,3,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1298,6 +1304,13 @@ func (x *SessionChanged) GetTitle() string {
 		return x.Title
 	}
 	return ""
+}
+
+func (x *SessionChanged) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
 }
 
 // TaskBackgrounded says that a run goes on in the background: the call that waited
@@ -2592,10 +2605,11 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\x04news\x18\x02 \x03(\v2\x14.coppice.v1.ChildRunR\x04news\x12\x12\n" +
 	"\x04left\x18\x03 \x01(\x05R\x04left\"\f\n" +
 	"\n" +
-	"InboxEmpty\"Y\n" +
+	"InboxEmpty\"\x85\x01\n" +
 	"\x0eSessionChanged\x121\n" +
 	"\x06change\x18\x01 \x01(\x0e2\x19.coppice.v1.SessionChangeR\x06change\x12\x14\n" +
-	"\x05title\x18\x02 \x01(\tR\x05title\"\x12\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12*\n" +
+	"\x06budget\x18\x03 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\"\x12\n" +
 	"\x10TaskBackgrounded\"\x94\x01\n" +
 	"\fBranchOpened\x12$\n" +
 	"\x04base\x18\x01 \x01(\v2\x10.coppice.v1.BaseR\x04base\x12&\n" +
@@ -2695,12 +2709,13 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\rApprovalScope\x12\x1e\n" +
 	"\x1aAPPROVAL_SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13APPROVAL_SCOPE_ONCE\x10\x01\x12\x1a\n" +
-	"\x16APPROVAL_SCOPE_SESSION\x10\x02*\x82\x01\n" +
+	"\x16APPROVAL_SCOPE_SESSION\x10\x02*\x9f\x01\n" +
 	"\rSessionChange\x12\x1e\n" +
 	"\x1aSESSION_CHANGE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SESSION_CHANGE_RENAMED\x10\x01\x12\x19\n" +
 	"\x15SESSION_CHANGE_CLOSED\x10\x02\x12\x1a\n" +
-	"\x16SESSION_CHANGE_DELETED\x10\x03*a\n" +
+	"\x16SESSION_CHANGE_DELETED\x10\x03\x12\x1b\n" +
+	"\x17SESSION_CHANGE_BUDGETED\x10\x04*a\n" +
 	"\n" +
 	"ReadyCause\x12\x1b\n" +
 	"\x17READY_CAUSE_UNSPECIFIED\x10\x00\x12\x19\n" +
@@ -2769,15 +2784,16 @@ var file_coppice_v1_event_proto_goTypes = []any{
 	(*CallbackEnded)(nil),         // 31: coppice.v1.CallbackEnded
 	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
 	(*ChildRun)(nil),              // 33: coppice.v1.ChildRun
-	(*Base)(nil),                  // 34: coppice.v1.Base
-	(TaskBranch)(0),               // 35: coppice.v1.TaskBranch
-	(TaskKind)(0),                 // 36: coppice.v1.TaskKind
-	(Role)(0),                     // 37: coppice.v1.Role
-	(*Usage)(nil),                 // 38: coppice.v1.Usage
-	(*Wait)(nil),                  // 39: coppice.v1.Wait
-	(TaskState)(0),                // 40: coppice.v1.TaskState
-	(Reason)(0),                   // 41: coppice.v1.Reason
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
+	(*Budget)(nil),                // 34: coppice.v1.Budget
+	(*Base)(nil),                  // 35: coppice.v1.Base
+	(TaskBranch)(0),               // 36: coppice.v1.TaskBranch
+	(TaskKind)(0),                 // 37: coppice.v1.TaskKind
+	(Role)(0),                     // 38: coppice.v1.Role
+	(*Usage)(nil),                 // 39: coppice.v1.Usage
+	(*Wait)(nil),                  // 40: coppice.v1.Wait
+	(TaskState)(0),                // 41: coppice.v1.TaskState
+	(Reason)(0),                   // 42: coppice.v1.Reason
+	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
 }
 var file_coppice_v1_event_proto_depIdxs = []int32{
 	32, // 0: coppice.v1.Event.time:type_name -> google.protobuf.Timestamp
@@ -2812,31 +2828,32 @@ var file_coppice_v1_event_proto_depIdxs = []int32{
 	20, // 29: coppice.v1.ApprovalExpired.call:type_name -> coppice.v1.CallRef
 	33, // 30: coppice.v1.InboxCleared.news:type_name -> coppice.v1.ChildRun
 	2,  // 31: coppice.v1.SessionChanged.change:type_name -> coppice.v1.SessionChange
-	34, // 32: coppice.v1.BranchOpened.base:type_name -> coppice.v1.Base
-	35, // 33: coppice.v1.TaskStarted.branch:type_name -> coppice.v1.TaskBranch
-	36, // 34: coppice.v1.TaskStarted.kind:type_name -> coppice.v1.TaskKind
-	20, // 35: coppice.v1.TaskStarted.call:type_name -> coppice.v1.CallRef
-	34, // 36: coppice.v1.TaskStarted.base:type_name -> coppice.v1.Base
-	37, // 37: coppice.v1.MessageAppended.role:type_name -> coppice.v1.Role
-	23, // 38: coppice.v1.MessageAppended.calls:type_name -> coppice.v1.OpenedCall
-	38, // 39: coppice.v1.MessageAppended.usage:type_name -> coppice.v1.Usage
-	33, // 40: coppice.v1.MessageAppended.news:type_name -> coppice.v1.ChildRun
-	20, // 41: coppice.v1.CallClosed.call:type_name -> coppice.v1.CallRef
-	33, // 42: coppice.v1.CallClosed.child:type_name -> coppice.v1.ChildRun
-	39, // 43: coppice.v1.TaskParked.wait:type_name -> coppice.v1.Wait
-	3,  // 44: coppice.v1.TaskReady.cause:type_name -> coppice.v1.ReadyCause
-	40, // 45: coppice.v1.TaskResult.state:type_name -> coppice.v1.TaskState
-	41, // 46: coppice.v1.TaskResult.reason:type_name -> coppice.v1.Reason
-	38, // 47: coppice.v1.TaskResult.usage:type_name -> coppice.v1.Usage
-	33, // 48: coppice.v1.MessageQueued.news:type_name -> coppice.v1.ChildRun
-	4,  // 49: coppice.v1.HookRan.event:type_name -> coppice.v1.HookEvent
-	5,  // 50: coppice.v1.HookRan.outcome:type_name -> coppice.v1.HookOutcome
-	42, // 51: coppice.v1.HookRan.duration:type_name -> google.protobuf.Duration
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	34, // 32: coppice.v1.SessionChanged.budget:type_name -> coppice.v1.Budget
+	35, // 33: coppice.v1.BranchOpened.base:type_name -> coppice.v1.Base
+	36, // 34: coppice.v1.TaskStarted.branch:type_name -> coppice.v1.TaskBranch
+	37, // 35: coppice.v1.TaskStarted.kind:type_name -> coppice.v1.TaskKind
+	20, // 36: coppice.v1.TaskStarted.call:type_name -> coppice.v1.CallRef
+	35, // 37: coppice.v1.TaskStarted.base:type_name -> coppice.v1.Base
+	38, // 38: coppice.v1.MessageAppended.role:type_name -> coppice.v1.Role
+	23, // 39: coppice.v1.MessageAppended.calls:type_name -> coppice.v1.OpenedCall
+	39, // 40: coppice.v1.MessageAppended.usage:type_name -> coppice.v1.Usage
+	33, // 41: coppice.v1.MessageAppended.news:type_name -> coppice.v1.ChildRun
+	20, // 42: coppice.v1.CallClosed.call:type_name -> coppice.v1.CallRef
+	33, // 43: coppice.v1.CallClosed.child:type_name -> coppice.v1.ChildRun
+	40, // 44: coppice.v1.TaskParked.wait:type_name -> coppice.v1.Wait
+	3,  // 45: coppice.v1.TaskReady.cause:type_name -> coppice.v1.ReadyCause
+	41, // 46: coppice.v1.TaskResult.state:type_name -> coppice.v1.TaskState
+	42, // 47: coppice.v1.TaskResult.reason:type_name -> coppice.v1.Reason
+	39, // 48: coppice.v1.TaskResult.usage:type_name -> coppice.v1.Usage
+	33, // 49: coppice.v1.MessageQueued.news:type_name -> coppice.v1.ChildRun
+	4,  // 50: coppice.v1.HookRan.event:type_name -> coppice.v1.HookEvent
+	5,  // 51: coppice.v1.HookRan.outcome:type_name -> coppice.v1.HookOutcome
+	43, // 52: coppice.v1.HookRan.duration:type_name -> google.protobuf.Duration
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_event_proto_init() }

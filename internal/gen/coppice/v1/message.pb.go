@@ -894,6 +894,65 @@ func (x *Usage) GetPricedTokens() int64 {
 	return 0
 }
 
+// Budget bounds what all tasks of a session use together. It is looked at before each
+// call of a model: once it is spent, runs end with BUDGET_EXHAUSTED in the place of calling.
+// Calls that are under way then are paid for: more may be spent by what the runs that are
+// with workers just then use once. With a greater budget (UpdateSession) the session goes on
+// with the next message. What has no known price counts by its tokens alone.
+type Budget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tokens of all kinds, as in Usage; 0 means no bound.
+	Tokens int64 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// Cost in millionths of a US dollar, as in Usage; 0 means no bound.
+	CostMicros    int64 `protobuf:"varint,2,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_coppice_v1_message_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_message_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_message_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Budget) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *Budget) GetCostMicros() int64 {
+	if x != nil {
+		return x.CostMicros
+	}
+	return 0
+}
+
 // ChildRun names one run of a child task.
 type ChildRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -907,7 +966,7 @@ type ChildRun struct {
 
 func (x *ChildRun) Reset() {
 	*x = ChildRun{}
-	mi := &file_coppice_v1_message_proto_msgTypes[8]
+	mi := &file_coppice_v1_message_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +978,7 @@ func (x *ChildRun) String() string {
 func (*ChildRun) ProtoMessage() {}
 
 func (x *ChildRun) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_message_proto_msgTypes[8]
+	mi := &file_coppice_v1_message_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +991,7 @@ func (x *ChildRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildRun.ProtoReflect.Descriptor instead.
 func (*ChildRun) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_message_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_message_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ChildRun) GetTaskId() string {
@@ -1015,7 +1074,11 @@ const file_coppice_v1_message_proto_rawDesc = "" +
 	"\vcost_micros\x18\x05 \x01(\x03H\x00R\n" +
 	"costMicros\x88\x01\x01\x12#\n" +
 	"\rpriced_tokens\x18\x06 \x01(\x03R\fpricedTokensB\x0e\n" +
-	"\f_cost_micros\"5\n" +
+	"\f_cost_micros\"A\n" +
+	"\x06Budget\x12\x16\n" +
+	"\x06tokens\x18\x01 \x01(\x03R\x06tokens\x12\x1f\n" +
+	"\vcost_micros\x18\x02 \x01(\x03R\n" +
+	"costMicros\"5\n" +
 	"\bChildRun\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\x05R\x03run*N\n" +
@@ -1049,7 +1112,7 @@ func file_coppice_v1_message_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_coppice_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_coppice_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_coppice_v1_message_proto_goTypes = []any{
 	(Role)(0),                     // 0: coppice.v1.Role
 	(StopReason)(0),               // 1: coppice.v1.StopReason
@@ -1062,16 +1125,17 @@ var file_coppice_v1_message_proto_goTypes = []any{
 	(*ToolUseBlock)(nil),          // 8: coppice.v1.ToolUseBlock
 	(*ToolResultBlock)(nil),       // 9: coppice.v1.ToolResultBlock
 	(*Usage)(nil),                 // 10: coppice.v1.Usage
-	(*ChildRun)(nil),              // 11: coppice.v1.ChildRun
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*Budget)(nil),                // 11: coppice.v1.Budget
+	(*ChildRun)(nil),              // 12: coppice.v1.ChildRun
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_coppice_v1_message_proto_depIdxs = []int32{
 	0,  // 0: coppice.v1.Message.role:type_name -> coppice.v1.Role
 	4,  // 1: coppice.v1.Message.blocks:type_name -> coppice.v1.Block
 	10, // 2: coppice.v1.Message.usage:type_name -> coppice.v1.Usage
 	1,  // 3: coppice.v1.Message.stop_reason:type_name -> coppice.v1.StopReason
-	12, // 4: coppice.v1.Message.create_time:type_name -> google.protobuf.Timestamp
-	11, // 5: coppice.v1.Message.news:type_name -> coppice.v1.ChildRun
+	13, // 4: coppice.v1.Message.create_time:type_name -> google.protobuf.Timestamp
+	12, // 5: coppice.v1.Message.news:type_name -> coppice.v1.ChildRun
 	6,  // 6: coppice.v1.Block.text:type_name -> coppice.v1.TextBlock
 	7,  // 7: coppice.v1.Block.thinking:type_name -> coppice.v1.ThinkingBlock
 	8,  // 8: coppice.v1.Block.tool_use:type_name -> coppice.v1.ToolUseBlock
@@ -1104,7 +1168,7 @@ func file_coppice_v1_message_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_message_proto_rawDesc), len(file_coppice_v1_message_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -165,7 +165,9 @@ type Session struct {
 	// The task that a message goes to which names none: the root, or a branch.
 	CurrentTaskId string `protobuf:"bytes,15,opt,name=current_task_id,json=currentTaskId,proto3" json:"current_task_id,omitempty"`
 	// The directory that it shares with other sessions; empty means its own.
-	Workspace     string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Workspace string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// What its tasks may use together; unset: no bound.
+	Budget        *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,6 +321,13 @@ func (x *Session) GetWorkspace() string {
 	return ""
 }
 
+func (x *Session) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
 // TaskCounts counts the tasks of a session.
 type TaskCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -465,7 +474,10 @@ type CreateSessionRequest struct {
 	// The directory below the workers' --workspaces that the session works in, beside
 	// others that name the same one: up to 100 letters, digits, ., _ and -, the first a
 	// letter or digit, and no UUID. Empty means a directory of its own.
-	Workspace     string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Workspace string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// What the session's tasks may use together. Where the orchestrator has a bound for
+	// each session, what is more than that, or unset, is that.
+	Budget        *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -568,6 +580,13 @@ func (x *CreateSessionRequest) GetWorkspace() string {
 		return x.Workspace
 	}
 	return ""
+}
+
+func (x *CreateSessionRequest) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
 }
 
 // CreateSessionResponse is the session that was opened.
@@ -1544,8 +1563,11 @@ type UpdateSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; required.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What to call it; required.
-	Title         string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// What to call it; empty leaves it as it is.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// What its tasks may use together from now on, as in CreateSession; unset leaves it as
+	// it is.
+	Budget        *Budget `protobuf:"bytes,3,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1592,6 +1614,13 @@ func (x *UpdateSessionRequest) GetTitle() string {
 		return x.Title
 	}
 	return ""
+}
+
+func (x *UpdateSessionRequest) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
 }
 
 // UpdateSessionResponse is the session afterwards.
@@ -2367,7 +2396,7 @@ var File_coppice_v1_session_proto protoreflect.FileDescriptor
 const file_coppice_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/session.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x05\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x06\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x14\n" +
@@ -2390,7 +2419,8 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\rno_background\x18\r \x01(\bR\fnoBackground\x12,\n" +
 	"\bchildren\x18\x0e \x03(\v2\x10.coppice.v1.TaskR\bchildren\x12&\n" +
 	"\x0fcurrent_task_id\x18\x0f \x01(\tR\rcurrentTaskId\x12\x1c\n" +
-	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x1a;\n" +
+	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
+	"\x06budget\x18\x15 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
@@ -2401,7 +2431,7 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\x05R\awaiting\"!\n" +
 	"\vUserMessage\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xd3\x03\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\xff\x03\n" +
 	"\x14CreateSessionRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x121\n" +
 	"\amessage\x18\x02 \x01(\v2\x17.coppice.v1.UserMessageR\amessage\x12\x14\n" +
@@ -2412,7 +2442,8 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\vpermissions\x18\x12 \x01(\v2\x17.coppice.v1.PermissionsR\vpermissions\x12\x16\n" +
 	"\x06source\x18\x13 \x01(\tR\x06source\x12#\n" +
 	"\rno_background\x18\a \x01(\bR\fnoBackground\x12\x1c\n" +
-	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x1a;\n" +
+	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
+	"\x06budget\x18\x15 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
@@ -2487,11 +2518,12 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\x12ClearInboxResponse\x12\x1a\n" +
 	"\bmessages\x18\x01 \x01(\x05R\bmessages\x12\x12\n" +
 	"\x04news\x18\x02 \x01(\x05R\x04news\x12\x12\n" +
-	"\x04left\x18\x03 \x01(\x05R\x04left\"K\n" +
+	"\x04left\x18\x03 \x01(\x05R\x04left\"w\n" +
 	"\x14UpdateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
-	"\x05title\x18\x02 \x01(\tR\x05title\"F\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12*\n" +
+	"\x06budget\x18\x03 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\"F\n" +
 	"\x15UpdateSessionResponse\x12-\n" +
 	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\"L\n" +
 	"\x13CloseSessionRequest\x12\x1d\n" +
@@ -2623,9 +2655,10 @@ var file_coppice_v1_session_proto_goTypes = []any{
 	(*Usage)(nil),                 // 39: coppice.v1.Usage
 	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
 	(*Task)(nil),                  // 41: coppice.v1.Task
-	(*Permissions)(nil),           // 42: coppice.v1.Permissions
-	(*ChildRun)(nil),              // 43: coppice.v1.ChildRun
-	(*Event)(nil),                 // 44: coppice.v1.Event
+	(*Budget)(nil),                // 42: coppice.v1.Budget
+	(*Permissions)(nil),           // 43: coppice.v1.Permissions
+	(*ChildRun)(nil),              // 44: coppice.v1.ChildRun
+	(*Event)(nil),                 // 45: coppice.v1.Event
 }
 var file_coppice_v1_session_proto_depIdxs = []int32{
 	38, // 0: coppice.v1.Session.state:type_name -> coppice.v1.TaskState
@@ -2636,64 +2669,67 @@ var file_coppice_v1_session_proto_depIdxs = []int32{
 	34, // 5: coppice.v1.Session.metadata:type_name -> coppice.v1.Session.MetadataEntry
 	40, // 6: coppice.v1.Session.close_time:type_name -> google.protobuf.Timestamp
 	41, // 7: coppice.v1.Session.children:type_name -> coppice.v1.Task
-	4,  // 8: coppice.v1.CreateSessionRequest.message:type_name -> coppice.v1.UserMessage
-	35, // 9: coppice.v1.CreateSessionRequest.metadata:type_name -> coppice.v1.CreateSessionRequest.MetadataEntry
-	42, // 10: coppice.v1.CreateSessionRequest.permissions:type_name -> coppice.v1.Permissions
-	2,  // 11: coppice.v1.CreateSessionResponse.session:type_name -> coppice.v1.Session
-	8,  // 12: coppice.v1.ImportSessionRequest.opening:type_name -> coppice.v1.ImportOpening
-	36, // 13: coppice.v1.ImportOpening.metadata:type_name -> coppice.v1.ImportOpening.MetadataEntry
-	2,  // 14: coppice.v1.ImportSessionResponse.session:type_name -> coppice.v1.Session
-	2,  // 15: coppice.v1.GetSessionResponse.session:type_name -> coppice.v1.Session
-	37, // 16: coppice.v1.ListSessionsRequest.filter:type_name -> coppice.v1.ListSessionsRequest.FilterEntry
-	2,  // 17: coppice.v1.ListSessionsResponse.sessions:type_name -> coppice.v1.Session
-	4,  // 18: coppice.v1.SendMessageRequest.message:type_name -> coppice.v1.UserMessage
-	0,  // 19: coppice.v1.SendMessageRequest.delivery:type_name -> coppice.v1.Delivery
-	41, // 20: coppice.v1.SendMessageResponse.task:type_name -> coppice.v1.Task
-	18, // 21: coppice.v1.ListInboxResponse.entries:type_name -> coppice.v1.InboxEntry
-	43, // 22: coppice.v1.InboxEntry.news:type_name -> coppice.v1.ChildRun
-	40, // 23: coppice.v1.InboxEntry.queue_time:type_name -> google.protobuf.Timestamp
-	2,  // 24: coppice.v1.UpdateSessionResponse.session:type_name -> coppice.v1.Session
-	2,  // 25: coppice.v1.CloseSessionResponse.session:type_name -> coppice.v1.Session
-	44, // 26: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
-	29, // 27: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
-	30, // 28: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
-	44, // 29: coppice.v1.WatchSessionResponse.more:type_name -> coppice.v1.Event
-	41, // 30: coppice.v1.Idle.root:type_name -> coppice.v1.Task
-	1,  // 31: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
-	2,  // 32: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
-	33, // 33: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
-	41, // 34: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
-	33, // 35: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
-	33, // 36: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
-	5,  // 37: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
-	10, // 38: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
-	12, // 39: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
-	14, // 40: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
-	27, // 41: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
-	31, // 42: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
-	16, // 43: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
-	19, // 44: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
-	21, // 45: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
-	23, // 46: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
-	25, // 47: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
-	7,  // 48: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
-	6,  // 49: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
-	11, // 50: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
-	13, // 51: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
-	15, // 52: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
-	28, // 53: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
-	32, // 54: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
-	17, // 55: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
-	20, // 56: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
-	22, // 57: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
-	24, // 58: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
-	26, // 59: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
-	9,  // 60: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
-	49, // [49:61] is the sub-list for method output_type
-	37, // [37:49] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	42, // 8: coppice.v1.Session.budget:type_name -> coppice.v1.Budget
+	4,  // 9: coppice.v1.CreateSessionRequest.message:type_name -> coppice.v1.UserMessage
+	35, // 10: coppice.v1.CreateSessionRequest.metadata:type_name -> coppice.v1.CreateSessionRequest.MetadataEntry
+	43, // 11: coppice.v1.CreateSessionRequest.permissions:type_name -> coppice.v1.Permissions
+	42, // 12: coppice.v1.CreateSessionRequest.budget:type_name -> coppice.v1.Budget
+	2,  // 13: coppice.v1.CreateSessionResponse.session:type_name -> coppice.v1.Session
+	8,  // 14: coppice.v1.ImportSessionRequest.opening:type_name -> coppice.v1.ImportOpening
+	36, // 15: coppice.v1.ImportOpening.metadata:type_name -> coppice.v1.ImportOpening.MetadataEntry
+	2,  // 16: coppice.v1.ImportSessionResponse.session:type_name -> coppice.v1.Session
+	2,  // 17: coppice.v1.GetSessionResponse.session:type_name -> coppice.v1.Session
+	37, // 18: coppice.v1.ListSessionsRequest.filter:type_name -> coppice.v1.ListSessionsRequest.FilterEntry
+	2,  // 19: coppice.v1.ListSessionsResponse.sessions:type_name -> coppice.v1.Session
+	4,  // 20: coppice.v1.SendMessageRequest.message:type_name -> coppice.v1.UserMessage
+	0,  // 21: coppice.v1.SendMessageRequest.delivery:type_name -> coppice.v1.Delivery
+	41, // 22: coppice.v1.SendMessageResponse.task:type_name -> coppice.v1.Task
+	18, // 23: coppice.v1.ListInboxResponse.entries:type_name -> coppice.v1.InboxEntry
+	44, // 24: coppice.v1.InboxEntry.news:type_name -> coppice.v1.ChildRun
+	40, // 25: coppice.v1.InboxEntry.queue_time:type_name -> google.protobuf.Timestamp
+	42, // 26: coppice.v1.UpdateSessionRequest.budget:type_name -> coppice.v1.Budget
+	2,  // 27: coppice.v1.UpdateSessionResponse.session:type_name -> coppice.v1.Session
+	2,  // 28: coppice.v1.CloseSessionResponse.session:type_name -> coppice.v1.Session
+	45, // 29: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
+	29, // 30: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
+	30, // 31: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
+	45, // 32: coppice.v1.WatchSessionResponse.more:type_name -> coppice.v1.Event
+	41, // 33: coppice.v1.Idle.root:type_name -> coppice.v1.Task
+	1,  // 34: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
+	2,  // 35: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
+	33, // 36: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
+	41, // 37: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
+	33, // 38: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
+	33, // 39: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
+	5,  // 40: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
+	10, // 41: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
+	12, // 42: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
+	14, // 43: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
+	27, // 44: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
+	31, // 45: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
+	16, // 46: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
+	19, // 47: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
+	21, // 48: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
+	23, // 49: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
+	25, // 50: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
+	7,  // 51: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
+	6,  // 52: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
+	11, // 53: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
+	13, // 54: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
+	15, // 55: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
+	28, // 56: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
+	32, // 57: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
+	17, // 58: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
+	20, // 59: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
+	22, // 60: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
+	24, // 61: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
+	26, // 62: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
+	9,  // 63: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
+	52, // [52:64] is the sub-list for method output_type
+	40, // [40:52] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_session_proto_init() }

@@ -90,11 +90,11 @@ type SessionServiceClient interface {
 	// Idempotent: what is gone is not taken again. NOT_FOUND: no such session or
 	// task. FAILED_PRECONDITION: the session is closed.
 	ClearInbox(ctx context.Context, in *ClearInboxRequest, opts ...grpc.CallOption) (*ClearInboxResponse, error)
-	// UpdateSession gives a session another title.
+	// UpdateSession gives a session another title, or another budget.
 	//
-	// Idempotent. NOT_FOUND: no such session. INVALID_ARGUMENT: no title.
-	// RESOURCE_EXHAUSTED: the title is too long. FAILED_PRECONDITION: the session is
-	// closed.
+	// Idempotent. NOT_FOUND: no such session. INVALID_ARGUMENT: neither of both, or a
+	// negative budget. RESOURCE_EXHAUSTED: the title is too long. FAILED_PRECONDITION:
+	// the session is closed.
 	UpdateSession(ctx context.Context, in *UpdateSessionRequest, opts ...grpc.CallOption) (*UpdateSessionResponse, error)
 	// CloseSession ends a session for good: every run under way ends CANCELLED with
 	// the reason ABANDONED, and whatever would go on with it is refused from then
@@ -319,11 +319,11 @@ type SessionServiceServer interface {
 	// Idempotent: what is gone is not taken again. NOT_FOUND: no such session or
 	// task. FAILED_PRECONDITION: the session is closed.
 	ClearInbox(context.Context, *ClearInboxRequest) (*ClearInboxResponse, error)
-	// UpdateSession gives a session another title.
+	// UpdateSession gives a session another title, or another budget.
 	//
-	// Idempotent. NOT_FOUND: no such session. INVALID_ARGUMENT: no title.
-	// RESOURCE_EXHAUSTED: the title is too long. FAILED_PRECONDITION: the session is
-	// closed.
+	// Idempotent. NOT_FOUND: no such session. INVALID_ARGUMENT: neither of both, or a
+	// negative budget. RESOURCE_EXHAUSTED: the title is too long. FAILED_PRECONDITION:
+	// the session is closed.
 	UpdateSession(context.Context, *UpdateSessionRequest) (*UpdateSessionResponse, error)
 	// CloseSession ends a session for good: every run under way ends CANCELLED with
 	// the reason ABANDONED, and whatever would go on with it is refused from then

@@ -291,7 +291,7 @@ const (
 	Reason_REASON_TIMEOUT Reason = 7
 	// The run's deadline passed.
 	Reason_REASON_DEADLINE Reason = 8
-	// The budget of the tree is spent.
+	// The session's budget is spent.
 	Reason_REASON_BUDGET_EXHAUSTED Reason = 9
 	// The run was refused after it had been accepted.
 	Reason_REASON_REJECTED Reason = 10

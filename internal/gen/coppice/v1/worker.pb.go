@@ -1699,7 +1699,9 @@ type Assignment struct {
 	WorktreeTaskIds []string `protobuf:"bytes,21,rep,name=worktree_task_ids,json=worktreeTaskIds,proto3" json:"worktree_task_ids,omitempty"`
 	// How many messages at the beginning of the transcript are not sent, since they are
 	// those that the claim says the worker still has: all of them, or none.
-	HeldMessages  int32 `protobuf:"varint,22,opt,name=held_messages,json=heldMessages,proto3" json:"held_messages,omitempty"`
+	HeldMessages int32 `protobuf:"varint,22,opt,name=held_messages,json=heldMessages,proto3" json:"held_messages,omitempty"`
+	// How the session's budget is spent; empty if it is not. As in Boundary.
+	BudgetSpent   string `protobuf:"bytes,23,opt,name=budget_spent,json=budgetSpent,proto3" json:"budget_spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1844,6 +1846,13 @@ func (x *Assignment) GetHeldMessages() int32 {
 		return x.HeldMessages
 	}
 	return 0
+}
+
+func (x *Assignment) GetBudgetSpent() string {
+	if x != nil {
+		return x.BudgetSpent
+	}
+	return ""
 }
 
 // HookState is how far hooks have come in a run.
@@ -3401,7 +3410,10 @@ type Boundary struct {
 	// The ordinal of the transcript's last message now.
 	Ordinal int32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// Who outside the run is on behalf of, if messages came with it.
-	Source        string `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
+	Source string `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
+	// How the session's budget is spent; empty if it is not. The run ends with
+	// BUDGET_EXHAUSTED in the place of a call of the model.
+	BudgetSpent   string `protobuf:"bytes,11,opt,name=budget_spent,json=budgetSpent,proto3" json:"budget_spent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3460,6 +3472,13 @@ func (x *Boundary) GetOrdinal() int32 {
 func (x *Boundary) GetSource() string {
 	if x != nil {
 		return x.Source
+	}
+	return ""
+}
+
+func (x *Boundary) GetBudgetSpent() string {
+	if x != nil {
+		return x.BudgetSpent
 	}
 	return ""
 }
@@ -3711,7 +3730,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bfirst_id\x18\x02 \x01(\tR\afirstId\x12\x17\n" +
 	"\alast_id\x18\x03 \x01(\tR\x06lastId\"9\n" +
 	"\aRefused\x12.\n" +
-	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xff\x04\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xa2\x05\n" +
 	"\n" +
 	"Assignment\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12)\n" +
@@ -3731,7 +3750,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\x12\x1c\n" +
 	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
 	"\x11worktree_task_ids\x18\x15 \x03(\tR\x0fworktreeTaskIds\x12#\n" +
-	"\rheld_messages\x18\x16 \x01(\x05R\fheldMessages\":\n" +
+	"\rheld_messages\x18\x16 \x01(\x05R\fheldMessages\x12!\n" +
+	"\fbudget_spent\x18\x17 \x01(\tR\vbudgetSpent\":\n" +
 	"\tHookState\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\bR\x05start\x12\x17\n" +
 	"\awent_on\x18\x02 \x01(\x05R\x06wentOn\"6\n" +
@@ -3832,13 +3852,14 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x0fLaunchedCommand\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\"\x9c\x01\n" +
+	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\"\xbf\x01\n" +
 	"\bBoundary\x12-\n" +
 	"\aresults\x18\x01 \x01(\v2\x13.coppice.v1.MessageR\aresults\x12/\n" +
 	"\bmessages\x18\x02 \x03(\v2\x13.coppice.v1.MessageR\bmessages\x12\x18\n" +
 	"\aordinal\x18\x03 \x01(\x05R\aordinal\x12\x16\n" +
 	"\x06source\x18\n" +
-	" \x01(\tR\x06source\"\b\n" +
+	" \x01(\tR\x06source\x12!\n" +
+	"\fbudget_spent\x18\v \x01(\tR\vbudgetSpent\"\b\n" +
 	"\x06Parked\"4\n" +
 	"\x05Ended\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.coppice.v1.TaskStateR\x05state\"\x1e\n" +

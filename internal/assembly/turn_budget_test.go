@@ -1,0 +1,94 @@
+package assembly_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+const fanOnce = `
+steps:
+  - {when: {agent: general-purpose, last: '^fan'}, calls: [{tool: task, for_each: numbers 20, input: {description: c, prompt: work, subagent_type: explore}}]}
+  - {when: {agent: explore, turn: 1}, calls: [{tool: ls, input: {}}]}
+  - {text: done}
+`
+
+// TestABudgetEndsATree: after the call that spends it nobody calls a model, however many of
+// the tree wait; all of it ends and says why, and with another budget it goes on.
+func TestABudgetEndsATree(t *testing.T) {
+	t.Parallel()
+	onBoth(t, fanOnce, nil, func(t *testing.T, d *deployment) {
+		c := d.client()
+		opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
+			Message: &pb.UserMessage{Text: "fan"}, Budget: &pb.Budget{Tokens: 1},
+		}, grpc.WaitForReady(c.patient))
+		if err != nil {
+			t.Fatal(err)
+		}
+		session := opened.GetSession().GetId()
+		root := c.wait(session, "")
+		if root.GetState() != pb.TaskState_TASK_STATE_FAILED || root.GetReason() != pb.Reason_REASON_BUDGET_EXHAUSTED ||
+			!strings.Contains(root.GetDetail(), "its budget is 1") {
+			t.Errorf("the root ended %s %s: %s", root.GetState(), root.GetReason(), root.GetDetail())
+		}
+		tasks := c.tasks(session)
+		if len(tasks) != 21 {
+			t.Errorf("there are %d tasks", len(tasks))
+		}
+		for _, task := range tasks[1:] {
+			if task.GetReason() != pb.Reason_REASON_BUDGET_EXHAUSTED || task.GetIterations() != 0 || task.GetUsage() != nil {
+				t.Errorf("a child ended %s %s after %d model calls, %v", task.GetState(), task.GetReason(), task.GetIterations(), task.GetUsage())
+			}
+		}
+		c.sound()
+
+		for _, b := range []*pb.Budget{{Tokens: -1}, {CostMicros: -1}} {
+			if _, err := c.UpdateSession(c.ctx(), &pb.UpdateSessionRequest{SessionId: session, Budget: b}); status.Code(err) != codes.InvalidArgument {
+				t.Errorf("a budget of %v: %v", b, err)
+			}
+		}
+		raised, err := c.UpdateSession(c.ctx(), &pb.UpdateSessionRequest{SessionId: session, Budget: &pb.Budget{Tokens: 1_000_000}})
+		if err != nil || raised.GetSession().GetBudget().GetTokens() != 1_000_000 || raised.GetSession().GetTitle() != "fan" {
+			t.Fatalf("with another budget the session is %v, %v", raised, err)
+		}
+		c.hears(session, "fan again", "")
+		if root := c.wait(session, ""); root.GetResult() != "done" {
+			t.Errorf("the root ended %s %s: %s", root.GetState(), root.GetReason(), root.GetDetail())
+		}
+		for _, task := range c.tasks(session)[21:] {
+			if task.GetState() != pb.TaskState_TASK_STATE_COMPLETED {
+				t.Errorf("a child ended %s %s", task.GetState(), task.GetReason())
+			}
+		}
+		c.sound()
+	})
+}
+
+// TestABudgetIsNoMoreThanAnother: a session has what it was opened with, but no more than
+// each may have.
+func TestABudgetIsNoMoreThanAnother(t *testing.T) {
+	t.Parallel()
+	a := takeApart(t)
+	a.budget.Tokens, a.budget.Cost = 1000, 2_000_000
+	_, address := a.orchestrator()
+	c := a.client(address)
+	for _, test := range []struct{ asked, want *pb.Budget }{
+		{nil, &pb.Budget{Tokens: 1000, CostMicros: 2_000_000}},
+		{&pb.Budget{Tokens: 10}, &pb.Budget{Tokens: 10, CostMicros: 2_000_000}},
+		{&pb.Budget{Tokens: 2000, CostMicros: 1}, &pb.Budget{Tokens: 1000, CostMicros: 1}},
+	} {
+		opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "go"}, Budget: test.asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := opened.GetSession().GetBudget(); fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("of %v the session has %v, not %v", test.asked, got, test.want)
+		}
+	}
+}

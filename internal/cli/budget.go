@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"math"
+	"strings"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// budgetFlags say what all tasks of a session may use together.
+type budgetFlags struct {
+	MaxTokens int     `placeholder:"N" help:"Tokens of all kinds that the tree may use."`
+	MaxCost   float64 `placeholder:"DOLLARS" help:"What the tree may cost, as far as prices are known."`
+}
+
+// over gives a budget with what the flags say in its place; nil if they say nothing.
+func (f budgetFlags) over(was *pb.Budget) (*pb.Budget, error) {
+	switch {
+	case f.MaxTokens < 0 || f.MaxCost < 0:
+		return nil, usagef("--max-tokens or --max-cost is negative")
+	case f.MaxTokens == 0 && f.MaxCost == 0:
+		return nil, nil
+	}
+	budget := &pb.Budget{Tokens: was.GetTokens(), CostMicros: was.GetCostMicros()}
+	if f.MaxTokens > 0 {
+		budget.Tokens = int64(f.MaxTokens)
+	}
+	if f.MaxCost > 0 {
+		budget.CostMicros = int64(math.Ceil(f.MaxCost * 1e6))
+	}
+	return budget, nil
+}
+
+type budgetCommand struct {
+	remote
+	budgetFlags
+	None    bool   `help:"No bound, but what the orchestrator has for each session."`
+	Session string `arg:"" help:"The session."`
+}
+
+// Run shows what a session has used and may use, and gives it another budget if asked to.
+func (b *budgetCommand) Run(ctx context.Context, a *app) error {
+	return b.with(func(c *client) error {
+		id, err := c.session(ctx, b.Session)
+		if err != nil {
+			return err
+		}
+		resp, err := c.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: id})
+		if err != nil {
+			return during("reading the session", err)
+		}
+		session := resp.GetSession()
+		budget, err := b.over(session.GetBudget())
+		switch {
+		case err != nil:
+			return err
+		case b.None && budget != nil:
+			return usagef("--none can't be used with --max-tokens and --max-cost")
+		case b.None:
+			budget = &pb.Budget{}
+		}
+		if budget != nil {
+			changed, err := c.sessions.UpdateSession(ctx, &pb.UpdateSessionRequest{SessionId: id, Budget: budget})
+			if err != nil {
+				return during("giving the session another budget", err)
+			}
+			session = changed.GetSession()
+		}
+		if a.json {
+			return a.printJSON(session)
+		}
+		return a.print(budgetText(session))
+	})
+}
+
+// budgetText says what a session has used, and of how much.
+func budgetText(s *pb.Session) string {
+	used, budget := spending{}.and(s.GetUsage()), s.GetBudget()
+	tokens, cost := countText(used.tokens), used.cost()
+	if budget.GetTokens() > 0 {
+		tokens += " of " + countText(budget.GetTokens())
+	}
+	parts := []string{tokens + " tokens"}
+	if budget.GetCostMicros() > 0 {
+		cost = moneyText(used.micros) + " of " + moneyText(budget.GetCostMicros())
+		if used.priced < used.tokens {
+			cost += ", and " + countText(used.tokens-used.priced) + " tokens of unknown cost"
+		}
+	}
+	if cost != "" {
+		parts = append(parts, cost)
+	}
+	return strings.Join(parts, " · ")
+}
