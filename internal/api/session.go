@@ -40,6 +40,13 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
+	wait, err := waitOf("wait", req.GetWait())
+	if err != nil {
+		return nil, err
+	}
+	if wait > 0 && req.GetMessage() == nil {
+		return nil, tree.ErrBadInput.With("without a message there is nothing to wait for")
+	}
 	permissions, err := wire.LayerFrom(req.GetPermissions())
 	if err != nil {
 		return nil, err
@@ -52,7 +59,11 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
-	return &pb.CreateSessionResponse{Session: wire.Session(session, root)}, nil
+	resp := &pb.CreateSessionResponse{Session: wire.Session(session, root)}
+	if wait > 0 {
+		resp.Root, resp.Ended, err = started(ctx, s.svc, root, wait)
+	}
+	return resp, err
 }
 
 func checkAttached(title string, metadata map[string]string) error {
@@ -138,13 +149,21 @@ func (s *sessionServer) SendMessage(ctx context.Context, req *pb.SendMessageRequ
 	if err != nil {
 		return nil, err
 	}
+	wait, err := waitOf("wait", req.GetWait())
+	if err != nil {
+		return nil, err
+	}
 	t, sent, err := s.svc.SendMessage(ctx, tenant(ctx), session, orchestrator.UserMessage{
 		Task: task, Text: req.GetMessage().GetText(), Interrupt: interrupt, Source: req.GetSource(),
 	}, key)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.SendMessageResponse{Task: wire.Task(t), Queued: sent.Queued, Backgrounded: int32(sent.Backgrounded)}, nil
+	shown, ended, err := started(ctx, s.svc, t, wait)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SendMessageResponse{Task: shown, Ended: ended, Queued: sent.Queued, Backgrounded: int32(sent.Backgrounded)}, nil
 }
 
 func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.SessionService_WatchSessionServer) error {

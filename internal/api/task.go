@@ -17,12 +17,6 @@ const (
 	transcriptPage = 50
 )
 
-// How long WaitTask waits.
-const (
-	waitStandard = 30 * time.Second
-	waitMost     = 10 * time.Minute
-)
-
 type taskServer struct {
 	pb.UnimplementedTaskServiceServer
 	svc *orchestrator.Service
@@ -45,6 +39,10 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	wait, err := waitOf("wait", req.GetWait())
+	if err != nil {
+		return nil, err
+	}
 	t, err := s.svc.SpawnTask(ctx, tenant(ctx), session, orchestrator.NewTask{
 		Parent: parent, Agent: req.GetAgent(), Description: req.GetDescription(),
 		Prompt: req.GetPrompt(), Model: req.GetModel(), Notify: req.GetNotifyParent(),
@@ -54,7 +52,11 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return &pb.SpawnTaskResponse{Task: wire.Task(t)}, nil
+	task, ended, err := started(ctx, s.svc, t, wait)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SpawnTaskResponse{Task: task, Ended: ended}, nil
 }
 
 // bounds reads how long a task may take; zero values are no bounds.
@@ -124,29 +126,6 @@ func (s *taskServer) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (*
 		resp.Tasks = append(resp.Tasks, wire.Task(&found[i]))
 	}
 	return resp, nil
-}
-
-func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb.WaitTaskResponse, error) {
-	session, id, err := both(req.GetSessionId(), req.GetTaskId(), true)
-	if err != nil {
-		return nil, err
-	}
-	timeout := waitStandard
-	if req.GetTimeout() != nil {
-		timeout = req.GetTimeout().AsDuration()
-	}
-	if timeout < 0 || timeout > waitMost {
-		return nil, tree.ErrBadInput.With("timeout is %s, must be from 0 to %s", timeout, waitMost)
-	}
-	t, out, err := s.svc.WaitTask(ctx, tenant(ctx), session, id, timeout)
-	if err != nil {
-		return nil, err
-	}
-	shown := wire.Task(t)
-	if orchestrator.HasResult(t) {
-		shown.Result = out.Answer
-	}
-	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}, nil
 }
 
 func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) (*pb.CancelTaskResponse, error) {

@@ -230,15 +230,20 @@ func (s *Service) Result(ctx context.Context, t *tree.Task) (string, error) {
 
 // WaitTask waits until the task's current run has ended or the timeout has passed, and
 // gives the task as it then is, with what there is to read of the run.
-func (s *Service) WaitTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, timeout time.Duration) (*tree.Task, store.RunOutput, error) {
+func (s *Service) WaitTask(
+	ctx context.Context, tenant string, id tree.SessionID, of tree.ChildRun, timeout time.Duration,
+) (*tree.Task, store.RunOutput, error) {
 	look, stop := s.hub.watch(id)
 	defer stop()
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	run := 0
+	task, run := of.Task, of.Run
 	now, underWay := s.hub.underWay(look, tenant, id, task)
-	if underWay {
+	switch {
+	case underWay:
 		run, task = now.Run, now.Task
+	case run > 0:
+		s.hub.narrow(look, task)
 	}
 	for told := false; ; underWay = false {
 		if end := s.hub.ended(look, run); end != nil {

@@ -85,7 +85,7 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	ended := make(chan waited)
 	for range 10 {
 		go func() {
-			task, _, err := svc.WaitTask(ctx, "acme", session.ID, tree.TaskID{}, time.Hour)
+			task, _, err := svc.WaitTask(ctx, "acme", session.ID, tree.ChildRun{}, time.Hour)
 			ended <- waited{task, err}
 		}()
 	}
@@ -130,13 +130,14 @@ func TestAWaiterHearsOfItsRun(t *testing.T) {
 				tell.begun(svc, session.ID, news.take())
 				mine := func() {
 					t.Helper()
-					if _, _, err := svc.WaitTask(ctx, "other", session.ID, tree.TaskID{}, time.Minute); !errors.Is(err, tree.ErrNoSession) {
+					if _, _, err := svc.WaitTask(ctx, "other", session.ID, tree.ChildRun{}, time.Minute); !errors.Is(err, tree.ErrNoSession) {
 						t.Errorf("another tenant's wait: %v", err)
 					}
 				}
 				mine()
-				wait := func(timeout time.Duration, run int, state tree.State, status string) {
-					task, out, err := svc.WaitTask(ctx, tenant, session.ID, tree.TaskID{}, timeout)
+				current, first := tree.ChildRun{}, tree.ChildRun{Task: root.ID, Run: 1}
+				wait := func(of tree.ChildRun, timeout time.Duration, run int, state tree.State, status string) {
+					task, out, err := svc.WaitTask(ctx, tenant, session.ID, of, timeout)
 					if err != nil {
 						t.Error(err)
 						return
@@ -145,21 +146,25 @@ func TestAWaiterHearsOfItsRun(t *testing.T) {
 						t.Errorf("after at most %s a wait gave %+v, %+v", timeout, task, out)
 					}
 				}
-				wait(0, 1, tree.StatePending, "queued")
-				wait(time.Minute, 1, tree.StatePending, "queued")
+				for _, of := range []tree.ChildRun{current, first} {
+					wait(of, 0, 1, tree.StatePending, "queued")
+					wait(of, time.Minute, 1, tree.StatePending, "queued")
+				}
 				var waiting sync.WaitGroup
-				waiting.Go(func() { wait(time.Minute, 1, tree.StateCancelled, "cancelled") })
+				waiting.Go(func() { wait(current, time.Minute, 1, tree.StateCancelled, "cancelled") })
+				waiting.Go(func() { wait(first, time.Minute, 1, tree.StateCancelled, "cancelled") })
 				synctest.Wait()
 				news.take()
 				if _, _, err := svc.CancelTask(ctx, tenant, session.ID, tree.TaskID{}, "enough"); err != nil {
 					t.Fatal(err)
 				}
-				wait(0, 1, tree.StateCancelled, "cancelled")
+				wait(current, 0, 1, tree.StateCancelled, "cancelled")
 				if _, _, err := svc.SendMessage(ctx, tenant, session.ID, orchestrator.UserMessage{Text: "second"}, orchestrator.Request{}); err != nil {
 					t.Fatal(err)
 				}
 				tell.wake(svc, session.ID, news.take())
 				waiting.Wait()
+				wait(first, time.Minute, 1, tree.StateCancelled, "cancelled")
 				mine()
 			})
 		})

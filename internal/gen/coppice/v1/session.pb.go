@@ -9,6 +9,7 @@ package coppicev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -477,7 +478,11 @@ type CreateSessionRequest struct {
 	Workspace string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// What the session's tasks may use together. Where the orchestrator has a bound for
 	// each session, what is more than that, or unset, is that.
-	Budget        *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
+	// How long to wait for the end of the message's run, at most 10 minutes; unset
+	// doesn't wait. Give the call a deadline that is later. What was started goes on if
+	// the client does not wait any more.
+	Wait          *durationpb.Duration `protobuf:"bytes,22,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -589,11 +594,22 @@ func (x *CreateSessionRequest) GetBudget() *Budget {
 	return nil
 }
 
+func (x *CreateSessionRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // CreateSessionResponse is the session that was opened.
 type CreateSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// The session as it was opened.
+	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// With wait: the root as it is when the wait is over, with its result.
+	Root *Task `protobuf:"bytes,2,opt,name=root,proto3" json:"root,omitempty"`
+	// With wait: whether the run has ended. If not, WaitTask goes on waiting.
+	Ended         bool `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +649,20 @@ func (x *CreateSessionResponse) GetSession() *Session {
 		return x.Session
 	}
 	return nil
+}
+
+func (x *CreateSessionResponse) GetRoot() *Task {
+	if x != nil {
+		return x.Root
+	}
+	return nil
+}
+
+func (x *CreateSessionResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
 }
 
 // ImportSessionRequest is a piece of an import.
@@ -1105,7 +1135,11 @@ type SendMessageRequest struct {
 	// starts, neither sees nor can use tools that are internal. Empty means nobody.
 	Source string `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`
 	// When a running task takes the message in; unset means NEXT_BOUNDARY.
-	Delivery      Delivery `protobuf:"varint,5,opt,name=delivery,proto3,enum=coppice.v1.Delivery" json:"delivery,omitempty"`
+	Delivery Delivery `protobuf:"varint,5,opt,name=delivery,proto3,enum=coppice.v1.Delivery" json:"delivery,omitempty"`
+	// How long to wait for the end of the run that takes it in, at most 10 minutes; unset
+	// doesn't wait. Give the call a deadline that is later. What was started goes on if
+	// the client does not wait any more.
+	Wait          *durationpb.Duration `protobuf:"bytes,19,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1182,16 +1216,26 @@ func (x *SendMessageRequest) GetDelivery() Delivery {
 	return Delivery_DELIVERY_UNSPECIFIED
 }
 
+func (x *SendMessageRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // SendMessageResponse says what became of the message.
 type SendMessageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task with the run that takes the message in.
+	// The task with the run that takes the message in; with wait as it is when the wait is
+	// over, with its result.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Whether the message waits for the running run's next boundary; otherwise it
 	// started a run.
 	Queued bool `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
 	// Of INTERRUPT: how many children went on in the background for it.
-	Backgrounded  int32 `protobuf:"varint,3,opt,name=backgrounded,proto3" json:"backgrounded,omitempty"`
+	Backgrounded int32 `protobuf:"varint,3,opt,name=backgrounded,proto3" json:"backgrounded,omitempty"`
+	// With wait: whether the run has ended. If not, WaitTask goes on waiting.
+	Ended         bool `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1245,6 +1289,13 @@ func (x *SendMessageResponse) GetBackgrounded() int32 {
 		return x.Backgrounded
 	}
 	return 0
+}
+
+func (x *SendMessageResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
 }
 
 // ListInboxRequest names an inbox.
@@ -2396,7 +2447,7 @@ var File_coppice_v1_session_proto protoreflect.FileDescriptor
 const file_coppice_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/session.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x06\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x06\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x14\n" +
@@ -2431,7 +2482,7 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\x05R\awaiting\"!\n" +
 	"\vUserMessage\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xff\x03\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\xae\x04\n" +
 	"\x14CreateSessionRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x121\n" +
 	"\amessage\x18\x02 \x01(\v2\x17.coppice.v1.UserMessageR\amessage\x12\x14\n" +
@@ -2443,12 +2494,15 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\x06source\x18\x13 \x01(\tR\x06source\x12#\n" +
 	"\rno_background\x18\a \x01(\bR\fnoBackground\x12\x1c\n" +
 	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
-	"\x06budget\x18\x15 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\x1a;\n" +
+	"\x06budget\x18\x15 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\x12-\n" +
+	"\x04wait\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x01\n" +
 	"\x15CreateSessionResponse\x12-\n" +
-	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\"n\n" +
+	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\x12$\n" +
+	"\x04root\x18\x02 \x01(\v2\x10.coppice.v1.TaskR\x04root\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"n\n" +
 	"\x14ImportSessionRequest\x125\n" +
 	"\aopening\x18\x01 \x01(\v2\x19.coppice.v1.ImportOpeningH\x00R\aopening\x12\x16\n" +
 	"\x05lines\x18\x02 \x01(\fH\x00R\x05linesB\a\n" +
@@ -2482,7 +2536,7 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"o\n" +
 	"\x14ListSessionsResponse\x12/\n" +
 	"\bsessions\x18\x01 \x03(\v2\x13.coppice.v1.SessionR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf2\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa1\x02\n" +
 	"\x12SendMessageRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -2490,11 +2544,13 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\v2\x17.coppice.v1.UserMessageR\amessage\x12'\n" +
 	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\x12\x16\n" +
 	"\x06source\x18\x12 \x01(\tR\x06source\x120\n" +
-	"\bdelivery\x18\x05 \x01(\x0e2\x14.coppice.v1.DeliveryR\bdelivery\"w\n" +
+	"\bdelivery\x18\x05 \x01(\x0e2\x14.coppice.v1.DeliveryR\bdelivery\x12-\n" +
+	"\x04wait\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\x8d\x01\n" +
 	"\x13SendMessageResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12\x16\n" +
 	"\x06queued\x18\x02 \x01(\bR\x06queued\x12\"\n" +
-	"\fbackgrounded\x18\x03 \x01(\x05R\fbackgrounded\"J\n" +
+	"\fbackgrounded\x18\x03 \x01(\x05R\fbackgrounded\x12\x14\n" +
+	"\x05ended\x18\x04 \x01(\bR\x05ended\"J\n" +
 	"\x10ListInboxRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -2657,8 +2713,9 @@ var file_coppice_v1_session_proto_goTypes = []any{
 	(*Task)(nil),                  // 41: coppice.v1.Task
 	(*Budget)(nil),                // 42: coppice.v1.Budget
 	(*Permissions)(nil),           // 43: coppice.v1.Permissions
-	(*ChildRun)(nil),              // 44: coppice.v1.ChildRun
-	(*Event)(nil),                 // 45: coppice.v1.Event
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*ChildRun)(nil),              // 45: coppice.v1.ChildRun
+	(*Event)(nil),                 // 46: coppice.v1.Event
 }
 var file_coppice_v1_session_proto_depIdxs = []int32{
 	38, // 0: coppice.v1.Session.state:type_name -> coppice.v1.TaskState
@@ -2674,62 +2731,65 @@ var file_coppice_v1_session_proto_depIdxs = []int32{
 	35, // 10: coppice.v1.CreateSessionRequest.metadata:type_name -> coppice.v1.CreateSessionRequest.MetadataEntry
 	43, // 11: coppice.v1.CreateSessionRequest.permissions:type_name -> coppice.v1.Permissions
 	42, // 12: coppice.v1.CreateSessionRequest.budget:type_name -> coppice.v1.Budget
-	2,  // 13: coppice.v1.CreateSessionResponse.session:type_name -> coppice.v1.Session
-	8,  // 14: coppice.v1.ImportSessionRequest.opening:type_name -> coppice.v1.ImportOpening
-	36, // 15: coppice.v1.ImportOpening.metadata:type_name -> coppice.v1.ImportOpening.MetadataEntry
-	2,  // 16: coppice.v1.ImportSessionResponse.session:type_name -> coppice.v1.Session
-	2,  // 17: coppice.v1.GetSessionResponse.session:type_name -> coppice.v1.Session
-	37, // 18: coppice.v1.ListSessionsRequest.filter:type_name -> coppice.v1.ListSessionsRequest.FilterEntry
-	2,  // 19: coppice.v1.ListSessionsResponse.sessions:type_name -> coppice.v1.Session
-	4,  // 20: coppice.v1.SendMessageRequest.message:type_name -> coppice.v1.UserMessage
-	0,  // 21: coppice.v1.SendMessageRequest.delivery:type_name -> coppice.v1.Delivery
-	41, // 22: coppice.v1.SendMessageResponse.task:type_name -> coppice.v1.Task
-	18, // 23: coppice.v1.ListInboxResponse.entries:type_name -> coppice.v1.InboxEntry
-	44, // 24: coppice.v1.InboxEntry.news:type_name -> coppice.v1.ChildRun
-	40, // 25: coppice.v1.InboxEntry.queue_time:type_name -> google.protobuf.Timestamp
-	42, // 26: coppice.v1.UpdateSessionRequest.budget:type_name -> coppice.v1.Budget
-	2,  // 27: coppice.v1.UpdateSessionResponse.session:type_name -> coppice.v1.Session
-	2,  // 28: coppice.v1.CloseSessionResponse.session:type_name -> coppice.v1.Session
-	45, // 29: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
-	29, // 30: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
-	30, // 31: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
-	45, // 32: coppice.v1.WatchSessionResponse.more:type_name -> coppice.v1.Event
-	41, // 33: coppice.v1.Idle.root:type_name -> coppice.v1.Task
-	1,  // 34: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
-	2,  // 35: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
-	33, // 36: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
-	41, // 37: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
-	33, // 38: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
-	33, // 39: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
-	5,  // 40: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
-	10, // 41: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
-	12, // 42: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
-	14, // 43: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
-	27, // 44: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
-	31, // 45: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
-	16, // 46: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
-	19, // 47: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
-	21, // 48: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
-	23, // 49: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
-	25, // 50: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
-	7,  // 51: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
-	6,  // 52: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
-	11, // 53: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
-	13, // 54: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
-	15, // 55: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
-	28, // 56: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
-	32, // 57: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
-	17, // 58: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
-	20, // 59: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
-	22, // 60: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
-	24, // 61: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
-	26, // 62: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
-	9,  // 63: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
-	52, // [52:64] is the sub-list for method output_type
-	40, // [40:52] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	44, // 13: coppice.v1.CreateSessionRequest.wait:type_name -> google.protobuf.Duration
+	2,  // 14: coppice.v1.CreateSessionResponse.session:type_name -> coppice.v1.Session
+	41, // 15: coppice.v1.CreateSessionResponse.root:type_name -> coppice.v1.Task
+	8,  // 16: coppice.v1.ImportSessionRequest.opening:type_name -> coppice.v1.ImportOpening
+	36, // 17: coppice.v1.ImportOpening.metadata:type_name -> coppice.v1.ImportOpening.MetadataEntry
+	2,  // 18: coppice.v1.ImportSessionResponse.session:type_name -> coppice.v1.Session
+	2,  // 19: coppice.v1.GetSessionResponse.session:type_name -> coppice.v1.Session
+	37, // 20: coppice.v1.ListSessionsRequest.filter:type_name -> coppice.v1.ListSessionsRequest.FilterEntry
+	2,  // 21: coppice.v1.ListSessionsResponse.sessions:type_name -> coppice.v1.Session
+	4,  // 22: coppice.v1.SendMessageRequest.message:type_name -> coppice.v1.UserMessage
+	0,  // 23: coppice.v1.SendMessageRequest.delivery:type_name -> coppice.v1.Delivery
+	44, // 24: coppice.v1.SendMessageRequest.wait:type_name -> google.protobuf.Duration
+	41, // 25: coppice.v1.SendMessageResponse.task:type_name -> coppice.v1.Task
+	18, // 26: coppice.v1.ListInboxResponse.entries:type_name -> coppice.v1.InboxEntry
+	45, // 27: coppice.v1.InboxEntry.news:type_name -> coppice.v1.ChildRun
+	40, // 28: coppice.v1.InboxEntry.queue_time:type_name -> google.protobuf.Timestamp
+	42, // 29: coppice.v1.UpdateSessionRequest.budget:type_name -> coppice.v1.Budget
+	2,  // 30: coppice.v1.UpdateSessionResponse.session:type_name -> coppice.v1.Session
+	2,  // 31: coppice.v1.CloseSessionResponse.session:type_name -> coppice.v1.Session
+	46, // 32: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
+	29, // 33: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
+	30, // 34: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
+	46, // 35: coppice.v1.WatchSessionResponse.more:type_name -> coppice.v1.Event
+	41, // 36: coppice.v1.Idle.root:type_name -> coppice.v1.Task
+	1,  // 37: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
+	2,  // 38: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
+	33, // 39: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
+	41, // 40: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
+	33, // 41: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
+	33, // 42: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
+	5,  // 43: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
+	10, // 44: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
+	12, // 45: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
+	14, // 46: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
+	27, // 47: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
+	31, // 48: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
+	16, // 49: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
+	19, // 50: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
+	21, // 51: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
+	23, // 52: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
+	25, // 53: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
+	7,  // 54: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
+	6,  // 55: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
+	11, // 56: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
+	13, // 57: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
+	15, // 58: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
+	28, // 59: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
+	32, // 60: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
+	17, // 61: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
+	20, // 62: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
+	22, // 63: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
+	24, // 64: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
+	26, // 65: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
+	9,  // 66: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
+	55, // [55:67] is the sub-list for method output_type
+	43, // [43:55] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_session_proto_init() }

@@ -44,6 +44,8 @@ type SessionServiceClient interface {
 	// CreateSession opens a session with its root task and, if a message is
 	// given, starts the root's first turn.
 	//
+	// With wait it answers when that turn has ended: a question and its answer in one call.
+	//
 	// Idempotent with an idempotency_key: a repeat with the same key and request
 	// returns the first answer, a repeat with the same key and another request is
 	// ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
@@ -60,6 +62,7 @@ type SessionServiceClient interface {
 	// INTERRUPT that is brought about as far as it can be: the children that the
 	// task waits for go on in the background, so do commands that it runs, and outputs that it waits to read are
 	// closed with what there is. Model calls and tools under way are not aborted.
+	// With wait it answers when the run that takes the message in has ended.
 	//
 	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
 	// session or task.
@@ -273,6 +276,8 @@ type SessionServiceServer interface {
 	// CreateSession opens a session with its root task and, if a message is
 	// given, starts the root's first turn.
 	//
+	// With wait it answers when that turn has ended: a question and its answer in one call.
+	//
 	// Idempotent with an idempotency_key: a repeat with the same key and request
 	// returns the first answer, a repeat with the same key and another request is
 	// ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
@@ -289,6 +294,7 @@ type SessionServiceServer interface {
 	// INTERRUPT that is brought about as far as it can be: the children that the
 	// task waits for go on in the background, so do commands that it runs, and outputs that it waits to read are
 	// closed with what there is. Model calls and tools under way are not aborted.
+	// With wait it answers when the run that takes the message in has ended.
 	//
 	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
 	// session or task.

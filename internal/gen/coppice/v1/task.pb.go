@@ -939,7 +939,11 @@ type SpawnTaskRequest struct {
 	Context []string `protobuf:"bytes,12,rep,name=context,proto3" json:"context,omitempty"`
 	// Whether it sees its parent's conversation so far; it always does if its
 	// agent's definition says fork_context.
-	ForkContext   bool `protobuf:"varint,17,opt,name=fork_context,json=forkContext,proto3" json:"fork_context,omitempty"`
+	ForkContext bool `protobuf:"varint,17,opt,name=fork_context,json=forkContext,proto3" json:"fork_context,omitempty"`
+	// How long to wait for the end of its run, at most 10 minutes; unset
+	// doesn't wait. Give the call a deadline that is later. What was started goes on if
+	// the client does not wait any more.
+	Wait          *durationpb.Duration `protobuf:"bytes,19,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1072,11 +1076,20 @@ func (x *SpawnTaskRequest) GetForkContext() bool {
 	return false
 }
 
+func (x *SpawnTaskRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // SpawnTaskResponse is the task that was started.
 type SpawnTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task, PENDING.
-	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// The task, PENDING; with wait as it is when the wait is over, with its result.
+	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// With wait: whether the run has ended. If not, WaitTask goes on waiting.
+	Ended         bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1116,6 +1129,13 @@ func (x *SpawnTaskResponse) GetTask() *Task {
 		return x.Task
 	}
 	return nil
+}
+
+func (x *SpawnTaskResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
 }
 
 // GetTaskRequest names a task.
@@ -2452,7 +2472,7 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x04Wait\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x10\n" +
 	"\x03met\x18\x02 \x01(\x05R\x03met\x12\x16\n" +
-	"\x06failed\x18\x03 \x01(\x05R\x06failed\"\xf4\x03\n" +
+	"\x06failed\x18\x03 \x01(\x05R\x06failed\"\xa3\x04\n" +
 	"\x10SpawnTaskRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12$\n" +
@@ -2469,9 +2489,11 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x06source\x18\x12 \x01(\tR\x06source\x12%\n" +
 	"\x0emax_iterations\x18\v \x01(\x05R\rmaxIterations\x12\x18\n" +
 	"\acontext\x18\f \x03(\tR\acontext\x12!\n" +
-	"\ffork_context\x18\x11 \x01(\bR\vforkContext\"9\n" +
+	"\ffork_context\x18\x11 \x01(\bR\vforkContext\x12-\n" +
+	"\x04wait\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"O\n" +
 	"\x11SpawnTaskResponse\x12$\n" +
-	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\"H\n" +
+	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"H\n" +
 	"\x0eGetTaskRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -2685,46 +2707,47 @@ var file_coppice_v1_task_proto_depIdxs = []int32{
 	0,  // 12: coppice.v1.Base.kind:type_name -> coppice.v1.BaseKind
 	31, // 13: coppice.v1.SpawnTaskRequest.timeout:type_name -> google.protobuf.Duration
 	30, // 14: coppice.v1.SpawnTaskRequest.deadline:type_name -> google.protobuf.Timestamp
-	5,  // 15: coppice.v1.SpawnTaskResponse.task:type_name -> coppice.v1.Task
-	5,  // 16: coppice.v1.GetTaskResponse.task:type_name -> coppice.v1.Task
-	5,  // 17: coppice.v1.ListTasksResponse.tasks:type_name -> coppice.v1.Task
-	31, // 18: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
-	5,  // 19: coppice.v1.WaitTaskResponse.task:type_name -> coppice.v1.Task
-	16, // 20: coppice.v1.WaitTaskResponse.output:type_name -> coppice.v1.TaskOutput
-	1,  // 21: coppice.v1.TaskOutput.kind:type_name -> coppice.v1.TaskKind
-	3,  // 22: coppice.v1.TaskOutput.status:type_name -> coppice.v1.TaskState
-	18, // 23: coppice.v1.TaskOutput.agent:type_name -> coppice.v1.AgentOutput
-	17, // 24: coppice.v1.TaskOutput.shell:type_name -> coppice.v1.ShellOutput
-	4,  // 25: coppice.v1.ShellOutput.reason:type_name -> coppice.v1.Reason
-	4,  // 26: coppice.v1.AgentOutput.reason:type_name -> coppice.v1.Reason
-	5,  // 27: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
-	5,  // 28: coppice.v1.BackgroundTaskResponse.task:type_name -> coppice.v1.Task
-	32, // 29: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
-	5,  // 30: coppice.v1.CreateBranchResponse.task:type_name -> coppice.v1.Task
-	5,  // 31: coppice.v1.SelectBranchResponse.task:type_name -> coppice.v1.Task
-	8,  // 32: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
-	10, // 33: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
-	12, // 34: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
-	14, // 35: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
-	19, // 36: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
-	21, // 37: coppice.v1.TaskService.BackgroundTask:input_type -> coppice.v1.BackgroundTaskRequest
-	23, // 38: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
-	25, // 39: coppice.v1.TaskService.CreateBranch:input_type -> coppice.v1.CreateBranchRequest
-	27, // 40: coppice.v1.TaskService.SelectBranch:input_type -> coppice.v1.SelectBranchRequest
-	9,  // 41: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
-	11, // 42: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
-	13, // 43: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
-	15, // 44: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
-	20, // 45: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
-	22, // 46: coppice.v1.TaskService.BackgroundTask:output_type -> coppice.v1.BackgroundTaskResponse
-	24, // 47: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
-	26, // 48: coppice.v1.TaskService.CreateBranch:output_type -> coppice.v1.CreateBranchResponse
-	28, // 49: coppice.v1.TaskService.SelectBranch:output_type -> coppice.v1.SelectBranchResponse
-	41, // [41:50] is the sub-list for method output_type
-	32, // [32:41] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	31, // 15: coppice.v1.SpawnTaskRequest.wait:type_name -> google.protobuf.Duration
+	5,  // 16: coppice.v1.SpawnTaskResponse.task:type_name -> coppice.v1.Task
+	5,  // 17: coppice.v1.GetTaskResponse.task:type_name -> coppice.v1.Task
+	5,  // 18: coppice.v1.ListTasksResponse.tasks:type_name -> coppice.v1.Task
+	31, // 19: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	5,  // 20: coppice.v1.WaitTaskResponse.task:type_name -> coppice.v1.Task
+	16, // 21: coppice.v1.WaitTaskResponse.output:type_name -> coppice.v1.TaskOutput
+	1,  // 22: coppice.v1.TaskOutput.kind:type_name -> coppice.v1.TaskKind
+	3,  // 23: coppice.v1.TaskOutput.status:type_name -> coppice.v1.TaskState
+	18, // 24: coppice.v1.TaskOutput.agent:type_name -> coppice.v1.AgentOutput
+	17, // 25: coppice.v1.TaskOutput.shell:type_name -> coppice.v1.ShellOutput
+	4,  // 26: coppice.v1.ShellOutput.reason:type_name -> coppice.v1.Reason
+	4,  // 27: coppice.v1.AgentOutput.reason:type_name -> coppice.v1.Reason
+	5,  // 28: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
+	5,  // 29: coppice.v1.BackgroundTaskResponse.task:type_name -> coppice.v1.Task
+	32, // 30: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
+	5,  // 31: coppice.v1.CreateBranchResponse.task:type_name -> coppice.v1.Task
+	5,  // 32: coppice.v1.SelectBranchResponse.task:type_name -> coppice.v1.Task
+	8,  // 33: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
+	10, // 34: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
+	12, // 35: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
+	14, // 36: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
+	19, // 37: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
+	21, // 38: coppice.v1.TaskService.BackgroundTask:input_type -> coppice.v1.BackgroundTaskRequest
+	23, // 39: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
+	25, // 40: coppice.v1.TaskService.CreateBranch:input_type -> coppice.v1.CreateBranchRequest
+	27, // 41: coppice.v1.TaskService.SelectBranch:input_type -> coppice.v1.SelectBranchRequest
+	9,  // 42: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
+	11, // 43: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
+	13, // 44: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
+	15, // 45: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
+	20, // 46: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
+	22, // 47: coppice.v1.TaskService.BackgroundTask:output_type -> coppice.v1.BackgroundTaskResponse
+	24, // 48: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
+	26, // 49: coppice.v1.TaskService.CreateBranch:output_type -> coppice.v1.CreateBranchResponse
+	28, // 50: coppice.v1.TaskService.SelectBranch:output_type -> coppice.v1.SelectBranchResponse
+	42, // [42:51] is the sub-list for method output_type
+	33, // [33:42] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_task_proto_init() }

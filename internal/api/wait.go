@@ -1,0 +1,72 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
+)
+
+// How long a call waits for the end of a run.
+const (
+	waitStandard = 30 * time.Second // of WaitTask
+	waitMost     = 10 * time.Minute
+)
+
+// waitOf reads how long a client wants to wait.
+func waitOf(field string, asked *durationpb.Duration) (time.Duration, error) {
+	wait := asked.AsDuration()
+	if wait < 0 || wait > waitMost {
+		return 0, tree.ErrBadInput.With("%s is %s, must be from 0 to %s", field, wait, waitMost)
+	}
+	return wait, nil
+}
+
+func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb.WaitTaskResponse, error) {
+	session, id, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	if err != nil {
+		return nil, err
+	}
+	timeout := waitStandard
+	if req.GetTimeout() != nil {
+		if timeout, err = waitOf("timeout", req.GetTimeout()); err != nil {
+			return nil, err
+		}
+	}
+	return waited(ctx, s.svc, session, tree.ChildRun{Task: id}, timeout)
+}
+
+// waited waits for a run, or for the current one of the task if it is not said which.
+func waited(
+	ctx context.Context, svc *orchestrator.Service, session tree.SessionID, of tree.ChildRun, timeout time.Duration,
+) (*pb.WaitTaskResponse, error) {
+	t, out, err := svc.WaitTask(ctx, tenant(ctx), session, of, timeout)
+	if err != nil {
+		return nil, err
+	}
+	shown := wire.Task(t)
+	if orchestrator.HasResult(t) {
+		shown.Result = out.Answer
+	}
+	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}, nil
+}
+
+// started gives the task whose run a call has started, and whether that has ended, for which
+// it waits so long. If it can't wait to the end, since it stops or the database is away, it
+// gives the task as it began: what was started goes on, and the client has to know of it.
+func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, wait time.Duration) (*pb.Task, bool, error) {
+	if wait == 0 {
+		return wire.Task(t), false, nil
+	}
+	end, err := waited(ctx, svc, t.Session, tree.ChildRun{Task: t.ID, Run: t.Run}, wait)
+	if errors.Is(err, tree.ErrStopping) || errors.Is(err, tree.ErrUnavailable) {
+		return wire.Task(t), false, nil
+	}
+	return end.GetTask(), end.GetEnded(), err
+}

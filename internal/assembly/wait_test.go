@@ -1,0 +1,92 @@
+package assembly_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+const slowOrNot = `
+steps:
+  - {when: {last: slow}, delay: 1h, text: late}
+  - {text: 'to {{.User}}'}
+`
+
+// TestACallWaitsForItsRun: whatever starts a run can be answered with its end.
+func TestACallWaitsForItsRun(t *testing.T) {
+	t.Parallel()
+	c := setup(t, slowOrNot, nil)
+	wait := durationpb.New(time.Minute)
+	create := &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "one"}, Wait: wait, IdempotencyKey: "k"}
+	session := ""
+	for range 2 { // the second is a repeat
+		opened, err := c.CreateSession(c.ctx(), create)
+		if err != nil || !opened.GetEnded() || opened.GetRoot().GetResult() != "to one" || opened.GetRoot().GetId() != opened.GetSession().GetRootTaskId() {
+			t.Fatalf("opening a session gave %v, %v", opened, err)
+		}
+		if session != "" && opened.GetSession().GetId() != session {
+			t.Errorf("the repeat opened %s", opened.GetSession().GetId())
+		}
+		session = opened.GetSession().GetId()
+	}
+	sent, err := c.SendMessage(c.ctx(), &pb.SendMessageRequest{SessionId: session, Message: &pb.UserMessage{Text: "two"}, Wait: wait})
+	if err != nil || !sent.GetEnded() || sent.GetTask().GetResult() != "to two" || sent.GetTask().GetRun() != 2 {
+		t.Errorf("a message gave %v, %v", sent, err)
+	}
+	spawned, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{SessionId: session, Agent: "explore", Prompt: "three", Wait: wait})
+	if err != nil || !spawned.GetEnded() || spawned.GetTask().GetResult() != "to three" {
+		t.Errorf("a task gave %v, %v", spawned, err)
+	}
+
+	create = &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "slow"}, Wait: durationpb.New(time.Millisecond)}
+	slow, err := c.CreateSession(c.ctx(), create)
+	if err != nil || slow.GetEnded() || slow.GetRoot().GetRun() != 1 || slow.GetRoot().GetEndTime() != nil {
+		t.Errorf("a run that goes on gave %v, %v", slow, err)
+	}
+	create.Wait = nil
+	if at, err := c.CreateSession(c.ctx(), create); err != nil || at.GetEnded() || at.GetRoot() != nil {
+		t.Errorf("without a wait there is %v, %v", at, err)
+	}
+	for _, wrong := range []*pb.CreateSessionRequest{
+		{Wait: wait},
+		{Message: create.Message, Wait: durationpb.New(-1)},
+		{Message: create.Message, Wait: durationpb.New(10*time.Minute + 1)},
+	} {
+		if _, err := c.CreateSession(c.ctx(), wrong); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+}
+
+// TestAStopAnswersWhoWaits: a client whose call has started a run hears of it, though the
+// orchestrator stops.
+func TestAStopAnswersWhoWaits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c, running := restart(t, dir, slowOrNot)
+	answered := make(chan *pb.CreateSessionResponse, 1)
+	go func() {
+		opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
+			Message: &pb.UserMessage{Text: "slow"}, Title: "waits", Wait: durationpb.New(10 * time.Minute),
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- opened
+	}()
+	until(t, "there is a session", func() bool {
+		list, err := c.ListSessions(c.ctx(), &pb.ListSessionsRequest{})
+		return err == nil && len(list.GetSessions()) == 1
+	})
+	if err := running.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if opened := <-answered; opened.GetEnded() || opened.GetSession().GetTitle() != "waits" || opened.GetRoot().GetRun() != 1 {
+		t.Errorf("the call gave %v", opened)
+	}
+}
