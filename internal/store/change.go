@@ -51,12 +51,17 @@ func same(a, b any) bool {
 }
 
 // updating is the text of an update whose arguments have a prefix before their number, and
-// come from there.
-func (t table) updating(u update, prefix, from string) string {
+// come from there, of the rows of which something holds.
+func (t table) updating(u update, prefix, from, where string) string {
 	set := make([]string, 0, u.end-t.fixed)
 	for i, c := range t.columns[t.fixed:u.end] {
 		set = append(set, fmt.Sprintf("%s = %s%d", c, prefix, t.keys+i+1))
 	}
-	return fmt.Sprintf("UPDATE %s SET %s %s WHERE (%s) = (%s)", t.name, strings.Join(set, ", "), from,
-		strings.Join(t.columns[:t.keys], ", "), numbered(prefix, t.keys))
+	return fmt.Sprintf("UPDATE %s SET %s %s WHERE %s", t.name, strings.Join(set, ", "), from, where)
+}
+
+// keyed says of a row that its key is that of arguments which have a prefix before their
+// number.
+func (t table) keyed(prefix string) string {
+	return fmt.Sprintf("(%s) = (%s)", strings.Join(t.columns[:t.keys], ", "), numbered(prefix, t.keys))
 }

@@ -9,11 +9,16 @@ import (
 // writingMany gives the statements that write many rows of a table at once, by name. Each
 // column is an array, of one of the types.
 func (t table) writingMany(types []string) map[string]string {
-	key := strings.Join(t.columns[:t.keys], ", ")
 	add := fmt.Sprintf("INSERT INTO %s (%s) SELECT * FROM %s", t.name, strings.Join(t.columns, ", "), unnest(types))
 	texts := map[string]string{
 		"add_" + t.name: add, "put_" + t.name: add + t.onConflict(),
-		"drop_" + t.name: fmt.Sprintf("DELETE FROM %s WHERE (%s) IN (SELECT * FROM %s)", t.name, key, unnest(types[:t.keys])),
+		"drop_" + t.name: fmt.Sprintf("DELETE FROM %s USING %s AS gone (%s) WHERE %s",
+			t.name, unnest(types[:t.keys]), numbered("c", t.keys), t.joined("c")),
+	}
+	if t.columns[0] == "session" {
+		key := strings.Join(t.columns[:t.keys], ", ")
+		texts["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s USING (SELECT %s FROM %s WHERE session = ?1 LIMIT ?2) AS gone (%s) WHERE %s",
+			t.name, key, t.name, numbered("c", t.keys), t.joined("c"))
 	}
 	if later := t.later.columns; later != nil {
 		into, constants := t.adding(func(c string, column int) string { return c + "::" + types[column] })
@@ -22,26 +27,38 @@ func (t table) writingMany(types []string) map[string]string {
 	for _, u := range t.updates {
 		given := slices.Concat(types[:t.keys], types[t.fixed:u.end])
 		from := fmt.Sprintf("FROM %s AS changed (%s)", unnest(given), numbered("c", len(given)))
-		texts[u.name] = t.updating(u, "c", from)
+		texts[u.name] = t.updating(u, "c", from, t.joined("c"))
 	}
 	return texts
 }
 
 // writingOne gives the same for one row.
 func (t table) writingOne() map[string]string {
-	key := strings.Join(t.columns[:t.keys], ", ")
 	add := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", t.name, strings.Join(t.columns, ", "), numbered("$", len(t.columns)))
 	texts := map[string]string{
 		"add_" + t.name: add, "put_" + t.name: add + t.onConflict(),
-		"drop_" + t.name: fmt.Sprintf("DELETE FROM %s WHERE (%s) = (%s)", t.name, key, numbered("$", t.keys)),
+		"drop_" + t.name: fmt.Sprintf("DELETE FROM %s WHERE %s", t.name, t.keyed("$")),
 	}
 	if t.later.columns != nil {
 		texts["new_"+t.name] = t.addingOne("$")
 	}
 	for _, u := range t.updates {
-		texts[u.name] = t.updating(u, "$", "")
+		texts[u.name] = t.updating(u, "$", "", t.keyed("$"))
 	}
 	return texts
+}
+
+// joined says of a row that its key is that of a row with numbered columns after a prefix.
+// Each is looked for in an array of one: so the database can but look rows up by their key.
+// With equations it may also go through the whole table, and compare each of its rows with
+// each that is given, which it takes to be best of a table that was small when it was counted
+// last, however large it has become.
+func (t table) joined(prefix string) string {
+	each := make([]string, t.keys)
+	for i, c := range t.columns[:t.keys] {
+		each[i] = fmt.Sprintf("%s.%s = ANY (ARRAY[%s%d])", t.name, c, prefix, i+1)
+	}
+	return strings.Join(each, " AND ")
 }
 
 // numbered are the numbers up to n, each after a prefix.

@@ -17,10 +17,10 @@ var byKey = []string{
 	"session", "session_of_tenant", "sessions", "task", "task_of_tenant", "tasks", "root", "standing", "asked_and_answered", "messages", "runs",
 }
 
-// TestPlans: a database that has counted nothing yet finds by its key what has one; what
-// it plans while the tables are empty it goes on with when they are full. Any other index
-// would do as well, it would think, and read a whole session or all of a tenant's; and to
-// compare the rows of two tables takes as long as the one times the other.
+// TestPlans: a database that has counted nothing yet, or next to nothing, finds by its key
+// what has one; what it plans while the tables are empty it goes on with when they are full.
+// Any other index would do as well, it would think, and read a whole session or all of a
+// tenant's; and to compare the rows of two tables takes as long as the one times the other.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	t.Run("PostgreSQL", func(t *testing.T) {
@@ -31,23 +31,28 @@ func TestPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
-		for name, s := range db.statements {
-			for _, text := range []string{s.text, s.single} {
-				if text == "" {
-					continue
+		look := func(when string) {
+			for name, s := range db.statements {
+				for _, text := range []string{s.text, s.single} {
+					if text == "" {
+						continue
+					}
+					if plan := planOf(t, conn, name, text); strings.Contains(plan, "Join Filter") {
+						t.Errorf("%s, %s compares rows with rows:\n%s", when, name, plan)
+					}
 				}
-				if plan := planOf(t, conn, name, text); strings.Contains(plan, "Join Filter") {
-					t.Errorf("%s compares rows with rows:\n%s", name, plan)
+			}
+			for _, name := range byKey {
+				if plan := planOf(t, conn, name, db.statements[name].text); !isKeyed(plan) {
+					t.Errorf("%s, %s is carried out so:\n%s", when, name, plan)
 				}
 			}
 		}
-		for _, name := range byKey {
-			plan := planOf(t, conn, name, db.statements[name].text)
-			if scans, keyed := strings.Count(plan, " on "), strings.Count(plan, "_pkey on "); keyed == 0 ||
-				scans != keyed+strings.Count(plan, "Function Scan on ")+strings.Count(plan, "CTE Scan on ") {
-				t.Errorf("%s is carried out so:\n%s", name, plan)
-			}
+		look("with nothing counted")
+		if _, err := conn.Exec(t.Context(), "VACUUM"); err != nil {
+			t.Fatal(err)
 		}
+		look("counted while empty")
 	})
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
@@ -59,6 +64,12 @@ func TestPlans(t *testing.T) {
 			}
 		}
 	})
+}
+
+// isKeyed reports whether a plan of PostgreSQL scans tables by their keys only.
+func isKeyed(plan string) bool {
+	scans, keyed := strings.Count(plan, " on "), strings.Count(plan, "_pkey on ")
+	return keyed > 0 && scans == keyed+strings.Count(plan, "Function Scan on ")+strings.Count(plan, "CTE Scan on ")+strings.Count(plan, "Subquery Scan on ")
 }
 
 func planned(t *testing.T, name string) database {

@@ -92,7 +92,7 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 			db.texts["new_"+t.name] = t.addingOne("?")
 		}
 		for _, u := range t.updates {
-			db.texts[u.name] = t.updating(u, "?", "")
+			db.texts[u.name] = t.updating(u, "?", "", t.keyed("?"))
 		}
 	}
 	for name, text := range db.texts {

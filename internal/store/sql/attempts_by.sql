@@ -2,6 +2,6 @@
 -- Inputs: ?1 worker, ?2 nonce.
 -- Result: rows of attempts.
 SELECT {attempts} FROM attempts
-WHERE worker = ?1 AND EXISTS (
-  SELECT 1 FROM tasks WHERE tasks.session = attempts.session AND id = attempts.task AND tasks.epoch = attempts.epoch AND nonce = ?2
-)
+WHERE worker = ?1 AND (
+  SELECT tasks.epoch = attempts.epoch AND nonce = ?2 FROM tasks WHERE tasks.session = attempts.session AND id = attempts.task
+) IS TRUE

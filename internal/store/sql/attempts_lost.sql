@@ -2,4 +2,4 @@
 -- Inputs: now, ?2 for how many microseconds it has to be silent.
 -- Result: rows of attempts.
 SELECT {attempts} FROM attempts
-WHERE NOT EXISTS (SELECT 1 FROM replicas WHERE replicas.id = attempts.replica AND beat > {now} - ?2)
+WHERE (SELECT beat > {now} - ?2 FROM replicas WHERE replicas.id = attempts.replica) IS NOT TRUE

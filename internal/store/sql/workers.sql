@@ -2,5 +2,5 @@
 -- Inputs: ?1 now, ?2 for how many microseconds a replica may have been silent.
 -- Result: id, pool, slots, version, when it began, whether it is draining, replica; by id.
 SELECT id, pool, slots, version, started_at, draining, replica FROM workers
-WHERE EXISTS (SELECT 1 FROM replicas WHERE replicas.id = workers.replica AND beat > {now} - ?2)
+WHERE (SELECT beat > {now} - ?2 FROM replicas WHERE replicas.id = workers.replica) IS TRUE
 ORDER BY id, started_at DESC, replica

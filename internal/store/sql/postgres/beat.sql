@@ -6,7 +6,7 @@
 WITH doubted AS (
   SELECT id FROM batches WHERE at < {now} - 3600000000 FOR UPDATE SKIP LOCKED
 ), forgotten AS (
-  DELETE FROM batches USING doubted WHERE batches.id = doubted.id
+  DELETE FROM batches USING doubted WHERE batches.id = ANY (ARRAY[doubted.id])
 )
 INSERT INTO replicas (id, beat, slots, row_form) VALUES (?2, {now}, ?3, ?4)
 ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, slots = excluded.slots, row_form = excluded.row_form

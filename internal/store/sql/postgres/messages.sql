@@ -1,5 +1,7 @@
--- Reads messages.
+-- Reads messages. Each is looked up by its key, whatever the database takes the table's
+-- size for.
 -- Inputs, of each: session, task, ordinal.
 -- Result: rows of messages, of those that are there.
-SELECT {messages} FROM unnest(?1::bytea[], ?2::bytea[], ?3::bigint[]) AS wanted (a, b, c)
-JOIN messages ON session = a AND task = b AND ordinal = c
+SELECT found.* FROM unnest(?1::bytea[], ?2::bytea[], ?3::bigint[]) AS wanted (a, b, c) CROSS JOIN LATERAL (
+  SELECT {messages} FROM messages WHERE session = a AND task = b AND ordinal = c OFFSET 0
+) AS found

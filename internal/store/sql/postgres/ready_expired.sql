@@ -5,4 +5,6 @@
 WITH due AS MATERIALIZED (
   SELECT {ready} FROM ready WHERE announced_until > 0 AND announced_until <= ?1 FOR UPDATE SKIP LOCKED
 )
-SELECT {due}, max_running - running FROM due JOIN sessions ON sessions.id = due.session
+SELECT {due}, room FROM due CROSS JOIN LATERAL (
+  SELECT max_running - running AS room FROM sessions WHERE id = due.session OFFSET 0
+) AS sessions

@@ -11,6 +11,6 @@ WITH RECURSIVE holding (session) AS (
   )
   FROM holding WHERE holding.session IS NOT NULL
 )
-SELECT session, max_running - running
-FROM holding JOIN sessions ON sessions.id = session
-WHERE running < max_running
+SELECT session, room FROM holding CROSS JOIN LATERAL (
+  SELECT max_running - running AS room FROM sessions WHERE id = session OFFSET 0
+) AS held WHERE room > 0
