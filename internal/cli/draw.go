@@ -150,6 +150,9 @@ func idEnd(id string) string {
 	return id[max(0, len(id)-shortID):]
 }
 
+// longQueued is from when on it is said how long a run has waited for a worker.
+const longQueued = 3 * time.Second
+
 // note says in a number of cells what a task is doing, or why it ended as it did.
 func (c canvas) note(n *node, room int) string {
 	text := ""
@@ -160,7 +163,9 @@ func (c canvas) note(n *node, room int) string {
 		text = waitText(n)
 	case pb.TaskState_TASK_STATE_PENDING:
 		text = "queued"
-		if n.attempts > 0 {
+		if waits := c.now.Sub(n.queued); waits >= longQueued && !n.queued.IsZero() {
+			text = "queued for " + durationText(waits)
+		} else if n.attempts > 0 {
 			text = "ready to go on"
 		}
 	case pb.TaskState_TASK_STATE_RUNNING:

@@ -40,7 +40,8 @@ type node struct {
 	met      int32
 	total    int32 // of a wait; 0 if it waits for nothing
 	asks     []*pb.ApprovalRequested
-	asking   int32 // how many there are, where only that is known
+	asking   int32     // how many there are, where only that is known
+	queued   time.Time // since when it waits for a worker, while it does
 	start    time.Time
 	end      time.Time
 
@@ -123,7 +124,7 @@ func (f *forest) apply(e *pb.Event) {
 		f.hang(n, k.BranchOpened.GetBase().GetTaskId())
 		return
 	case *pb.Event_Started:
-		n.begin(e.GetRun(), k.Started)
+		n.begin(e.GetRun(), k.Started, at)
 		f.hang(n, k.Started.GetParentId())
 		return
 	case *pb.Event_Dispatched:
@@ -138,7 +139,7 @@ func (f *forest) apply(e *pb.Event) {
 		n.state = pb.TaskState_TASK_STATE_WAITING
 		n.met, n.total = k.Parked.GetWait().GetMet(), k.Parked.GetWait().GetTotal()
 	case *pb.Event_Ready:
-		n.state = pb.TaskState_TASK_STATE_PENDING
+		n.state, n.queued = pb.TaskState_TASK_STATE_PENDING, at
 		n.met, n.total = 0, 0
 	case *pb.Event_Progress:
 		n.activity = k.Progress.GetActivity()
@@ -153,13 +154,13 @@ func (f *forest) apply(e *pb.Event) {
 }
 
 // begin starts a run.
-func (n *node) begin(run int32, s *pb.TaskStarted) {
+func (n *node) begin(run int32, s *pb.TaskStarted, at time.Time) {
 	n.pastTools, n.pastSpent = n.tools, n.spent
 	n.run, n.state = run, pb.TaskState_TASK_STATE_PENDING
 	n.reason, n.detail = pb.Reason_REASON_UNSPECIFIED, ""
 	n.attempts, n.activity, n.preview = 0, "", tail{}
 	n.met, n.total = 0, 0
-	n.start, n.end = time.Time{}, time.Time{}
+	n.queued, n.start, n.end = at, time.Time{}, time.Time{}
 	n.agent, n.description, n.background = s.GetAgent(), s.GetDescription(), s.GetBackground()
 	n.shell = s.GetKind() == pb.TaskKind_TASK_KIND_SHELL
 }
@@ -233,6 +234,9 @@ func (n *node) set(t *pb.Task) {
 		n.activity = t.GetActivity()
 	}
 	n.met, n.total, n.asking = t.GetWait().GetMet(), t.GetWait().GetTotal(), t.GetOpenApprovals()
+	if t.GetRun() == 1 && t.GetStartTime() == nil {
+		n.queued = t.GetCreateTime().AsTime()
+	}
 	if t.GetStartTime() != nil {
 		n.start = t.GetStartTime().AsTime()
 	}
