@@ -135,7 +135,7 @@ func (s *Service) Drain(ctx context.Context, id string) error {
 		if w.ID != id {
 			continue
 		}
-		if err := s.Store.Drain(ctx, id); err != nil {
+		if err := s.Store.Drain(ctx, w.Worker); err != nil {
 			return err
 		}
 		s.roster.drain(id) // the others' next sweep does the same

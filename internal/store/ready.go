@@ -81,7 +81,7 @@ func (s *Store) Beat(ctx context.Context, replica string, slots int) error {
 		if err := b.tx.save(ctx, "replicas_forget", []any{s.clock(), forgetReplica.Microseconds()}); err != nil {
 			return err
 		}
-		if err := b.tx.save(ctx, "workers_forget", []any{}); err != nil {
+		if err := b.tx.save(ctx, "workers_forget", []any{s.clock()}); err != nil {
 			return err
 		}
 		if err := b.tx.save(ctx, "beat", []any{s.clock(), replica, slots, packedForm}); err != nil {

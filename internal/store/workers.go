@@ -86,9 +86,9 @@ func (s *Store) Workers(ctx context.Context, silent time.Duration) ([]PresentWor
 }
 
 // Drain says that a worker is to take no run any more.
-func (s *Store) Drain(ctx context.Context, worker string) error {
+func (s *Store) Drain(ctx context.Context, w Worker) error {
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
-		return b.tx.save(ctx, "worker_drain", []any{worker})
+		return b.tx.save(ctx, "worker_drain", []any{s.clock(), w.ID, w.Pool, w.Slots, w.Version, w.Started.UnixMicro()})
 	})
 }
 

@@ -1,4 +1,6 @@
--- Says that a worker is to take no run any more.
--- Inputs: ?1 worker.
+-- Says of a worker, wherever its streams are or will be, that it is to take no run any more.
+-- Inputs: ?1 now, ?2 worker, ?3 pool, ?4 slots, ?5 version, ?6 when it began.
 -- Result: none.
-UPDATE workers SET draining = TRUE WHERE id = ?1
+INSERT INTO workers (replica, id, pool, slots, version, started_at, draining, drained_at)
+VALUES ('', ?2, ?3, ?4, ?5, ?6, TRUE, {now})
+ON CONFLICT (replica, id) DO UPDATE SET started_at = excluded.started_at, drained_at = excluded.drained_at

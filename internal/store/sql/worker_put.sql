@@ -1,9 +1,6 @@
--- Says that a worker has streams to a replica. One that was to drain still is, as long as
--- it is the same process.
+-- Says that a worker has streams to a replica.
 -- Inputs: ?1 replica, ?2 worker, ?3 pool, ?4 slots, ?5 version, ?6 when it began.
 -- Result: none.
-INSERT INTO workers (replica, id, pool, slots, version, started_at, draining)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, EXISTS (SELECT 1 FROM workers WHERE id = ?2 AND started_at = ?6 AND draining))
+INSERT INTO workers (replica, id, pool, slots, version, started_at, draining) VALUES (?1, ?2, ?3, ?4, ?5, ?6, FALSE)
 ON CONFLICT (replica, id) DO UPDATE
-SET pool = excluded.pool, slots = excluded.slots, version = excluded.version, started_at = excluded.started_at,
-  draining = excluded.draining
+SET pool = excluded.pool, slots = excluded.slots, version = excluded.version, started_at = excluded.started_at

@@ -1,4 +1,6 @@
--- Forgets the workers of replicas of which nothing is known.
--- Inputs: none.
+-- Forgets the workers of replicas of which nothing is known, and of those that were to drain
+-- which it was a day ago.
+-- Inputs: now.
 -- Result: none.
 DELETE FROM workers WHERE (SELECT id FROM replicas WHERE replicas.id = workers.replica) IS NULL
+  AND drained_at < {now} - 86400000000

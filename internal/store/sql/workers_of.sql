@@ -1,4 +1,6 @@
--- Lists the workers of a replica.
+-- Lists the workers of a replica. One that was to drain does as long as it is the same process.
 -- Inputs: ?1 replica.
 -- Result: id, pool, slots, version, when it began, whether it is draining.
-SELECT id, pool, slots, version, started_at, draining FROM workers WHERE replica = ?1
+SELECT id, pool, slots, version, started_at, coalesce((
+  SELECT told.started_at = workers.started_at FROM workers AS told WHERE told.replica = '' AND told.id = workers.id
+), FALSE) FROM workers WHERE replica = ?1

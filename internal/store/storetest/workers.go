@@ -57,9 +57,16 @@ func workers(t *testing.T, d Dialect) {
 	b.claim(id, root)
 	expect("w 1/4 at b", "worker-2 0/8 at a,b")
 
-	check(b.Drain(ctx, "worker-2"))
+	check(b.Drain(ctx, store.Worker{ID: "worker-2", Started: began}))
+	eq(t, "whether it drains at a", of("a")[0].Draining, true)
+	left := []string{"worker-2"}
+	check(b.SaveWorkers(ctx, "a", nil, left))
+	check(b.SaveWorkers(ctx, "b", nil, left))
+	expect("w 1/4 at b") // its streams are on their way elsewhere
 	beat("c")
-	come("c", "worker-2", 8, began)
+	for _, replica := range []string{"a", "b", "c"} {
+		come(replica, "worker-2", 8, began)
+	}
 	expect("w 1/4 at b", "worker-2 0/8 at a,b,c draining")
 	eq(t, "whether it drains at c", of("c")[0].Draining, true)
 
@@ -77,4 +84,11 @@ func workers(t *testing.T, d Dialect) {
 	expect()
 	beat("b", "c")
 	expect() // what they had said is forgotten with them
+	come("b", "worker-2", 8, began)
+	expect("worker-2 0/8 at b draining")
+	b.clock.advance(24 * time.Hour)
+	beat("b")
+	beat("b") // nothing was known of the replica itself
+	come("b", "worker-2", 8, began)
+	expect("worker-2 0/8 at b")
 }
