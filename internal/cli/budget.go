@@ -10,24 +10,30 @@ import (
 
 // budgetFlags say what all tasks of a session may use together.
 type budgetFlags struct {
-	MaxTokens int     `placeholder:"N" help:"Tokens of all kinds that the tree may use."`
-	MaxCost   float64 `placeholder:"DOLLARS" help:"What the tree may cost, as far as prices are known."`
+	MaxTokens *int     `env:"" placeholder:"N" help:"Tokens of all kinds that the tree may use; 0 is no bound."`
+	MaxCost   *float64 `env:"" placeholder:"DOLLARS" help:"What the tree may cost, as far as prices are known; 0 is no bound."`
 }
+
+// maxDollars is the largest cost that can be said.
+const maxDollars = 1e9
 
 // over gives a budget with what the flags say in its place; nil if they say nothing.
 func (f budgetFlags) over(was *pb.Budget) (*pb.Budget, error) {
-	switch {
-	case f.MaxTokens < 0 || f.MaxCost < 0:
-		return nil, usagef("--max-tokens or --max-cost is negative")
-	case f.MaxTokens == 0 && f.MaxCost == 0:
+	if f.MaxTokens == nil && f.MaxCost == nil {
 		return nil, nil
 	}
 	budget := &pb.Budget{Tokens: was.GetTokens(), CostMicros: was.GetCostMicros()}
-	if f.MaxTokens > 0 {
-		budget.Tokens = int64(f.MaxTokens)
+	if tokens := f.MaxTokens; tokens != nil {
+		if *tokens < 0 {
+			return nil, usagef("--max-tokens %d is negative", *tokens)
+		}
+		budget.Tokens = int64(*tokens)
 	}
-	if f.MaxCost > 0 {
-		budget.CostMicros = int64(math.Ceil(f.MaxCost * 1e6))
+	if cost := f.MaxCost; cost != nil {
+		if !(*cost >= 0 && *cost <= maxDollars) { // nor is it a number otherwise
+			return nil, usagef("--max-cost %g must be from 0 to %g", *cost, maxDollars)
+		}
+		budget.CostMicros = int64(math.Ceil(*cost * 1e6))
 	}
 	return budget, nil
 }
@@ -35,7 +41,7 @@ func (f budgetFlags) over(was *pb.Budget) (*pb.Budget, error) {
 type budgetCommand struct {
 	remote
 	budgetFlags
-	None    bool   `help:"No bound, but what the orchestrator has for each session."`
+	None    bool   `env:"" help:"No bound, but what the orchestrator has for each session."`
 	Session string `arg:"" help:"The session."`
 }
 

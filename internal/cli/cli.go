@@ -86,7 +86,7 @@ const about = `Runs trees of LLM agents.
 
 Where SESSION is asked for, "last" is the newest one; of the ids of sessions and tasks the last characters are enough.
 
-Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 no connection or an internal error, 4 not ended in time (wait) or blocked by an approval (run, watch), 130 interrupted.`
+Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 no connection, a refused call, or an internal error, 4 not ended in time (wait) or blocked by an approval (run, watch), 130 interrupted.`
 
 // app is what all commands share.
 type app struct {

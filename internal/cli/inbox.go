@@ -13,8 +13,8 @@ type inboxCommand struct {
 	remote
 	Session string `arg:"" help:"The session."`
 	Task    string `placeholder:"ID" help:"The task; by default the current branch."`
-	Clear   bool   `help:"Take away the messages that wait."`
-	News    bool   `help:"With --clear: the ends of background children too; the task will not hear of them."`
+	Clear   bool   `env:"" help:"Take away the messages that wait."`
+	News    bool   `env:"" help:"With --clear: the ends of background children too; the task will not hear of them."`
 }
 
 // Run lists what waits for a task, or takes it away.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
@@ -206,8 +207,11 @@ func (a *app) text(words []string) (string, error) {
 		}
 		text = string(data)
 	}
-	if strings.TrimSpace(text) == "" {
+	switch {
+	case strings.TrimSpace(text) == "":
 		return "", usagef("the text is empty")
+	case !utf8.ValidString(text):
+		return "", usagef("the text is not UTF-8")
 	}
 	return text, nil
 }

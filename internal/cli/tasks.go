@@ -205,6 +205,9 @@ const waitMost = time.Minute
 
 // Run waits for a task, and shows its answer.
 func (w *waitCommand) Run(ctx context.Context, a *app) error {
+	if w.Timeout != nil && *w.Timeout < 0 {
+		return usagef("--timeout %s is negative", *w.Timeout)
+	}
 	return w.with(func(c *client) error {
 		session, task, err := c.both(ctx, w.Session, w.Task)
 		if err != nil {
@@ -246,20 +249,40 @@ func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
 	return a.print(lines...)
 }
 
-// wait waits in pieces until the task has ended, or the time is up.
+// wait waits in pieces until the task has ended, or the time is up. The first connection has
+// to work; it goes on over later ones.
 func (w *waitCommand) wait(ctx context.Context, c *client, session, task string) (*pb.WaitTaskResponse, error) {
-	begun := time.Now()
-	for {
+	begun, pause := time.Now(), pauses()
+	lost := time.Time{} // when nobody could be reached any more
+	for first := true; ; first = false {
 		piece, final := waitMost, false
 		if w.Timeout != nil {
 			left := max(0, *w.Timeout-time.Since(begun))
 			piece, final = min(piece, left), left <= piece
 		}
+		if first {
+			piece, final = 0, final && piece == 0
+		}
 		resp, err := c.tasks.WaitTask(ctx, &pb.WaitTaskRequest{
 			SessionId: session, TaskId: task, Timeout: durationpb.New(piece),
 		})
-		if err != nil || resp.GetEnded() || final {
-			return resp, err
+		switch {
+		case err == nil && (resp.GetEnded() || final):
+			return resp, nil
+		case err == nil:
+			lost = time.Time{}
+			pause.Reset()
+			continue
+		case lost.IsZero():
+			lost = time.Now()
+		}
+		if first || !mayGoOn(err) || time.Since(lost) > patience {
+			return nil, err
+		}
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 }

@@ -31,9 +31,7 @@ type watching struct {
 // idle, if that was asked for, or ctx ends. The first connection has to work;
 // later ones are tried again for a while.
 func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse) error) (*pb.Idle, error) {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval = 100 * time.Millisecond
-	pause.MaxInterval = 2 * time.Second
+	pause := pauses()
 	begun := false
 	since := time.Time{} // when the stream broke
 	for {
@@ -58,6 +56,14 @@ func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse)
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// pauses are those between tries to reach an orchestrator again.
+func pauses() *backoff.ExponentialBackOff {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval = 100 * time.Millisecond
+	pause.MaxInterval = 2 * time.Second
+	return pause
 }
 
 // errStreamEnded says that a stream ended without saying why.

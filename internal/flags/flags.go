@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -146,7 +147,12 @@ func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string
 	case *time.Duration:
 		flags.DurationVarP(into, name, short, *into, usage)
 	case **time.Duration:
-		flags.VarP(optionalDuration{into}, name, short, usage)
+		flags.VarP(optional[time.Duration]{into, time.ParseDuration, "duration"}, name, short, usage)
+	case **int:
+		flags.VarP(optional[int]{into, strconv.Atoi, "int"}, name, short, usage)
+	case **float64:
+		number := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+		flags.VarP(optional[float64]{into, number, "float64"}, name, short, usage)
 	case *map[string]string:
 		flags.StringToStringVarP(into, name, short, *into, usage)
 	case *[]string:
@@ -161,23 +167,27 @@ func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string
 	return nil
 }
 
-// optionalDuration is a duration that may not be said at all.
-type optionalDuration struct{ into **time.Duration }
+// optional is a value that may not be said at all.
+type optional[T any] struct {
+	into  **T
+	parse func(string) (T, error)
+	kind  string
+}
 
-func (o optionalDuration) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	*o.into = &d
+func (o optional[T]) Set(text string) error {
+	v, err := o.parse(text)
+	*o.into = &v
 	return err
 }
 
-func (o optionalDuration) String() string {
+func (o optional[T]) String() string {
 	if o.into == nil || *o.into == nil {
 		return ""
 	}
-	return (*o.into).String()
+	return fmt.Sprint(**o.into)
 }
 
-func (optionalDuration) Type() string { return "duration" }
+func (o optional[T]) Type() string { return o.kind }
 
 // valueOf is a flag's value, with what its tags say.
 type valueOf struct {
