@@ -28,9 +28,16 @@ func Main(s System) {
 	}
 }
 
-// Serve answers requests until they end.
-func Serve(ctx context.Context, s System, requests io.Reader, replies io.Writer) error {
+// Serve answers requests until they end. What was started then, and was not asked to stop,
+// since something failed, stops.
+func Serve(ctx context.Context, s System, requests io.Reader, replies io.Writer) (err error) {
 	in, out := json.NewDecoder(requests), json.NewEncoder(replies)
+	started := false
+	defer func() {
+		if started {
+			err = errors.Join(err, s.Stop(ctx))
+		}
+	}()
 	for {
 		var r Request
 		err := in.Decode(&r)
@@ -40,7 +47,9 @@ func Serve(ctx context.Context, s System, requests io.Reader, replies io.Writer)
 		if err != nil {
 			return fmt.Errorf("reading a request: %w", err)
 		}
-		if err := out.Encode(answer(ctx, s, r)); err != nil {
+		reply := answer(ctx, s, r)
+		started = r.Verb != VerbStop && (started || r.Verb == VerbStart && reply.Error == "")
+		if err := out.Encode(reply); err != nil {
 			return fmt.Errorf("writing a reply: %w", err)
 		}
 	}

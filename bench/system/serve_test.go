@@ -11,7 +11,10 @@ import (
 )
 
 // fake does as it is told, and fails at independent tasks.
-type fake struct{ dir string }
+type fake struct {
+	dir   string
+	stops int
+}
 
 func (f *fake) Start(_ context.Context, at system.Setup) error { f.dir = at.Dir; return nil }
 
@@ -23,7 +26,7 @@ func (f *fake) FanOut(context.Context, int) error { return nil }
 
 func (f *fake) Independent(context.Context, int) error { return errors.New("no hands left") }
 
-func (f *fake) Stop(context.Context) error { return nil }
+func (f *fake) Stop(context.Context) error { f.stops++; return nil }
 
 func TestServe(t *testing.T) {
 	t.Parallel()
@@ -42,7 +45,14 @@ func TestServe(t *testing.T) {
 			t.Fatalf("reply %d is not about %q: %q", i, want, replies)
 		}
 	}
-	if err := system.Serve(t.Context(), &f, strings.NewReader(`{"verb":`), &out); err == nil {
+	if f.stops != 1 {
+		t.Errorf("it was stopped %d times", f.stops)
+	}
+	in, _, _ = strings.Cut(in, `{"verb":"stop"}`)
+	if err := system.Serve(t.Context(), &f, strings.NewReader(in), &out); err != nil || f.stops != 2 {
+		t.Errorf("left behind, it was stopped %d times, %v", f.stops, err)
+	}
+	if err := system.Serve(t.Context(), &f, strings.NewReader(`{"verb":`), &out); err == nil || f.stops != 2 {
 		t.Error("half a request is taken for none")
 	}
 }
