@@ -52,7 +52,7 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	task, ended, err := started(ctx, s.svc, t, wait)
+	task, ended, err := started(ctx, s.svc, t, firstRun, wait)
 	if err != nil {
 		return nil, err
 	}

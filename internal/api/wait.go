@@ -57,14 +57,18 @@ func waited(
 	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}, nil
 }
 
-// started gives the task whose run a call has started, and whether that has ended, for which
-// it waits so long. If it can't wait to the end, since it stops or the database is away, it
-// gives the task as it began: what was started goes on, and the client has to know of it.
-func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, wait time.Duration) (*pb.Task, bool, error) {
+// firstRun is the run that a new task begins with.
+const firstRun = 1
+
+// started gives the task of which a call has started a run, and whether that has ended, for
+// which it waits so long: a repeat of the call waits for the same run, whatever came after it.
+// If it can't wait to the end, since it stops or the database is away, it gives the task as it
+// is: what was started goes on, and the client has to know of it.
+func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, run int, wait time.Duration) (*pb.Task, bool, error) {
 	if wait == 0 {
 		return wire.Task(t), false, nil
 	}
-	end, err := waited(ctx, svc, t.Session, tree.ChildRun{Task: t.ID, Run: t.Run}, wait)
+	end, err := waited(ctx, svc, t.Session, tree.ChildRun{Task: t.ID, Run: run}, wait)
 	if errors.Is(err, tree.ErrStopping) || errors.Is(err, tree.ErrUnavailable) {
 		return wire.Task(t), false, nil
 	}

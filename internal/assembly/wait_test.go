@@ -34,9 +34,20 @@ func TestACallWaitsForItsRun(t *testing.T) {
 		}
 		session = opened.GetSession().GetId()
 	}
-	sent, err := c.SendMessage(c.ctx(), &pb.SendMessageRequest{SessionId: session, Message: &pb.UserMessage{Text: "two"}, Wait: wait})
-	if err != nil || !sent.GetEnded() || sent.GetTask().GetResult() != "to two" || sent.GetTask().GetRun() != 2 {
-		t.Errorf("a message gave %v, %v", sent, err)
+	send := &pb.SendMessageRequest{SessionId: session, Message: &pb.UserMessage{Text: "two"}, Wait: wait, IdempotencyKey: "s"}
+	last := &pb.SendMessageRequest{SessionId: session, Message: &pb.UserMessage{Text: "slow"}}
+	for range 2 {
+		sent, err := c.SendMessage(c.ctx(), send)
+		if err != nil || !sent.GetEnded() || sent.GetTask().GetResult() != "to two" || sent.GetTask().GetRun() != 2 {
+			t.Errorf("a message gave %v, %v", sent, err)
+		}
+		if _, err := c.SendMessage(c.ctx(), last); err != nil { // goes on while the call is repeated
+			t.Fatal(err)
+		}
+	}
+	opened, err := c.CreateSession(c.ctx(), create)
+	if err != nil || !opened.GetEnded() || opened.GetRoot().GetResult() != "to one" || opened.GetRoot().GetRun() != 1 {
+		t.Errorf("after other runs the repeat gave %v, %v", opened, err)
 	}
 	spawned, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{SessionId: session, Agent: "explore", Prompt: "three", Wait: wait})
 	if err != nil || !spawned.GetEnded() || spawned.GetTask().GetResult() != "to three" {

@@ -234,7 +234,7 @@ func (n *node) set(t *pb.Task) {
 		n.activity = t.GetActivity()
 	}
 	n.met, n.total, n.asking = t.GetWait().GetMet(), t.GetWait().GetTotal(), t.GetOpenApprovals()
-	if t.GetRun() == 1 && t.GetStartTime() == nil {
+	if t.GetParentId() != "" && !n.branch && t.GetRun() == 1 { // others may be older than their first run
 		n.queued = t.GetCreateTime().AsTime()
 	}
 	if t.GetStartTime() != nil {

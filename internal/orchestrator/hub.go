@@ -173,12 +173,12 @@ func (h *hub) committed(t store.Touched) {
 
 // underWay says how far a session's root is, the zero task, if its first run has begun here a
 // moment ago, and is under way as far as is known here. Then the watcher is narrowed to it. A
-// moment is at most until everyone is made to look again.
-func (h *hub) underWay(w *watcher, tenant string, id tree.SessionID, task tree.TaskID) (store.Standing, bool) {
+// moment is at most until everyone is made to look again. Of no other run it says anything.
+func (h *hub) underWay(w *watcher, tenant string, id tree.SessionID, of tree.ChildRun) (store.Standing, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	begun, _ := h.begun.Peek(id)
-	if begun == nil || begun.Tenant != tenant || !task.IsZero() && task != begun.Task {
+	if begun == nil || begun.Tenant != tenant || !of.Task.IsZero() && of.Task != begun.Task || of.Run > 0 && of.Run != begun.Run {
 		return store.Standing{}, false
 	}
 	w.task = begun.Task

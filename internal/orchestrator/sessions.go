@@ -228,8 +228,9 @@ func (s *Service) Result(ctx context.Context, t *tree.Task) (string, error) {
 	return outcome.Answer, err
 }
 
-// WaitTask waits until the task's current run has ended or the timeout has passed, and
-// gives the task as it then is, with what there is to read of the run.
+// WaitTask waits until a run of a task, or its current one if that is not said, has ended or
+// the timeout has passed, and gives the task as it then is, or was when that run ended, with
+// what there is to read of the run.
 func (s *Service) WaitTask(
 	ctx context.Context, tenant string, id tree.SessionID, of tree.ChildRun, timeout time.Duration,
 ) (*tree.Task, store.RunOutput, error) {
@@ -238,7 +239,7 @@ func (s *Service) WaitTask(
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	task, run := of.Task, of.Run
-	now, underWay := s.hub.underWay(look, tenant, id, task)
+	now, underWay := s.hub.underWay(look, tenant, id, of)
 	switch {
 	case underWay:
 		run, task = now.Run, now.Task

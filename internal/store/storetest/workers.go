@@ -9,86 +9,117 @@ import (
 	"github.com/coppice-run/coppice/internal/store"
 )
 
-// workers: what each replica says of its workers comes together, what a dead one has said
-// does not count, and one that drains does so until another process has its name.
+// crew are the workers of a few replicas.
+type crew struct{ *bundle }
+
+func (c crew) check(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// beat says of replicas that they are alive.
+func (c crew) beat(replicas ...string) {
+	c.t.Helper()
+	for _, r := range replicas {
+		c.check(c.Beat(c.t.Context(), r, 4))
+	}
+}
+
+// come says that a worker has streams to a replica; left that one has none any more.
+func (c crew) come(replica, id string, slots int, began time.Time) {
+	c.t.Helper()
+	w := store.Worker{ID: id, Pool: "p", Slots: slots, Version: "v", Started: began}
+	c.check(c.SaveWorkers(c.t.Context(), replica, []store.Worker{w}, nil))
+}
+
+func (c crew) left(replica, id string) {
+	c.t.Helper()
+	c.check(c.SaveWorkers(c.t.Context(), replica, nil, []string{id}))
+}
+
+func (c crew) expect(want ...string) {
+	c.t.Helper()
+	var got []string
+	for _, w := range must[[]store.PresentWorker](c.t)(c.Workers(c.t.Context(), 5*time.Second)) {
+		line := fmt.Sprint(w.ID, " ", w.Running, "/", w.Slots, " at ", strings.Join(w.Replicas, ","))
+		if w.Draining {
+			line += " draining"
+		}
+		got = append(got, line)
+	}
+	eq(c.t, "the workers", strings.Join(got, "; "), strings.Join(want, "; "))
+}
+
+// drainsAt reports whether the only worker of a replica is to drain.
+func (c crew) drainsAt(replica string) bool {
+	c.t.Helper()
+	return must[[]store.Worker](c.t)(c.WorkersOf(c.t.Context(), replica))[0].Draining
+}
+
+// workers: what each replica says of its workers comes together, and what a dead one has said
+// does not count.
 func workers(t *testing.T, d Dialect) {
-	b := setup(t, d)
-	ctx := t.Context()
-	began := b.clock.Now()
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	beat := func(replicas ...string) {
-		t.Helper()
-		for _, r := range replicas {
-			check(b.Beat(ctx, r, 4))
-		}
-	}
-	come := func(replica, id string, slots int, began time.Time) {
-		t.Helper()
-		check(b.SaveWorkers(ctx, replica, []store.Worker{{ID: id, Pool: "p", Slots: slots, Version: "v", Started: began}}, nil))
-	}
-	expect := func(want ...string) {
-		t.Helper()
-		var got []string
-		for _, w := range must[[]store.PresentWorker](t)(b.Workers(ctx, 5*time.Second)) {
-			line := fmt.Sprint(w.ID, " ", w.Running, "/", w.Slots, " at ", strings.Join(w.Replicas, ","))
-			if w.Draining {
-				line += " draining"
-			}
-			got = append(got, line)
-		}
-		eq(t, "the workers", strings.Join(got, "; "), strings.Join(want, "; "))
-	}
-	of := func(replica string) []store.Worker { return must[[]store.Worker](t)(b.WorkersOf(ctx, replica)) }
-	expect()
-	come("a", "worker-2", 8, began)
-	expect() // nobody has heard of the replica
-	beat("b")
-	expect()
-	beat("a", "b")
-	come("a", "worker-2", 8, began) // nothing was known of the replica, and what it had said was forgotten
-	come("b", "worker-2", 8, began)
-	come("b", "w", 4, began)
-	id, root := session(1), b.create(1, "hello")
-	b.claim(id, root)
-	expect("w 1/4 at b", "worker-2 0/8 at a,b")
+	c := crew{setup(t, d)}
+	began := c.clock.Now()
+	c.expect()
+	c.come("a", "worker-2", 8, began)
+	c.expect() // nobody has heard of the replica
+	c.beat("b")
+	c.expect()
+	c.beat("a", "b")
+	c.come("a", "worker-2", 8, began) // nothing was known of the replica, and what it had said was forgotten
+	c.come("b", "worker-2", 8, began)
+	c.come("b", "w", 4, began)
+	id, root := session(1), c.create(1, "hello")
+	c.claim(id, root)
+	c.expect("w 1/4 at b", "worker-2 0/8 at a,b")
+	c.left("b", "w")
+	c.expect("worker-2 0/8 at a,b")
+	c.clock.advance(6 * time.Second)
+	c.beat("b")
+	c.expect("worker-2 0/8 at b")
+	c.clock.advance(2 * time.Hour)
+	c.beat("a")
+	c.expect()
+	c.beat("b")
+	c.expect() // what they had said is forgotten with them
+}
 
-	check(b.Drain(ctx, store.Worker{ID: "worker-2", Started: began}))
-	eq(t, "whether it drains at a", of("a")[0].Draining, true)
-	left := []string{"worker-2"}
-	check(b.SaveWorkers(ctx, "a", nil, left))
-	check(b.SaveWorkers(ctx, "b", nil, left))
-	expect("w 1/4 at b") // its streams are on their way elsewhere
-	beat("c")
-	for _, replica := range []string{"a", "b", "c"} {
-		come(replica, "worker-2", 8, began)
-	}
-	expect("w 1/4 at b", "worker-2 0/8 at a,b,c draining")
-	eq(t, "whether it drains at c", of("c")[0].Draining, true)
+// drains: a worker that is to drain does wherever its streams go, until another process has
+// its name, for a day.
+func drains(t *testing.T, d Dialect) {
+	c := crew{setup(t, d)}
+	began := c.clock.Now()
+	c.beat("a", "b", "c")
+	c.come("a", "w", 8, began)
+	c.come("b", "w", 8, began)
+	c.expect("w 0/8 at a,b")
+	c.check(c.Drain(t.Context(), store.Worker{ID: "w", Started: began}))
+	c.expect("w 0/8 at a,b draining")
+	eq(t, "whether it drains at a", c.drainsAt("a"), true)
+	c.left("a", "w")
+	c.left("b", "w")
+	c.expect() // its streams are on their way elsewhere
+	c.come("c", "w", 8, began)
+	c.expect("w 0/8 at c draining")
+	eq(t, "whether it drains at c", c.drainsAt("c"), true)
 
-	check(b.SaveWorkers(ctx, "b", nil, []string{"w"}))
-	come("a", "worker-2", 2, began.Add(time.Second)) // another process
-	b.restart()
-	expect("worker-2 0/2 at a")
-	eq(t, "whether the other process drains", of("a")[0].Draining, false)
+	c.come("a", "w", 2, began.Add(time.Second)) // another process
+	c.restart()
+	c.expect("w 0/2 at a")
+	eq(t, "whether the other process drains", c.drainsAt("a"), false)
+	c.left("a", "w")
 
-	b.clock.advance(6 * time.Second)
-	beat("b", "c")
-	expect("worker-2 0/8 at b,c draining")
-	b.clock.advance(2 * time.Hour)
-	beat("a")
-	expect()
-	beat("b", "c")
-	expect() // what they had said is forgotten with them
-	come("b", "worker-2", 8, began)
-	expect("worker-2 0/8 at b draining")
-	b.clock.advance(24 * time.Hour)
-	beat("b")
-	beat("b") // nothing was known of the replica itself
-	come("b", "worker-2", 8, began)
-	expect("worker-2 0/8 at b")
+	c.clock.advance(2 * time.Hour)
+	c.beat("b")
+	c.beat("b") // nothing was known of the replica itself
+	c.come("b", "w", 8, began)
+	c.expect("w 0/8 at b draining")
+	c.clock.advance(24 * time.Hour)
+	c.beat("b")
+	c.beat("b")
+	c.come("b", "w", 8, began)
+	c.expect("w 0/8 at b")
 }
