@@ -70,6 +70,62 @@ func TestABudgetEndsATree(t *testing.T) {
 	})
 }
 
+const fanDeep = `
+steps:
+  - {when: {agent: general-purpose, last: '^fan'}, calls: [{tool: task, for_each: numbers 20, input: {description: c, prompt: work, subagent_type: explore}}]}
+  - {when: {agent: explore, turn: 3}, text: done}
+  - {when: {agent: explore}, calls: [{tool: ls, input: {}}]}
+  - {text: done}
+`
+
+// TestABudgetIsReserved: twenty sub-agents at once use no more beyond the budget than calls
+// take beyond what calls before them took. Without a bound, each of them would have made one.
+func TestABudgetIsReserved(t *testing.T) {
+	t.Parallel()
+	onBoth(t, fanDeep, nil, func(t *testing.T, d *deployment) {
+		c := d.client()
+		open := func(budget *pb.Budget) (used, dearest int64, session *pb.Session) {
+			opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
+				Message: &pb.UserMessage{Text: "fan"}, Budget: budget,
+			}, grpc.WaitForReady(c.patient))
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := opened.GetSession().GetId()
+			events, _ := c.idle(id)
+			for _, e := range events {
+				call := tokens(e.GetMessage().GetUsage())
+				used, dearest = used+call, max(dearest, call)
+			}
+			got, err := c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: id})
+			if err != nil || tokens(got.GetSession().GetUsage()) != used {
+				t.Fatalf("its answers took %d tokens: %v, %v", used, got, err)
+			}
+			c.sound()
+			return used, dearest, got.GetSession()
+		}
+		needed, dearest, session := open(nil)
+		if session.GetReserved() != nil {
+			t.Errorf("%v is reserved without a budget", session.GetReserved())
+		}
+		for share := int64(1); share < 4; share++ {
+			budget := needed * share / 4
+			used, _, session := open(&pb.Budget{Tokens: budget})
+			t.Logf("%d of %d tokens were used, %d would have been; a call takes %d at most", used, budget, needed, dearest)
+			if used < budget || used >= budget+2*dearest {
+				t.Errorf("%d of %d tokens were used, of which a call takes %d at most", used, budget, dearest)
+			}
+			if session.GetReserved() != nil {
+				t.Errorf("all is over, and %v is reserved", session.GetReserved())
+			}
+		}
+	})
+}
+
+func tokens(u *pb.Usage) int64 {
+	return u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()
+}
+
 // TestABudgetIsNoMoreThanAnother: a session has what it was opened with, but no more than
 // each may have.
 func TestABudgetIsNoMoreThanAnother(t *testing.T) {

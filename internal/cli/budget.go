@@ -80,7 +80,8 @@ func (b *budgetCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// budgetText says what a session has used, and of how much.
+// budgetText says what a session has used, and of how much, and what calls that are under way
+// are reckoned to take.
 func budgetText(s *pb.Session) string {
 	used, budget := spending{}.and(s.GetUsage()), s.GetBudget()
 	tokens, cost := countText(used.tokens), used.cost()
@@ -96,6 +97,13 @@ func budgetText(s *pb.Session) string {
 	}
 	if cost != "" {
 		parts = append(parts, cost)
+	}
+	if tokens, micros := s.GetReserved().GetTokens(), s.GetReserved().GetCostMicros(); tokens > 0 {
+		reserved := countText(tokens) + " tokens"
+		if micros > 0 {
+			reserved += ", " + moneyText(micros)
+		}
+		parts = append(parts, "reserved for calls under way: "+reserved)
 	}
 	return strings.Join(parts, " · ")
 }

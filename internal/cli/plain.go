@@ -52,10 +52,14 @@ func (p *plain) event(e *pb.Event) error {
 			text = fmt.Sprintf("started, run %d", e.GetRun())
 		}
 	case *pb.Event_Ready:
-		if k.Ready.GetCause() != pb.ReadyCause_READY_CAUSE_REDELIVERED {
+		switch k.Ready.GetCause() {
+		case pb.ReadyCause_READY_CAUSE_REDELIVERED:
+			text = "its worker was lost; another one goes on"
+		case pb.ReadyCause_READY_CAUSE_MADE_WAY:
+			text = "waits until the budget has a call left for it"
+		default:
 			return nil
 		}
-		text = "its worker was lost; another one goes on"
 	case *pb.Event_HookRan:
 		text = hookText(k.HookRan)
 	case *pb.Event_CallbackEnded:

@@ -75,6 +75,8 @@ type Boundary struct {
 	Source string
 	// Spent says how the session's budget is spent; empty if it is not.
 	Spent string
+	// Short says that the budget has nothing left for a call beside those under way.
+	Short bool
 }
 
 // Child is the child that a call asks for.

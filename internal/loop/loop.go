@@ -57,6 +57,7 @@ type Run struct {
 	Iterations    int // model calls made so far
 	MaxIterations int
 	Spent         string // how the session's budget is spent: no model is called then; empty: it is not
+	Short         bool   // the budget has nothing left for a call beside those of other runs
 	MaxPart       int    // bytes of one message part
 	NoBackground  bool
 	TakesCommands bool       // commands can be children, and tasks can be ended
@@ -133,6 +134,9 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 		if r.Iterations >= r.MaxIterations {
 			return r.fail(ctx, tree.ReasonMaxIterations,
 				fmt.Sprintf("stopped after %d model calls; resume the task to let it go on", r.Iterations))
+		}
+		if parked, err := r.makeWay(ctx); parked || err != nil {
+			return Parked, err
 		}
 		if err := r.compact(ctx); err != nil {
 			return Lost, err
@@ -213,7 +217,24 @@ func (r *runner) end(ctx context.Context, answer *tree.Message) (_ Outcome, goOn
 // takeIn takes in what a boundary says beside the transcript.
 func (r *runner) takeIn(b *Boundary) {
 	r.turnTo(b.Source)
-	r.Spent = b.Spent
+	r.Spent, r.Short = b.Spent, b.Short
+}
+
+// makeWay gives the run back if the budget has nothing left for a call of it just now.
+func (r *runner) makeWay(ctx context.Context) (parked bool, _ error) {
+	if !r.Short {
+		return false, nil
+	}
+	reply, err := r.Journal.Park().Wait(ctx)
+	switch {
+	case err != nil || reply.Parked:
+		return reply.Parked, err
+	case reply.Boundary == nil:
+		return false, errors.New("the run was not parked, and was answered with nothing to go on with")
+	}
+	r.Transcript = append(r.Transcript, reply.Boundary.News...)
+	r.takeIn(reply.Boundary)
+	return false, nil
 }
 
 func (r *runner) fail(ctx context.Context, reason tree.Reason, detail string) (Outcome, error) {

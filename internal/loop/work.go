@@ -286,7 +286,7 @@ func (w *batch) settle(ctx context.Context, asked *tree.Message) (parked bool, _
 			boundary = reply.Boundary
 		case reply.Boundary != nil:
 			boundary.News = append(boundary.News, reply.Boundary.News...)
-			boundary.Source, boundary.Spent = reply.Boundary.Source, reply.Boundary.Spent
+			boundary.Source, boundary.Spent, boundary.Short = reply.Boundary.Source, reply.Boundary.Spent, reply.Boundary.Short
 		}
 	}
 	if boundary == nil {

@@ -73,7 +73,7 @@ func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkReques
 	if err != nil {
 		return ack, err
 	}
-	boundary.BudgetSpent = stored.Spent
+	boundary.BudgetSpent, boundary.BudgetShort = stored.Spent, stored.Short
 	ack.Boundary = boundary
 	return ack, nil
 }

@@ -369,9 +369,7 @@ func (b *batch) told() Commit {
 			touched.End = b.ends(id, *changes)
 		}
 		c.Sessions = append(c.Sessions, touched)
-		for _, a := range changes.Attempts {
-			c.Room = c.Room || a == nil && v.Session().Pending > 0
-		}
+		c.Room = c.Room || b.sessions[id].madeRoom(changes)
 	}
 	return c
 }

@@ -46,7 +46,22 @@ func (s *session) read(row *tree.Session, beside beside) {
 // asStored fills in what the row is once everything of the session is stored.
 func (s *session) asStored(row *sessionAsStored) {
 	row.Session = *s.view.Session()
-	row.beside = beside{maxRunning: row.Limits.Running, fairTag: s.fairTag, version: s.version}
+	row.beside = beside{maxRunning: row.Cap(), fairTag: s.fairTag, version: s.version}
+}
+
+// madeRoom reports whether a run has left its worker, or the session may run more at once, while
+// others of it wait for a worker.
+func (s *session) madeRoom(changes *tree.Changes) bool {
+	now := s.view.Session()
+	if now.Pending == 0 {
+		return false
+	}
+	for _, a := range changes.Attempts {
+		if a == nil {
+			return true
+		}
+	}
+	return s.row != nil && now.Cap() > s.row.maxRunning
 }
 
 // noVersion is the version of no row.

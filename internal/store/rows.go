@@ -47,9 +47,9 @@ const (
 )
 
 // sessionTable has the columns first that change with each commit.
-var sessionTable = newTable("sessions", 1, 7, "id tenant agent root metadata limits max_running "+
+var sessionTable = newTable("sessions", 1, 6, "id tenant agent root metadata limits "+
 	"next_seq total pending running waiting shells"+usageColumns+"updated_at fair_tag version | "+
-	"title created_at current_task asking grants closed_at deleted_at workspace budget_tokens budget_cost")
+	"title created_at current_task asking grants closed_at deleted_at workspace budget_tokens budget_cost reckoned_tokens reckoned_cost max_running")
 
 // taskTable has the columns first that change with each claim, then those that change with
 // what a worker says.
@@ -87,7 +87,7 @@ var tables = []table{
 
 // beside is what a session's row has that the core knows nothing of.
 type beside struct {
-	maxRunning int   // of its limits
+	maxRunning int   // how many tasks it may run now
 	fairTag    int64 // of its last ready run
 	version    int64
 }
@@ -97,12 +97,13 @@ func sessionRow(s *tree.Session, b *beside) []any { return appendSessionRow(nil,
 func appendSessionRow(to []any, s *tree.Session, b *beside) []any {
 	return append(to,
 		idColumn(&s.ID), &s.Tenant, &s.Agent, idColumn(&s.Root),
-		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits}, &b.maxRunning,
+		jsonColumn{&s.Metadata}, jsonColumn{&s.Limits},
 		&s.NextSeq, &s.Total, &s.Pending, &s.Running, &s.Waiting, &s.Shells,
 		&s.Usage.Input, &s.Usage.Output, &s.Usage.CacheRead, &s.Usage.CacheWrite, &s.Usage.Cost, &s.Usage.Priced,
 		timeColumn{&s.UpdatedAt}, &b.fairTag, &b.version,
 		&s.Title, timeColumn{&s.CreatedAt}, idColumn(&s.Current), &s.Asking, jsonColumn{&s.Grants},
 		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Workspace, &s.Budget.Tokens, &s.Budget.Cost,
+		&s.Reckoned.Tokens, &s.Reckoned.Cost, &b.maxRunning,
 	)
 }
 

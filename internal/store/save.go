@@ -159,7 +159,7 @@ func (b *batch) readyRow(id tree.SessionID, r *tree.Ready) Ready {
 	row := Ready{Session: id, Ready: *r, Replica: b.Replica, tenant: s.Tenant}
 	free, lease := b.ahead.free()
 	switch {
-	case s.Running+s.Pending > s.Limits.Running:
+	case s.Running+s.Pending > s.Cap():
 		row.announcedUntil = heldBack
 	case free > b.announced:
 		b.announced++

@@ -111,7 +111,7 @@ type Commit struct {
 	Ready    []Ready         // runs that wait for a worker since
 	Revoked  []tree.Revoked  // attempts that were ended from outside
 	Released []tree.Released // runs that are to let commands go on in the background
-	Room     bool            // a run has left its worker in a session where others wait for one
+	Room     bool            // a session where runs wait for a worker has room for one more
 	Passed   []Passed        // parts of runs' lives that are over
 	Verdicts []tree.Verdict  // what became of wishes for children
 	Spent    []Spent         // what answers of models have cost that were recorded

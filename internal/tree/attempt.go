@@ -118,8 +118,8 @@ func (c Claim) decide(d *decision) (Answer, error) {
 		return claimed(s, t), nil
 	case t.State != StatePending || t.Epoch != c.Token.Epoch:
 		return nil, ErrNotReady.With("epoch %d, the task is at %d", c.Token.Epoch, t.Epoch)
-	case s.Running >= s.Limits.Running:
-		return nil, ErrCapped.With("%d", s.Limits.Running)
+	case s.Running >= s.Cap():
+		return nil, ErrCapped.With("%d", s.Cap())
 	}
 	if err := checkName("the worker", c.Worker); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (c Repeat) decide(d *decision) (Answer, error) {
 	// the last request taken can have reached one.
 	if c.From.Seq == t.LastSeq {
 		now := d.stored(t)
-		again.Boundary, again.Spent = now.Boundary, now.Spent
+		again.Boundary, again.Spent, again.Short = now.Boundary, now.Spent, now.Short
 	}
 	return again, nil
 }

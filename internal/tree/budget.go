@@ -3,8 +3,12 @@ package tree
 import "fmt"
 
 // Budget is what all tasks of a session may use together. It is looked at before each call
-// of a model: once it is spent, runs end instead of calling. Calls that are under way then
-// are paid for, so more may be spent by as much as the runs that are with workers use once.
+// of a model: once it is spent, runs end instead of calling.
+//
+// Calls are paid for when their answers are stored. Until then each run that is with a worker
+// has reserved what a call is reckoned to take ([Session.Reckoned]), and no more runs are
+// with workers than there is left for ([Session.Cap]); one alone always may be. So more is
+// spent than the budget only by what calls take beyond what they were reckoned to.
 type Budget struct {
 	Tokens int64 // of all kinds; 0: no bound
 	Cost   int64 // of what has a price, as in [Usage]; 0: no bound
@@ -47,6 +51,47 @@ func (d *decision) spends(answer *Message) bool {
 	after.Usage = after.Usage.Add(answer.Usage)
 	return after.spent() != ""
 }
+
+// reckonKeeps is how much of what a call was reckoned to take stays when one takes less: all
+// but one part in so many.
+const reckonKeeps = 8
+
+// reckon learns from what a call has taken: the next one is reckoned to take as much, or what
+// dearer ones took lately. Only a session with a budget wants to know.
+func (s *Session) reckon(u Usage) {
+	if s.Budget == (Budget{}) {
+		return
+	}
+	s.Reckoned.Tokens = max(u.Total(), s.Reckoned.Tokens-s.Reckoned.Tokens/reckonKeeps)
+	s.Reckoned.Cost = max(u.Cost, s.Reckoned.Cost-s.Reckoned.Cost/reckonKeeps)
+}
+
+// Reserved is what the calls of the runs that are with workers are reckoned to take.
+func (s *Session) Reserved() Budget {
+	n := int64(s.Running)
+	return Budget{Tokens: n * s.Reckoned.Tokens, Cost: n * s.Reckoned.Cost}
+}
+
+// Cap is how many tasks may be with workers at once: as many as the budget has left for a
+// call of each, but one at least. Once it is spent nobody calls, and all of them may end.
+func (s *Session) Cap() int {
+	most := s.Limits.Running
+	if s.spent() != "" {
+		return most
+	}
+	most = affordable(most, s.Budget.Tokens-s.Usage.Total(), s.Budget.Tokens, s.Reckoned.Tokens)
+	return affordable(most, s.Budget.Cost-s.Usage.Cost, s.Budget.Cost, s.Reckoned.Cost)
+}
+
+func affordable(most int, left, budget, call int64) int {
+	if budget == 0 || call == 0 {
+		return most
+	}
+	return max(1, int(min(int64(most), left/call)))
+}
+
+// short reports whether more tasks are with workers than the budget has left for.
+func (s *Session) short() bool { return s.Running > s.Cap() }
 
 // dollars are those that an amount in micros is.
 func dollars(micros int64) float64 { return float64(micros) / 1e6 }

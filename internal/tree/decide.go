@@ -81,6 +81,9 @@ func (d *decision) append(t *Task, m *Message) *Message {
 	t.RunUsage = t.RunUsage.Add(m.Usage)
 	s := d.session()
 	s.Usage = s.Usage.Add(m.Usage)
+	if m.Usage.Total() > 0 {
+		s.reckon(m.Usage)
+	}
 	d.view.touchTask(t)
 	d.view.changes.Messages = append(d.view.changes.Messages, m)
 	event := MessageAppended{Message: m.ID, Ordinal: m.Ordinal, Role: m.Role, Usage: m.Usage, News: m.News, UpTo: m.UpTo}

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Park gives a run's worker back until its open calls are closed. Answer:
-// [ParkedRun], or [Stored] with a boundary if they are closed already.
+// Park gives a run's worker back until its open calls are closed, or until the session's
+// budget has enough left for one more call. Answer: [ParkedRun], or [Stored] with a boundary
+// if there is nothing to wait for.
 type Park struct{ From From }
 
 // ParkedRun says that the run is parked.
@@ -62,6 +63,10 @@ func (c Park) decide(d *decision) (Answer, error) {
 	}
 	if t.OpenCalls == 0 {
 		d.took(t, c.From)
+		if d.session().short() {
+			d.makeWay(t)
+			return ParkedRun{}, nil
+		}
 		return d.goOn(t), nil
 	}
 	approved := false

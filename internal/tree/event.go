@@ -192,6 +192,7 @@ const (
 	ReadyUnspecified ReadyCause = iota
 	ReadySatisfied              // what it waited for has come
 	ReadyRedelivered            // its worker was lost
+	ReadyMadeWay                // the session's budget has no call left for it beside those of others
 )
 
 func (SessionOpened) isEvent()   {}

@@ -54,6 +54,9 @@ func (h *history) turn(f From) Command {
 	if t.Iterations >= t.MaxIterations && h.often(80) {
 		return End{From: f, Reason: ReasonMaxIterations}
 	}
+	if h.db.session.short() && h.often(50) {
+		return h.parks(f)
+	}
 	return pick(h,
 		weighted[func(From) Command]{60, h.asks},
 		weighted[func(From) Command]{25, h.answers},
@@ -222,7 +225,11 @@ func (h *history) drain() {
 		}
 		for _, outcome := range h.commit(cmds...) {
 			// Of two that end in one batch, one may have cancelled the other, and so
-			// withdrawn what the other had asked.
+			// withdrawn what the other had asked. With what one uses there may be nothing left
+			// for another.
+			if errors.Is(outcome.Err, ErrCapped) && h.db.session.Budget != (Budget{}) {
+				continue
+			}
 			if err := outcome.Err; err != nil && !errors.Is(err, ErrStale) && !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrDecided) {
 				h.t.Fatalf("while draining: %v", err)
 			}
@@ -246,7 +253,7 @@ func (h *history) finishing(timers bool) []Command {
 		t := h.db.tasks[id]
 		cmds = append(cmds, h.finish(&t)...)
 	}
-	room := h.db.session.Limits.Running - h.db.session.Running
+	room := h.db.session.Cap() - h.db.session.Running
 	for i, id := range byID(h.db.ready) {
 		if i < room {
 			cmds = append(cmds, Claim{Task: id, Token: Token{h.db.ready[id].Epoch, 1}, Worker: "w"})

@@ -78,8 +78,10 @@ func (c *checker) log() {
 	active := map[TaskID]bool{}
 	epochs := map[TaskID]int64{}
 	background := map[TaskID]int{} // live runs that somebody asked for in the background
+	var then Session               // its usage and budget at each event
 	for i, e := range c.events {
 		c.must(e.Seq == int64(i+1), "event %d at place %d", e.Seq, i+1)
+		then.pays(e.Kind)
 		switch kind := e.Kind.(type) {
 		case SessionOpened:
 			c.must(i == 0, "the session is opened by event %d", e.Seq)
@@ -112,8 +114,8 @@ func (c *checker) log() {
 			if a := c.asked[ChildRun{e.Task, e.Run}]; a.background {
 				background[a.by]--
 			}
-			spent := run.Iterations >= c.tasks[e.Task].MaxIterations // nothing could be done with news
-			c.must(c.tasks[e.Task].Depth == 0 || r.State != StateCompleted || spent || background[e.Task] == 0,
+			used := run.Iterations >= c.tasks[e.Task].MaxIterations || then.spent() != "" // nothing could be done with news
+			c.must(c.tasks[e.Task].Depth == 0 || r.State != StateCompleted || used || background[e.Task] == 0,
 				"event %d completes a sub-agent with %d live background children", e.Seq, background[e.Task])
 		}
 	}

@@ -51,6 +51,9 @@ func (s *script) answer(a Answer) string {
 		}
 		if a.Boundary > 0 {
 			text += fmt.Sprintf(", go on after message %d", a.Boundary)
+			if a.Short {
+				text += " once the budget has a call left"
+			}
 		}
 		return text + spentText(a.Spent)
 	case ParkedRun:
@@ -112,7 +115,7 @@ func (s *script) event(kind EventKind) string {
 	case Parked:
 		return fmt.Sprintf("parked on %d %s", k.On.Total, waits(k.On.Kind))
 	case Readied:
-		causes := map[ReadyCause]string{ReadySatisfied: "satisfied", ReadyRedelivered: "redelivered"}
+		causes := map[ReadyCause]string{ReadySatisfied: "satisfied", ReadyRedelivered: "redelivered", ReadyMadeWay: "to make way"}
 		return fmt.Sprintf("readied @%d, %s", k.Epoch, causes[k.Cause])
 	case Progressed:
 		return fmt.Sprintf("progressed: %s", k.Activity)

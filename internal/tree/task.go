@@ -17,6 +17,7 @@ type Session struct {
 	Metadata map[string]string
 	Limits   Limits
 	Budget   Budget
+	Reckoned Budget // what a call of a model is reckoned to take; known where there is a budget
 
 	NextSeq int64 // the number of the next event, from 1
 

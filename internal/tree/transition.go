@@ -114,15 +114,22 @@ func (d *decision) wake(t *Task) {
 	d.emit(t, Readied{Cause: ReadySatisfied, Epoch: t.Epoch})
 }
 
+// makeWay makes a run wait for a worker again, so that there is enough of the budget left for
+// the others that are with one.
+func (d *decision) makeWay(t *Task) { d.again(t, ReadyMadeWay) }
+
 // redeliver makes a run whose worker was lost wait for another.
-func (d *decision) redeliver(t *Task) {
+func (d *decision) redeliver(t *Task) { d.again(t, ReadyRedelivered) }
+
+// again takes a run from its worker and offers it to another.
+func (d *decision) again(t *Task, cause ReadyCause) {
 	if t.State != StateRunning {
-		panic("tree: redelivery of a run that is not running")
+		panic("tree: a run is offered again that is not running")
 	}
 	d.move(t, StatePending)
 	d.endAttempt(t)
 	d.offer(t)
-	d.emit(t, Readied{Cause: ReadyRedelivered, Epoch: t.Epoch})
+	d.emit(t, Readied{Cause: cause, Epoch: t.Epoch})
 }
 
 // finish ends a run and tells everyone who waits for it. A root that has news

@@ -52,6 +52,9 @@ type Stored struct {
 	// Spent says with a boundary how the session's budget is spent; empty if it is not. No
 	// model is to be called then.
 	Spent string
+	// Short says with a boundary that the session's budget has less left than the calls of
+	// its runs are reckoned to take. The run is to be parked, and will be offered again.
+	Short bool
 	// Approved answers [Ask]: the call may run.
 	Approved bool
 	// Launched are the commands among the children that were asked for.
@@ -70,7 +73,8 @@ func (d *decision) stored(t *Task) Stored {
 
 // goOn answers a request after which the model has to see the transcript as it is.
 func (d *decision) goOn(t *Task) Stored {
-	return Stored{Boundary: t.NextOrdinal - 1, Spent: d.session().spent()}
+	s := d.session()
+	return Stored{Boundary: t.NextOrdinal - 1, Spent: s.spent(), Short: s.short()}
 }
 
 func (c AppendAnswer) needs(n *needs) { n.task(c.From.Task) }

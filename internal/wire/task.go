@@ -82,6 +82,7 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 		NoBackground:  s.Limits.NoBackground,
 		Workspace:     s.Workspace,
 		Budget:        Budget(s.Budget),
+		Reserved:      Budget(s.Reserved()),
 	}
 }
 

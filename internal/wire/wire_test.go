@@ -69,6 +69,7 @@ func TestEnumsHaveTheSameNumbers(t *testing.T) {
 	for core, contract := range map[tree.ReadyCause]pb.ReadyCause{
 		tree.ReadySatisfied:   pb.ReadyCause_READY_CAUSE_SATISFIED,
 		tree.ReadyRedelivered: pb.ReadyCause_READY_CAUSE_REDELIVERED,
+		tree.ReadyMadeWay:     pb.ReadyCause_READY_CAUSE_MADE_WAY,
 	} {
 		if int(core) != int(contract) {
 			t.Errorf("ready cause %d is %d in the contract", core, contract)

@@ -58,7 +58,7 @@ func (r *request) Wait(ctx context.Context) (loop.Reply, error) {
 }
 
 func boundaryFrom(b *pb.Boundary) (*loop.Boundary, error) {
-	out := &loop.Boundary{Source: b.GetSource(), Spent: b.GetBudgetSpent()}
+	out := &loop.Boundary{Source: b.GetSource(), Spent: b.GetBudgetSpent(), Short: b.GetBudgetShort()}
 	if b.GetResults() != nil {
 		m, err := wire.MessageFrom(b.GetResults())
 		if err != nil {

@@ -212,6 +212,8 @@ const (
 	ReadyCause_READY_CAUSE_SATISFIED ReadyCause = 1
 	// Its worker was lost.
 	ReadyCause_READY_CAUSE_REDELIVERED ReadyCause = 2
+	// The session's budget has no call of a model left for it beside those under way.
+	ReadyCause_READY_CAUSE_MADE_WAY ReadyCause = 3
 )
 
 // Enum value maps for ReadyCause.
@@ -220,11 +222,13 @@ var (
 		0: "READY_CAUSE_UNSPECIFIED",
 		1: "READY_CAUSE_SATISFIED",
 		2: "READY_CAUSE_REDELIVERED",
+		3: "READY_CAUSE_MADE_WAY",
 	}
 	ReadyCause_value = map[string]int32{
 		"READY_CAUSE_UNSPECIFIED": 0,
 		"READY_CAUSE_SATISFIED":   1,
 		"READY_CAUSE_REDELIVERED": 2,
+		"READY_CAUSE_MADE_WAY":    3,
 	}
 )
 
@@ -2715,12 +2719,13 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\x16SESSION_CHANGE_RENAMED\x10\x01\x12\x19\n" +
 	"\x15SESSION_CHANGE_CLOSED\x10\x02\x12\x1a\n" +
 	"\x16SESSION_CHANGE_DELETED\x10\x03\x12\x1b\n" +
-	"\x17SESSION_CHANGE_BUDGETED\x10\x04*a\n" +
+	"\x17SESSION_CHANGE_BUDGETED\x10\x04*{\n" +
 	"\n" +
 	"ReadyCause\x12\x1b\n" +
 	"\x17READY_CAUSE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15READY_CAUSE_SATISFIED\x10\x01\x12\x1b\n" +
-	"\x17READY_CAUSE_REDELIVERED\x10\x02*d\n" +
+	"\x17READY_CAUSE_REDELIVERED\x10\x02\x12\x18\n" +
+	"\x14READY_CAUSE_MADE_WAY\x10\x03*d\n" +
 	"\tHookEvent\x12\x1a\n" +
 	"\x16HOOK_EVENT_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19HOOK_EVENT_SUBAGENT_START\x10\x01\x12\x1c\n" +

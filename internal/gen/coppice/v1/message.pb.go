@@ -896,8 +896,9 @@ func (x *Usage) GetPricedTokens() int64 {
 
 // Budget bounds what all tasks of a session use together. It is looked at before each
 // call of a model: once it is spent, runs end with BUDGET_EXHAUSTED in the place of calling.
-// Calls that are under way then are paid for: more may be spent by what the runs that are
-// with workers just then use once. With a greater budget (UpdateSession) the session goes on
+// For calls under way as much is reserved as the dearest have taken lately, and no more runs
+// are with workers than there is left for, but one at least: more is spent than the budget only
+// by what the last calls take beyond what they were reckoned to. With a greater budget (UpdateSession) the session goes on
 // with the next message. What has no known price counts by its tokens alone.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

@@ -168,7 +168,10 @@ type Session struct {
 	// The directory that it shares with other sessions; empty means its own.
 	Workspace string `protobuf:"bytes,20,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// What its tasks may use together; unset: no bound.
-	Budget        *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
+	// What the calls of models that are under way are reckoned to take, beside what is used
+	// already. Unset without a budget, and before the first answer.
+	Reserved      *Budget `protobuf:"bytes,22,opt,name=reserved,proto3" json:"reserved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -325,6 +328,13 @@ func (x *Session) GetWorkspace() string {
 func (x *Session) GetBudget() *Budget {
 	if x != nil {
 		return x.Budget
+	}
+	return nil
+}
+
+func (x *Session) GetReserved() *Budget {
+	if x != nil {
+		return x.Reserved
 	}
 	return nil
 }
@@ -2447,7 +2457,7 @@ var File_coppice_v1_session_proto protoreflect.FileDescriptor
 const file_coppice_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/session.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x06\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x06\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x14\n" +
@@ -2471,7 +2481,8 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\bchildren\x18\x0e \x03(\v2\x10.coppice.v1.TaskR\bchildren\x12&\n" +
 	"\x0fcurrent_task_id\x18\x0f \x01(\tR\rcurrentTaskId\x12\x1c\n" +
 	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
-	"\x06budget\x18\x15 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\x1a;\n" +
+	"\x06budget\x18\x15 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\x12.\n" +
+	"\breserved\x18\x16 \x01(\v2\x12.coppice.v1.BudgetR\breserved\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
@@ -2727,69 +2738,70 @@ var file_coppice_v1_session_proto_depIdxs = []int32{
 	40, // 6: coppice.v1.Session.close_time:type_name -> google.protobuf.Timestamp
 	41, // 7: coppice.v1.Session.children:type_name -> coppice.v1.Task
 	42, // 8: coppice.v1.Session.budget:type_name -> coppice.v1.Budget
-	4,  // 9: coppice.v1.CreateSessionRequest.message:type_name -> coppice.v1.UserMessage
-	35, // 10: coppice.v1.CreateSessionRequest.metadata:type_name -> coppice.v1.CreateSessionRequest.MetadataEntry
-	43, // 11: coppice.v1.CreateSessionRequest.permissions:type_name -> coppice.v1.Permissions
-	42, // 12: coppice.v1.CreateSessionRequest.budget:type_name -> coppice.v1.Budget
-	44, // 13: coppice.v1.CreateSessionRequest.wait:type_name -> google.protobuf.Duration
-	2,  // 14: coppice.v1.CreateSessionResponse.session:type_name -> coppice.v1.Session
-	41, // 15: coppice.v1.CreateSessionResponse.root:type_name -> coppice.v1.Task
-	8,  // 16: coppice.v1.ImportSessionRequest.opening:type_name -> coppice.v1.ImportOpening
-	36, // 17: coppice.v1.ImportOpening.metadata:type_name -> coppice.v1.ImportOpening.MetadataEntry
-	2,  // 18: coppice.v1.ImportSessionResponse.session:type_name -> coppice.v1.Session
-	2,  // 19: coppice.v1.GetSessionResponse.session:type_name -> coppice.v1.Session
-	37, // 20: coppice.v1.ListSessionsRequest.filter:type_name -> coppice.v1.ListSessionsRequest.FilterEntry
-	2,  // 21: coppice.v1.ListSessionsResponse.sessions:type_name -> coppice.v1.Session
-	4,  // 22: coppice.v1.SendMessageRequest.message:type_name -> coppice.v1.UserMessage
-	0,  // 23: coppice.v1.SendMessageRequest.delivery:type_name -> coppice.v1.Delivery
-	44, // 24: coppice.v1.SendMessageRequest.wait:type_name -> google.protobuf.Duration
-	41, // 25: coppice.v1.SendMessageResponse.task:type_name -> coppice.v1.Task
-	18, // 26: coppice.v1.ListInboxResponse.entries:type_name -> coppice.v1.InboxEntry
-	45, // 27: coppice.v1.InboxEntry.news:type_name -> coppice.v1.ChildRun
-	40, // 28: coppice.v1.InboxEntry.queue_time:type_name -> google.protobuf.Timestamp
-	42, // 29: coppice.v1.UpdateSessionRequest.budget:type_name -> coppice.v1.Budget
-	2,  // 30: coppice.v1.UpdateSessionResponse.session:type_name -> coppice.v1.Session
-	2,  // 31: coppice.v1.CloseSessionResponse.session:type_name -> coppice.v1.Session
-	46, // 32: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
-	29, // 33: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
-	30, // 34: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
-	46, // 35: coppice.v1.WatchSessionResponse.more:type_name -> coppice.v1.Event
-	41, // 36: coppice.v1.Idle.root:type_name -> coppice.v1.Task
-	1,  // 37: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
-	2,  // 38: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
-	33, // 39: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
-	41, // 40: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
-	33, // 41: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
-	33, // 42: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
-	5,  // 43: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
-	10, // 44: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
-	12, // 45: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
-	14, // 46: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
-	27, // 47: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
-	31, // 48: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
-	16, // 49: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
-	19, // 50: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
-	21, // 51: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
-	23, // 52: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
-	25, // 53: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
-	7,  // 54: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
-	6,  // 55: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
-	11, // 56: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
-	13, // 57: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
-	15, // 58: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
-	28, // 59: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
-	32, // 60: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
-	17, // 61: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
-	20, // 62: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
-	22, // 63: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
-	24, // 64: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
-	26, // 65: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
-	9,  // 66: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
-	55, // [55:67] is the sub-list for method output_type
-	43, // [43:55] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	42, // 9: coppice.v1.Session.reserved:type_name -> coppice.v1.Budget
+	4,  // 10: coppice.v1.CreateSessionRequest.message:type_name -> coppice.v1.UserMessage
+	35, // 11: coppice.v1.CreateSessionRequest.metadata:type_name -> coppice.v1.CreateSessionRequest.MetadataEntry
+	43, // 12: coppice.v1.CreateSessionRequest.permissions:type_name -> coppice.v1.Permissions
+	42, // 13: coppice.v1.CreateSessionRequest.budget:type_name -> coppice.v1.Budget
+	44, // 14: coppice.v1.CreateSessionRequest.wait:type_name -> google.protobuf.Duration
+	2,  // 15: coppice.v1.CreateSessionResponse.session:type_name -> coppice.v1.Session
+	41, // 16: coppice.v1.CreateSessionResponse.root:type_name -> coppice.v1.Task
+	8,  // 17: coppice.v1.ImportSessionRequest.opening:type_name -> coppice.v1.ImportOpening
+	36, // 18: coppice.v1.ImportOpening.metadata:type_name -> coppice.v1.ImportOpening.MetadataEntry
+	2,  // 19: coppice.v1.ImportSessionResponse.session:type_name -> coppice.v1.Session
+	2,  // 20: coppice.v1.GetSessionResponse.session:type_name -> coppice.v1.Session
+	37, // 21: coppice.v1.ListSessionsRequest.filter:type_name -> coppice.v1.ListSessionsRequest.FilterEntry
+	2,  // 22: coppice.v1.ListSessionsResponse.sessions:type_name -> coppice.v1.Session
+	4,  // 23: coppice.v1.SendMessageRequest.message:type_name -> coppice.v1.UserMessage
+	0,  // 24: coppice.v1.SendMessageRequest.delivery:type_name -> coppice.v1.Delivery
+	44, // 25: coppice.v1.SendMessageRequest.wait:type_name -> google.protobuf.Duration
+	41, // 26: coppice.v1.SendMessageResponse.task:type_name -> coppice.v1.Task
+	18, // 27: coppice.v1.ListInboxResponse.entries:type_name -> coppice.v1.InboxEntry
+	45, // 28: coppice.v1.InboxEntry.news:type_name -> coppice.v1.ChildRun
+	40, // 29: coppice.v1.InboxEntry.queue_time:type_name -> google.protobuf.Timestamp
+	42, // 30: coppice.v1.UpdateSessionRequest.budget:type_name -> coppice.v1.Budget
+	2,  // 31: coppice.v1.UpdateSessionResponse.session:type_name -> coppice.v1.Session
+	2,  // 32: coppice.v1.CloseSessionResponse.session:type_name -> coppice.v1.Session
+	46, // 33: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
+	29, // 34: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
+	30, // 35: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
+	46, // 36: coppice.v1.WatchSessionResponse.more:type_name -> coppice.v1.Event
+	41, // 37: coppice.v1.Idle.root:type_name -> coppice.v1.Task
+	1,  // 38: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
+	2,  // 39: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
+	33, // 40: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
+	41, // 41: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
+	33, // 42: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
+	33, // 43: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
+	5,  // 44: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
+	10, // 45: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
+	12, // 46: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
+	14, // 47: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
+	27, // 48: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
+	31, // 49: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
+	16, // 50: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
+	19, // 51: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
+	21, // 52: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
+	23, // 53: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
+	25, // 54: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
+	7,  // 55: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
+	6,  // 56: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
+	11, // 57: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
+	13, // 58: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
+	15, // 59: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
+	28, // 60: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
+	32, // 61: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
+	17, // 62: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
+	20, // 63: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
+	22, // 64: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
+	24, // 65: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
+	26, // 66: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
+	9,  // 67: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
+	56, // [56:68] is the sub-list for method output_type
+	44, // [44:56] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_session_proto_init() }

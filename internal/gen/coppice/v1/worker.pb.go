@@ -2869,7 +2869,8 @@ func (x *Ask) GetRules() []string {
 	return nil
 }
 
-// Park gives the slot back until the open calls are closed.
+// Park gives the slot back until the open calls are closed, or, with budget_short, until the
+// session's budget has enough left for one more call of a model.
 type Park struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3413,7 +3414,11 @@ type Boundary struct {
 	Source string `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
 	// How the session's budget is spent; empty if it is not. The run ends with
 	// BUDGET_EXHAUSTED in the place of a call of the model.
-	BudgetSpent   string `protobuf:"bytes,11,opt,name=budget_spent,json=budgetSpent,proto3" json:"budget_spent,omitempty"`
+	BudgetSpent string `protobuf:"bytes,11,opt,name=budget_spent,json=budgetSpent,proto3" json:"budget_spent,omitempty"`
+	// The session's budget has less left than the calls of models that are under way are
+	// reckoned to take. The worker is to send Park in the place of calling: the run is offered
+	// again when there is enough for one more call. Workers that don't know of it go on.
+	BudgetShort   bool `protobuf:"varint,12,opt,name=budget_short,json=budgetShort,proto3" json:"budget_short,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3481,6 +3486,13 @@ func (x *Boundary) GetBudgetSpent() string {
 		return x.BudgetSpent
 	}
 	return ""
+}
+
+func (x *Boundary) GetBudgetShort() bool {
+	if x != nil {
+		return x.BudgetShort
+	}
+	return false
 }
 
 // Parked says that the run is parked.
@@ -3852,14 +3864,15 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x0fLaunchedCommand\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\"\xbf\x01\n" +
+	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\"\xe2\x01\n" +
 	"\bBoundary\x12-\n" +
 	"\aresults\x18\x01 \x01(\v2\x13.coppice.v1.MessageR\aresults\x12/\n" +
 	"\bmessages\x18\x02 \x03(\v2\x13.coppice.v1.MessageR\bmessages\x12\x18\n" +
 	"\aordinal\x18\x03 \x01(\x05R\aordinal\x12\x16\n" +
 	"\x06source\x18\n" +
 	" \x01(\tR\x06source\x12!\n" +
-	"\fbudget_spent\x18\v \x01(\tR\vbudgetSpent\"\b\n" +
+	"\fbudget_spent\x18\v \x01(\tR\vbudgetSpent\x12!\n" +
+	"\fbudget_short\x18\f \x01(\bR\vbudgetShort\"\b\n" +
 	"\x06Parked\"4\n" +
 	"\x05Ended\x12+\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x15.coppice.v1.TaskStateR\x05state\"\x1e\n" +

@@ -1,0 +1,125 @@
+package tree
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestABudgetIsKept: whatever the order in which the runs of a tree are claimed and call a
+// model, all that calls of one size use is less than the budget and one call. If it is enough
+// for the tree all of it completes.
+func TestABudgetIsKept(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := &spender{
+			t: t, db: newDatabase(), told: map[TaskID]Stored{},
+			children: rapid.IntRange(1, 10).Draw(t, "children"), calls: rapid.IntRange(1, 4).Draw(t, "calls of each"),
+		}
+		limits := DefaultLimits()
+		limits.Running = rapid.IntRange(1, 12).Draw(t, "running")
+		call := said(nil, nil).Usage.Total()
+		needs := call * int64(2+s.children*s.calls)
+		budget := Budget{Tokens: rapid.Int64Range(1, needs+call).Draw(t, "budget")}
+		s.must(CreateSession{ID: SessionID{1}, Agent: boss, Message: texts([]string{"Go."}), Limits: limits, Budget: budget})
+		for !s.ended() {
+			s.step(rapid.SampledFrom(byID(s.db.tasks)).Draw(t, "task"))
+		}
+		used := s.db.session.Usage.Total()
+		if used >= budget.Tokens+call {
+			t.Fatalf("%d tokens were used, the budget is %d", used, budget.Tokens)
+		}
+		for _, task := range s.db.tasks {
+			if budget.Tokens > needs-call && task.State != StateCompleted || task.State != StateCompleted && used < budget.Tokens {
+				t.Fatalf("task %s ended %s with %d of %d tokens used", task.ID, task.State, used, budget.Tokens)
+			}
+		}
+	})
+}
+
+// spender drives the runs of a tree as workers do: the root spawns children, each of which
+// makes some calls of the model.
+type spender struct {
+	t               *rapid.T
+	db              *database
+	children, calls int
+	told            map[TaskID]Stored // what a run was told at its last boundary
+}
+
+func (s *spender) ended() bool { return s.db.session.live() == 0 }
+
+func (s *spender) do(cmd Command) (Answer, error) {
+	done, err := s.db.commit(cmd)
+	if err == nil {
+		err = s.db.check()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return done[0].Answer, done[0].Err
+}
+
+func (s *spender) must(cmd Command) Answer {
+	answer, err := s.do(cmd)
+	if err != nil {
+		s.t.Fatalf("%+v: %v", cmd, err)
+	}
+	return answer
+}
+
+// step lets a task do what comes next, if it can.
+func (s *spender) step(id TaskID) {
+	t := s.db.tasks[id]
+	f := From{Task: id, Token: t.Token(), Attach: t.Attach, Seq: t.LastSeq + 1}
+	switch told := s.told[id]; {
+	case t.State == StatePending:
+		answer, err := s.do(Claim{Task: id, Token: Token{t.Epoch, 1}, Worker: "w"})
+		if claimed, ok := answer.(Claimed); ok {
+			s.told[id] = Stored{Spent: claimed.Spent}
+		} else if !errors.Is(err, ErrCapped) {
+			s.t.Fatal(err)
+		}
+	case t.State != StateRunning:
+	case t.OpenCalls > 0:
+		s.told[id] = s.must(CloseCall{From: f, Text: "x"}).(Stored)
+	case told.Spent != "":
+		s.must(End{From: f, Reason: ReasonBudgetExhausted})
+	case told.Short:
+		if on, ok := s.must(Park{From: f}).(Stored); ok {
+			s.told[id] = on
+		}
+	default:
+		s.call(&t, f)
+	}
+}
+
+// call is one of the model, and what comes of it.
+func (s *spender) call(t *Task, f From) {
+	switch {
+	case t.Depth == 0 && t.AllIterations == 0:
+		asks, children := manyChildren(s.children)
+		s.must(AppendAnswer{From: f, Message: asks})
+		f.Seq++
+		s.must(SpawnCalls{From: f, Children: children})
+		f.Seq++
+		s.must(Park{From: f})
+	case t.Depth > 0 && t.AllIterations < s.calls-1:
+		s.must(AppendAnswer{From: f, Message: said(nil, []string{"read"})})
+	default:
+		answer := said([]string{"done"}, nil)
+		s.must(End{From: f, Answer: &answer})
+	}
+}
+
+// pays takes in what an event says of a session that was opened without a budget.
+func (s *Session) pays(kind EventKind) {
+	switch k := kind.(type) {
+	case MessageAppended:
+		s.Usage = s.Usage.Add(k.Usage)
+	case SessionChanged:
+		if k.Change == SessionBudgeted {
+			s.Budget = k.Budget
+		}
+	}
+}
