@@ -53,18 +53,20 @@ const joining = `
 steps:
   - when: {depth: 0, turn: 1}
     calls:
-      - {tool: task, input: {description: quick, prompt: quick, subagent_type: explore, join: any, context: known,
+      - {tool: task, input: {description: quick, prompt: quick, subagent_type: explore, join: any, join_need: 2, context: known,
           context_files: [known.txt, none.txt], max_iterations: 3}}
-      - {tool: task, input: {description: slow, prompt: slow, subagent_type: explore, join: any}}
+      - {tool: task, input: {description: swift, prompt: swift, subagent_type: explore, join_need: 2}}
+      - {tool: task, input: {description: slow, prompt: slow, subagent_type: explore, join_need: 2}}
       - {tool: task, input: {description: late, prompt: late, subagent_type: explore, join_timeout: 1500}}
   - {when: {depth: 0, turn: 2}, text: 'joined {{len (results "task")}}'}
   - {when: {depth: 0}, text: 'heard {{(json .Last).summary}}'}
   - {when: {prompt: quick}, delay: 1s, text: quick is done}
+  - {when: {prompt: swift}, delay: 2s, text: swift is done}
   - {when: {prompt: late, turn: 1}, delay: 4s, text: late is done}
   - {when: {prompt: slow}, delay: 1h, text: never}
 `
 
-// TestJoinsOutliveACrash: of two children in a race the first wins, of one with a
+// TestJoinsOutliveACrash: of three children in a race the first two win, of one with a
 // join's deadline the parent is told later, and all is killed in between.
 func TestJoinsOutliveACrash(t *testing.T) {
 	t.Parallel()
@@ -82,9 +84,9 @@ func TestJoinsOutliveACrash(t *testing.T) {
 		if root := c.wait(session, ""); root.GetResult() != "heard late is done" {
 			t.Errorf("the root ended with %q", root.GetResult())
 		}
-		slow, quick := c.described(session, "slow"), c.described(session, "quick")
-		if slow.GetReason() != pb.Reason_REASON_CANCELLED_BY_PARENT || quick.GetMaxIterations() != 3 {
-			t.Errorf("slow is %v, quick is %v", slow, quick)
+		slow, swift, quick := c.described(session, "slow"), c.described(session, "swift"), c.described(session, "quick")
+		if slow.GetReason() != pb.Reason_REASON_CANCELLED_BY_PARENT || swift.GetState() != pb.TaskState_TASK_STATE_COMPLETED || quick.GetMaxIterations() != 3 {
+			t.Errorf("slow is %v, swift is %v, quick is %v", slow, swift, quick)
 		}
 		for _, want := range []string{"quick\n", "known", "File known.txt", "what is known", "- none.txt: "} {
 			if told := c.firstText(session, quick.GetId()); !strings.Contains(told, want) {

@@ -33,6 +33,7 @@ const taskSchema = `{
     "max_iterations": {"type": "integer", "minimum": 1, "maximum": 10000, "description": "How many model calls the agent may make. Default: what its definition says."},
     "timeout": {"type": "integer", "minimum": 1, "maximum": 604800000, "description": "How long the agent may work in all, in milliseconds; then it fails. Default: what its definition says."},
     "join": {"type": "string", "enum": ["all", "any"], "description": "any: of the calls of this message with any, the first agent that completes wins and the others are cancelled. Default: all."},
+    "join_need": {"type": "integer", "minimum": 1, "maximum": 250, "description": "With join any: how many of these agents have to complete before the others are cancelled; give all of them the same number. Default: 1."},
     "join_timeout": {"type": "integer", "minimum": 1, "maximum": 604800000, "description": "How long to wait for the agent, in milliseconds; then it goes on in the background. Default: until it has ended."}
   },
   "required": ["description", "prompt", "subagent_type"],
@@ -139,9 +140,7 @@ func (t taskTool) parse(raw json.RawMessage) (taskInput, error) {
 	if spawn.Fork && !spawn.Resume.IsZero() {
 		in.problem("fork_context: a task that is resumed goes on with the context it has; leave one of the two out")
 	}
-	if in.choice("join", "all", "all", "any") == "any" {
-		spawn.Join = tree.JoinAny
-	}
+	in.join(&spawn)
 	in.background(&spawn, slices.Contains(t.background, spawn.Agent))
 	if spawn.Agent != "" && !slices.Contains(t.agents, spawn.Agent) {
 		in.problem("subagent_type: there is no agent %q to give tasks to; there are: %s", spawn.Agent, orNone(t.agents))
@@ -151,6 +150,21 @@ func (t taskTool) parse(raw json.RawMessage) (taskInput, error) {
 		files: in.texts("context_files", contextFiles, maxPath),
 	}
 	return parsed, in.end()
+}
+
+// join takes how the agent is waited for beside others.
+func (in *input) join(spawn *Spawn) {
+	policy := "all"
+	if _, needs := in.fields["join_need"]; needs {
+		policy = "any"
+	}
+	need := in.number("join_need", int64(tree.JoinAny), 1, int64(tree.JoinMax))
+	switch chosen := in.choice("join", policy, "all", "any"); {
+	case chosen == "any":
+		spawn.Join = tree.Join(need) //nolint:gosec // it is in bounds
+	case policy == "any":
+		in.problem("join_need is for join any")
+	}
 }
 
 // background takes both names of run_in_background. byDefault is what the agent's

@@ -53,7 +53,13 @@ func TestTask(t *testing.T) {
 			Text: "join and join_timeout are for agents that you wait for"},
 		`{"description":"d","prompt":"p","subagent_type":"plan","context_files":["a",7," "]}`: Done{
 			Text: "context_files: expected a string, got a number; context_files: expected a string that is not blank"},
-		`{"description":"d","prompt":"p","subagent_type":"plan","join":"some"}`: Done{Text: "join: expected one of all, any"},
+		`{"description":"d","prompt":"p","subagent_type":"plan","join":"any","join_need":2}`: Spawn{
+			Agent: "plan", Description: "d", Prompt: "p", Join: 2},
+		`{"description":"d","prompt":"p","subagent_type":"plan","join":"any","join_need":251}`: Done{Text: "join_need: expected"},
+		`{"description":"d","prompt":"p","subagent_type":"plan","join_need":3}`: Spawn{
+			Agent: "plan", Description: "d", Prompt: "p", Join: 3},
+		`{"description":"d","prompt":"p","subagent_type":"plan","join":"all","join_need":2}`: Done{Text: "join_need is for join any"},
+		`{"description":"d","prompt":"p","subagent_type":"plan","join":"some"}`:              Done{Text: "join: expected one of all, any"},
 		`{"description":"d","prompt":"p","subagent_type":"root"}`: Done{
 			Text: `subagent_type: there is no agent "root" to give tasks to; there are: explore, plan`},
 		`{"description":"d","prompt":"p","subagent_type":"plan","fork_context":true}`: Spawn{

@@ -195,7 +195,7 @@ func (e *examination) calls() {
 			continue
 		}
 		child := e.tasks[c.Child.Task]
-		e.must(c.Join <= JoinAny, c.Task, "a call joins by a known policy", "call %v joins by %d", c.Ref, c.Join)
+		e.must(c.Join <= JoinMax, c.Task, "a call joins by a known policy", "call %v joins by %d", c.Ref, c.Join)
 		e.must(child != nil && child.State.Active() && child.Run == c.Child.Run, c.Task,
 			"a waiting call waits for a run under way", "call %v waits for run %d of %s", c.Ref, c.Child.Run, c.Child.Task)
 	}

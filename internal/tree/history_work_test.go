@@ -170,7 +170,7 @@ func (h *history) spawns(f From) Command {
 			c.Shell = h.aShell()
 		}
 		if h.often(25) {
-			c.Join = Join(1 + h.rng.IntN(20)/19) //nolint:gosec // 1 or, now and then, 2
+			c.Join = oneOf(h, []Join{JoinAny, JoinAny, 2, 3, JoinMax + 1})
 		}
 		if h.often(10) {
 			c.JoinFor = h.seconds(20) - time.Second

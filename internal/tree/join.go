@@ -2,27 +2,35 @@ package tree
 
 import "time"
 
-// Join says what the end of one child means for the others that one message asked
-// for. Its numbers are stored.
+// Join says what the ends of the other children that one message asked for mean for a child.
+// If it is not [JoinAll] the child is in a race with those of which the same can be said, and
+// it is how many of them have to complete before the child is cancelled. In a call that waits
+// it is how many still have to.
 type Join uint8
 
-// The policies.
+// The policies. Between them are quorums.
 const (
-	JoinAll Join = iota // nothing: each call waits for its own child
-	JoinAny             // the first that completes wins; those with the same policy are cancelled
+	JoinAll Join = 0 // they mean nothing: each call waits for its own child
+	JoinAny Join = 1 // the first that completes wins
+	JoinMax Join = 250
 )
 
 // maxJoin bounds how long a call may wait for its child.
 const maxJoin = 7 * 24 * time.Hour
 
-// wonBy closes the race that a call was in, if there is one and its child has
-// completed: the children of the other calls in it are cancelled.
+// wonBy tells the race that a call was in, if there is one, that its child has completed: the
+// children of other calls in it for which enough have are cancelled.
 func (d *decision) wonBy(t *Task, won *Call) {
-	if won.Join != JoinAny || won.IsError || t.OpenCalls == 0 {
+	if won.Join == JoinAll || won.IsError || t.OpenCalls == 0 {
 		return
 	}
 	for _, c := range d.view.openCalls(t) {
-		if c.Join != JoinAny || c.State != CallWaiting || c.Ref.Message != won.Ref.Message {
+		if c.Join == JoinAll || c.State != CallWaiting || c.Ref.Message != won.Ref.Message {
+			continue
+		}
+		if c.Join > 1 {
+			c.Join--
+			d.view.touchCall(c)
 			continue
 		}
 		child := d.view.task(c.Child.Task)
@@ -30,7 +38,7 @@ func (d *decision) wonBy(t *Task, won *Call) {
 			d.leave(t, c, child)
 			continue
 		}
-		d.abort(child, "another child of its group was first")
+		d.abort(child, "enough others of its group were first")
 	}
 }
 
@@ -63,12 +71,12 @@ func (n *needs) complete(t *Task) {
 func (n *needs) race(id TaskID, ref CallRef) {
 	won := n.view.calls[id][ref]
 	t := n.view.tasks[id]
-	if won == nil || t == nil || won.Join != JoinAny {
+	if won == nil || t == nil || won.Join == JoinAll {
 		return
 	}
 	n.openCalls(t)
 	for other, c := range n.view.calls[id] {
-		if other == ref || c == nil || c.State != CallWaiting || c.Join != JoinAny {
+		if other == ref || c == nil || c.State != CallWaiting || c.Join == JoinAll {
 			continue
 		}
 		n.fall(n.task(c.Child.Task))

@@ -258,6 +258,8 @@ func (s *script) child(name string, options []string) CallChild {
 			c.Context = append(c.Context, value)
 		case "any":
 			c.Join = JoinAny
+		case "need":
+			c.Join = Join(s.number(value)) //nolint:gosec // scripts ask for a few
 		case "join":
 			c.JoinFor = s.duration(value)
 		case "resume":

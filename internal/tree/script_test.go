@@ -57,7 +57,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //	TASK: answers ["text" …] [calling TOOL] · fails REASON "detail"
 //
 // where CHILD is fork, agent=NAME, prompt=TEXT, model=M, timeout=D, deadline=D from now,
-// iterations=N, context=TEXT, background, any, join=D, resume, shell=LINE or moved=LINE, PERMISSION is mode=M,
+// iterations=N, context=TEXT, background, any, need=N, join=D, resume, shell=LINE or moved=LINE, PERMISSION is mode=M,
 // allow=RULE, ask=RULE, deny=RULE, background=TOOL or escalate, and approvals are called
 // a1, a2 and so on. A worker has the token of the task's last claim and counts
 // its requests; TASK@E: is the worker of epoch E, TASK~S: speaks over the stream S,

@@ -238,8 +238,8 @@ func (d *decision) mayJoin(c CallChild) error {
 		return ErrNoBackground
 	case c.JoinFor < 0 || c.JoinFor > maxJoin:
 		return ErrBadInput.With("the join may take from 0 to %s", maxJoin)
-	case c.Join > JoinAny:
-		return ErrBadInput.With("there is no join policy %d", c.Join)
+	case c.Join > JoinMax:
+		return ErrBadInput.With("there is no such join; of a group at most %d may be asked for", JoinMax)
 	}
 	return nil
 }

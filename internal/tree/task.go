@@ -231,7 +231,7 @@ type Call struct {
 	ByOutcome bool // closed by Child's outcome
 
 	Approval ApprovalID // the question whether it may run, if there was one
-	Join     Join       // what the end of Child means for the other calls of the message
+	Join     Join       // what the ends of the other calls' children mean for Child
 	Reads    bool       // it asks for Child's output
 	Upto     int        // closed with what Child had said up to this message; Text is then the state it was in
 }

@@ -53,24 +53,27 @@ func Output(t *tree.Task, out tree.Output, cut bool) *pb.TaskOutput {
 	return all
 }
 
-// joinFrom reads a join policy.
-func joinFrom(p pb.JoinPolicy) tree.Join {
-	switch p {
-	case pb.JoinPolicy_JOIN_POLICY_UNSPECIFIED, pb.JoinPolicy_JOIN_POLICY_ALL:
+// joinFrom reads how a child is joined.
+func joinFrom(c *pb.SpawnChild) tree.Join {
+	need := c.GetJoinNeed()
+	switch policy := c.GetJoin(); {
+	case policy == pb.JoinPolicy_JOIN_POLICY_UNSPECIFIED || policy == pb.JoinPolicy_JOIN_POLICY_ALL:
 		return tree.JoinAll
-	case pb.JoinPolicy_JOIN_POLICY_ANY:
+	case policy != pb.JoinPolicy_JOIN_POLICY_ANY || need < 0 || need > int32(tree.JoinMax):
+		return unknownJoin
+	case need == 0:
 		return tree.JoinAny
 	}
-	return unknownJoin
+	return tree.Join(need) //nolint:gosec // it is in bounds
 }
 
 // unknownJoin is a policy that the core refuses.
 const unknownJoin = tree.Join(255)
 
-// Join gives a join policy of the contract.
-func Join(j tree.Join) pb.JoinPolicy {
-	if j == tree.JoinAny {
-		return pb.JoinPolicy_JOIN_POLICY_ANY
+// SetJoin says of a child how it is joined.
+func SetJoin(c *pb.SpawnChild, j tree.Join) {
+	c.Join = pb.JoinPolicy_JOIN_POLICY_ALL
+	if j != tree.JoinAll {
+		c.Join, c.JoinNeed = pb.JoinPolicy_JOIN_POLICY_ANY, int32(j)
 	}
-	return pb.JoinPolicy_JOIN_POLICY_ALL
 }

@@ -125,7 +125,7 @@ func spawnFrom(s *pb.Spawn, from tree.From, agents AgentLookup) (tree.Command, e
 				Timeout: c.GetTimeout().AsDuration().Truncate(time.Microsecond),
 			},
 			Resume: resume, Background: c.GetBackground(),
-			Join: joinFrom(c.GetJoin()), JoinFor: c.GetJoinTimeout().AsDuration().Truncate(time.Microsecond),
+			Join: joinFrom(c), JoinFor: c.GetJoinTimeout().AsDuration().Truncate(time.Microsecond),
 		}
 		if cmd.Children[i].Shell = shellFrom(c); cmd.Children[i].Shell == nil {
 			agents(&cmd.Children[i].Child)

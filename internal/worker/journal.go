@@ -102,8 +102,9 @@ func (j *journal) Spawn(children []loop.Child) loop.Pending {
 		child := &pb.SpawnChild{
 			Block: int32(c.Block), Agent: c.Agent, Description: c.Description, Prompt: c.Prompt,
 			Model: c.Model, Background: c.Background, ForkContext: c.Fork,
-			Context: c.Context, MaxIterations: int32(c.MaxIterations), Join: wire.Join(c.Join),
+			Context: c.Context, MaxIterations: int32(c.MaxIterations),
 		}
+		wire.SetJoin(child, c.Join)
 		if c.Timeout > 0 {
 			child.Timeout = durationpb.New(c.Timeout)
 		}

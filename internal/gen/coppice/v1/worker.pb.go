@@ -159,8 +159,8 @@ const (
 	JoinPolicy_JOIN_POLICY_UNSPECIFIED JoinPolicy = 0
 	// Nothing: each call waits for its own child.
 	JoinPolicy_JOIN_POLICY_ALL JoinPolicy = 1
-	// The first child that completes wins; the others of the message with this
-	// policy are cancelled.
+	// The first that complete win, as many as join_need says; the others of the message
+	// with this policy are cancelled.
 	JoinPolicy_JOIN_POLICY_ANY JoinPolicy = 2
 )
 
@@ -2515,6 +2515,10 @@ type SpawnChild struct {
 	// How long the call waits for it before it goes on in the background; unset
 	// means until it has ended.
 	JoinTimeout *durationpb.Duration `protobuf:"bytes,12,opt,name=join_timeout,json=joinTimeout,proto3" json:"join_timeout,omitempty"`
+	// With ANY: how many of the message's children with it have to complete before this
+	// one is cancelled, up to 250; 0 means 1. An orchestrator that does not know of it takes
+	// it for 1.
+	JoinNeed int32 `protobuf:"varint,17,opt,name=join_need,json=joinNeed,proto3" json:"join_need,omitempty"`
 	// Whether the child sees its parent's conversation.
 	ForkContext bool `protobuf:"varint,15,opt,name=fork_context,json=forkContext,proto3" json:"fork_context,omitempty"`
 	// The child is a command instead of an agent. Of the fields above only block,
@@ -2636,6 +2640,13 @@ func (x *SpawnChild) GetJoinTimeout() *durationpb.Duration {
 		return x.JoinTimeout
 	}
 	return nil
+}
+
+func (x *SpawnChild) GetJoinNeed() int32 {
+	if x != nil {
+		return x.JoinNeed
+	}
+	return 0
 }
 
 func (x *SpawnChild) GetForkContext() bool {
@@ -3799,7 +3810,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\tCallClose\x123\n" +
 	"\x06result\x18\x01 \x01(\v2\x1b.coppice.v1.ToolResultBlockR\x06result\";\n" +
 	"\x05Spawn\x122\n" +
-	"\bchildren\x18\x01 \x03(\v2\x16.coppice.v1.SpawnChildR\bchildren\"\xff\x03\n" +
+	"\bchildren\x18\x01 \x03(\v2\x16.coppice.v1.SpawnChildR\bchildren\"\x9c\x04\n" +
 	"\n" +
 	"SpawnChild\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x14\n" +
@@ -3816,7 +3827,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\atimeout\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12*\n" +
 	"\x04join\x18\v \x01(\x0e2\x16.coppice.v1.JoinPolicyR\x04join\x12<\n" +
-	"\fjoin_timeout\x18\f \x01(\v2\x19.google.protobuf.DurationR\vjoinTimeout\x12!\n" +
+	"\fjoin_timeout\x18\f \x01(\v2\x19.google.protobuf.DurationR\vjoinTimeout\x12\x1b\n" +
+	"\tjoin_need\x18\x11 \x01(\x05R\bjoinNeed\x12!\n" +
 	"\ffork_context\x18\x0f \x01(\bR\vforkContext\x12,\n" +
 	"\x05shell\x18\x10 \x01(\v2\x16.coppice.v1.ShellChildR\x05shell\"\x8f\x01\n" +
 	"\n" +
