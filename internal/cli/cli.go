@@ -45,6 +45,7 @@ const (
 	exitInternal    = 3 // no connection, a refused call, or a fault
 	exitUnfinished  = 4 // wait gave up before the task had ended, or an approval is open
 	exitInterrupted = 130
+	exitUnread      = 141 // nobody reads the output any more: what shells say of a program that SIGPIPE has ended
 )
 
 // commands is the grammar.
@@ -86,7 +87,7 @@ const about = `Runs trees of LLM agents.
 
 Where SESSION is asked for, "last" is the newest one; of the ids of sessions and tasks the last characters are enough.
 
-Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 no connection, a refused call, or an internal error, 4 not ended in time (wait) or blocked by an approval (run, watch), 130 interrupted.`
+Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 no connection, a refused call, or an internal error, 4 not ended in time (wait) or blocked by an approval (run, watch), 130 interrupted, 141 nobody reads the output any more.`
 
 // app is what all commands share.
 type app struct {
@@ -114,7 +115,7 @@ func Main(ctx context.Context, p Process) int {
 		a.complain("interrupted")
 		return exitInterrupted
 	case errors.Is(err, syscall.EPIPE):
-		return exitInternal // whoever read the output has seen enough
+		return exitUnread // whoever read the output has seen enough
 	}
 	a.complain(err.Error())
 	switch {
