@@ -42,8 +42,9 @@ const (
 	exitOK          = 0
 	exitFailed      = 1 // the task that was asked for failed or was cancelled
 	exitUsage       = 2
-	exitInternal    = 3 // no connection, a refused call, or a fault
+	exitRefused     = 3 // a refused call, or a fault
 	exitUnfinished  = 4 // wait gave up before the task had ended, or an approval is open
+	exitUnreached   = 5 // nobody serves there, or not now: the same may work later
 	exitInterrupted = 130
 	exitUnread      = 141 // nobody reads the output any more: what shells say of a program that SIGPIPE has ended
 )
@@ -87,7 +88,7 @@ const about = `Runs trees of LLM agents.
 
 Where SESSION is asked for, "last" is the newest one; of the ids of sessions and tasks the last characters are enough.
 
-Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 no connection, a refused call, or an internal error, 4 not ended in time (wait) or blocked by an approval (run, watch), 130 interrupted, 141 nobody reads the output any more.`
+Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 a refused call or an internal error, 4 not ended in time (wait) or blocked by an approval (run, watch), 5 no orchestrator could be reached, or it cannot serve now, 130 interrupted, 141 nobody reads the output any more.`
 
 // app is what all commands share.
 type app struct {
@@ -123,8 +124,10 @@ func Main(ctx context.Context, p Process) int {
 		return exitUsage
 	case ctx.Err() != nil:
 		return exitInterrupted
+	case mayGoOn(err):
+		return exitUnreached
 	}
-	return exitInternal
+	return exitRefused
 }
 
 // cancelled reports whether an error says no more than that ctx has ended.

@@ -69,7 +69,7 @@ func pauses() *backoff.ExponentialBackOff {
 // errStreamEnded says that a stream ended without saying why.
 var errStreamEnded = errors.New("the stream ended")
 
-// mayGoOn reports whether a watch may go on after such an error.
+// mayGoOn reports whether what has failed so may work later: a watch may go on then.
 func mayGoOn(err error) bool {
 	return errors.Is(err, errStreamEnded) || status.Code(err) == codes.Unavailable
 }
