@@ -32,7 +32,8 @@ func TestBoundsOfARun(t *testing.T) {
 	c := setup(t, `steps: [{when: {depth: 0}, text: ready}, {delay: 1h, text: late}]`, nil)
 	session := c.create("go").GetId()
 	timeout := c.spawn(&pb.SpawnTaskRequest{SessionId: session, Timeout: durationpb.New(300 * time.Millisecond)})
-	deadline := c.spawn(&pb.SpawnTaskRequest{SessionId: session, Deadline: timestamppb.New(time.Now().Add(300 * time.Millisecond))})
+	due := &pb.SpawnTaskRequest{SessionId: session, IdempotencyKey: "once", Deadline: timestamppb.New(time.Now().Add(300 * time.Millisecond))}
+	deadline := c.spawn(due)
 	for task, want := range map[*pb.Task]pb.Reason{
 		timeout: pb.Reason_REASON_TIMEOUT, deadline: pb.Reason_REASON_DEADLINE,
 	} {
@@ -41,11 +42,14 @@ func TestBoundsOfARun(t *testing.T) {
 			t.Errorf("the run ended %s %s, want %s", ended.GetState(), ended.GetReason(), want)
 		}
 	}
+	if again := c.spawn(due); again.GetId() != deadline.GetId() {
+		t.Errorf("a repeat that comes after its deadline started %s", again.GetId())
+	}
 	c.idle(session)
 	c.sound()
 	for _, bad := range []*pb.SpawnTaskRequest{
 		{Timeout: durationpb.New(-time.Second)}, {Timeout: &durationpb.Duration{Seconds: 1, Nanos: -1}},
-		{Deadline: &timestamppb.Timestamp{Seconds: -1 << 60}},
+		{Deadline: &timestamppb.Timestamp{Seconds: -1 << 60}}, {Deadline: timestamppb.New(time.Now().Add(-time.Second))},
 	} {
 		bad.SessionId, bad.Agent, bad.Prompt = session, "explore", "look"
 		if _, err := c.SpawnTask(c.ctx(), bad); status.Code(err) != codes.InvalidArgument {

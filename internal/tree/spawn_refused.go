@@ -1,6 +1,9 @@
 package tree
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // mayHaveChild refuses a child that breaks a cap or can't be spawned.
 func (d *decision) mayHaveChild(parent *Task, c Child) error {
@@ -25,6 +28,8 @@ func (d *decision) mayHaveChild(parent *Task, c Child) error {
 		return ErrTooMany.With("%d tasks of one session", limits.Total)
 	case c.Timeout < 0:
 		return ErrBadInput.With("the timeout is negative")
+	case !c.Deadline.IsZero() && !c.Deadline.After(d.env.Now):
+		return ErrBadInput.With("deadline has passed already: %s", c.Deadline.Format(time.RFC3339))
 	}
 	if err := d.mayQueue(); err != nil {
 		return err

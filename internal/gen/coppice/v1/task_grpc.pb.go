@@ -44,7 +44,8 @@ type TaskServiceClient interface {
 	// returns the first answer, a repeat with the same key and another request is
 	// ALREADY_EXISTS. Without a key every call starts a task.
 	// NOT_FOUND: no such session, parent, agent or model. INVALID_ARGUMENT: the agent may
-	// not run as a sub-agent, or the prompt is empty. FAILED_PRECONDITION: the
+	// not run as a sub-agent, the prompt is empty, or the deadline has passed already (a
+	// repeat with a key still has the first answer). FAILED_PRECONDITION: the
 	// depth, width or total cap is reached. PERMISSION_DENIED: the parent's permissions
 	// deny it.
 	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
@@ -229,7 +230,8 @@ type TaskServiceServer interface {
 	// returns the first answer, a repeat with the same key and another request is
 	// ALREADY_EXISTS. Without a key every call starts a task.
 	// NOT_FOUND: no such session, parent, agent or model. INVALID_ARGUMENT: the agent may
-	// not run as a sub-agent, or the prompt is empty. FAILED_PRECONDITION: the
+	// not run as a sub-agent, the prompt is empty, or the deadline has passed already (a
+	// repeat with a key still has the first answer). FAILED_PRECONDITION: the
 	// depth, width or total cap is reached. PERMISSION_DENIED: the parent's permissions
 	// deny it.
 	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
