@@ -71,6 +71,9 @@ func (s *sessionServer) UpdateSession(ctx context.Context, req *pb.UpdateSession
 	if err != nil {
 		return nil, err
 	}
+	if req.GetTitle() == "" && req.GetBudget() == nil {
+		return nil, tree.ErrBadInput.With("title and budget are missing; one of them has to be there")
+	}
 	change := tree.ChangeSession{Title: req.GetTitle()}
 	if req.GetBudget() != nil {
 		change.Budget = new(wire.BudgetFrom(req.GetBudget()))

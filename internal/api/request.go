@@ -17,6 +17,9 @@ var errPanicked = errors.New("a handler panicked")
 const maxKeyBytes = 200
 
 func sessionID(s string) (tree.SessionID, error) {
+	if s == "" {
+		return tree.SessionID{}, tree.ErrBadInput.With("session_id is missing")
+	}
 	id, err := tree.ParseID[tree.Session](s)
 	if err != nil {
 		return id, tree.ErrBadInput.With("session_id: %v", err)
@@ -26,8 +29,11 @@ func sessionID(s string) (tree.SessionID, error) {
 
 // taskID reads the id of a task; empty text is the zero id where that is allowed.
 func taskID(field, s string, optional bool) (tree.TaskID, error) {
-	if s == "" && optional {
+	switch {
+	case s == "" && optional:
 		return tree.TaskID{}, nil
+	case s == "":
+		return tree.TaskID{}, tree.ErrBadInput.With("%s is missing", field)
 	}
 	id, err := tree.ParseID[tree.Task](s)
 	if err != nil {

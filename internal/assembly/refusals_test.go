@@ -83,6 +83,33 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestWhatARequestLacksIsNamed: the field that is wrong, or not there.
+func TestWhatARequestLacksIsNamed(t *testing.T) {
+	t.Parallel()
+	c := setup(t, "steps: [{text: ok}]", nil)
+	session := c.create("go").GetId()
+	watch := func(req *pb.WatchSessionRequest) error {
+		stream, err := c.WatchSession(c.ctx(), req)
+		if err != nil {
+			return err
+		}
+		_, err = stream.Recv()
+		return err
+	}
+	unary := func(_ any, err error) error { return err }
+	for want, err := range map[string]error{
+		"session_id is missing":         unary(c.WaitTask(c.ctx(), &pb.WaitTaskRequest{})),
+		"task_id is missing":            unary(c.GetTask(c.ctx(), &pb.GetTaskRequest{SessionId: session})),
+		"session_id: text of 1 bytes":   unary(c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: "x"})),
+		"title and budget are missing":  unary(c.UpdateSession(c.ctx(), &pb.UpdateSessionRequest{SessionId: session})),
+		"after_seq is -1, must be 0 or": watch(&pb.WatchSessionRequest{SessionId: session, AfterSeq: -1}),
+	} {
+		if st := status.Convert(err); st.Code() != codes.InvalidArgument || !strings.Contains(st.Message(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 func TestAStaleTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	c := setup(t, `steps: [{delay: 2s, text: slow}]`, func(d *assembly.Dev) { d.Slots = 1 })

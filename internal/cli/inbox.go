@@ -72,12 +72,16 @@ type renameCommand struct {
 
 // Run gives a session another title.
 func (r *renameCommand) Run(ctx context.Context, a *app) error {
+	title := strings.Join(r.Title, " ")
+	if title == "" {
+		return usagef("the title is empty")
+	}
 	return r.with(func(c *client) error {
 		session, err := c.session(ctx, r.Session)
 		if err != nil {
 			return err
 		}
-		resp, err := c.sessions.UpdateSession(ctx, &pb.UpdateSessionRequest{SessionId: session, Title: strings.Join(r.Title, " ")})
+		resp, err := c.sessions.UpdateSession(ctx, &pb.UpdateSessionRequest{SessionId: session, Title: title})
 		if err != nil {
 			return during("renaming the session", err)
 		}

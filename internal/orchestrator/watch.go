@@ -47,7 +47,9 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	switch {
 	case err != nil:
 		return nil, err
-	case w.After < 0 || w.After >= session.NextSeq:
+	case w.After < 0:
+		return nil, tree.ErrBadInput.With("after_seq is %d, must be 0 or more", w.After)
+	case w.After >= session.NextSeq:
 		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
 	if w.Deltas && !s.Store.Alone() {

@@ -76,7 +76,7 @@ type SessionServiceClient interface {
 	// until_idle, with an `idle` message once nothing is pending or running and
 	// all events have been sent. Read-only; after a broken stream call again with
 	// the last seq seen. NOT_FOUND: no such session. OUT_OF_RANGE: after_seq is
-	// beyond the last event. A watch of a session that is deleted ends with
+	// beyond the last event. INVALID_ARGUMENT: it is negative. A watch of a session that is deleted ends with
 	// NOT_FOUND after the event that says so.
 	WatchSession(ctx context.Context, in *WatchSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionResponse], error)
 	// GetTree reads the tree of a session, or the part below a task. Siblings are
@@ -308,7 +308,7 @@ type SessionServiceServer interface {
 	// until_idle, with an `idle` message once nothing is pending or running and
 	// all events have been sent. Read-only; after a broken stream call again with
 	// the last seq seen. NOT_FOUND: no such session. OUT_OF_RANGE: after_seq is
-	// beyond the last event. A watch of a session that is deleted ends with
+	// beyond the last event. INVALID_ARGUMENT: it is negative. A watch of a session that is deleted ends with
 	// NOT_FOUND after the event that says so.
 	WatchSession(*WatchSessionRequest, grpc.ServerStreamingServer[WatchSessionResponse]) error
 	// GetTree reads the tree of a session, or the part below a task. Siblings are
