@@ -51,12 +51,21 @@ func (c *approvalsCommand) Run(ctx context.Context, a *app) error {
 				return err
 			}
 		}
-		return to.eachApproval(ctx, session, c.All, func(p *pb.Approval) error {
+		shown := 0
+		err := to.eachApproval(ctx, session, c.All, func(p *pb.Approval) error {
+			shown++
 			if a.json {
 				return a.printJSON(p)
 			}
 			return a.print(approvalText(p))
 		})
+		switch {
+		case err == nil && shown == 0 && c.All:
+			a.none("approvals")
+		case err == nil && shown == 0:
+			a.none("open approvals")
+		}
+		return err
 	})
 }
 

@@ -140,6 +140,13 @@ func (a *app) complain(text string) {
 	fmt.Fprintln(a.Stderr, "coppice: "+safeLine(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")))
 }
 
+// none says that a list is empty: beside standard output, where a list of nothing is nothing.
+func (a *app) none(what string) {
+	if !a.json {
+		fmt.Fprintln(a.Stderr, "no "+what)
+	}
+}
+
 func (a *app) main(ctx context.Context) error {
 	var c commands
 	err := flags.Program{

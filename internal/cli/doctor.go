@@ -37,7 +37,8 @@ func (d *doctorCommand) Run(ctx context.Context, a *app) error {
 			}
 		}
 		if !a.json {
-			if err := a.print(fmt.Sprintf("%d sessions, %d tasks: %d violations", sessions, tasks, broken)); err != nil {
+			if err := a.print(fmt.Sprintf("%s, %s: %s",
+				plural(int64(sessions), "session"), plural(int64(tasks), "task"), plural(int64(broken), "violation"))); err != nil {
 				return err
 			}
 		}

@@ -35,8 +35,8 @@ func (i *inboxCommand) Run(ctx context.Context, a *app) error {
 			if a.json {
 				return a.printJSON(resp)
 			}
-			return a.print(fmt.Sprintf("took away %s and %d ends of children; %d still wait",
-				plural(int64(resp.GetMessages()), "message"), resp.GetNews(), resp.GetLeft()))
+			return a.print(fmt.Sprintf("took away %s and %s; %d still wait",
+				plural(int64(resp.GetMessages()), "message"), endsText(resp.GetNews()), resp.GetLeft()))
 		}
 		resp, err := c.sessions.ListInbox(ctx, &pb.ListInboxRequest{SessionId: session, TaskId: task})
 		if err != nil {
@@ -45,6 +45,9 @@ func (i *inboxCommand) Run(ctx context.Context, a *app) error {
 		if a.json {
 			return a.printJSON(resp)
 		}
+		if len(resp.GetEntries()) == 0 {
+			a.none("messages wait")
+		}
 		for _, e := range resp.GetEntries() {
 			if err := a.printWaiting(e); err != nil {
 				return err
@@ -52,6 +55,14 @@ func (i *inboxCommand) Run(ctx context.Context, a *app) error {
 		}
 		return nil
 	})
+}
+
+// endsText counts ends of children.
+func endsText(n int32) string {
+	if n == 1 {
+		return "1 end of a child"
+	}
+	return fmt.Sprintf("%d ends of children", n)
 }
 
 // printWaiting prints one line: age, and what waits.

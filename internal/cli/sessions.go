@@ -24,7 +24,7 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 		return usagef("--limit is negative")
 	}
 	return s.with(func(c *client) error {
-		left := s.Limit
+		left, shown := s.Limit, 0
 		req := &pb.ListSessionsRequest{Filter: s.Filter, IncludeChildren: s.All}
 		for {
 			req.PageSize = int32(min(left, 1000))
@@ -37,8 +37,11 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 					return err
 				}
 			}
-			left -= len(page.GetSessions())
+			left, shown = left-len(page.GetSessions()), shown+len(page.GetSessions())
 			if req.PageToken = page.GetNextPageToken(); req.PageToken == "" || s.Limit > 0 && left <= 0 {
+				if shown == 0 {
+					a.none("sessions")
+				}
 				return nil
 			}
 			left = max(left, 0)

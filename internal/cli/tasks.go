@@ -158,7 +158,7 @@ func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 		if a.json {
 			return a.printJSON(resp)
 		}
-		return a.print(fmt.Sprintf("cancelled %d runs", resp.GetCancelledRuns()))
+		return a.print("cancelled " + plural(int64(resp.GetCancelledRuns()), "run"))
 	})
 }
 

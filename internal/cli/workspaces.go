@@ -41,6 +41,9 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 		case p.Delete && known == 0 && len(gone) > 0 && !p.Force:
 			return usagef("the orchestrator knows the session of none of the %d directories; if it is the right one, add --force", len(gone))
 		}
+		if len(gone) == 0 {
+			a.none("workspaces of sessions that are gone")
+		}
 		for _, name := range gone {
 			if p.Delete {
 				if err := root.RemoveAll(name); err != nil {
