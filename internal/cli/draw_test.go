@@ -29,6 +29,7 @@ var update = flag.Bool("update", false, "write what comes out into the golden fi
 //	TIME TASK open AGENT TITLE        TIME TASK start PARENT AGENT DESCRIPTION
 //	TIME TASK take                    TIME TASK calls NUMBER TOKENS
 //	TIME TASK does ACTIVITY           TIME TASK writes TEXT (a delta)
+//	TIME TASK fails TEXT (of a call of its model, which is made again)
 //	TIME TASK park MET/TOTAL          TIME TASK joined (a child's end)
 //	TIME TASK ready [lost]            TIME TASK end STATE TOOLS TOKENS [REASON DETAIL]
 //
@@ -116,10 +117,8 @@ func told(t *testing.T, story []moment) string {
 	var out bytes.Buffer
 	p := &plain{out: &out, look: newLook(true, false), forest: newForest()}
 	for _, s := range story {
-		if e := s.step.GetEvent(); e != nil {
-			if err := p.event(e); err != nil {
-				t.Fatal(err)
-			}
+		if err := p.step(s.step); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return out.String()
@@ -199,8 +198,11 @@ func parseStory(t *testing.T, text string) []moment {
 		if verb == "start" {
 			runs[task]++
 		}
-		if verb == "writes" {
+		if verb == "writes" || verb == "fails" {
 			d := &pb.Delta{TaskId: task, Run: runs[task], Text: rest(t, args, 0)}
+			if verb == "fails" {
+				d.Text, d.Thinking, d.Restart = "\n["+d.GetText()+"]\n", true, true
+			}
 			story = append(story, moment{at, &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Delta{Delta: d}}})
 			continue
 		}

@@ -42,6 +42,7 @@ func (a *app) show(ctx context.Context, f follow) error {
 		w.deltas = true
 		idle, err = a.showLive(ctx, w)
 	default:
+		w.deltas = true // among them is what becomes of calls of models that fail
 		p := &plain{out: a.Stdout, look: a.look(), forest: newForest(), after: f.after}
 		w.lost = func(error) {
 			if p.broke() {

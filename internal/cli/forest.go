@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -199,8 +200,16 @@ func (f *forest) preview(d *pb.Delta) {
 	if n == nil || n.run != d.GetRun() || n.state != pb.TaskState_TASK_STATE_RUNNING {
 		return
 	}
+	if d.GetRestart() {
+		n.preview = tail{}
+		n.preview.add(restartText(d)+"\n", false)
+		return
+	}
 	n.preview.add(d.GetText(), d.GetThinking())
 }
+
+// restartText says why an answer was given up, and what is done about it.
+func restartText(d *pb.Delta) string { return strings.Trim(d.GetText(), "[]\n ") }
 
 // forestOf builds the forest of a snapshot; its top is the task asked for.
 func forestOf(t *pb.GetTreeResponse) *forest {

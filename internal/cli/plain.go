@@ -8,8 +8,8 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// plain tells of a session in lines that stay: one when a task starts and one
-// when it ends, indented by its depth.
+// plain tells of a session in lines that stay: one when a task starts, one when it
+// ends, and some of what comes between, indented by its depth.
 type plain struct {
 	out    io.Writer
 	look   look
@@ -25,8 +25,13 @@ const tellLost = 2
 // step takes in what a watcher is told.
 func (p *plain) step(step *pb.WatchSessionResponse) error {
 	p.lost = 0
-	if e := step.GetEvent(); e != nil {
-		return p.event(e)
+	switch k := step.GetStep().(type) {
+	case *pb.WatchSessionResponse_Event:
+		return p.event(k.Event)
+	case *pb.WatchSessionResponse_Delta:
+		if n := p.forest.nodes[k.Delta.GetTaskId()]; n != nil && k.Delta.GetRestart() {
+			return p.tell(n, safeLine(restartText(k.Delta)))
+		}
 	}
 	return nil
 }
@@ -78,6 +83,11 @@ func (p *plain) event(e *pb.Event) error {
 	default:
 		return nil
 	}
+	return p.tell(n, text)
+}
+
+// tell says something of a task.
+func (p *plain) tell(n *node, text string) error {
 	_, err := fmt.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.look.mark(n.state, -1), nameText(n), text)
 	return err
 }

@@ -21,6 +21,7 @@ type Piece struct {
 	Run      int            `json:"r"`
 	Text     string         `json:"x"`
 	Thinking bool           `json:"h,omitempty"`
+	Restart  bool           `json:"a,omitempty"` // what was before it was given up; it says why
 }
 
 // PieceBytes is how large the text of a piece may be.

@@ -352,7 +352,7 @@ func (j *journal) Report(activity string) {
 	j.request(func(f tree.From) tree.Command { return tree.Report{From: f, Activity: activity} })
 }
 
-func (j *journal) Delta(string, bool) {}
+func (j *journal) Delta(model.Delta) {}
 
 // say writes all transcripts down, without ids and times.
 func (c *core) say() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -42,7 +43,7 @@ type Journal interface {
 	// Report says what the run is doing.
 	Report(activity string)
 	// Delta shows a piece of the answer under way.
-	Delta(text string, thinking bool)
+	Delta(d model.Delta)
 }
 
 // Pending is a request under way.

@@ -17,6 +17,9 @@ func (p *preview) show(d model.Delta) {
 	switch {
 	case d.Restart:
 		p.stream.Drop()
+		d.Text = p.stream.Write(d.Text) + p.stream.Flush()
+		p.journal.Delta(d)
+		return
 	case d.Thinking != p.thinking:
 		p.flush()
 	}
@@ -29,6 +32,6 @@ func (p *preview) flush() { p.send(p.stream.Flush()) }
 
 func (p *preview) send(text string) {
 	if text != "" {
-		p.journal.Delta(text, p.thinking)
+		p.journal.Delta(model.Delta{Text: text, Thinking: p.thinking})
 	}
 }

@@ -63,10 +63,10 @@ type shown struct {
 	parts *int
 }
 
-func (s shown) Delta(text string, _ bool) {
+func (s shown) Delta(d model.Delta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.text.WriteString(text)
+	s.text.WriteString(d.Text)
 	*s.parts++
 }
 

@@ -73,8 +73,9 @@ type Answer struct {
 type Delta struct {
 	Text     string
 	Thinking bool
-	// Restart says that the pieces before this one belong to an answer that was
-	// given up; the text says why, in brackets, for who can't take them back.
+	// Restart says that the pieces before this one, if any, belong to an answer that was
+	// given up; the text is not the model's, and says why, in brackets, for who can't take
+	// them back.
 	Restart bool
 }
 

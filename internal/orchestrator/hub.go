@@ -263,10 +263,12 @@ func (l *slot) show(d *pb.TextDelta) {
 	if lease == nil {
 		return
 	}
-	for text := d.GetText(); text != ""; {
+	for text, restart := d.GetText(), d.GetRestart(); text != ""; restart = false {
 		piece := firstPiece(text)
 		text = text[len(piece):]
-		p := dispatch.Piece{Session: lease.session, Task: lease.task, Run: lease.run, Text: piece, Thinking: d.GetThinking()}
+		p := dispatch.Piece{
+			Session: lease.session, Task: lease.task, Run: lease.run, Text: piece, Thinking: d.GetThinking(), Restart: restart,
+		}
 		l.showPiece(p)
 		l.relay.put(p)
 	}

@@ -129,7 +129,7 @@ func (r *relay) put(p dispatch.Piece) {
 		return
 	}
 	before := r.last[p.Task]
-	grows := before != nil && before.Run == p.Run && before.Thinking == p.Thinking &&
+	grows := before != nil && before.Run == p.Run && before.Thinking == p.Thinking && !before.Restart && !p.Restart &&
 		len(before.text)+len(p.Text) <= dispatch.PieceBytes
 	size := len(p.Text)
 	if !grows {

@@ -119,19 +119,21 @@ func TestPiecesGrowWhileTheyWait(t *testing.T) {
 		p.Thinking = true
 		return p
 	}
+	again := thought("again")
+	again.Restart = true
 	child := dispatch.Piece{Session: id, Task: tree.TaskID(uuid.New()), Run: 1, Text: "child"}
 	next := pieceOf(id, "next run")
 	next.Run = 2
 	long := pieceOf(id, strings.Repeat("x", dispatch.PieceBytes))
 	for _, p := range []dispatch.Piece{
-		pieceOf(id, "a"), child, pieceOf(id, "b"), thought("c"), thought("d"), pieceOf(id, "e"), child, next, pieceOf(id, "f"), long, pieceOf(id, "g"),
+		pieceOf(id, "a"), child, pieceOf(id, "b"), thought("c"), thought("d"), again, thought("e"), pieceOf(id, "e"), child, next, pieceOf(id, "f"), long, pieceOf(id, "g"),
 	} {
 		r.put(p)
 	}
 	children := child
 	children.Text = "childchild"
 	parcels := r.take()
-	want := []dispatch.Piece{pieceOf(id, "ab"), children, thought("cd"), pieceOf(id, "e"), next, pieceOf(id, "f"), long, pieceOf(id, "g")}
+	want := []dispatch.Piece{pieceOf(id, "ab"), children, thought("cd"), again, thought("e"), pieceOf(id, "e"), next, pieceOf(id, "f"), long, pieceOf(id, "g")}
 	if len(parcels) != 1 || !slices.Equal(parcels[0].Pieces, want) {
 		t.Errorf("sent is %v, want %v", parcels, want)
 	}

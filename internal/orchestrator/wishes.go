@@ -147,5 +147,5 @@ func (s *Service) tellWishes(ctx context.Context, hearing <-chan struct{}) {
 func (s *Service) showPiece(p dispatch.Piece) { s.hub.delta(p.Session, deltaOf(p)) }
 
 func deltaOf(p dispatch.Piece) *pb.Delta {
-	return &pb.Delta{TaskId: p.Task.String(), Run: int32(p.Run), Text: p.Text, Thinking: p.Thinking}
+	return &pb.Delta{TaskId: p.Task.String(), Run: int32(p.Run), Text: p.Text, Thinking: p.Thinking, Restart: p.Restart}
 }

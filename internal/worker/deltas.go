@@ -41,6 +41,15 @@ func (d *deltas) add(text string, thinking bool) {
 	}
 }
 
+// restart says at once that the answer under way was given up; what is kept of it is dropped.
+func (d *deltas) restart(text string, thinking bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.text.Reset()
+	d.flushed()
+	d.send(&pb.TextDelta{Text: text, Thinking: thinking, Restart: true})
+}
+
 // flush shows what is kept.
 func (d *deltas) flush() {
 	d.mu.Lock()

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,6 +62,28 @@ func TestDeltas(t *testing.T) {
 		time.Sleep(time.Second)
 		if len(sent) != count {
 			t.Error("something was shown of nothing")
+		}
+	})
+}
+
+// TestARestartStandsAlone: it is shown at once, what was kept of the answer before it is not
+// shown any more, and what comes next is not added to it.
+func TestARestartStandsAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var sent []string
+		d := &deltas{send: func(p *pb.TextDelta) {
+			sent = append(sent, fmt.Sprintf("%s %t", p.GetText(), p.GetRestart()))
+		}}
+		d.add("half", true)
+		d.restart("[again]", true)
+		if want := []string{"[again] true"}; !slices.Equal(sent, want) {
+			t.Errorf("shown at once: %q, want %q", sent, want)
+		}
+		d.add("whole", true)
+		d.flush()
+		if want := []string{"[again] true", "whole false"}; !slices.Equal(sent, want) {
+			t.Errorf("shown: %q, want %q", sent, want)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
@@ -173,6 +174,10 @@ func (j *journal) Report(activity string) {
 }
 
 // Delta shows a piece of the answer under way; it has no number and no answer.
-func (j *journal) Delta(text string, thinking bool) {
-	j.deltas.add(text, thinking)
+func (j *journal) Delta(d model.Delta) {
+	if d.Restart {
+		j.deltas.restart(d.Text, d.Thinking)
+		return
+	}
+	j.deltas.add(d.Text, d.Thinking)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -190,7 +191,7 @@ func (r *request) queued(wait time.Duration) {
 	r.waits = true
 	if !r.told && wait >= worthTelling {
 		r.told = true
-		r.emit(model.Delta{Thinking: true, Text: fmt.Sprintf("[waiting for the provider's rate limit, about %s]\n", wait.Round(time.Second))})
+		r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("[waiting for the provider's rate limit, about %s]\n", wait.Round(time.Second))})
 	}
 }
 
@@ -210,7 +211,7 @@ func (r *request) wait(ctx context.Context, failed *model.Error) error {
 	r.Logger.InfoContext(ctx, "the model failed and is tried again",
 		"error", failed, "tries", r.tries, "retry_in", pause,
 		"session_id", r.req.Session, "task_id", r.req.Task)
-	r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("\n[%s: trying again in %s]\n", failed.Kind, pause.Round(100*time.Millisecond))})
+	r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("\n[%s: %s; trying again in %s]\n", failed.Kind, brief(failed.Err), pause.Round(100*time.Millisecond))})
 	began := time.Now()
 	defer func() { r.Observe.Paused(r.Provider, r.req.Model, time.Since(began)) }()
 	timer := time.NewTimer(pause)
@@ -221,4 +222,17 @@ func (r *request) wait(ctx context.Context, failed *model.Error) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// briefly is how much of an error is told to those who watch, in characters; the rest is
+// for the log.
+const briefly = 200
+
+// brief is an error in a short line.
+func brief(err error) string {
+	line := []rune(strings.Join(strings.Fields(fmt.Sprint(err)), " "))
+	if len(line) > briefly {
+		line = append(line[:briefly], '…')
+	}
+	return string(line)
 }

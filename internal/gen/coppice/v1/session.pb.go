@@ -2141,7 +2141,10 @@ type Delta struct {
 	// The piece.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// Whether it is reasoning rather than answer.
-	Thinking      bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	Thinking bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	// The pieces before this one belong to an answer that was given up, if there were any;
+	// this one is not the model's, but says in brackets why, and what is done about it.
+	Restart       bool `protobuf:"varint,5,opt,name=restart,proto3" json:"restart,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2200,6 +2203,13 @@ func (x *Delta) GetText() string {
 func (x *Delta) GetThinking() bool {
 	if x != nil {
 		return x.Thinking
+	}
+	return false
+}
+
+func (x *Delta) GetRestart() bool {
+	if x != nil {
+		return x.Restart
 	}
 	return false
 }
@@ -2618,12 +2628,13 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\x05delta\x18\x02 \x01(\v2\x11.coppice.v1.DeltaH\x00R\x05delta\x12&\n" +
 	"\x04idle\x18\x03 \x01(\v2\x10.coppice.v1.IdleH\x00R\x04idle\x12%\n" +
 	"\x04more\x18\x04 \x03(\v2\x11.coppice.v1.EventR\x04moreB\x06\n" +
-	"\x04step\"b\n" +
+	"\x04step\"|\n" +
 	"\x05Delta\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\x05R\x03run\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x1a\n" +
-	"\bthinking\x18\x04 \x01(\bR\bthinking\"t\n" +
+	"\bthinking\x18\x04 \x01(\bR\bthinking\x12\x18\n" +
+	"\arestart\x18\x05 \x01(\bR\arestart\"t\n" +
 	"\x04Idle\x12$\n" +
 	"\x04root\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04root\x12\x19\n" +
 	"\blast_seq\x18\x02 \x01(\x03R\alastSeq\x12+\n" +

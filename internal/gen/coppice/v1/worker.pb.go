@@ -2979,7 +2979,10 @@ type TextDelta struct {
 	// The piece.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// Whether it is reasoning rather than answer.
-	Thinking      bool `protobuf:"varint,2,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	Thinking bool `protobuf:"varint,2,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	// The pieces before this one belong to an answer that was given up; this one is not the
+	// model's, but says why, and what is done about it.
+	Restart       bool `protobuf:"varint,3,opt,name=restart,proto3" json:"restart,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3024,6 +3027,13 @@ func (x *TextDelta) GetText() string {
 func (x *TextDelta) GetThinking() bool {
 	if x != nil {
 		return x.Thinking
+	}
+	return false
+}
+
+func (x *TextDelta) GetRestart() bool {
+	if x != nil {
+		return x.Restart
 	}
 	return false
 }
@@ -3850,10 +3860,11 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x04Park\">\n" +
 	"\bProgress\x12\x1a\n" +
 	"\bactivity\x18\x01 \x01(\tR\bactivity\x12\x16\n" +
-	"\x06output\x18\x02 \x01(\tR\x06output\";\n" +
+	"\x06output\x18\x02 \x01(\tR\x06output\"U\n" +
 	"\tTextDelta\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1a\n" +
-	"\bthinking\x18\x02 \x01(\bR\bthinking\"S\n" +
+	"\bthinking\x18\x02 \x01(\bR\bthinking\x12\x18\n" +
+	"\arestart\x18\x03 \x01(\bR\arestart\"S\n" +
 	"\n" +
 	"CommandEnd\x12\x16\n" +
 	"\x06output\x18\x01 \x01(\tR\x06output\x12-\n" +
