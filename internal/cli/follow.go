@@ -39,19 +39,9 @@ func (a *app) show(ctx context.Context, f follow) error {
 	case f.quiet:
 		idle, err = w.each(ctx, func(*pb.WatchSessionResponse) error { return nil })
 	case terminal:
-		w.deltas = true
-		idle, err = a.showLive(ctx, w)
+		idle, err = a.showLive(ctx, f, w)
 	default:
-		w.deltas = true // among them is what becomes of calls of models that fail
-		p := &plain{out: a.Stdout, look: a.look(), forest: newForest(), after: f.after}
-		w.lost = func(error) {
-			if p.broke() {
-				a.complain("the connection is lost; trying again")
-			}
-		}
-		if idle, err = w.each(ctx, p.step); err == nil {
-			err = a.print(p.forest.summary(a.now(), p.look.dot))
-		}
+		idle, err = a.showPlain(ctx, f, w)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -78,9 +68,31 @@ func (a *app) show(ctx context.Context, f follow) error {
 	return outcome(resp.GetTask())
 }
 
+// showPlain tells in lines how the session goes on.
+func (a *app) showPlain(ctx context.Context, f follow, w *watching) (*pb.Idle, error) {
+	w.deltas = true // among them is what becomes of calls of models that fail
+	p := &plain{out: a.Stdout, look: a.look(), forest: newForest(), after: f.after}
+	w.lost = func(error) {
+		if p.broke() {
+			a.complain("the connection is lost; trying again")
+		}
+	}
+	stop := p.minding(ctx, f.client.whyQueued)
+	idle, err := w.each(ctx, p.step)
+	stop()
+	if err == nil {
+		err = a.print(p.forest.summary(a.now(), p.look.dot))
+	}
+	return idle, err
+}
+
 // showLive draws on the terminal, and leaves the tree as it was last.
-func (a *app) showLive(ctx context.Context, w *watching) (*pb.Idle, error) {
-	l := &live{forest: newForest(), look: a.look(), now: a.now, interrupt: a.Interrupt}
+func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, error) {
+	w.deltas = true
+	l := &live{
+		forest: newForest(), look: a.look(), now: a.now, interrupt: a.Interrupt,
+		why: func() string { return f.client.whyQueued(ctx) },
+	}
 	in := a.Stdin
 	if _, terminal := a.terminal(a.Stdin); !terminal {
 		in = nil

@@ -23,10 +23,13 @@ type live struct {
 	look      look
 	now       func() time.Time
 	interrupt func()
+	why       func() string // nobody takes what is queued
 
 	width, height int
 	frame         int
 	status        string // of the connection, if there is something to say
+	queue         queue
+	unmoved       string // why it stands still
 	picture       string
 	tall          int // lines of the picture
 }
@@ -35,6 +38,9 @@ type live struct {
 type (
 	stepMsg struct{ step *pb.WatchSessionResponse }
 	lostMsg struct{ err error }
+
+	unmovedMsg struct{ why string }
+
 	overMsg struct{}
 	tickMsg struct{}
 )
@@ -67,7 +73,9 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tickMsg:
 		l.frame++
 		l.paint()
-		return l, tick()
+		return l, tea.Batch(tick(), l.mind())
+	case unmovedMsg:
+		l.unmoved = m.why
 	case overMsg:
 		return l, tea.Quit
 	case tea.KeyPressMsg:
@@ -80,6 +88,16 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	}
 	return l, nil
+}
+
+// mind asks for the reason if the session has come to stand still.
+func (l *live) mind() tea.Cmd {
+	if !l.queue.look(l.forest, l.now()) {
+		return nil
+	}
+	l.unmoved = ""
+	why := l.why
+	return func() tea.Msg { return unmovedMsg{why()} }
 }
 
 // View shows the picture.
@@ -99,6 +117,9 @@ func (l *live) paint() {
 	foot := l.forest.summary(now, l.look.dot)
 	if n := l.forest.asking(); n > 0 {
 		foot = plural(n, "open approval") + ": coppice approvals" + l.look.dot + foot
+	}
+	if l.queue.told && l.unmoved != "" {
+		foot = l.unmoved + l.look.dot + foot
 	}
 	if l.status != "" {
 		foot = l.status + l.look.dot + foot

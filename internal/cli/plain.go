@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
+	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -16,6 +19,9 @@ type plain struct {
 	forest *forest
 	after  int64 // what happened up to here is taken in and not told
 	lost   int   // how often the stream broke since the last step
+
+	mu    sync.Mutex // over the forest and the output
+	queue queue
 }
 
 // tellLost is how often a stream has to break in a row until that is told: once is what
@@ -24,6 +30,8 @@ const tellLost = 2
 
 // step takes in what a watcher is told.
 func (p *plain) step(step *pb.WatchSessionResponse) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.lost = 0
 	switch k := step.GetStep().(type) {
 	case *pb.WatchSessionResponse_Event:
@@ -42,6 +50,57 @@ func (p *plain) broke() bool {
 	return p.lost == tellLost
 }
 
+// mindEvery is how often it is looked at whether the session stands still.
+const mindEvery = time.Second
+
+// minding begins to look whether the session stands still, which no event says, and tells of
+// it with the reason that why gives. stop ends that and waits.
+func (p *plain) minding(ctx context.Context, why func(context.Context) string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		look := time.NewTicker(mindEvery)
+		defer look.Stop()
+		for {
+			select {
+			case now := <-look.C:
+				if p.stands(now) {
+					p.tellQueued(why(ctx))
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func (p *plain) stands(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.look(p.forest, now)
+}
+
+// tellQueued says what waits for a worker, and why. A line that can't be written is found
+// out with the next.
+func (p *plain) tellQueued(why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.forest.queued()
+	if len(all) == 0 {
+		return // it goes on
+	}
+	text := "queued: " + why
+	if more := len(all) - 1; more > 0 {
+		text = fmt.Sprintf("queued, and %d more: %s", more, why)
+	}
+	_ = p.tell(all[0], text)
+}
+
 // event takes in an event and tells of it.
 func (p *plain) event(e *pb.Event) error {
 	p.forest.apply(e)
@@ -51,10 +110,13 @@ func (p *plain) event(e *pb.Event) error {
 	n := p.forest.nodes[e.GetTaskId()]
 	var text string
 	switch k := e.GetKind().(type) {
-	case *pb.Event_Started:
+	case *pb.Event_Dispatched:
+		if n.run == 0 || n.attempts > 1 {
+			return nil
+		}
 		text = "started"
-		if e.GetRun() > 1 {
-			text = fmt.Sprintf("started, run %d", e.GetRun())
+		if n.run > 1 {
+			text = fmt.Sprintf("started, run %d", n.run)
 		}
 	case *pb.Event_Ready:
 		switch k.Ready.GetCause() {

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// queue notices that a session stands still: some of its runs wait for a worker, and none
+// is with one.
+type queue struct {
+	since time.Time // by this machine's clock; zero: it does not stand still
+	told  bool
+}
+
+// look takes in how a session is now, and reports whether to say that it stands still: once,
+// after it has done so for a while.
+func (q *queue) look(f *forest, now time.Time) bool {
+	switch {
+	case len(f.queued()) == 0:
+		*q = queue{}
+	case q.since.IsZero():
+		q.since = now
+	case !q.told && now.Sub(q.since) >= longQueued:
+		q.told = true
+		return true
+	}
+	return false
+}
+
+// queued gives the tasks that wait for a worker, if none is with one.
+func (f *forest) queued() (all []*node) {
+	for _, n := range f.order {
+		switch n.state {
+		case pb.TaskState_TASK_STATE_RUNNING:
+			return nil
+		case pb.TaskState_TASK_STATE_PENDING:
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// whyQueued says why no worker takes a run. Clients that may not list workers can't be told.
+func (c *client) whyQueued(ctx context.Context) string {
+	listed, err := c.admin.ListWorkers(ctx, &pb.ListWorkersRequest{})
+	if err != nil {
+		return "no worker has taken it yet"
+	}
+	there, slots, running := 0, 0, 0
+	for _, w := range listed.GetWorkers() {
+		if !w.GetDraining() {
+			there, slots, running = there+1, slots+int(w.GetSlots()), running+int(w.GetRunning())
+		}
+	}
+	switch draining := len(listed.GetWorkers()) - there; {
+	case there > 0 && running >= slots:
+		return "all slots of " + plural(int64(there), "worker") + " are in use"
+	case there > 0:
+		return "no worker has taken it yet"
+	case draining > 0:
+		return "no worker is connected but those that drain"
+	}
+	return "no worker is connected"
+}

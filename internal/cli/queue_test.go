@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// unmoved is a session that stands still twice: before its root is taken, and with two
+// children of which the first is taken after a while.
+const unmoved = `0s r open root Title
+0s r start - root
+10s r take
+20s r park 0/2
+20s a start r explore A
+20s b start r explore B
+25s a take
+60s b take`
+
+// TestASessionThatStandsStillIsToldOf once each time, with what waits and why.
+func TestASessionThatStandsStillIsToldOf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		p := &plain{out: &out, look: newLook(true, false), forest: newForest()}
+		stop := p.minding(t.Context(), func(context.Context) string { return "nobody is there" })
+		began := time.Now()
+		for _, s := range parseStory(t, unmoved) {
+			time.Sleep(time.Until(began.Add(s.at)))
+			if err := p.step(s.step); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop()
+		if got, want := out.String(), `◌ root: queued: nobody is there
+● root: started
+  ◌ explore "A": queued, and 1 more: nobody is there
+  ● explore "A": started
+  ● explore "B": started
+`; got != want {
+			t.Errorf("told\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// TestTheDrawingSaysWhyNothingGoesOn as long as nothing does.
+func TestTheDrawingSaysWhyNothingGoesOn(t *testing.T) {
+	t.Parallel()
+	now := zero
+	l := &live{
+		forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
+		why: func() string { return "nobody is there" }, width: 80, height: 5,
+	}
+	var foot []string
+	story := parseStory(t, "0s r open root Title\n0s r start - root\n6s r take")
+	for ; now.Before(zero.Add(7 * time.Second)); now = now.Add(time.Second) {
+		for len(story) > 0 && !zero.Add(story[0].at).After(now) {
+			l.Update(stepMsg{story[0].step})
+			story = story[1:]
+		}
+		if ask := l.mind(); ask != nil {
+			l.Update(ask())
+		}
+		l.Update(tea.WindowSizeMsg{Width: 80, Height: 5})
+		_, line, _ := strings.Cut(l.View().Content, "\n")
+		foot = append(foot, strings.Split(line, l.look.dot)[0])
+	}
+	if got, want := strings.Join(foot, ", "), "1 task, 1 task, 1 task, nobody is there, nobody is there, nobody is there, 1 task"; got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+}
+
+// listing answers with workers, or refuses.
+type listing struct {
+	pb.AdminServiceClient
+	workers []*pb.Worker
+	err     error
+}
+
+func (l listing) ListWorkers(context.Context, *pb.ListWorkersRequest, ...grpc.CallOption) (*pb.ListWorkersResponse, error) {
+	return &pb.ListWorkersResponse{Workers: l.workers}, l.err
+}
+
+func TestWhyNobodyTakesARun(t *testing.T) {
+	t.Parallel()
+	draining := &pb.Worker{Slots: 16, Draining: true}
+	full, free := &pb.Worker{Slots: 2, Running: 2}, &pb.Worker{Slots: 2, Running: 1}
+	for _, c := range []struct {
+		want string
+		listing
+	}{
+		{"no worker has taken it yet", listing{err: status.Error(codes.PermissionDenied, "")}},
+		{"no worker is connected", listing{}},
+		{"no worker is connected but those that drain", listing{workers: []*pb.Worker{draining}}},
+		{"all slots of 1 worker are in use", listing{workers: []*pb.Worker{draining, full}}},
+		{"all slots of 2 workers are in use", listing{workers: []*pb.Worker{full, full}}},
+		{"no worker has taken it yet", listing{workers: []*pb.Worker{full, free}}},
+	} {
+		if got := (&client{admin: c.listing}).whyQueued(t.Context()); got != c.want {
+			t.Errorf("said %q, want %q", got, c.want)
+		}
+	}
+}
