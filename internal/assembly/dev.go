@@ -197,8 +197,9 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 			Workspace: d.Workspace, Workspaces: d.Workspaces, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
 			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets, BashNetwork: d.BashNetwork, Telemetry: d.Telemetry, MCP: d.MCP, Sandbox: d.Sandbox,
 		}.Run(working)
-		if err == nil {
-			<-working.Done() // it may have drained before
+		if err == nil && working.Err() == nil {
+			d.Logger.WarnContext(ctx, "the worker in this process has drained: runs wait until the process is started again, or another worker connects")
+			<-working.Done()
 		}
 		return err
 	})

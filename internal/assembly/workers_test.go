@@ -3,6 +3,7 @@ package assembly_test
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,24 @@ func (c *client) stats() *pb.GetStatsResponse {
 		c.t.Fatal(err)
 	}
 	return resp
+}
+
+// TestADrainedWorkerIsMissed where it has served from the process of the orchestrator.
+func TestADrainedWorkerIsMissed(t *testing.T) {
+	t.Parallel()
+	var logged logs
+	c := setup(t, `steps: [{text: ready}]`, func(d *assembly.Dev) { d.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	lists(t, []*client{c}, "0/16 default at 1")
+	resp, err := c.ListWorkers(c.ctx(), &pb.ListWorkersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.DrainWorker(c.ctx(), &pb.DrainWorkerRequest{WorkerId: resp.GetWorkers()[0].GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is said that the worker has drained", func() bool {
+		return strings.Contains(logged.String(), `level=WARN msg="the worker in this process has drained`)
+	})
 }
 
 // hold is a command that goes on until its directory has a file, which letGo makes.
