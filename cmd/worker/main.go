@@ -134,8 +134,10 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 	if f.Workspace+f.Workspaces == "" {
 		f.Workspace = "."
 	}
-	log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Which)
 	return assembly.Worker{
+		Begun: func() {
+			log.Info("working", "orchestrator", f.Orchestrator, "pool", f.Pool, "slots", f.Slots, "model", chosen.Which)
+		},
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log, Telemetry: m.Telemetry,

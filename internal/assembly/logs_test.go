@@ -3,6 +3,7 @@ package assembly_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os/exec"
@@ -80,6 +81,26 @@ func TestProcessesSayThatTheyStop(t *testing.T) {
 		t.Errorf("it was logged %d times, want 2", n)
 	}
 	d.allJSON()
+}
+
+// TestAWorkerThatCannotWorkDoesNotSayThatItDoes: it ends with the reason.
+func TestAWorkerThatCannotWorkDoesNotSayThatItDoes(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, `steps: [{text: done}]`)
+	for name, flags := range map[string][]string{
+		"no slots": {"--slots", "0"}, "no range": {"--fetch-allow", "10.0.0.0/64"}, "no skills": {"--skills-dir", filepath.Join(d.dir, "none")},
+	} {
+		d.workerFlags = flags
+		d.startWorker(name)
+		err := d.processes[name].Wait()
+		delete(d.processes, name)
+		if exit, ended := errors.AsType[*exec.ExitError](err); !ended || exit.ExitCode() != 1 {
+			t.Errorf("%s: it ended with %v", name, err)
+		}
+	}
+	if worked, ended := d.times("working"), d.times("the worker ended"); worked != 0 || ended != 3 {
+		t.Errorf("%d said that they work and %d that they ended, want 0 and 3", worked, ended)
+	}
 }
 
 func TestDurationsAreLoggedAsText(t *testing.T) {

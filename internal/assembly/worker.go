@@ -58,6 +58,7 @@ type Worker struct {
 	// Alive tells whoever connects that the process lives (see package alive), so that
 	// its runs need not wait once it is dead; nil: nowhere.
 	Alive       net.Listener
+	Begun       func()               // called once all is in order and it is about to ask for runs; nil: nobody wants to know
 	DrainFor    time.Duration        // for so long, once it is to end, it goes on with the runs that it has
 	BashNetwork bool                 // commands may use the network
 	Telemetry   *telemetry.Telemetry // nil: nobody measures
@@ -124,7 +125,15 @@ func (w Worker) Run(ctx context.Context) error {
 	defer w.serveHealth(ctx)()
 	defer w.tellAlive(ctx, id)()
 	defer context.AfterFunc(told, func() { w.end(run, stop) })()
+	w.begun()
 	return run.Run(ctx)
+}
+
+// begun tells whoever wants to know that the worker is about to ask for runs.
+func (w Worker) begun() {
+	if w.Begun != nil {
+		w.Begun()
+	}
 }
 
 // end stops the worker, but lets it drain first if it may.
