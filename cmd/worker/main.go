@@ -81,6 +81,19 @@ func (f *options) read() (hooks []hook.Spec, servers []mcp.Server, err error) {
 	return hooks, servers, err
 }
 
+// choose chooses the model that agents of this process use.
+func (f *options) choose(m *assembly.Measuring) (provider.Choice, error) {
+	tries, err := m.Tries()
+	if err != nil {
+		return provider.Choice{}, err
+	}
+	chosen, err := provider.Choose(f.Flags, os.Getenv, m.Logger, tries)
+	if chosen.Demo {
+		m.Logger.Warn("no provider is set up, so agents play the built-in demo: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL, or name a scenario")
+	}
+	return chosen, err
+}
+
 func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -97,11 +110,7 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 		return err
 	}
 	defer stopProfiles()
-	tries, err := m.Tries()
-	if err != nil {
-		return err
-	}
-	chosen, err := provider.Choose(f.Flags, os.Getenv, log, tries)
+	chosen, err := f.choose(m)
 	if err != nil {
 		return err
 	}

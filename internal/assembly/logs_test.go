@@ -83,6 +83,24 @@ func TestProcessesSayThatTheyStop(t *testing.T) {
 	d.allJSON()
 }
 
+// TestAWorkerWithoutAProviderIsWarnedOf: what it does is no work.
+func TestAWorkerWithoutAProviderIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, `steps: [{text: done}]`)
+	const told = "no provider is set up"
+	d.startWorker("with a scenario")
+	d.logged("INFO", "working")
+	if n := strings.Count(d.logs.String(), told); n != 0 {
+		t.Errorf("with a scenario it is told of %d times", n)
+	}
+	d.asks = true
+	d.environ = map[string][]string{"worker": {"ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "OPENAI_API_KEY=", "OPENAI_BASE_URL="}}
+	d.startWorker("with nothing")
+	if line := d.logged("WARN", told); !strings.Contains(line, "ANTHROPIC_API_KEY") {
+		t.Errorf("it is not said what to set: %s", line)
+	}
+}
+
 // TestAWorkerThatCannotWorkDoesNotSayThatItDoes: it ends with the reason.
 func TestAWorkerThatCannotWorkDoesNotSayThatItDoes(t *testing.T) {
 	t.Parallel()

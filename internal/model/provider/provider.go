@@ -29,6 +29,9 @@ type Choice struct {
 	Model model.Model
 	// Which says in a few words what was chosen and why.
 	Which string
+	// Demo is set if nothing was chosen: the environment names no provider, and nobody a
+	// scenario.
+	Demo bool
 	// Governor makes the providers' rate limits a queue; nil if there are none.
 	Governor *governor.Governor
 }
@@ -67,6 +70,7 @@ func Scripted(scenario string) (Choice, error) {
 		return Choice{
 			Model: scripted.New(scripted.Survey()),
 			Which: "no provider key set: playing the built-in demo scenario",
+			Demo:  true,
 		}, nil
 	}
 	s, err := scripted.Load(scenario)

@@ -55,6 +55,9 @@ func TestChoice(t *testing.T) {
 			if !strings.HasPrefix(got, test.want) && !strings.Contains(got, test.want) {
 				t.Errorf("got %q", got)
 			}
+			if demo := strings.Contains(test.want, "the built-in demo"); c.Demo != demo {
+				t.Errorf("the demo: %t", c.Demo)
+			}
 			if asks := strings.HasPrefix(test.want, "asking"); (c.Governor != nil) != asks {
 				t.Errorf("a governor: %t", c.Governor != nil)
 			}
