@@ -205,3 +205,25 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestNews: what a turn hears of is its own, be it told between its messages or with the one
+// that began it.
+func TestNews(t *testing.T) {
+	t.Parallel()
+	told := func(task string) tree.Text {
+		return tree.Text{Text: `{"task_id":"` + task + `","status":"completed","transcript":"t"}`}
+	}
+	user := func(blocks ...tree.Block) tree.Message { return tree.Message{Role: tree.RoleUser, Blocks: blocks} }
+	req := &model.Request{Messages: []tree.Message{
+		said("Go"), calls(tree.Text{Text: "Well."}), user(told("a")), calls(tree.Text{Text: "Done."}),
+		user(told("b"), tree.Text{Text: "Once more"}), calls(tree.Text{Text: "Well."}), user(told("c")),
+	}}
+	m := parse(t, `steps: [{text: '{{range news}}{{get "task_id" (json .)}}{{end}} of {{range allNews}}{{get "task_id" (json .)}}{{end}}'}]`)
+	if got := text(t, m, req); got != "bc of abc" {
+		t.Errorf("heard %q, want %q", got, "bc of abc")
+	}
+	req.Messages = req.Messages[:4]
+	if got := text(t, m, req); got != "a of a" {
+		t.Errorf("heard in the first turn %q, want %q", got, "a of a")
+	}
+}

@@ -65,6 +65,7 @@ type view struct {
 	all      []unread
 	since    int   // the first of all since the last user message
 	heard    []any // what was told of background agents
+	fresh    int   // the first of heard since the last user message, or in it
 
 	bound   map[*snippet]*template.Template
 	vars    map[string]any
@@ -93,9 +94,11 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 		switch m.Role {
 		case tree.RoleUser:
 			v.dot.Last = m.Text()
+			before := len(v.heard)
 			if !v.hear(m) {
 				continue // nobody but background agents was heard of
 			}
+			v.fresh = before
 			v.dot.User = v.dot.Last
 			if first {
 				v.dot.Prompt, first = v.dot.Last, false
@@ -215,7 +218,8 @@ func (v *view) functions() template.FuncMap {
 		"result":     v.result,
 		"results":    v.results,
 		"allResults": v.allResults,
-		"news":       func() []any { return v.heard },
+		"news":       func() []any { return v.heard[v.fresh:] },
+		"allNews":    func() []any { return v.heard },
 		"hasTool":    v.hasTool,
 		"group":      v.group,
 		"var":        v.variable,
