@@ -90,7 +90,7 @@ var allowed = map[string][]string{
 	},
 	"internal/cli": {
 		"internal/assembly", "internal/auth", "internal/callback", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
-		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/sandbox", "internal/transcript", "internal/tree", "internal/wire",
+		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/sandbox", "internal/tool", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/mcp/mcptest":         {},
 	"internal/mcp/mcptest/greeter": {"internal/mcp/mcptest"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tool"
 )
 
 // withAgents plays on both databases with files that are there before anything
@@ -331,6 +332,18 @@ steps:
 }
 
 // TestWrongDefinitionsAreRefused, each with its line.
+// TestWorkersHaveAllToolsThatComeWithCoppice: an agent that names them runs.
+func TestWorkersHaveAllToolsThatComeWithCoppice(t *testing.T) {
+	t.Parallel()
+	c := setup(t, `steps: [{text: ready}]`, nil)
+	c.put("---\nname: handy\ndescription: d\nmode: both\ntools: [" + strings.Join(tool.Names(), ", ") + "]\n---\np")
+	resp, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Agent: "handy", Message: &pb.UserMessage{Text: "go"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.says(resp.GetSession().GetId(), "", "ready")
+}
+
 func TestWrongDefinitionsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := setup(t, "steps: [{text: done}]", nil)

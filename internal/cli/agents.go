@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tool"
 )
 
 type agentsCommand struct {
@@ -159,11 +161,26 @@ func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
 		switch {
 		case err != nil:
 			return during("putting "+g.File, err)
-		case a.json:
+		}
+		a.warnOfTools(resp.GetAgent())
+		if a.json {
 			return a.printJSON(resp.GetAgent())
 		}
 		return a.print(safeLine(fmt.Sprintf("%s is now version %s", resp.GetAgent().GetName(), resp.GetAgent().GetVersion())))
 	})
+}
+
+// warnOfTools tells of tools that come neither with Coppice nor, as their names say, from MCP
+// servers. That is all that can be known here: workers may be of another release.
+func (a *app) warnOfTools(agent *pb.Agent) {
+	if names := tool.Unknown(agent.GetTools()); len(names) > 0 {
+		a.complain(fmt.Sprintf("warning: tools of %s that do not come with Coppice: %s; its runs fail on workers without them",
+			agent.GetName(), strings.Join(names, ", ")))
+	}
+	if names := tool.Unknown(append(slices.Clone(agent.GetDisallowedTools()), agent.GetDeferredTools()...)); len(names) > 0 {
+		a.complain(fmt.Sprintf("warning: disallowed_tools and deferred_tools of %s name what does not come with Coppice: %s",
+			agent.GetName(), strings.Join(names, ", ")))
+	}
 }
 
 func (g *putAgentCommand) text(a *app) (string, error) {

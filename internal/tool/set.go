@@ -14,6 +14,26 @@ func Builtin() []Tool {
 	return []Tool{lsTool{}, globTool{}, grepTool{}, readTool{}, writeTool{}, editTool{}, taskOutputTool{}, killTaskTool{}}
 }
 
+// Names are those of all tools that a definition may name, beside those of MCP servers and
+// of whoever builds a worker of his own.
+func Names() []string {
+	names := []string{TaskTool, SkillTool, DocsTool, BashTool, WebFetchTool}
+	for _, t := range Builtin() {
+		names = append(names, t.Spec().Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Unknown gives the entries (see [policy.Names]) that name none of these tools, nor any of MCP
+// servers, of which nobody knows what there is.
+func Unknown(entries []string) []string {
+	names := Names()
+	return slices.DeleteFunc(slices.Clone(entries), func(entry string) bool {
+		return strings.HasPrefix(entry, policy.MCPPrefix) || slices.Contains(names, entry)
+	})
+}
+
 // Lookup finds the tool with a name.
 func Lookup(tools []Tool, name string) (Tool, bool) {
 	i := slices.IndexFunc(tools, func(t Tool) bool { return t.Spec().Name == name })
