@@ -155,6 +155,7 @@ func (a *app) main(ctx context.Context) error {
 			a.json = c.JSON
 			return of.(command).Run(ctx, a)
 		},
+		Complete: complete,
 	}.Main(ctx, &c, a.Args)
 	var usage *flags.UsageError
 	if errors.As(err, &usage) {

@@ -21,7 +21,12 @@ type Program struct {
 	About string // what it does
 	Envs  string // what the variables of flags begin with that name none; empty: they have none
 	// Run carries out a command: a pointer to the field that declares it.
-	Run            func(ctx context.Context, command any) error
+	Run func(ctx context.Context, command any) error
+	// Complete gives what may stand for an argument of a command, each with a tab and a few
+	// words on it if there is something to say, for shells to offer; given are the arguments
+	// before it. known is set if it knows what the argument is; if it does not, or if it is
+	// nil, shells offer files.
+	Complete       func(ctx context.Context, command any, argument string, given []string) (values []string, known bool)
 	Stdout, Stderr io.Writer
 }
 
@@ -143,11 +148,32 @@ func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Co
 	command.SetHelpFunc(func(c *cobra.Command, _ []string) { help(c, g.args) })
 	command.Args = func(_ *cobra.Command, given []string) error { return g.take(given) }
 	command.RunE = func(c *cobra.Command, _ []string) error { return p.Run(c.Context(), does) }
+	command.ValidArgsFunction = func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return p.offer(c, does, g.args, given)
+	}
 	if isGroup {
+		command.ValidArgsFunction = nil
 		command.Args = unknown
 		command.RunE = func(*cobra.Command, []string) error { return errors.New("expected a command") }
 	}
 	return command, nil
+}
+
+// offer gives what a shell may offer for the argument after those that are given.
+func (p Program) offer(c *cobra.Command, does any, args []argument, given []string) ([]string, cobra.ShellCompDirective) {
+	switch {
+	case len(args) == 0 || len(given) >= len(args) && args[len(args)-1].rest == nil:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case p.Complete == nil:
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	// What is wrong or missing on the line will be said when it is complete.
+	_ = complete(c.Flags())
+	values, known := p.Complete(c.Context(), does, args[min(len(given), len(args)-1)].name, given)
+	if !known {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return values, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
 func hasCommands(declared reflect.Value) bool {

@@ -3,6 +3,7 @@ package flags_test
 import (
 	"context"
 	"errors"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -191,6 +192,33 @@ func TestWhatCanBeNoFlag(t *testing.T) {
 	} {
 		if err := (flags.Program{Name: "x"}).Main(t.Context(), declared, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%T: %v, want %q", declared, err, want)
+		}
+	}
+}
+
+// TestWhatShellsAreOffered: what the program knows of the argument that is next, with the flags
+// and the environment of the line; nothing where no argument is expected, and files where the
+// program doesn't know.
+func TestWhatShellsAreOffered(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"":                       "oak at here\ta tree\n:36\n",
+		"--where there":          "oak at there\ta tree\n:36\n",
+		"oak":                    ":0\n",
+		"oak some words and":     ":0\n",
+		"--owner me --where far": "oak at far\ta tree\n:36\n",
+	} {
+		var out strings.Builder
+		p := flags.Program{
+			Name: "plant", Stdout: &out, Stderr: io.Discard,
+			Run: func(context.Context, any) error { t.Error("it was run"); return nil },
+			Complete: func(_ context.Context, command any, argument string, given []string) ([]string, bool) {
+				return []string{"oak at " + command.(*plant).Where + "\ta tree"}, argument == "place" && len(given) == 0
+			},
+		}
+		args := append(append([]string{"__complete"}, strings.Fields(line)...), "")
+		if err := p.Main(t.Context(), &plant{}, args); err != nil || out.String() != want {
+			t.Errorf("%q: offered %q, %v, want %q", line, out.String(), err, want)
 		}
 	}
 }

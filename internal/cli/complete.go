@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// What a shell is offered is given up after a while, and bounded: a person waits for it, and
+// reads it.
+const (
+	completeFor  = 2 * time.Second
+	completeMost = 100
+)
+
+// place is where a command that embeds it talks to.
+func (r remote) place() remote { return r }
+
+// complete gives what may stand for an argument of a command, as an orchestrator knows it. If
+// none can be reached there is nothing to offer, and nothing is said.
+func complete(ctx context.Context, of any, argument string, given []string) (values []string, known bool) {
+	at, remote := of.(interface{ place() remote })
+	offer := offers[argument]
+	if !remote || offer == nil {
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, completeFor)
+	defer cancel()
+	_ = at.place().with(func(c *client) (err error) {
+		values, err = offer(ctx, c, given)
+		return err
+	})
+	return values, true
+}
+
+// offers are what stands for arguments, by their names.
+var offers = map[string]func(ctx context.Context, c *client, given []string) ([]string, error){
+	"session": offerSessions, "task": offerTasks, "id": offerApprovals, "name": offerAgents, "worker": offerWorkers,
+}
+
+// offered is a value with a few words on it.
+func offered(value string, about ...string) string {
+	return safeLine(value) + "\t" + safeLine(strings.Join(about, " "))
+}
+
+func offerSessions(ctx context.Context, c *client, _ []string) ([]string, error) {
+	page, err := c.sessions.ListSessions(ctx, &pb.ListSessionsRequest{PageSize: completeMost})
+	var values []string
+	for _, s := range page.GetSessions() {
+		values = append(values, offered(s.GetId(), stateText(s.GetState())+":", s.GetTitle()))
+	}
+	if len(values) > 0 {
+		values = append(values, offered(last, "the newest"))
+	}
+	return values, err
+}
+
+func offerTasks(ctx context.Context, c *client, given []string) ([]string, error) {
+	session, err := c.session(ctx, given[0])
+	if err != nil {
+		return nil, err
+	}
+	page, err := c.tasks.ListTasks(ctx, &pb.ListTasksRequest{SessionId: session, PageSize: completeMost})
+	var values []string
+	for _, t := range page.GetTasks() {
+		values = append(values, offered(t.GetId(), stateText(t.GetState())+":", t.GetAgent(), t.GetDescription()))
+	}
+	return values, err
+}
+
+func offerApprovals(ctx context.Context, c *client, _ []string) ([]string, error) {
+	page, err := c.approvals.ListApprovals(ctx, &pb.ListApprovalsRequest{PageSize: completeMost})
+	var values []string
+	for _, p := range page.GetApprovals() {
+		values = append(values, offered(p.GetId(), callText(p.GetTool(), p.GetArgument())))
+	}
+	return values, err
+}
+
+func offerAgents(ctx context.Context, c *client, _ []string) ([]string, error) {
+	resp, err := c.agents.ListAgents(ctx, &pb.ListAgentsRequest{})
+	var values []string
+	for _, agent := range resp.GetAgents() {
+		values = append(values, offered(agent.GetName(), agent.GetDescription()))
+	}
+	return values, err
+}
+
+func offerWorkers(ctx context.Context, c *client, _ []string) ([]string, error) {
+	resp, err := c.admin.ListWorkers(ctx, &pb.ListWorkersRequest{})
+	var values []string
+	for _, w := range resp.GetWorkers() {
+		values = append(values, offered(w.GetId(), "in pool", w.GetPool()))
+	}
+	return values, err
+}
