@@ -47,16 +47,18 @@ func TestRunsStayWithTheirReplica(t *testing.T) {
 		c.events(session, func(e *pb.Event) bool { return e.GetDispatched() != nil })
 		opened[at] = append(opened[at], strings.ReplaceAll(session, "-", ""))
 	}
-	near := 0
+	near, reattached := 0, 0
 	for i, c := range clients {
-		var n int
-		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM attempts WHERE replica = $1 AND encode(session, 'hex') = ANY($2)",
-			c.hand().replica, opened[i]).Scan(&n); err != nil {
+		// A stream that has broken since the claim may have gone anywhere.
+		var n, moved int
+		if err := conn.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE attach = 1 AND replica = $1), count(*) FILTER (WHERE attach > 1)
+			FROM attempts WHERE encode(session, 'hex') = ANY($2)`,
+			c.hand().replica, opened[i]).Scan(&n, &moved); err != nil {
 			t.Fatal(err)
 		}
-		near += n
+		near, reattached = near+n, reattached+moved
 	}
-	if near < sessions {
-		t.Errorf("%d of %d runs are with the replica that their session was opened at", near, sessions)
+	if near+reattached < sessions || near < sessions/2 {
+		t.Errorf("%d of %d runs are with the replica that their session was opened at, %d have moved since", near, sessions, reattached)
 	}
 }
