@@ -136,6 +136,9 @@ func (c *campaign) enough(t *testing.T) {
 			c.fail(t, "the fault %q never happened", name)
 		}
 	}
+	if c.figures.MadeWay == 0 {
+		c.fail(t, "no run ever made way for others")
+	}
 	faults := 0
 	for _, n := range c.counts.of {
 		faults += n

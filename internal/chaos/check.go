@@ -24,6 +24,7 @@ const (
 	ClosedOnce   Rule = "a call is closed once and has one result"
 	ToldOnce     Rule = "a child's result reaches its parent once"
 	UsageAdds    Rule = "usage is the sum of what was said"
+	BudgetKept   Rule = "a tree uses less than its budget and one call"
 	OneRepeat    Rule = "a lost attempt costs one model call at most"
 	NoRepeat     Rule = "no effect is repeated"
 	CapsHold     Rule = "caps hold at each moment"

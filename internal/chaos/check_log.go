@@ -99,10 +99,13 @@ func (c *inquiry) watched() {
 // usage: tokens are counted once each.
 func (c *inquiry) usage() {
 	var all tokens
+	var dearest int64 // of all calls
 	for _, t := range c.Tasks {
 		var spoken, ended tokens
 		for _, m := range c.Transcripts[t.GetId()] {
 			spoken.add(m.GetUsage())
+			call := tokensOf(m.GetUsage())
+			dearest = max(dearest, call.sum())
 		}
 		for _, r := range c.life(t.GetId()).results {
 			ended.add(r.GetResult().GetUsage())
@@ -112,6 +115,8 @@ func (c *inquiry) usage() {
 		c.must(!terminal(t.GetState()) || spoken == ended, UsageAdds, t.GetId(), "its results say %v, its messages %v", ended, spoken)
 	}
 	c.must(all == tokensOf(c.Session.GetUsage()), UsageAdds, "", "the session counts %v, its tasks %v", c.Session.GetUsage(), all)
+	budget := c.Session.GetBudget().GetTokens()
+	c.must(budget == 0 || all.sum() < budget+dearest, BudgetKept, "", "%d tokens are used, the budget is %d and a call took %d at most", all.sum(), budget, dearest)
 }
 
 // tokens is usage that can be compared.
@@ -120,6 +125,8 @@ type tokens struct{ input, output, read, written, cost, priced int64 }
 func tokensOf(u *pb.Usage) tokens {
 	return tokens{u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheReadTokens(), u.GetCacheWriteTokens(), u.GetCostMicros(), u.GetPricedTokens()}
 }
+
+func (t *tokens) sum() int64 { return t.input + t.output + t.read + t.written }
 
 func (t *tokens) add(u *pb.Usage) {
 	t.input += u.GetInputTokens()

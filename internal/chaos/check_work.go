@@ -57,7 +57,7 @@ func (c *inquiry) accepted() {
 		case Spawned:
 			c.isSpawned(l, d, r)
 		case ParkedAt:
-			c.must(d.end != nil && d.end.GetParked() != nil, Fenced, r.Task, "epoch %d was told that it is parked; it ended with %v", r.Epoch, d.end)
+			c.must(d.gaveWay(), Fenced, r.Task, "epoch %d was told that it is parked; it ended with %v", r.Epoch, d.end)
 			if r.Digest != "" {
 				c.isSaid(l, d, r, c.lastSaid(l, d))
 			}

@@ -12,6 +12,7 @@ type Figures struct {
 	Sessions, Tasks, Runs, Events int
 	Attempts, Redelivered         int // deliveries; how many of them were lost
 	Poisoned, Cancelled           int // runs that ended so
+	MadeWay                       int // attempts that ended for want of budget for one more call
 	Asked, Repeated               int // model calls; how many of them for a second time
 	Effects                       int
 	Acknowledged                  int // answers that workers and clients recorded
@@ -30,6 +31,7 @@ func (f *Figures) Add(e *Evidence) {
 		f.Runs += len(l.started)
 		f.Attempts += len(l.deliveries)
 		f.Redelivered += l.lost()
+		f.MadeWay += l.madeWay
 		for _, r := range l.results {
 			switch {
 			case r.GetResult().GetReason() == pb.Reason_REASON_POISONED:
@@ -65,11 +67,11 @@ func (f *Figures) Add(e *Evidence) {
 
 func (f Figures) String() string {
 	return fmt.Sprintf("%d sessions, %d tasks, %d runs (%d cancelled, %d poisoned), %d events\n"+
-		"%d attempts, %d of them lost and delivered again, %d told that they are over; %d reattachments\n"+
+		"%d attempts, %d of them lost and delivered again, %d told that they are over; %d reattachments; %d made way for others\n"+
 		"%d model calls, %d of them repeated; %d effects\n"+
 		"%d acknowledgements and %d watched events held against the database",
 		f.Sessions, f.Tasks, f.Runs, f.Cancelled, f.Poisoned, f.Events,
-		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.Asked, f.Repeated, f.Effects, f.Acknowledged, f.Watched)
+		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.MadeWay, f.Asked, f.Repeated, f.Effects, f.Acknowledged, f.Watched)
 }
 
 // Redeliveries says how long runs waited to be offered again after the process of

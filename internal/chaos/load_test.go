@@ -22,7 +22,16 @@ import (
 // shapes are the first messages of sessions, which say what their trees look
 // like; see testdata/scenario.yaml.
 func shapes() []string {
-	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "crowded"}
+	return []string{"wide", "deep", "chain 4", "background", "waiting", "failing", "noting", "crowded", "scarce"}
+}
+
+// budgets are those of sessions, by shape. That of a scarce tree is enough for all of it, and
+// for what a client adds, but not for a dear call of each of its runs at once.
+func budgets(shape string) *pb.Budget {
+	if shape == "scarce" {
+		return &pb.Budget{Tokens: 14_500}
+	}
+	return nil
 }
 
 // What clients do to a tree that makes it harder; each is counted like a fault.
@@ -201,7 +210,7 @@ func (t *tree) once(ctx context.Context, what string, do func(context.Context) e
 }
 
 func (t *tree) open(ctx context.Context, shape string) error {
-	req := &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: shape}, IdempotencyKey: t.key("open")}
+	req := &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: shape}, IdempotencyKey: t.key("open"), Budget: budgets(shape)}
 	return t.once(ctx, "CreateSession", func(ctx context.Context) error {
 		resp, err := t.sessions.CreateSession(ctx, req, grpc.WaitForReady(true))
 		if err != nil {

@@ -27,6 +27,7 @@ type life struct {
 	news       map[childRun][]*pb.Event
 	newsQueued map[childRun]int
 	losses     map[int32]int // lost attempts, by the last ordinal at that time
+	madeWay    int           // attempts that ended for want of budget
 	state      pb.TaskState
 	path       string // where in the tree; see Course
 }
@@ -102,8 +103,12 @@ func (l *life) add(e *pb.Event) {
 		l.release(e)
 		l.state = pb.TaskState_TASK_STATE_WAITING
 	case *pb.Event_Ready:
-		if k.Ready.GetCause() == pb.ReadyCause_READY_CAUSE_REDELIVERED {
+		switch k.Ready.GetCause() {
+		case pb.ReadyCause_READY_CAUSE_REDELIVERED:
 			l.losses[l.lastAt]++
+			l.release(e)
+		case pb.ReadyCause_READY_CAUSE_MADE_WAY:
+			l.madeWay++
 			l.release(e)
 		}
 		l.state = pb.TaskState_TASK_STATE_PENDING
@@ -136,6 +141,11 @@ func (l *life) release(e *pb.Event) {
 	if n := len(l.deliveries); n > 0 && l.deliveries[n-1].end == nil {
 		l.deliveries[n-1].end, l.deliveries[n-1].to = e, e.GetSeq()
 	}
+}
+
+// gaveWay reports whether the delivery ended as a worker's wish to park ends it.
+func (d *delivery) gaveWay() bool {
+	return d.end.GetParked() != nil || d.end.GetReady().GetCause() == pb.ReadyCause_READY_CAUSE_MADE_WAY
 }
 
 // delivery gives the one of an epoch; nil if there is none.
