@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"net"
@@ -93,14 +94,24 @@ func (f *options) secrets() (*redact.Opened, error) {
 	return f.Flags.Open(os.Environ(), append(others, redact.Secret{Name: "COPPICE_CALLBACK_SECRET", Value: f.CallbackSecret})...)
 }
 
+// maxDollars is the largest bound of a session's cost.
+const maxDollars = 1e9
+
 // budget is what a session may use at most.
-func (f options) budget() tree.Budget {
-	return tree.Budget{Tokens: int64(f.MaxSessionTokens), Cost: int64(math.Ceil(f.MaxSessionCost * 1e6))}
+func (f options) budget() (tree.Budget, error) {
+	if !(f.MaxSessionCost >= 0 && f.MaxSessionCost <= maxDollars) { // nor is it a number otherwise
+		return tree.Budget{}, fmt.Errorf("--max-session-cost %g must be from 0 to %g", f.MaxSessionCost, maxDollars)
+	}
+	return tree.Budget{Tokens: int64(f.MaxSessionTokens), Cost: int64(math.Ceil(f.MaxSessionCost * 1e6))}, nil
 }
 
 func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	budget, err := f.budget()
+	if err != nil {
+		return err
+	}
 	m, err := assembly.Measure(ctx, "coppice-orchestrator", f.MetricsListen, logs, secrets.Redactor)
 	if err != nil {
 		return err
@@ -132,7 +143,7 @@ func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handle
 		return err
 	}
 	return assembly.Orchestrator{
-		Installation: f.Install, Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits, Budget: f.budget(),
+		Installation: f.Install, Database: f.Database, Redis: client, Pool: f.Pool, Limits: limits, Budget: budget,
 		RunningOfTenant: f.MaxTenant, RunningInAll: f.MaxAll, RetainSessions: f.RetainSessions,
 		AgentsDirs: f.AgentsDir, PluginsDir: f.PluginsDir, Models: f.Models, Prices: f.Prices,
 		Callbacks: callback.Config{Hosts: f.CallbackHosts, Secret: f.CallbackSecret, MaxTries: f.CallbackTries, Timeout: f.CallbackTimeout},

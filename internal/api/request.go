@@ -60,12 +60,24 @@ func once(key string, req proto.Message) (orchestrator.Request, error) {
 	if key == "" {
 		return orchestrator.Request{}, nil
 	}
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(asked(req))
 	if err != nil {
 		return orchestrator.Request{}, fmt.Errorf("hashing a request: %w", err)
 	}
 	named := append([]byte(req.ProtoReflect().Descriptor().FullName()+"\x00"), data...)
 	return orchestrator.Request{Key: key, Hash: sha256.Sum256(named)}, nil
+}
+
+// asked is what a request asks for. How long its client waits for it is no part of that: who
+// repeats a call has less time left.
+func asked(req proto.Message) proto.Message {
+	wait := req.ProtoReflect().Descriptor().Fields().ByName("wait")
+	if wait == nil {
+		return req
+	}
+	req = proto.Clone(req)
+	req.ProtoReflect().Clear(wait)
+	return req
 }
 
 // pageSize gives the size of a page within its bounds.

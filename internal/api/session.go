@@ -61,7 +61,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	}
 	resp := &pb.CreateSessionResponse{Session: wire.Session(session, root)}
 	if wait > 0 {
-		resp.Root, resp.Ended, err = started(ctx, s.svc, root, firstRun, wait)
+		resp.Root, resp.Ended, err = started(ctx, s.svc, root, begun(root.ID), wait)
 	}
 	return resp, err
 }
@@ -159,7 +159,7 @@ func (s *sessionServer) SendMessage(ctx context.Context, req *pb.SendMessageRequ
 	if err != nil {
 		return nil, err
 	}
-	shown, ended, err := started(ctx, s.svc, t, sent.Run, wait)
+	shown, ended, err := started(ctx, s.svc, t, sent, wait)
 	if err != nil {
 		return nil, err
 	}

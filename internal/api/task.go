@@ -52,7 +52,7 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	task, ended, err := started(ctx, s.svc, t, firstRun, wait)
+	task, ended, err := started(ctx, s.svc, t, begun(t.ID), wait)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
@@ -50,27 +51,36 @@ func waited(
 	if err != nil {
 		return nil, err
 	}
+	return shownEnd(t, out), nil
+}
+
+func shownEnd(t *tree.Task, out store.RunOutput) *pb.WaitTaskResponse {
 	shown := wire.Task(t)
 	if orchestrator.HasResult(t) {
 		shown.Result = out.Answer
 	}
-	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}, nil
+	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}
 }
 
-// firstRun is the run that a new task begins with.
-const firstRun = 1
-
-// started gives the task of which a call has started a run, and whether that has ended, for
-// which it waits so long: a repeat of the call waits for the same run, whatever came after it.
-// If it can't wait to the end, since it stops or the database is away, it gives the task as it
-// is: what was started goes on, and the client has to know of it.
-func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, run int, wait time.Duration) (*pb.Task, bool, error) {
+// started gives the task of which a call has started a run, or has sent it a message, and
+// whether the run has ended that the call is about, for which it waits so long: a repeat of
+// the call waits for the same run, whatever came after it. If it can't wait to the end, since
+// it stops or the database is away, it gives the task as it is: what was started goes on, and
+// the client has to know of it.
+func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tree.Sent, wait time.Duration) (*pb.Task, bool, error) {
 	if wait == 0 {
 		return wire.Task(t), false, nil
 	}
-	end, err := waited(ctx, svc, t.Session, tree.ChildRun{Task: t.ID, Run: run}, wait)
-	if errors.Is(err, tree.ErrStopping) || errors.Is(err, tree.ErrUnavailable) {
+	now, out, took, err := svc.WaitMessage(ctx, tenant(ctx), t.Session, of, wait)
+	switch {
+	case errors.Is(err, tree.ErrStopping) || errors.Is(err, tree.ErrUnavailable):
 		return wire.Task(t), false, nil
+	case err != nil:
+		return nil, false, err
 	}
-	return end.GetTask(), end.GetEnded(), err
+	end := shownEnd(now, out)
+	return end.GetTask(), took && end.GetEnded(), nil
 }
+
+// begun is a new task's first run.
+func begun(task tree.TaskID) tree.Sent { return tree.Sent{Task: task, Run: 1} }

@@ -1,6 +1,7 @@
 package assembly_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ func TestACallWaitsForItsRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	create.Wait = durationpb.New(30 * time.Second) // who asks again has less time left
 	opened, err := c.CreateSession(c.ctx(), create)
 	if err != nil || !opened.GetEnded() || opened.GetRoot().GetResult() != "to one" || opened.GetRoot().GetRun() != 1 {
 		t.Errorf("after other runs the repeat gave %v, %v", opened, err)
@@ -71,6 +73,49 @@ func TestACallWaitsForItsRun(t *testing.T) {
 		if _, err := c.CreateSession(c.ctx(), wrong); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v", wrong, err)
 		}
+	}
+}
+
+const slowAtFirst = `
+steps:
+  - {when: {last: '^slow'}, delay: 3s, text: late}
+  - {when: {last: '^never'}, delay: 1h, text: later}
+  - {text: 'to {{.User}}'}
+`
+
+// TestACallWaitsForTheRunThatTakesItsMessageIn, which is not the one under way: that is in its
+// last call of the model.
+func TestACallWaitsForTheRunThatTakesItsMessageIn(t *testing.T) {
+	t.Parallel()
+	c := setup(t, slowAtFirst, nil)
+	session := c.create("slow").GetId()
+	c.events(session, func(e *pb.Event) bool { return e.GetDispatched() != nil })
+	send := &pb.SendMessageRequest{
+		SessionId: session, Message: &pb.UserMessage{Text: "two"}, Wait: durationpb.New(time.Minute), IdempotencyKey: "s",
+	}
+	for range 2 { // the second is a repeat
+		sent, err := c.SendMessage(c.ctx(), send)
+		if err != nil || !sent.GetQueued() || !sent.GetEnded() || sent.GetTask().GetResult() != "to two" || sent.GetTask().GetRun() != 2 {
+			t.Errorf("a message gave %v, %v", sent, err)
+		}
+	}
+
+	// A sub-agent that is cancelled takes nothing in, until somebody resumes it.
+	child := c.spawn(&pb.SpawnTaskRequest{SessionId: session, Agent: "explore", Prompt: "never"}).GetId()
+	c.events(session, func(e *pb.Event) bool { return e.GetDispatched() != nil && e.GetTaskId() == child })
+	send.TaskId, send.IdempotencyKey = child, ""
+	done := make(chan error, 1)
+	go func() {
+		sent, err := c.SendMessage(c.ctx(), send)
+		if err == nil && (!sent.GetQueued() || sent.GetEnded() || sent.GetTask().GetState() != pb.TaskState_TASK_STATE_CANCELLED) {
+			err = fmt.Errorf("it gave %v", sent)
+		}
+		done <- err
+	}()
+	c.events(session, func(e *pb.Event) bool { return e.GetQueued() != nil && e.GetTaskId() == child })
+	c.cancel(session, child)
+	if err := <-done; err != nil {
+		t.Errorf("a message to a run that was cancelled: %v", err)
 	}
 }
 

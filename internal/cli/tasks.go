@@ -253,7 +253,8 @@ func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
 // to work; it goes on over later ones.
 func (w *waitCommand) wait(ctx context.Context, c *client, session, task string) (*pb.WaitTaskResponse, error) {
 	begun, pause := time.Now(), pauses()
-	lost := time.Time{} // when nobody could be reached any more
+	lost := time.Time{}           // when nobody could be reached any more
+	var last *pb.WaitTaskResponse // how the task was when that was last known
 	for first := true; ; first = false {
 		piece, final := waitMost, false
 		if w.Timeout != nil {
@@ -270,17 +271,24 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string)
 		case err == nil && (resp.GetEnded() || final):
 			return resp, nil
 		case err == nil:
-			lost = time.Time{}
+			lost, last = time.Time{}, resp
 			pause.Reset()
 			continue
 		case lost.IsZero():
 			lost = time.Now()
 		}
-		if first || !mayGoOn(err) || time.Since(lost) > patience {
+		rest := patience
+		if w.Timeout != nil {
+			rest = max(0, *w.Timeout-time.Since(begun))
+		}
+		switch {
+		case first || !mayGoOn(err) || time.Since(lost) > patience:
 			return nil, err
+		case rest == 0:
+			return last, nil
 		}
 		select {
-		case <-time.After(pause.NextBackOff()):
+		case <-time.After(min(pause.NextBackOff(), rest)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -74,3 +74,19 @@ func TestAWaitGivesUp(t *testing.T) {
 		}
 	})
 }
+
+// TestAWaitKeepsItsTime though nobody can be reached any more.
+func TestAWaitKeepsItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tasks := &waiter{answers: make([]error, 10_000)}
+		for i := range tasks.answers[1:] {
+			tasks.answers[i+1] = status.Error(codes.Unavailable, "gone")
+		}
+		begun, soon := time.Now(), time.Second
+		resp, err := (&waitCommand{Timeout: &soon}).wait(t.Context(), &client{tasks: tasks}, "s", "t")
+		if took := time.Since(begun); err != nil || resp == nil || resp.GetEnded() || took != soon {
+			t.Errorf("after %s there is %v, %v", took, resp, err)
+		}
+	})
+}

@@ -26,7 +26,7 @@ const summaryHead = "What came before was summed up, since the conversation has 
 // crash repeats at most that call. A provider that does not give one does not end
 // the run; it goes on with what it has. The error is of the journal.
 func (r *runner) compact(ctx context.Context) error {
-	if r.CompactAt <= 0 || r.noSummary || transcript.Size(r.Transcript) < int64(r.CompactAt) {
+	if r.CompactAt <= 0 || r.noSummary || r.Spent != "" || transcript.Size(r.Transcript) < int64(r.CompactAt) {
 		return nil
 	}
 	older, upTo := transcript.Older(r.Transcript)
@@ -49,6 +49,9 @@ func (r *runner) compact(ctx context.Context) error {
 	}
 	summary.Ordinal, summary.UpTo = reply.Ordinal, upTo
 	r.Transcript = transcript.Seen(append(r.Transcript, *summary))
+	if b := reply.Boundary; b != nil { // replicas of the release before give none
+		r.Spent, r.Short = b.Spent, b.Short
+	}
 	return nil
 }
 

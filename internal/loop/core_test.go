@@ -255,6 +255,7 @@ func (j *journal) request(make func(tree.From) tree.Command) loop.Pending {
 		out := loop.Reply{Ordinal: a.Ordinal, Approved: a.Approved}
 		if a.Boundary > 0 {
 			out.Boundary = j.boundary(a.Boundary)
+			out.Boundary.Spent, out.Boundary.Short = a.Spent, a.Short
 		}
 		return reply{Reply: out}
 	case tree.ParkedRun:

@@ -141,6 +141,9 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 		if err := r.compact(ctx); err != nil {
 			return Lost, err
 		}
+		if r.Spent != "" || r.Short {
+			continue // since others have used it, or the summary has
+		}
 		answer, reason, err := r.ask(ctx)
 		if ctx.Err() != nil {
 			return Lost, nil //nolint:nilerr // the model failed because the attempt was lost

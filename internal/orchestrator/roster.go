@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ func (r *roster) join(l *slot, hello *pb.Hello) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := hello.GetWorkerId()
-	if id == "" || l.offRoster || l.enlisted != nil {
+	if id == "" || unfit(id+hello.GetPool()+hello.GetVersion()) || l.offRoster || l.enlisted != nil {
 		return
 	}
 	if r.workers[id] == nil {
@@ -42,6 +43,13 @@ func (r *roster) join(l *slot, hello *pb.Hello) {
 		Started: hello.GetStartTime().AsTime().Truncate(time.Microsecond), // as it is stored
 	}
 }
+
+// maxOfWorker bounds what a worker says of itself, in bytes.
+const maxOfWorker = 1000
+
+// unfit reports whether what a worker says of itself can't be listed. One that has no better
+// name for itself than that works, too.
+func unfit(said string) bool { return len(said) > maxOfWorker || strings.ContainsRune(said, 0) }
 
 // leave takes a stream off the roster.
 func (r *roster) leave(l *slot) {

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -279,6 +280,31 @@ func (s *Service) WaitTask(
 			return nil, store.RunOutput{}, tree.ErrStopping
 		case <-waiting.Done(): // what it does now is for the last look to say
 		}
+	}
+}
+
+// WaitMessage is WaitTask for the run that takes in a message that was sent. took is false if
+// that is not known yet: the message still waits when the wait is over, or the task has ended
+// without it.
+func (s *Service) WaitMessage(
+	ctx context.Context, tenant string, id tree.SessionID, sent tree.Sent, timeout time.Duration,
+) (t *tree.Task, out store.RunOutput, took bool, err error) {
+	over := time.Now().Add(timeout)
+	for run := sent.Run; ; {
+		t, out, err = s.WaitTask(ctx, tenant, id, tree.ChildRun{Task: sent.Task, Run: run}, time.Until(over))
+		if err != nil || !t.State.Terminal() || !sent.Queued || sent.Message.IsZero() {
+			return t, out, true, err
+		}
+		m, err := s.Store.MessageByID(ctx, id, sent.Task, sent.Message)
+		switch {
+		case errors.Is(err, tree.ErrNoMessage):
+			return t, out, false, nil
+		case err != nil:
+			return nil, out, false, err
+		case m.Run == run:
+			return t, out, true, nil
+		}
+		run = m.Run
 	}
 }
 

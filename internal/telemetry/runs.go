@@ -25,7 +25,13 @@ type Runs struct {
 
 	inPool   labels
 	lives    *sets[life]
-	outcomes *sets[tree.State]
+	outcomes *sets[ending]
+}
+
+// ending is what an attempt that has ended is counted by.
+type ending struct {
+	next tree.State // of its run
+	lost bool       // its worker was
 }
 
 // life is what a run that has ended is counted by.
@@ -43,8 +49,8 @@ func (t *Telemetry) Runs(pool string) (*Runs, error) {
 		lives: newSets(func(l life) []attribute.KeyValue {
 			return []attribute.KeyValue{of, labelKind.String(name(l.kind)), labelState.String(name(l.state)), labelReason.String(name(l.reason))}
 		}),
-		outcomes: newSets(func(next tree.State) []attribute.KeyValue {
-			return []attribute.KeyValue{of, labelOutcome.String(outcome(next))}
+		outcomes: newSets(func(e ending) []attribute.KeyValue {
+			return []attribute.KeyValue{of, labelOutcome.String(e.outcome())}
 		}),
 	}
 	m := t.instruments()
@@ -171,7 +177,7 @@ func (r *Runs) count(p tree.Passed) {
 	case tree.PartParked:
 		r.parked.Record(ctx, took, r.inPool.record...)
 	case tree.PartAttempt:
-		r.ended.Add(ctx, 1, r.outcomes.get(p.Next).add...)
+		r.ended.Add(ctx, 1, r.outcomes.get(ending{p.Next, p.Lost}).add...)
 		if p.Lost {
 			r.lost.Add(ctx, 1, r.inPool.add...)
 		}
@@ -180,15 +186,17 @@ func (r *Runs) count(p tree.Passed) {
 	}
 }
 
-// outcome is what has become of a run whose attempt has ended, by its next state.
-func outcome(next tree.State) string {
-	switch next {
-	case tree.StatePending:
+// outcome is what has become of a run whose attempt has ended.
+func (e ending) outcome() string {
+	switch {
+	case e.next == tree.StatePending && e.lost:
 		return "redelivered"
-	case tree.StateWaiting:
+	case e.next == tree.StatePending:
+		return "made_way"
+	case e.next == tree.StateWaiting:
 		return "parked"
 	}
-	return name(next)
+	return name(e.next)
 }
 
 // name is how a state and the like are called in attributes.

@@ -100,6 +100,9 @@ func dollars(micros int64) float64 { return float64(micros) / 1e6 }
 func (d *decision) allot(b Budget) {
 	if s := d.session(); b != s.Budget {
 		s.Budget = b
+		if b == (Budget{}) {
+			s.Reckoned = Budget{}
+		}
 		d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionBudgeted, Budget: b})
 	}
 }

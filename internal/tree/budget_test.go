@@ -123,3 +123,31 @@ func (s *Session) pays(kind EventKind) {
 		}
 	}
 }
+
+// TestMakingWayIsNoLoss: an attempt that ends since its run makes way has lost no worker.
+func TestMakingWayIsNoLoss(t *testing.T) {
+	t.Parallel()
+	d := &decision{view: NewView(&Session{ID: SessionID{1}, Running: 1}), env: Env{NewID: func() [16]byte { return [16]byte{} }}}
+	task := &Task{Session: SessionID{1}, ID: TaskID{2}, Kind: KindAgent, State: StateRunning, Worker: "w"}
+	d.view.PutTask(task.ID, task)
+	d.makeWay(d.view.task(task.ID))
+	passed := d.view.Changes().Passed
+	if len(passed) != 1 || passed[0].Part != PartAttempt || passed[0].Next != StatePending || passed[0].Lost {
+		t.Errorf("it is told as %+v", passed)
+	}
+}
+
+// TestNothingIsReservedWithoutABudget, nor known of calls when there is one again.
+func TestNothingIsReservedWithoutABudget(t *testing.T) {
+	t.Parallel()
+	d := &decision{view: NewView(&Session{ID: SessionID{1}, Running: 2, Budget: Budget{Tokens: 100}}), env: Env{NewID: func() [16]byte { return [16]byte{} }}}
+	d.view.PutTask(TaskID{}, &Task{Session: SessionID{1}})
+	d.session().reckon(Usage{Input: 10})
+	if got := d.session().Reserved(); got.Tokens != 20 {
+		t.Errorf("%+v is reserved", got)
+	}
+	d.allot(Budget{})
+	if got := d.session().Reserved(); got != (Budget{}) {
+		t.Errorf("%+v is reserved", got)
+	}
+}

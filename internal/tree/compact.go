@@ -33,5 +33,7 @@ func (c Compact) decide(d *decision) (Answer, error) {
 		Role: RoleUser, Blocks: c.Said.Blocks, UpTo: c.UpTo, Model: c.Said.Model, Usage: c.Said.Usage, Stop: c.Said.Stop,
 	})
 	t.Compacted = m.Ordinal
-	return Stored{Ordinal: m.Ordinal}, nil
+	stored := d.goOn(t)
+	stored.Ordinal = m.Ordinal
+	return stored, nil
 }

@@ -50,6 +50,8 @@ type Sent struct {
 	Task   TaskID
 	Run    int
 	Queued bool
+	// Message is the one that the task will take in, if it was queued.
+	Message MessageID `json:",omitzero"`
 	// Backgrounded counts the children that went on in the background for it.
 	Backgrounded int
 }
@@ -204,7 +206,8 @@ func (c Send) decide(d *decision) (Answer, error) {
 			d.rename(title)
 		}
 	}
-	sent := Sent{Task: t.ID, Queued: d.say(t, asked{source: c.Source, trace: c.Trace}, c.Message)}
+	sent := Sent{Task: t.ID, Message: d.say(t, asked{source: c.Source, trace: c.Trace}, c.Message)}
+	sent.Queued = !sent.Message.IsZero()
 	if sent.Queued && c.Interrupt {
 		sent.Backgrounded = d.interrupt(t)
 	}
@@ -212,18 +215,19 @@ func (c Send) decide(d *decision) (Answer, error) {
 	return sent, nil
 }
 
-// say gives a task a user message and reports whether it had to be queued.
-func (d *decision) say(t *Task, a asked, blocks []Block) bool {
+// say gives a task a user message, or gives the id that it will have if it had to be queued.
+func (d *decision) say(t *Task, a asked, blocks []Block) (queued MessageID) {
 	if !t.State.Active() {
 		d.accept(t, a)
 		d.takeInbox(t)
 		d.append(t, &Message{Role: RoleUser, Blocks: blocks})
-		return false
+		return MessageID{}
 	}
-	d.queue(t, &InboxEntry{Blocks: blocks, Source: a.source})
+	e := &InboxEntry{Blocks: blocks, Source: a.source}
+	d.queue(t, e)
 	if t.State == StateWaiting && t.Wait.Kind == WaitBackground {
 		d.takeInbox(t)
 		d.wake(t)
 	}
-	return true
+	return e.ID
 }

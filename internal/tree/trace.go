@@ -96,15 +96,15 @@ const (
 	PartRun              // all of it, from its acceptance to its end
 )
 
-// passes tells that the run leaves its state.
-func (d *decision) passes(t *Task, to State) {
+// passes tells that the run leaves its state, and whether since its worker was lost.
+func (d *decision) passes(t *Task, to State, lost bool) {
 	p := Passed{From: t.MovedAt, Next: to}
 	switch t.State {
 	case StatePending:
 		p.Part, p.First = PartQueued, t.StartedAt.IsZero() || t.StartedAt.Equal(d.env.Now)
 	case StateRunning:
 		p.Part, p.Worker = PartAttempt, t.Worker
-		p.Lost = to == StatePending || t.Reason == ReasonInterrupted || t.Reason == ReasonPoisoned
+		p.Lost = lost || t.Reason == ReasonInterrupted || t.Reason == ReasonPoisoned
 	case StateWaiting:
 		p.Part = PartParked
 	default:

@@ -126,7 +126,7 @@ func (d *decision) again(t *Task, cause ReadyCause) {
 	if t.State != StateRunning {
 		panic("tree: a run is offered again that is not running")
 	}
-	d.move(t, StatePending)
+	d.leaves(t, StatePending, cause == ReadyRedelivered)
 	d.endAttempt(t)
 	d.offer(t)
 	d.emit(t, Readied{Cause: cause, Epoch: t.Epoch})
@@ -177,11 +177,14 @@ func (d *decision) nextTurn(t *Task) {
 }
 
 // move changes the state and the session's counts with it.
-func (d *decision) move(t *Task, to State) {
+func (d *decision) move(t *Task, to State) { d.leaves(t, to, false) }
+
+// leaves is move for a run that may leave its state since its worker was lost.
+func (d *decision) leaves(t *Task, to State, lost bool) {
 	s := d.session()
 	s.count(t.Kind, t.State, -1)
 	s.count(t.Kind, to, 1)
-	d.passes(t, to)
+	d.passes(t, to, lost)
 	t.State, t.MovedAt = to, d.env.Now
 	d.view.changes.Session = s
 	d.view.touchTask(t)

@@ -1244,7 +1244,8 @@ type SendMessageResponse struct {
 	Queued bool `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
 	// Of INTERRUPT: how many children went on in the background for it.
 	Backgrounded int32 `protobuf:"varint,3,opt,name=backgrounded,proto3" json:"backgrounded,omitempty"`
-	// With wait: whether the run has ended. If not, WaitTask goes on waiting.
+	// With wait: whether the run that took the message in has ended. If not, WaitTask goes on
+	// waiting; a task that has ended without it takes it in when it is resumed.
 	Ended         bool `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -62,7 +62,8 @@ type SessionServiceClient interface {
 	// INTERRUPT that is brought about as far as it can be: the children that the
 	// task waits for go on in the background, so do commands that it runs, and outputs that it waits to read are
 	// closed with what there is. Model calls and tools under way are not aborted.
-	// With wait it answers when the run that takes the message in has ended.
+	// With wait it answers when the run that takes the message in has ended; a repeat with the
+	// key may wait for another time.
 	//
 	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
 	// session or task.
@@ -294,7 +295,8 @@ type SessionServiceServer interface {
 	// INTERRUPT that is brought about as far as it can be: the children that the
 	// task waits for go on in the background, so do commands that it runs, and outputs that it waits to read are
 	// closed with what there is. Model calls and tools under way are not aborted.
-	// With wait it answers when the run that takes the message in has ended.
+	// With wait it answers when the run that takes the message in has ended; a repeat with the
+	// key may wait for another time.
 	//
 	// Idempotent with an idempotency_key, as CreateSession. NOT_FOUND: no such
 	// session or task.
