@@ -9,7 +9,6 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
-	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
@@ -54,7 +53,7 @@ func waited(
 	return shownEnd(t, out), nil
 }
 
-func shownEnd(t *tree.Task, out store.RunOutput) *pb.WaitTaskResponse {
+func shownEnd(t *tree.Task, out tree.RunOutput) *pb.WaitTaskResponse {
 	shown := wire.Task(t)
 	if orchestrator.HasResult(t) {
 		shown.Result = out.Answer

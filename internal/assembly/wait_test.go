@@ -37,19 +37,20 @@ func TestACallWaitsForItsRun(t *testing.T) {
 	}
 	send := &pb.SendMessageRequest{SessionId: session, Message: &pb.UserMessage{Text: "two"}, Wait: wait, IdempotencyKey: "s"}
 	last := &pb.SendMessageRequest{SessionId: session, Message: &pb.UserMessage{Text: "slow"}}
+	create.Wait = durationpb.New(30 * time.Second) // who asks again has less time left
 	for range 2 {
 		sent, err := c.SendMessage(c.ctx(), send)
 		if err != nil || !sent.GetEnded() || sent.GetTask().GetResult() != "to two" || sent.GetTask().GetRun() != 2 {
 			t.Errorf("a message gave %v, %v", sent, err)
 		}
+		// The second time another run goes on.
+		opened, err := c.CreateSession(c.ctx(), create)
+		if err != nil || !opened.GetEnded() || opened.GetRoot().GetResult() != "to one" || opened.GetRoot().GetRun() != 1 {
+			t.Errorf("after another run the repeat gave %v, %v", opened, err)
+		}
 		if _, err := c.SendMessage(c.ctx(), last); err != nil { // goes on while the call is repeated
 			t.Fatal(err)
 		}
-	}
-	create.Wait = durationpb.New(30 * time.Second) // who asks again has less time left
-	opened, err := c.CreateSession(c.ctx(), create)
-	if err != nil || !opened.GetEnded() || opened.GetRoot().GetResult() != "to one" || opened.GetRoot().GetRun() != 1 {
-		t.Errorf("after other runs the repeat gave %v, %v", opened, err)
 	}
 	spawned, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{SessionId: session, Agent: "explore", Prompt: "three", Wait: wait})
 	if err != nil || !spawned.GetEnded() || spawned.GetTask().GetResult() != "to three" {

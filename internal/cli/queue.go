@@ -32,10 +32,11 @@ func (q *queue) look(f *forest, now time.Time) bool {
 // queued gives the tasks that wait for a worker, if none is with one.
 func (f *forest) queued() (all []*node) {
 	for _, n := range f.order {
-		switch n.state {
-		case pb.TaskState_TASK_STATE_RUNNING:
+		switch {
+		case n.shell: // it needs no slot
+		case n.state == pb.TaskState_TASK_STATE_RUNNING:
 			return nil
-		case pb.TaskState_TASK_STATE_PENDING:
+		case n.state == pb.TaskState_TASK_STATE_PENDING:
 			all = append(all, n)
 		}
 	}
@@ -56,7 +57,8 @@ func (c *client) whyQueued(ctx context.Context) string {
 	}
 	switch draining := len(listed.GetWorkers()) - there; {
 	case there > 0 && running >= slots:
-		return "all slots of " + plural(int64(there), "worker") + " are in use"
+		// Commands in the background count among what runs, and take no slot.
+		return "it seems that all slots of " + plural(int64(there), "worker") + " are in use"
 	case there > 0:
 		return "no worker has taken it yet"
 	case draining > 0:

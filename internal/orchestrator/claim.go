@@ -108,7 +108,17 @@ func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
 	if err != nil {
 		return err
 	}
-	return l.Store.ReleaseReady(ctx, session, cmd.Task, cmd.Token.Epoch)
+	return l.releaseReady(ctx, session, cmd.Task, cmd.Token.Epoch)
+}
+
+// releaseReady makes a run that was announced due again, and has it looked at: there may be
+// room for it by now.
+func (s *Service) releaseReady(ctx context.Context, session tree.SessionID, task tree.TaskID, epoch int64) error {
+	err := s.Store.ReleaseReady(ctx, session, task, epoch)
+	if err == nil {
+		s.lookForReady()
+	}
+	return err
 }
 
 // assignment puts together what a worker needs to go on with a run. Results that

@@ -234,7 +234,7 @@ func (s *Service) Result(ctx context.Context, t *tree.Task) (string, error) {
 // what there is to read of the run.
 func (s *Service) WaitTask(
 	ctx context.Context, tenant string, id tree.SessionID, of tree.ChildRun, timeout time.Duration,
-) (*tree.Task, store.RunOutput, error) {
+) (*tree.Task, tree.RunOutput, error) {
 	look, stop := s.hub.watch(id)
 	defer stop()
 	waiting, cancel := context.WithTimeout(ctx, timeout)
@@ -255,17 +255,17 @@ func (s *Service) WaitTask(
 		var err error
 		if !over && !told && !underWay {
 			if now, err = s.Store.Standing(ctx, tenant, id, task); err != nil {
-				return nil, store.RunOutput{}, err
+				return nil, tree.RunOutput{}, err
 			}
 		}
 		if over || told || now.State.Terminal() || now.Run > run && run > 0 {
 			t, out, err := s.Store.TaskAndOutput(ctx, tenant, id, task)
 			switch {
-			case err != nil || t.State.Terminal():
-				return t, out, err
+			case err != nil:
+				return nil, tree.RunOutput{}, err
 			case t.Run > run && run > 0:
 				return s.outputOf(ctx, t, run)
-			case over:
+			case over || t.State.Terminal():
 				return t, out, nil
 			}
 			now = store.StandingOf(t)
@@ -277,7 +277,7 @@ func (s *Service) WaitTask(
 		select {
 		case told = <-look.changed:
 		case <-s.stopping:
-			return nil, store.RunOutput{}, tree.ErrStopping
+			return nil, tree.RunOutput{}, tree.ErrStopping
 		case <-waiting.Done(): // what it does now is for the last look to say
 		}
 	}
@@ -288,7 +288,7 @@ func (s *Service) WaitTask(
 // without it.
 func (s *Service) WaitMessage(
 	ctx context.Context, tenant string, id tree.SessionID, sent tree.Sent, timeout time.Duration,
-) (t *tree.Task, out store.RunOutput, took bool, err error) {
+) (t *tree.Task, out tree.RunOutput, took bool, err error) {
 	over := time.Now().Add(timeout)
 	for run := sent.Run; ; {
 		t, out, err = s.WaitTask(ctx, tenant, id, tree.ChildRun{Task: sent.Task, Run: run}, time.Until(over))
@@ -310,10 +310,10 @@ func (s *Service) WaitMessage(
 
 // outputOf gives a task as it was when a run of it ended that is not its last, with what
 // there is to read of that.
-func (s *Service) outputOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, store.RunOutput, error) {
+func (s *Service) outputOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, tree.RunOutput, error) {
 	t, err := s.asOf(ctx, t, run)
 	if err != nil {
-		return nil, store.RunOutput{}, err
+		return nil, tree.RunOutput{}, err
 	}
 	out, err := s.Store.Output(ctx, t)
 	return t, out, err

@@ -129,7 +129,7 @@ func (l *slot) takeOffered(ctx context.Context, a *asked, last *lease) (granted 
 func (l *slot) notTaken(ctx context.Context, run dispatch.Hint, err error) (others bool) {
 	switch {
 	case errors.Is(err, tree.ErrCapped):
-		err = l.Store.ReleaseReady(ctx, run.Session, run.Task, run.Epoch)
+		err = l.releaseReady(ctx, run.Session, run.Task, run.Epoch)
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
 		return true // somebody else has it, or it is over
 	}

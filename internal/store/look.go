@@ -72,12 +72,12 @@ func (s *Store) missing(ctx context.Context, tenant string, session tree.Session
 
 // TaskAndOutput reads a task of a tenant's session, as TaskOf, and what there is to read
 // of its current run, as Output. If the run has ended with an answer, it is one look.
-func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (*tree.Task, RunOutput, error) {
+func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.SessionID, id tree.TaskID) (*tree.Task, tree.RunOutput, error) {
 	var messages []messageAndBody
 	t, err := s.taskOf(ctx, tenant, session, id,
 		all(&messages, "asked_and_answered", storedMessageRow, idColumn(&session), idColumn(&id), tree.RoleUser))
 	if err != nil {
-		return nil, RunOutput{}, err
+		return nil, tree.RunOutput{}, err
 	}
 	r := s.session(session)
 	r.shown = t.limits.Output()
@@ -121,7 +121,7 @@ func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) 
 
 // EndOf is TaskAndOutput for a task that stays as a run has left it. Only what is not
 // remembered is read: what it was asked, and its answer if that was said before.
-func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, RunOutput, error) {
+func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, tree.RunOutput, error) {
 	t := e.task
 	if e.asked != nil && e.answer != nil && e.answer[0].Text() != "" {
 		return &t, e.output(&t), nil
@@ -137,9 +137,9 @@ func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, RunOutput, error
 }
 
 // output is what there is to read of a run of which everything is remembered.
-func (e *End) output(t *tree.Task) RunOutput {
+func (e *End) output(t *tree.Task) tree.RunOutput {
 	outcome := tree.Outcome{Run: t.Ended(), Answer: e.answer[0].Text(), Session: t.Session, Limit: e.shown}
-	out := RunOutput{Output: outcome.Output(t), Answer: outcome.Answer}
+	out := tree.RunOutput{Output: outcome.Output(t), Answer: outcome.Answer}
 	out.Prompt = tree.PromptShown(&e.asked[0].Message)
 	out.Cut = isCut(&out.Output)
 	return out

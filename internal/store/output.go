@@ -9,27 +9,20 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// RunOutput is what there is to read of a run.
-type RunOutput struct {
-	tree.Output
-	Cut    bool
-	Answer string // with which it has ended, whole
-}
-
 // Output reads what there is to read of the current run of a task: how it has ended, or
 // what it has said so far.
-func (s *Store) Output(ctx context.Context, t *tree.Task) (RunOutput, error) {
+func (s *Store) Output(ctx context.Context, t *tree.Task) (tree.RunOutput, error) {
 	r := s.session(t.Session)
 	if t.State.Terminal() {
 		if err := r.end(ctx, t); err != nil {
-			return RunOutput{}, err
+			return tree.RunOutput{}, err
 		}
 	}
 	return r.output(ctx, t)
 }
 
 // output is Output; what is near the task is not looked up again.
-func (r *sessionReader) output(ctx context.Context, t *tree.Task) (out RunOutput, err error) {
+func (r *sessionReader) output(ctx context.Context, t *tree.Task) (out tree.RunOutput, err error) {
 	run := tree.ChildRun{Task: t.ID, Run: t.Run}
 	switch {
 	case t.State.Terminal():

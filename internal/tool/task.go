@@ -154,15 +154,15 @@ func (t taskTool) parse(raw json.RawMessage) (taskInput, error) {
 
 // join takes how the agent is waited for beside others.
 func (in *input) join(spawn *Spawn) {
-	policy := "all"
-	if _, needs := in.fields["join_need"]; needs {
-		policy = "any"
-	}
 	need := in.number("join_need", int64(tree.JoinAny), 1, int64(tree.JoinMax))
+	policy := "all"
+	if need > 1 {
+		policy = "any" // without being said
+	}
 	switch chosen := in.choice("join", policy, "all", "any"); {
 	case chosen == "any":
 		spawn.Join = tree.Join(need) //nolint:gosec // it is in bounds
-	case policy == "any":
+	case need > 1:
 		in.problem("join_need is for join any")
 	}
 }

@@ -59,7 +59,11 @@ func TestTask(t *testing.T) {
 		`{"description":"d","prompt":"p","subagent_type":"plan","join_need":3}`: Spawn{
 			Agent: "plan", Description: "d", Prompt: "p", Join: 3},
 		`{"description":"d","prompt":"p","subagent_type":"plan","join":"all","join_need":2}`: Done{Text: "join_need is for join any"},
-		`{"description":"d","prompt":"p","subagent_type":"plan","join":"some"}`:              Done{Text: "join: expected one of all, any"},
+		`{"description":"d","prompt":"p","subagent_type":"plan","join":"all","join_need":1}`: Spawn{
+			Agent: "plan", Description: "d", Prompt: "p"},
+		`{"description":"d","prompt":"p","subagent_type":"plan","join_need":1}`: Spawn{
+			Agent: "plan", Description: "d", Prompt: "p"},
+		`{"description":"d","prompt":"p","subagent_type":"plan","join":"some"}`: Done{Text: "join: expected one of all, any"},
 		`{"description":"d","prompt":"p","subagent_type":"root"}`: Done{
 			Text: `subagent_type: there is no agent "root" to give tasks to; there are: explore, plan`},
 		`{"description":"d","prompt":"p","subagent_type":"plan","fork_context":true}`: Spawn{

@@ -90,8 +90,13 @@ func affordable(most int, left, budget, call int64) int {
 	return max(1, int(min(int64(most), left/call)))
 }
 
-// short reports whether more tasks are with workers than the budget has left for.
-func (s *Session) short() bool { return s.Running > s.Cap() }
+// short reports whether a task that is with a worker has to make way before it calls a model:
+// since more are than the budget has left for, or, of one that nobody waits for, since there
+// is left for just those and others wait.
+func (s *Session) short(t *Task) bool {
+	most := s.Cap()
+	return s.Running > most || t.Priority > 0 && s.Pending > 0 && s.Running == most && most < s.Limits.Running
+}
 
 // dollars are those that an amount in micros is.
 func dollars(micros int64) float64 { return float64(micros) / 1e6 }

@@ -63,7 +63,7 @@ func (c Park) decide(d *decision) (Answer, error) {
 	}
 	if t.OpenCalls == 0 {
 		d.took(t, c.From)
-		if d.session().short() {
+		if d.session().short(t) {
 			d.makeWay(t)
 			return ParkedRun{}, nil
 		}

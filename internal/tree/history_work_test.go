@@ -54,7 +54,7 @@ func (h *history) turn(f From) Command {
 	if t.Iterations >= t.MaxIterations && h.often(80) {
 		return End{From: f, Reason: ReasonMaxIterations}
 	}
-	if h.db.session.short() && h.often(50) {
+	if h.db.session.short(&t) && h.often(50) {
 		return h.parks(f)
 	}
 	return pick(h,

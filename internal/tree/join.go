@@ -24,8 +24,13 @@ func (d *decision) wonBy(t *Task, won *Call) {
 	if won.Join == JoinAll || won.IsError || t.OpenCalls == 0 {
 		return
 	}
+	for _, c := range d.view.calls[t.ID] {
+		if c != nil && c.Child == won.Child && c.Ref.Message == won.Ref.Message && c.Ref != won.Ref && c.State == CallClosed {
+			return // another call has waited for the same child, and has told of it
+		}
+	}
 	for _, c := range d.view.openCalls(t) {
-		if c.Join == JoinAll || c.State != CallWaiting || c.Ref.Message != won.Ref.Message {
+		if c.Join == JoinAll || c.State != CallWaiting || c.Ref.Message != won.Ref.Message || c.Child == won.Child {
 			continue
 		}
 		if c.Join > 1 {

@@ -31,6 +31,13 @@ type Output struct {
 	Tokens    int64    `json:"tokens"`
 }
 
+// RunOutput is what there is to read of a run, and the answer with which it has ended, whole.
+type RunOutput struct {
+	Output
+	Cut    bool // so that Output.Output is its end
+	Answer string
+}
+
 // Text is the output as a model reads it.
 func (o Output) Text() string {
 	text, err := json.Marshal(o)

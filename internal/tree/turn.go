@@ -74,7 +74,7 @@ func (d *decision) stored(t *Task) Stored {
 // goOn answers a request after which the model has to see the transcript as it is.
 func (d *decision) goOn(t *Task) Stored {
 	s := d.session()
-	return Stored{Boundary: t.NextOrdinal - 1, Spent: s.spent(), Short: s.short()}
+	return Stored{Boundary: t.NextOrdinal - 1, Spent: s.spent(), Short: s.short(t)}
 }
 
 func (c AppendAnswer) needs(n *needs) { n.task(c.From.Task) }

@@ -129,7 +129,7 @@ func looks(t *testing.T, d Dialect) {
 func (b *bundle) looksAt(id tree.SessionID) {
 	b.t.Helper()
 	for _, t := range must[[]tree.Task](b.t)(b.Tree(b.t.Context(), id)) {
-		want := must[store.RunOutput](b.t)(b.Output(b.t.Context(), &t))
+		want := must[tree.RunOutput](b.t)(b.Output(b.t.Context(), &t))
 		asked := []tree.TaskID{t.ID}
 		if t.Parent.IsZero() && t.Branch == tree.BranchMain {
 			asked = append(asked, tree.TaskID{})
@@ -151,7 +151,7 @@ func (b *bundle) looksAt(id tree.SessionID) {
 }
 
 // ended compares what a commit knows of the end of a task's run with what is read of it.
-func (b *bundle) ended(t *tree.Task, want store.RunOutput) {
+func (b *bundle) ended(t *tree.Task, want tree.RunOutput) {
 	b.t.Helper()
 	b.mu.Lock()
 	end := b.ends[t.ID]

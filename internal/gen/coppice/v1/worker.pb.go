@@ -3437,7 +3437,8 @@ type Boundary struct {
 	// BUDGET_EXHAUSTED in the place of a call of the model.
 	BudgetSpent string `protobuf:"bytes,11,opt,name=budget_spent,json=budgetSpent,proto3" json:"budget_spent,omitempty"`
 	// The session's budget has less left than the calls of models that are under way are
-	// reckoned to take. The worker is to send Park in the place of calling: the run is offered
+	// reckoned to take, or just as much, and the run is in the background while others wait. The
+	// worker is to send Park in the place of calling: the run is offered
 	// again when there is enough for one more call. Workers that don't know of it go on.
 	BudgetShort   bool `protobuf:"varint,12,opt,name=budget_short,json=budgetShort,proto3" json:"budget_short,omitempty"`
 	unknownFields protoimpl.UnknownFields
