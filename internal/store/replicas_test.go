@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func TestReplicas(t *testing.T) {
 	server := pgtest.Start(t)
 	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"Open": replicasOpen, "Write": replicasWrite, "Pick": replicasPick, "Create": replicasCreate,
-		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "OtherRelease": otherRelease, "Repeat": replicasRepeat, "Exist": replicasExist,
+		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "OtherRelease": otherRelease, "Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -364,6 +365,58 @@ func TestKillPostgres(t *testing.T) {
 			n := stored[description]
 			if err == nil && n != 1 || err != nil && n > 0 && !strings.Contains(err.Error(), "unknown") || n > 1 {
 				t.Errorf("%s was answered %v, and is stored %d times", description, err, n)
+			}
+		}
+	}
+}
+
+// replicasPurge: what replicas still remove of a session that was deleted is nothing of the
+// one that comes after it under its id.
+func replicasPurge(t *testing.T, server *pgtest.Server) {
+	const rounds = 100
+	dbs := replicas(t, server.Database(t), 3)
+	id := newSession()
+	for range rounds {
+		if _, err := dbs[0].Update(t.Context(), id, open(id)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dbs[0].Update(t.Context(), id, tree.DeleteSession{}); err != nil {
+			t.Fatal(err)
+		}
+		var purging sync.WaitGroup
+		for _, db := range dbs {
+			purging.Go(func() {
+				for done := false; !done; {
+					var err error
+					if done, err = db.Purge(t.Context(), id); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		for err := error(tree.ErrDeleting); err != nil; {
+			if _, err = dbs[0].Update(t.Context(), id, open(id)); err != nil && !errors.Is(err, tree.ErrDeleting) {
+				t.Fatal(err)
+			}
+		}
+		purging.Wait()
+		rows, err := dbs[0].Rows(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range tree.Diagnose(rows) {
+			t.Errorf("%s: %s: %s", v.Rule, v.Task, v.Detail)
+		}
+		if len(rows.Tasks) == 0 || t.Failed() {
+			t.Fatalf("the new session has %d tasks", len(rows.Tasks))
+		}
+		if _, err := dbs[0].Update(t.Context(), id, tree.DeleteSession{}); err != nil {
+			t.Fatal(err)
+		}
+		for done := false; !done; {
+			if done, err = dbs[0].Purge(t.Context(), id); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
