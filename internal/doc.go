@@ -98,7 +98,8 @@
 // internal/assembly wires the parts of a process and says in which order they
 // start and stop; internal/cli is what a person types. internal/chaos kills such
 // processes, and the connections between them, and holds what is stored against
-// what was acknowledged.
+// what was acknowledged. internal/drill does that to one tree at one of its steps, for
+// who wants to see what becomes of a tree of theirs (internal/cli/drill.go).
 //
 // # Doubts
 //

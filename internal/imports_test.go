@@ -88,8 +88,9 @@ var allowed = map[string][]string{
 		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/route", "internal/sandbox", "internal/store", "internal/tool",
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
+	"internal/drill": {"internal/dispatch", "internal/gen/coppice/v1"},
 	"internal/cli": {
-		"internal/assembly", "internal/auth", "internal/callback", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
+		"internal/assembly", "internal/auth", "internal/callback", "internal/drill", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
 		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/sandbox", "internal/tool", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/mcp/mcptest":         {},

@@ -4,7 +4,9 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"runtime/debug"
 	"time"
 
@@ -73,6 +75,15 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)
 	return &Server{Server: s, Health: h}
+}
+
+// Serve takes calls from a listener until Shutdown, which may have been before.
+func (s *Server) Serve(l net.Listener) error {
+	err := s.Server.Serve(l)
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
 }
 
 // stopPatience is how long calls under way may take to end by themselves.

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,13 +83,6 @@ const pipeBytes = 64 << 10
 
 // StartDev starts everything and returns once calls are served.
 func StartDev(ctx context.Context, d Dev) (*Running, error) {
-	if d.Slots == 0 {
-		d.Slots = DefaultSlots
-	}
-	if d.Limits == nil {
-		limits := tree.DefaultLimits()
-		d.Limits = &limits
-	}
 	if err := os.MkdirAll(d.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w", err)
 	}
@@ -175,6 +169,32 @@ func (d Dev) redis() (redis.UniversalClient, func() error, error) {
 	return embedded.Client(), embedded.Close, nil
 }
 
+// Orchestrator is its orchestrator, on a Redis of its own or on the one of the process.
+func (d Dev) Orchestrator(client redis.UniversalClient, listeners ...net.Listener) Orchestrator {
+	limits := tree.DefaultLimits()
+	if d.Limits != nil {
+		limits = *d.Limits
+	}
+	return Orchestrator{
+		Database: filepath.Join(d.DataDir, "coppice.db"), Redis: client, Pool: DefaultPool,
+		Limits: limits, Callbacks: d.Callbacks, Listeners: listeners, RetainSessions: d.RetainSessions, Secrets: d.Secrets,
+		Security:   auth.Server{Tokens: d.Security.Tokens, Insecure: d.Security.Insecure},
+		AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models, Prices: d.Files.Prices,
+		Telemetry: d.Telemetry, Logger: d.Logger,
+	}
+}
+
+// Worker is its worker.
+func (d Dev) Worker(client redis.UniversalClient, orchestrator grpc.ClientConnInterface) Worker {
+	return Worker{
+		Orchestrator: orchestrator, Redis: client, Pool: DefaultPool, Slots: cmp.Or(d.Slots, DefaultSlots),
+		Workspace: d.Workspace, Workspaces: d.Workspaces, SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins,
+		Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks,
+		FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork, MCP: d.MCP, Sandbox: d.Sandbox,
+		Secrets: d.Secrets, Telemetry: d.Telemetry, Logger: d.Logger,
+	}
+}
+
 // run is the life of both parts: the worker ends first, so that the orchestrator
 // still takes what it has to say.
 func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.UniversalClient, conn *grpc.ClientConn, ready func()) error {
@@ -184,19 +204,11 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.Uni
 	working, stopWorking := context.WithCancel(ctx)
 	g.Go(func() error {
 		defer stopWorking()
-		return Orchestrator{
-			Database: filepath.Join(d.DataDir, "coppice.db"), Redis: client, Pool: DefaultPool,
-			Limits: *d.Limits, Callbacks: d.Callbacks, Listeners: listeners, Security: auth.Server{Tokens: d.Security.Tokens, Insecure: d.Security.Insecure}, Logger: d.Logger, RetainSessions: d.RetainSessions, Secrets: d.Secrets,
-			AgentsDirs: d.Files.Agents, PluginsDir: d.Files.Plugins, Models: d.Files.Models, Telemetry: d.Telemetry, Prices: d.Files.Prices,
-		}.Run(serving, ready)
+		return d.Orchestrator(client, listeners...).Run(serving, ready)
 	})
 	g.Go(func() error {
 		defer stopServing()
-		err := Worker{
-			Orchestrator: conn, Redis: client, Pool: DefaultPool, Slots: d.Slots,
-			Workspace: d.Workspace, Workspaces: d.Workspaces, Model: d.Model, Governor: d.Governor, Hooks: d.Hooks, DefinitionHooks: d.DefinitionHooks, Logger: d.Logger,
-			SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins, FetchAllow: d.FetchAllow, Secrets: d.Secrets, BashNetwork: d.BashNetwork, Telemetry: d.Telemetry, MCP: d.MCP, Sandbox: d.Sandbox,
-		}.Run(working)
+		err := d.Worker(client, conn).Run(working)
 		if err == nil && working.Err() == nil {
 			d.Logger.WarnContext(ctx, "the worker in this process has drained: runs wait until the process is started again, or another worker connects")
 			<-working.Done()

@@ -1,13 +1,16 @@
 package assembly_test
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"testing"
 
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/model/scripted"
 )
@@ -130,5 +133,22 @@ steps:
 	resp := <-waited
 	if !resp.GetEnded() || resp.GetTask().GetRun() != 1 || resp.GetTask().GetResult() != "first" {
 		t.Errorf("the wait for run 1 gave %v", resp)
+	}
+}
+
+// TestAnOrchestratorMayBeStoppedAtOnce: it ends in good order however early it is asked to.
+func TestAnOrchestratorMayBeStoppedAtOnce(t *testing.T) {
+	t.Parallel()
+	redis, err := dispatch.OpenEmbedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	for range 5 {
+		ctx, stop := context.WithCancel(t.Context())
+		dev := assembly.Dev{DataDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
+		if err := dev.Orchestrator(redis.Client(), bufconn.Listen(1<<10)).Run(ctx, stop); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

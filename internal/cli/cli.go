@@ -81,6 +81,7 @@ type commands struct {
 	Token      tokenCommand      `cmd:"" help:"Make a token for somebody who calls an orchestrator."`
 	Workspaces workspacesCommand `cmd:"" help:"Clean up below the workspaces of workers."`
 	FakeLLM    fakeLLMCommand    `cmd:"" name:"fake-llm" help:"Serve a fake of Anthropic's and OpenAI's APIs, with troubles if you like."`
+	Drill      drillCommand      `cmd:"" help:"Break an installation at one step of a tree after another, and show what comes of it."`
 	Doctor     doctorCommand     `cmd:"" help:"Hold what is stored against the rules, and list what breaks them."`
 }
 

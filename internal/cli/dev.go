@@ -11,13 +11,10 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
-	"github.com/coppice-run/coppice/internal/model/provider"
 	"github.com/coppice-run/coppice/internal/redact"
-	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type devCommand struct {
-	files
 	Listen     string `default:"127.0.0.1:7070" placeholder:"HOST:PORT" help:"Where to serve; port 0 takes a free one."`
 	Data       string `placeholder:"DIR" help:"Where to keep the data; by default $XDG_STATE_HOME/coppice or ~/.local/state/coppice."`
 	RedisURL   string `name:"redis-url" placeholder:"URL" help:"Redis to use; by default one in this process."`
@@ -28,13 +25,8 @@ type devCommand struct {
 	MetricsListen string `placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
 	PprofListen   string `name:"pprof-listen" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
 
-	reachFlags
-	mcpFlags
+	localFlags
 	auth.TokenFlags
-	provider.Flags
-	sandbox.Options
-	hookFlags
-	Redact redact.Flags `embed:""`
 }
 
 // Run serves until ctx ends.
@@ -50,41 +42,28 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer m.Close()
-	chosen, err := a.chooseModel(d.Flags, m)
+	install, chosen, err := d.dev(a, m)
 	if err != nil {
 		return err
 	}
-	security, err := d.Open(m.Logger)
-	if err != nil {
+	if install.Security, err = d.Open(m.Logger); err != nil {
 		return usagef("%w", err)
 	}
-	hooks, err := d.hooks()
-	if err != nil {
+	if install.DataDir, err = d.data(a); err != nil {
 		return err
 	}
-	servers, err := d.servers(a)
-	if err != nil {
-		return err
-	}
-	data, err := d.data(a)
-	if err != nil {
-		return err
-	}
+	install.Listen, install.RedisURL, install.Slots = d.Listen, d.RedisURL, d.Slots
+	install.Workspace, install.Workspaces = d.workspace(), d.Workspaces
 	stopProfiles, err := assembly.ServeProfiles(ctx, d.PprofListen, m.Logger)
 	if err != nil {
 		return err
 	}
 	defer stopProfiles()
-	running, err := assembly.StartDev(ctx, assembly.Dev{
-		DataDir: data, Listen: d.Listen, Security: security, RedisURL: d.RedisURL, Workspace: d.workspace(), Workspaces: d.Workspaces,
-		Files: d.assembly(), Slots: d.Slots, Model: chosen.Model, Governor: chosen.Governor, Hooks: hooks, DefinitionHooks: d.DefinitionHooks,
-		Callbacks: d.callbacks(a), FetchAllow: d.FetchAllow, BashNetwork: d.BashNetwork, MCP: servers, Sandbox: d.Options,
-		Secrets: m.secrets, Logger: m.Logger, Telemetry: m.Telemetry,
-	})
+	running, err := assembly.StartDev(ctx, install)
 	if err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
-	if err := d.greet(a, running.Addr(), data, m.secrets.String(chosen.Which)); err != nil {
+	if err := d.greet(a, running.Addr(), install.DataDir, m.secrets.String(chosen.Which)); err != nil {
 		return errors.Join(err, running.Stop())
 	}
 	select {

@@ -15,9 +15,6 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
-	"github.com/coppice-run/coppice/internal/model/provider"
-	"github.com/coppice-run/coppice/internal/redact"
-	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
 type runCommand struct {
@@ -28,13 +25,7 @@ type runCommand struct {
 	Agent        string `placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
 	Deltas       bool   `help:"With --json: show pieces of answers under way as well."`
 	Quiet        bool   `short:"q" help:"Show the answer alone."`
-	files
-	reachFlags
-	mcpFlags
-	provider.Flags
-	sandbox.Options
-	hookFlags
-	Redact redact.Flags `embed:""`
+	localFlags
 	permissionFlags
 	budgetFlags
 	auth.ClientFlags
@@ -86,30 +77,19 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 			fmt.Fprint(a.Stderr, safeText(written.String()))
 		}
 	}()
-	chosen, err := a.chooseModel(r.Flags, m)
+	install, chosen, err := r.dev(a, m)
 	if err != nil {
 		return err
 	}
 	if !a.json && !r.Quiet {
 		fmt.Fprintln(a.Stderr, safeLine(m.secrets.String(chosen.Which)))
 	}
-	hooks, err := r.hooks()
-	if err != nil {
-		return err
-	}
-	servers, err := r.servers(a)
-	if err != nil {
-		return err
-	}
 	data, drop, err := r.data()
 	if err != nil {
 		return err
 	}
-	running, err := assembly.StartDev(ctx, assembly.Dev{
-		DataDir: data, Workspace: orHere(r.Workspace), Files: r.assembly(), Model: chosen.Model, Governor: chosen.Governor,
-		Hooks: hooks, DefinitionHooks: r.DefinitionHooks, Callbacks: r.callbacks(a), FetchAllow: r.FetchAllow, BashNetwork: r.BashNetwork, MCP: servers, Sandbox: r.Options,
-		Secrets: m.secrets, Logger: m.Logger, Telemetry: m.Telemetry,
-	})
+	install.DataDir, install.Workspace = data, orHere(r.Workspace)
+	running, err := assembly.StartDev(ctx, install)
 	if err != nil {
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -12,13 +13,13 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Embedded is a Redis inside the process, for when there is only one process. It
-// has no port and keeps nothing. It works in a testing/synctest bubble. Unlike a
+// Embedded is a Redis inside the process, for when there is only one process, or only ones
+// that end with it. It has no port, unless it is given one, and keeps nothing. It works in a testing/synctest bubble. Unlike a
 // real one it never clears away what was deleted after it had been read and before
 // it was done; only somebody else's deletions leave such entries.
 type Embedded struct {
 	server *miniredis.Miniredis
-	pipes  *bufconn.Listener
+	on     []net.Listener
 	client *redis.Client
 	serve  sync.WaitGroup
 }
@@ -30,7 +31,7 @@ const embeddedBuffer = 1 << 20
 
 // OpenEmbedded starts an empty Redis. Close it.
 func OpenEmbedded() (*Embedded, error) {
-	e := &Embedded{server: miniredis.NewMiniRedis(), pipes: bufconn.Listen(embeddedBuffer)}
+	e, pipes := &Embedded{server: miniredis.NewMiniRedis()}, bufconn.Listen(embeddedBuffer)
 	first, err := e.server.Dial() // starts it without a port
 	if err != nil {
 		return nil, fmt.Errorf("starting the embedded Redis: %w", err)
@@ -38,23 +39,29 @@ func OpenEmbedded() (*Embedded, error) {
 	if err := first.Close(); err != nil {
 		return nil, fmt.Errorf("starting the embedded Redis: %w", err)
 	}
+	e.ServeOn(pipes)
+	e.client = redis.NewClient(&redis.Options{
+		Addr: "embedded", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return pipes.DialContext(ctx)
+		},
+		ContextTimeoutEnabled: true, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	return e, nil
+}
+
+// ServeOn has it serve a listener as well, which is closed with it.
+func (e *Embedded) ServeOn(l net.Listener) {
+	e.on = append(e.on, l)
 	e.serve.Go(func() {
 		for {
-			conn, err := e.pipes.Accept()
+			conn, err := l.Accept()
 			if err != nil {
 				return // closed
 			}
 			e.server.Server().ServeConn(conn)
 		}
 	})
-	e.client = redis.NewClient(&redis.Options{
-		Addr: "embedded", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return e.pipes.DialContext(ctx)
-		},
-		ContextTimeoutEnabled: true, DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	return e, nil
 }
 
 // Client is connected to the embedded Redis; it is closed with it.
@@ -64,8 +71,8 @@ func (e *Embedded) Client() redis.UniversalClient { return e.client }
 // Listen first, or it fails.
 func (e *Embedded) Close() error {
 	err := e.client.Close()
-	if pipes := e.pipes.Close(); err == nil {
-		err = pipes
+	for _, l := range e.on {
+		err = errors.Join(err, l.Close())
 	}
 	e.serve.Wait()
 	e.server.Close()

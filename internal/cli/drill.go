@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/drill"
+)
+
+type drillCommand struct {
+	Workspace string `placeholder:"DIR" help:"Directory of which each tree gets a copy to work in; by default this one."`
+	Agent     string `placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
+	Faults    int    `env:"" default:"24" placeholder:"N" help:"How many trees to disturb, at moments as unlike as can be; 0 is one for each moment that there is."`
+	localFlags
+	permissionFlags
+	budgetFlags
+	Prompt []string `arg:"" optional:"" help:"What to do; - reads it from standard input. By default what suits the demo."`
+}
+
+// drillPrompt is what the demo plays.
+const drillPrompt = "Survey this workspace"
+
+// drillsAtOnce is how many trees there are at once, each in processes of its own.
+const drillsAtOnce = 4
+
+// drillPart is the variable that makes a process a part of a drill's installation: what it is
+// to be, as JSON.
+const drillPart = "COPPICE_DRILL_PART"
+
+// Run has a tree grow undisturbed, and then again and again with a fault in each.
+func (d *drillCommand) Run(ctx context.Context, a *app) error {
+	if part := a.Getenv(drillPart); part != "" {
+		return d.be(ctx, a, part)
+	}
+	if d.Faults < 0 {
+		return usagef("--faults is %d; it has to be 0 or more", d.Faults)
+	}
+	if err := isDirectory("--workspace", d.Workspace); err != nil {
+		return err
+	}
+	of, err := d.prepare(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := os.RemoveAll(of.dir); err != nil {
+			a.complain("cleaning up: " + err.Error())
+		}
+	}()
+	calm, err := of.tree(ctx, 0, nil)
+	if errors.Is(err, errBlocked) {
+		a.complain(errBlocked.Error())
+		return exitCode(exitUnfinished)
+	}
+	if err != nil {
+		return err
+	}
+	plan := drill.Plan(calm.seen, d.Faults)
+	if err := a.printCalm(calm, len(plan)); err != nil {
+		return err
+	}
+	all, err := a.disturb(ctx, of, calm, plan)
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		if err := a.print("", all.String()); err != nil {
+			return err
+		}
+	}
+	if all.bad > 0 {
+		return exitCode(exitFailed)
+	}
+	return nil
+}
+
+// disturb has a tree grow for each fault, some at once, and tells of each.
+func (a *app) disturb(ctx context.Context, of *drilling, calm *drilled, plan []drill.Fault) (all drilledSum, err error) {
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(drillsAtOnce)
+	for i, fault := range plan {
+		g.Go(func() error {
+			got, err := of.tree(ctx, i+1, &fault)
+			switch {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case err != nil:
+				got = &drilled{number: i + 1, fault: &fault, broken: err}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all.add(calm, got)
+			return a.printDrilled(calm, got)
+		})
+	}
+	err = g.Wait()
+	return all, err
+}
+
+// prepare looks at all that is said before anything is started.
+func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
+	words := d.Prompt
+	if len(words) == 0 {
+		words = []string{drillPrompt}
+	}
+	prompt, err := a.text(words)
+	if err != nil {
+		return nil, err
+	}
+	m, err := a.measure(ctx, "", d.Redact, slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	_, chosen, err := d.dev(a, m)
+	if err != nil {
+		return nil, err
+	}
+	permissions, err := d.permissions()
+	if err != nil {
+		return nil, err
+	}
+	budget, err := d.over(nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := copiable(orHere(d.Workspace)); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("looking for this program: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "coppice-drill-")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory for the data: %w", err)
+	}
+	if !a.json {
+		fmt.Fprintln(a.Stderr, safeLine(m.secrets.String(chosen.Which)))
+	}
+	return &drilling{
+		dir: dir, workspace: orHere(d.Workspace), agent: d.Agent, prompt: prompt,
+		permissions: permissions, budget: budget, self: self, args: a.Args,
+	}, nil
+}
+
+// be is the life of one part of an installation. It ends with its standard input: a part whose
+// parent is gone does not stay.
+func (d *drillCommand) be(ctx context.Context, a *app, said string) error {
+	var part drill.Part
+	if err := json.Unmarshal([]byte(said), &part); err != nil {
+		return usagef("$%s: %w", drillPart, err)
+	}
+	// An interrupt of the terminal is for the parent, which ends its parts.
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go func() {
+		defer stop()
+		_, _ = io.Copy(io.Discard, a.Stdin)
+	}()
+	m, err := a.measure(ctx, "", d.Redact, slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	install, _, err := d.dev(a, m)
+	if err != nil {
+		return err
+	}
+	install.DataDir, install.Workspace = part.Data, part.Workspace
+	redis, err := assembly.OpenRedis(part.Redis)
+	if err != nil {
+		return err
+	}
+	defer redis.Close()
+	if part.Role == drill.RoleWorker {
+		conn, err := assembly.Connect("unix:" + part.Orchestrator)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return install.Worker(redis, conn).Run(ctx)
+	}
+	if err := errors.Join(os.MkdirAll(part.Data, 0o700), os.RemoveAll(part.Orchestrator)); err != nil { // the one that was killed has left it
+		return fmt.Errorf("making room: %w", err)
+	}
+	l, err := net.Listen("unix", part.Orchestrator)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	orchestrator := install.Orchestrator(redis, l)
+	orchestrator.Grace = part.Grace
+	return orchestrator.Run(ctx, func() {})
+}

@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/drill"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// drilling is what all trees of a drill have in common.
+type drilling struct {
+	dir         string // for all of them
+	workspace   string
+	agent       string
+	prompt      string
+	permissions *pb.Permissions
+	budget      *pb.Budget
+	self        string   // this program, and what it was started with:
+	args        []string // its parts are the same with a word on what they are to be
+}
+
+// drilled is what has come of a tree.
+type drilled struct {
+	number int
+	fault  *drill.Fault  // nil: none
+	struck *drill.Struck // nil: it has not happened
+	broken error         // why nothing has come of it; nil: the rest says what has
+
+	root        *pb.Task
+	tasks       []string // what each has come to, sorted
+	spent       spending
+	seen        drill.Seen
+	redelivered int64    // runs that went to a worker again since theirs was lost
+	unknown     []string // the tools of calls of which nobody knows what they have done
+	violations  []*pb.Violation
+	took        time.Duration
+}
+
+const (
+	// drillPatience is how long a tree may take.
+	drillPatience = 10 * time.Minute
+	// drillCopies bounds what each tree gets a copy of.
+	drillCopies = 256 << 20
+	// drillLog is how much of what a process has said last is told when it has failed.
+	drillLog = 2000
+)
+
+// What can come of a tree beside its end.
+var (
+	errBlocked = errors.New("the tree waits for an approval; allow the call with --allow RULE")
+	errEndless = fmt.Errorf("the tree has not ended in %s", drillPatience)
+	errLeft    = errors.New("a process has ended by itself")
+)
+
+// tree has a tree grow, with a fault or without.
+func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ *drilled, err error) {
+	dir := filepath.Join(d.dir, fmt.Sprint(number))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making a directory for a tree: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.CopyFS(filepath.Join(dir, "workspace"), os.DirFS(d.workspace)); err != nil {
+		return nil, fmt.Errorf("copying the workspace: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening a log: %w", err)
+	}
+	defer log.Close()
+	site, err := drill.Open(drill.Config{
+		Dir: dir, Fault: fault,
+		Connect: func(target string) (*grpc.ClientConn, error) { return assembly.Connect(target) },
+		Start: func(part drill.Part) *exec.Cmd {
+			cmd := d.part(ctx, part)
+			cmd.Stderr = log
+			return cmd
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	got, err := d.grow(ctx, site)
+	closed := site.Close()
+	switch {
+	case err == nil && closed == nil:
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, errBlocked):
+		return nil, err
+	default:
+		return nil, errors.Join(err, closed, said(log))
+	}
+	got.number, got.fault = number, fault
+	got.seen, got.struck, got.unknown = site.Seen(), site.Struck(), site.Unknown()
+	return got, nil
+}
+
+// part prepares a process that is a part of an installation.
+func (d *drilling) part(ctx context.Context, part drill.Part) *exec.Cmd {
+	said, err := json.Marshal(part)
+	if err != nil {
+		panic(fmt.Sprintf("cli: encoding a part: %v", err)) // of texts alone
+	}
+	cmd := exec.CommandContext(ctx, d.self, d.args...) //nolint:gosec // it is this program
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), drillPart+"="+string(said))
+	return cmd
+}
+
+// said is what the processes of a site have said last, as an error.
+func said(log *os.File) error {
+	text, err := os.ReadFile(log.Name())
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	return errors.New(strings.TrimSpace(string(text[max(0, len(text)-drillLog):])))
+}
+
+// grow opens a session, waits until nothing happens in it any more and reads what has come
+// of it.
+func (d *drilling) grow(ctx context.Context, site *drill.Site) (*drilled, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, drillPatience, errEndless)
+	defer stop()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	go func() {
+		select {
+		case <-site.Failed():
+			fail(errLeft)
+		case <-ctx.Done():
+		}
+	}()
+	c := newClient(site.Conn())
+	begun := time.Now()
+	session := ""
+	err := again(ctx, func() error {
+		resp, err := c.sessions.CreateSession(ctx, &pb.CreateSessionRequest{
+			Agent: d.agent, Message: &pb.UserMessage{Text: d.prompt}, Permissions: d.permissions, Budget: d.budget, IdempotencyKey: "drill",
+		})
+		session = resp.GetSession().GetId()
+		return err
+	})
+	if err != nil {
+		return nil, during("creating the session", err)
+	}
+	got := &drilled{}
+	w := &watching{client: c.sessions, session: session, untilIdle: true}
+	var idle *pb.Idle
+	err = again(ctx, func() (err error) {
+		idle, err = w.each(ctx, func(step *pb.WatchSessionResponse) error {
+			if step.GetEvent().GetReady().GetCause() == pb.ReadyCause_READY_CAUSE_REDELIVERED {
+				got.redelivered++
+			}
+			return nil
+		})
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, during("watching the session", err)
+	case idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED:
+		return nil, errBlocked
+	}
+	got.took = time.Since(begun)
+	return got, got.read(ctx, c, session, idle.GetRoot().GetId())
+}
+
+// read looks at a tree that has ended.
+func (t *drilled) read(ctx context.Context, c *client, session, root string) error {
+	return again(ctx, func() error {
+		*t = drilled{redelivered: t.redelivered, took: t.took}
+		found, err := c.sessions.GetTree(ctx, &pb.GetTreeRequest{SessionId: session})
+		if err != nil {
+			return during("reading the tree", err)
+		}
+		t.spent = spending{}.and(found.GetSession().GetUsage())
+		for nodes := []*pb.TreeNode{found.GetRoot()}; len(nodes) > 0; nodes = nodes[1:] {
+			nodes = append(nodes, nodes[0].GetChildren()...)
+			resp, err := c.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: session, TaskId: nodes[0].GetTask().GetId()})
+			if err != nil {
+				return during("reading a task", err)
+			}
+			task := resp.GetTask()
+			if task.GetId() == root {
+				t.root = task
+			}
+			t.tasks = append(t.tasks, fmt.Sprintf("%d %q %q %s %q", task.GetDepth(), task.GetAgent(), task.GetDescription(), task.GetState(), task.GetResult()))
+		}
+		slices.Sort(t.tasks)
+		diagnosed, err := c.admin.Diagnose(ctx, &pb.DiagnoseRequest{SessionId: session})
+		if err != nil {
+			return during("looking at what is stored", err)
+		}
+		t.violations = diagnosed.GetViolations()
+		return nil
+	})
+}
+
+// again does something until nobody says any more that it may work later.
+func again(ctx context.Context, do func() error) error {
+	begun, pause := time.Now(), pauses()
+	for {
+		err := do()
+		if err == nil || !mayGoOn(err) || time.Since(begun) > patience {
+			return err
+		}
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// copiable refuses a workspace that is too large to be copied for each tree.
+func copiable(dir string) error {
+	var size int64
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if size += info.Size(); size > drillCopies {
+			return usagef("the workspace has more than %d MB, and each tree gets a copy of it: name a smaller one with --workspace", drillCopies>>20)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("looking at the workspace: %w", err)
+	}
+	return nil
+}

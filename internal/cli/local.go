@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"github.com/coppice-run/coppice/internal/assembly"
+	"github.com/coppice-run/coppice/internal/model/provider"
+	"github.com/coppice-run/coppice/internal/redact"
+	"github.com/coppice-run/coppice/internal/sandbox"
+)
+
+// localFlags say what an installation on this machine is made of, and what its agents may do.
+type localFlags struct {
+	files
+	reachFlags
+	mcpFlags
+	provider.Flags
+	sandbox.Options
+	hookFlags
+	Redact redact.Flags `embed:""`
+}
+
+// dev reads what the flags name. What is left to say is where things are.
+func (f *localFlags) dev(a *app, m *measured) (assembly.Dev, provider.Choice, error) {
+	chosen, err := a.chooseModel(f.Flags, m)
+	if err != nil {
+		return assembly.Dev{}, chosen, err
+	}
+	hooks, err := f.hooks()
+	if err != nil {
+		return assembly.Dev{}, chosen, err
+	}
+	servers, err := f.servers(a)
+	if err != nil {
+		return assembly.Dev{}, chosen, err
+	}
+	return assembly.Dev{
+		Files: f.assembly(), Model: chosen.Model, Governor: chosen.Governor, MCP: servers,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, Callbacks: f.callbacks(a),
+		FetchAllow: f.FetchAllow, BashNetwork: f.BashNetwork, Sandbox: f.Options,
+		Secrets: m.secrets, Logger: m.Logger, Telemetry: m.Telemetry,
+	}, chosen, nil
+}

@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// printCalm tells of the tree that nothing disturbs.
+func (a *app) printCalm(t *drilled, faults int) error {
+	if a.json {
+		return a.printDrill(t, "")
+	}
+	l := a.look()
+	return a.print(
+		fmt.Sprintf("undisturbed: %s after %s, %s, %s, %s that workers had stored", stateText(t.root.GetState()), durationText(t.took),
+			plural(int64(len(t.tasks)), "task"), t.spent.text("tokens"), plural(int64(t.seen.Total()), "step")),
+		"again "+plural(int64(faults), "time")+", each in an installation of its own:",
+		"",
+		l.dim.Render(fmt.Sprintf(drillLine, "", "fault", "at", "what came of the tree")),
+	)
+}
+
+// drillLine is the form of a line about a tree: its number, its fault, when that was, and what
+// came of it.
+const drillLine = "%3v  %-19v  %-40s  %s"
+
+// printDrilled tells of a tree with a fault.
+func (a *app) printDrilled(calm, t *drilled) error {
+	verdict, bad := t.against(calm)
+	if a.json {
+		return a.printDrill(t, verdict)
+	}
+	l := a.look()
+	style := l.good
+	if bad {
+		style = l.bad
+	}
+	parts := []string{style.Render(verdict)}
+	if n := t.redelivered; n > 0 {
+		parts = append(parts, plural(n, "run")+" delivered again")
+	}
+	if n := len(t.unknown); n > 0 {
+		parts = append(parts, "outcome unknown: "+strings.Join(t.unknown, ", "))
+	}
+	if t.broken == nil {
+		parts = append(parts, durationText(t.took))
+	}
+	if err := a.print(fmt.Sprintf(drillLine, t.number, t.fault.Victim, t.when(), strings.Join(parts, l.dot))); err != nil {
+		return err
+	}
+	for _, v := range t.violations {
+		if err := a.print(fmt.Sprintf("     task %s: %s: %s", v.GetTaskId(), safeLine(v.GetRule()), safeLine(v.GetDetail()))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printDrill tells of a tree as JSON.
+func (a *app) printDrill(t *drilled, verdict string) error {
+	said := drilledJSON{
+		Number: t.number, Verdict: verdict, Tasks: len(t.tasks), Redelivered: t.redelivered,
+		Unknown: t.unknown, Violations: len(t.violations), Seconds: t.took.Round(time.Millisecond).Seconds(),
+	}
+	if t.broken == nil {
+		said.State = stateText(t.root.GetState())
+	}
+	if f := t.fault; f != nil {
+		m := f.Moment
+		said.Fault = &faultJSON{f.Victim.String(), m.Step.String(), m.N, m.After, t.struckIn(), t.struck != nil}
+	} else {
+		said.Steps = t.seen.Total()
+	}
+	line, err := json.Marshal(said)
+	if err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	_, err = fmt.Fprintf(a.Stdout, "%s\n", line)
+	return err
+}
+
+// drilledJSON is what has come of a tree, the first one undisturbed.
+type drilledJSON struct {
+	Number      int        `json:"number"`
+	Fault       *faultJSON `json:"fault,omitempty"`
+	Verdict     string     `json:"verdict,omitempty"`
+	State       string     `json:"state,omitempty"`
+	Tasks       int        `json:"tasks"`
+	Steps       int        `json:"steps,omitempty"`
+	Redelivered int64      `json:"redelivered"`
+	Unknown     []string   `json:"unknown,omitempty"`
+	Violations  int        `json:"violations"`
+	Seconds     float64    `json:"seconds"`
+}
+
+type faultJSON struct {
+	Victim   string `json:"victim"`
+	Step     string `json:"step"`
+	N        int    `json:"n"`
+	After    bool   `json:"after"`
+	Agent    string `json:"agent,omitempty"`
+	Happened bool   `json:"happened"`
+}
+
+// struckIn names the agent in whose run the fault has happened; empty: not known.
+func (t *drilled) struckIn() string {
+	if t.struck == nil {
+		return ""
+	}
+	return t.struck.Agent
+}
+
+// when says when the fault was to happen, and in whose run.
+func (t *drilled) when() string {
+	switch agent := t.struckIn(); {
+	case t.struck == nil && t.broken == nil:
+		return t.fault.Moment.String() + ": did not come"
+	case agent != "":
+		return t.fault.Moment.String() + ", " + safeLine(agent)
+	}
+	return t.fault.Moment.String()
+}
+
+// against says what a tree with a fault has come to, beside the one without, and whether that
+// is bad. A model that does not say the same twice may well come to another answer.
+func (t *drilled) against(calm *drilled) (verdict string, bad bool) {
+	switch {
+	case t.broken != nil:
+		return "broken: " + safeLine(t.broken.Error()), true
+	case len(t.violations) > 0:
+		return "breaks " + plural(int64(len(t.violations)), "rule"), true
+	case t.root.GetState() != calm.root.GetState():
+		return strings.TrimSuffix(stateText(t.root.GetState())+": "+why(t.root.GetReason(), t.root.GetDetail()), ": "), true
+	case slices.Equal(t.tasks, calm.tasks):
+		return "the same", false
+	case t.root.GetResult() == calm.root.GetResult():
+		return "the same answer, another tree", false
+	}
+	return "another answer", false
+}
+
+// drilledSum is what all trees with a fault have come to.
+type drilledSum struct {
+	trees, same, bad, missed int
+	redelivered              int64
+	unknown, violations      int
+}
+
+func (s *drilledSum) add(calm, t *drilled) {
+	verdict, bad := t.against(calm)
+	s.trees++
+	if bad {
+		s.bad++
+	}
+	if verdict == "the same" {
+		s.same++
+	}
+	if t.struck == nil && t.broken == nil {
+		s.missed++
+	}
+	s.redelivered += t.redelivered
+	s.unknown += len(t.unknown)
+	s.violations += len(t.violations)
+}
+
+func (s *drilledSum) String() string {
+	parts := []string{
+		fmt.Sprintf("%d of %s the same as undisturbed", s.same, plural(int64(s.trees), "tree")),
+		plural(s.redelivered, "run") + " delivered again",
+		plural(int64(s.unknown), "call") + " with an unknown outcome",
+		plural(int64(s.violations), "violation"),
+	}
+	if s.bad > 0 {
+		parts = append(parts, plural(int64(s.bad), "tree")+" gone wrong")
+	}
+	if s.missed > 0 {
+		parts = append(parts, plural(int64(s.missed), "fault")+" did not come")
+	}
+	return strings.Join(parts, ", ")
+}
