@@ -117,12 +117,8 @@ type waiter struct {
 // true, that is verified beside the caller. It gives nil if nobody could be asked.
 // Leave has to be called when the stream has ended.
 func (p *Prober) Meet(id string, from net.Addr, port uint32) *Worker {
-	tcp, ok := from.(*net.TCPAddr)
-	if !ok || port == 0 || port > 1<<16-1 || id == "" || len(id) > mostIDBytes {
-		return nil
-	}
-	host := tcp.AddrPort().Addr().Unmap()
-	if !host.IsValid() {
+	host := hostOf(from)
+	if !host.IsValid() || port == 0 || port > 1<<16-1 || id == "" || len(id) > mostIDBytes {
 		return nil
 	}
 	at := place{id: id, addr: netip.AddrPortFrom(host, uint16(port))}
@@ -140,6 +136,18 @@ func (p *Prober) Meet(id string, from net.Addr, port uint32) *Worker {
 		w.verifying = p.begin(w.verify)
 	}
 	return w
+}
+
+// hostOf gives the host that a stream comes from, which is this one if it came over a socket
+// of its file system; invalid if that is not known.
+func hostOf(from net.Addr) netip.Addr {
+	switch from := from.(type) {
+	case *net.TCPAddr:
+		return from.AddrPort().Addr().Unmap()
+	case *net.UnixAddr:
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.Addr{}
 }
 
 // begin does something beside the caller, and reports whether it does. The lock is held.

@@ -3,6 +3,7 @@ package alive
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -319,7 +320,7 @@ func TestOnlyTheHostOfTheStreamIsAsked(t *testing.T) {
 		p := NewProber(Config{Dial: n.dial})
 		defer p.Close()
 		for name, w := range map[string]*Worker{
-			"a path":       p.Meet("w", &net.UnixAddr{Name: "/run/x", Net: "unix"}, 7072),
+			"not TCP":      p.Meet("w", &net.IPAddr{IP: net.IPv4(10, 1, 2, 3)}, 7072),
 			"no address":   p.Meet("w", nil, 7072),
 			"no host":      p.Meet("w", &net.TCPAddr{Port: 1}, 7072),
 			"no port":      p.Meet("w", host, 0),
@@ -335,8 +336,11 @@ func TestOnlyTheHostOfTheStreamIsAsked(t *testing.T) {
 		}
 		p.Meet("w", &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0", Port: 1}, 7073)
 		p.Meet("w", host, 7072)
+		p.Meet("w", &net.UnixAddr{Name: "@", Net: "unix"}, 7074) // over a socket of this machine
 		synctest.Wait()
-		if got := strings.Join(n.tries, " "); !strings.Contains(got, "10.1.2.3:7072") || !strings.Contains(got, "[fe80::1%eth0]:7073") || n.tried() != 2 {
+		got := n.tries
+		slices.Sort(got)
+		if want := []string{"10.1.2.3:7072", "127.0.0.1:7074", "[fe80::1%eth0]:7073"}; !slices.Equal(got, want) {
 			t.Errorf("asked %s", got)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/chaos"
+	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -25,6 +26,8 @@ const (
 	answersThere = "a worker answers where it says"
 	answersNot   = "a worker does not answer where it says"
 	isDead       = "a worker is dead"
+
+	announcedAgain = "a dead worker had read hints"
 )
 
 // listening has orchestrators say everything, for the test to read.
@@ -101,6 +104,54 @@ func TestAWorkerThatCannotBeAskedGetsTheGrace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHintsOfTheDeadAreAnnouncedAgain kills a worker that has read the hint of a run and has
+// not claimed it: others hear of the run as soon as that is known.
+func TestHintsOfTheDeadAreAnnouncedAgain(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, `steps: [{delay: 1h, text: late}]`)
+	a := takeApart(t)
+	a.redis, a.grace = d.redis.Client(), unending
+	log := a.listening()
+	_, addr := a.orchestrator()
+	d.addresses, d.workerFlags = []string{addr}, []string{"--slots=1"}
+	d.startWorker("worker 1")
+	c := a.client(addr)
+	carried, worker := c.create("go").GetId(), ""
+	c.events(carried, func(e *pb.Event) bool {
+		worker = e.GetDispatched().GetWorkerId()
+		return worker != ""
+	})
+	until(t, "the orchestrator has asked the worker", func() bool { return log.count(answersThere) > 0 })
+	stream, err := pb.NewWorkerServiceClient(a.connect(addr)).Work(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	welcome, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus, err := dispatch.New(dispatch.Config{Client: a.redis, Installation: welcome.GetWelcome().GetInstallationId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := c.create("go too").GetId()
+	if found, err := bus.Pull(t.Context(), assembly.DefaultPool, worker, 1, time.Minute); err != nil || len(found) != 1 {
+		t.Fatalf("in the name of the worker %v was read, %v", found, err)
+	}
+	if err := os.WriteFile(d.in("scenario.yaml"), []byte(`steps: [{text: at last}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.kill("worker 1")
+	until(t, "the runs whose hints it had read are announced again", func() bool { return log.count(announcedAgain) == 1 })
+	d.startWorker("worker 2")
+	for _, session := range []string{carried, read} {
+		if root := c.wait(session, ""); root.GetResult() != "at last" {
+			t.Errorf("the root ended %s with %q", root.GetState(), root.GetResult())
+		}
+	}
+	c.sound()
 }
 
 // asked is a listener that counts who has connected.

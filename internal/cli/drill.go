@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/drill"
 )
@@ -190,7 +191,11 @@ func (d *drillCommand) be(ctx context.Context, a *app, said string) error {
 			return err
 		}
 		defer conn.Close()
-		return install.Worker(redis, conn).Run(ctx)
+		worker := install.Worker(redis, conn)
+		if worker.Alive, err = alive.Listen("127.0.0.1:0"); err != nil {
+			return err
+		}
+		return worker.Run(ctx)
 	}
 	if err := errors.Join(os.MkdirAll(part.Data, 0o700), os.RemoveAll(part.Orchestrator)); err != nil { // the one that was killed has left it
 		return fmt.Errorf("making room: %w", err)
@@ -199,7 +204,5 @@ func (d *drillCommand) be(ctx context.Context, a *app, said string) error {
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	orchestrator := install.Orchestrator(redis, l)
-	orchestrator.Grace = part.Grace
-	return orchestrator.Run(ctx, func() {})
+	return install.Orchestrator(redis, l).Run(ctx, func() {})
 }

@@ -362,3 +362,41 @@ func TestRefusals(t *testing.T) {
 	}
 	wantBacklog(t, bus, 0)
 }
+
+// TestWhatAConsumerHasLeft: hints that it has read and not finished can be seen by others.
+func TestWhatAConsumerHasLeft(t *testing.T) {
+	onBoth(t, func(t *testing.T, _ redis.UniversalClient, bus *Bus) {
+		left := func(consumer string, max int) []Hint {
+			t.Helper()
+			found, err := bus.Left(t.Context(), pool, consumer, max)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return hintsOf(found)
+		}
+		if got := left("w", 10); len(got) != 0 {
+			t.Errorf("of nothing there is left %v", got)
+		}
+		hints := some(5, 1)
+		announce(t, bus, hints)
+		mine := pull(t, bus, "w", 4, time.Minute)
+		pull(t, bus, "other", 1, time.Minute)
+		finish(t, bus, mine[:1])
+		if got := left("w", 10); !slices.Equal(got, hints[1:4]) {
+			t.Errorf("there is left %v, not %v", got, hints[1:4])
+		}
+		if got := left("w", 2); !slices.Equal(got, hints[1:3]) {
+			t.Errorf("of two there is left %v", got)
+		}
+		if got := left("nobody", 10); len(got) != 0 {
+			t.Errorf("of somebody who has read nothing there is left %v", got)
+		}
+		finish(t, bus, mine)
+		if got := left("w", 10); len(got) != 0 {
+			t.Errorf("of what is finished there is left %v", got)
+		}
+		if _, err := bus.Left(t.Context(), pool, "", 1); err == nil {
+			t.Error("nobody has left something")
+		}
+	})
+}

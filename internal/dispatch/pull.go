@@ -126,6 +126,37 @@ func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.
 	return found, nil
 }
 
+// Left gives up to max hints that a consumer has read and not finished, those read first
+// before others. They stay the consumer's.
+func (b *Bus) Left(ctx context.Context, pool, consumer string, max int) ([]Delivery, error) {
+	key, err := b.reading(pool, consumer, max)
+	if err != nil {
+		return nil, fmt.Errorf("looking for what is left: %w", err)
+	}
+	pending, err := b.client.XPendingExt(ctx, &redis.XPendingExtArgs{
+		Stream: key, Group: group, Start: "-", End: "+", Count: int64(max), Consumer: consumer,
+	}).Result()
+	if isGone(err) || err == nil && len(pending) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for what %s has left on %s: %w", consumer, key, err)
+	}
+	pipe := b.client.Pipeline()
+	found := make([]*redis.XMessageSliceCmd, len(pending))
+	for i, p := range pending {
+		found[i] = pipe.XRange(ctx, key, p.ID, p.ID)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("reading what %s has left on %s: %w", consumer, key, err)
+	}
+	var entries []redis.XMessage
+	for _, one := range found {
+		entries = append(entries, one.Val()...) // none of one that was deleted
+	}
+	return b.sift(ctx, pool, entries), nil
+}
+
 // createGroup makes the stream's group, and the stream, unless they are there.
 // The group starts before the first entry: what came before it is still to be read.
 func (b *Bus) createGroup(ctx context.Context, key string) error {

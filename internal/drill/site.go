@@ -17,21 +17,16 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// killedGrace is how long an orchestrator waits for a worker that was killed. At its socket
-// nobody can tell whether a process is dead, as is known otherwise.
-const killedGrace = 100 * time.Millisecond
-
 // stopPatience is how long a process may take to stop.
 const stopPatience = 10 * time.Second
 
 // Part is one of the processes of a site, and where it finds the others.
 type Part struct {
 	Role         Role
-	Data         string        // directory of the database
-	Workspace    string        // directory that agents work in
-	Redis        string        // its URL
-	Orchestrator string        // the socket on which the orchestrator listens, or that the worker takes for it
-	Grace        time.Duration // of the orchestrator with a worker whose stream broke; 0: as usual
+	Data         string // directory of the database
+	Workspace    string // directory that agents work in
+	Redis        string // its URL
+	Orchestrator string // the socket on which the orchestrator listens, or that the worker takes for it
 }
 
 // Role is what a process is.
@@ -95,9 +90,6 @@ func Open(c Config) (_ *Site, err error) {
 	part := Part{
 		Role: RoleOrchestrator, Data: at("data"), Workspace: at("workspace"),
 		Redis: "unix://" + at("redis"), Orchestrator: at("orchestrator"),
-	}
-	if c.Fault != nil && c.Fault.Victim == Worker {
-		part.Grace = killedGrace
 	}
 	if s.orchestrator, err = start(func() *exec.Cmd { return c.Start(part) }); err != nil {
 		return nil, err

@@ -36,10 +36,54 @@ func (l *slot) leave() {
 	l.worker = nil
 }
 
+// How much is done at once about workers that died. What is left out is found by the sweep.
+const (
+	deadAtOnce = 64    // workers
+	leftAtMost = 1_000 // hints that one of them had read
+)
+
 // workerDied notes that the process of a worker is dead whose stream broke.
 func (s *Service) workerDied(id string) {
 	s.Logger.InfoContext(context.Background(), "a worker is dead; its runs do not wait for it", "worker_id", id)
 	if s.measures != nil {
 		s.measures.WorkerDied()
 	}
+	select {
+	case s.dead <- id:
+	default:
+	}
+}
+
+// inherit has the runs announced again of which dead workers had read the hints and that they
+// had not claimed yet, until ctx ends.
+func (s *Service) inherit(ctx context.Context) error {
+	for {
+		select {
+		case id := <-s.dead:
+			if err := s.announceAgain(ctx, id); err != nil && ctx.Err() == nil {
+				// Their announcements run out.
+				s.Logger.WarnContext(ctx, "looking for what a dead worker has left failed", "worker_id", id, "error", err)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// announceAgain has the runs announced again whose hints a worker has read. Of one that it has
+// claimed nothing waits any more.
+func (s *Service) announceAgain(ctx context.Context, worker string) error {
+	left, err := s.Bus.Left(ctx, s.Pool, worker, leftAtMost)
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	s.Logger.InfoContext(ctx, "a dead worker had read hints; their runs are announced again", "worker_id", worker, "hints", len(left))
+	var done []string
+	for _, d := range left {
+		if err := s.releaseReady(ctx, d.Hint.Session, d.Hint.Task, d.Hint.Epoch); err != nil {
+			return err
+		}
+		done = append(done, d.ID)
+	}
+	return s.Bus.Done(ctx, s.Pool, done...)
 }

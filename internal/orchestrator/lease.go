@@ -66,6 +66,7 @@ func (l *slot) abandon(blame bool) {
 func (l *slot) detach() {
 	lease := l.current()
 	if lease == nil {
+		l.askAfter()
 		return
 	}
 	if !lease.by.can(featureReattach) {
@@ -77,6 +78,15 @@ func (l *slot) detach() {
 	worker := l.worker
 	l.mu.Unlock()
 	l.waitFor(worker, lease)
+}
+
+// askAfter has it found out whether the worker of a slot that was idle is dead: it may have
+// read hints that nobody else hears of then.
+func (l *slot) askAfter() {
+	l.mu.Lock()
+	worker := l.worker
+	l.mu.Unlock()
+	worker.IfDead(l.Grace, func() {})
 }
 
 // waitFor gives a worker the grace to come back for an attempt, unless it is found to be

@@ -75,6 +75,7 @@ type Service struct {
 	sweeper  sweeper
 	agents   *agents
 	workers  *alive.Prober
+	dead     chan string        // workers of which that is known, until something is done about it
 	measures *telemetry.Replica // nil: nobody measures
 }
 
@@ -116,7 +117,7 @@ func New(c Config) (*Service, error) {
 	s := &Service{
 		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), roster: newRoster(), offers: newOffers(),
 		wishes: newWishes(), relay: newRelay(c.Now),
-		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}),
+		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}), dead: make(chan string, deadAtOnce),
 	}
 	s.others.Store(!c.Store.Alone())
 	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
@@ -149,6 +150,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.announce(ctx) })
 	g.Go(func() error { return s.sendOffers(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
+	g.Go(func() error { return s.inherit(ctx) })
 	g.Go(func() error { return s.agents.follow(ctx) })
 	g.Go(func() error { return s.callBack(ctx) })
 	if !s.Store.Alone() {
