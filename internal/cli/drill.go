@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -22,6 +23,8 @@ type drillCommand struct {
 	Workspace string `placeholder:"DIR" help:"Directory of which each tree gets a copy to work in; by default this one."`
 	Agent     string `placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
 	Faults    int    `env:"" default:"24" placeholder:"N" help:"How many trees to disturb, at moments as unlike as can be; 0 is one for each moment that there is."`
+	Only      *int   `env:"" placeholder:"N" help:"Disturb the tree with this number alone."`
+	Keep      string `env:"" placeholder:"DIR" help:"Keep what the trees leave there, a directory each: the database, the workspace, and a log of all that the processes say."`
 	localFlags
 	permissionFlags
 	budgetFlags
@@ -53,11 +56,13 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err := os.RemoveAll(of.dir); err != nil {
-			a.complain("cleaning up: " + err.Error())
-		}
-	}()
+	if d.Keep == "" {
+		defer func() {
+			if err := os.RemoveAll(of.dir); err != nil {
+				a.complain("cleaning up: " + err.Error())
+			}
+		}()
+	}
 	calm, err := of.tree(ctx, 0, nil)
 	if errors.Is(err, errBlocked) {
 		a.complain(errBlocked.Error())
@@ -66,7 +71,13 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	plan := drill.Plan(calm.seen, d.Faults)
+	plan := numbered(drill.Plan(calm.seen, d.Faults))
+	if d.Only != nil {
+		if *d.Only < 1 || *d.Only > len(plan) {
+			return usagef("--only is %d; the trees have numbers from 1 to %d", *d.Only, len(plan))
+		}
+		plan = plan[*d.Only-1 : *d.Only]
+	}
 	if err := a.printCalm(calm, len(plan)); err != nil {
 		return err
 	}
@@ -85,19 +96,33 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
+// numberedFault is a fault, and the number of its tree.
+type numberedFault struct {
+	drill.Fault
+	number int
+}
+
+func numbered(plan []drill.Fault) []numberedFault {
+	all := make([]numberedFault, len(plan))
+	for i, f := range plan {
+		all[i] = numberedFault{f, i + 1}
+	}
+	return all
+}
+
 // disturb has a tree grow for each fault, some at once, and tells of each.
-func (a *app) disturb(ctx context.Context, of *drilling, calm *drilled, plan []drill.Fault) (all drilledSum, err error) {
+func (a *app) disturb(ctx context.Context, of *drilling, calm *drilled, plan []numberedFault) (all drilledSum, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(drillsAtOnce)
-	for i, fault := range plan {
+	for _, fault := range plan {
 		g.Go(func() error {
-			got, err := of.tree(ctx, i+1, &fault)
+			got, err := of.tree(ctx, fault.number, &fault.Fault)
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
 			case err != nil:
-				got = &drilled{number: i + 1, fault: &fault, broken: err}
+				got = &drilled{number: fault.number, fault: &fault.Fault, broken: err}
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -143,17 +168,36 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for this program: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "coppice-drill-")
+	dir, err := d.dir()
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for the data: %w", err)
+		return nil, err
 	}
 	if !a.json {
 		fmt.Fprintln(a.Stderr, safeLine(m.secrets.String(chosen.Which)))
 	}
 	return &drilling{
-		dir: dir, workspace: orHere(d.Workspace), agent: d.Agent, prompt: prompt,
+		dir: dir, keep: d.Keep != "", workspace: orHere(d.Workspace), agent: d.Agent, prompt: prompt,
 		permissions: permissions, budget: budget, self: self, args: a.Args,
 	}, nil
+}
+
+// dir makes the directory for all trees.
+func (d *drillCommand) dir() (string, error) {
+	if d.Keep == "" {
+		dir, err := os.MkdirTemp("", "coppice-drill-")
+		if err != nil {
+			return "", fmt.Errorf("making a directory for the data: %w", err)
+		}
+		return dir, nil
+	}
+	dir, err := filepath.Abs(d.Keep)
+	if err == nil {
+		err = os.Mkdir(dir, 0o700)
+	}
+	if err != nil {
+		return "", usagef("--keep: %w", err)
+	}
+	return dir, nil
 }
 
 // be is the life of one part of an installation. It ends with its standard input: a part whose
@@ -170,7 +214,7 @@ func (d *drillCommand) be(ctx context.Context, a *app, said string) error {
 		defer stop()
 		_, _ = io.Copy(io.Discard, a.Stdin)
 	}()
-	m, err := a.measure(ctx, "", d.Redact, slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	m, err := a.measure(ctx, "", d.Redact, slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 // drilling is what all trees of a drill have in common.
 type drilling struct {
 	dir         string // for all of them
+	keep        bool   // what they leave there
 	workspace   string
 	agent       string
 	prompt      string
@@ -54,8 +55,8 @@ const (
 	drillPatience = 10 * time.Minute
 	// drillCopies bounds what each tree gets a copy of.
 	drillCopies = 256 << 20
-	// drillLog is how much of what a process has said last is told when it has failed.
-	drillLog = 2000
+	// drillLines is how many lines of what processes have said last are told when one has failed.
+	drillLines = 5
 )
 
 // What can come of a tree beside its end.
@@ -71,7 +72,9 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making a directory for a tree: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if !d.keep {
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
 	if err := os.CopyFS(filepath.Join(dir, "workspace"), os.DirFS(d.workspace)); err != nil {
 		return nil, fmt.Errorf("copying the workspace: %w", err)
 	}
@@ -120,13 +123,22 @@ func (d *drilling) part(ctx context.Context, part drill.Part) *exec.Cmd {
 	return cmd
 }
 
-// said is what the processes of a site have said last, as an error.
+// said is what the processes of a site have said last that is bad, as an error.
 func said(log *os.File) error {
 	text, err := os.ReadFile(log.Name())
-	if err != nil || len(text) == 0 {
+	if err != nil {
 		return err
 	}
-	return errors.New(strings.TrimSpace(string(text[max(0, len(text)-drillLog):])))
+	var bad []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.Contains(line, " level=") || strings.Contains(line, " level=ERROR ") {
+			bad = append(bad, strings.TrimSpace(line))
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(bad[max(0, len(bad)-drillLines):], "; "))
 }
 
 // grow opens a session, waits until nothing happens in it any more and reads what has come
@@ -199,7 +211,7 @@ func (t *drilled) read(ctx context.Context, c *client, session, root string) err
 			if task.GetId() == root {
 				t.root = task
 			}
-			t.tasks = append(t.tasks, fmt.Sprintf("%d %q %q %s %q", task.GetDepth(), task.GetAgent(), task.GetDescription(), task.GetState(), task.GetResult()))
+			t.tasks = append(t.tasks, endText(task))
 		}
 		slices.Sort(t.tasks)
 		diagnosed, err := c.admin.Diagnose(ctx, &pb.DiagnoseRequest{SessionId: session})
@@ -209,6 +221,25 @@ func (t *drilled) read(ctx context.Context, c *client, session, root string) err
 		t.violations = diagnosed.GetViolations()
 		return nil
 	})
+}
+
+// endText says which task it is, and how it has ended.
+func endText(t *pb.Task) string {
+	name := t.GetAgent()
+	if t.GetKind() == pb.TaskKind_TASK_KIND_SHELL {
+		name = "shell"
+	}
+	if description := safeLine(t.GetDescription()); description != "" {
+		name += ": " + description
+	}
+	end := stateText(t.GetState())
+	if reason := why(t.GetReason(), t.GetDetail()); reason != "" {
+		end += ", " + reason
+	}
+	if result := safeLine(t.GetResult()); result != "" {
+		end += ": " + result
+	}
+	return strings.Repeat("  ", int(t.GetDepth())) + name + ": " + end
 }
 
 // again does something until nobody says any more that it may work later.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // printCalm tells of the tree that nothing disturbs.
@@ -26,6 +28,9 @@ func (a *app) printCalm(t *drilled, faults int) error {
 // drillLine is the form of a line about a tree: its number, its fault, when that was, and what
 // came of it.
 const drillLine = "%3v  %-19v  %-40s  %s"
+
+// drillOther is how much is told of a task that has another end than in the tree without a fault.
+const drillOther = 110
 
 // printDrilled tells of a tree with a fault.
 func (a *app) printDrilled(calm, t *drilled) error {
@@ -50,6 +55,11 @@ func (a *app) printDrilled(calm, t *drilled) error {
 	}
 	if err := a.print(fmt.Sprintf(drillLine, t.number, t.fault.Victim, t.when(), strings.Join(parts, l.dot))); err != nil {
 		return err
+	}
+	for _, end := range t.others(calm) {
+		if err := a.print(l.dim.Render("     " + ansi.Truncate(end, drillOther, l.more))); err != nil {
+			return err
+		}
 	}
 	for _, v := range t.violations {
 		if err := a.print(fmt.Sprintf("     task %s: %s: %s", v.GetTaskId(), safeLine(v.GetRule()), safeLine(v.GetDetail()))); err != nil {
@@ -140,6 +150,19 @@ func (t *drilled) against(calm *drilled) (verdict string, bad bool) {
 		return "the same answer, another tree", false
 	}
 	return "another answer", false
+}
+
+// others are the ends that no task of the tree without a fault has.
+func (t *drilled) others(calm *drilled) (others []string) {
+	left := slices.Clone(calm.tasks)
+	for _, end := range t.tasks {
+		if i := slices.Index(left, end); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		} else {
+			others = append(others, end)
+		}
+	}
+	return others
 }
 
 // drilledSum is what all trees with a fault have come to.

@@ -206,12 +206,12 @@ func (p *process) again(ended error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.stopping:
-		p.err = ended
-	case p.killed:
+	case p.killed && !p.stopping:
 		p.err = p.begin()
 		return p.err == nil
-	default:
+	case p.stopping && !p.killed:
+		p.err = ended
+	case !p.stopping:
 		p.err = fmt.Errorf("%s ended by itself: %w", p.running.Path, errors.Join(ended, errEnded))
 	}
 	return false

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +23,25 @@ func (j *journal) Stop(block int, task tree.TaskID) loop.Pending {
 	return j.request(func(f tree.From) tree.Command {
 		return tree.AwaitTask{From: f, Block: block, Target: task, Stop: true}
 	})
+}
+
+// unheard is the answer to a request that gives a command away, until somebody waits for it.
+func (j *journal) unheard(children []loop.Child, answer loop.Pending) loop.Pending {
+	if !slices.ContainsFunc(children, func(c loop.Child) bool { return c.Command != nil }) {
+		return answer
+	}
+	j.untold.Add(1)
+	return &unheard{answer, j}
+}
+
+type unheard struct {
+	loop.Pending
+	j *journal
+}
+
+func (u *unheard) Wait(ctx context.Context) (loop.Reply, error) {
+	u.j.untold.Add(-1)
+	return u.Pending.Wait(ctx)
 }
 
 // shell reads the command that a call asks for. Those with a description are taken;
@@ -125,6 +145,28 @@ func TestCommandsGoToTheBackground(t *testing.T) {
 		t.Errorf("it ended as %+v", end)
 	}
 	proctest.Gone(t, pid)
+}
+
+// TestCommandsBesideAChild: a run that waits for a child parks once it knows which of its
+// commands have become tasks.
+func TestCommandsBesideAChild(t *testing.T) {
+	t.Parallel()
+	c, _ := shells(t, func(*loop.Run) {})
+	c.model = answers(func(req *model.Request) (*model.Answer, error) {
+		if turn(req) > 0 || req.Messages[0].Text() != "go" {
+			return says("that is all")
+		}
+		return calls(bash("sleep 1000", "server", true),
+			use("task", map[string]any{"description": "look", "prompt": "p", "subagent_type": "scout"}))
+	})
+	c.play(t.Context())
+	saidAll(t, c, "root/server: running", "root/look: completed", "root: completed")
+	if len(c.launched) != 1 {
+		t.Fatalf("%d commands go on", len(c.launched))
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	c.launched[0].Carry(stopped, func(string) {})
 }
 
 func TestCommandsWithoutABackground(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,6 +219,8 @@ type journal struct {
 	from tree.From
 	seen int
 	lost bool
+
+	untold atomic.Int64 // answers that give commands away and that nobody has waited for
 }
 
 type reply struct {
@@ -300,7 +303,7 @@ func (j *journal) CloseCall(r tree.ToolResult) loop.Pending {
 }
 
 func (j *journal) Spawn(children []loop.Child) loop.Pending {
-	return j.request(func(f tree.From) tree.Command {
+	return j.unheard(children, j.request(func(f tree.From) tree.Command {
 		cmd := tree.SpawnCalls{From: f}
 		for _, c := range children {
 			if c.Command != nil {
@@ -316,7 +319,7 @@ func (j *journal) Spawn(children []loop.Child) loop.Pending {
 			})
 		}
 		return cmd
-	})
+	}))
 }
 
 func (j *journal) Await(block int, task tree.TaskID, timeout time.Duration) loop.Pending {
@@ -332,6 +335,9 @@ func (j *journal) Ask(block int, argument string, rules []string) loop.Pending {
 }
 
 func (j *journal) Park() loop.Pending {
+	if n := j.untold.Load(); n > 0 {
+		j.t.Errorf("the run parks before it has heard which of %d commands are tasks", n)
+	}
 	return j.request(func(f tree.From) tree.Command { return tree.Park{From: f} })
 }
 

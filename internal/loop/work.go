@@ -54,6 +54,9 @@ func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call
 		}
 	}
 	if w.waiting {
+		if err := w.hearLaunched(ctx); err != nil {
+			return false, err
+		}
 		w.sent = append(w.sent, r.Journal.Park())
 	}
 	if appended != nil {
@@ -81,6 +84,7 @@ type batch struct {
 
 	questions []question
 	commands  []*tool.Command // that were given away, or are to be dropped
+	launched  []int           // which of sent gave them away
 }
 
 // effect says what kind of tool a name stands for.
