@@ -41,13 +41,19 @@ type drilled struct {
 	broken error         // why nothing has come of it; nil: the rest says what has
 
 	root        *pb.Task
-	tasks       []string // what each has come to, sorted
+	tasks       []ended // sorted
 	spent       spending
 	seen        drill.Seen
 	redelivered int64    // runs that went to a worker again since theirs was lost
 	unknown     []string // the tools of calls of which nobody knows what they have done
 	violations  []*pb.Violation
 	took        time.Duration
+}
+
+// ended is a task of a tree that has ended.
+type ended struct {
+	text  string // which it is, and how it has ended
+	state pb.TaskState
 }
 
 const (
@@ -211,9 +217,9 @@ func (t *drilled) read(ctx context.Context, c *client, session, root string) err
 			if task.GetId() == root {
 				t.root = task
 			}
-			t.tasks = append(t.tasks, endText(task))
+			t.tasks = append(t.tasks, ended{endText(task), task.GetState()})
 		}
-		slices.Sort(t.tasks)
+		slices.SortFunc(t.tasks, func(a, b ended) int { return strings.Compare(a.text, b.text) })
 		diagnosed, err := c.admin.Diagnose(ctx, &pb.DiagnoseRequest{SessionId: session})
 		if err != nil {
 			return during("looking at what is stored", err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
 // printCalm tells of the tree that nothing disturbs.
@@ -152,14 +154,19 @@ func (t *drilled) against(calm *drilled) (verdict string, bad bool) {
 	return "another answer", false
 }
 
-// others are the ends that no task of the tree without a fault has.
+// others are the ends that no task of the tree without a fault has. Where the answer is another
+// one, so are those of most tasks, and only what has not completed is told.
 func (t *drilled) others(calm *drilled) (others []string) {
+	if t.broken != nil {
+		return nil
+	}
+	sameAnswer := t.root.GetResult() == calm.root.GetResult()
 	left := slices.Clone(calm.tasks)
 	for _, end := range t.tasks {
 		if i := slices.Index(left, end); i >= 0 {
 			left = slices.Delete(left, i, i+1)
-		} else {
-			others = append(others, end)
+		} else if sameAnswer || end.state != pb.TaskState_TASK_STATE_COMPLETED {
+			others = append(others, end.text)
 		}
 	}
 	return others
