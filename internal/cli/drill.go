@@ -181,21 +181,25 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 	}, nil
 }
 
+// socketPath is how many bytes the path of a socket may have, wherever.
+const socketPath = 100
+
 // dir makes the directory for all trees.
-func (d *drillCommand) dir() (string, error) {
+func (d *drillCommand) dir() (dir string, err error) {
 	if d.Keep == "" {
-		dir, err := os.MkdirTemp("", "coppice-drill-")
-		if err != nil {
+		if dir, err = os.MkdirTemp("", "coppice-drill-"); err != nil {
 			return "", fmt.Errorf("making a directory for the data: %w", err)
 		}
-		return dir, nil
+	} else {
+		if dir, err = filepath.Abs(d.Keep); err == nil {
+			err = os.Mkdir(dir, 0o700)
+		}
+		if err != nil {
+			return "", usagef("--keep: %w", err)
+		}
 	}
-	dir, err := filepath.Abs(d.Keep)
-	if err == nil {
-		err = os.Mkdir(dir, 0o700)
-	}
-	if err != nil {
-		return "", usagef("--keep: %w", err)
+	if len(filepath.Join(dir, "9999", string(drill.RoleOrchestrator))) > socketPath {
+		return "", errors.Join(usagef("%s is too long a path for sockets: name a shorter one with --keep, or $TMPDIR", dir), os.Remove(dir))
 	}
 	return dir, nil
 }

@@ -81,8 +81,8 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 	if !d.keep {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	if err := os.CopyFS(filepath.Join(dir, "workspace"), os.DirFS(d.workspace)); err != nil {
-		return nil, fmt.Errorf("copying the workspace: %w", err)
+	if err := copyWorkspace(filepath.Join(dir, "workspace"), d.workspace); err != nil {
+		return nil, err
 	}
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
@@ -262,6 +262,26 @@ func again(ctx context.Context, do func() error) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// copyWorkspace copies a directory, but for what is neither a file, a directory nor a link.
+func copyWorkspace(to, from string) error {
+	err := os.CopyFS(to, copied{os.DirFS(from).(fs.ReadLinkFS)})
+	if err != nil {
+		return fmt.Errorf("copying the workspace: %w", err)
+	}
+	return nil
+}
+
+// copied shows of a directory what is copied.
+type copied struct{ fs.ReadLinkFS }
+
+// ReadDir reads a directory.
+func (c copied) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(c.ReadLinkFS, name)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return e.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0
+	}), err
 }
 
 // copiable refuses a workspace that is too large to be copied for each tree.
