@@ -71,6 +71,9 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if calm.said != nil {
+		a.complain("undisturbed: " + calm.said.Error())
+	}
 	plan := numbered(drill.Plan(calm.seen, d.Faults))
 	if d.Only != nil {
 		if *d.Only < 1 || *d.Only > len(plan) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ type drilled struct {
 	fault  *drill.Fault  // nil: none
 	struck *drill.Struck // nil: it has not happened
 	broken error         // why nothing has come of it; nil: the rest says what has
+	said   error         // what its processes had to say that is bad
 
 	root        *pb.Task
 	tasks       []ended // sorted
@@ -112,7 +114,7 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 	default:
 		return nil, errors.Join(err, closed, said(log))
 	}
-	got.number, got.fault = number, fault
+	got.number, got.fault, got.said = number, fault, said(log)
 	got.seen, got.struck, got.unknown = site.Seen(), site.Struck(), site.Unknown()
 	return got, nil
 }
@@ -229,7 +231,13 @@ func (t *drilled) read(ctx context.Context, c *client, session, root string) err
 	})
 }
 
-// endText says which task it is, and how it has ended.
+// anID is an id as texts have it. Each tree has others.
+var anID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// answer is what the tree has come to, but for ids.
+func (t *drilled) answer() string { return anID.ReplaceAllString(t.root.GetResult(), "ID") }
+
+// endText says which task it is, and how it has ended, but for ids.
 func endText(t *pb.Task) string {
 	name := t.GetAgent()
 	if t.GetKind() == pb.TaskKind_TASK_KIND_SHELL {
@@ -245,7 +253,7 @@ func endText(t *pb.Task) string {
 	if result := safeLine(t.GetResult()); result != "" {
 		end += ": " + result
 	}
-	return strings.Repeat("  ", int(t.GetDepth())) + name + ": " + end
+	return strings.Repeat("  ", int(t.GetDepth())) + name + ": " + anID.ReplaceAllString(end, "ID")
 }
 
 // again does something until nobody says any more that it may work later.

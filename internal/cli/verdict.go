@@ -148,7 +148,7 @@ func (t *drilled) against(calm *drilled) (verdict string, bad bool) {
 		return strings.TrimSuffix(stateText(t.root.GetState())+": "+why(t.root.GetReason(), t.root.GetDetail()), ": "), true
 	case slices.Equal(t.tasks, calm.tasks):
 		return "the same", false
-	case t.root.GetResult() == calm.root.GetResult():
+	case t.answer() == calm.answer():
 		return "the same answer, another tree", false
 	}
 	return "another answer", false
@@ -160,7 +160,7 @@ func (t *drilled) others(calm *drilled) (others []string) {
 	if t.broken != nil {
 		return nil
 	}
-	sameAnswer := t.root.GetResult() == calm.root.GetResult()
+	sameAnswer := t.answer() == calm.answer()
 	left := slices.Clone(calm.tasks)
 	for _, end := range t.tasks {
 		if i := slices.Index(left, end); i >= 0 {
