@@ -29,7 +29,7 @@ func (a *app) printCalm(t *drilled, faults int) error {
 
 // drillLine is the form of a line about a tree: its number, its fault, when that was, and what
 // came of it.
-const drillLine = "%3v  %-19v  %-40s  %s"
+const drillLine = "%3v  %-19v  %-38s  %s"
 
 // drillOther is how much is told of a task that has another end than in the tree without a fault.
 const drillOther = 110
@@ -47,7 +47,7 @@ func (a *app) printDrilled(calm, t *drilled) error {
 	}
 	parts := []string{style.Render(verdict)}
 	if n := t.redelivered; n > 0 {
-		parts = append(parts, plural(n, "run")+" delivered again")
+		parts = append(parts, plural(n, "run")+" again")
 	}
 	if n := len(t.unknown); n > 0 {
 		parts = append(parts, "outcome unknown: "+strings.Join(t.unknown, ", "))
@@ -200,7 +200,7 @@ func (s *drilledSum) String() string {
 	parts := []string{
 		fmt.Sprintf("%d of %s the same as undisturbed", s.same, plural(int64(s.trees), "tree")),
 		plural(s.redelivered, "run") + " delivered again",
-		plural(int64(s.unknown), "call") + " with an unknown outcome",
+		plural(int64(s.unknown), "unknown outcome"),
 		plural(int64(s.violations), "violation"),
 	}
 	if s.bad > 0 {
