@@ -84,9 +84,7 @@ func helpOfCommands(t *testing.T, above ...string) []string {
 		t.Fatalf("coppice %v --help: exit code %d: %s", above, code, &out)
 	}
 	all := []string{out.String()}
-	_, commands, _ := strings.Cut(out.String(), "\nCommands:\n")
-	commands, _, _ = strings.Cut(commands, "\n\n")
-	for _, command := range regexp.MustCompile(`(?m)^  (\S+)`).FindAllStringSubmatch(commands, -1) {
+	for _, command := range regexp.MustCompile(`(?m)^  ([a-z][a-z-]*)  `).FindAllStringSubmatch(out.String(), -1) {
 		all = append(all, helpOfCommands(t, append(above[:len(above):len(above)], command[1])...)...)
 	}
 	return all

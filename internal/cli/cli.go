@@ -53,36 +53,39 @@ const (
 type commands struct {
 	JSON bool `name:"json" help:"Machine-readable output: one JSON object a line, as the API has it."`
 
-	Run runCommand `cmd:"" help:"Run a prompt and watch its tree of agents grow."`
-	Dev devCommand `cmd:"" help:"Serve an orchestrator and a worker from this process until it is interrupted."`
+	Run   runCommand   `cmd:"" group:"Run trees" help:"Run a prompt and watch its tree of agents grow."`
+	Dev   devCommand   `cmd:"" group:"Run trees" help:"Serve an orchestrator and a worker from this process until it is interrupted."`
+	Drill drillCommand `cmd:"" group:"Run trees" help:"Kill parts of an installation at one step of a tree after another, and compare how the trees end."`
 
-	Sessions   sessionsCommand   `cmd:"" help:"List sessions, newest first."`
-	Tree       treeCommand       `cmd:"" help:"Show the tree of a session as it is now."`
-	Watch      watchCommand      `cmd:"" help:"Watch a session: what has happened, then what happens."`
-	Transcript transcriptCommand `cmd:"" help:"Show the conversation of a task."`
-	Spawn      spawnCommand      `cmd:"" help:"Start a sub-agent in a session."`
-	Send       sendCommand       `cmd:"" help:"Send a message to a task of a session."`
-	Inbox      inboxCommand      `cmd:"" help:"Show what waits for a task, or take it away."`
-	Rename     renameCommand     `cmd:"" help:"Give a session another title."`
-	Budget     budgetCommand     `cmd:"" help:"Show what a session has used and may use, or give it another budget."`
-	Close      closeCommand      `cmd:"" help:"End a session for good; it can still be read."`
-	Delete     deleteCommand     `cmd:"" help:"Delete a session with all that is in it."`
-	Wait       waitCommand       `cmd:"" help:"Wait until a task has ended, and show its answer."`
-	Background backgroundCommand `cmd:"" help:"Let the parent go on that waits for a task."`
-	Branch     branchCommand     `cmd:"" help:"Go on from a message of a task in a branch of its own."`
-	Select     selectCommand     `cmd:"" help:"Choose the branch that messages go to."`
-	Import     importCommand     `cmd:"" help:"Open a session that begins with a transcript of another place."`
-	Cancel     cancelCommand     `cmd:"" help:"Cancel a task and all below it; by default the root's turn."`
-	Approvals  approvalsCommand  `cmd:"" help:"List calls of tools that wait for somebody to allow them."`
-	Approve    approveCommand    `cmd:"" help:"Allow a call that waits for it."`
-	Deny       denyCommand       `cmd:"" help:"Deny a call that waits to be allowed."`
-	Agents     agentsCommand     `cmd:"" help:"List, show, put and delete agents."`
-	Workers    workersCommand    `cmd:"" help:"List the workers that are connected, and drain them."`
-	Token      tokenCommand      `cmd:"" help:"Make a token for somebody who calls an orchestrator."`
-	Workspaces workspacesCommand `cmd:"" help:"Clean up below the workspaces of workers."`
-	FakeLLM    fakeLLMCommand    `cmd:"" name:"fake-llm" help:"Serve a fake of Anthropic's and OpenAI's APIs, with troubles if you like."`
-	Drill      drillCommand      `cmd:"" help:"Break an installation at one step of a tree after another, and show what comes of it."`
-	Doctor     doctorCommand     `cmd:"" help:"Hold what is stored against the rules, and list what breaks them."`
+	Sessions   sessionsCommand   `cmd:"" group:"Look at them" help:"List sessions, newest first."`
+	Tree       treeCommand       `cmd:"" group:"Look at them" help:"Show the tree of a session as it is now."`
+	Watch      watchCommand      `cmd:"" group:"Look at them" help:"Watch a session: what has happened, then what happens."`
+	Wait       waitCommand       `cmd:"" group:"Look at them" help:"Wait until a task has ended, and show its answer."`
+	Transcript transcriptCommand `cmd:"" group:"Look at them" help:"Show the conversation of a task."`
+
+	Send       sendCommand       `cmd:"" group:"Steer them" help:"Send a message to a task of a session."`
+	Spawn      spawnCommand      `cmd:"" group:"Steer them" help:"Start a sub-agent in a session."`
+	Inbox      inboxCommand      `cmd:"" group:"Steer them" help:"Show the messages that wait for a task, or take one away."`
+	Background backgroundCommand `cmd:"" group:"Steer them" help:"Have a parent no longer wait for a task, which goes on in the background."`
+	Cancel     cancelCommand     `cmd:"" group:"Steer them" help:"Cancel a task and all below it; by default the root's turn."`
+	Approvals  approvalsCommand  `cmd:"" group:"Steer them" help:"List tool calls that wait to be allowed."`
+	Approve    approveCommand    `cmd:"" group:"Steer them" help:"Allow a tool call that waits."`
+	Deny       denyCommand       `cmd:"" group:"Steer them" help:"Deny a tool call that waits."`
+	Budget     budgetCommand     `cmd:"" group:"Steer them" help:"Show what a session has used and may use, or give it another budget."`
+
+	Branch branchCommand `cmd:"" group:"Keep conversations" help:"Go on from a message of a task in a branch of its own."`
+	Select selectCommand `cmd:"" group:"Keep conversations" help:"Choose the branch that messages go to."`
+	Import importCommand `cmd:"" group:"Keep conversations" help:"Open a session that begins with a transcript from elsewhere."`
+	Rename renameCommand `cmd:"" group:"Keep conversations" help:"Give a session another title."`
+	Close  closeCommand  `cmd:"" group:"Keep conversations" help:"End a session for good; it can still be read."`
+	Delete deleteCommand `cmd:"" group:"Keep conversations" help:"Delete a session with all that is in it."`
+
+	Agents     agentsCommand     `cmd:"" group:"Operate an installation" help:"List, show, put and delete agents."`
+	Workers    workersCommand    `cmd:"" group:"Operate an installation" help:"List the workers that are connected, and drain them."`
+	Doctor     doctorCommand     `cmd:"" group:"Operate an installation" help:"Check all that is stored against its invariants, and list violations."`
+	Token      tokenCommand      `cmd:"" group:"Operate an installation" help:"Make a token for a client of an orchestrator."`
+	Workspaces workspacesCommand `cmd:"" group:"Operate an installation" help:"Clean up the workspaces of workers."`
+	FakeLLM    fakeLLMCommand    `cmd:"" group:"Operate an installation" name:"fake-llm" help:"Serve a fake of Anthropic's and OpenAI's APIs, with faults if you like."`
 }
 
 const about = `Runs trees of LLM agents.

@@ -2,6 +2,7 @@ package drill
 
 import (
 	"fmt"
+	"slices"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -116,37 +117,35 @@ func (s Seen) Total() (n int) {
 
 // Plan chooses faults for a tree that has had these steps without any, at most so many; 0 is
 // all that there are. Few of them are as unlike as they can be: first each step with one
-// victim, then with another one, then steps of the same kind at other times.
+// victim, then with another one, then again at other times; and never two in a row at the
+// same time of the tree, if it has had a step more than once.
 func Plan(seen Seen, most int) []Fault {
 	var all []Fault
-	for round := 0; ; round++ {
-		before := len(all)
-		for pass := range victims {
-			place := Victim(0)
-			for step, count := range seen {
-				for _, after := range []bool{false, true} {
-					if count == 0 {
+	var times [steps][]int
+	for step, count := range seen {
+		times[step] = spread(count)
+	}
+	for round := range slices.Max(seen[:]) {
+		for pass := range int(victims) {
+			for step, numbers := range times {
+				for i, after := range []bool{false, true} {
+					if round >= len(numbers) {
 						continue
 					}
-					victim := (place + pass) % victims
-					place++
-					if round >= count {
-						continue
-					}
-					f := Fault{victim, Moment{Step(step), spread(count)[round], after}}
+					turn := 2*step + i + pass
+					number := numbers[(round+turn)%len(numbers)]
+					f := Fault{Victim(turn) % victims, Moment{Step(step), number, after}}
 					if f.sensible() {
 						all = append(all, f)
 					}
 				}
 			}
 		}
-		switch {
-		case most > 0 && len(all) >= most:
+		if most > 0 && len(all) >= most {
 			return all[:most]
-		case len(all) == before:
-			return all
 		}
 	}
+	return all
 }
 
 // spread gives the numbers from 1 to n so that few of them are far apart: the one in the

@@ -34,6 +34,13 @@ func TestPlan(t *testing.T) {
 	if len(slices.Compact(victims)) != 4 || len(slices.Compact(steps)) != 3 {
 		t.Errorf("a few are alike: %v", few)
 	}
+	times := map[int]int{}
+	for _, f := range Plan(Seen{Answer: 100}, 7) {
+		times[f.Moment.N]++
+	}
+	if len(times) < 4 {
+		t.Errorf("a few faults at one step are at these of its 100 times only: %v", times)
+	}
 	if none := Plan(Seen{}, 5); len(none) != 0 {
 		t.Errorf("of nothing there is %v", none)
 	}

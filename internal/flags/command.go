@@ -129,6 +129,12 @@ func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Co
 	err := g.read(declared, func(field reflect.StructField, below reflect.Value) error {
 		name := nameOf(field)
 		sub := &cobra.Command{Use: name, Short: field.Tag.Get("help"), Long: field.Tag.Get("help")}
+		if title := field.Tag.Get("group"); title != "" {
+			sub.GroupID = title
+			if !command.ContainsGroup(title) {
+				command.AddGroup(&cobra.Group{ID: title, Title: title})
+			}
+		}
 		command.AddCommand(sub)
 		if _, err := p.tree(sub, below); err != nil {
 			return err

@@ -12,6 +12,7 @@
 //	xor          at most one of those with the same word may be said
 //	arg          it is an argument, which has to be there unless it is optional; a list takes all that are left
 //	cmd          it is a command; with default:"withargs" it is also what the command above it does
+//	group        of a command: the heading that help shows it below
 //	embed        the fields of the struct that it is count as those of this one, as those
 //	             of embedded structs do
 //

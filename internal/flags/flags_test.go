@@ -57,7 +57,7 @@ type trees struct {
 
 type forest struct {
 	JSON  bool  `name:"json" help:"As JSON."`
-	Plant plant `cmd:"" help:"Plant a tree."`
+	Plant plant `cmd:"" group:"Grow" help:"Plant a tree."`
 	Trees trees `cmd:"" help:"What there is."`
 	Tools struct {
 		Saw fell `cmd:"" help:"Sharpen a saw."`
@@ -153,7 +153,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string][]string{
 		"--help": {
-			"Usage: forest <command> [flags]\n\nLooks after trees.\n\nCommands:\n  plant       Plant a tree.\n  trees       What there is.\n  tools       What is used.\n",
+			"Usage: forest <command> [flags]\n\nLooks after trees.\n\nGrow:\n  plant       Plant a tree.\n\nOther commands:\n  trees       What there is.\n  tools       What is used.\n",
 			"      --version   Show the version.\n", "  -h, --help      Show this.\n", "As JSON. ($FOREST_JSON)\n",
 		},
 		"--version": {"forest version "},
@@ -162,7 +162,7 @@ func TestHelp(t *testing.T) {
 				"Arguments:\n  <place>        The place.\n  [<words> ...]  What to say.\n\nFlags:\n      --where HOST",
 			`Where it is. ($FOREST_WHERE) (default here)`, "How deep. ($FOREST_DEEP) (default 3)", "-s, --shade", "($PLANTED_BY)\n",
 		},
-		"trees -h":        {"Usage: forest trees <command> [<name>] [flags]\n", "  list  List trees.\n", "With stumps."},
+		"trees -h":        {"Usage: forest trees <command> [<name>] [flags]\n", "\nCommands:\n  list  List trees.\n", "With stumps."},
 		"help trees fell": {"Usage: forest trees fell [<name>] [flags]\n"},
 	} {
 		said := typing(t, nil, strings.Fields(line)...)

@@ -25,10 +25,18 @@ func help(c *cobra.Command, args []argument) {
 		fmt.Fprintf(&out, "\n%s\n", ansi.Wordwrap(c.Long, width(c), ""))
 	}
 	if len(args) > 0 {
-		fmt.Fprint(&out, "\nArguments:\n", list(argumentLines(args), width(c)))
+		lines := argumentLines(args)
+		fmt.Fprint(&out, "\nArguments:\n", list(lines, longest(lines), width(c)))
 	}
-	if c.HasAvailableSubCommands() {
-		fmt.Fprint(&out, "\nCommands:\n", list(commandLines(c), width(c)))
+	rest := &cobra.Group{Title: "Commands"}
+	if len(c.Groups()) > 0 {
+		rest.Title = "Other commands"
+	}
+	column := longest(commandLines(c, nil))
+	for _, g := range append(c.Groups(), rest) {
+		if lines := commandLines(c, g); len(lines) > 0 {
+			fmt.Fprintf(&out, "\n%s:\n%s", g.Title, list(lines, column, width(c)))
+		}
 	}
 	if local := c.LocalFlags(); local.HasAvailableFlags() {
 		fmt.Fprint(&out, "\nFlags:\n", local.FlagUsagesWrapped(width(c)))
@@ -60,26 +68,30 @@ func argumentLines(args []argument) (lines []line) {
 	return lines
 }
 
-func commandLines(c *cobra.Command) (lines []line) {
+// commandLines are those of a group's commands, or of all.
+func commandLines(c *cobra.Command, group *cobra.Group) (lines []line) {
 	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
+		if sub.IsAvailableCommand() && (group == nil || sub.GroupID == group.ID) {
 			lines = append(lines, line{sub.Name(), sub.Short})
 		}
 	}
 	return lines
 }
 
-// list shows lines in two columns.
-func list(lines []line, width int) string {
-	longest := 0
+func longest(lines []line) (column int) {
 	for _, l := range lines {
-		longest = max(longest, len(l.name))
+		column = max(column, len(l.name))
 	}
+	return column
+}
+
+// list shows lines in two columns, the first of which is as wide as is said.
+func list(lines []line, column, width int) string {
 	var out strings.Builder
 	for _, l := range lines {
-		says := ansi.Wordwrap(l.says, max(width-longest-len("    "), narrow/2), "")
-		says = strings.ReplaceAll(says, "\n", "\n"+strings.Repeat(" ", longest+len("    ")))
-		fmt.Fprintf(&out, "  %-*s  %s\n", longest, l.name, says)
+		says := ansi.Wordwrap(l.says, max(width-column-len("    "), narrow/2), "")
+		says = strings.ReplaceAll(says, "\n", "\n"+strings.Repeat(" ", column+len("    ")))
+		fmt.Fprintf(&out, "  %-*s  %s\n", column, l.name, says)
 	}
 	return out.String()
 }
