@@ -28,7 +28,7 @@ import (
 const patience = 2 * time.Minute
 
 // guarded is a Redis with the user of workers as it is shipped.
-func guarded(t *testing.T) (server *redistest.Server, worker redis.UniversalClient) {
+func guarded(t *testing.T) (server *redistest.Server, worker *redis.Client) {
 	t.Helper()
 	rules, err := os.ReadFile("k8s/base/redis-worker.acl")
 	if err != nil {
@@ -140,7 +140,7 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 }
 
 // takeOver does what a worker does with the hints of a dead one.
-func takeOver(ctx context.Context, t *testing.T, own redis.UniversalClient) {
+func takeOver(ctx context.Context, t *testing.T, own *redis.Client) {
 	t.Helper()
 	bus, err := dispatch.New(dispatch.Config{Client: own, Installation: "acl"})
 	if err != nil {

@@ -154,7 +154,7 @@ func (r *Running) connect(ctx context.Context) {
 	}
 }
 
-func (d Dev) redis() (redis.UniversalClient, func() error, error) {
+func (d Dev) redis() (*redis.Client, func() error, error) {
 	if d.RedisURL != "" {
 		client, err := OpenRedis(d.RedisURL)
 		if err != nil {
@@ -170,7 +170,7 @@ func (d Dev) redis() (redis.UniversalClient, func() error, error) {
 }
 
 // Orchestrator is its orchestrator, on a Redis of its own or on the one of the process.
-func (d Dev) Orchestrator(client redis.UniversalClient, listeners ...net.Listener) Orchestrator {
+func (d Dev) Orchestrator(client *redis.Client, listeners ...net.Listener) Orchestrator {
 	limits := tree.DefaultLimits()
 	if d.Limits != nil {
 		limits = *d.Limits
@@ -185,7 +185,7 @@ func (d Dev) Orchestrator(client redis.UniversalClient, listeners ...net.Listene
 }
 
 // Worker is its worker.
-func (d Dev) Worker(client redis.UniversalClient, orchestrator grpc.ClientConnInterface) Worker {
+func (d Dev) Worker(client *redis.Client, orchestrator grpc.ClientConnInterface) Worker {
 	return Worker{
 		Orchestrator: orchestrator, Redis: client, Pool: DefaultPool, Slots: cmp.Or(d.Slots, DefaultSlots),
 		Workspace: d.Workspace, Workspaces: d.Workspaces, SkillsDirs: d.Files.Skills, PluginsDir: d.Files.Plugins,
@@ -195,20 +195,31 @@ func (d Dev) Worker(client redis.UniversalClient, orchestrator grpc.ClientConnIn
 	}
 }
 
-// run is the life of both parts: the worker ends first, so that the orchestrator
-// still takes what it has to say.
-func (d Dev) run(ctx context.Context, listeners []net.Listener, client redis.UniversalClient, conn *grpc.ClientConn, ready func()) error {
+// run is the life of both parts: the worker asks for runs once the orchestrator serves, and
+// ends first, so that the orchestrator still takes what it has to say.
+func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Client, conn *grpc.ClientConn, ready func()) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var g errgroup.Group
 	working, stopWorking := context.WithCancel(ctx)
+	served := make(chan struct{})
 	g.Go(func() error {
 		defer stopWorking()
-		return d.Orchestrator(client, listeners...).Run(serving, ready)
+		return d.Orchestrator(client, listeners...).Run(serving, func() {
+			close(served)
+			ready()
+		})
 	})
 	g.Go(func() error {
 		defer stopServing()
-		err := d.Worker(client, conn).Run(working)
+		w := d.Worker(client, conn)
+		w.Begun = func() {
+			select {
+			case <-served:
+			case <-working.Done():
+			}
+		}
+		err := w.Run(working)
 		if err == nil && working.Err() == nil {
 			d.Logger.WarnContext(ctx, "the worker in this process has drained: runs wait until the process is started again, or another worker connects")
 			<-working.Done()

@@ -89,7 +89,7 @@ func launch(t *testing.T, run func(ctx context.Context) error) *part {
 type apart struct {
 	t        *testing.T
 	database string
-	redis    redis.UniversalClient
+	redis    *redis.Client
 	limits   tree.Limits
 	budget   tree.Budget   // of a session, at most
 	grace    time.Duration // of orchestrators; 0: their own

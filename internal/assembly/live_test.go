@@ -234,7 +234,7 @@ func (v *spectator) sawNoMore() {
 
 // published gives, once called, what was published since by orchestrators: all that
 // came on channels whose names have kind in them.
-func published(t *testing.T, client redis.UniversalClient) (on func(kind string) []*redis.Message) {
+func published(t *testing.T, client *redis.Client) (on func(kind string) []*redis.Message) {
 	t.Helper()
 	sub := client.PSubscribe(t.Context(), "coppice:*")
 	t.Cleanup(func() { sub.Close() })

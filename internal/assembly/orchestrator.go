@@ -40,7 +40,7 @@ type Orchestrator struct {
 	// empty: one of its own.
 	Installation string
 	Database     string // path of a SQLite file, or a postgres:// URL
-	Redis        redis.UniversalClient
+	Redis        *redis.Client
 	Pool         string
 	Limits       tree.Limits
 	Budget       tree.Budget // of a session, at most
@@ -211,7 +211,7 @@ const (
 )
 
 // OpenRedis connects to a Redis by URL. Nothing is sent yet.
-func OpenRedis(url string) (redis.UniversalClient, error) {
+func OpenRedis(url string) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("reading the Redis URL: %w", err)

@@ -17,12 +17,12 @@ const (
 // meetRedis says that Redis can't be reached at the start, and that it can be after all.
 // Nothing waits for it: while it is away nothing is lost, but workers and other replicas
 // hear of work late.
-func meetRedis(ctx context.Context, client redis.UniversalClient, log *slog.Logger) {
+func meetRedis(ctx context.Context, client *redis.Client, log *slog.Logger) {
 	err := pingRedis(ctx, client)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	log = log.With("redis", redisAddress(client))
+	log = log.With("redis", client.Options().Addr)
 	log.WarnContext(ctx, "Redis can't be reached; nothing is lost, but work may not be handed out until it is there", "error", err)
 	tick := time.NewTicker(redisAskAgain)
 	defer tick.Stop()
@@ -39,16 +39,8 @@ func meetRedis(ctx context.Context, client redis.UniversalClient, log *slog.Logg
 	}
 }
 
-func pingRedis(ctx context.Context, client redis.UniversalClient) error {
+func pingRedis(ctx context.Context, client *redis.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, redisPatience)
 	defer cancel()
 	return client.Ping(ctx).Err()
-}
-
-// redisAddress is where a client connects to, without what it says there of itself.
-func redisAddress(client redis.UniversalClient) string {
-	if single, ok := client.(interface{ Options() *redis.Options }); ok {
-		return single.Options().Addr
-	}
-	return "several"
 }

@@ -36,7 +36,7 @@ import (
 // Worker is a worker process.
 type Worker struct {
 	Orchestrator grpc.ClientConnInterface
-	Redis        redis.UniversalClient
+	Redis        *redis.Client
 	Pool         string
 	Slots        int
 	Workspace    string   // the directory that all sessions work in

@@ -12,9 +12,9 @@ import (
 // BenchmarkAnnouncePull is the whole way of a hint: announced in batches, pulled
 // by one consumer, finished. An operation is one hint.
 func BenchmarkAnnouncePull(b *testing.B) {
-	for name, client := range map[string]func(b *testing.B) redis.UniversalClient{
-		"embedded": func(b *testing.B) redis.UniversalClient { return embedded(b).Client() },
-		"redis":    func(b *testing.B) redis.UniversalClient { return redistest.Start(b).Client() },
+	for name, client := range map[string]func(b *testing.B) *redis.Client{
+		"embedded": func(b *testing.B) *redis.Client { return embedded(b).Client() },
+		"redis":    func(b *testing.B) *redis.Client { return redistest.Start(b).Client() },
 	} {
 		b.Run(name, func(b *testing.B) {
 			const batch = 64

@@ -17,14 +17,16 @@ type Config struct {
 	// that is dead but not closed is noticed within seconds, else after its
 	// ReadTimeout, or 10 s in a Pull. It may retry on its own: what must not be
 	// repeated is marked so.
-	Client       redis.UniversalClient
+	Client       *redis.Client
 	Installation string       // the database's installation id; part of every key
 	Logger       *slog.Logger // nil: none
 }
 
-// Bus sends and receives the hints, the nudges and the text of one installation.
+// Bus sends and receives the hints, the nudges and the text of one installation. Who pulls
+// closes it.
 type Bus struct {
-	client redis.UniversalClient
+	client *redis.Client
+	reader *reader
 	keys   keys
 	log    *slog.Logger
 	forget *redis.Script
@@ -46,7 +48,15 @@ func New(c Config) (*Bus, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Bus{client: c.Client, keys: k, log: c.Logger, forget: redis.NewScript(forgetScript)}, nil
+	return &Bus{client: c.Client, reader: newReader(c.Client), keys: k, log: c.Logger, forget: redis.NewScript(forgetScript)}, nil
+}
+
+// Close ends the connection of Pull, when the last has ended.
+func (b *Bus) Close() error {
+	if err := b.reader.client.Close(); err != nil {
+		return fmt.Errorf("closing the connection for reads: %w", err)
+	}
+	return nil
 }
 
 // once is a command that the client may not repeat on its own after a failure.

@@ -14,7 +14,7 @@ import (
 )
 
 func TestHintsComeInOrder(t *testing.T) {
-	onBoth(t, func(t *testing.T, _ redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, _ *redis.Client, bus *Bus) {
 		hints := some(5, 1)
 		announce(t, bus, hints[:2])
 		announce(t, bus, nil)
@@ -38,13 +38,14 @@ func TestHintsComeInOrder(t *testing.T) {
 }
 
 func TestConsumersShareWithoutDoubling(t *testing.T) {
-	onBoth(t, func(t *testing.T, _ redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, _ *redis.Client, bus *Bus) {
 		const total, batch = 600, 40
 		ctx, cancel := context.WithCancel(within(t))
 		got := make(chan int64)
 		var g errgroup.Group
 		for n := range 5 {
 			g.Go(func() error {
+				bus := another(bus)
 				for {
 					found, err := bus.Pull(ctx, pool, fmt.Sprint("w", n), 7, time.Minute)
 					if errors.Is(err, context.Canceled) {
@@ -92,7 +93,7 @@ func TestConsumersShareWithoutDoubling(t *testing.T) {
 
 // A long pipeline is written before its answers are read: no buffer, no end.
 func TestManyHintsAtOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, _ redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, _ *redis.Client, bus *Bus) {
 		announce(t, bus, some(3000, 1))
 		found := pull(t, bus, "w", 3000, time.Minute)
 		if len(found) != 3000 {
@@ -104,7 +105,7 @@ func TestManyHintsAtOnce(t *testing.T) {
 }
 
 func TestTakeOver(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		if found, err := bus.TakeOver(ctx, pool, "w", 0, 10); err != nil || found != nil {
 			t.Fatalf("without a stream: %v, %v", found, err)
@@ -147,7 +148,7 @@ func TestTakeOver(t *testing.T) {
 }
 
 func TestForget(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		forget := func() {
 			t.Helper()
@@ -185,7 +186,7 @@ func TestForget(t *testing.T) {
 }
 
 func TestGarbage(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		log := newLogbook()
 		bus.log = log.logger()
@@ -228,7 +229,7 @@ func TestGarbage(t *testing.T) {
 }
 
 func TestGarbageIsNotTakenOver(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		key, err := bus.keys.ready(pool)
 		if err != nil {
@@ -253,7 +254,7 @@ func TestGarbageIsNotTakenOver(t *testing.T) {
 }
 
 func TestInstallationsAndPoolsAreApart(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		other := newBus(t, client)
 		looks := listening(t, other)
@@ -284,7 +285,7 @@ func TestInstallationsAndPoolsAreApart(t *testing.T) {
 }
 
 func TestPullEndsWithItsContext(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx, cancel := context.WithCancel(within(t))
 		ended := make(chan error, 1)
 		go func() {
@@ -310,8 +311,37 @@ func TestPullEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// TestNothingIsLostWithAPullThatEnds: a hint that comes at that moment is the caller's or still to
+// be read.
+func TestNothingIsLostWithAPullThatEnds(t *testing.T) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
+		for i := range 50 {
+			ctx, cancel := context.WithCancel(within(t))
+			got := make(chan []Delivery, 1)
+			go func() {
+				found, err := bus.Pull(ctx, pool, "w", 1, time.Hour)
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				got <- found
+			}()
+			untilPulling(t, client, bus)
+			go cancel()
+			announce(t, bus, some(1, int64(i+1)))
+			found := <-got
+			if len(found) == 0 {
+				found = pull(t, bus, "other", 1, time.Minute)
+			}
+			if len(found) != 1 {
+				t.Fatalf("hint %d: got %v", i, found)
+			}
+			finish(t, bus, found)
+		}
+	})
+}
+
 // untilPulling waits until a Pull has got as far as making the group.
-func untilPulling(t *testing.T, client redis.UniversalClient, bus *Bus) {
+func untilPulling(t *testing.T, client *redis.Client, bus *Bus) {
 	t.Helper()
 	key, err := bus.keys.ready(pool)
 	if err != nil {
@@ -365,7 +395,7 @@ func TestRefusals(t *testing.T) {
 
 // TestWhatAConsumerHasLeft: hints that it has read and not finished can be seen by others.
 func TestWhatAConsumerHasLeft(t *testing.T) {
-	onBoth(t, func(t *testing.T, _ redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, _ *redis.Client, bus *Bus) {
 		left := func(consumer string, max int) []Hint {
 			t.Helper()
 			found, err := bus.Left(t.Context(), pool, consumer, max)

@@ -65,7 +65,7 @@ func (e *Embedded) ServeOn(l net.Listener) {
 }
 
 // Client is connected to the embedded Redis; it is closed with it.
-func (e *Embedded) Client() redis.UniversalClient { return e.client }
+func (e *Embedded) Client() *redis.Client { return e.client }
 
 // Close ends the Redis and all use of its client, and waits for that. End a
 // Listen first, or it fails.

@@ -14,7 +14,7 @@ import (
 )
 
 func TestNudges(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		log := newLogbook()
 		bus.log = log.logger()

@@ -13,7 +13,7 @@ import (
 )
 
 func TestFlushDuringPull(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		for n := range int64(20) {
 			want := some(1, n+1)[0]
@@ -42,7 +42,7 @@ func TestFlushDuringPull(t *testing.T) {
 
 // What is announced until it has come does come, whatever is deleted meanwhile.
 func TestDeletionsUnderLoad(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		const deletions, hints = 300, 400
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
@@ -50,7 +50,7 @@ func TestDeletionsUnderLoad(t *testing.T) {
 		var g errgroup.Group
 		got := make(chan Hint)
 		for n := range 3 {
-			g.Go(func() error { return consume(ctx, bus, fmt.Sprint("w", n), got) })
+			g.Go(func() error { return consume(ctx, another(bus), fmt.Sprint("w", n), got) })
 		}
 		deleted := make(chan error, 1)
 		go func() { deleted <- deleteAtRandom(ctx, client, bus, rand.New(rand.NewPCG(seed, 0)), deletions) }()
@@ -121,7 +121,7 @@ func consume(ctx context.Context, bus *Bus, name string, got chan<- Hint) error 
 
 // deleteAtRandom takes away entries, consumers, the group or the stream, each time
 // after somebody else has had a turn.
-func deleteAtRandom(ctx context.Context, client redis.UniversalClient, bus *Bus, random *rand.Rand, n int) error {
+func deleteAtRandom(ctx context.Context, client *redis.Client, bus *Bus, random *rand.Rand, n int) error {
 	key, err := bus.keys.ready(pool)
 	if err != nil {
 		return err

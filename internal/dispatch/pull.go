@@ -9,9 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// blockAtOnce is how long Redis is asked to wait at a time. A read in progress
-// can't be called off without losing what it may have been given, so this is how
-// late a Pull notices that its context has ended.
+// blockAtOnce is how long Redis is asked to wait at a time: a link that is dead but not
+// closed is noticed that much later.
 const blockAtOnce = 250 * time.Millisecond
 
 // patience is how much longer than asked for an answer may take before the link
@@ -28,7 +27,8 @@ var errConsumer = errors.New("a consumer needs a name")
 // It makes the stream and its group where they are missing, so that everything on
 // the stream is read, even what was announced before; if only the group was lost,
 // hints come again. Entries that are no hints are deleted and logged. When ctx
-// ends, Pull returns its error soon, but never instead of hints it has read.
+// ends, Pull returns its error at once, but never instead of hints it has read. One Pull
+// of a Bus goes on at a time.
 func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block time.Duration) ([]Delivery, error) {
 	key, err := b.reading(pool, consumer, max)
 	if err != nil {
@@ -38,8 +38,11 @@ func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block ti
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("pulling from %s: %w", key, err)
 		}
+		began := time.Now()
 		entries, err := b.readNew(ctx, key, consumer, max, time.Until(deadline))
 		switch {
+		case err != nil && ctx.Err() != nil:
+			return b.brokenOff(ctx, pool, key, consumer, began)
 		case isGone(err):
 			if err := b.createGroup(ctx, key); err != nil {
 				return nil, fmt.Errorf("pulling from %s: %w", key, err)
@@ -75,17 +78,13 @@ func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block 
 	case block < time.Millisecond:
 		block = time.Millisecond // 0 would be Redis's word for "forever"
 	}
-	// The read has a deadline of its own: were it the caller's, the client would hang
-	// up then. A cancellation still ends what comes before the read.
-	caller := ctx
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), patience+block)
+	ctx, cancel := context.WithTimeout(ctx, patience+block)
 	defer cancel()
-	defer context.AfterFunc(caller, cancel)()
 	// If the link breaks, the client may read again. That loses nothing more: what
 	// the first read was given is pending already, for TakeOver.
-	streams, err := b.client.XReadGroup(ctx, &redis.XReadGroupArgs{
+	streams, err := b.reader.read(ctx, &redis.XReadGroupArgs{
 		Group: group, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(max), Block: block,
-	}).Result()
+	})
 	if errors.Is(err, redis.Nil) || err == nil && len(streams) == 0 {
 		return nil, nil
 	}
@@ -93,6 +92,22 @@ func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block 
 		return nil, err
 	}
 	return streams[0].Messages, nil
+}
+
+// idleSlack is how much longer than it is Redis may say that a hint has been somebody's: it
+// counts milliseconds of a clock that it does not look at for each command.
+const idleSlack = 10 * time.Millisecond
+
+// brokenOff gives what Redis has handed to a read that has begun at a time and was broken off.
+// What came to the consumer just before that may be among it again.
+func (b *Bus) brokenOff(ctx context.Context, pool, key, consumer string, began time.Time) ([]Delivery, error) {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	found, err := b.pending(asking, pool, key, consumer, pendingAtMost, func(p redis.XPendingExt) bool { return p.Idle <= time.Since(began)+idleSlack })
+	if len(found) > 0 {
+		return found, nil
+	}
+	return nil, fmt.Errorf("pulling from %s: %w", key, errors.Join(ctx.Err(), err))
 }
 
 // TakeOver reads up to max hints that some consumer, this one included, has read
@@ -133,22 +148,40 @@ func (b *Bus) Left(ctx context.Context, pool, consumer string, max int) ([]Deliv
 	if err != nil {
 		return nil, fmt.Errorf("looking for what is left: %w", err)
 	}
-	pending, err := b.client.XPendingExt(ctx, &redis.XPendingExtArgs{
-		Stream: key, Group: group, Start: "-", End: "+", Count: int64(max), Consumer: consumer,
-	}).Result()
-	if isGone(err) || err == nil && len(pending) == 0 {
-		return nil, nil
-	}
+	found, err := b.pending(ctx, pool, key, consumer, max, func(redis.XPendingExt) bool { return true })
 	if err != nil {
 		return nil, fmt.Errorf("looking for what %s has left on %s: %w", consumer, key, err)
 	}
+	return found, nil
+}
+
+// pendingAtMost is how many hints are looked at that a consumer has read and not finished.
+const pendingAtMost = 1_000
+
+// pending gives hints that a consumer has read and not finished: of the first max those that
+// are wanted.
+func (b *Bus) pending(ctx context.Context, pool, key, consumer string, max int, wanted func(redis.XPendingExt) bool) ([]Delivery, error) {
+	pending, err := b.client.XPendingExt(ctx, &redis.XPendingExtArgs{
+		Stream: key, Group: group, Start: "-", End: "+", Count: int64(max), Consumer: consumer,
+	}).Result()
+	if isGone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	pipe := b.client.Pipeline()
-	found := make([]*redis.XMessageSliceCmd, len(pending))
-	for i, p := range pending {
-		found[i] = pipe.XRange(ctx, key, p.ID, p.ID)
+	var found []*redis.XMessageSliceCmd
+	for _, p := range pending {
+		if wanted(p) {
+			found = append(found, pipe.XRange(ctx, key, p.ID, p.ID))
+		}
+	}
+	if len(found) == 0 {
+		return nil, nil
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("reading what %s has left on %s: %w", consumer, key, err)
+		return nil, fmt.Errorf("reading them: %w", err)
 	}
 	var entries []redis.XMessage
 	for _, one := range found {

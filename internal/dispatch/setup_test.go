@@ -22,7 +22,7 @@ const pool = "default"
 const testTime = 60 * time.Second
 
 // onBoth runs a test on a fresh embedded Redis and on a fresh real one.
-func onBoth(t *testing.T, test func(t *testing.T, client redis.UniversalClient, bus *Bus)) {
+func onBoth(t *testing.T, test func(t *testing.T, client *redis.Client, bus *Bus)) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
@@ -50,13 +50,18 @@ func embedded(t testing.TB) *Embedded {
 	return e
 }
 
-func newBus(t testing.TB, client redis.UniversalClient) *Bus {
+func newBus(t testing.TB, client *redis.Client) *Bus {
 	t.Helper()
 	bus, err := New(Config{Client: client, Installation: uuid.NewString()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return bus
+}
+
+// another gives another process's view of the same installation.
+func another(bus *Bus) *Bus {
+	return &Bus{client: bus.client, reader: newReader(bus.client), keys: bus.keys, log: bus.log, forget: bus.forget}
 }
 
 func within(t testing.TB) context.Context {

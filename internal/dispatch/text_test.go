@@ -57,7 +57,7 @@ func written(texts ...string) []Piece {
 }
 
 func TestTextGoesWhereItIsWishedFor(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		log := newLogbook()
 		bus.log = log.logger()

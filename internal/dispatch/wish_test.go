@@ -53,7 +53,7 @@ func nextWish(t *testing.T, wishes <-chan Wish) Wish {
 }
 
 func TestWishes(t *testing.T) {
-	onBoth(t, func(t *testing.T, client redis.UniversalClient, bus *Bus) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		log := newLogbook()
 		bus.log = log.logger()

@@ -267,7 +267,7 @@ func (w *Worker) leave(ctx context.Context) {
 	w.finishNow(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryAtMost)
 	defer cancel()
-	if err := bus.Forget(ctx, w.Pool, w.ID); err != nil {
+	if err := errors.Join(bus.Forget(ctx, w.Pool, w.ID), bus.Close()); err != nil {
 		w.Logger.DebugContext(ctx, "leaving the consumer group failed", "error", err)
 	}
 }

@@ -33,7 +33,7 @@ type Governor struct {
 	script *redis.Script
 
 	mu     sync.Mutex
-	client redis.UniversalClient // nil: not shared
+	client *redis.Client // nil: not shared
 	key    func(bucket string) string
 	away   time.Time // until when Redis is not asked, after a failure
 	alone  map[string]*alone
@@ -46,7 +46,7 @@ func New(log *slog.Logger) *Governor {
 
 // Share makes it one with all governors on the same Redis; key names a bucket there.
 // The client is borrowed.
-func (g *Governor) Share(client redis.UniversalClient, key func(bucket string) string) {
+func (g *Governor) Share(client *redis.Client, key func(bucket string) string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.client, g.key = client, key
@@ -168,7 +168,7 @@ func (g *Governor) run(ctx context.Context, bucket, do string, args ...any) ([]i
 
 // eval runs the script in one way or the other; the client must not repeat it on
 // its own.
-func (g *Governor) eval(ctx context.Context, client redis.UniversalClient, key string, args []any) ([]int64, error) {
+func (g *Governor) eval(ctx context.Context, client *redis.Client, key string, args []any) ([]int64, error) {
 	for _, how := range [][]any{{"evalsha", g.script.Hash()}, {"eval", bucketScript}} {
 		cmd := redis.NewIntSliceCmd(ctx, append(append(how, 1, key), args...)...)
 		err := client.Process(ctx, once{cmd})
