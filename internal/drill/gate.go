@@ -21,7 +21,8 @@ type Gate struct {
 
 	mu      sync.Mutex
 	seen    Seen
-	struck  *Struck
+	due     bool    // the step has come at which the fault happens
+	struck  *Struck // nil: it has not happened
 	unknown map[call]string
 	cuts    map[*line]func()
 }
@@ -104,32 +105,30 @@ func (g *Gate) open(l *line, cut func()) (closed func()) {
 }
 
 // now reports whether a request is the step at which the fault happens.
-func (g *Gate) now(req *pb.WorkRequest, agent string) bool {
+func (g *Gate) now(req *pb.WorkRequest) bool {
 	step, is := stepOf(req)
 	if !is {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.struck != nil {
+	if g.due {
 		return false
 	}
 	g.seen[step]++
-	if g.fault == nil || g.fault.Moment.Step != step || g.fault.Moment.N != g.seen[step] {
-		return false
-	}
-	g.struck = &Struck{Agent: agent}
-	return true
+	g.due = g.fault != nil && g.fault.Moment.Step == step && g.fault.Moment.N == g.seen[step]
+	return g.due
 }
 
-// hit makes the fault happen, and reports whether that has cut all lines.
-func (g *Gate) hit() (cut bool) {
+// hit makes the fault happen at a step of an agent, and reports whether that has cut all lines.
+func (g *Gate) hit(agent string) (cut bool) {
 	g.strike(g.fault.Victim)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.struck = &Struck{Agent: agent}
 	if g.fault.Victim == Redis {
 		return false
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, cut := range g.cuts {
 		cut()
 	}
@@ -159,11 +158,11 @@ func (l *line) ask() bool {
 		if err != nil {
 			return false
 		}
-		switch due := l.due(req); {
+		switch due := l.gate.now(req); {
 		case due && l.gate.fault.Moment.After:
 			l.expect(req.GetSeq())
 		case due:
-			l.gate.hit()
+			l.gate.hit(l.carries())
 			return false
 		}
 		if err := l.orchestrator.Send(req); err != nil {
@@ -172,10 +171,11 @@ func (l *line) ask() bool {
 	}
 }
 
-func (l *line) due(req *pb.WorkRequest) bool {
+// carries gives the agent whose run the line has; empty: none.
+func (l *line) carries() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.gate.now(req, l.agent)
+	return l.agent
 }
 
 func (l *line) expect(seq int64) {
@@ -191,7 +191,7 @@ func (l *line) answer() error {
 		if err != nil {
 			return err
 		}
-		if l.heard(resp) && l.gate.hit() {
+		if l.heard(resp) && l.gate.hit(l.carries()) {
 			return context.Canceled
 		}
 		if err := l.worker.Send(resp); err != nil {
