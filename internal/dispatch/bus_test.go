@@ -340,6 +340,27 @@ func TestNothingIsLostWithAPullThatEnds(t *testing.T) {
 	})
 }
 
+// TestAPullThatEndsGivesNoMoreThanAskedFor, though its consumer has just been given others.
+func TestAPullThatEndsGivesNoMoreThanAskedFor(t *testing.T) {
+	onBoth(t, func(t *testing.T, _ *redis.Client, bus *Bus) {
+		const slots, free = 8, 2
+		for i := range 20 {
+			announce(t, bus, some(slots, int64(i*slots+1)))
+			held := pull(t, bus, "w", slots, time.Minute)
+			ctx, cancel := context.WithCancel(within(t))
+			go cancel()
+			found, err := bus.Pull(ctx, pool, "w", free, time.Hour)
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			if len(found) > free {
+				t.Fatalf("got %d hints of %d", len(found), free)
+			}
+			finish(t, bus, held)
+		}
+	})
+}
+
 // untilPulling waits until a Pull has got as far as making the group.
 func untilPulling(t *testing.T, client *redis.Client, bus *Bus) {
 	t.Helper()

@@ -42,7 +42,7 @@ func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block ti
 		entries, err := b.readNew(ctx, key, consumer, max, time.Until(deadline))
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return b.brokenOff(ctx, pool, key, consumer, began)
+			return b.brokenOff(ctx, pool, key, consumer, max, began)
 		case isGone(err):
 			if err := b.createGroup(ctx, key); err != nil {
 				return nil, fmt.Errorf("pulling from %s: %w", key, err)
@@ -98,12 +98,15 @@ func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block 
 // counts milliseconds of a clock that it does not look at for each command.
 const idleSlack = 10 * time.Millisecond
 
-// brokenOff gives what Redis has handed to a read that has begun at a time and was broken off.
-// What came to the consumer just before that may be among it again.
-func (b *Bus) brokenOff(ctx context.Context, pool, key, consumer string, began time.Time) ([]Delivery, error) {
+// brokenOff gives what Redis has handed to a read of up to max hints that has begun at a time and
+// was broken off. If that is fewer, what came to the consumer just before may be among it again.
+func (b *Bus) brokenOff(ctx context.Context, pool, key, consumer string, max int, began time.Time) ([]Delivery, error) {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	found, err := b.pending(asking, pool, key, consumer, pendingAtMost, func(p redis.XPendingExt) bool { return p.Idle <= time.Since(began)+idleSlack })
+	if older := len(found) - max; older > 0 {
+		found = found[older:]
+	}
 	if len(found) > 0 {
 		return found, nil
 	}
