@@ -14,9 +14,11 @@ import (
 )
 
 // Embedded is a Redis inside the process, for when there is only one process, or only ones
-// that end with it. It has no port, unless it is given one, and keeps nothing. It works in a testing/synctest bubble. Unlike a
-// real one it never clears away what was deleted after it had been read and before
-// it was done; only somebody else's deletions leave such entries.
+// that end with it. It has no port, unless it is given one, and keeps nothing. It works in a testing/synctest bubble.
+//
+// Unlike a real one it never clears away what was deleted after it had been read and before
+// it was done; only somebody else's deletions leave such entries. And to a read of its own client
+// that was broken off it may still give a hint, which has to be taken over then.
 type Embedded struct {
 	server *miniredis.Miniredis
 	on     []net.Listener
