@@ -78,13 +78,11 @@ func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block 
 	case block < time.Millisecond:
 		block = time.Millisecond // 0 would be Redis's word for "forever"
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience+block)
-	defer cancel()
 	// If the link breaks, the client may read again. That loses nothing more: what
 	// the first read was given is pending already, for TakeOver.
 	streams, err := b.reader.read(ctx, &redis.XReadGroupArgs{
 		Group: group, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(max), Block: block,
-	})
+	}, patience+block)
 	if errors.Is(err, redis.Nil) || err == nil && len(streams) == 0 {
 		return nil, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -44,14 +45,19 @@ func (r *reader) renew() {
 	r.client = redis.NewClient(&options)
 }
 
-// read reads, and is broken off if ctx ends.
-func (r *reader) read(ctx context.Context, what *redis.XReadGroupArgs) ([]redis.XStream, error) {
+// read reads, and is broken off if ctx ends; an answer that takes longer than patience has it fail.
+// The client knows nothing of a deadline of ctx: its connection would time out at that moment, and
+// whether ctx had ended by then would be chance.
+func (r *reader) read(ctx context.Context, what *redis.XReadGroupArgs, patience time.Duration) ([]redis.XStream, error) {
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
 	broken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(broken)
+		cancel() // or the client reads again
 		r.breakOff()
 	})
-	found, err := r.client.XReadGroup(ctx, what).Result()
+	found, err := r.client.XReadGroup(reading, what).Result()
 	if !stop() {
 		<-broken
 		_ = r.client.Close() // it has nothing but the connection
