@@ -48,7 +48,7 @@ func TestNewRow(t *testing.T) {
 	t.Parallel()
 	fresh := func() []any { return taskRow(&tree.Task{}) }
 	narrow, arguments := taskTable.add(fresh())
-	if want := len(taskTable.columns) - len(taskTable.later.columns); narrow != "new_tasks" || len(arguments) != want {
+	if want := len(taskTable.columns) - len(taskTable.later); narrow != "new_tasks" || len(arguments) != want {
 		t.Fatalf("a row with nothing in it is written with %s and %d columns, want %d", narrow, len(arguments), want)
 	}
 	for i, column := range taskTable.columns {
@@ -58,14 +58,22 @@ func TestNewRow(t *testing.T) {
 		if !slices.Contains(arguments, row[i]) {
 			t.Errorf("%s writes nothing of %s", statement, column)
 		}
-		if slices.Contains(taskTable.later.columns, i) == (statement == narrow) {
-			t.Errorf("with %s it is written with %s", column, statement)
+		want := narrow
+		switch later := slices.Contains(taskTable.later, i); {
+		case later && i < taskTable.updates[0].end:
+			want = "begun_tasks"
+		case later:
+			want = "add_tasks"
+		}
+		if statement != want {
+			t.Errorf("with %s it is written with %s, want %s", column, statement, want)
 		}
 	}
 }
 
 // TestTasksBeginNarrow opens a session and starts a child as agents do: neither has a column
-// yet that is taken for one that comes later.
+// yet that is taken for one that comes later, nor, once a worker has claimed it, for one that
+// comes later than that.
 func TestTasksBeginNarrow(t *testing.T) {
 	t.Parallel()
 	v, env := tree.NewView(nil), tree.Env{Now: time.Unix(1_800_000_000, 0), NewID: newUUID, Replica: "r"}
@@ -84,18 +92,22 @@ func TestTasksBeginNarrow(t *testing.T) {
 		if _, err := tree.Decide(v, env, cmd); err != nil {
 			t.Fatal(err)
 		}
-		fresh := 0
+		var fresh *tree.Task
 		for _, task := range v.Changes().Tasks {
-			if task.Depth != depth {
-				continue // there before
-			}
-			fresh++
-			if statement, _ := taskTable.add(taskRow(task)); statement != "new_tasks" {
-				t.Errorf("a task of depth %d is written with %s", task.Depth, statement)
+			if task.Depth == depth {
+				fresh = task
 			}
 		}
-		if fresh != 1 {
-			t.Errorf("%d tasks of depth %d have begun", fresh, depth)
+		for _, want := range []string{"new_tasks", "begun_tasks"} {
+			if statement, _ := taskTable.add(taskRow(fresh)); statement != want {
+				t.Errorf("a task of depth %d is written with %s, want %s", depth, statement, want)
+			}
+			if want == "new_tasks" {
+				claim := tree.Claim{Task: fresh.ID, Token: tree.Token{Epoch: fresh.Epoch, Nonce: 7}, Worker: "w"}
+				if _, err := tree.Decide(v, env, claim); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 		v.Committed()
 	}

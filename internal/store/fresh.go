@@ -6,29 +6,32 @@ import (
 	"strings"
 )
 
-// later are columns that most new rows do not have yet. A statement of its own writes a row
-// without them, with constants in their place: what it costs to write a row is mostly the
-// columns that are given.
-type later struct {
-	columns []int
-	zero    []any // a whole row that has none of them
+// narrow is a statement that writes new rows without columns that most of them do not have yet,
+// with constants in their place: what it costs to write a row is mostly the columns that are
+// given.
+type narrow struct {
+	name string
+	out  []int // the columns that it leaves out
 }
 
-// notYet gives a table with a row that has nothing yet.
+// notYet gives a table with a row that has nothing yet. New rows may lack all columns that come
+// later, or those that are not among the first that change.
 func (t table) notYet(zero []any) table {
-	t.later.zero = zero
+	t.zero = zero
+	first, _ := slices.BinarySearch(t.later, t.updates[0].end)
+	t.narrow = []narrow{{"new_" + t.name, t.later}, {"begun_" + t.name, t.later[first:]}}
 	return t
 }
 
 // add gives the statement that writes a new row of a table with such columns, the narrowest
 // that there is for it, with its arguments, which are a copy.
 func (t table) add(row []any) (statement string, arguments []any) {
-	for _, i := range t.later.columns {
-		if !same(row[i], t.later.zero[i]) {
-			return "add_" + t.name, slices.Clone(row)
+	for _, n := range t.narrow {
+		if !slices.ContainsFunc(n.out, func(i int) bool { return !same(row[i], t.zero[i]) }) {
+			return n.name, without(n.out, row)
 		}
 	}
-	return "new_" + t.name, without(t.later.columns, row)
+	return "add_" + t.name, slices.Clone(row)
 }
 
 // without leaves some out.
@@ -42,16 +45,16 @@ func without[T any](out []int, of []T) []T {
 	return kept
 }
 
-// adding is the beginning of the statement for rows without the columns that come later, and
-// the constants that it ends with. typed gives a constant its column's type.
-func (t table) adding(typed func(constant string, column int) string) (into, constants string) {
-	zero := slices.Clone(t.later.zero)
+// adding is the beginning of a statement for rows without some columns, and the constants that
+// it ends with. typed gives a constant its column's type.
+func (t table) adding(n narrow, typed func(constant string, column int) string) (into, constants string) {
+	zero := slices.Clone(t.zero)
 	if err := values(zero); err != nil {
 		panic(fmt.Sprintf("%s: %s", t.name, err)) // they are the program's own
 	}
-	names := without(t.later.columns, t.columns)
+	names := without(n.out, t.columns)
 	var texts []string
-	for _, i := range t.later.columns {
+	for _, i := range n.out {
 		names = append(names, t.columns[i])
 		texts = append(texts, typed(constant(zero[i]), i))
 	}
@@ -73,8 +76,8 @@ func constant(value any) string {
 
 // addingOne is the statement for one such row. Its arguments have a prefix before their
 // number.
-func (t table) addingOne(prefix string) string {
+func (t table) addingOne(n narrow, prefix string) string {
 	untyped := func(constant string, _ int) string { return constant } // its column is known
-	into, constants := t.adding(untyped)
-	return fmt.Sprintf("%s VALUES (%s, %s)", into, numbered(prefix, len(t.columns)-len(t.later.columns)), constants)
+	into, constants := t.adding(n, untyped)
+	return fmt.Sprintf("%s VALUES (%s, %s)", into, numbered(prefix, len(t.columns)-len(n.out)), constants)
 }

@@ -10,19 +10,17 @@ import (
 // column is an array, of one of the types.
 func (t table) writingMany(types []string) map[string]string {
 	add := fmt.Sprintf("INSERT INTO %s (%s) SELECT * FROM %s", t.name, strings.Join(t.columns, ", "), unnest(types))
-	texts := map[string]string{
-		"add_" + t.name: add, "put_" + t.name: add + t.onConflict(),
-		"drop_" + t.name: fmt.Sprintf("DELETE FROM %s USING %s AS gone (%s) WHERE %s",
-			t.name, unnest(types[:t.keys]), numbered("c", t.keys), t.joined("c")),
+	texts := map[string]string{"add_" + t.name: add, "put_" + t.name: add + t.onConflict()}
+	if t.drops {
+		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s USING %s AS gone (%s) WHERE %s",
+			t.name, unnest(types[:t.keys]), numbered("c", t.keys), t.joined("c"))
 	}
 	if t.columns[0] == "session" {
-		key := strings.Join(t.columns[:t.keys], ", ")
-		texts["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s USING (SELECT %s FROM %s WHERE session = ?1 LIMIT ?2) AS gone (%s) WHERE %s",
-			t.name, key, t.name, numbered("c", t.keys), t.joined("c"))
+		texts["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %s WHERE session = ?1 LIMIT ?2))", t.name, t.name)
 	}
-	if later := t.later.columns; later != nil {
-		into, constants := t.adding(func(c string, column int) string { return c + "::" + types[column] })
-		texts["new_"+t.name] = fmt.Sprintf("%s SELECT fresh.*, %s FROM %s AS fresh", into, constants, unnest(without(later, types)))
+	for _, n := range t.narrow {
+		into, constants := t.adding(n, func(c string, column int) string { return c + "::" + types[column] })
+		texts[n.name] = fmt.Sprintf("%s SELECT fresh.*, %s FROM %s AS fresh", into, constants, unnest(without(n.out, types)))
 	}
 	for _, u := range t.updates {
 		given := slices.Concat(types[:t.keys], types[t.fixed:u.end])
@@ -35,12 +33,12 @@ func (t table) writingMany(types []string) map[string]string {
 // writingOne gives the same for one row.
 func (t table) writingOne() map[string]string {
 	add := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", t.name, strings.Join(t.columns, ", "), numbered("$", len(t.columns)))
-	texts := map[string]string{
-		"add_" + t.name: add, "put_" + t.name: add + t.onConflict(),
-		"drop_" + t.name: fmt.Sprintf("DELETE FROM %s WHERE %s", t.name, t.keyed("$")),
+	texts := map[string]string{"add_" + t.name: add, "put_" + t.name: add + t.onConflict()}
+	if t.drops {
+		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE %s", t.name, t.keyed("$"))
 	}
-	if t.later.columns != nil {
-		texts["new_"+t.name] = t.addingOne("$")
+	for _, n := range t.narrow {
+		texts[n.name] = t.addingOne(n, "$")
 	}
 	for _, u := range t.updates {
 		texts[u.name] = t.updating(u, "$", "", t.keyed("$"))
@@ -49,15 +47,17 @@ func (t table) writingOne() map[string]string {
 }
 
 // joined says of a row that its key is that of a row with numbered columns after a prefix.
-// Each is looked for in an array of one: so the database can but look rows up by their key.
-// With equations it may also go through the whole table, and compare each of its rows with
-// each that is given, which it takes to be best of a table that was small when it was counted
-// last, however large it has become.
+// The first column is looked for in an array of one: so the database can but look rows up by
+// their key. With equations alone it may also go through the whole table, and compare each of
+// its rows with each that is given; with an array for each column it may look up the first, and
+// go through all rows that have that. Of a table that was small when it was counted, or planned
+// for, it takes that to be as good, however large it has become.
 func (t table) joined(prefix string) string {
 	each := make([]string, t.keys)
 	for i, c := range t.columns[:t.keys] {
-		each[i] = fmt.Sprintf("%s.%s = ANY (ARRAY[%s%d])", t.name, c, prefix, i+1)
+		each[i] = fmt.Sprintf("%s.%s = %s%d", t.name, c, prefix, i+1)
 	}
+	each[0] = fmt.Sprintf("%s.%s = ANY (ARRAY[%s1])", t.name, t.columns[0], prefix)
 	return strings.Join(each, " AND ")
 }
 

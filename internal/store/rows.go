@@ -20,7 +20,10 @@ type table struct {
 	fixed   int // with the key
 	columns []string
 	updates []update
-	later   later
+	later   []int    // columns that most new rows do not have yet
+	narrow  []narrow // the narrowest first
+	zero    []any    // a row that has nothing yet
+	drops   bool     // rows of it are dropped, beside those of sessions that were deleted
 }
 
 // newTable takes columns up to each "|" for those of an update. Those with a "*" most new
@@ -34,10 +37,16 @@ func newTable(name string, keys, fixed int, columns string) table {
 		}
 		c, isLater := strings.CutSuffix(c, "*")
 		if isLater {
-			t.later.columns = append(t.later.columns, len(t.columns))
+			t.later = append(t.later, len(t.columns))
 		}
 		t.columns = append(t.columns, c)
 	}
+	return t
+}
+
+// dropping gives the table as one of which rows are dropped.
+func (t table) dropping() table {
+	t.drops = true
 	return t
 }
 
@@ -74,12 +83,12 @@ var tables = []table{
 	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run created_at body"),
 	newTable("calls", 4, 5, callKeyColumns+"tool state child child_run text is_error by_outcome approval join_policy reads upto packed"),
 	newTable("events", 2, 3, "session seq data"),
-	newTable("inbox", 2, 8, "session id task news_task news_run queued_at body source"),
-	newTable("waits", 6, 6, "session target target_run task message block"),
-	newTable("timers", 4, 4, callKeyColumns+"due"),
-	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until tenant replica"),
-	newTable("attempts", 2, 2, "session task epoch attach replica worker at"),
-	newTable("callbacks", 3, 4, "session task run url tries due"),
+	newTable("inbox", 2, 8, "session id task news_task news_run queued_at body source").dropping(),
+	newTable("waits", 6, 6, "session target target_run task message block").dropping(),
+	newTable("timers", 4, 4, callKeyColumns+"due").dropping(),
+	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until tenant replica").dropping(),
+	newTable("attempts", 2, 2, "session task epoch attach replica worker at").dropping(),
+	newTable("callbacks", 3, 4, "session task run url tries due").dropping(),
 	newTable("requests", 2, 4, "session key hash answer"),
 	newTable("approvals", 2, 11, "session id task run message block tool argument rules asked_at due "+
 		"state for_session note decided_at"),

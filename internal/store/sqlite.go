@@ -88,8 +88,8 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 	for _, t := range tables {
 		db.texts["add_"+t.name], db.texts["drop_"+t.name] = sqliteAdd(t), sqliteDrop(t)
 		db.texts["put_"+t.name] = sqliteAdd(t) + t.onConflict()
-		if t.later.columns != nil {
-			db.texts["new_"+t.name] = t.addingOne("?")
+		for _, n := range t.narrow {
+			db.texts[n.name] = t.addingOne(n, "?")
 		}
 		for _, u := range t.updates {
 			db.texts[u.name] = t.updating(u, "?", "", t.keyed("?"))

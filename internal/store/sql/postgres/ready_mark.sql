@@ -4,4 +4,4 @@
 -- Result: none.
 UPDATE ready SET announced_until = a
 FROM unnest(?1::bigint[], ?2::bytea[], ?3::bytea[], ?4::bigint[]) AS marked (a, b, c, d)
-WHERE session = ANY (ARRAY[b]) AND task = ANY (ARRAY[c]) AND epoch = d
+WHERE session = ANY (ARRAY[b]) AND task = c AND epoch = d
