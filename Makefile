@@ -45,7 +45,7 @@ vet: ## go vet
 test: ## run all tests with the race detector (needs redis-server and postgresql)
 	@command -v redis-server >/dev/null || { echo "redis-server is missing: apt-get install redis-server"; exit 1; }
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "postgres is missing: apt-get install postgresql"; exit 1; }
-	$(GO) test -race -timeout 15m -parallel 4 $(TESTFLAGS) $(PKGS)
+	$(GO) test -race -timeout 45m -parallel 4 $(TESTFLAGS) $(PKGS)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)

@@ -92,6 +92,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica,
 		Caps:     store.Caps{Tenant: o.RunningOfTenant, All: o.RunningInAll},
 		OnCommit: func(c store.Commit) { svc.Committed(c) }, Ahead: true,
+		Standby: func() store.Standby { return svc.Standby() },
 	})
 	switch {
 	case ctx.Err() != nil && err != nil:

@@ -86,9 +86,10 @@ const crowded = 2
 // withoutWaiting leaves out the runs that were announced before, while the stream
 // is crowded: when all workers are busy a hint waits longer than its lease, and
 // doubled hints must not make the stream ever longer. On a stream that is not
-// crowded a hint may have been lost, and a doubled one does no harm.
+// crowded a hint may have been lost, and a doubled one does no harm. Where a slot waits, the run
+// does not go on the stream.
 func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready, room int) ([]store.Ready, error) {
-	if !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
+	if s.standby.any() || !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
 		return rows, nil
 	}
 	waiting, err := s.Bus.Backlog(ctx, s.Pool)

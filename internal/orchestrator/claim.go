@@ -47,17 +47,22 @@ var errUnfit = errors.New("the worker lacks a feature that the run needs")
 // grant puts a claimed run on the stream, and gives the assignment and its transcript;
 // nothing if the stream takes no run any more.
 func (l *slot) grant(ctx context.Context, a *asked, granted *tree.Claimed, by carrier, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
-	t := &granted.Task
 	held := leaseOf(granted, by)
 	if !l.hold(held, a.expected) {
 		l.unheard(a, held)
 		return nil, nil
 	}
+	return l.assigned(ctx, held, granted, a.pending.AtHand(), has)
+}
+
+// assigned gives the assignment and the transcript of a run that is on the stream.
+func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed, known store.AtHand, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
+	t, by := &granted.Task, &held.by
 	if guarded(t) && !by.can(featurePolicy) || placed(granted) && !by.can(featureWorkspaces) {
 		l.abandon(false)
 		return nil, errUnfit
 	}
-	seen, err := l.Store.AtHand(ctx, a.pending)
+	seen, err := l.Store.Recall(ctx, known)
 	if err == nil && seen == nil {
 		seen, err = l.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID)
 	}

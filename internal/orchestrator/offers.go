@@ -151,6 +151,36 @@ func (o *offers) take(now time.Time) (next waitingRun, any bool) {
 	return next, true
 }
 
+// first gives the first run, if there is one, for a slot that waits.
+func (o *offers) first() (next waitingRun, any bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.runs) == 0 {
+		return next, false
+	}
+	next = o.runs[0]
+	o.drop(1)
+	return next, true
+}
+
+// late is how many hints are on the dispatch stream that nobody has come for in time, and
+// how many somebody is on the way for.
+func (o *offers) late(now time.Time) (late, coming int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	coming = o.coming(now)
+	return len(o.sent) - coming, coming
+}
+
+// comeFor reports whether so many idle slots are enough to come for what is on the dispatch
+// stream.
+func (o *offers) comeFor(now time.Time, idle int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.coming(now)
+	return len(o.sent) <= max(0, idle)
+}
+
 func (o *offers) taken() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -193,7 +223,9 @@ func (s *Service) sendOffers(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		idle := s.leases.idle()
+		unsure := s.relieve(time.Now())
+		s.giveOffered(ctx)
+		idle := s.pulling()
 		if s.others.Load() || s.leases.slots() == 0 {
 			idle = math.MaxInt
 		}
@@ -201,6 +233,9 @@ func (s *Service) sendOffers(ctx context.Context) error {
 		if err := s.Bus.Announce(ctx, s.Pool, hints); err != nil && ctx.Err() == nil {
 			// The rows are due again once their lease is over.
 			s.Logger.WarnContext(ctx, "announcing failed", "error", err)
+		}
+		if again.IsZero() && unsure {
+			again = time.Now().Add(comeWithin)
 		}
 		if !again.IsZero() {
 			wait.Reset(time.Until(again))

@@ -65,6 +65,13 @@ func (r *roster) leave(l *slot) {
 	}
 }
 
+// serves reports whether the worker of a stream takes runs of a pool.
+func (r *roster) serves(l *slot, pool string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return l.enlisted != nil && l.enlisted.Pool == pool
+}
+
 // all gives the workers by id.
 func (r *roster) all() map[string]store.Worker {
 	r.mu.Lock()

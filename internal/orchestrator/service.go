@@ -64,6 +64,7 @@ type Service struct {
 	leases   *leases
 	roster   *roster
 	offers   *offers
+	standby  *standby
 	kick     chan struct{} // something may be ready to announce
 	later    chan struct{} // something may be, though nothing is known to wait
 	stopping chan struct{} // closed by Stop
@@ -119,7 +120,9 @@ func New(c Config) (*Service, error) {
 		wishes: newWishes(), relay: newRelay(c.Now),
 		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}), dead: make(chan string, deadAtOnce),
 	}
+	s.standby = newStandby(s.leases)
 	s.others.Store(!c.Store.Alone())
+	s.standby.open(c.Store.Alone())
 	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error
@@ -139,6 +142,9 @@ func (s *Service) Wait() {
 	s.serving.Wait()
 	s.workers.Close()
 }
+
+// Standby has the slots that wait for runs here.
+func (s *Service) Standby() store.Standby { return s.standby }
 
 // Prepare reads the definitions of agents and stores them. It has to be done before
 // calls are served.

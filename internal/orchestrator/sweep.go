@@ -76,6 +76,7 @@ func (s *Service) beat(ctx context.Context) error {
 	}
 	s.slots.Store(int64(there.Slots))
 	s.others.Store(there.Replicas > 1)
+	s.standby.open(there.Replicas <= 1)
 	return nil
 }
 

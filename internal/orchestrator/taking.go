@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
@@ -58,6 +59,7 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 		defer done()
 	}
 	if granted == nil {
+		answer.StandsBy = l.standsBy(a.req.GetTakes(), last.by, a.worker)
 		poke(l.offers.some) // the slot is idle
 		return answers
 	}
@@ -126,15 +128,15 @@ func (l *slot) takeOffered(ctx context.Context, a *asked, last *lease) (granted 
 
 // notTaken sees to a run that the slot could not have, and reports whether it may have another
 // one.
-func (l *slot) notTaken(ctx context.Context, run dispatch.Hint, err error) (others bool) {
+func (s *Service) notTaken(ctx context.Context, run dispatch.Hint, err error) (others bool) {
 	switch {
 	case errors.Is(err, tree.ErrCapped):
-		err = l.releaseReady(ctx, run.Session, run.Task, run.Epoch)
+		err = s.releaseReady(ctx, run.Session, run.Task, run.Epoch)
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
 		return true // somebody else has it, or it is over
 	}
 	if err != nil {
-		l.Logger.WarnContext(ctx, "a run was not given to the slot that has become free", "task_id", run.Task, "error", err)
+		s.Logger.WarnContext(ctx, "a run was not given to a slot", "task_id", run.Task, "error", err)
 	}
 	return err == nil
 }
@@ -172,12 +174,17 @@ func (l *slot) leftOver(a *asked) {
 // can't, or if it has asked before that was granted, which is after its own run had ended.
 func (l *slot) unheard(a *asked, lease *lease) {
 	given, _ := a.pending.Taken()
-	if a.req.GetTakes() != nil && (given == nil || !lease.by.can(featureGiven)) {
-		l.handOver(lease, false)
+	l.unheardOf(lease, a.expected, a.worker, a.req.GetTakes() == nil || given != nil && lease.by.can(featureGiven))
+}
+
+// unheardOf is unheard for a run of which it is known whether its worker comes for it.
+func (s *Service) unheardOf(lease *lease, expected *expectation, worker *alive.Worker, comes bool) {
+	if !comes {
+		s.handOver(lease, false)
 		return
 	}
-	l.leases.add(lease, a.expected, make(chan struct{}, 1))
-	l.waitFor(a.worker, lease)
+	s.leases.add(lease, expected, make(chan struct{}, 1))
+	s.waitFor(worker, lease)
 }
 
 // givenTo finds the run that a slot was given with an end of which its worker has not heard.

@@ -78,8 +78,11 @@ type slot struct {
 	heard    atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
 	failed   chan error   // holds one: why the stream can't go on
 	sending  sync.Mutex
-	revoked  chan struct{}    // holds one: look whether the attempt was ended from outside
-	prepared []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
+	revoked  chan struct{} // holds one: look whether the attempt was ended from outside
+	standing atomic.Pointer[standing]
+	// stoodDown holds one: what has become of the slot that has waited.
+	stoodDown chan stoodDown
+	prepared  []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
 
 	mu     sync.Mutex    // guards what is below: the receiver reads it, the sender writes it
 	lease  *lease        // nil: no attempt is on the stream
@@ -102,9 +105,11 @@ func (s *Service) Work(stream WorkStream) error {
 	l := &slot{
 		Service: s, stream: stream, begun: s.Now(), asked: make(chan asked, workWindow), counted: true,
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
+		stoodDown: make(chan stoodDown, 1),
 	}
 	defer l.uncount()
 	defer l.leave()
+	defer l.standDown()
 	defer s.roster.leave(l)
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
 		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Window: workWindow,
@@ -134,6 +139,8 @@ func (s *Service) Work(stream WorkStream) error {
 			}
 			said = answered
 		case <-said:
+			l.finish()
+			l.standDown()
 			l.abandon(false)
 			return nil
 		case err := <-l.failed:
@@ -201,6 +208,9 @@ func (l *slot) receive() error {
 		case *pb.WorkRequest_Hello:
 			l.roster.join(l, k.Hello)
 			continue
+		case *pb.WorkRequest_StandDown:
+			l.standDown()
+			continue
 		case *pb.WorkRequest_Delta:
 			l.show(k.Delta)
 			continue
@@ -231,8 +241,8 @@ func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
 	a = asked{req: req}
 	lease := l.current()
 	claim, again := req.GetClaim(), req.GetReattach()
-	if (claim != nil || again != nil) && (lease != nil || l.claiming.Swap(true)) {
-		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream")
+	if (claim != nil || again != nil) && (lease != nil || l.standing.Load() != nil || l.claiming.Swap(true)) {
+		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream, or may come")
 	}
 	l.meet(req)
 	l.mu.Lock()
@@ -329,6 +339,8 @@ func (l *slot) answer() {
 				responses = []*pb.WorkResponse{l.lose(ctx, err)}
 			}
 			send(a.req.GetSeq(), responses...)
+		case down := <-l.stoodDown:
+			send(0, l.toldStoodDown(ctx, down)...)
 		case <-l.drains:
 			send(0, &pb.WorkResponse{Kind: &pb.WorkResponse_Drain{Drain: &pb.Drain{}}})
 		case <-l.revoked:
@@ -336,6 +348,9 @@ func (l *slot) answer() {
 			switch {
 			case lease == nil:
 			case l.leases.gone(lease.task, lease.token.Epoch):
+				if l.standing.Swap(nil) != nil {
+					<-l.stoodDown // with the run, of which the worker has not heard
+				}
 				l.letGo()
 				send(0, lost("the run was ended from outside"))
 			case lease.by.can(featureCommands):

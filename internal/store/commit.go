@@ -27,6 +27,8 @@ type batch struct {
 	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed
 	unread   bool                        // what was asked for has not come: the connection was lost once it was committed
 	mayOpen  bool                        // sessions with ids of their own without looking whether they are there
+	standby  Standby                     // nil: no slot is given anything
+	given    []given
 
 	announced, waiting, claimed int // ready runs, see ahead
 }
@@ -72,10 +74,12 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		c.asked.keep(id, b.sessions[id].view, b.bodies)
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
+	b.tellGiven()
 	for i, p := range queued {
 		p.opened, p.taken, p.notTaken = answers[i].opened, answers[i].taken, answers[i].notTaken
-		claimed := answers[i].claimed()
-		p.conversation, p.woken = b.conversation(claimed), b.woken(claimed)
+		if p.slot == nil {
+			p.atHand = b.atHand(answers[i].claimed())
+		}
 		p.settle(answers[i].answer, answers[i].err)
 	}
 	told := b.told()
@@ -88,17 +92,18 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 }
 
 // apart makes transactions of less than what the database has refused together: of one
-// request each, or of one without the run that it would take. It reports false if there is no
-// less.
+// request each, for which no slot waits, or of one without the run that it would take. It
+// reports false if there is no less.
 func (c *committer) apart(ctx context.Context, queued []*Pending, refused error) bool {
 	switch takes := queued[0].takes; {
-	case len(queued) > 1:
+	case len(queued) > 1 || !queued[0].alone:
 	case takes != nil && takes.refused == nil:
 		takes.refused = shown(refused)
 	default:
 		return false
 	}
 	for _, p := range queued {
+		p.alone = true
 		c.commit(ctx, []*Pending{p})
 	}
 	return true
@@ -115,6 +120,9 @@ func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, 
 		b.spoil() // a first try came to nothing
 		b = c.newBatch(tx)
 		b.mayOpen, mayOpen = mayOpen, false
+		if c.Standby != nil && !queued[0].alone {
+			b.standby = c.Standby()
+		}
 		answers, err = b.carryOut(ctx, queued)
 		return err
 	}
@@ -201,6 +209,9 @@ func (b *batch) carryOut(ctx context.Context, queued []*Pending) (answers []deci
 			return nil, err
 		}
 	}
+	if err := b.give(ctx); err != nil {
+		return nil, err
+	}
 	if err := b.save(ctx); err != nil {
 		return nil, fmt.Errorf("writing: %w", err)
 	}
@@ -245,6 +256,9 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 		got, refused, err := b.claim(ctx, p.session, claim)
 		if got == nil {
 			return decided{err: refused}, err
+		}
+		if p.slot != nil {
+			b.given = append(b.given, given{p.slot, *got, true})
 		}
 		return decided{answer: *got}, err
 	}

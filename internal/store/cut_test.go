@@ -279,7 +279,7 @@ func TestCutAgents(t *testing.T) {
 		if cutting {
 			<-done
 		}
-		seen, err := db.AtHand(t.Context(), pending)
+		seen, err := db.Recall(t.Context(), pending.AtHand())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -150,6 +150,7 @@ func (b *batch) spoil() {
 	for _, id := range b.order {
 		b.known.forget(id)
 	}
+	b.takeBack()
 }
 
 // contest is spoil after somebody else has changed one of the sessions: they are kept for
@@ -159,6 +160,7 @@ func (b *batch) contest() {
 		s := b.sessions[id]
 		s.version, s.contested = noVersion, true
 	}
+	b.takeBack()
 }
 
 // present is what the time is and how far turns have come, as the database has said.

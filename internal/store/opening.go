@@ -61,20 +61,37 @@ func (o *openings) forget(key inSession[tree.TaskID]) {
 // tenantAgents looks up the agents of the tenants whose runs are claimed, as far as it is
 // known whose they are: a session's tenant never changes.
 func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
+	waiting := b.spare() >= 0
 	for _, p := range queued {
-		id, known := b.knowsClaimed(p)
-		if !known {
-			continue
-		}
-		s := b.sessions[id].view.Session()
-		if s == nil || b.agents[s.Tenant] != nil {
+		tenant, known := b.tenantOf(p, waiting)
+		if !known || b.agents[tenant] != nil {
 			continue
 		}
 		versions := &[]AgentVersion{}
-		b.agents[s.Tenant] = versions
-		lookups = append(lookups, all(versions, "tenant_agents", plainVersionRow, s.Tenant))
+		b.agents[tenant] = versions
+		lookups = append(lookups, all(versions, "tenant_agents", plainVersionRow, tenant))
 	}
 	return lookups
+}
+
+// tenantOf gives the tenant of whom a command may have a run claimed of whose conversation
+// everything is remembered, or comes with it: that of what it starts, if slots are waiting.
+func (b *batch) tenantOf(p *Pending, waiting bool) (tenant string, known bool) {
+	id, known := b.knowsClaimed(p)
+	switch c := p.cmd.(type) {
+	case tree.CreateSession:
+		return c.Tenant, waiting && len(c.Message) > 0
+	case tree.SpawnCalls, tree.SpawnTask:
+		id, known = p.session, waiting
+	}
+	if !known {
+		return "", false
+	}
+	s := b.sessions[id].view.Session()
+	if s == nil {
+		return "", false
+	}
+	return s.Tenant, true
 }
 
 // knowsClaimed gives the session of which a command may claim a run, if everything of that

@@ -101,6 +101,8 @@ type Pending struct {
 	key     *Key
 	step    func(context.Context, *batch) error // instead of a command
 	takes   *Takes                              // nil: no other run
+	slot    Slot                                // that the run is claimed for; nil: for who asks
+	alone   bool                                // it was refused together with others
 	with    []*Pending                          // what is in the same transaction
 
 	done   chan struct{}
@@ -108,11 +110,10 @@ type Pending struct {
 	answer tree.Answer
 	err    error
 
-	conversation *Conversation // of a run that was claimed for the first time, if it is at hand
-	woken        *woken        // a run that was claimed again, if its conversation is at hand
-	opened       *opened       // a session; nil if it was there before
-	taken        *tree.Claimed // in the place of a run that was given back
-	notTaken     error         // why it is not the one that was asked for
+	atHand   AtHand        // of a run that was claimed
+	opened   *opened       // a session; nil if it was there before
+	taken    *tree.Claimed // in the place of a run that was given back
+	notTaken error         // why it is not the one that was asked for
 }
 
 // Wait gives the answer when it is durable.
@@ -133,14 +134,8 @@ func (p *Pending) Wait(ctx context.Context) (tree.Answer, error) {
 	}
 }
 
-// AtHand is what the worker of a run that was claimed needs, once Wait has given
-// the answer; nil if it has to be read.
-func (s *Store) AtHand(ctx context.Context, p *Pending) (*Conversation, error) {
-	if p.woken != nil {
-		return p.woken.conversation(ctx, s)
-	}
-	return p.conversation, nil
-}
+// AtHand is what the commit knows of a run that was claimed, once Wait has given the answer.
+func (p *Pending) AtHand() AtHand { return p.atHand }
 
 // Taken is the run that the worker has got in the place of the one that it has given back,
 // once Wait has given the answer; nil if it has got none. The error says why that is so if

@@ -33,7 +33,8 @@
 // What a worker needs of the conversation of a run that it has claimed was most often
 // written a moment before: a committer remembers it (opening.go for a new child, waking.go
 // for a parent). A run that becomes ready as another is given back may be claimed with the
-// same transaction (taking.go), and so may one of another session that has waited for a slot.
+// same transaction (taking.go), and so may one of another session that has waited for a slot;
+// for a slot that waits itself, what becomes ready is claimed at once (standby.go).
 // Who waits for a run is told how it has ended with what the commit knows (look.go, asked.go).
 //
 // Reads go past the committers and see every commit that was answered before they
@@ -81,6 +82,9 @@ type Config struct {
 	// Ahead: while nothing else waits, runs count as announced with the commit that
 	// makes them ready. OnCommit is told, and has to see to it.
 	Ahead bool
+	// Standby gives the slots that wait for runs; nil: there are none. Where runs are not
+	// announced Ahead, they are given none.
+	Standby func() Standby
 	// NewInstallation is the id that a new database gets; empty: one of its own. A
 	// database that has another one is not opened.
 	NewInstallation string

@@ -17,7 +17,7 @@ func (w *Worker) takes(session tree.SessionID, parent string) (*pb.Takes, []tree
 	if w.drains() {
 		return nil, nil
 	}
-	takes := &pb.Takes{Nonce: rand.Uint64()}
+	takes := &pb.Takes{Nonce: rand.Uint64(), StandBy: true}
 	task, err := tree.ParseID[tree.Task](parent)
 	if err != nil {
 		return takes, nil // a root has none

@@ -71,7 +71,7 @@ func (l *line) patience() time.Duration {
 func (l *line) serve(ctx context.Context, k *link) error {
 	ended := make(chan error, 1)
 	var watching sync.WaitGroup
-	watching.Go(func() { k.watch(l.now, func() { l.beat(k) }, l.idle) })
+	watching.Go(func() { k.watch(l.now, func() { l.beat(k) }, l.rests) })
 	go func() {
 		defer close(k.broken)
 		ended <- l.receive(k)

@@ -54,9 +54,11 @@ type line struct {
 	known   int32          // the ordinal of the last message that the attempt knows of
 	begins  []tree.Message // of the attempt: what was held of its transcript
 	waiting []*request
-	over    bool     // no attempt is on the line: new requests fail
-	given   *request // stands for the claim of the attempt, if that came with the end of the last; until it is taken up
-	release chan int // of the attempt: messages whose commands are to go on in the background
+	over    bool          // no attempt is on the line: new requests fail
+	given   *request      // stands for the claim of the attempt, if that came with the end of the last; until it is taken up
+	stands  *request      // the end of the last attempt, if the line waits for a run of the orchestrator's choice
+	stood   chan struct{} // closed when it does so no longer
+	release chan int      // of the attempt: messages whose commands are to go on in the background
 	drop    context.CancelFunc
 }
 
@@ -114,6 +116,8 @@ func (l *line) receive(k *link) error {
 			l.lose()
 		case *pb.WorkResponse_Drain:
 			l.drain()
+		case *pb.WorkResponse_StoodDown:
+			l.stoodDown(resp.GetGiven())
 		case *pb.WorkResponse_BackgroundCommands:
 			l.letGo(int(kind.BackgroundCommands.GetOrdinal()))
 		case *pb.WorkResponse_Assignment:
@@ -139,10 +143,21 @@ func (l *line) adopt(k *link) error {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	l.mu.Lock()
-	on, unanswered, claim := !l.over, l.waiting, l.claimed
+	on, unanswered, claim, stands := !l.over, l.waiting, l.claimed, l.stands
 	l.mu.Unlock()
-	if on && !(len(unanswered) > 0 && unanswered[0].req.GetClaim() != nil) {
-		answer, err := l.reattach(k, claim, unanswered)
+	switch {
+	case stands != nil:
+		answer, err := l.reattach(k, claim, stands)
+		if err != nil {
+			return err
+		}
+		l.stoodDown(answer.GetGiven())
+	case on && !(len(unanswered) > 0 && unanswered[0].req.GetClaim() != nil):
+		var last *request
+		if n := len(unanswered); n > 0 {
+			last = unanswered[n-1]
+		}
+		answer, err := l.reattach(k, claim, last)
 		if err != nil {
 			return err
 		}
@@ -170,15 +185,15 @@ func (l *line) adopt(k *link) error {
 	return nil
 }
 
-// reattach asks for the attempt to go on over a stream. If it has ended with what is
-// unanswered, the answer may give the slot another run.
-func (l *line) reattach(k *link, claim *pb.Claim, unanswered []*request) (*pb.WorkResponse, error) {
+// reattach asks for the attempt to go on over a stream. If it has ended with the last request,
+// if there is one, the answer may give the slot another run.
+func (l *line) reattach(k *link, claim *pb.Claim, last *request) (*pb.WorkResponse, error) {
 	if !k.can(featureReattach) {
 		return nil, nil
 	}
 	offered := uint64(0)
-	if n := len(unanswered); n > 0 {
-		offered = unanswered[n-1].req.GetTakes().GetNonce()
+	if last != nil {
+		offered = last.req.GetTakes().GetNonce()
 	}
 	l.mu.Lock()
 	known := l.known
@@ -263,6 +278,13 @@ func (l *line) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.over
+}
+
+// rests reports whether the line is idle and waits for nothing over its stream.
+func (l *line) rests() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over && l.stands == nil
 }
 
 // carries reports whether the attempt of a journal is on the line.

@@ -165,9 +165,13 @@ func (l *line) oldest(take func(*request) bool) {
 	switch k := r.response.GetKind().(type) {
 	case *pb.WorkResponse_Parked, *pb.WorkResponse_Ended, *pb.WorkResponse_Refused:
 		l.over = true
-		if given := r.response.GetGiven(); given != nil && !l.closed {
+		switch given := r.response.GetGiven(); {
+		case l.closed:
+		case given != nil:
 			l.give(r, given)
 			room = false // what stands for its claim takes it
+		case r.response.GetStandsBy():
+			l.stands, l.stood = r, make(chan struct{})
 		}
 	case *pb.WorkResponse_Assignment:
 		// A summary comes before messages that are older than it.
@@ -200,6 +204,7 @@ func (l *line) drops(given *pb.GivenRun) {
 		close(r.answered)
 	}
 	l.waiting, l.over = nil, true
+	l.standsNoMore()
 	if l.drop != nil {
 		l.drop()
 	}

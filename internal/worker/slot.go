@@ -40,7 +40,7 @@ func (w *Worker) slot(ctx, taking context.Context) {
 		}
 		l.move(w.replicas.endpoint(d.Hint.From))
 		w.attempt(ctx, l, d.Hint, d.ID)
-		for w.next(ctx, l) {
+		for w.next(ctx, taking, l) {
 		}
 	}
 }
@@ -95,9 +95,10 @@ func (w *Worker) about(session, task any, epoch int64) *slog.Logger {
 	return later(w.Logger, func() []any { return []any{"session_id", session, "task_id", task, "epoch", epoch} })
 }
 
-// next carries the run forward that has come with the end of the last one, and reports
-// whether there was one.
-func (w *Worker) next(ctx context.Context, l *line) bool {
+// next carries the run forward that has come with the end of the last one, or for which the
+// slot has stood by since, and reports whether there was one.
+func (w *Worker) next(ctx, taking context.Context, l *line) bool {
+	l.standBy(taking)
 	stopping := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -233,6 +233,7 @@ type WorkRequest struct {
 	//	*WorkRequest_StopHooks
 	//	*WorkRequest_CommandEnd
 	//	*WorkRequest_Hello
+	//	*WorkRequest_StandDown
 	Kind isWorkRequest_Kind `protobuf_oneof:"kind"`
 	// With Park, End and StopHooks: if that gives the slot back, it takes the run that is
 	// next, of this session or of another one. Unset if the slot has something else to do.
@@ -450,6 +451,15 @@ func (x *WorkRequest) GetHello() *Hello {
 	return nil
 }
 
+func (x *WorkRequest) GetStandDown() *StandDown {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkRequest_StandDown); ok {
+			return x.StandDown
+		}
+	}
+	return nil
+}
+
 func (x *WorkRequest) GetTakes() *Takes {
 	if x != nil {
 		return x.Takes
@@ -558,6 +568,11 @@ type WorkRequest_Hello struct {
 	Hello *Hello `protobuf:"bytes,25,opt,name=hello,proto3,oneof"`
 }
 
+type WorkRequest_StandDown struct {
+	// Stand by no longer; not stored. StoodDown is the answer, unless it is on its way.
+	StandDown *StandDown `protobuf:"bytes,26,opt,name=stand_down,json=standDown,proto3,oneof"`
+}
+
 func (*WorkRequest_Claim) isWorkRequest_Kind() {}
 
 func (*WorkRequest_Append) isWorkRequest_Kind() {}
@@ -594,6 +609,8 @@ func (*WorkRequest_CommandEnd) isWorkRequest_Kind() {}
 
 func (*WorkRequest_Hello) isWorkRequest_Kind() {}
 
+func (*WorkRequest_StandDown) isWorkRequest_Kind() {}
+
 // Takes is a claim of a run that is not known yet.
 type Takes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -603,7 +620,9 @@ type Takes struct {
 	// has that of none that may be next.
 	HeldTaskId string `protobuf:"bytes,2,opt,name=held_task_id,json=heldTaskId,proto3" json:"held_task_id,omitempty"`
 	// What it has of it.
-	Held          *TranscriptHeld `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
+	Held *TranscriptHeld `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
+	// Whether the slot may stand by if there is no run for it yet.
+	StandBy       bool `protobuf:"varint,4,opt,name=stand_by,json=standBy,proto3" json:"stand_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -659,6 +678,89 @@ func (x *Takes) GetHeld() *TranscriptHeld {
 	return nil
 }
 
+func (x *Takes) GetStandBy() bool {
+	if x != nil {
+		return x.StandBy
+	}
+	return false
+}
+
+// StandDown has a slot that stands by do so no longer: it is about to do something else.
+type StandDown struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StandDown) Reset() {
+	*x = StandDown{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StandDown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StandDown) ProtoMessage() {}
+
+func (x *StandDown) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StandDown.ProtoReflect.Descriptor instead.
+func (*StandDown) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{2}
+}
+
+// StoodDown says that a slot stands by no longer: with a run, if WorkResponse.given is set,
+// and otherwise without one. It comes once for each time that a slot stands by, unless the
+// stream ends before; then Reattach.takes_nonce tells whether there was a run.
+type StoodDown struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoodDown) Reset() {
+	*x = StoodDown{}
+	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoodDown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoodDown) ProtoMessage() {}
+
+func (x *StoodDown) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoodDown.ProtoReflect.Descriptor instead.
+func (*StoodDown) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{3}
+}
+
 // WorkResponse is what the orchestrator says.
 type WorkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -680,19 +782,26 @@ type WorkResponse struct {
 	//	*WorkResponse_Heartbeat
 	//	*WorkResponse_BackgroundCommands
 	//	*WorkResponse_Drain
+	//	*WorkResponse_StoodDown
 	Kind isWorkResponse_Kind `protobuf_oneof:"kind"`
 	// With Parked and Ended: the slot has another run in the place of the last one, as
 	// the request has offered. Its assignment and its transcript follow, as if it had been
-	// claimed; who does not get them claims it. With Refused, in answer to Reattach: the
-	// same, of an end of which the worker has not heard; the run is to be claimed.
-	Given         *GivenRun `protobuf:"bytes,13,opt,name=given,proto3" json:"given,omitempty"`
+	// claimed; who does not get them claims it. With StoodDown: the same, some time later.
+	// With Refused, in answer to Reattach: the same, of an end, or of a StoodDown, of which the
+	// worker has not heard; the run is to be claimed.
+	Given *GivenRun `protobuf:"bytes,13,opt,name=given,proto3" json:"given,omitempty"`
+	// With Parked and Ended, of a request that has offered it: there is no run for the slot
+	// yet, and it stands by. The next one that becomes ready is claimed for it with the nonce
+	// that was offered, in the transaction that makes it ready, and comes with StoodDown.
+	// Until then the slot takes no hints.
+	StandsBy      bool `protobuf:"varint,16,opt,name=stands_by,json=standsBy,proto3" json:"stands_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[2]
+	mi := &file_coppice_v1_worker_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +813,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[2]
+	mi := &file_coppice_v1_worker_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +826,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WorkResponse) GetSeq() int64 {
@@ -842,11 +951,27 @@ func (x *WorkResponse) GetDrain() *Drain {
 	return nil
 }
 
+func (x *WorkResponse) GetStoodDown() *StoodDown {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkResponse_StoodDown); ok {
+			return x.StoodDown
+		}
+	}
+	return nil
+}
+
 func (x *WorkResponse) GetGiven() *GivenRun {
 	if x != nil {
 		return x.Given
 	}
 	return nil
+}
+
+func (x *WorkResponse) GetStandsBy() bool {
+	if x != nil {
+		return x.StandsBy
+	}
+	return false
 }
 
 type isWorkResponse_Kind interface {
@@ -913,6 +1038,11 @@ type WorkResponse_Drain struct {
 	Drain *Drain `protobuf:"bytes,14,opt,name=drain,proto3,oneof"`
 }
 
+type WorkResponse_StoodDown struct {
+	// The slot stands by no longer.
+	StoodDown *StoodDown `protobuf:"bytes,15,opt,name=stood_down,json=stoodDown,proto3,oneof"`
+}
+
 func (*WorkResponse_Welcome) isWorkResponse_Kind() {}
 
 func (*WorkResponse_Assignment) isWorkResponse_Kind() {}
@@ -937,6 +1067,8 @@ func (*WorkResponse_BackgroundCommands) isWorkResponse_Kind() {}
 
 func (*WorkResponse_Drain) isWorkResponse_Kind() {}
 
+func (*WorkResponse_StoodDown) isWorkResponse_Kind() {}
+
 // GivenRun is a run that a slot has got with the end of the last one.
 type GivenRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -952,7 +1084,7 @@ type GivenRun struct {
 
 func (x *GivenRun) Reset() {
 	*x = GivenRun{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	mi := &file_coppice_v1_worker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1096,7 @@ func (x *GivenRun) String() string {
 func (*GivenRun) ProtoMessage() {}
 
 func (x *GivenRun) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[3]
+	mi := &file_coppice_v1_worker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1109,7 @@ func (x *GivenRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GivenRun.ProtoReflect.Descriptor instead.
 func (*GivenRun) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GivenRun) GetSessionId() string {
@@ -1025,7 +1157,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[4]
+	mi := &file_coppice_v1_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1169,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[4]
+	mi := &file_coppice_v1_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1182,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Welcome) GetInstallationId() string {
@@ -1122,7 +1254,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	mi := &file_coppice_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1266,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[5]
+	mi := &file_coppice_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1279,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Hello) GetWorkerId() string {
@@ -1195,7 +1327,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[6]
+	mi := &file_coppice_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1339,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[6]
+	mi := &file_coppice_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1352,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 // Reattach goes on with an attempt over this stream.
@@ -1242,7 +1374,8 @@ type Reattach struct {
 	WorkerId string `protobuf:"bytes,7,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// As in Claim.
 	AlivePort uint32 `protobuf:"varint,8,opt,name=alive_port,json=alivePort,proto3" json:"alive_port,omitempty"`
-	// The nonce of WorkRequest.takes of a request that has no answer; 0: of none.
+	// The nonce of WorkRequest.takes of a request that has no answer, or with which the slot
+	// stands by; 0: of none.
 	TakesNonce    uint64 `protobuf:"fixed64,9,opt,name=takes_nonce,json=takesNonce,proto3" json:"takes_nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1250,7 +1383,7 @@ type Reattach struct {
 
 func (x *Reattach) Reset() {
 	*x = Reattach{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1395,7 @@ func (x *Reattach) String() string {
 func (*Reattach) ProtoMessage() {}
 
 func (x *Reattach) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[7]
+	mi := &file_coppice_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1408,7 @@ func (x *Reattach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reattach.ProtoReflect.Descriptor instead.
 func (*Reattach) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Reattach) GetSessionId() string {
@@ -1352,7 +1485,7 @@ type Reattached struct {
 
 func (x *Reattached) Reset() {
 	*x = Reattached{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[8]
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1497,7 @@ func (x *Reattached) String() string {
 func (*Reattached) ProtoMessage() {}
 
 func (x *Reattached) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[8]
+	mi := &file_coppice_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1510,7 @@ func (x *Reattached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reattached.ProtoReflect.Descriptor instead.
 func (*Reattached) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Reattached) GetLastSeq() int64 {
@@ -1396,7 +1529,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1541,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[9]
+	mi := &file_coppice_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1554,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 // Claim takes a run.
@@ -1458,7 +1591,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1603,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[10]
+	mi := &file_coppice_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1616,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Claim) GetSessionId() string {
@@ -1564,7 +1697,7 @@ type TranscriptHeld struct {
 
 func (x *TranscriptHeld) Reset() {
 	*x = TranscriptHeld{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1709,7 @@ func (x *TranscriptHeld) String() string {
 func (*TranscriptHeld) ProtoMessage() {}
 
 func (x *TranscriptHeld) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[11]
+	mi := &file_coppice_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1722,7 @@ func (x *TranscriptHeld) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptHeld.ProtoReflect.Descriptor instead.
 func (*TranscriptHeld) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TranscriptHeld) GetMessages() int32 {
@@ -1624,7 +1757,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1769,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[12]
+	mi := &file_coppice_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1782,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Refused) GetCause() RefusedCause {
@@ -1708,7 +1841,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1853,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[13]
+	mi := &file_coppice_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1866,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Assignment) GetTask() *Task {
@@ -1869,7 +2002,7 @@ type HookState struct {
 
 func (x *HookState) Reset() {
 	*x = HookState{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +2014,7 @@ func (x *HookState) String() string {
 func (*HookState) ProtoMessage() {}
 
 func (x *HookState) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[14]
+	mi := &file_coppice_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +2027,7 @@ func (x *HookState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookState.ProtoReflect.Descriptor instead.
 func (*HookState) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HookState) GetStart() bool {
@@ -1924,7 +2057,7 @@ type StartHooks struct {
 
 func (x *StartHooks) Reset() {
 	*x = StartHooks{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2069,7 @@ func (x *StartHooks) String() string {
 func (*StartHooks) ProtoMessage() {}
 
 func (x *StartHooks) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[15]
+	mi := &file_coppice_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2082,7 @@ func (x *StartHooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartHooks.ProtoReflect.Descriptor instead.
 func (*StartHooks) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StartHooks) GetRan() []*HookReport {
@@ -1974,7 +2107,7 @@ type StopHooks struct {
 
 func (x *StopHooks) Reset() {
 	*x = StopHooks{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2119,7 @@ func (x *StopHooks) String() string {
 func (*StopHooks) ProtoMessage() {}
 
 func (x *StopHooks) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[16]
+	mi := &file_coppice_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2132,7 @@ func (x *StopHooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopHooks.ProtoReflect.Descriptor instead.
 func (*StopHooks) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StopHooks) GetAnswer() *Message {
@@ -2030,7 +2163,7 @@ type HookReport struct {
 
 func (x *HookReport) Reset() {
 	*x = HookReport{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2175,7 @@ func (x *HookReport) String() string {
 func (*HookReport) ProtoMessage() {}
 
 func (x *HookReport) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[17]
+	mi := &file_coppice_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2188,7 @@ func (x *HookReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookReport.ProtoReflect.Descriptor instead.
 func (*HookReport) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HookReport) GetRan() *HookRan {
@@ -2087,7 +2220,7 @@ type SpawnableAgent struct {
 
 func (x *SpawnableAgent) Reset() {
 	*x = SpawnableAgent{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2232,7 @@ func (x *SpawnableAgent) String() string {
 func (*SpawnableAgent) ProtoMessage() {}
 
 func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[18]
+	mi := &file_coppice_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2245,7 @@ func (x *SpawnableAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnableAgent.ProtoReflect.Descriptor instead.
 func (*SpawnableAgent) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SpawnableAgent) GetName() string {
@@ -2149,7 +2282,7 @@ type OpenCall struct {
 
 func (x *OpenCall) Reset() {
 	*x = OpenCall{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2294,7 @@ func (x *OpenCall) String() string {
 func (*OpenCall) ProtoMessage() {}
 
 func (x *OpenCall) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[19]
+	mi := &file_coppice_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2307,7 @@ func (x *OpenCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCall.ProtoReflect.Descriptor instead.
 func (*OpenCall) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OpenCall) GetBlock() int32 {
@@ -2204,7 +2337,7 @@ type TranscriptChunk struct {
 
 func (x *TranscriptChunk) Reset() {
 	*x = TranscriptChunk{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2349,7 @@ func (x *TranscriptChunk) String() string {
 func (*TranscriptChunk) ProtoMessage() {}
 
 func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[20]
+	mi := &file_coppice_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2362,7 @@ func (x *TranscriptChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptChunk.ProtoReflect.Descriptor instead.
 func (*TranscriptChunk) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TranscriptChunk) GetMessages() []*Message {
@@ -2257,7 +2390,7 @@ type Append struct {
 
 func (x *Append) Reset() {
 	*x = Append{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2402,7 @@ func (x *Append) String() string {
 func (*Append) ProtoMessage() {}
 
 func (x *Append) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[21]
+	mi := &file_coppice_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2415,7 @@ func (x *Append) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Append.ProtoReflect.Descriptor instead.
 func (*Append) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Append) GetMessage() *Message {
@@ -2306,7 +2439,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2451,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[22]
+	mi := &file_coppice_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2464,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Compact) GetUpTo() int32 {
@@ -2359,7 +2492,7 @@ type CallStarted struct {
 
 func (x *CallStarted) Reset() {
 	*x = CallStarted{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2504,7 @@ func (x *CallStarted) String() string {
 func (*CallStarted) ProtoMessage() {}
 
 func (x *CallStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[23]
+	mi := &file_coppice_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2517,7 @@ func (x *CallStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStarted.ProtoReflect.Descriptor instead.
 func (*CallStarted) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallStarted) GetBlock() int32 {
@@ -2405,7 +2538,7 @@ type CallClose struct {
 
 func (x *CallClose) Reset() {
 	*x = CallClose{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2550,7 @@ func (x *CallClose) String() string {
 func (*CallClose) ProtoMessage() {}
 
 func (x *CallClose) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[24]
+	mi := &file_coppice_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2563,7 @@ func (x *CallClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClose.ProtoReflect.Descriptor instead.
 func (*CallClose) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallClose) GetResult() *ToolResultBlock {
@@ -2451,7 +2584,7 @@ type Spawn struct {
 
 func (x *Spawn) Reset() {
 	*x = Spawn{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2596,7 @@ func (x *Spawn) String() string {
 func (*Spawn) ProtoMessage() {}
 
 func (x *Spawn) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[25]
+	mi := &file_coppice_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2609,7 @@ func (x *Spawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawn.ProtoReflect.Descriptor instead.
 func (*Spawn) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Spawn) GetChildren() []*SpawnChild {
@@ -2530,7 +2663,7 @@ type SpawnChild struct {
 
 func (x *SpawnChild) Reset() {
 	*x = SpawnChild{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2675,7 @@ func (x *SpawnChild) String() string {
 func (*SpawnChild) ProtoMessage() {}
 
 func (x *SpawnChild) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[26]
+	mi := &file_coppice_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2688,7 @@ func (x *SpawnChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnChild.ProtoReflect.Descriptor instead.
 func (*SpawnChild) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SpawnChild) GetBlock() int32 {
@@ -2683,7 +2816,7 @@ type ShellChild struct {
 
 func (x *ShellChild) Reset() {
 	*x = ShellChild{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2828,7 @@ func (x *ShellChild) String() string {
 func (*ShellChild) ProtoMessage() {}
 
 func (x *ShellChild) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[27]
+	mi := &file_coppice_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2841,7 @@ func (x *ShellChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellChild.ProtoReflect.Descriptor instead.
 func (*ShellChild) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ShellChild) GetCommand() string {
@@ -2758,7 +2891,7 @@ type WaitFor struct {
 
 func (x *WaitFor) Reset() {
 	*x = WaitFor{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2903,7 @@ func (x *WaitFor) String() string {
 func (*WaitFor) ProtoMessage() {}
 
 func (x *WaitFor) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[28]
+	mi := &file_coppice_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2916,7 @@ func (x *WaitFor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitFor.ProtoReflect.Descriptor instead.
 func (*WaitFor) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WaitFor) GetBlock() int32 {
@@ -2831,7 +2964,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +2976,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[29]
+	mi := &file_coppice_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +2989,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Ask) GetBlock() int32 {
@@ -2890,7 +3023,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[30]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +3035,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[30]
+	mi := &file_coppice_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3048,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 // Progress tells what the run is doing.
@@ -2931,7 +3064,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[31]
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3076,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[31]
+	mi := &file_coppice_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3089,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Progress) GetActivity() string {
@@ -2989,7 +3122,7 @@ type TextDelta struct {
 
 func (x *TextDelta) Reset() {
 	*x = TextDelta{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[32]
+	mi := &file_coppice_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3134,7 @@ func (x *TextDelta) String() string {
 func (*TextDelta) ProtoMessage() {}
 
 func (x *TextDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[32]
+	mi := &file_coppice_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3147,7 @@ func (x *TextDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextDelta.ProtoReflect.Descriptor instead.
 func (*TextDelta) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TextDelta) GetText() string {
@@ -3051,7 +3184,7 @@ type CommandEnd struct {
 
 func (x *CommandEnd) Reset() {
 	*x = CommandEnd{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	mi := &file_coppice_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3196,7 @@ func (x *CommandEnd) String() string {
 func (*CommandEnd) ProtoMessage() {}
 
 func (x *CommandEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[33]
+	mi := &file_coppice_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3209,7 @@ func (x *CommandEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandEnd.ProtoReflect.Descriptor instead.
 func (*CommandEnd) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CommandEnd) GetOutput() string {
@@ -3106,7 +3239,7 @@ type BackgroundCommands struct {
 
 func (x *BackgroundCommands) Reset() {
 	*x = BackgroundCommands{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[34]
+	mi := &file_coppice_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3118,7 +3251,7 @@ func (x *BackgroundCommands) String() string {
 func (*BackgroundCommands) ProtoMessage() {}
 
 func (x *BackgroundCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[34]
+	mi := &file_coppice_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3131,7 +3264,7 @@ func (x *BackgroundCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundCommands.ProtoReflect.Descriptor instead.
 func (*BackgroundCommands) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BackgroundCommands) GetOrdinal() int32 {
@@ -3157,7 +3290,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[35]
+	mi := &file_coppice_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3302,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[35]
+	mi := &file_coppice_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3315,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *End) GetOutcome() isEnd_Outcome {
@@ -3241,7 +3374,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[36]
+	mi := &file_coppice_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3386,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[36]
+	mi := &file_coppice_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3399,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Failure) GetReason() Reason {
@@ -3300,7 +3433,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[37]
+	mi := &file_coppice_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3445,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[37]
+	mi := &file_coppice_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3458,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Ack) GetBoundary() *Boundary {
@@ -3371,7 +3504,7 @@ type LaunchedCommand struct {
 
 func (x *LaunchedCommand) Reset() {
 	*x = LaunchedCommand{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[38]
+	mi := &file_coppice_v1_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3383,7 +3516,7 @@ func (x *LaunchedCommand) String() string {
 func (*LaunchedCommand) ProtoMessage() {}
 
 func (x *LaunchedCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[38]
+	mi := &file_coppice_v1_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3396,7 +3529,7 @@ func (x *LaunchedCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchedCommand.ProtoReflect.Descriptor instead.
 func (*LaunchedCommand) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{38}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LaunchedCommand) GetBlock() int32 {
@@ -3447,7 +3580,7 @@ type Boundary struct {
 
 func (x *Boundary) Reset() {
 	*x = Boundary{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[39]
+	mi := &file_coppice_v1_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3459,7 +3592,7 @@ func (x *Boundary) String() string {
 func (*Boundary) ProtoMessage() {}
 
 func (x *Boundary) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[39]
+	mi := &file_coppice_v1_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3472,7 +3605,7 @@ func (x *Boundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Boundary.ProtoReflect.Descriptor instead.
 func (*Boundary) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{39}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Boundary) GetResults() *Message {
@@ -3526,7 +3659,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[40]
+	mi := &file_coppice_v1_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3671,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[40]
+	mi := &file_coppice_v1_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3684,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{40}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{42}
 }
 
 // Ended says that the run has ended.
@@ -3565,7 +3698,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[41]
+	mi := &file_coppice_v1_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3710,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[41]
+	mi := &file_coppice_v1_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3723,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{41}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Ended) GetState() TaskState {
@@ -3611,7 +3744,7 @@ type Lost struct {
 
 func (x *Lost) Reset() {
 	*x = Lost{}
-	mi := &file_coppice_v1_worker_proto_msgTypes[42]
+	mi := &file_coppice_v1_worker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +3756,7 @@ func (x *Lost) String() string {
 func (*Lost) ProtoMessage() {}
 
 func (x *Lost) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_worker_proto_msgTypes[42]
+	mi := &file_coppice_v1_worker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3636,7 +3769,7 @@ func (x *Lost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lost.ProtoReflect.Descriptor instead.
 func (*Lost) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{42}
+	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Lost) GetDetail() string {
@@ -3651,7 +3784,7 @@ var File_coppice_v1_worker_proto protoreflect.FileDescriptor
 const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/worker.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\a\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\b\n" +
 	"\vWorkRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12)\n" +
 	"\x05claim\x18\x02 \x01(\v2\x11.coppice.v1.ClaimH\x00R\x05claim\x12,\n" +
@@ -3676,15 +3809,20 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"stop_hooks\x18\x15 \x01(\v2\x15.coppice.v1.StopHooksH\x00R\tstopHooks\x129\n" +
 	"\vcommand_end\x18\x16 \x01(\v2\x16.coppice.v1.CommandEndH\x00R\n" +
 	"commandEnd\x12)\n" +
-	"\x05hello\x18\x19 \x01(\v2\x11.coppice.v1.HelloH\x00R\x05hello\x12'\n" +
+	"\x05hello\x18\x19 \x01(\v2\x11.coppice.v1.HelloH\x00R\x05hello\x126\n" +
+	"\n" +
+	"stand_down\x18\x1a \x01(\v2\x15.coppice.v1.StandDownH\x00R\tstandDown\x12'\n" +
 	"\x05takes\x18\x17 \x01(\v2\x11.coppice.v1.TakesR\x05takes\x12\x12\n" +
 	"\x04more\x18\x18 \x01(\bR\x04moreB\x06\n" +
-	"\x04kind\"o\n" +
+	"\x04kind\"\x8a\x01\n" +
 	"\x05Takes\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12 \n" +
 	"\fheld_task_id\x18\x02 \x01(\tR\n" +
 	"heldTaskId\x12.\n" +
-	"\x04held\x18\x03 \x01(\v2\x1a.coppice.v1.TranscriptHeldR\x04held\"\xc4\x05\n" +
+	"\x04held\x18\x03 \x01(\v2\x1a.coppice.v1.TranscriptHeldR\x04held\x12\x19\n" +
+	"\bstand_by\x18\x04 \x01(\bR\astandBy\"\v\n" +
+	"\tStandDown\"\v\n" +
+	"\tStoodDown\"\x99\x06\n" +
 	"\fWorkResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12/\n" +
 	"\awelcome\x18\x02 \x01(\v2\x13.coppice.v1.WelcomeH\x00R\awelcome\x128\n" +
@@ -3705,8 +3843,11 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"reattached\x125\n" +
 	"\theartbeat\x18\v \x01(\v2\x15.coppice.v1.HeartbeatH\x00R\theartbeat\x12Q\n" +
 	"\x13background_commands\x18\f \x01(\v2\x1e.coppice.v1.BackgroundCommandsH\x00R\x12backgroundCommands\x12)\n" +
-	"\x05drain\x18\x0e \x01(\v2\x11.coppice.v1.DrainH\x00R\x05drain\x12*\n" +
-	"\x05given\x18\r \x01(\v2\x14.coppice.v1.GivenRunR\x05givenB\x06\n" +
+	"\x05drain\x18\x0e \x01(\v2\x11.coppice.v1.DrainH\x00R\x05drain\x126\n" +
+	"\n" +
+	"stood_down\x18\x0f \x01(\v2\x15.coppice.v1.StoodDownH\x00R\tstoodDown\x12*\n" +
+	"\x05given\x18\r \x01(\v2\x14.coppice.v1.GivenRunR\x05given\x12\x1b\n" +
+	"\tstands_by\x18\x10 \x01(\bR\bstandsByB\x06\n" +
 	"\x04kind\"X\n" +
 	"\bGivenRun\x12\x1d\n" +
 	"\n" +
@@ -3936,136 +4077,140 @@ func file_coppice_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_coppice_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_coppice_v1_worker_proto_goTypes = []any{
 	(RefusedCause)(0),             // 0: coppice.v1.RefusedCause
 	(CallState)(0),                // 1: coppice.v1.CallState
 	(JoinPolicy)(0),               // 2: coppice.v1.JoinPolicy
 	(*WorkRequest)(nil),           // 3: coppice.v1.WorkRequest
 	(*Takes)(nil),                 // 4: coppice.v1.Takes
-	(*WorkResponse)(nil),          // 5: coppice.v1.WorkResponse
-	(*GivenRun)(nil),              // 6: coppice.v1.GivenRun
-	(*Welcome)(nil),               // 7: coppice.v1.Welcome
-	(*Hello)(nil),                 // 8: coppice.v1.Hello
-	(*Drain)(nil),                 // 9: coppice.v1.Drain
-	(*Reattach)(nil),              // 10: coppice.v1.Reattach
-	(*Reattached)(nil),            // 11: coppice.v1.Reattached
-	(*Heartbeat)(nil),             // 12: coppice.v1.Heartbeat
-	(*Claim)(nil),                 // 13: coppice.v1.Claim
-	(*TranscriptHeld)(nil),        // 14: coppice.v1.TranscriptHeld
-	(*Refused)(nil),               // 15: coppice.v1.Refused
-	(*Assignment)(nil),            // 16: coppice.v1.Assignment
-	(*HookState)(nil),             // 17: coppice.v1.HookState
-	(*StartHooks)(nil),            // 18: coppice.v1.StartHooks
-	(*StopHooks)(nil),             // 19: coppice.v1.StopHooks
-	(*HookReport)(nil),            // 20: coppice.v1.HookReport
-	(*SpawnableAgent)(nil),        // 21: coppice.v1.SpawnableAgent
-	(*OpenCall)(nil),              // 22: coppice.v1.OpenCall
-	(*TranscriptChunk)(nil),       // 23: coppice.v1.TranscriptChunk
-	(*Append)(nil),                // 24: coppice.v1.Append
-	(*Compact)(nil),               // 25: coppice.v1.Compact
-	(*CallStarted)(nil),           // 26: coppice.v1.CallStarted
-	(*CallClose)(nil),             // 27: coppice.v1.CallClose
-	(*Spawn)(nil),                 // 28: coppice.v1.Spawn
-	(*SpawnChild)(nil),            // 29: coppice.v1.SpawnChild
-	(*ShellChild)(nil),            // 30: coppice.v1.ShellChild
-	(*WaitFor)(nil),               // 31: coppice.v1.WaitFor
-	(*Ask)(nil),                   // 32: coppice.v1.Ask
-	(*Park)(nil),                  // 33: coppice.v1.Park
-	(*Progress)(nil),              // 34: coppice.v1.Progress
-	(*TextDelta)(nil),             // 35: coppice.v1.TextDelta
-	(*CommandEnd)(nil),            // 36: coppice.v1.CommandEnd
-	(*BackgroundCommands)(nil),    // 37: coppice.v1.BackgroundCommands
-	(*End)(nil),                   // 38: coppice.v1.End
-	(*Failure)(nil),               // 39: coppice.v1.Failure
-	(*Ack)(nil),                   // 40: coppice.v1.Ack
-	(*LaunchedCommand)(nil),       // 41: coppice.v1.LaunchedCommand
-	(*Boundary)(nil),              // 42: coppice.v1.Boundary
-	(*Parked)(nil),                // 43: coppice.v1.Parked
-	(*Ended)(nil),                 // 44: coppice.v1.Ended
-	(*Lost)(nil),                  // 45: coppice.v1.Lost
-	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
-	(*Task)(nil),                  // 48: coppice.v1.Task
-	(*Message)(nil),               // 49: coppice.v1.Message
-	(*HookRan)(nil),               // 50: coppice.v1.HookRan
-	(*ToolResultBlock)(nil),       // 51: coppice.v1.ToolResultBlock
-	(Reason)(0),                   // 52: coppice.v1.Reason
-	(TaskState)(0),                // 53: coppice.v1.TaskState
+	(*StandDown)(nil),             // 5: coppice.v1.StandDown
+	(*StoodDown)(nil),             // 6: coppice.v1.StoodDown
+	(*WorkResponse)(nil),          // 7: coppice.v1.WorkResponse
+	(*GivenRun)(nil),              // 8: coppice.v1.GivenRun
+	(*Welcome)(nil),               // 9: coppice.v1.Welcome
+	(*Hello)(nil),                 // 10: coppice.v1.Hello
+	(*Drain)(nil),                 // 11: coppice.v1.Drain
+	(*Reattach)(nil),              // 12: coppice.v1.Reattach
+	(*Reattached)(nil),            // 13: coppice.v1.Reattached
+	(*Heartbeat)(nil),             // 14: coppice.v1.Heartbeat
+	(*Claim)(nil),                 // 15: coppice.v1.Claim
+	(*TranscriptHeld)(nil),        // 16: coppice.v1.TranscriptHeld
+	(*Refused)(nil),               // 17: coppice.v1.Refused
+	(*Assignment)(nil),            // 18: coppice.v1.Assignment
+	(*HookState)(nil),             // 19: coppice.v1.HookState
+	(*StartHooks)(nil),            // 20: coppice.v1.StartHooks
+	(*StopHooks)(nil),             // 21: coppice.v1.StopHooks
+	(*HookReport)(nil),            // 22: coppice.v1.HookReport
+	(*SpawnableAgent)(nil),        // 23: coppice.v1.SpawnableAgent
+	(*OpenCall)(nil),              // 24: coppice.v1.OpenCall
+	(*TranscriptChunk)(nil),       // 25: coppice.v1.TranscriptChunk
+	(*Append)(nil),                // 26: coppice.v1.Append
+	(*Compact)(nil),               // 27: coppice.v1.Compact
+	(*CallStarted)(nil),           // 28: coppice.v1.CallStarted
+	(*CallClose)(nil),             // 29: coppice.v1.CallClose
+	(*Spawn)(nil),                 // 30: coppice.v1.Spawn
+	(*SpawnChild)(nil),            // 31: coppice.v1.SpawnChild
+	(*ShellChild)(nil),            // 32: coppice.v1.ShellChild
+	(*WaitFor)(nil),               // 33: coppice.v1.WaitFor
+	(*Ask)(nil),                   // 34: coppice.v1.Ask
+	(*Park)(nil),                  // 35: coppice.v1.Park
+	(*Progress)(nil),              // 36: coppice.v1.Progress
+	(*TextDelta)(nil),             // 37: coppice.v1.TextDelta
+	(*CommandEnd)(nil),            // 38: coppice.v1.CommandEnd
+	(*BackgroundCommands)(nil),    // 39: coppice.v1.BackgroundCommands
+	(*End)(nil),                   // 40: coppice.v1.End
+	(*Failure)(nil),               // 41: coppice.v1.Failure
+	(*Ack)(nil),                   // 42: coppice.v1.Ack
+	(*LaunchedCommand)(nil),       // 43: coppice.v1.LaunchedCommand
+	(*Boundary)(nil),              // 44: coppice.v1.Boundary
+	(*Parked)(nil),                // 45: coppice.v1.Parked
+	(*Ended)(nil),                 // 46: coppice.v1.Ended
+	(*Lost)(nil),                  // 47: coppice.v1.Lost
+	(*durationpb.Duration)(nil),   // 48: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 49: google.protobuf.Timestamp
+	(*Task)(nil),                  // 50: coppice.v1.Task
+	(*Message)(nil),               // 51: coppice.v1.Message
+	(*HookRan)(nil),               // 52: coppice.v1.HookRan
+	(*ToolResultBlock)(nil),       // 53: coppice.v1.ToolResultBlock
+	(Reason)(0),                   // 54: coppice.v1.Reason
+	(TaskState)(0),                // 55: coppice.v1.TaskState
 }
 var file_coppice_v1_worker_proto_depIdxs = []int32{
-	13, // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
-	24, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
-	26, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
-	27, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
-	28, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
-	31, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
-	33, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
-	34, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
-	38, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
-	35, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
-	10, // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
-	12, // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
-	32, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
-	25, // 13: coppice.v1.WorkRequest.compact:type_name -> coppice.v1.Compact
-	18, // 14: coppice.v1.WorkRequest.start_hooks:type_name -> coppice.v1.StartHooks
-	19, // 15: coppice.v1.WorkRequest.stop_hooks:type_name -> coppice.v1.StopHooks
-	36, // 16: coppice.v1.WorkRequest.command_end:type_name -> coppice.v1.CommandEnd
-	8,  // 17: coppice.v1.WorkRequest.hello:type_name -> coppice.v1.Hello
-	4,  // 18: coppice.v1.WorkRequest.takes:type_name -> coppice.v1.Takes
-	14, // 19: coppice.v1.Takes.held:type_name -> coppice.v1.TranscriptHeld
-	7,  // 20: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
-	16, // 21: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
-	23, // 22: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
-	15, // 23: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
-	40, // 24: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
-	43, // 25: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
-	44, // 26: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
-	45, // 27: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
-	11, // 28: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
-	12, // 29: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
-	37, // 30: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
-	9,  // 31: coppice.v1.WorkResponse.drain:type_name -> coppice.v1.Drain
-	6,  // 32: coppice.v1.WorkResponse.given:type_name -> coppice.v1.GivenRun
-	46, // 33: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
-	47, // 34: coppice.v1.Hello.start_time:type_name -> google.protobuf.Timestamp
-	14, // 35: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
-	0,  // 36: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
-	48, // 37: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
-	21, // 38: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
-	22, // 39: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
-	17, // 40: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
-	20, // 41: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
-	49, // 42: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
-	20, // 43: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
-	50, // 44: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
-	1,  // 45: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
-	49, // 46: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
-	49, // 47: coppice.v1.Append.message:type_name -> coppice.v1.Message
-	49, // 48: coppice.v1.Compact.message:type_name -> coppice.v1.Message
-	51, // 49: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
-	29, // 50: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
-	46, // 51: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
-	2,  // 52: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
-	46, // 53: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
-	30, // 54: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
-	46, // 55: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
-	39, // 56: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
-	49, // 57: coppice.v1.End.answer:type_name -> coppice.v1.Message
-	39, // 58: coppice.v1.End.failure:type_name -> coppice.v1.Failure
-	52, // 59: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
-	42, // 60: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
-	41, // 61: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
-	49, // 62: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
-	49, // 63: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
-	53, // 64: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
-	3,  // 65: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
-	5,  // 66: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
-	66, // [66:67] is the sub-list for method output_type
-	65, // [65:66] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	15, // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
+	26, // 1: coppice.v1.WorkRequest.append:type_name -> coppice.v1.Append
+	28, // 2: coppice.v1.WorkRequest.call_started:type_name -> coppice.v1.CallStarted
+	29, // 3: coppice.v1.WorkRequest.call_close:type_name -> coppice.v1.CallClose
+	30, // 4: coppice.v1.WorkRequest.spawn:type_name -> coppice.v1.Spawn
+	33, // 5: coppice.v1.WorkRequest.wait_for:type_name -> coppice.v1.WaitFor
+	35, // 6: coppice.v1.WorkRequest.park:type_name -> coppice.v1.Park
+	36, // 7: coppice.v1.WorkRequest.progress:type_name -> coppice.v1.Progress
+	40, // 8: coppice.v1.WorkRequest.end:type_name -> coppice.v1.End
+	37, // 9: coppice.v1.WorkRequest.delta:type_name -> coppice.v1.TextDelta
+	12, // 10: coppice.v1.WorkRequest.reattach:type_name -> coppice.v1.Reattach
+	14, // 11: coppice.v1.WorkRequest.heartbeat:type_name -> coppice.v1.Heartbeat
+	34, // 12: coppice.v1.WorkRequest.ask:type_name -> coppice.v1.Ask
+	27, // 13: coppice.v1.WorkRequest.compact:type_name -> coppice.v1.Compact
+	20, // 14: coppice.v1.WorkRequest.start_hooks:type_name -> coppice.v1.StartHooks
+	21, // 15: coppice.v1.WorkRequest.stop_hooks:type_name -> coppice.v1.StopHooks
+	38, // 16: coppice.v1.WorkRequest.command_end:type_name -> coppice.v1.CommandEnd
+	10, // 17: coppice.v1.WorkRequest.hello:type_name -> coppice.v1.Hello
+	5,  // 18: coppice.v1.WorkRequest.stand_down:type_name -> coppice.v1.StandDown
+	4,  // 19: coppice.v1.WorkRequest.takes:type_name -> coppice.v1.Takes
+	16, // 20: coppice.v1.Takes.held:type_name -> coppice.v1.TranscriptHeld
+	9,  // 21: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
+	18, // 22: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
+	25, // 23: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
+	17, // 24: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
+	42, // 25: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
+	45, // 26: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
+	46, // 27: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
+	47, // 28: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
+	13, // 29: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
+	14, // 30: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
+	39, // 31: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
+	11, // 32: coppice.v1.WorkResponse.drain:type_name -> coppice.v1.Drain
+	6,  // 33: coppice.v1.WorkResponse.stood_down:type_name -> coppice.v1.StoodDown
+	8,  // 34: coppice.v1.WorkResponse.given:type_name -> coppice.v1.GivenRun
+	48, // 35: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
+	49, // 36: coppice.v1.Hello.start_time:type_name -> google.protobuf.Timestamp
+	16, // 37: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
+	0,  // 38: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
+	50, // 39: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
+	23, // 40: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
+	24, // 41: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
+	19, // 42: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
+	22, // 43: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
+	51, // 44: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
+	22, // 45: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
+	52, // 46: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
+	1,  // 47: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
+	51, // 48: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
+	51, // 49: coppice.v1.Append.message:type_name -> coppice.v1.Message
+	51, // 50: coppice.v1.Compact.message:type_name -> coppice.v1.Message
+	53, // 51: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
+	31, // 52: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
+	48, // 53: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
+	2,  // 54: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
+	48, // 55: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
+	32, // 56: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
+	48, // 57: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
+	41, // 58: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
+	51, // 59: coppice.v1.End.answer:type_name -> coppice.v1.Message
+	41, // 60: coppice.v1.End.failure:type_name -> coppice.v1.Failure
+	54, // 61: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
+	44, // 62: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
+	43, // 63: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
+	51, // 64: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
+	51, // 65: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
+	55, // 66: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
+	3,  // 67: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
+	7,  // 68: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
+	68, // [68:69] is the sub-list for method output_type
+	67, // [67:68] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_worker_proto_init() }
@@ -4095,8 +4240,9 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkRequest_StopHooks)(nil),
 		(*WorkRequest_CommandEnd)(nil),
 		(*WorkRequest_Hello)(nil),
+		(*WorkRequest_StandDown)(nil),
 	}
-	file_coppice_v1_worker_proto_msgTypes[2].OneofWrappers = []any{
+	file_coppice_v1_worker_proto_msgTypes[4].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
 		(*WorkResponse_Assignment)(nil),
 		(*WorkResponse_Transcript)(nil),
@@ -4109,8 +4255,9 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkResponse_Heartbeat)(nil),
 		(*WorkResponse_BackgroundCommands)(nil),
 		(*WorkResponse_Drain)(nil),
+		(*WorkResponse_StoodDown)(nil),
 	}
-	file_coppice_v1_worker_proto_msgTypes[35].OneofWrappers = []any{
+	file_coppice_v1_worker_proto_msgTypes[37].OneofWrappers = []any{
 		(*End_Answer)(nil),
 		(*End_Failure)(nil),
 	}
@@ -4120,7 +4267,7 @@ func file_coppice_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_worker_proto_rawDesc), len(file_coppice_v1_worker_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   43,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,7 +37,8 @@ type WorkerServiceClient interface {
 	// last one marked. From then on every request but Delta is answered in order
 	// under its seq, and each answer means stored. Ended and Parked give the slot
 	// back: the next request is a Claim again, unless the answer gives the worker
-	// another run in its place (WorkRequest.takes). Lost may come at any time and means
+	// another run in its place (WorkRequest.takes), or says that the slot stands by: then
+	// StoodDown comes first, with a run or without. Lost may come at any time and means
 	// that the attempt is over and nothing of it will be taken any more.
 	//
 	// A worker may send requests ahead of the answers to earlier ones, up to the
@@ -92,7 +93,8 @@ type WorkerServiceServer interface {
 	// last one marked. From then on every request but Delta is answered in order
 	// under its seq, and each answer means stored. Ended and Parked give the slot
 	// back: the next request is a Claim again, unless the answer gives the worker
-	// another run in its place (WorkRequest.takes). Lost may come at any time and means
+	// another run in its place (WorkRequest.takes), or says that the slot stands by: then
+	// StoodDown comes first, with a run or without. Lost may come at any time and means
 	// that the attempt is over and nothing of it will be taken any more.
 	//
 	// A worker may send requests ahead of the answers to earlier ones, up to the

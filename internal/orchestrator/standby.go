@@ -1,0 +1,262 @@
+package orchestrator
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/alive"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/store"
+)
+
+// standby holds the slots that wait for a run without asking the dispatch stream for one:
+// what becomes ready is claimed for them by the commit that makes it ready. They do so while
+// this replica is the only one, since the hints of another one would find nobody. It is the
+// store's [store.Standby]; a slot is either with it or with a committer.
+type standby struct {
+	leases *leases
+
+	mu      sync.Mutex
+	waiting []*standing // who has waited for longest first
+	taken   int         // with committers
+	closed  bool        // nobody waits any more
+}
+
+// standing is a slot that waits. It ends once: with a run, or without.
+type standing struct {
+	slot   *slot
+	by     carrier
+	worker *alive.Worker
+	offers *pb.Takes
+	over   bool // it is not to wait any more; guarded by standby.mu
+}
+
+func newStandby(l *leases) *standby { return &standby{leases: l} }
+
+// size is how many slots wait, or are about to have a run.
+func (b *standby) size() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting) + b.taken
+}
+
+func (b *standby) any() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting) > 0
+}
+
+// Spare implements store.Standby.
+func (b *standby) Spare() int {
+	if !b.any() {
+		return -1
+	}
+	return b.leases.idle() - 1
+}
+
+// Take implements store.Standby.
+func (b *standby) Take() store.Slot {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 {
+		return nil
+	}
+	first := b.waiting[0]
+	b.waiting = b.waiting[1:]
+	b.taken++
+	return first
+}
+
+// add lets a slot wait, and reports whether it does.
+func (b *standby) add(s *standing) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.waiting = append(b.waiting, s)
+	}
+	return !b.closed
+}
+
+// end has a slot wait no longer, unless it is about to have a run: then it waits no longer
+// if it gets none. It reports whether it waited.
+func (b *standby) end(s *standing) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.over = true
+	i := slices.Index(b.waiting, s)
+	if i < 0 {
+		return false
+	}
+	b.waiting = slices.Delete(b.waiting, i, i+1)
+	return true
+}
+
+// open says whether slots may wait. If they may not, those that do wait no longer.
+func (b *standby) open(may bool) {
+	b.mu.Lock()
+	b.closed = !may
+	b.mu.Unlock()
+	if !may {
+		b.relieve(math.MaxInt)
+	}
+}
+
+// relieve has up to n slots wait no longer.
+func (b *standby) relieve(n int) {
+	b.mu.Lock()
+	n = min(n, len(b.waiting))
+	relieved := b.waiting[:n]
+	b.waiting = b.waiting[n:]
+	b.mu.Unlock()
+	for _, s := range relieved {
+		s.slot.stoodDown <- stoodDown{standing: s}
+	}
+}
+
+// back takes in a slot that a committer has had, and that has got a run or not. It reports
+// whether it waits again.
+func (b *standby) back(s *standing, got bool) (waits bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken--
+	if waits = !got && !s.over && !b.closed; waits {
+		b.waiting = slices.Insert(b.waiting, 0, s)
+	}
+	return waits
+}
+
+// Offers implements store.Slot.
+func (s *standing) Offers() store.Takes {
+	return store.Takes{Worker: s.by.worker, Nonce: s.offers.GetNonce()}
+}
+
+// Given implements store.Slot. The run is held before anybody can hear that it was ended from
+// outside.
+func (s *standing) Given(run *store.Given) {
+	l := s.slot
+	waits := l.standby.back(s, run != nil)
+	switch {
+	case waits:
+		poke(l.offers.some)
+	case run == nil:
+		l.stoodDown <- stoodDown{standing: s}
+	default:
+		l.claims.add(l.Now())
+		l.lookForMore()
+		lease := leaseOf(&run.Claimed, s.by)
+		if l.hold(lease, &expectation{}) {
+			l.stoodDown <- stoodDown{s, run, lease}
+			return
+		}
+		l.serving.Go(func() { l.unheardOf(lease, &expectation{}, s.worker, s.by.can(featureGiven)) })
+	}
+}
+
+// stoodDown is what has become of a slot that has waited: a run, or none.
+type stoodDown struct {
+	*standing
+	run   *store.Given
+	lease *lease
+}
+
+// standsBy lets a slot that has given its run back wait for the next one, and reports whether
+// it does. It does not if the dispatch stream has hints for which no other slot would come.
+func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool {
+	if !takes.GetStandBy() || by.worker == "" || !l.roster.serves(l, l.Pool) {
+		return false
+	}
+	if others := l.pulling() - 1; !l.offers.comeFor(time.Now(), others) {
+		return false
+	}
+	s := &standing{slot: l, by: by, worker: worker, offers: takes}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over || !l.standby.add(s) {
+		return false
+	}
+	l.standing.Store(s)
+	return true
+}
+
+// standDown has the slot wait no longer, whether it is told so or its stream has ended.
+func (l *slot) standDown() {
+	if s := l.standing.Load(); s != nil && l.standby.end(s) {
+		l.stoodDown <- stoodDown{standing: s}
+	}
+}
+
+// toldStoodDown is what the worker is told of a slot that has waited.
+func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResponse {
+	l.standing.CompareAndSwap(down.standing, nil)
+	answer := &pb.WorkResponse{Kind: &pb.WorkResponse_StoodDown{StoodDown: &pb.StoodDown{}}}
+	if down.run == nil {
+		return []*pb.WorkResponse{answer}
+	}
+	if l.current() != down.lease {
+		return nil // it was ended from outside, and the worker has been told
+	}
+	t := &down.run.Task
+	var has *pb.TranscriptHeld
+	if down.offers.GetHeldTaskId() == t.ID.String() {
+		has = down.offers.GetHeld()
+	}
+	assignment, err := l.assigned(ctx, down.lease, &down.run.Claimed, down.run.AtHand, has)
+	if err != nil {
+		if ctx.Err() == nil { // otherwise it is left as the stream ends
+			l.Logger.WarnContext(ctx, "a run was not given to the slot that waits", "task_id", t.ID, "error", err)
+			l.abandon(false)
+		}
+		return []*pb.WorkResponse{answer}
+	}
+	answer.Given = &pb.GivenRun{SessionId: t.Session.String(), TaskId: t.ID.String(), Epoch: t.Epoch}
+	return append([]*pb.WorkResponse{answer}, assignment...)
+}
+
+// pulling is how many idle slots come for what is on the dispatch stream.
+func (s *Service) pulling() int { return s.leases.idle() - s.standby.size() }
+
+// relieve sends as many slots that wait to the dispatch stream as are needed there: some of what
+// is on it nobody has come for. It reports whether more may be needed soon.
+func (s *Service) relieve(now time.Time) (unsure bool) {
+	if !s.standby.any() {
+		return false
+	}
+	late, coming := s.offers.late(now)
+	if n := late - s.pulling(); n > 0 {
+		s.standby.relieve(n)
+	}
+	return coming > 0
+}
+
+// giveOffered has slots that wait claim what is kept, as long as there are both. What can't be
+// claimed is announced again when its announcement has run out.
+func (s *Service) giveOffered(ctx context.Context) {
+	for s.standby.any() {
+		run, any := s.offers.first()
+		if !any {
+			return
+		}
+		to := s.standby.Take()
+		if to == nil {
+			s.offers.back(run)
+			return
+		}
+		claim, err := s.Store.Give(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, to)
+		if err != nil {
+			to.Given(nil)
+			return
+		}
+		s.serving.Go(func() {
+			if _, err := claim.Wait(context.WithoutCancel(ctx)); err != nil {
+				to.Given(nil)
+				s.notTaken(ctx, run.Hint, err)
+			}
+		})
+	}
+}
+
+var _ store.Standby = (*standby)(nil)
+var _ store.Slot = (*standing)(nil)

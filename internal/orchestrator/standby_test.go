@@ -1,0 +1,107 @@
+package orchestrator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/store"
+)
+
+// slotsOn gives slots that wait, each with room for what becomes of it.
+func slotsOn(b *standby, n int) []*standing {
+	all := make([]*standing, n)
+	for i := range all {
+		all[i] = &standing{slot: &slot{Service: &Service{standby: b, offers: newOffers()}, stoodDown: make(chan stoodDown, 1)}}
+		b.leases.open()
+		b.add(all[i])
+	}
+	return all
+}
+
+// relieved reports whether a slot was told that it waits no longer, without a run.
+func relieved(s *standing) bool {
+	select {
+	case down := <-s.slot.stoodDown:
+		return down.run == nil
+	default:
+		return false
+	}
+}
+
+// TestStandby: who has waited for longest is first; a slot ends its wait once, and not while
+// a committer has it.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	b := newStandby(newLeases())
+	if b.Spare() >= 0 || b.Take() != nil {
+		t.Error("there is a slot on an empty bench")
+	}
+	all := slotsOn(b, 3)
+	if got := b.Spare(); got != 2 {
+		t.Errorf("beside one there are %d, want 2", got)
+	}
+	first := b.Take()
+	if first != store.Slot(all[0]) || b.size() != 3 {
+		t.Errorf("taken was %v, of %d left", first, b.size())
+	}
+	if b.end(all[0]) || relieved(all[0]) {
+		t.Error("a slot that a committer has was told that it gets nothing")
+	}
+	if first.Given(nil); !relieved(all[0]) || b.size() != 2 {
+		t.Errorf("a slot that is to wait no longer waits again, with %d", b.size())
+	}
+	second := b.Take()
+	if second.Given(nil); b.Take() != second {
+		t.Error("a slot that got nothing is not the first any more")
+	}
+	second.Given(nil)
+	if !b.end(all[1]) || b.end(all[1]) || b.size() != 1 {
+		t.Errorf("%d wait, want 1", b.size())
+	}
+}
+
+// TestStandbyIsClosed: where others may have runs for them, slots do not wait.
+func TestStandbyIsClosed(t *testing.T) {
+	t.Parallel()
+	b := newStandby(newLeases())
+	all := slotsOn(b, 3)
+	taken := b.Take()
+	if b.relieve(1); !relieved(all[1]) || relieved(all[2]) {
+		t.Error("not the one that has waited for longest was relieved")
+	}
+	if b.open(false); !relieved(all[2]) || relieved(all[0]) {
+		t.Error("not all were relieved that wait, or one that does not")
+	}
+	if taken.Given(nil); !relieved(all[0]) || b.size() != 0 {
+		t.Errorf("%d wait", b.size())
+	}
+	if b.add(all[0]) {
+		t.Error("a slot waits")
+	}
+	if b.open(true); !b.add(all[0]) {
+		t.Error("a slot does not wait")
+	}
+}
+
+// TestNobodyWaitsWhileHintsDo: a slot may wait only where others come for what is on the dispatch
+// stream.
+func TestNobodyWaitsWhileHintsDo(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	o := offering(now, 1, 1, 1)
+	o.due(now, 3)
+	for idle, want := range map[int]bool{0: false, 2: false, 3: true} {
+		if got := o.comeFor(now, idle); got != want {
+			t.Errorf("with %d idle slots a further one may wait: %v", idle, got)
+		}
+	}
+	if late, coming := o.late(now); late != 0 || coming != 3 {
+		t.Errorf("at once %d are late, %d coming", late, coming)
+	}
+	if late, coming := o.late(now.Add(comeWithin)); late != 3 || coming != 0 {
+		t.Errorf("later %d are late, %d coming", late, coming)
+	}
+	if !o.comeFor(now.Add(2*announceLease), 0) {
+		t.Error("what is lost is waited for")
+	}
+}

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// Standby has the slots of workers that wait for a run. What becomes ready while some do is
+// claimed for them by the transaction that makes it ready: nothing is announced, and nobody
+// has to come for it. Its methods are called by committers, several at once, and never wait.
+type Standby interface {
+	// Spare is how many slots there are to take what is announced already, beside one that
+	// waits; negative if none waits.
+	Spare() int
+	// Take gives the slot that has waited for longest; nil if none waits.
+	Take() Slot
+}
+
+// Slot is one that waits for a run.
+type Slot interface {
+	// Offers is what a run is claimed with.
+	Offers() Takes
+	// Given says what the slot has got, once that is stored: a run, or nil; then it waits
+	// again. It never waits, and comes before anybody else hears of the commit.
+	Given(*Given)
+}
+
+// Given is a run that was claimed for a slot that has waited.
+type Given struct {
+	tree.Claimed
+	AtHand
+}
+
+// AtHand is what the commit that has claimed a run knows of its conversation.
+type AtHand struct {
+	conversation *Conversation // of a run that was claimed for the first time
+	woken        *woken        // a run that was claimed again
+}
+
+// Recall gives what the worker of a claimed run needs; nil if it has to be read.
+func (s *Store) Recall(ctx context.Context, known AtHand) (*Conversation, error) {
+	if known.woken != nil {
+		return known.woken.conversation(ctx, s)
+	}
+	return known.conversation, nil
+}
+
+// atHand is what the batch knows of the conversation of a run that it has claimed.
+func (b *batch) atHand(claimed *tree.Claimed) AtHand {
+	return AtHand{b.conversation(claimed), b.woken(claimed)}
+}
+
+// Give claims a run that was announced for a slot that waits, which hears of it by then. If
+// that is refused, or not stored, the slot is the caller's to give back.
+func (s *Store) Give(ctx context.Context, run Announced, to Slot) (*Pending, error) {
+	offers := to.Offers()
+	p := s.Prepare(run.Session, offers.claim(run.Task, run.Epoch), nil)
+	p.slot = to
+	return p, s.enqueue(ctx, p)
+}
+
+// given is a run that a batch has claimed for a slot that waits.
+type given struct {
+	slot    Slot
+	claimed tree.Claimed
+	asked   bool // for that slot, by somebody who hears of a failure
+}
+
+// spare is how many slots there are for what is announced, beside one that waits; negative if
+// none waits.
+func (b *batch) spare() int {
+	if b.standby == nil {
+		return -1
+	}
+	return b.standby.Spare()
+}
+
+// give lets the slots that wait claim what has become ready: what somebody waits for first,
+// then what was asked for first. Nobody has waited for longer, or it stays for its turn.
+func (b *batch) give(ctx context.Context) error {
+	if spare := b.spare(); spare < 0 || !b.ahead.spares(spare) {
+		return nil
+	}
+	for _, next := range b.becameReady() {
+		slot := b.standby.Take()
+		if slot == nil {
+			return nil
+		}
+		offers := slot.Offers()
+		claimed, _, err := b.claim(ctx, next.session, offers.claim(next.Task, next.Epoch)) // it waits for its turn if the session runs as many as it may
+		if claimed == nil {
+			slot.Given(nil)
+		} else {
+			b.given = append(b.given, given{slot: slot, claimed: *claimed})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readyRun is a run of a session that waits for a worker.
+type readyRun struct {
+	session tree.SessionID
+	*tree.Ready
+}
+
+// becameReady gives what has become ready with a batch, in the order in which it is to run.
+func (b *batch) becameReady() (runs []readyRun) {
+	for _, id := range b.order {
+		ready := b.sessions[id].view.Changes().Ready
+		for _, task := range inOrder(ready) {
+			if r := ready[task]; r != nil {
+				runs = append(runs, readyRun{id, r})
+			}
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b readyRun) int { return cmp.Compare(a.Priority, b.Priority) })
+	return runs
+}
+
+// takeBack has the slots wait again that a batch has claimed runs for which were not stored.
+func (b *batch) takeBack() {
+	for _, g := range b.given {
+		if !g.asked {
+			g.slot.Given(nil)
+		}
+	}
+	b.given = nil
+}
+
+// tellGiven tells slots which runs a batch has claimed for them.
+func (b *batch) tellGiven() {
+	for _, g := range b.given {
+		g.slot.Given(&Given{g.claimed, b.atHand(&g.claimed)})
+	}
+}

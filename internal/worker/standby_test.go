@@ -1,0 +1,118 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// standing is a line that waits for a run since the end of its last one.
+func standing(t *testing.T) (*line, *sentOver) {
+	t.Helper()
+	stream := &sentOver{}
+	l, j := lineOf(stream, []tree.Message{{ID: tree.MessageID{1}, Ordinal: 1}})
+	end := j.End(loop.Ending{})
+	l.oldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{}}, StandsBy: true}))
+	if reply, err := end.Wait(t.Context()); err != nil || !reply.Ended {
+		t.Fatalf("the end was answered with %v, %v", reply, err)
+	}
+	if !l.idle() || l.rests() || len(l.window) > 0 {
+		t.Fatalf("the line is idle: %v, rests: %v, requests under way: %d", l.idle(), l.rests(), len(l.window))
+	}
+	return l, stream
+}
+
+// waits waits with a line until it waits no longer.
+func waits(ctx context.Context, l *line) <-chan struct{} {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		l.standBy(ctx)
+	}()
+	return over
+}
+
+// TestARunComesToALineThatStandsBy as if it had come with the end of the last one.
+func TestARunComesToALineThatStandsBy(t *testing.T) {
+	t.Parallel()
+	l, _ := standing(t)
+	over := waits(t.Context(), l)
+	l.stoodDown(given.GetGiven())
+	<-over
+	if got := l.waiting[0].req.GetClaim(); got.GetTaskId() != "parent" || got.GetEpoch() != 4 || got.GetNonce() != 7 || got.GetHeld().GetMessages() != 1 {
+		t.Errorf("it is claimed by %v", got)
+	}
+	l.oldest(answered(&pb.WorkResponse{Kind: &pb.WorkResponse_Assignment{Assignment: &pb.Assignment{HeldMessages: 1}}}))
+	if a, _, err := l.takeUp(t.Context(), func() {}); err != nil || a == nil || len(a.begins) != 1 {
+		t.Errorf("taken up was %v, %v", a, err)
+	}
+	if l.idle() || len(l.window) > 0 {
+		t.Errorf("the line is idle: %v, requests under way: %d", l.idle(), len(l.window))
+	}
+}
+
+// TestALineStandsByNoLonger when it is told so, when it is lost, and when it asks to and is
+// answered, or has no stream.
+func TestALineStandsByNoLonger(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		ends func(*line)
+	}{
+		"it is told":           {t.Context(), func(l *line) { l.stoodDown(nil) }},
+		"it is lost":           {t.Context(), func(l *line) { l.lose() }},
+		"it asks":              {ended, func(l *line) { l.stoodDown(nil) }},
+		"it asks, all in vain": {ended, func(l *line) { l.takeDown(l.link) }},
+	} {
+		l, _ := standing(t)
+		over := waits(c.ctx, l)
+		c.ends(l)
+		<-over
+		if a, _, err := l.takeUp(t.Context(), func() {}); a != nil || err != nil {
+			t.Errorf("%s: taken up was %v, %v", name, a, err)
+		}
+	}
+	l, _ := standing(t)
+	l.takeDown(l.link)
+	<-waits(ended, l)
+}
+
+// TestAStreamBreaksUnderALineThatStandsBy: it asks over the next one whether it had been given
+// a run, and waits no longer.
+func TestAStreamBreaksUnderALineThatStandsBy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		given *pb.GivenRun
+		want  []string
+	}{
+		"it was given one":  {given.GetGiven(), []string{"0 *coppicev1.WorkRequest_Reattach", "0 *coppicev1.WorkRequest_Claim"}},
+		"it was given none": {nil, []string{"0 *coppicev1.WorkRequest_Reattach"}},
+	} {
+		l, _ := standing(t)
+		over := waits(t.Context(), l)
+		l.takeDown(l.link)
+		stream := &sentOver{answers: []*pb.WorkResponse{{
+			Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: pb.RefusedCause_REFUSED_CAUSE_STALE}}, Given: c.given,
+		}}}
+		next := &link{stream: stream, protocol: Protocol, welcome: &pb.Welcome{Features: []string{featureReattach}}}
+		if err := l.adopt(next); err != nil {
+			t.Fatal(err)
+		}
+		<-over
+		if !slices.Equal(stream.kinds, c.want) {
+			t.Errorf("%s: %q was sent, not %q", name, stream.kinds, c.want)
+		}
+		if got := stream.sent[0].GetReattach().GetTakesNonce(); got != 7 {
+			t.Errorf("%s: it asked for what was given under %d", name, got)
+		}
+		if l.idle() != (c.given == nil) || len(l.window) != len(l.waiting) {
+			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.idle(), len(l.window))
+		}
+	}
+}
