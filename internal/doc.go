@@ -43,7 +43,9 @@
 // internal/dispatch: a hint on a Redis stream says "session S, task T is ready
 // under epoch E". It may be lost or doubled, since only the claim, decided like
 // every command, gives a run to a worker. The orchestrator's announcer keeps the
-// stream short, so what runs next is decided late and in SQL.
+// stream short, so what runs next is decided late and in SQL. Where slots wait with the
+// orchestrator itself (internal/orchestrator/standby.go), the commit that makes a run ready
+// claims it for one of them (internal/store/standby.go), and there is no hint.
 //
 // # The orchestrator
 //

@@ -215,11 +215,11 @@ func TestOutsidersHaveNoInternalTools(t *testing.T) {
 func TestNobodyDecides(t *testing.T) {
 	t.Parallel()
 	limits := tree.DefaultLimits()
-	limits.Approval = time.Second
+	limits.Approval = 5 * time.Second
 	c := setup(t, asking, func(d *assembly.Dev) { d.Limits = &limits })
 	session := c.openAs("a", "", &pb.Permissions{Ask: []string{"ls"}})
 	asked := c.blocked(session)[0]
-	if root := c.wait(session, ""); !strings.Contains(root.GetResult(), "saw APPROVAL_DENIED: nobody decided within 1s") {
+	if root := c.wait(session, ""); !strings.Contains(root.GetResult(), "saw APPROVAL_DENIED: nobody decided within 5s") {
 		t.Errorf("the root answers %q", root.GetResult())
 	}
 	_, err := c.DecideApproval(c.ctx(), &pb.DecideApprovalRequest{ApprovalId: asked.GetId(), Decision: pb.Decision_DECISION_ALLOW})

@@ -51,6 +51,9 @@ func (o *otherRelease) Work(worker grpc.BidiStreamingServer[pb.WorkRequest, pb.W
 			if req.GetClaim() != nil {
 				o.claims.Add(1)
 			}
+			if takes := req.GetTakes(); takes != nil {
+				takes.StandBy = false // it passes over what it does not know
+			}
 			if replica.Send(req) != nil {
 				return // the other direction knows why
 			}

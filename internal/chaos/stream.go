@@ -45,6 +45,8 @@ type witnessedStream struct {
 
 	mu sync.Mutex
 	on *attempt
+
+	offered uint64 // the nonce of the last offer of the slot; only the receiver looks at it
 }
 
 func (s *witnessedStream) SendMsg(m any) error {
@@ -111,10 +113,14 @@ func (s *witnessedStream) RecvMsg(m any) error {
 	if err := s.ClientStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if resp, ok := m.(*pb.WorkResponse); ok {
-		if a := s.current(); a != nil {
-			s.answered(a, resp)
-		}
+	resp, ok := m.(*pb.WorkResponse)
+	if !ok {
+		return nil
+	}
+	if resp.GetStoodDown() != nil {
+		s.given(resp.GetGiven())
+	} else if a := s.current(); a != nil {
+		s.answered(a, resp)
 	}
 	return nil
 }
@@ -171,10 +177,16 @@ func (s *witnessedStream) answered(a *attempt, resp *pb.WorkResponse) {
 // passOn makes the attempt that has come with the end of another, if one has, that on this
 // stream, and forgets the one that is over.
 func (s *witnessedStream) passOn(a *attempt, req *pb.WorkRequest, given *pb.GivenRun) {
-	if given != nil {
-		s.enter(token{given.GetSessionId(), given.GetTaskId(), given.GetEpoch(), req.GetTakes().GetNonce()})
-	}
+	s.offered = req.GetTakes().GetNonce()
+	s.given(given)
 	s.leave(a)
+}
+
+// given makes an attempt that the slot has got, if it has got one, that on this stream.
+func (s *witnessedStream) given(run *pb.GivenRun) {
+	if run != nil {
+		s.enter(token{run.GetSessionId(), run.GetTaskId(), run.GetEpoch(), s.offered})
+	}
 }
 
 // hears remembers the last message in which a task has asked for calls: a worker is not

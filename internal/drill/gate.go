@@ -158,6 +158,9 @@ func (l *line) ask() bool {
 		if err != nil {
 			return false
 		}
+		if offered := req.GetTakes(); offered != nil {
+			offered.StandBy = false // a run would come at no step of a worker
+		}
 		switch due := l.gate.now(req); {
 		case due && l.gate.fault.Moment.After:
 			l.expect(req.GetSeq())

@@ -151,7 +151,7 @@ func (s *standing) Given(run *store.Given) {
 			l.stoodDown <- stoodDown{s, run, lease}
 			return
 		}
-		l.serving.Go(func() { l.unheardOf(lease, &expectation{}, s.worker, s.by.can(featureGiven)) })
+		l.serving.Go(func() { l.unheardOf(lease, &expectation{}, s.worker, s.by.can(featureGiven) && !l.left.Load()) })
 	}
 }
 

@@ -79,6 +79,7 @@ type slot struct {
 	failed   chan error   // holds one: why the stream can't go on
 	sending  sync.Mutex
 	revoked  chan struct{} // holds one: look whether the attempt was ended from outside
+	left     atomic.Bool   // its worker has ended the stream in good order
 	standing atomic.Pointer[standing]
 	// stoodDown holds one: what has become of the slot that has waited.
 	stoodDown chan stoodDown
@@ -139,6 +140,7 @@ func (s *Service) Work(stream WorkStream) error {
 			}
 			said = answered
 		case <-said:
+			l.left.Store(true)
 			l.finish()
 			l.standDown()
 			l.abandon(false)

@@ -11,7 +11,8 @@
 //
 // A slot whose run parks or ends offers itself with that, and may get a run in its place
 // that has become ready in the same step: a child of the one that has parked, or the
-// parent of the one that has ended. No hint is needed for it, and no claim.
+// parent of the one that has ended. No hint is needed for it, and no claim. If there is none
+// yet, the orchestrator may keep the slot for the next one; then it takes no hints.
 package worker
 
 import (

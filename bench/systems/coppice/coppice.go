@@ -15,12 +15,8 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-const (
-	// maxChildren of one answer: past it, parents have parents.
-	maxChildren = 1000
-	// callers is how many independent sessions are open at once.
-	callers = 200
-)
+// maxChildren of one answer: past it, parents have parents.
+const maxChildren = 1000
 
 // coppice is an installation below this process.
 type coppice struct {
@@ -90,10 +86,11 @@ func (c *coppice) FanOut(ctx context.Context, n int) error {
 	return err
 }
 
-// Independent implements system.System. Each task is the root of a session of its own.
+// Independent implements system.System. Each task is the root of a session of its own; as many
+// are open at once as there are slots.
 func (c *coppice) Independent(ctx context.Context, n int) error {
 	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(callers)
+	all.SetLimit(system.Slots)
 	for range n {
 		all.Go(func() error {
 			_, err := c.installation.Do(ctx, installation.Child, "answer")
