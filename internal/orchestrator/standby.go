@@ -250,8 +250,11 @@ func (s *Service) giveOffered(ctx context.Context) {
 			return
 		}
 		s.serving.Go(func() {
-			if _, err := claim.Wait(context.WithoutCancel(ctx)); err != nil {
+			_, err := claim.Wait(context.WithoutCancel(ctx))
+			if err != nil {
 				to.Given(nil)
+			}
+			if err != nil && ctx.Err() == nil {
 				s.notTaken(ctx, run.Hint, err)
 			}
 		})
