@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -15,19 +14,23 @@ import (
 // stored has to stay sound; the runs fail as poisoned or end by what he said.
 func TestAHostileWorker(t *testing.T) {
 	t.Parallel()
-	c := setup(t, `steps: [{text: fine}]`, func(d *assembly.Dev) { d.Slots = 1 })
+	a, c, addr := alone(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	claimed := 0
+	var sessions []string
 	for range 60 {
 		session := c.create("go")
-		task := session.GetRootTaskId()
-		if claimed += c.attack(rng, session.GetId(), task); t.Failed() {
+		if claimed += c.attack(rng, session.GetId(), session.GetRootTaskId()); t.Failed() {
 			return
 		}
-		c.wait(session.GetId(), "")
+		sessions = append(sessions, session.GetId())
 	}
 	if claimed == 0 {
 		t.Error("no claim was granted: nothing was tried")
+	}
+	a.worker(addr, `steps: [{text: fine}]`, nil)
+	for _, session := range sessions {
+		c.wait(session, "")
 	}
 	c.sound()
 }

@@ -142,11 +142,15 @@ func TestAStaleTokenIsRefused(t *testing.T) {
 		}}}); err != nil {
 			t.Fatal(err)
 		}
-		resp, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
+		for {
+			resp, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.GetHeartbeat() == nil {
+				return resp
+			}
 		}
-		return resp
 	}
 	for _, epoch := range []int64{0, 1, 2} {
 		if resp := claim(epoch); resp.GetRefused().GetCause() != pb.RefusedCause_REFUSED_CAUSE_STALE {

@@ -172,13 +172,10 @@ func (o *offers) late(now time.Time) (late, coming int) {
 	return len(o.sent) - coming, coming
 }
 
-// comeFor reports whether so many idle slots are enough to come for what is on the dispatch
-// stream.
-func (o *offers) comeFor(now time.Time, idle int) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.coming(now)
-	return len(o.sent) <= max(0, idle)
+// none reports whether nothing is on the dispatch stream that somebody has to come for.
+func (o *offers) none(now time.Time) bool {
+	late, coming := o.late(now)
+	return late+coming == 0
 }
 
 func (o *offers) taken() {

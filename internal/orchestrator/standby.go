@@ -163,12 +163,12 @@ type stoodDown struct {
 }
 
 // standsBy lets a slot that has given its run back wait for the next one, and reports whether
-// it does. It does not if the dispatch stream has hints for which no other slot would come.
+// it does. It does not while the dispatch stream has hints, for which no other slot may come.
 func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool {
 	if !takes.GetStandBy() || by.worker == "" || !l.roster.serves(l, l.Pool) {
 		return false
 	}
-	if others := l.pulling() - 1; !l.offers.comeFor(time.Now(), others) {
+	if !l.offers.none(time.Now()) {
 		return false
 	}
 	s := &standing{slot: l, by: by, worker: worker, offers: takes}
@@ -218,16 +218,14 @@ func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResp
 // pulling is how many idle slots come for what is on the dispatch stream.
 func (s *Service) pulling() int { return s.leases.idle() - s.standby.size() }
 
-// relieve sends as many slots that wait to the dispatch stream as are needed there: some of what
-// is on it nobody has come for. It reports whether more may be needed soon.
+// relieve sends slots that wait to the dispatch stream, for what is on it and nobody has come for
+// in time. It reports whether more may be needed soon.
 func (s *Service) relieve(now time.Time) (unsure bool) {
 	if !s.standby.any() {
 		return false
 	}
 	late, coming := s.offers.late(now)
-	if n := late - s.pulling(); n > 0 {
-		s.standby.relieve(n)
-	}
+	s.standby.relieve(late)
 	return coming > 0
 }
 

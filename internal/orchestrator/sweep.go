@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/store"
@@ -87,6 +88,8 @@ func (s *Service) takeBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Ours are not lost, however long this sweep may have been held up since its heartbeat.
+	lost = slices.DeleteFunc(lost, func(a store.Attempt) bool { return a.Replica == s.Replica })
 	held := s.leases.all() // before the rows, which may be newer
 	ours, err := s.Store.AttemptsOf(ctx, s.Replica)
 	if err != nil {
