@@ -172,10 +172,11 @@ func (o *offers) late(now time.Time) (late, coming int) {
 	return len(o.sent) - coming, coming
 }
 
-// none reports whether nothing is on the dispatch stream that somebody has to come for.
-func (o *offers) none(now time.Time) bool {
+// enoughFor reports whether so many idle slots are enough to come for what is on the dispatch
+// stream.
+func (o *offers) enoughFor(now time.Time, idle int) bool {
 	late, coming := o.late(now)
-	return late+coming == 0
+	return late+coming <= max(0, idle)
 }
 
 func (o *offers) taken() {

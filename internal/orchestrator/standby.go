@@ -163,12 +163,12 @@ type stoodDown struct {
 }
 
 // standsBy lets a slot that has given its run back wait for the next one, and reports whether
-// it does. It does not while the dispatch stream has hints, for which no other slot may come.
+// it does. It does not while the dispatch stream has more hints than others may come for.
 func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool {
 	if !takes.GetStandBy() || by.worker == "" || !l.roster.serves(l, l.Pool) {
 		return false
 	}
-	if !l.offers.none(time.Now()) {
+	if !l.offers.enoughFor(time.Now(), l.pulling()-1) {
 		return false
 	}
 	s := &standing{slot: l, by: by, worker: worker, offers: takes}
@@ -215,7 +215,8 @@ func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResp
 	return append([]*pb.WorkResponse{answer}, assignment...)
 }
 
-// pulling is how many idle slots come for what is on the dispatch stream.
+// pulling is how many idle slots may come for what is on the dispatch stream; of some of them
+// the workers may not.
 func (s *Service) pulling() int { return s.leases.idle() - s.standby.size() }
 
 // relieve sends slots that wait to the dispatch stream, for what is on it and nobody has come for

@@ -83,16 +83,17 @@ func TestStandbyIsClosed(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsWhileHintsDo: a slot may wait only while nothing is on the dispatch stream.
+// TestNobodyWaitsWhileHintsDo: a slot may wait only where others come for what is on the dispatch
+// stream.
 func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	o := offering(now, 1, 1, 1)
-	if !o.none(now) {
-		t.Error("nothing is there yet, and a slot may not wait")
-	}
-	if o.due(now, 3); o.none(now) {
-		t.Error("hints are there, and a slot may wait")
+	o.due(now, 3)
+	for idle, want := range map[int]bool{-1: false, 0: false, 2: false, 3: true} {
+		if got := o.enoughFor(now, idle); got != want {
+			t.Errorf("with %d idle slots a further one may wait: %v", idle, got)
+		}
 	}
 	if late, coming := o.late(now); late != 0 || coming != 3 {
 		t.Errorf("at once %d are late, %d coming", late, coming)
@@ -100,7 +101,7 @@ func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 	if late, coming := o.late(now.Add(comeWithin)); late != 3 || coming != 0 {
 		t.Errorf("later %d are late, %d coming", late, coming)
 	}
-	if !o.none(now.Add(2 * announceLease)) {
+	if !o.enoughFor(now.Add(2*announceLease), 0) {
 		t.Error("what is lost is waited for")
 	}
 }
