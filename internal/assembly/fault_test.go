@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-run/coppice/internal/assembly"
@@ -179,14 +182,27 @@ type watched struct {
 	breaks  figures // how long it took until the watch went on, each time it broke
 }
 
-// follow watches a session from where it left off until its root's first run has
-// ended, over whichever replica answers, and calls each for every event.
+// follow watches a session until its root's first run has ended, and calls each for
+// every event.
 func (c *client) follow(session string, each func(*pb.Event)) watched {
 	c.t.Helper()
-	w := watched{session: session}
 	root := ""
+	return c.watch(session, func(e *pb.Event) (enough bool) {
+		if s := e.GetStarted(); s != nil && s.GetDepth() == 0 {
+			root = e.GetTaskId()
+		}
+		each(e)
+		return e.GetResult() != nil && e.GetTaskId() == root
+	})
+}
+
+// watch watches a session until see has seen enough. A watch that breaks goes on from
+// where it left off, over whichever replica answers, as any client's does.
+func (c *client) watch(session string, see func(*pb.Event) (enough bool)) watched {
+	c.t.Helper()
+	w := watched{session: session}
 	var broke time.Time
-	ctx, cancel := context.WithTimeoutCause(c.t.Context(), patiently(), errors.New("the tree does not end"))
+	ctx, cancel := context.WithTimeoutCause(c.t.Context(), patiently(), errors.New("no end is seen"))
 	defer cancel()
 	for {
 		stream, err := c.WatchSession(ctx, &pb.WatchSessionRequest{
@@ -205,16 +221,15 @@ func (c *client) follow(session string, each func(*pb.Event)) watched {
 				c.t.Fatalf("event %d came as number %d", e.GetSeq(), len(w.events)+1)
 			}
 			w.events = append(w.events, e)
-			if s := e.GetStarted(); s != nil && s.GetDepth() == 0 {
-				root = e.GetTaskId()
-			}
-			each(e)
-			if e.GetResult() != nil && e.GetTaskId() == root {
+			if see(e) {
 				return w
 			}
 		}
 		if ctx.Err() != nil {
 			c.t.Fatalf("session %s after %d events: %v, %v", session, len(w.events), context.Cause(ctx), err)
+		}
+		if !errors.Is(err, io.EOF) && status.Code(err) != codes.Unavailable {
+			c.t.Fatalf("session %s after %d events: %v", session, len(w.events), err)
 		}
 		if broke.IsZero() {
 			broke = time.Now()

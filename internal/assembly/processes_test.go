@@ -203,21 +203,7 @@ steps:
 // events watches until stop says that it has seen enough.
 func (c *client) events(session string, stop func(*pb.Event) bool) []*pb.Event {
 	c.t.Helper()
-	stream, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var events []*pb.Event
-	for {
-		resp, err := stream.Recv()
-		if err != nil {
-			c.t.Fatalf("after %d events: %v", len(events), err)
-		}
-		events = append(events, resp.GetEvent())
-		if stop(resp.GetEvent()) {
-			return events
-		}
-	}
+	return c.watch(session, stop).events
 }
 
 // TestEverythingIsKilled runs a tree on two workers, kills all three processes in

@@ -184,7 +184,7 @@ func busyRun(t *testing.T, api string, rate float64, redisURL string, at func(n 
 }
 
 // TestACrowdMeetsARateLimit: 120 agents at once, more than the provider takes. Once
-// it is known how much that is, next to nobody is refused.
+// it is known how much that is, they wait for their turn instead of being refused.
 func TestACrowdMeetsARateLimit(t *testing.T) {
 	t.Parallel()
 	const rate, warm = 15, 150 // warm is what is taken in ten seconds
@@ -208,9 +208,10 @@ func TestACrowdMeetsARateLimit(t *testing.T) {
 			if after < warm {
 				t.Fatalf("the limit was met only when %d were taken", learned.Load()-warm)
 			}
-			// One percent of them on a machine that has time, as in the governor's own
-			// tests; requests that wait for a processor arrive in clumps.
-			if late*int64(often(10, 100)) >= after {
+			// Next to nobody is measured where time stands still while somebody computes, in
+			// the governor's own tests: requests that wait here for a processor arrive in
+			// clumps. A crowd without a governor has twice as many refused as taken.
+			if late*int64(often(2, 100)) >= after {
 				t.Errorf("%d of %d requests were refused when the limit was known", late, after)
 			}
 		})
