@@ -34,7 +34,11 @@ func (l *slot) claimed(ctx context.Context, a *asked, answer tree.Answer, err er
 	case !ok:
 		return nil, fmt.Errorf("a claim was answered with %T", answer)
 	}
-	assignment, err := l.grant(ctx, a, &granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}, claim.GetHeld())
+	held := l.granted(a, &granted, carrier{claim.GetWorkerId(), claim.GetFeatures()})
+	if held == nil {
+		return nil, nil
+	}
+	assignment, err := l.assigned(ctx, held, &granted, a.pending.AtHand(), claim.GetHeld())
 	if errors.Is(err, errUnfit) {
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
@@ -44,15 +48,14 @@ func (l *slot) claimed(ctx context.Context, a *asked, answer tree.Answer, err er
 // errUnfit says that a worker lacks what a run needs.
 var errUnfit = errors.New("the worker lacks a feature that the run needs")
 
-// grant puts a claimed run on the stream, and gives the assignment and its transcript;
-// nothing if the stream takes no run any more.
-func (l *slot) grant(ctx context.Context, a *asked, granted *tree.Claimed, by carrier, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
-	held := leaseOf(granted, by)
+// granted puts a claimed run on the stream; nil: it takes none any more.
+func (l *slot) granted(a *asked, run *tree.Claimed, by carrier) *lease {
+	held := leaseOf(run, by)
 	if !l.hold(held, a.expected) {
 		l.unheard(a, held)
-		return nil, nil
+		return nil
 	}
-	return l.assigned(ctx, held, granted, a.pending.AtHand(), has)
+	return held
 }
 
 // assigned gives the assignment and the transcript of a run that is on the stream.

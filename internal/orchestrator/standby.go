@@ -198,21 +198,7 @@ func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResp
 	if l.current() != down.lease {
 		return nil // it was ended from outside, and the worker has been told
 	}
-	t := &down.run.Task
-	var has *pb.TranscriptHeld
-	if down.offers.GetHeldTaskId() == t.ID.String() {
-		has = down.offers.GetHeld()
-	}
-	assignment, err := l.assigned(ctx, down.lease, &down.run.Claimed, down.run.AtHand, has)
-	if err != nil {
-		if ctx.Err() == nil { // otherwise it is left as the stream ends
-			l.Logger.WarnContext(ctx, "a run was not given to the slot that waits", "task_id", t.ID, "error", err)
-			l.abandon(false)
-		}
-		return []*pb.WorkResponse{answer}
-	}
-	answer.Given = &pb.GivenRun{SessionId: t.Session.String(), TaskId: t.ID.String(), Epoch: t.Epoch}
-	return append([]*pb.WorkResponse{answer}, assignment...)
+	return l.withRun(ctx, answer, down.lease, &down.run.Claimed, down.run.AtHand, down.offers)
 }
 
 // pulling is how many idle slots may come for what is on the dispatch stream; of some of them

@@ -65,21 +65,30 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 	}
 	l.claims.add(l.Now())
 	l.lookForMore()
-	t := &granted.Task
-	var has *pb.TranscriptHeld
-	if takes := a.req.GetTakes(); takes.GetHeldTaskId() == t.ID.String() {
-		has = takes.GetHeld()
-	}
-	assignment, err := l.grant(ctx, a, granted, last.by, has)
-	if err != nil && ctx.Err() == nil { // otherwise it is left as the stream ends
-		l.Logger.WarnContext(ctx, "a run was not given to the slot that has become free", "task_id", t.ID, "error", err)
-		l.abandon(false)
-	}
-	if err != nil || assignment == nil {
+	held := l.granted(a, granted, last.by)
+	if held == nil {
 		return answers
 	}
+	return l.withRun(ctx, answer, held, granted, a.pending.AtHand(), a.req.GetTakes())
+}
+
+// withRun is an answer to a slot, with the run that it has got without asking for that one.
+func (l *slot) withRun(ctx context.Context, answer *pb.WorkResponse, held *lease, run *tree.Claimed, known store.AtHand, takes *pb.Takes) []*pb.WorkResponse {
+	t := &run.Task
+	var has *pb.TranscriptHeld
+	if takes.GetHeldTaskId() == t.ID.String() {
+		has = takes.GetHeld()
+	}
+	assignment, err := l.assigned(ctx, held, run, known, has)
+	if err != nil {
+		if ctx.Err() == nil { // otherwise it is left as the stream ends
+			l.Logger.WarnContext(ctx, "a run was not given to the slot that it was for", "task_id", t.ID, "error", err)
+			l.abandon(false)
+		}
+		return []*pb.WorkResponse{answer}
+	}
 	answer.Given = &pb.GivenRun{SessionId: t.Session.String(), TaskId: t.ID.String(), Epoch: t.Epoch}
-	return append(answers, assignment...)
+	return append([]*pb.WorkResponse{answer}, assignment...)
 }
 
 // takenWith gives the run that a slot has got in the transaction which has given its own back,
