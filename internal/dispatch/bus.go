@@ -104,6 +104,32 @@ func (b *Bus) Backlog(ctx context.Context, pool string) (int, error) {
 	return int(n), nil
 }
 
+// Unread counts a pool's hints that no consumer has read yet, up to so many.
+func (b *Bus) Unread(ctx context.Context, pool string, most int) (int, error) {
+	key, err := b.keys.ready(pool)
+	if err != nil {
+		return 0, fmt.Errorf("counting what is unread: %w", err)
+	}
+	groups, err := b.client.XInfoGroups(ctx, key).Result()
+	if err != nil && !redis.HasErrorPrefix(err, noSuchStream) {
+		return 0, fmt.Errorf("counting what is unread of %s: %w", key, err)
+	}
+	from := "-" // without a group nothing has been read
+	for _, g := range groups {
+		if g.Name == group {
+			from = "(" + g.LastDeliveredID
+		}
+	}
+	unread, err := b.client.XRangeN(ctx, key, from, "+", int64(most)).Result()
+	if err != nil {
+		return 0, fmt.Errorf("counting what is unread of %s: %w", key, err)
+	}
+	return len(unread), nil
+}
+
+// noSuchStream is how Redis says that a stream is missing which somebody asks about.
+const noSuchStream = "no such key"
+
 // Done takes hints off a pool's stream for good, whoever has read them: their
 // claims have been answered. Doing it again, or for what is gone, changes nothing.
 func (b *Bus) Done(ctx context.Context, pool string, ids ...string) error {

@@ -39,6 +39,34 @@ func TestHintsComeInOrder(t *testing.T) {
 	})
 }
 
+// TestUnread: what somebody has read is not counted, whether it is done or not; nor is what is
+// gone.
+func TestUnread(t *testing.T) {
+	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
+		want := func(want int) {
+			t.Helper()
+			if n, err := bus.Unread(t.Context(), pool, 3); err != nil || n != want {
+				t.Errorf("%d are unread, %v; want %d", n, err, want)
+			}
+		}
+		want(0)
+		announce(t, bus, some(5, 1))
+		want(3) // at most
+		first := pull(t, bus, "w", 3, 0)
+		want(2)
+		finish(t, bus, first)
+		want(2)
+		pull(t, bus, "x", 5, 0)
+		want(0)
+		announce(t, bus, some(1, 6))
+		want(1)
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		want(0)
+	})
+}
+
 func TestConsumersShareWithoutDoubling(t *testing.T) {
 	onBoth(t, func(t *testing.T, _ *redis.Client, bus *Bus) {
 		const total, batch = 600, 40
@@ -392,11 +420,12 @@ func TestRefusals(t *testing.T) {
 	bus, ctx := newBus(t, client), t.Context()
 	for _, name := range []string{"", "A", "a:b", "a\n", "é", strings.Repeat("a", 64)} {
 		_, backlog := bus.Backlog(ctx, name)
+		_, unread := bus.Unread(ctx, name, 1)
 		_, pull := bus.Pull(ctx, name, "w", 1, 0)
 		_, takeOver := bus.TakeOver(ctx, name, "w", 0, 1)
 		for call, err := range map[string]error{
 			"Announce": bus.Announce(ctx, name, nil), "Done": bus.Done(ctx, name), "Forget": bus.Forget(ctx, name, "w"),
-			"Backlog": backlog, "Pull": pull, "TakeOver": takeOver,
+			"Backlog": backlog, "Unread": unread, "Pull": pull, "TakeOver": takeOver,
 		} {
 			if !errors.Is(err, ErrPool) {
 				t.Errorf("%s on pool %q: %v", call, name, err)

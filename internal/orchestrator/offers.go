@@ -20,7 +20,7 @@ import (
 type offers struct {
 	mu     sync.Mutex
 	runs   []waitingRun // the oldest first
-	sent   []time.Time  // when hints went on the dispatch stream that nobody has come for, the oldest first
+	sent   []time.Time  // when hints went on the dispatch stream that nobody has come for, the oldest first; see counted
 	taking int          // slots that are about to have a run of these
 	some   chan struct{}
 }
@@ -92,19 +92,30 @@ func (o *offers) due(now time.Time, idle int) (hints []dispatch.Hint, again time
 	return hints, again
 }
 
-// coming is how many hints slots are on their way for. Those that nobody has come for in a
-// while are lost, or the slots are none.
+// coming is how many hints slots are on their way for.
 func (o *offers) coming(now time.Time) int {
-	lost := 0
-	for lost < len(o.sent) && now.Sub(o.sent[lost]) > announceLease {
-		lost++
-	}
-	o.sent = o.sent[lost:]
 	late := 0
 	for late < len(o.sent) && now.Sub(o.sent[late]) >= comeWithin {
 		late++
 	}
 	return len(o.sent) - late
+}
+
+// counted says how many hints on the dispatch stream nobody has read. Slots have to come for all
+// of them, whoever put them there. Beyond those, what nobody has come for in a while is lost, or
+// its claim was another replica's.
+func (o *offers) counted(now time.Time, unread int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.sent) > unread && now.Sub(o.sent[0]) > announceLease {
+		o.sent = o.sent[1:]
+	}
+	if unknown := unread - len(o.sent); unknown > 0 {
+		o.sent = append(slices.Repeat([]time.Time{now.Add(-comeWithin)}, unknown), o.sent...)
+	}
+	if len(o.sent) > 0 {
+		poke(o.some)
+	}
 }
 
 // mayTake reports whether there is a run for a slot that has become free. What has been on the
@@ -207,6 +218,31 @@ func (o *offers) enough(room int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.runs) > room/2
+}
+
+// How often what is on the dispatch stream is counted, and up to how many.
+const (
+	countEvery = time.Second
+	countTo    = 1000
+)
+
+// countHints counts what is on the dispatch stream now and then, until ctx ends. What can't be
+// counted, nobody can come for either.
+func (s *Service) countHints(ctx context.Context) error {
+	tick := time.NewTicker(countEvery)
+	defer tick.Stop()
+	for {
+		unread, err := s.Bus.Unread(ctx, s.Pool, countTo)
+		if err != nil {
+			s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)
+		}
+		s.offers.counted(time.Now(), unread)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // sendOffers puts what is due on the dispatch stream until ctx ends. All of it goes there at

@@ -101,7 +101,17 @@ func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 	if late, coming := o.late(now.Add(comeWithin)); late != 3 || coming != 0 {
 		t.Errorf("later %d are late, %d coming", late, coming)
 	}
-	if !o.enoughFor(now.Add(2*announceLease), 0) {
+	later := now.Add(2 * announceLease)
+	if o.counted(later, 2); o.enoughFor(later, 1) || !o.enoughFor(later, 2) {
+		t.Error("what nobody has read is not waited for, or what is lost is")
+	}
+	if o.counted(later, 4); o.enoughFor(later, 3) || !o.enoughFor(later, 4) {
+		t.Error("hints that others have put there are not waited for")
+	}
+	if o.counted(later, 0); o.enoughFor(later, 3) {
+		t.Error("what has just been announced is lost at once")
+	}
+	if o.counted(later.Add(2*announceLease), 0); !o.enoughFor(later, 0) {
 		t.Error("what is lost is waited for")
 	}
 }
