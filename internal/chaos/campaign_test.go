@@ -345,7 +345,9 @@ func (c *campaign) check(t *testing.T, house *cluster, clients *crowd, courses m
 	reading.SetLimit(4)
 	for id, shape := range clients.all() {
 		reading.Go(func() error {
-			e, err := chaos.NewCollector(house.reader, caps()).Collect(t.Context(), id)
+			ctx, cancel := context.WithTimeout(t.Context(), c.ends)
+			defer cancel()
+			e, err := chaos.NewCollector(house.reader, caps()).Collect(ctx, id)
 			if err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ type cluster struct {
 	workers       []*node
 	toClients     []*chaos.Link // one for each orchestrator
 	client        *grpc.ClientConn
-	reader        *grpc.ClientConn // past all links
+	reader        *grpc.ClientConn // past all links; its calls wait for a replica that is just coming back
 	log           *chaos.Log
 
 	mu        sync.Mutex
@@ -105,7 +105,7 @@ func raise(t *testing.T, bin string, p plan) *cluster {
 	}
 	c.client, err = connect(links)
 	must(err)
-	c.reader, err = connect(listens)
+	c.reader, err = connect(listens, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	must(err)
 	for _, n := range c.nodes() {
 		must(n.start())
@@ -139,14 +139,14 @@ func (c *cluster) raiseOrchestrators(program string, p plan) (listens []string) 
 }
 
 // connect makes a connection that spreads its calls over addresses.
-func connect(addresses []string) (*grpc.ClientConn, error) {
+func connect(addresses []string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	replicas := manual.NewBuilderWithScheme("replicas")
 	state := resolver.State{}
 	for _, addr := range addresses {
 		state.Addresses = append(state.Addresses, resolver.Address{Addr: addr})
 	}
 	replicas.InitialState(state)
-	return assembly.Connect("replicas:///", grpc.WithResolvers(replicas))
+	return assembly.Connect("replicas:///", append(more, grpc.WithResolvers(replicas))...)
 }
 
 func (c *cluster) nodes() []*node { return append(append([]*node{}, c.orchestrators...), c.workers...) }

@@ -122,7 +122,7 @@ func drain(ctx context.Context, c *cluster, rng *rand.Rand) error {
 	asking, cancel := context.WithTimeout(ctx, workerStops)
 	defer cancel()
 	admin := pb.NewAdminServiceClient(c.reader)
-	listed, err := admin.ListWorkers(asking, &pb.ListWorkersRequest{}, grpc.WaitForReady(true))
+	listed, err := admin.ListWorkers(asking, &pb.ListWorkersRequest{})
 	if err != nil {
 		return errNothingThere // no orchestrator could say
 	}
@@ -130,7 +130,7 @@ func drain(ctx context.Context, c *cluster, rng *rand.Rand) error {
 		if !isOf(w.GetId(), pid) {
 			continue
 		}
-		if _, err := admin.DrainWorker(asking, &pb.DrainWorkerRequest{WorkerId: w.GetId()}, grpc.WaitForReady(true)); err != nil {
+		if _, err := admin.DrainWorker(asking, &pb.DrainWorkerRequest{WorkerId: w.GetId()}); err != nil {
 			return errNothingThere
 		}
 		select {
