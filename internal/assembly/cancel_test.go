@@ -26,8 +26,7 @@ steps:
   - text: again
 `
 
-func TestCancelEndsAWholeTree(t *testing.T) {
-	t.Parallel()
+func TestCancelEndsAWholeTree(t *testing.T) { // by itself: it is wide
 	limits := tree.DefaultLimits()
 	limits.Running = 16
 	c := setup(t, endless, func(d *assembly.Dev) { d.Slots, d.Limits = 16, &limits })
@@ -82,8 +81,7 @@ func TestCancelEndsAWholeTree(t *testing.T) {
 
 // TestCancelOfAThousandRunning cancels a tree all of whose runs are in the middle of
 // a model call, on PostgreSQL, over and over.
-func TestCancelOfAThousandRunning(t *testing.T) {
-	t.Parallel()
+func TestCancelOfAThousandRunning(t *testing.T) { // by itself: it is wide
 	const nodes = 1 + 1000
 	a := takeApart(t)
 	a.database = pgtest.Start(t).Database(t)

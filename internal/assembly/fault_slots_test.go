@@ -12,8 +12,7 @@ import (
 // TestParkedParentsHoldNoSlot parks many parents over one stream, each of them
 // waiting for a child that nobody has begun. The slot stays free for others, and
 // one slot is enough to bring all of them to an end.
-func TestParkedParentsHoldNoSlot(t *testing.T) {
-	t.Parallel()
+func TestParkedParentsHoldNoSlot(t *testing.T) { // by itself: it is wide
 	a, c, addr := alone(t)
 	parents := often(200, 10_000)
 	h := c.hand()
