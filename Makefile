@@ -14,6 +14,7 @@ PROGRAM  := -trimpath -tags grpcnotrace
 # memory is none that Go knows, so there is nothing to be found in it, and a fifth of
 # the time of such tests went there.
 RACE     := -race -gcflags='modernc.org/...=-d=checkptr=0' -gcflags='modernc.org/sqlite/lib=-race=false -d=checkptr=0'
+WHOLE    := internal/assembly
 # More flags of go test: make test TESTFLAGS='-count=5 -run Fork'
 TESTFLAGS ?=
 
@@ -49,8 +50,13 @@ vet: ## go vet
 test: ## run all tests with the race detector (needs redis-server and postgresql)
 	@command -v redis-server >/dev/null || { echo "redis-server is missing: apt-get install redis-server"; exit 1; }
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { echo "postgres is missing: apt-get install postgresql"; exit 1; }
-	@# A process with the race detector would sleep for a second before it ends.
-	GORACE=atexit_sleep_ms=0 $(GO) test $(RACE) -timeout 45m -parallel 4 $(TESTFLAGS) $(PKGS)
+	@# Whole installations in one process are for themselves: with the others beside them, which
+	@# compute as much, they would wait for a processor longer than a link may be silent. A process
+	@# with the race detector would sleep for a second before it ends.
+	@status=0; for which in -v -e; do \
+	  all=$$($(GO) list $(PKGS) | grep $$which '$(WHOLE)$$'); \
+	  [ -z "$$all" ] || GORACE=atexit_sleep_ms=0 $(GO) test $(RACE) -timeout 45m -parallel 4 $(TESTFLAGS) $$all || status=1; \
+	done; exit $$status
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)

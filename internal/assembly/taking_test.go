@@ -160,6 +160,9 @@ func (c *client) takesInTurn(a *apart, h *hand) bool {
 		for range a.hinted() - before - 1 { // as a worker comes for them
 			h.claim(first)
 		}
+		if err := a.redis.FlushAll(c.t.Context()).Err(); err != nil {
+			c.t.Fatal(err)
+		}
 		return false
 	}
 	if !slices.Equal(order, want) {

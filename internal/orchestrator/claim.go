@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
@@ -19,7 +20,7 @@ func (l *slot) claimed(ctx context.Context, a *asked, answer tree.Answer, err er
 	claim := a.req.GetClaim()
 	a.open = false
 	l.claims.add(l.Now())
-	l.offers.came()
+	l.offers.came(time.Now())
 	l.lookForMore()
 	granted, ok := answer.(tree.Claimed)
 	switch {

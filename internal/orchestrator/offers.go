@@ -21,6 +21,7 @@ type offers struct {
 	mu     sync.Mutex
 	runs   []waitingRun // the oldest first
 	sent   []time.Time  // when hints went on the dispatch stream that nobody has come for, the oldest first; see counted
+	last   time.Time    // when somebody came for a hint, or none could be waited for
 	taking int          // slots that are about to have a run of these
 	some   chan struct{}
 }
@@ -102,16 +103,26 @@ func (o *offers) coming(now time.Time) int {
 }
 
 // counted says how many hints on the dispatch stream nobody has read. Slots have to come for all
-// of them, whoever put them there. Beyond those, what nobody has come for in a while is lost, or
-// its claim was another replica's.
-func (o *offers) counted(now time.Time, unread int) {
+// of them, whoever put them there, unless idle ones don't: their workers do not reach Redis.
+// Beyond those, what nobody has come for in a while is lost, or its claim was another replica's.
+func (o *offers) counted(now time.Time, unread, idle int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	switch {
+	case unread == 0 || idle == 0:
+		o.last = now
+	case now.Sub(o.last) > announceLease:
+		unread = 0
+	}
 	for len(o.sent) > unread && now.Sub(o.sent[0]) > announceLease {
 		o.sent = o.sent[1:]
 	}
 	if unknown := unread - len(o.sent); unknown > 0 {
-		o.sent = append(slices.Repeat([]time.Time{now.Add(-comeWithin)}, unknown), o.sent...)
+		since := now.Add(-comeWithin)
+		if len(o.sent) > 0 && o.sent[0].Before(since) {
+			since = o.sent[0]
+		}
+		o.sent = append(slices.Repeat([]time.Time{since}, unknown), o.sent...)
 	}
 	if len(o.sent) > 0 {
 		poke(o.some)
@@ -204,9 +215,10 @@ func (o *offers) drop(n int) {
 }
 
 // came says that somebody has come for a hint on the dispatch stream.
-func (o *offers) came() {
+func (o *offers) came(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.last = now
 	if len(o.sent) > 0 {
 		o.sent = o.sent[1:]
 	}
@@ -236,7 +248,7 @@ func (s *Service) countHints(ctx context.Context) error {
 		if err != nil {
 			s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)
 		}
-		s.offers.counted(time.Now(), unread)
+		s.offers.counted(time.Now(), unread, s.pulling())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -55,7 +55,7 @@ func TestDueOffers(t *testing.T) {
 			o.sent = append(o.sent, begun.Add(test.since))
 		}
 		for range test.came {
-			o.came()
+			o.came(begun)
 		}
 		hints, again := o.due(begun.Add(test.after), test.idle)
 		if got := numbers(hints...); !slices.Equal(got, test.want) {
@@ -122,7 +122,7 @@ func TestTakenOffers(t *testing.T) {
 	if got := o.takeFor(late, of(first.Session)); got != (waitingRun{}) {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)
 	}
-	o.came()
+	o.came(late)
 	if _, any := o.take(late); !any {
 		t.Error("nothing was taken once somebody had come for the hint")
 	}

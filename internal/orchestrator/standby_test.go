@@ -102,16 +102,29 @@ func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 		t.Errorf("later %d are late, %d coming", late, coming)
 	}
 	later := now.Add(2 * announceLease)
-	if o.counted(later, 2); o.enoughFor(later, 1) || !o.enoughFor(later, 2) {
+	o.sent = append(o.sent, now)
+	o.came(later)
+	if o.counted(later, 2, 1); o.enoughFor(later, 1) || !o.enoughFor(later, 2) {
 		t.Error("what nobody has read is not waited for, or what is lost is")
 	}
-	if o.counted(later, 4); o.enoughFor(later, 3) || !o.enoughFor(later, 4) {
+	if o.counted(later, 4, 1); o.enoughFor(later, 3) || !o.enoughFor(later, 4) {
 		t.Error("hints that others have put there are not waited for")
 	}
-	if o.counted(later, 0); o.enoughFor(later, 3) {
-		t.Error("what has just been announced is lost at once")
+	o.sent = append(o.sent, later)
+	if o.counted(later, 0, 1); o.enoughFor(later, 0) || !o.enoughFor(later, 1) {
+		t.Error("what has just been announced is lost at once, or what is lost is waited for")
 	}
-	if o.counted(later.Add(2*announceLease), 0); !o.enoughFor(later, 0) {
-		t.Error("what is lost is waited for")
+	o.counted(later, 3, 1)
+	later = later.Add(2 * announceLease)
+	if o.counted(later, 3, 0); o.enoughFor(later, 2) {
+		t.Error("what nobody could come for is lost")
+	}
+	later = later.Add(2 * announceLease)
+	if o.counted(later, 3, 1); !o.enoughFor(later, 0) {
+		t.Error("slots are waited for that do not come")
+	}
+	o.came(later)
+	if o.counted(later, 3, 1); o.enoughFor(later, 2) {
+		t.Error("what was given up is not waited for once somebody has come")
 	}
 }
