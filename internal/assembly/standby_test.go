@@ -7,17 +7,20 @@ import (
 )
 
 // standing makes a slot of a stream wait for a run: it ends one, and offers to. A slot waits
-// only where nothing is on the dispatch stream that nobody comes for, so it is tried until it
-// does.
-func (c *client) standing(nonce uint64) *hand {
+// only where nothing is on the dispatch stream that nobody comes for, so the hint is taken off,
+// and it is tried until it does.
+func (c *client) standing(a *apart, nonce uint64) *hand {
 	c.t.Helper()
 	h := c.hand()
 	h.features = []string{"given"}
 	h.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Hello{Hello: &pb.Hello{WorkerId: "by hand", Pool: "default", Slots: 1}}})
 	for patient := c.ctx(); patient.Err() == nil; {
-		if !h.claim(c.first()) {
+		root := c.first()
+		until(c.t, "a hint", func() bool { return a.hinted() > 0 })
+		if !h.claim(root) {
 			c.t.Fatal("the claim was refused")
 		}
+		a.unhinted()
 		resp := h.ask(offering(ending("done"), &pb.Takes{Nonce: nonce, StandBy: true}))
 		if resp.GetEnded() == nil || resp.GetGiven() != nil {
 			c.t.Fatalf("the end was answered with %v", resp)
@@ -35,7 +38,7 @@ func (c *client) standing(nonce uint64) *hand {
 func TestASlotStandsBy(t *testing.T) {
 	t.Parallel()
 	a, c, _ := alone(t)
-	h := c.standing(8)
+	h := c.standing(a, 8)
 	before := a.hinted()
 	s := c.create("go")
 	down := h.hear()
@@ -71,8 +74,8 @@ func TestASlotStandsBy(t *testing.T) {
 // TestAClaimOfASlotThatStandsBy ends the stream: it may have a run already.
 func TestAClaimOfASlotThatStandsBy(t *testing.T) {
 	t.Parallel()
-	_, c, _ := alone(t)
-	h := c.standing(8)
+	a, c, _ := alone(t)
+	h := c.standing(a, 8)
 	h.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: &pb.Claim{WorkerId: "by hand", Protocol: 1}}})
 	for {
 		resp, err := h.stream.Recv()
@@ -90,8 +93,8 @@ func TestAClaimOfASlotThatStandsBy(t *testing.T) {
 // before is its worker's, which asks for it over the next stream.
 func TestAStreamBreaksWhileItsSlotStandsBy(t *testing.T) {
 	t.Parallel()
-	_, c, _ := alone(t)
-	h := c.standing(8)
+	a, c, _ := alone(t)
+	h := c.standing(a, 8)
 	h.cut()
 	root := c.first() // given to a slot whose stream may not be known to be over, or ready
 	again := c.hand()

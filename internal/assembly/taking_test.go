@@ -129,15 +129,22 @@ func (a *apart) hinted() (n int) {
 	return n
 }
 
+// unhinted takes all hints off the dispatch stream.
+func (a *apart) unhinted() {
+	if err := a.redis.FlushAll(a.t.Context()).Err(); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
 // takesInTurn reports whether a slot has got whatever waited with the end of what it had.
 func (c *client) takesInTurn(a *apart, h *hand) bool {
 	c.t.Helper()
-	before := a.hinted()
 	first := c.first()
-	until(c.t, "a hint", func() bool { return a.hinted() > before })
+	until(c.t, "a hint", func() bool { return a.hinted() > 0 })
 	if !h.claim(first) {
 		c.t.Fatal("the claim was refused")
 	}
+	a.unhinted()
 	h.ask(calling("task", `{}`, `{}`, `{}`))
 	h.ask(spawning(0, 1, 2))
 	second := c.first()
@@ -157,12 +164,10 @@ func (c *client) takesInTurn(a *apart, h *hand) bool {
 	if len(order) < len(want) {
 		c.cancel(first.session, "")
 		c.cancel(second.session, "")
-		for range a.hinted() - before - 1 { // as a worker comes for them
+		for range a.hinted() { // as a worker comes for them
 			h.claim(first)
 		}
-		if err := a.redis.FlushAll(c.t.Context()).Err(); err != nil {
-			c.t.Fatal(err)
-		}
+		a.unhinted()
 		return false
 	}
 	if !slices.Equal(order, want) {
