@@ -14,6 +14,7 @@ PROGRAM  := -trimpath -tags grpcnotrace
 # memory is none that Go knows, so there is nothing to be found in it, and a fifth of
 # the time of such tests went there.
 RACE     := -race -gcflags='modernc.org/...=-d=checkptr=0' -gcflags='modernc.org/sqlite/lib=-race=false -d=checkptr=0'
+# The package whose tests are whole installations in one process.
 WHOLE    := internal/assembly
 # More flags of go test: make test TESTFLAGS='-count=5 -run Fork'
 TESTFLAGS ?=
@@ -53,8 +54,8 @@ test: ## run all tests with the race detector (needs redis-server and postgresql
 	@# Whole installations in one process are for themselves: with the others beside them, which
 	@# compute as much, they would wait for a processor longer than a link may be silent. A process
 	@# with the race detector would sleep for a second before it ends.
-	@status=0; for which in -v -e; do \
-	  all=$$($(GO) list $(PKGS) | grep $$which '$(WHOLE)$$'); \
+	@listed=$$($(GO) list $(PKGS)) || exit 1; status=0; for which in -v -e; do \
+	  all=$$(echo "$$listed" | grep $$which '$(WHOLE)$$'); \
 	  [ -z "$$all" ] || GORACE=atexit_sleep_ms=0 $(GO) test $(RACE) -timeout 45m -parallel 4 $(TESTFLAGS) $$all || status=1; \
 	done; exit $$status
 

@@ -131,6 +131,7 @@ func (a *apart) hinted() (n int) {
 
 // unhinted takes all hints off the dispatch stream.
 func (a *apart) unhinted() {
+	a.t.Helper()
 	if err := a.redis.FlushAll(a.t.Context()).Err(); err != nil {
 		a.t.Fatal(err)
 	}
