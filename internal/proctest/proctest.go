@@ -36,27 +36,18 @@ type Server struct {
 	log     sync.WaitGroup
 }
 
-// startPatience is how long a server may take to start, and startAttempts how
-// often a port may turn out to be taken meanwhile.
-const (
-	startPatience = 60 * time.Second
-	startAttempts = 5
-)
+// startPatience is how long a server may take to start.
+const startPatience = 60 * time.Second
 
 // Start runs a server until the test ends.
 func Start(t testing.TB, p Program) *Server {
 	t.Helper()
-	s := &Server{program: p, t: t}
+	s := &Server{program: p, t: t, port: holdPort(t)}
 	t.Cleanup(s.stop)
-	var err error
-	for range startAttempts {
-		s.port = freePort(t)
-		if err = s.run(); err == nil {
-			return s
-		}
+	if err := s.run(); err != nil {
+		t.Fatalf("starting %s: %v", s.program.Name, err)
 	}
-	t.Fatalf("starting %s: %v", s.program.Name, err)
-	return nil
+	return s
 }
 
 // Addr is host:port. It stays over restarts.
