@@ -114,7 +114,7 @@ func (s *server) call(ctx context.Context, own string, input json.RawMessage) (*
 				s.link, s.why = nil, err
 			}
 		})
-		l.end()
+		l.end(err)
 	}
 }
 
@@ -256,6 +256,6 @@ func (s *server) probe(ctx context.Context, l *link) {
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.log.WarnContext(ctx, "an MCP server does not answer any more")
-		l.end()
+		l.end(errors.New("it does not answer any more"))
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
-	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -17,7 +16,7 @@ import (
 type link struct {
 	session *sdk.ClientSession
 	relist  chan struct{} // the server says that its tools have changed
-	end     func()        // ends the connection with all that belongs to it; may be called again
+	end     func(error)   // ends the connection with all that belongs to it, and says why; the first call counts
 	ending  chan struct{} // it is about to end, from whatever side
 	done    chan struct{} // it has ended, and nothing is left of it
 	why     error         // that it has; to be read once done
@@ -52,7 +51,7 @@ func (s *server) connect(ctx context.Context) (*link, []offer, error) {
 	}
 	offers, err := s.list(ctx, l)
 	if err != nil {
-		l.end()
+		l.end(err)
 		<-l.done
 		return nil, nil, fmt.Errorf("listing the tools: %w", err)
 	}
@@ -94,22 +93,23 @@ func (s *server) greet(ctx context.Context) (*link, error) {
 
 // newLink sees to the end of a connection, from whatever side it comes.
 func newLink(session *sdk.ClientSession, w wire, relist chan struct{}) *link {
-	asked := make(chan struct{})
-	l := &link{
-		session: session, relist: relist, ending: make(chan struct{}), done: make(chan struct{}),
-		end: sync.OnceFunc(func() { close(asked) }),
+	asked := make(chan error, 1)
+	l := &link{session: session, relist: relist, ending: make(chan struct{}), done: make(chan struct{})}
+	l.end = func(why error) {
+		select {
+		case asked <- why:
+		default:
+		}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- session.Wait() }()
 	go func() {
 		defer close(l.done)
-		var broken error
+		var why error
 		select {
-		case broken = <-ended:
-			if broken == nil {
-				broken = errors.New("the connection has ended")
-			}
-		case <-asked:
+		case why = <-ended:
+			why = cmp.Or(why, errors.New("the connection has ended"))
+		case why = <-asked:
 		}
 		// A session waits for its calls; those end by this, or with what they go over.
 		close(l.ending)
@@ -121,8 +121,8 @@ func newLink(session *sdk.ClientSession, w wire, relist chan struct{}) *link {
 		became := w.stop()
 		<-closing
 		w.release()
-		if l.why = cmp.Or(broken, errors.New("the connection was ended")); became != nil {
-			l.why = fmt.Errorf("%w (%w)", l.why, became)
+		if l.why = why; became != nil {
+			l.why = fmt.Errorf("%w (%w)", why, became)
 		}
 	}()
 	return l

@@ -108,9 +108,9 @@ func (s *server) watch(ctx context.Context, l *link) error {
 		case <-l.done:
 			return l.why
 		case <-ctx.Done():
-			l.end()
+			l.end(context.Cause(ctx))
 			<-l.done
-			return context.Cause(ctx)
+			return l.why
 		case <-l.relist:
 		}
 		if offers, err := s.list(ctx, l); err == nil {
