@@ -40,12 +40,17 @@ func (c *client) workers() string {
 	return strings.Join(listed, ", ")
 }
 
-// lists waits until both replicas list the same workers.
+// lists waits until all replicas list the same workers.
 func lists(t *testing.T, clients []*client, want string) {
 	t.Helper()
-	for _, c := range clients {
-		got := ""
-		until(t, "the workers are "+want, func() bool { got = c.workers(); return got == want })
+	got := make([]string, len(clients))
+	defer func() {
+		if t.Failed() {
+			t.Logf("the replicas list %q, and the stats are %v", got, clients[0].stats())
+		}
+	}()
+	for i, c := range clients {
+		until(t, "the workers are "+want, func() bool { got[i] = c.workers(); return got[i] == want })
 	}
 }
 
@@ -103,7 +108,10 @@ func TestAWorkerDrains(t *testing.T) {
 	clients := []*client{a.client(one), a.client(two)}
 	c := clients[0]
 	lists(t, clients, "")
-	if s := c.stats(); s.GetReplicas() != 2 || s.GetWorkers() != 0 || s.GetOldestQueuedTime() != nil {
+	for _, c := range clients {
+		until(t, "a replica knows of both", func() bool { return c.stats().GetReplicas() == 2 })
+	}
+	if s := c.stats(); s.GetWorkers() != 0 || s.GetOldestQueuedTime() != nil {
 		t.Errorf("without workers the stats are %v", s)
 	}
 	workspace := t.TempDir()
