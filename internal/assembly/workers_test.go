@@ -43,15 +43,16 @@ func (c *client) workers() string {
 // lists waits until all replicas list the same workers.
 func lists(t *testing.T, clients []*client, want string) {
 	t.Helper()
-	got := make([]string, len(clients))
+	got, reached := "", false
 	defer func() {
-		if t.Failed() {
-			t.Logf("the replicas list %q, and the stats are %v", got, clients[0].stats())
+		if !reached {
+			t.Logf("they are %q", got)
 		}
 	}()
-	for i, c := range clients {
-		until(t, "the workers are "+want, func() bool { got[i] = c.workers(); return got[i] == want })
+	for _, c := range clients {
+		until(t, "the workers are "+want, func() bool { got = c.workers(); return got == want })
 	}
+	reached = true
 }
 
 func (c *client) stats() *pb.GetStatsResponse {

@@ -73,12 +73,15 @@ func TestStatuses(t *testing.T) {
 				return false
 			})
 			quicker := quick()
-			quicker.back = 50 * time.Millisecond
+			quicker.back = 200 * time.Millisecond
 			k := keep(t, quicker, web(ts.URL))
 			k.tool("mcp__s__echo")
 			fails.Store(true)
 			got := k.call("echo", "{}")
-			named := strings.Contains(strings.ToLower(got.Text), strings.ToLower(http.StatusText(status)))
+			named := strings.Contains(got.Text, http.StatusText(status))
+			if status == http.StatusNotFound { // which ends a session; no server may have answered since
+				named = named || strings.Contains(got.Text, sdk.ErrSessionMissing.Error())
+			}
 			if !got.IsError || !named || strings.Contains(got.Text, token) {
 				t.Errorf("%+v", got)
 			}
@@ -88,6 +91,29 @@ func TestStatuses(t *testing.T) {
 				t.Errorf("the log:\n%s", log)
 			}
 		})
+	}
+}
+
+// What has ended a connection is what callers are told until there is another attempt.
+func TestTheReasonStays(t *testing.T) {
+	t.Parallel()
+	var fails atomic.Bool
+	ts := overHTTP(t, newTestServer(), func(w http.ResponseWriter, r *http.Request) bool {
+		if fails.Load() && r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}
+		return false
+	})
+	once := quick()
+	once.back, once.pause, once.pauses = 200*time.Millisecond, time.Hour, time.Hour
+	k := keep(t, once, web(ts.URL))
+	k.tool("mcp__s__echo")
+	fails.Store(true)
+	for range 2 {
+		if got := k.call("echo", "{}"); !got.IsError || !strings.Contains(got.Text, sdk.ErrSessionMissing.Error()) {
+			t.Errorf("%+v", got)
+		}
 	}
 }
 
