@@ -78,7 +78,8 @@ func children(ctx context.Context, l *Lab) error {
 		return report(ended.since(begun), err)
 	}
 	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
-		if _, err := i.Do(ctx, installation.Parent, "fan 1"); err != nil { // warm
+		// What the queues of one tree have left is room for those of the next.
+		if _, err := i.Do(ctx, installation.Parent, fan); err != nil {
 			return err
 		}
 		return report(growth(ctx, i, installation.Parent, fan))
@@ -167,8 +168,12 @@ func said(ctx context.Context, i *installation.Installation, s *pb.Session) (int
 	}
 }
 
-// stored is how many bytes the tables have, with their indexes.
+// stored is how many bytes the tables have, with their indexes, after a vacuum, of which a
+// database in use makes one by itself every few minutes.
 func stored(ctx context.Context, i *installation.Installation) (int64, error) {
+	if err := execute(ctx, i, "VACUUM"); err != nil {
+		return 0, err
+	}
 	var bytes int64
 	err := query(ctx, i, `SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c
 		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'`, &bytes)
@@ -193,12 +198,24 @@ func size(dir, prefix string) (int64, error) {
 
 // query asks the database for one row.
 func query(ctx context.Context, i *installation.Installation, sql string, into ...any) error {
+	return connected(ctx, i, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sql).Scan(into...) })
+}
+
+// execute has the database do something.
+func execute(ctx context.Context, i *installation.Installation, sql string) error {
+	return connected(ctx, i, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sql)
+		return err
+	})
+}
+
+// connected lets something be done on a connection to the database.
+func connected(ctx context.Context, i *installation.Installation, do func(conn *pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, i.Postgres.URL("postgres"))
-	if err != nil {
-		return fmt.Errorf("asking the database: %w", err)
+	if err == nil {
+		err = errors.Join(do(conn), conn.Close(ctx))
 	}
-	defer conn.Close(ctx) //nolint:errcheck // it was only asked
-	if err := conn.QueryRow(ctx, sql).Scan(into...); err != nil {
+	if err != nil {
 		return fmt.Errorf("asking the database: %w", err)
 	}
 	return nil

@@ -48,7 +48,7 @@ func TestNewRow(t *testing.T) {
 	t.Parallel()
 	fresh := func() []any { return taskRow(&tree.Task{}) }
 	narrow, arguments := taskTable.add(fresh())
-	if want := len(taskTable.columns) - len(taskTable.later); narrow != "new_tasks" || len(arguments) != want {
+	if want := len(taskTable.columns) - len(taskTable.sparse); narrow != "new_tasks" || len(arguments) != want {
 		t.Fatalf("a row with nothing in it is written with %s and %d columns, want %d", narrow, len(arguments), want)
 	}
 	for i, column := range taskTable.columns {
@@ -59,10 +59,10 @@ func TestNewRow(t *testing.T) {
 			t.Errorf("%s writes nothing of %s", statement, column)
 		}
 		want := narrow
-		switch later := slices.Contains(taskTable.later, i); {
-		case later && i < taskTable.updates[0].end:
+		switch sparse := slices.Contains(taskTable.sparse, i); {
+		case sparse && i < taskTable.updates[0].end:
 			want = "begun_tasks"
-		case later:
+		case sparse:
 			want = "add_tasks"
 		}
 		if statement != want {

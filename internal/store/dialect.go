@@ -19,6 +19,9 @@ type database interface {
 	glance(ctx context.Context, lookups ...lookup) error
 	// alone reports whether nobody else can have the database open.
 	alone() bool
+	// blanks are, of each statement that writes rows, the numbers for which NULL stands if
+	// they are zero.
+	blanks() map[string][]int
 	// writer opens a connection that writes. There is only one where the database
 	// is had alone.
 	writer() writer
@@ -106,6 +109,7 @@ func readStatements(dialect string, words map[string]string) (map[string]string,
 func values(row []any) (err error) {
 	for i, arg := range row {
 		switch arg := arg.(type) {
+		case nil:
 		case *int:
 			row[i] = int64(*arg)
 		case *int64:

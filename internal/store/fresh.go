@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// narrow is a statement that writes new rows without columns that most of them do not have yet,
-// with constants in their place: what it costs to write a row is mostly the columns that are
-// given.
+// narrow is a statement that writes new rows without columns in which most of them have
+// nothing, with constants in their place: what it costs to write a row is mostly the columns
+// that are given.
 type narrow struct {
 	name string
 	out  []int // the columns that it leaves out
 }
 
-// notYet gives a table with a row that has nothing yet. New rows may lack all columns that come
-// later, or those that are not among the first that change.
+// notYet gives a table with a row that has nothing yet. New rows may lack all sparse columns,
+// or those that are not among the first that change.
 func (t table) notYet(zero []any) table {
 	t.zero = zero
-	first, _ := slices.BinarySearch(t.later, t.updates[0].end)
-	t.narrow = []narrow{{"new_" + t.name, t.later}, {"begun_" + t.name, t.later[first:]}}
+	first, _ := slices.BinarySearch(t.sparse, t.updates[0].end)
+	t.narrow = []narrow{{"new_" + t.name, t.sparse}, {"begun_" + t.name, t.sparse[first:]}}
 	return t
 }
 

@@ -1,10 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"slices"
+
+	"github.com/klauspost/compress/s2"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -15,14 +18,19 @@ import (
 // committed together. It stands under the number of its last event.
 
 // A row holds at most eventsInRow events. Those of one that holds several have at most
-// logRowBytes: with more, SQLite would have it spill over onto a page of its own.
+// logRowBytes, packed: with more, SQLite would have it spill over onto a page of its own.
+// Unpacked they have at most logRowUnpacked.
 const (
-	eventsInRow = 32
-	logRowBytes = 960
+	eventsInRow    = 32
+	logRowBytes    = 960
+	logRowUnpacked = 4 << 10
 )
 
-// severalEvents is what a row of several events begins with. No event in protobuf does.
-const severalEvents = 0
+// What a row of several events begins with. No event in protobuf does.
+const (
+	severalEvents = iota // each event after its length
+	packedEvents         // a block of S2 of such
+)
 
 // logRow is a row of a log.
 type logRow struct {
@@ -36,11 +44,15 @@ var errLogRow = errors.New("a row of a log is cut off")
 
 // after appends the events of a row after a number, as wire.EncodeEvent gave them.
 func (r *logRow) after(seq int64, events [][]byte) ([][]byte, error) {
-	if len(r.data) == 0 || r.data[0] != severalEvents {
+	rest, several, err := r.unpacked()
+	if err != nil {
+		return nil, err
+	}
+	if !several {
 		return append(events, r.data), nil
 	}
 	before := len(events)
-	for rest := r.data[1:]; len(rest) > 0; {
+	for len(rest) > 0 {
 		size, n := binary.Uvarint(rest)
 		if n <= 0 || size > uint64(len(rest)-n) {
 			return nil, errLogRow
@@ -54,12 +66,34 @@ func (r *logRow) after(seq int64, events [][]byte) ([][]byte, error) {
 	return slices.Delete(events, before, before+int(min(max(seen, 0), int64(there)))), nil
 }
 
+// unpacked gives the events of a row that holds several, each after its length.
+func (r *logRow) unpacked() (events []byte, several bool, err error) {
+	if len(r.data) == 0 {
+		return nil, false, nil
+	}
+	switch r.data[0] {
+	case severalEvents:
+		return r.data[1:], true, nil
+	case packedEvents:
+		block := r.data[1:]
+		if size, err := s2.DecodedLen(block); err != nil || size > logRowUnpacked {
+			return nil, true, errLogRow
+		}
+		if events, err = s2.Decode(nil, block); err != nil {
+			return nil, true, errLogRow
+		}
+		return events, true, nil
+	}
+	return nil, false, nil
+}
+
 // together puts the events of rows that hold one each into rows that hold several.
 func together(rows [][]any) [][]any {
 	var joined [][]any
+	var to sharing
 	for len(rows) > 0 {
-		n := alike(rows)
-		joined = append(joined, join(rows[:n]))
+		row, n := to.share(rows)
+		joined = append(joined, row)
 		rows = rows[n:]
 	}
 	return joined
@@ -68,9 +102,9 @@ func together(rows [][]any) [][]any {
 // alike is how many of the first rows may be one.
 func alike(rows [][]any) (n int) {
 	session := *rows[0][0].(id16).id
-	size := 1
+	size := 0
 	for n < min(len(rows), eventsInRow) && *rows[n][0].(id16).id == session {
-		if size += len(rows[n][2].([]byte)) + binary.MaxVarintLen16; size > logRowBytes {
+		if size += len(rows[n][2].([]byte)) + binary.MaxVarintLen16; size > logRowUnpacked {
 			break
 		}
 		n++
@@ -78,21 +112,36 @@ func alike(rows [][]any) (n int) {
 	return max(n, 1)
 }
 
-func join(rows [][]any) []any {
-	last := rows[len(rows)-1]
-	if len(rows) == 1 {
-		return last
+// sharing has the room in which rows are made.
+type sharing struct{ plain, packed []byte }
+
+// share makes a row of as many of the first rows as go into one.
+func (s *sharing) share(rows [][]any) (row []any, n int) {
+	for n = alike(rows); n > 1; {
+		data := s.join(rows[:n])
+		if len(data) <= logRowBytes {
+			return []any{rows[n-1][0], rows[n-1][1], bytes.Clone(data)}, n
+		}
+		n = min(n-1, n*logRowBytes/len(data)) // about as many as would have gone in
 	}
-	size := 1
-	for _, row := range rows {
-		size += binary.MaxVarintLen16 + len(row[2].([]byte))
-	}
-	data := append(make([]byte, 0, size), severalEvents)
+	return rows[0], 1
+}
+
+// join gives the data of a row of several events, which is the sharing's until the next.
+func (s *sharing) join(rows [][]any) []byte {
+	s.plain = append(s.plain[:0], severalEvents)
 	for _, row := range rows {
 		event := row[2].([]byte)
-		data = append(binary.AppendUvarint(data, uint64(len(event))), event...)
+		s.plain = append(binary.AppendUvarint(s.plain, uint64(len(event))), event...)
 	}
-	return []any{last[0], last[1], data}
+	events := s.plain[1:]
+	s.packed = slices.Grow(s.packed[:0], 1+s2.MaxEncodedLen(len(events)))
+	s.packed = append(s.packed, packedEvents)
+	block := s2.Encode(s.packed[1:cap(s.packed)], events)
+	if len(block) >= len(events) {
+		return s.plain
+	}
+	return s.packed[:1+len(block)]
 }
 
 // logAfter looks for the rows that have up to limit events after a number.

@@ -24,7 +24,7 @@ func TestLogRows(t *testing.T) {
 		for range 1 + rng.IntN(3) {
 			id := newSession()
 			for n := range int64(1 + rng.IntN(80)) {
-				e := bytes.Repeat([]byte{byte(1 + n)}, 1+rng.IntN(1<<rng.IntN(13)))
+				e := bytes.Repeat([]byte{byte(8 + n)}, 1+rng.IntN(1<<rng.IntN(13)))
 				of, seqs, events = append(of, id), append(seqs, first+n), append(events, e)
 				want[id] = append(want[id], e)
 			}
@@ -82,7 +82,16 @@ func FuzzLogRow(f *testing.F) {
 	for _, row := range store.LogRows([]tree.SessionID{id, id, id}, []int64{7, 8, 9}, [][]byte{[]byte("one"), []byte("two"), []byte("three")}) {
 		f.Add(row.Last(), row.Data(), int64(7))
 	}
+	alike := bytes.Repeat([]byte("an event like all others"), 5)
+	for _, row := range store.LogRows([]tree.SessionID{id, id}, []int64{7, 8}, [][]byte{alike, alike}) {
+		if row.Data()[0] != 1 {
+			f.Fatal("events that are alike are not packed")
+		}
+		f.Add(row.Last(), row.Data(), int64(6))
+		f.Add(row.Last(), row.Data()[:20], int64(6))
+	}
 	f.Add(int64(1), []byte{0, 200, 1}, int64(0))
+	f.Add(int64(1), []byte{1, 255, 255, 255, 255, 15, 1}, int64(0)) // says that it is 4 GB
 	f.Add(int64(0), []byte{}, int64(-5))
 	f.Fuzz(func(t *testing.T, last int64, data []byte, after int64) {
 		row := store.LogRowOf(last, data)
@@ -91,7 +100,7 @@ func FuzzLogRow(f *testing.F) {
 		for _, e := range events {
 			size += len(e)
 		}
-		if size > len(data) || err != nil && events != nil {
+		if size > max(len(data), 4<<10) || err != nil && events != nil {
 			t.Errorf("%d bytes of %d, %v", size, len(data), err)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -27,9 +28,10 @@ const (
 // much memory.
 const packWindow = 256 << 10
 
-// packedForm is the form of rows that this release reads. Form 0 has nothing packed, and
-// in form 1 each event has a row of its own.
-const packedForm = 2
+// packedForm is the form of rows that this release reads. Form 0 has nothing packed, in
+// form 1 each event has a row of its own, and in form 2 events are not packed and nothing
+// is NULL instead of a zero.
+const packedForm = 3
 
 // packedBody is what a packed body begins with. No message in protobuf does.
 const packedBody = 0
@@ -134,21 +136,26 @@ func (s *Store) packs() bool { return s.db.alone() || s.readable.Load() }
 type packingWriter struct {
 	writer
 	readable func() bool
+	blanks   map[string][]int // see database
 }
 
 func (w packingWriter) transact(ctx context.Context, work func(transaction) error) error {
 	return w.writer.transact(ctx, func(tx transaction) error {
 		if w.readable() {
-			tx = packing{tx}
+			tx = packing{tx, w.blanks}
 		}
 		return work(tx)
 	})
 }
 
 // packing is a transaction that packs.
-type packing struct{ transaction }
+type packing struct {
+	transaction
+	blanks map[string][]int
+}
 
 func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
+	blank(rows, tx.blanks[name])
 	switch name {
 	case "add_messages":
 		packBodies(rows)
@@ -158,6 +165,34 @@ func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
 		rows = together(rows)
 	}
 	return tx.transaction.save(ctx, name, rows...)
+}
+
+// blank puts NULL in the place of zeros in some columns of rows.
+func blank(rows [][]any, columns []int) {
+	for _, row := range rows {
+		for _, i := range columns {
+			if isZero(row[i]) {
+				row[i] = nil
+			}
+		}
+	}
+}
+
+// isZero reports whether a column is the number zero. Of those that give NULL for it by
+// themselves it need not know.
+func isZero(column any) bool {
+	switch c := column.(type) {
+	case *int:
+		return *c == 0
+	case *int64:
+		return *c == 0
+	case bitsColumn:
+		return *c.bits == 0
+	case durationColumn:
+		return *c.duration == 0
+	}
+	v := reflect.ValueOf(column)
+	return v.Kind() == reflect.Pointer && v.Elem().IsZero()
 }
 
 func packBodies(rows [][]any) {

@@ -83,6 +83,17 @@ func rows(t *testing.T, db *sql.DB, id tree.SessionID) (packed, bytes int) {
 	return packed, bytes
 }
 
+// blanks counts the rows of a session's that have NULL instead of zero.
+func blanks(t *testing.T, db *sql.DB, id tree.SessionID) (n int) {
+	t.Helper()
+	err := db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM tasks WHERE session = $1 AND timeout IS NULL)
+		+ (SELECT count(*) FROM messages WHERE session = $1 AND news_run IS NULL) + (SELECT count(*) FROM calls WHERE session = $1 AND upto IS NULL)`, id[:]).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // TestPackedRows: a file is its process's alone, so what is large is packed from the
 // first.
 func TestPackedRows(t *testing.T) {
@@ -146,6 +157,9 @@ func TestPackedBesideTheReleaseBefore(t *testing.T) {
 		id, root := has(t, dbs[0], 2)
 		if packed, _ := rows(t, raw, id); packed != step.packed {
 			t.Errorf("%s: %d results are packed, want %d", step.when, packed, step.packed)
+		}
+		if n := blanks(t, raw, id); (n > 0) != (step.packed > 0) {
+			t.Errorf("%s: %d rows have NULL instead of zero", step.when, n)
 		}
 		for _, db := range dbs {
 			reads(t, db, id, root, 2)

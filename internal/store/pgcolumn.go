@@ -89,6 +89,8 @@ const lengthOfNull = ^uint32(0)
 // appendElement appends an element of an array with its length.
 func appendElement(to []byte, arg any) ([]byte, error) {
 	switch arg := arg.(type) {
+	case nil:
+		return appendNull(to), nil
 	case *int:
 		return appendInt(to, int64(*arg)), nil
 	case *int64:

@@ -19,7 +19,12 @@ func (t table) writingMany(types []string) map[string]string {
 		texts["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %s WHERE session = ?1 LIMIT ?2))", t.name, t.name)
 	}
 	for _, n := range t.narrow {
-		into, constants := t.adding(n, func(c string, column int) string { return c + "::" + types[column] })
+		into, constants := t.adding(n, func(c string, column int) string {
+			if types[column] == number {
+				c = "NULL"
+			}
+			return c + "::" + types[column]
+		})
 		texts[n.name] = fmt.Sprintf("%s SELECT fresh.*, %s FROM %s AS fresh", into, constants, unnest(without(n.out, types)))
 	}
 	for _, u := range t.updates {
@@ -31,19 +36,53 @@ func (t table) writingMany(types []string) map[string]string {
 }
 
 // writingOne gives the same for one row.
-func (t table) writingOne() map[string]string {
+func (t table) writingOne(types []string) map[string]string {
 	add := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", t.name, strings.Join(t.columns, ", "), numbered("$", len(t.columns)))
 	texts := map[string]string{"add_" + t.name: add, "put_" + t.name: add + t.onConflict()}
 	if t.drops {
 		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE %s", t.name, t.keyed("$"))
 	}
 	for _, n := range t.narrow {
-		texts[n.name] = t.addingOne(n, "$")
+		into, constants := t.adding(n, func(c string, column int) string {
+			if types[column] == number {
+				return "NULL"
+			}
+			return c
+		})
+		texts[n.name] = fmt.Sprintf("%s VALUES (%s, %s)", into, numbered("$", len(t.columns)-len(n.out)), constants)
 	}
 	for _, u := range t.updates {
 		texts[u.name] = t.updating(u, "$", "", t.keyed("$"))
 	}
 	return texts
+}
+
+// number is the type of columns that are NULL instead of zero, if they are sparse: a zero takes
+// eight bytes, and NULL one bit. An empty text takes one byte, and stays.
+const number = "bigint"
+
+// blanks are, of each statement that writes rows of a table, the arguments that are such.
+func (t table) blanks(types []string) map[string][]int {
+	all := make([]int, len(t.columns))
+	for i := range all {
+		all[i] = i
+	}
+	given := map[string][]int{"add_" + t.name: all, "put_" + t.name: all}
+	for _, n := range t.narrow {
+		given[n.name] = without(n.out, all)
+	}
+	for _, u := range t.updates {
+		given[u.name] = slices.Concat(all[:t.keys], all[t.fixed:u.end])
+	}
+	blanks := map[string][]int{}
+	for name, columns := range given {
+		for i, column := range columns {
+			if _, is := slices.BinarySearch(t.sparse, column); is && types[column] == number {
+				blanks[name] = append(blanks[name], i)
+			}
+		}
+	}
+	return blanks
 }
 
 // joined says of a row that its key is that of a row with numbered columns after a prefix.

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"reflect"
+
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -12,6 +14,7 @@ type bytesCodec struct{ pgtype.ByteaCodec }
 func registerTypes(types *pgtype.Map) {
 	bytes := &pgtype.Type{Name: "bytea", OID: pgtype.ByteaOID, Codec: bytesCodec{}}
 	types.RegisterType(bytes)
+	types.RegisterType(&pgtype.Type{Name: "int8", OID: pgtype.Int8OID, Codec: numberCodec{}})
 	types.RegisterType(&pgtype.Type{
 		Name: "_bytea", OID: pgtype.ByteaArrayOID, Codec: &pgtype.ArrayCodec{ElementType: bytes},
 	})
@@ -38,6 +41,29 @@ func (c bytesCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any
 		return stringAsBytes{}
 	}
 	return c.ByteaCodec.PlanScan(m, oid, format, target)
+}
+
+// numberCodec reads NULL as zero, as which it is stored in sparse columns.
+type numberCodec struct{ pgtype.Int8Codec }
+
+// PlanScan takes whole numbers, and whatever else the codec takes.
+func (c numberCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) pgtype.ScanPlan {
+	plan := c.Int8Codec.PlanScan(m, oid, format, target)
+	if v := reflect.ValueOf(target); plan == nil || v.Kind() != reflect.Pointer || !v.Elem().CanInt() && !v.Elem().CanUint() {
+		return plan
+	}
+	return orZero{plan}
+}
+
+type orZero struct{ pgtype.ScanPlan }
+
+// Scan takes the number.
+func (p orZero) Scan(from []byte, target any) error {
+	if from == nil {
+		reflect.ValueOf(target).Elem().SetZero()
+		return nil
+	}
+	return p.ScanPlan.Scan(from, target)
 }
 
 type stringAsBytes struct{}

@@ -26,6 +26,7 @@ type postgres struct {
 	reads      *pgxpool.Pool
 	glances    glances
 	statements map[string]pgStatement
+	sparse     map[string][]int // see blanks
 	writers    []*pgWriter
 }
 
@@ -160,13 +161,15 @@ func (db *postgres) readStatements(ctx context.Context) error {
 		return err
 	}
 	single := map[string]string{}
+	db.sparse = map[string][]int{}
 	for _, t := range tables {
 		types, err := db.columnTypes(ctx, t)
 		if err != nil {
 			return fmt.Errorf("reading the columns of %s: %w", t.name, err)
 		}
 		maps.Copy(texts, t.writingMany(types))
-		maps.Copy(single, t.writingOne())
+		maps.Copy(single, t.writingOne(types))
+		maps.Copy(db.sparse, t.blanks(types))
 	}
 	db.statements = map[string]pgStatement{}
 	for name, text := range texts {
@@ -195,6 +198,8 @@ func (db *postgres) columnTypes(ctx context.Context, t table) ([]string, error) 
 
 // alone is false: others may have the database open.
 func (*postgres) alone() bool { return false }
+
+func (db *postgres) blanks() map[string][]int { return db.sparse }
 
 func (db *postgres) writer() writer {
 	w := &pgWriter{db: db}

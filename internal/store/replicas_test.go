@@ -285,7 +285,9 @@ func oldBatches(t *testing.T, server *pgtest.Server) {
 	if n := count(); n != before+1 {
 		t.Errorf("there are %d batches, not %d", n, before+1)
 	}
-	if _, err := conn.Exec(t.Context(), "UPDATE batches SET at = at - 3600000001"); err != nil {
+	// As they would be an hour later.
+	const age = `UPDATE batches SET at = at - 3600000001, id = substring(int8send((at - 3600000001) / 1000 - 1) FROM 3) || substring(id FROM 7)`
+	if _, err := conn.Exec(t.Context(), age); err != nil {
 		t.Fatal(err)
 	}
 	beat()

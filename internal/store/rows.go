@@ -20,14 +20,14 @@ type table struct {
 	fixed   int // with the key
 	columns []string
 	updates []update
-	later   []int    // columns that most new rows do not have yet
+	sparse  []int    // columns in which most new rows have nothing
 	narrow  []narrow // the narrowest first
 	zero    []any    // a row that has nothing yet
 	drops   bool     // rows of it are dropped, beside those of sessions that were deleted
 }
 
-// newTable takes columns up to each "|" for those of an update. Those with a "*" most new
-// rows do not have yet.
+// newTable takes columns up to each "|" for those of an update. In those with a "*" most new
+// rows have nothing.
 func newTable(name string, keys, fixed int, columns string) table {
 	t := table{name: name, keys: keys, fixed: fixed}
 	for _, c := range strings.Fields(columns) {
@@ -35,9 +35,9 @@ func newTable(name string, keys, fixed int, columns string) table {
 			t.updates = append(t.updates, update{fmt.Sprintf("set_%s_%d", name, len(t.updates)+1), len(t.columns)})
 			continue
 		}
-		c, isLater := strings.CutSuffix(c, "*")
-		if isLater {
-			t.later = append(t.later, len(t.columns))
+		c, isSparse := strings.CutSuffix(c, "*")
+		if isSparse {
+			t.sparse = append(t.sparse, len(t.columns))
 		}
 		t.columns = append(t.columns, c)
 	}
@@ -50,14 +50,12 @@ func (t table) dropping() table {
 	return t
 }
 
-const (
-	usageColumns   = " input_tokens output_tokens cache_read_tokens cache_write_tokens cost_micros priced_tokens "
-	callKeyColumns = " session task message block "
-)
+const callKeyColumns = "session task message block "
 
 // sessionTable has the columns first that change with each commit.
 var sessionTable = newTable("sessions", 1, 6, "id tenant agent root metadata limits "+
-	"next_seq total pending running waiting shells"+usageColumns+"updated_at fair_tag version | "+
+	"next_seq total pending running waiting shells "+
+	"input_tokens output_tokens cache_read_tokens cache_write_tokens cost_micros priced_tokens updated_at fair_tag version | "+
 	"title created_at current_task asking grants closed_at deleted_at workspace budget_tokens budget_cost reckoned_tokens reckoned_cost max_running")
 
 // taskTable has the columns first that change with each claim, then those that change with
@@ -78,10 +76,11 @@ var taskTable = newTable("tasks", 2, 18, "session id parent kind branch depth ag
 var tables = []table{
 	sessionTable,
 	taskTable,
-	newTable("runs", 3, 18, "session task run state reason detail answer"+usageColumns+
-		"tool_uses iterations accepted_at started_at ended_at"),
-	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run created_at body"),
-	newTable("calls", 4, 5, callKeyColumns+"tool state child child_run text is_error by_outcome approval join_policy reads upto packed"),
+	newTable("runs", 3, 18, "session task run state reason* detail* answer "+
+		"input_tokens output_tokens cache_read_tokens* cache_write_tokens* cost_micros* priced_tokens* "+
+		"tool_uses* iterations accepted_at started_at ended_at"),
+	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run* created_at body"),
+	newTable("calls", 4, 5, callKeyColumns+"tool state child child_run* text* is_error by_outcome approval join_policy* reads upto* packed"),
 	newTable("events", 2, 3, "session seq data"),
 	newTable("inbox", 2, 8, "session id task news_task news_run queued_at body source").dropping(),
 	newTable("waits", 6, 6, "session target target_run task message block").dropping(),
@@ -288,10 +287,10 @@ type durationColumn struct{ duration *time.Duration }
 // Value gives the microseconds.
 func (c durationColumn) Value() (driver.Value, error) { return c.duration.Microseconds(), nil }
 
-// Scan takes the microseconds.
+// Scan takes the microseconds; NULL are none.
 func (c durationColumn) Scan(src any) error {
 	n, ok := src.(int64)
-	if !ok {
+	if !ok && src != nil {
 		return fmt.Errorf("a duration is stored as %T", src)
 	}
 	*c.duration = time.Duration(n) * time.Microsecond
@@ -304,10 +303,10 @@ type bitsColumn struct{ bits *uint64 }
 // Value gives the integer.
 func (c bitsColumn) Value() (driver.Value, error) { return int64(*c.bits), nil }
 
-// Scan takes the integer.
+// Scan takes the integer; NULL is none of the bits.
 func (c bitsColumn) Scan(src any) error {
 	n, ok := src.(int64)
-	if !ok {
+	if !ok && src != nil {
 		return fmt.Errorf("bits are stored as %T", src)
 	}
 	*c.bits = uint64(n)

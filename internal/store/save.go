@@ -55,6 +55,10 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 			put(taskTable.change(*was, *now))
 			continue
 		}
+		if _, packs := b.tx.(packing); !packs {
+			put("add_tasks", slices.Clone(*now))
+			continue
+		}
 		put(taskTable.add(*now))
 	}
 	for _, r := range c.Runs {

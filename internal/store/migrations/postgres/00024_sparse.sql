@@ -1,0 +1,175 @@
+-- +goose Up
+
+-- NULL stands for zero in numbers that are zero in most rows: a zero takes eight bytes and
+-- NULL one bit.
+ALTER TABLE tasks
+  ALTER COLUMN base_kind DROP NOT NULL,
+  ALTER COLUMN base_message DROP NOT NULL,
+  ALTER COLUMN base_block DROP NOT NULL,
+  ALTER COLUMN nonce DROP NOT NULL,
+  ALTER COLUMN attach DROP NOT NULL,
+  ALTER COLUMN last_seq DROP NOT NULL,
+  ALTER COLUMN iterations DROP NOT NULL,
+  ALTER COLUMN run_input_tokens DROP NOT NULL,
+  ALTER COLUMN run_output_tokens DROP NOT NULL,
+  ALTER COLUMN run_cache_read_tokens DROP NOT NULL,
+  ALTER COLUMN run_cache_write_tokens DROP NOT NULL,
+  ALTER COLUMN run_cost_micros DROP NOT NULL,
+  ALTER COLUMN run_priced_tokens DROP NOT NULL,
+  ALTER COLUMN run_tools DROP NOT NULL,
+  ALTER COLUMN answer DROP NOT NULL,
+  ALTER COLUMN wait_kind DROP NOT NULL,
+  ALTER COLUMN wait_total DROP NOT NULL,
+  ALTER COLUMN wait_met DROP NOT NULL,
+  ALTER COLUMN last_answer DROP NOT NULL,
+  ALTER COLUMN open_message DROP NOT NULL,
+  ALTER COLUMN open_calls DROP NOT NULL,
+  ALTER COLUMN children DROP NOT NULL,
+  ALTER COLUMN input_tokens DROP NOT NULL,
+  ALTER COLUMN output_tokens DROP NOT NULL,
+  ALTER COLUMN cache_read_tokens DROP NOT NULL,
+  ALTER COLUMN cache_write_tokens DROP NOT NULL,
+  ALTER COLUMN cost_micros DROP NOT NULL,
+  ALTER COLUMN priced_tokens DROP NOT NULL,
+  ALTER COLUMN tool_uses DROP NOT NULL,
+  ALTER COLUMN all_iterations DROP NOT NULL,
+  ALTER COLUMN reason DROP NOT NULL,
+  ALTER COLUMN wait_failed DROP NOT NULL,
+  ALTER COLUMN ran DROP NOT NULL,
+  ALTER COLUMN strikes DROP NOT NULL,
+  ALTER COLUMN inbox DROP NOT NULL,
+  ALTER COLUMN live_background DROP NOT NULL,
+  ALTER COLUMN compacted DROP NOT NULL,
+  ALTER COLUMN stop_hooked DROP NOT NULL,
+  ALTER COLUMN asking DROP NOT NULL,
+  ALTER COLUMN release_message DROP NOT NULL,
+  ALTER COLUMN timeout DROP NOT NULL;
+ALTER TABLE runs
+  ALTER COLUMN reason DROP NOT NULL,
+  ALTER COLUMN cache_read_tokens DROP NOT NULL,
+  ALTER COLUMN cache_write_tokens DROP NOT NULL,
+  ALTER COLUMN cost_micros DROP NOT NULL,
+  ALTER COLUMN priced_tokens DROP NOT NULL,
+  ALTER COLUMN tool_uses DROP NOT NULL;
+ALTER TABLE messages
+  ALTER COLUMN news_run DROP NOT NULL;
+ALTER TABLE calls
+  ALTER COLUMN child_run DROP NOT NULL,
+  ALTER COLUMN join_policy DROP NOT NULL,
+  ALTER COLUMN upto DROP NOT NULL;
+
+-- Rows of tasks are a third smaller so, and need less room for what changes in place.
+ALTER TABLE tasks SET (fillfactor = 75);
+
+-- +goose Down
+ALTER TABLE tasks SET (fillfactor = 60);
+UPDATE tasks SET
+  base_kind = coalesce(base_kind, 0),
+  base_message = coalesce(base_message, 0),
+  base_block = coalesce(base_block, 0),
+  nonce = coalesce(nonce, 0),
+  attach = coalesce(attach, 0),
+  last_seq = coalesce(last_seq, 0),
+  iterations = coalesce(iterations, 0),
+  run_input_tokens = coalesce(run_input_tokens, 0),
+  run_output_tokens = coalesce(run_output_tokens, 0),
+  run_cache_read_tokens = coalesce(run_cache_read_tokens, 0),
+  run_cache_write_tokens = coalesce(run_cache_write_tokens, 0),
+  run_cost_micros = coalesce(run_cost_micros, 0),
+  run_priced_tokens = coalesce(run_priced_tokens, 0),
+  run_tools = coalesce(run_tools, 0),
+  answer = coalesce(answer, 0),
+  wait_kind = coalesce(wait_kind, 0),
+  wait_total = coalesce(wait_total, 0),
+  wait_met = coalesce(wait_met, 0),
+  last_answer = coalesce(last_answer, 0),
+  open_message = coalesce(open_message, 0),
+  open_calls = coalesce(open_calls, 0),
+  children = coalesce(children, 0),
+  input_tokens = coalesce(input_tokens, 0),
+  output_tokens = coalesce(output_tokens, 0),
+  cache_read_tokens = coalesce(cache_read_tokens, 0),
+  cache_write_tokens = coalesce(cache_write_tokens, 0),
+  cost_micros = coalesce(cost_micros, 0),
+  priced_tokens = coalesce(priced_tokens, 0),
+  tool_uses = coalesce(tool_uses, 0),
+  all_iterations = coalesce(all_iterations, 0),
+  reason = coalesce(reason, 0),
+  wait_failed = coalesce(wait_failed, 0),
+  ran = coalesce(ran, 0),
+  strikes = coalesce(strikes, 0),
+  inbox = coalesce(inbox, 0),
+  live_background = coalesce(live_background, 0),
+  compacted = coalesce(compacted, 0),
+  stop_hooked = coalesce(stop_hooked, 0),
+  asking = coalesce(asking, 0),
+  release_message = coalesce(release_message, 0),
+  timeout = coalesce(timeout, 0);
+ALTER TABLE tasks
+  ALTER COLUMN base_kind SET NOT NULL,
+  ALTER COLUMN base_message SET NOT NULL,
+  ALTER COLUMN base_block SET NOT NULL,
+  ALTER COLUMN nonce SET NOT NULL,
+  ALTER COLUMN attach SET NOT NULL,
+  ALTER COLUMN last_seq SET NOT NULL,
+  ALTER COLUMN iterations SET NOT NULL,
+  ALTER COLUMN run_input_tokens SET NOT NULL,
+  ALTER COLUMN run_output_tokens SET NOT NULL,
+  ALTER COLUMN run_cache_read_tokens SET NOT NULL,
+  ALTER COLUMN run_cache_write_tokens SET NOT NULL,
+  ALTER COLUMN run_cost_micros SET NOT NULL,
+  ALTER COLUMN run_priced_tokens SET NOT NULL,
+  ALTER COLUMN run_tools SET NOT NULL,
+  ALTER COLUMN answer SET NOT NULL,
+  ALTER COLUMN wait_kind SET NOT NULL,
+  ALTER COLUMN wait_total SET NOT NULL,
+  ALTER COLUMN wait_met SET NOT NULL,
+  ALTER COLUMN last_answer SET NOT NULL,
+  ALTER COLUMN open_message SET NOT NULL,
+  ALTER COLUMN open_calls SET NOT NULL,
+  ALTER COLUMN children SET NOT NULL,
+  ALTER COLUMN input_tokens SET NOT NULL,
+  ALTER COLUMN output_tokens SET NOT NULL,
+  ALTER COLUMN cache_read_tokens SET NOT NULL,
+  ALTER COLUMN cache_write_tokens SET NOT NULL,
+  ALTER COLUMN cost_micros SET NOT NULL,
+  ALTER COLUMN priced_tokens SET NOT NULL,
+  ALTER COLUMN tool_uses SET NOT NULL,
+  ALTER COLUMN all_iterations SET NOT NULL,
+  ALTER COLUMN reason SET NOT NULL,
+  ALTER COLUMN wait_failed SET NOT NULL,
+  ALTER COLUMN ran SET NOT NULL,
+  ALTER COLUMN strikes SET NOT NULL,
+  ALTER COLUMN inbox SET NOT NULL,
+  ALTER COLUMN live_background SET NOT NULL,
+  ALTER COLUMN compacted SET NOT NULL,
+  ALTER COLUMN stop_hooked SET NOT NULL,
+  ALTER COLUMN asking SET NOT NULL,
+  ALTER COLUMN release_message SET NOT NULL,
+  ALTER COLUMN timeout SET NOT NULL;
+UPDATE runs SET
+  reason = coalesce(reason, 0),
+  cache_read_tokens = coalesce(cache_read_tokens, 0),
+  cache_write_tokens = coalesce(cache_write_tokens, 0),
+  cost_micros = coalesce(cost_micros, 0),
+  priced_tokens = coalesce(priced_tokens, 0),
+  tool_uses = coalesce(tool_uses, 0);
+ALTER TABLE runs
+  ALTER COLUMN reason SET NOT NULL,
+  ALTER COLUMN cache_read_tokens SET NOT NULL,
+  ALTER COLUMN cache_write_tokens SET NOT NULL,
+  ALTER COLUMN cost_micros SET NOT NULL,
+  ALTER COLUMN priced_tokens SET NOT NULL,
+  ALTER COLUMN tool_uses SET NOT NULL;
+UPDATE messages SET
+  news_run = coalesce(news_run, 0);
+ALTER TABLE messages
+  ALTER COLUMN news_run SET NOT NULL;
+UPDATE calls SET
+  child_run = coalesce(child_run, 0),
+  join_policy = coalesce(join_policy, 0),
+  upto = coalesce(upto, 0);
+ALTER TABLE calls
+  ALTER COLUMN child_run SET NOT NULL,
+  ALTER COLUMN join_policy SET NOT NULL,
+  ALTER COLUMN upto SET NOT NULL;

@@ -1,0 +1,5 @@
+-- +goose Up
+
+-- There is nothing to do: a zero takes no more room than NULL.
+
+-- +goose Down
