@@ -76,8 +76,7 @@ func constant(value any) string {
 
 // addingOne is the statement for one such row. Its arguments have a prefix before their
 // number.
-func (t table) addingOne(n narrow, prefix string) string {
-	untyped := func(constant string, _ int) string { return constant } // its column is known
-	into, constants := t.adding(n, untyped)
+func (t table) addingOne(n narrow, prefix string, typed func(constant string, column int) string) string {
+	into, constants := t.adding(n, typed)
 	return fmt.Sprintf("%s VALUES (%s, %s)", into, numbered(prefix, len(t.columns)-len(n.out)), constants)
 }

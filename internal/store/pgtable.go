@@ -19,12 +19,7 @@ func (t table) writingMany(types []string) map[string]string {
 		texts["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %s WHERE session = ?1 LIMIT ?2))", t.name, t.name)
 	}
 	for _, n := range t.narrow {
-		into, constants := t.adding(n, func(c string, column int) string {
-			if types[column] == number {
-				c = "NULL"
-			}
-			return c + "::" + types[column]
-		})
+		into, constants := t.adding(n, typedBlank(types))
 		texts[n.name] = fmt.Sprintf("%s SELECT fresh.*, %s FROM %s AS fresh", into, constants, unnest(without(n.out, types)))
 	}
 	for _, u := range t.updates {
@@ -43,13 +38,7 @@ func (t table) writingOne(types []string) map[string]string {
 		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE %s", t.name, t.keyed("$"))
 	}
 	for _, n := range t.narrow {
-		into, constants := t.adding(n, func(c string, column int) string {
-			if types[column] == number {
-				return "NULL"
-			}
-			return c
-		})
-		texts[n.name] = fmt.Sprintf("%s VALUES (%s, %s)", into, numbered("$", len(t.columns)-len(n.out)), constants)
+		texts[n.name] = t.addingOne(n, "$", typedBlank(types))
 	}
 	for _, u := range t.updates {
 		texts[u.name] = t.updating(u, "$", "", t.keyed("$"))
@@ -60,6 +49,16 @@ func (t table) writingOne(types []string) map[string]string {
 // number is the type of columns that are NULL instead of zero, if they are sparse: a zero takes
 // eight bytes, and NULL one bit. An empty text takes one byte, and stays.
 const number = "bigint"
+
+// typedBlank gives a constant the type of its column, and makes it NULL if it is such a zero.
+func typedBlank(types []string) func(constant string, column int) string {
+	return func(constant string, column int) string {
+		if types[column] == number {
+			constant = "NULL"
+		}
+		return constant + "::" + types[column]
+	}
+}
 
 // blanks are, of each statement that writes rows of a table, the arguments that are such.
 func (t table) blanks(types []string) map[string][]int {

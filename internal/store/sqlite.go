@@ -89,7 +89,7 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 		db.texts["add_"+t.name], db.texts["drop_"+t.name] = sqliteAdd(t), sqliteDrop(t)
 		db.texts["put_"+t.name] = sqliteAdd(t) + t.onConflict()
 		for _, n := range t.narrow {
-			db.texts[n.name] = t.addingOne(n, "?")
+			db.texts[n.name] = t.addingOne(n, "?", func(constant string, _ int) string { return constant })
 		}
 		for _, u := range t.updates {
 			db.texts[u.name] = t.updating(u, "?", "", t.keyed("?"))
