@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 
@@ -58,7 +57,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	acknowledged, err := 0, error(nil)
 	for err == nil {
-		if _, err = db.Update(t.Context(), id, spawn(strings.Repeat("long ", 4<<10))); err == nil {
+		if _, err = db.Update(t.Context(), id, spawn(bulky())); err == nil {
 			acknowledged++
 		}
 	}

@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -60,6 +62,13 @@ func TestRefusedWrites(t *testing.T) {
 	})
 }
 
+// bulky is text that takes room however it is packed.
+func bulky() string {
+	random := make([]byte, 10<<10)
+	rand.Read(random) //nolint:errcheck // it never fails
+	return hex.EncodeToString(random)
+}
+
 // refusedWrites has several write, to sessions of their own and to one that they
 // share, and the database refuse what they write. If it hangs up as well, a commit may
 // be on its way then, and whose it is may be told that its outcome is unknown.
@@ -86,7 +95,7 @@ func refusedWrites(t *testing.T, db *store.Store, hangsUp bool, refuse, mend fun
 		if n%2 == 1 {
 			id = shared
 		}
-		cmd := spawn(strings.Repeat("long ", 4<<10))
+		cmd := spawn(bulky())
 		cmd.Child.Description = fmt.Sprintf("task %d of %d", n, i)
 		_, err := db.Update(t.Context(), id, cmd)
 		mu.Lock()
