@@ -73,9 +73,9 @@ var files embed.FS
 
 // readStatements gives the statements of a dialect by name: those of its own, then
 // those that all dialects share. In a file, a word in braces stands for what words
-// says, and a table's name for its columns.
+// says, a table's name for its columns, and "ended" for the runs that have ended.
 func readStatements(dialect string, words map[string]string) (map[string]string, error) {
-	var expansions []string
+	expansions := []string{"{ended}", endedRuns()}
 	for _, t := range tables {
 		expansions = append(expansions, "{"+t.name+"}", strings.Join(t.columns, ", "))
 		if t.name == "ready" {

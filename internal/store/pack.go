@@ -29,9 +29,9 @@ const (
 const packWindow = 256 << 10
 
 // packedForm is the form of rows that this release reads. Form 0 has nothing packed, in
-// form 1 each event has a row of its own, and in form 2 events are not packed and nothing
-// is NULL instead of a zero.
-const packedForm = 3
+// form 1 each event has a row of its own, in form 2 events are not packed and nothing
+// is NULL instead of a zero, and in form 3 each run that has ended has a row.
+const packedForm = 4
 
 // packedBody is what a packed body begins with. No message in protobuf does.
 const packedBody = 0

@@ -164,5 +164,31 @@ func TestPackedBesideTheReleaseBefore(t *testing.T) {
 		for _, db := range dbs {
 			reads(t, db, id, root, 2)
 		}
+		from := tree.From{Task: root, Token: tree.Token{Epoch: 1, Nonce: 1}, Attach: 1, Seq: 4}
+		ended := map[bool]int{true: 0, false: 1}[step.packed > 0]
+		for n, c := range []tree.Command{tree.End{From: from, Answer: says("done")}, tree.Send{Message: says("more").Blocks}} {
+			if _, err := dbs[n].Update(t.Context(), id, c); err != nil {
+				t.Fatal(err)
+			}
+			if there, want := count(t, raw, "runs", id), max(ended, n); there != want {
+				t.Errorf("%s: after %T there are %d rows of runs, want %d", step.when, c, there, want)
+			}
+			if out, err := dbs[1-n].Outcome(t.Context(), id, tree.ChildRun{Task: root, Run: 1}); err != nil || out.Answer != "done" {
+				t.Errorf("%s: after %T the first run is said to have ended with %+v, %v", step.when, c, out, err)
+			}
+		}
 	}
+}
+
+func says(text string) *tree.Message {
+	return &tree.Message{Blocks: []tree.Block{tree.Text{Text: text}}}
+}
+
+// count is how many rows of a table a session has.
+func count(t *testing.T, db *sql.DB, table string, id tree.SessionID) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table+" WHERE session = $1", id[:]).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

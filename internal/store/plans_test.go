@@ -22,6 +22,9 @@ var byKey = []string{
 // it: of a table that is next to empty that is as good.
 var filtersKeys = regexp.MustCompile(`Filter: .*\b(task|id|message|block|seq|ordinal|run|target|target_run) = (ANY|[a-z]+\.)`)
 
+// ofLastRun is what is compared in the row of a task, found by its key: a run is not part of that.
+var ofLastRun = regexp.MustCompile(`Filter: \(\(state >= \d+\) AND \(run = [a-z_.]+\)\)`)
+
 // TestPlans: a database that has counted nothing yet, or next to nothing, finds by its key
 // what has one; what it plans while the tables are empty it goes on with when they are full.
 // Any other index would do as well, it would think, and read a whole session or all of a
@@ -45,7 +48,7 @@ func TestPlans(t *testing.T) {
 					switch plan := planOf(t, conn, name, text); {
 					case strings.Contains(plan, "Join Filter"):
 						t.Errorf("%s, %s compares rows with rows:\n%s", when, name, plan)
-					case filtersKeys.MatchString(plan):
+					case filtersKeys.MatchString(ofLastRun.ReplaceAllString(plan, "")):
 						t.Errorf("%s, %s reads more than it looks for:\n%s", when, name, plan)
 					}
 				}

@@ -13,13 +13,21 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
+// TestPostgres runs the suite with rows of the newest form, and beside a release that reads only
+// the oldest.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
-	storetest.Dialect{
-		Fresh: func(t *testing.T) store.Config { return store.Config{Database: server.Database(t), Committers: 3} },
-		Break: breakPostgres,
-	}.Run(t)
+	for name, opened := range map[string]func(*store.Store){"Newest": store.ReadByAll, "Oldest": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Dialect{
+				Fresh:  func(t *testing.T) store.Config { return store.Config{Database: server.Database(t), Committers: 3} },
+				Break:  breakPostgres,
+				Opened: opened,
+			}.Run(t)
+		})
+	}
 }
 
 // breakPostgres makes the schema refuse events of sessions.

@@ -72,13 +72,16 @@ var taskTable = newTable("tasks", 2, 18, "session id parent kind branch depth ag
 	"permissions origin* authority source* asking* told* output* release_message* trace trace_parent trace_flags worktrees* "+
 	"max_iterations timeout*").notYet(taskRow(&tree.Task{}))
 
+// runTable has the runs that a task has had before its current one.
+var runTable = newTable("runs", 3, 18, "session task run state reason* detail* answer "+
+	"input_tokens output_tokens cache_read_tokens* cache_write_tokens* cost_micros* priced_tokens* "+
+	"tool_uses* iterations accepted_at started_at ended_at")
+
 // tables are the tables whose rows follow from what the core changes.
 var tables = []table{
 	sessionTable,
 	taskTable,
-	newTable("runs", 3, 18, "session task run state reason* detail* answer "+
-		"input_tokens output_tokens cache_read_tokens* cache_write_tokens* cost_micros* priced_tokens* "+
-		"tool_uses* iterations accepted_at started_at ended_at"),
+	runTable,
 	newTable("messages", 3, 11, "session task ordinal id parent run role news_task news_run* created_at body"),
 	newTable("calls", 4, 5, callKeyColumns+"tool state child child_run* text* is_error by_outcome approval join_policy* reads upto* packed"),
 	newTable("events", 2, 3, "session seq data"),

@@ -2,9 +2,11 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
@@ -35,11 +37,43 @@ func (b *batch) save(ctx context.Context) error {
 	}
 	delete(rows, first)
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		if !strings.HasSuffix(name, newTasks) {
+			slices.SortFunc(rows[name], keyOrder)
+		}
 		if err := b.tx.save(ctx, name, rows[name]...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// newTasks is how the names of statements end that write new tasks. Those are not in the order
+// of their keys, in which they will be claimed: rows of one page of PostgreSQL's that are
+// updated with one transaction have no room for it there.
+const newTasks = "_tasks"
+
+// keyOrder orders rows of a table by their keys, which stand first: so pages of an index fill up
+// one after another, where rows in any order leave half of each empty.
+func keyOrder(a, b []any) int {
+	for i := range a {
+		var order int
+		switch a := a[i].(type) {
+		case id16:
+			order = bytes.Compare(a.id[:], b[i].(id16).id[:])
+		case *int:
+			order = cmp.Compare(*a, *b[i].(*int))
+		case int:
+			order = cmp.Compare(a, b[i].(int))
+		case int64:
+			order = cmp.Compare(a, b[i].(int64))
+		default:
+			return 0
+		}
+		if order != 0 {
+			return order
+		}
+	}
+	return 0
 }
 
 // collect lists the rows of a session's tree and log.
@@ -55,15 +89,13 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 			put(taskTable.change(*was, *now))
 			continue
 		}
-		if _, packs := b.tx.(packing); !packs {
+		if !b.packs() {
 			put("add_tasks", slices.Clone(*now))
 			continue
 		}
 		put(taskTable.add(*now))
 	}
-	for _, r := range c.Runs {
-		put("add_runs", runRow(&id, r))
-	}
+	b.collectRuns(id, c, put)
 	for _, m := range c.Messages {
 		body := wire.EncodeBody(m)
 		b.bodies[m] = body
@@ -79,6 +111,28 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 		data := wire.EncodeEvent(e)
 		b.events[id] = append(b.events[id], data)
 		put("add_events", []any{idColumn(&id), e.Seq, data})
+	}
+}
+
+// packs reports whether everybody who may read what is written knows the newest form.
+func (b *batch) packs() bool {
+	_, packs := b.tx.(packing)
+	return packs
+}
+
+// collectRuns lists the rows of runs that have ended. What there is to say of a task's last
+// run is in the task's row, until the next run begins.
+func (b *batch) collectRuns(id tree.SessionID, c *tree.Changes, put func(string, []any)) {
+	for _, t := range c.Tasks {
+		if stored := b.sessions[id].view.Stored(t.ID); stored != nil && stored.Run < t.Run && stored.State.Terminal() {
+			run := stored.Ended()
+			put("put_runs", runRow(&id, &run)) // an earlier release has written it when it ended
+		}
+	}
+	for _, r := range c.Runs {
+		if !b.packs() || r.Run < c.Tasks[r.Task].Run {
+			put("put_runs", runRow(&id, r))
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func (b *bundle) ahead() (found []tree.SessionID) {
 func readyAhead(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.Ahead = true
-	b := opened(t, c)
+	b := d.opened(t, c)
 	b.run()
 	b.create(1, "hello")
 	eq(t, "whether the first may be waiting", b.Behind(), true)
@@ -59,7 +59,7 @@ func same(t *testing.T, what string, got []tree.SessionID, want ...tree.SessionI
 func readyAheadCaps(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.Ahead, c.Caps = true, store.Caps{All: 10}
-	b := opened(t, c)
+	b := d.opened(t, c)
 	b.run()
 	eq(t, "how many wait", len(b.take(3)), 0)
 	b.create(1, "hello")

@@ -29,7 +29,7 @@ func (b *bundle) submitted(id tree.SessionID, cmds ...tree.Command) []*store.Pen
 func groupCommit(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.Committers = 1
-	b := opened(t, c)
+	b := d.opened(t, c)
 	var queued []*store.Pending
 	for n := range 20 {
 		queued = append(queued, b.submitted(session(n), create(n), tree.Send{Message: say("hello")})...)
@@ -53,7 +53,7 @@ func groupCommit(t *testing.T, d Dialect) {
 func batchBound(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.MaxBatch, c.Committers = 8, 1
-	b := opened(t, c)
+	b := d.opened(t, c)
 	var queued []*store.Pending
 	for n := range 20 {
 		queued = append(queued, b.submitted(session(n), create(n))...)
@@ -68,7 +68,7 @@ func batchBound(t *testing.T, d Dialect) {
 
 // refusals: a refused command changes nothing, for itself or for the others.
 func refusals(t *testing.T, d Dialect) {
-	b := opened(t, d.Fresh(t))
+	b := d.opened(t, d.Fresh(t))
 	id := session(1)
 	cmds := []tree.Command{
 		tree.Send{Message: say("too early")},
@@ -101,7 +101,7 @@ func refusals(t *testing.T, d Dialect) {
 func submitOrder(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.MaxBatch = 16 // so that there are several batches
-	b := opened(t, c)
+	b := d.opened(t, c)
 	b.run()
 	w := b.claim(session(1), b.create(1, "hello"))
 	var queued []*store.Pending
@@ -159,7 +159,7 @@ func gapFree(t *testing.T, d Dialect) {
 func stopped(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.MaxBatch, c.Committers = 4, 1
-	b := opened(t, c)
+	b := d.opened(t, c)
 	var queued []*store.Pending
 	for n := range 16 { // all that the queue holds
 		queued = append(queued, b.submitted(session(n), create(n))...)
@@ -222,7 +222,7 @@ type bomb struct{ tree.Command }
 func panics(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.Committers = 1
-	b := opened(t, c)
+	b := d.opened(t, c)
 	queued := b.submitted(session(1), create(1))
 	queued = append(queued, b.submitted(session(2), bomb{})...)
 	queued = append(queued, b.submitted(session(1), tree.Send{Message: say("hello")})...)

@@ -60,7 +60,7 @@ func readyShare(t *testing.T, d Dialect) {
 func readyCaps(t *testing.T, d Dialect) {
 	config := d.Fresh(t)
 	config.Caps = store.Caps{Tenant: 4, All: 6}
-	b := opened(t, config)
+	b := d.opened(t, config)
 	b.run()
 	for n, tenant := range []string{"loud", "loud", "quiet"} {
 		cmd := create(1 + n)

@@ -41,7 +41,7 @@ func once(t *testing.T, d Dialect) {
 func onceInOneBatch(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := opened(t, c)
+		b := d.opened(t, c)
 		const callers = 6
 		answers, errs := make([]tree.Answer, callers), make([]error, callers)
 		var wg sync.WaitGroup

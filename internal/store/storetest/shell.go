@@ -89,7 +89,7 @@ func shells(t *testing.T, d Dialect) {
 func shellCaps(t *testing.T, d Dialect) {
 	config := d.Fresh(t)
 	config.Caps = store.Caps{Tenant: 1, All: 1}
-	b := opened(t, config)
+	b := d.opened(t, config)
 	b.run()
 	cmd := create(1)
 	cmd.Limits.Running, cmd.Message = 1, say("go")

@@ -75,7 +75,7 @@ func standby(t *testing.T, d Dialect) {
 			on := &bench{}
 			c := d.Fresh(t)
 			c.Ahead, c.Caps, c.Standby = true, test.caps, func() store.Standby { return on }
-			b := opened(t, c)
+			b := d.opened(t, c)
 			b.run()
 			if !test.unseen {
 				eq(t, "how many wait", len(b.take(10)), 0)
@@ -107,7 +107,7 @@ func standbyOrder(t *testing.T, d Dialect) {
 	on := &bench{}
 	c := d.Fresh(t)
 	c.Ahead, c.Standby = true, func() store.Standby { return on }
-	b := opened(t, c)
+	b := d.opened(t, c)
 	b.run()
 	id, root := session(1), b.create(1, "ask three")
 	b.take(1)
@@ -136,7 +136,7 @@ func standbyGives(t *testing.T, d Dialect) {
 	on := &bench{}
 	c := d.Fresh(t)
 	c.Ahead, c.Standby = true, func() store.Standby { return on }
-	b := opened(t, c)
+	b := d.opened(t, c)
 	b.run()
 	id, root := session(1), b.create(1, "hello")
 	eq(t, "how many wait", len(b.take(10)), 1)

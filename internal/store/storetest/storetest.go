@@ -20,6 +20,8 @@ type Dialect struct {
 	// Break makes the database refuse every event that is written of sessions, until mend is
 	// called.
 	Break func(t *testing.T, c store.Config, of ...tree.SessionID) (mend func())
+	// Opened is called with each store that was opened; nil: there is nothing to do.
+	Opened func(*store.Store)
 }
 
 // Run runs the suite.
@@ -29,7 +31,7 @@ func (d Dialect) Run(t *testing.T) {
 		"SubmitOrder": submitOrder, "GapFree": gapFree, "Stopped": stopped,
 		"FailedTransaction": failedTransaction, "Panic": panics,
 		"Once": once, "OnceInOneBatch": onceInOneBatch, "OnceAfterRefusal": onceAfterRefusal,
-		"Transcript": transcript, "TranscriptPages": transcriptPages, "ClaimAtHand": claimAtHand, "WakingAtHand": wakingAtHand, "News": news, "Outcome": outcome, "LargeTexts": largeTexts,
+		"Transcript": transcript, "TranscriptPages": transcriptPages, "ClaimAtHand": claimAtHand, "WakingAtHand": wakingAtHand, "News": news, "Outcome": outcome, "OutcomesStay": outcomesStay, "LargeTexts": largeTexts,
 		"ReadyOrder": readyOrder, "ReadyTurns": readyTurns, "ReadyCap": readyCap, "ReadyFlood": readyFlood, "ReadyAhead": readyAhead, "ReadyAheadCaps": readyAheadCaps, "Taking": taking, "TakingNext": takingNext, "TakingOther": takingOther, "Standby": standby, "StandbyOrder": standbyOrder, "StandbyGives": standbyGives,
 		"ReadyLease": readyLease, "ReadyReleased": readyReleased, "ReadyRestart": readyRestart, "Room": room,
 		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps,
@@ -51,10 +53,11 @@ func (d Dialect) Run(t *testing.T) {
 // and ids that are counted.
 type bundle struct {
 	*store.Store
-	t      *testing.T
-	config store.Config
-	clock  *clock
-	stop   func() // nil while the store does not run
+	t       *testing.T
+	dialect Dialect
+	config  store.Config
+	clock   *clock
+	stop    func() // nil while the store does not run
 
 	mu      sync.Mutex
 	commits []store.Commit
@@ -63,14 +66,14 @@ type bundle struct {
 
 // setup opens a fresh store that commits.
 func setup(t *testing.T, d Dialect) *bundle {
-	b := opened(t, d.Fresh(t))
+	b := d.opened(t, d.Fresh(t))
 	b.run()
 	return b
 }
 
 // opened opens a store that does not commit before run is called.
-func opened(t *testing.T, c store.Config) *bundle {
-	b := &bundle{t: t, ends: map[tree.TaskID]*store.End{}, clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
+func (d Dialect) opened(t *testing.T, c store.Config) *bundle {
+	b := &bundle{t: t, dialect: d, ends: map[tree.TaskID]*store.End{}, clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
 	c.Clock, c.Replica = b.clock.Now, replica
 	if c.NewID == nil {
 		c.NewID = counted()
@@ -98,6 +101,9 @@ func (b *bundle) open() {
 		b.t.Fatal(err)
 	}
 	b.Store = db
+	if b.dialect.Opened != nil {
+		b.dialect.Opened(db)
+	}
 }
 
 // run starts the committer.

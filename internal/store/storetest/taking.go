@@ -69,7 +69,7 @@ func taking(t *testing.T, d Dialect) {
 		t.Run(name, func(t *testing.T) {
 			c := d.Fresh(t)
 			c.Ahead, c.Caps = true, test.caps
-			b := opened(t, c)
+			b := d.opened(t, c)
 			b.run()
 			id, root := session(1), b.create(1, "ask somebody")
 			b.take(1)
@@ -115,7 +115,7 @@ func taking(t *testing.T, d Dialect) {
 func takingNext(t *testing.T, d Dialect) {
 	c := d.Fresh(t)
 	c.Ahead = true
-	b := opened(t, c)
+	b := d.opened(t, c)
 	b.run()
 	id, root := session(1), b.create(1, "ask three")
 	b.create(2, "wait")

@@ -18,10 +18,11 @@ type pair struct {
 }
 
 // paired queues such a pair. Another worker may have the root already.
-func paired(t *testing.T, c store.Config, request func(*worker) tree.Command, had bool) *pair {
+func paired(t *testing.T, d Dialect, request func(*worker) tree.Command, had bool) *pair {
 	t.Helper()
+	c := d.Fresh(t)
 	c.Ahead, c.Committers = true, 1
-	b := opened(t, c)
+	b := d.opened(t, c)
 	b.run()
 	id, root := session(1), b.create(1, "go")
 	b.take(1)
@@ -77,7 +78,7 @@ func takingOther(t *testing.T, d Dialect) {
 		"another worker has the next":         {request: ends, had: true, why: tree.ErrNotReady},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := paired(t, d.Fresh(t), test.request, test.had)
+			p := paired(t, d, test.request, test.had)
 			mend := d.Break(t, p.config, test.refused)
 			p.run()
 			_, err := p.request.Wait(t.Context())

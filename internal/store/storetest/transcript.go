@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -219,6 +220,42 @@ func outcome(t *testing.T, d Dialect) {
 	if err == nil {
 		t.Errorf("the outcome of a run that goes on: %v", err)
 	}
+}
+
+// outcomesStay: how a run has ended is read as long as there is its session, whatever its task
+// does afterwards, and by the calls that its end has closed.
+func outcomesStay(t *testing.T, d Dialect) {
+	f := newFamily(t, d)
+	var runs []tree.Outcome
+	for n := range 3 {
+		run := tree.ChildRun{Task: f.root, Run: n + 1}
+		runs = append(runs, must[tree.Outcome](t)(f.Outcome(t.Context(), f.session, run)))
+		f.must(f.session, tree.Send{Message: say("more")})
+		f.clock.advance(time.Second)
+		f.claim(f.session, f.root).answers(fmt.Sprint("answer ", n+1))
+	}
+	f.must(f.session, tree.Send{Task: f.well, Message: say("once more")})
+	check := func() {
+		t.Helper()
+		for n, want := range runs {
+			got := must[tree.Outcome](t)(f.Outcome(t.Context(), f.session, tree.ChildRun{Task: f.root, Run: n + 1}))
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("run %d has ended with\n%+v, not\n%+v", n+1, got, want)
+			}
+		}
+		again := must[[]tree.Message](t)(f.Transcript(t.Context(), f.session, f.root, 0, 0))
+		if !reflect.DeepEqual(again[:len(f.transcript)], f.transcript) {
+			t.Errorf("the transcript begins with\n%+v, not\n%+v", again, f.transcript)
+		}
+		rows := must[*tree.Rows](t)(f.Rows(t.Context(), f.session))
+		if found := tree.Diagnose(rows); len(found) > 0 {
+			t.Errorf("the rows are not in order: %+v", found)
+		}
+	}
+	check()
+	f.claim(f.session, f.well).answers("well again")
+	f.restart()
+	check()
 }
 
 // anyBytes: what people, models and tools say may hold NUL; a name may not.

@@ -3,5 +3,5 @@
 -- Inputs, of each: session, task, run.
 -- Result: rows of runs, of those that are there.
 SELECT found.* FROM unnest(?1::bytea[], ?2::bytea[], ?3::bigint[]) AS wanted (a, b, c) CROSS JOIN LATERAL (
-  SELECT {runs} FROM runs WHERE session = a AND task = b AND run = c OFFSET 0
+  SELECT {runs} FROM {ended} WHERE session = a AND task = b AND run = c OFFSET 0
 ) AS found

@@ -4,5 +4,5 @@
 -- Inputs: ?1 session, ?2 task, ?3 message.
 -- Result: rows of runs.
 SELECT found.* FROM calls CROSS JOIN LATERAL (
-  SELECT {runs} FROM runs WHERE session = calls.session AND task = calls.child AND run = calls.child_run OFFSET 0
+  SELECT {runs} FROM {ended} WHERE session = calls.session AND task = calls.child AND run = calls.child_run OFFSET 0
 ) AS found WHERE calls.session = ?1 AND calls.task = ?2 AND calls.message >= ?3 AND calls.by_outcome
