@@ -78,9 +78,15 @@ func children(ctx context.Context, l *Lab) error {
 		return report(ended.since(begun), err)
 	}
 	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
-		// What the queues of one tree have left is room for those of the next.
-		if _, err := i.Do(ctx, installation.Parent, fan); err != nil {
-			return err
+		// What the queues of a tree have left is room for those of later ones: pages of tables after
+		// one vacuum, pages of indexes after two.
+		for range 2 {
+			if _, err := i.Do(ctx, installation.Parent, fan); err != nil {
+				return err
+			}
+			if _, err := stored(ctx, i); err != nil {
+				return err
+			}
 		}
 		return report(growth(ctx, i, installation.Parent, fan))
 	})

@@ -24,7 +24,7 @@ type committer struct {
 
 func (s *Store) newCommitter(most int) *committer {
 	return &committer{
-		Store: s, db: packingWriter{s.db.writer(), s.packs, s.db.blanks()}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
+		Store: s, db: packingWriter{s.db.writer(), s.packs, s.db.layout()}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
 		openings: newOpenings(), wakings: newWakings(), asked: newAsked(), turns: newTurns(),
 	}
 }

@@ -19,9 +19,8 @@ type database interface {
 	glance(ctx context.Context, lookups ...lookup) error
 	// alone reports whether nobody else can have the database open.
 	alone() bool
-	// blanks are, of each statement that writes rows, the numbers for which NULL stands if
-	// they are zero.
-	blanks() map[string][]int
+	// layout is how rows of the newest form are laid out.
+	layout() layout
 	// writer opens a connection that writes. There is only one where the database
 	// is had alone.
 	writer() writer

@@ -12,9 +12,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestEachRunHasARowAgain: the way down gives a row to how a task's last run has ended, and
-// leaves those that are there.
-func TestEachRunHasARowAgain(t *testing.T) {
+// TestTheWayDown: the release before finds a row of how each run has ended, and each packed
+// result in one piece.
+func TestTheWayDown(t *testing.T) {
 	t.Parallel()
 	const before = 25
 	for _, test := range []struct {
@@ -49,6 +49,9 @@ func TestEachRunHasARowAgain(t *testing.T) {
 			if n := count(t, raw, "runs", id); n != 1 {
 				t.Errorf("of two runs %d have a row, want the first alone", n)
 			}
+			if n := pieces(t, raw); (n > 0) != (test.dialect == "postgres") {
+				t.Errorf("%d results are in two pieces", n)
+			}
 			migrations, err := goose.NewProvider(test.goose, raw, os.DirFS("migrations/"+test.dialect))
 			if err != nil {
 				t.Fatal(err)
@@ -61,6 +64,20 @@ func TestEachRunHasARowAgain(t *testing.T) {
 			if n := count(t, raw, "runs", id); n != 2 || err != nil || state != tree.StateCancelled {
 				t.Errorf("on the way down there are %d rows, and the second run has ended %s, %v", n, state, err)
 			}
+			if n := pieces(t, raw); n > 0 {
+				t.Errorf("on the way down %d results are in two pieces", n)
+			}
+			reads(t, db, id, root, 1)
 		})
 	}
+}
+
+// pieces counts the results that are packed in two pieces.
+func pieces(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM calls WHERE packed IS NOT NULL AND text <> '(packed)'").Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -17,8 +17,9 @@ var expanding = []*regexp.Regexp{
 	regexp.MustCompile(`^ALTER TABLE \w+ ADD COLUMN \w+ \w+$`),
 	regexp.MustCompile(`^(UPDATE|INSERT INTO) `),
 	// No statement names it: what finds it, and how rows are laid out, is the database's.
-	regexp.MustCompile(`^DROP INDEX (tasks_(children|released)|sessions_newest|batches_at)$`),
+	regexp.MustCompile(`^DROP INDEX (tasks_(children|released)|sessions_newest|batches_at|ready_due)$`),
 	regexp.MustCompile(`^ALTER TABLE \w+ SET \(fillfactor = \d+\)$`),
+	regexp.MustCompile(`^ALTER TABLE \w+ ALTER COLUMN \w+ SET STORAGE EXTERNAL$`),
 	// NULL is written once nobody reads who does not take it for nothing (packedForm).
 	regexp.MustCompile(`^ALTER TABLE \w+( ALTER COLUMN \w+ DROP NOT NULL,?)+$`),
 	// They do for that release what it does not know of (TestReplicas/OtherRelease).

@@ -30,7 +30,8 @@ const packWindow = 256 << 10
 
 // packedForm is the form of rows that this release reads. Form 0 has nothing packed, in
 // form 1 each event has a row of its own, in form 2 events are not packed and nothing
-// is NULL instead of a zero, and in form 3 each run that has ended has a row.
+// is NULL instead of a zero, and in form 3 each run that has ended has a row and no packed
+// text is in two pieces.
 const packedForm = 4
 
 // packedBody is what a packed body begins with. No message in protobuf does.
@@ -38,6 +39,14 @@ const packedBody = 0
 
 // packedText stands for a text that is packed, for those who look only there.
 const packedText = "(packed)"
+
+// PostgreSQL cuts what is too long for a row into chunks of toastChunk bytes, of which four fill
+// a page, and hardly ever finds a place for the last one, which is shorter. So the first bytes of
+// a packed text, up to inRow, are put in the place of packedText, and the others are whole chunks.
+const (
+	toastChunk = 1996
+	inRow      = 1400 // longer rows would fill pages no better than a last chunk of that length
+)
 
 // codec packs and unpacks. It is safe for concurrent use.
 type codec struct {
@@ -108,7 +117,7 @@ func (c bodyColumn) Scan(src any) (err error) {
 }
 
 // packedColumn is a text that is packed; NULL if its own column has it. It is scanned
-// after that.
+// after that, which may have how it begins.
 type packedColumn struct{ text *string }
 
 // Value says that it is not packed.
@@ -120,6 +129,9 @@ func (c packedColumn) Scan(src any) error {
 	case nil:
 		return nil
 	case []byte:
+		if *c.text != packedText {
+			src = append([]byte(*c.text), src...)
+		}
 		text, err := unpack(src)
 		*c.text = string(text)
 		return err
@@ -136,13 +148,19 @@ func (s *Store) packs() bool { return s.db.alone() || s.readable.Load() }
 type packingWriter struct {
 	writer
 	readable func() bool
-	blanks   map[string][]int // see database
+	layout
+}
+
+// layout is how rows of the newest form are laid out in a database.
+type layout struct {
+	blanks map[string][]int // of each statement the arguments that are NULL instead of zero
+	chunk  int              // the room for packed texts comes in pieces of so many bytes; 0: it does not
 }
 
 func (w packingWriter) transact(ctx context.Context, work func(transaction) error) error {
 	return w.writer.transact(ctx, func(tx transaction) error {
 		if w.readable() {
-			tx = packing{tx, w.blanks}
+			tx = packing{tx, w.layout}
 		}
 		return work(tx)
 	})
@@ -151,7 +169,7 @@ func (w packingWriter) transact(ctx context.Context, work func(transaction) erro
 // packing is a transaction that packs.
 type packing struct {
 	transaction
-	blanks map[string][]int
+	layout
 }
 
 func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
@@ -160,7 +178,7 @@ func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
 	case "add_messages":
 		packBodies(rows)
 	case "put_calls":
-		packTexts(rows)
+		tx.packTexts(rows)
 	case "add_events":
 		rows = together(rows)
 	}
@@ -209,7 +227,7 @@ func packBodies(rows [][]any) {
 	}
 }
 
-func packTexts(rows [][]any) {
+func (l *layout) packTexts(rows [][]any) {
 	for _, row := range rows {
 		for i, arg := range row {
 			column, ok := arg.(packedColumn)
@@ -217,9 +235,18 @@ func packTexts(rows [][]any) {
 				continue
 			}
 			if packed := pack([]byte(*column.text)); packed != nil {
-				row[i] = packed
-				row[slices.Index(row, any(column.text))] = packedText
+				row[slices.Index(row, any(column.text))], row[i] = l.pieces(packed)
 			}
 		}
 	}
+}
+
+// pieces gives what stands for a packed text in its own column, and what is packed.
+func (l *layout) pieces(packed []byte) (text any, rest []byte) {
+	if l.chunk > 0 && len(packed) > l.chunk {
+		if first := len(packed) % l.chunk; first > 0 && first <= inRow {
+			return packed[:first], packed[first:]
+		}
+	}
+	return packedText, packed
 }

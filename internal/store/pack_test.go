@@ -70,6 +70,30 @@ func TestPack(t *testing.T) {
 	}
 }
 
+// TestPieces: what is in chunks fills them, but for the last one of what is nearly as long, and
+// comes back.
+func TestPieces(t *testing.T) {
+	t.Parallel()
+	for packed, inText := range map[int]int{
+		1000: 0, toastChunk: 0, toastChunk + 1: 1, toastChunk + inRow: inRow, toastChunk + inRow + 1: 0,
+		2 * toastChunk: 0, 5*toastChunk + 300: 300,
+	} {
+		l := layout{chunk: toastChunk}
+		text, rest := l.pieces(make([]byte, packed))
+		first, _ := text.([]byte)
+		if len(first) != inText || len(first)+len(rest) != packed || inText == 0 && text != packedText {
+			t.Errorf("%d bytes are in pieces of %d and %d", packed, len(first), len(rest))
+		}
+	}
+	was := base64.StdEncoding.EncodeToString(noise(4000))
+	row := []any{&was, packedColumn{&was}}
+	(&layout{chunk: toastChunk}).packTexts([][]any{row})
+	first, cut := row[0].([]byte)
+	if text := string(first); !cut || (packedColumn{&text}).Scan(row[1]) != nil || text != was {
+		t.Errorf("from pieces of %d and %d bytes comes %.50q", len(first), len(row[1].([]byte)), text)
+	}
+}
+
 // TestUnpackDamaged: what somebody has damaged is an error, and takes no memory that
 // nothing packed would.
 func TestUnpackDamaged(t *testing.T) {
@@ -92,7 +116,7 @@ func TestUnpackDamaged(t *testing.T) {
 		if data, err := unpack(packed); err == nil {
 			t.Errorf("%s: it is %d bytes", name, len(data))
 		}
-		text := "as it was"
+		text := packedText
 		if err := (packedColumn{&text}).Scan(packed); err == nil {
 			t.Errorf("%s: as a text it is %q", name, text)
 		}

@@ -199,7 +199,7 @@ func (db *postgres) columnTypes(ctx context.Context, t table) ([]string, error) 
 // alone is false: others may have the database open.
 func (*postgres) alone() bool { return false }
 
-func (db *postgres) blanks() map[string][]int { return db.sparse }
+func (db *postgres) layout() layout { return layout{db.sparse, toastChunk} }
 
 func (db *postgres) writer() writer {
 	w := &pgWriter{db: db}

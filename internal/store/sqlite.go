@@ -147,8 +147,9 @@ func (db *sqlite) close() error {
 // alone is true: the file is locked.
 func (*sqlite) alone() bool { return true }
 
-// blanks are none: a zero takes no more room than NULL.
-func (*sqlite) blanks() map[string][]int { return nil }
+// layout is the plain one: a zero takes no more room than NULL, and what is long has pages of
+// its own.
+func (*sqlite) layout() layout { return layout{} }
 
 // writer is the one there is.
 func (db *sqlite) writer() writer { return sqliteWriter{db} }
