@@ -35,6 +35,9 @@ func (r *runner) handOverTools() {
 	for _, t := range r.Tools {
 		r.handOver(t)
 	}
+	if len(r.Deferred) == 0 {
+		return // what was found is not worth a look
+	}
 	for p := range r.past {
 		finder, ok := r.tools[p.Tool].(tool.Finder)
 		if !ok || p.IsError {

@@ -87,13 +87,13 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 		vars:  map[string]any{},
 		open:  map[string]bool{},
 	}
-	var asked *tree.Message
+	var asked, answered *tree.Message
 	first := true
 	for i := range req.Messages {
 		m := &req.Messages[i]
 		switch m.Role {
 		case tree.RoleUser:
-			v.dot.Last = m.Text()
+			v.dot.Last, answered = m.Text(), nil
 			before := len(v.heard)
 			if !v.hear(m) {
 				continue // nobody but background agents was heard of
@@ -110,9 +110,28 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 			v.dot.SinceUser++
 		case tree.RoleTool:
 			v.take(asked, m)
+			answered = m
 		}
 	}
+	if answered != nil {
+		v.dot.Last = results(answered)
+	}
 	return v
+}
+
+// results are the texts in a tool message, each on lines of its own.
+func results(answered *tree.Message) string {
+	var all strings.Builder
+	all.Grow(size(answered.Blocks) + len(answered.Blocks))
+	for _, b := range answered.Blocks {
+		if closed, ok := b.(tree.ToolResult); ok {
+			if all.Len() > 0 {
+				all.WriteByte('\n')
+			}
+			all.WriteString(closed.Text)
+		}
+	}
+	return all.String()
 }
 
 // hear takes in what a user message tells of background agents, each in a block of
@@ -145,18 +164,12 @@ func tellsOfEnd(text string) bool {
 
 // take adds the results in a tool message to the calls before it.
 func (v *view) take(asked, answered *tree.Message) {
-	var last strings.Builder
-	last.Grow(size(answered.Blocks) + len(answered.Blocks))
 	v.all = slices.Grow(v.all, len(answered.Blocks))
 	for _, b := range answered.Blocks {
 		closed, ok := b.(tree.ToolResult)
 		if !ok {
 			continue
 		}
-		if last.Len() > 0 {
-			last.WriteByte('\n')
-		}
-		last.WriteString(closed.Text)
 		r := unread{result: result{Text: closed.Text, IsError: closed.IsError}}
 		if asked != nil && closed.Block >= 0 && closed.Block < len(asked.Blocks) {
 			if use, ok := asked.Blocks[closed.Block].(tree.ToolUse); ok {
@@ -165,7 +178,6 @@ func (v *view) take(asked, answered *tree.Message) {
 		}
 		v.all = append(v.all, r)
 	}
-	v.dot.Last = last.String()
 }
 
 // match reports whether a step's condition holds, and keeps its groups if so.
