@@ -16,6 +16,9 @@ func (s *Store) LimitPages(ctx context.Context, pages int) error {
 	})
 }
 
+// Noise can't be packed to less.
+func Noise(bytes int) []byte { return noise(bytes) }
+
 // ReadByAll is as if all replicas had said that they read the newest form of rows.
 func ReadByAll(s *Store) { s.readable.Store(true) }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -17,17 +16,7 @@ import (
 )
 
 // result is one that is worth packing, and is long even then.
-var result = strings.Repeat("a line of a file that an agent has read\n", 300) + base64.StdEncoding.EncodeToString(noise(4000))
-
-// noise can't be packed to less.
-func noise(bytes int) []byte {
-	r := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // it is to be the same each time
-	data := make([]byte, bytes)
-	for i := range data {
-		data[i] = byte(r.Uint32())
-	}
-	return data
-}
+var result = strings.Repeat("a line of a file that an agent has read\n", 300) + base64.StdEncoding.EncodeToString(store.Noise(4000))
 
 // has opens a session whose root reads files, and gives what tells of its rows.
 func has(t *testing.T, db *store.Store, calls int) (tree.SessionID, tree.TaskID) {

@@ -89,7 +89,7 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 			put(taskTable.change(*was, *now))
 			continue
 		}
-		if !b.packs() {
+		if !b.newest() {
 			put("add_tasks", slices.Clone(*now))
 			continue
 		}
@@ -114,8 +114,8 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 	}
 }
 
-// packs reports whether everybody who may read what is written knows the newest form.
-func (b *batch) packs() bool {
+// newest reports whether what is written has the newest form.
+func (b *batch) newest() bool {
 	_, packs := b.tx.(packing)
 	return packs
 }
@@ -130,7 +130,7 @@ func (b *batch) collectRuns(id tree.SessionID, c *tree.Changes, put func(string,
 		}
 	}
 	for _, r := range c.Runs {
-		if !b.packs() || r.Run < c.Tasks[r.Task].Run {
+		if !b.newest() || r.Run < c.Tasks[r.Task].Run {
 			put("put_runs", runRow(&id, r))
 		}
 	}
