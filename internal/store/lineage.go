@@ -58,8 +58,7 @@ func (r *sessionReader) lineage(ctx context.Context, task tree.TaskID, more ...l
 		return nil, err
 	}
 	if len(messages) > 0 {
-		messages = append(seen, messages...)
-		r.held.Keep(whose, messages)
+		messages = r.held.GoOn(whose, seen, messages)
 	} else {
 		messages = seen
 	}

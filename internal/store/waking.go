@@ -208,7 +208,6 @@ func (w *woken) conversation(ctx context.Context, s *Store) (*Conversation, erro
 	if err != nil {
 		return nil, err
 	}
-	own := transcript.Link{Task: t.ID, Description: t.Description, Base: t.Base, Messages: append(seen, messages...)}
-	s.held.Keep(whose, own.Messages)
+	own := transcript.Link{Task: t.ID, Description: t.Description, Base: t.Base, Messages: s.held.GoOn(whose, seen, messages)}
 	return &Conversation{Messages: transcript.Conversation([]transcript.Link{own}), Agents: w.agents}, nil
 }

@@ -55,14 +55,38 @@ func (h *Held) Begins(of Of) []tree.Message {
 	return slices.Clip(p.messages)
 }
 
-// Keep takes in a transcript, which nobody changes from now on.
-func (h *Held) Keep(of Of, messages []tree.Message) {
-	now := prefix{messages: messages}
-	for i := range messages {
-		now.bytes += messageBytes + tree.TextBytes(messages[i].Blocks)
-	}
+// GoOn takes in what follows on the beginning of a transcript, which nobody changes from now on
+// either, and gives both.
+func (h *Held) GoOn(of Of, begins, more []tree.Message) []tree.Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	p, _ := h.transcripts.Get(of)
+	if n := len(begins); n == 0 || n != len(p.messages) || &begins[0] != &p.messages[0] {
+		p = held(begins)
+	}
+	// Behind what is remembered there may be room, in which nobody else looks or writes.
+	p.bytes += held(more).bytes
+	p.messages = append(p.messages, more...)
+	h.keep(of, p)
+	return slices.Clip(p.messages)
+}
+
+// Keep takes in a transcript, which nobody changes from now on.
+func (h *Held) Keep(of Of, messages []tree.Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.keep(of, held(messages))
+}
+
+func held(messages []tree.Message) prefix {
+	p := prefix{messages: slices.Clip(messages)}
+	for i := range messages {
+		p.bytes += messageBytes + tree.TextBytes(messages[i].Blocks)
+	}
+	return p
+}
+
+func (h *Held) keep(of Of, now prefix) {
 	h.transcripts.Remove(of)
 	h.transcripts.Add(of, now)
 	for h.bytes += now.bytes; h.bytes > heldBytes; {

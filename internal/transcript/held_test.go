@@ -2,6 +2,7 @@ package transcript_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/transcript"
@@ -43,5 +44,34 @@ func TestHeld(t *testing.T) {
 	s.Keep(tasks[3], text(40))
 	if got := []int{held(0), held(1), held(2), held(3)}; !slices.Equal(got, []int{0, 0, 0, 0}) {
 		t.Errorf("%d messages are remembered, want none: the last was more than there is room for", got)
+	}
+}
+
+// TestHeldGoOn: whoever goes on from what is remembered has it whole, whoever else does so.
+func TestHeldGoOn(t *testing.T) {
+	t.Parallel()
+	const rounds, racers = 100, 4
+	s, of := transcript.NewHeld(), transcript.Of{}
+	message := func(ordinal, by int) tree.Message { return tree.Message{Ordinal: ordinal, Run: by} }
+	for n := range rounds {
+		begins := s.Begins(of)
+		if len(begins) != n {
+			t.Fatalf("%d messages are remembered, want %d", len(begins), n)
+		}
+		var racing sync.WaitGroup
+		for by := range racers {
+			racing.Go(func() {
+				all := s.GoOn(of, begins, []tree.Message{message(n+1, by)})
+				if len(all) != n+1 || all[n].Run != by {
+					t.Errorf("%d goes on with %+v", by, all[n:])
+				}
+				for i := range n {
+					if all[i].Ordinal != i+1 || all[i].Run != begins[i].Run {
+						t.Errorf("message %d has become %+v", i+1, all[i])
+					}
+				}
+			})
+		}
+		racing.Wait()
 	}
 }

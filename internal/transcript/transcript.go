@@ -116,12 +116,16 @@ func Seen(messages []tree.Message) []tree.Message {
 	return seen
 }
 
-// Conversation gives what the model of the chain's first link sees.
+// Conversation gives what the model of the chain's first link sees. Nobody may change it.
 func Conversation(chain []Link) []tree.Message {
 	if len(chain) == 0 {
 		return nil
 	}
-	return Seen(append(Inherited(chain), chain[0].Messages...))
+	own := chain[0].Messages
+	if inherited := Inherited(chain); len(inherited) > 0 {
+		own = append(inherited, own...)
+	}
+	return Seen(own)
 }
 
 // Calls gives the calls that an assistant message opens.
