@@ -59,14 +59,14 @@ var sessionTable = newTable("sessions", 1, 6, "id tenant agent root metadata lim
 	"title created_at current_task asking grants closed_at deleted_at workspace budget_tokens budget_cost reckoned_tokens reckoned_cost max_running")
 
 // taskTable has the columns first that change with each claim, then those that change with
-// what a worker says.
+// an answer that ends a run, then others that change with what a worker says.
 var taskTable = newTable("tasks", 2, 18, "session id parent kind branch depth agent agent_version model description "+
 	"created_at fail_on_interrupt* base_kind* base_task* base_message* base_block* model_provider model_name "+
 	"state started_at* epoch nonce* attach* last_seq* replica* worker* claimed_at* moved_at | "+
-	"iterations* run_input_tokens* run_output_tokens* run_cache_read_tokens* run_cache_write_tokens* run_cost_micros* run_priced_tokens* "+
-	"run_tools* answer* ended_at* wait_kind* wait_total* wait_met* next_ordinal head last_answer* open_message* open_calls* "+
-	"children* input_tokens* output_tokens* cache_read_tokens* cache_write_tokens* cost_micros* priced_tokens* "+
-	"tool_uses* activity* all_iterations* recent* | "+
+	"iterations* run_input_tokens* run_output_tokens* run_cost_micros* run_priced_tokens* answer* ended_at* "+
+	"next_ordinal head last_answer* input_tokens* output_tokens* cost_micros* priced_tokens* all_iterations* | "+
+	"run_cache_read_tokens* run_cache_write_tokens* run_tools* wait_kind* wait_total* wait_met* open_message* open_calls* "+
+	"children* cache_read_tokens* cache_write_tokens* tool_uses* activity* recent* | "+
 	"run reason* detail* caller call_message call_block background accepted_at wait_failed* priority deadline* ran* reported_at* strikes* inbox* "+
 	"live_background* watchers compacted* start_hooked* stop_hooked* on_complete* "+
 	"permissions origin* authority source* asking* told* output* release_message* trace trace_parent trace_flags worktrees* "+
@@ -128,12 +128,10 @@ func appendTaskRow(to []any, t *tree.Task) []any {
 		&t.Pin.Provider, &t.Pin.Name,
 		&t.State, timeColumn{&t.StartedAt}, &t.Epoch, bitsColumn{&t.Nonce}, &t.Attach, &t.LastSeq,
 		&t.Replica, &t.Worker, timeColumn{&t.ClaimedAt}, timeColumn{&t.MovedAt},
-		&t.Iterations,
-		&t.RunUsage.Input, &t.RunUsage.Output, &t.RunUsage.CacheRead, &t.RunUsage.CacheWrite, &t.RunUsage.Cost, &t.RunUsage.Priced, &t.RunTools, &t.Answer,
-		timeColumn{&t.EndedAt}, &t.Wait.Kind, &t.Wait.Total, &t.Wait.Met,
-		&t.NextOrdinal, idColumn(&t.Head), &t.LastAnswer, &t.OpenMessage, &t.OpenCalls, &t.Children,
-		&t.Usage.Input, &t.Usage.Output, &t.Usage.CacheRead, &t.Usage.CacheWrite, &t.Usage.Cost, &t.Usage.Priced, &t.ToolUses, &t.Activity,
-		&t.AllIterations, &t.Recent,
+		&t.Iterations, &t.RunUsage.Input, &t.RunUsage.Output, &t.RunUsage.Cost, &t.RunUsage.Priced, &t.Answer, timeColumn{&t.EndedAt},
+		&t.NextOrdinal, idColumn(&t.Head), &t.LastAnswer, &t.Usage.Input, &t.Usage.Output, &t.Usage.Cost, &t.Usage.Priced, &t.AllIterations,
+		&t.RunUsage.CacheRead, &t.RunUsage.CacheWrite, &t.RunTools, &t.Wait.Kind, &t.Wait.Total, &t.Wait.Met, &t.OpenMessage, &t.OpenCalls,
+		&t.Children, &t.Usage.CacheRead, &t.Usage.CacheWrite, &t.ToolUses, &t.Activity, &t.Recent,
 		&t.Run, &t.Reason, &t.Detail, idColumn(&t.Caller), &t.Call.Message, &t.Call.Block, &t.Background,
 		timeColumn{&t.AcceptedAt}, &t.Wait.Failed,
 		&t.Priority, timeColumn{&t.Deadline}, durationColumn{&t.Ran}, timeColumn{&t.ReportedAt}, &t.Strikes, &t.Inbox,
