@@ -173,6 +173,9 @@ func (c Send) needs(n *needs) {
 	if t != nil && !t.Parent.IsZero() {
 		n.task(t.Parent)
 	}
+	if t != nil && t.Depth == 0 && n.view.session.Title == "" {
+		n.root() // whose log says what the session is named
+	}
 	if c.Interrupt {
 		n.interrupted(t)
 	}
