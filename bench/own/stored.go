@@ -84,7 +84,7 @@ func children(ctx context.Context, l *Lab) error {
 			if _, err := i.Do(ctx, installation.Parent, fan); err != nil {
 				return err
 			}
-			if _, err := stored(ctx, i); err != nil {
+			if err := execute(ctx, i, "VACUUM"); err != nil {
 				return err
 			}
 		}

@@ -36,7 +36,7 @@ func (r *runner) handOverTools() {
 		r.handOver(t)
 	}
 	if len(r.Deferred) == 0 {
-		return // what was found is not worth a look
+		return // there was nothing to find
 	}
 	for p := range r.past {
 		finder, ok := r.tools[p.Tool].(tool.Finder)

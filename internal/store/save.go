@@ -47,7 +47,7 @@ func (b *batch) save(ctx context.Context) error {
 	return nil
 }
 
-// newTasks is how the names of statements end that write new tasks. Those are not in the order
+// newTasks is how the names of statements end that write whole tasks. New ones are not in the order
 // of their keys, in which they will be claimed: rows of one page of PostgreSQL's that are
 // updated with one transaction have no room for it there.
 const newTasks = "_tasks"

@@ -62,11 +62,10 @@ func (h *Held) GoOn(of Of, begins, more []tree.Message) []tree.Message {
 	defer h.mu.Unlock()
 	p, _ := h.transcripts.Get(of)
 	if n := len(begins); n == 0 || n != len(p.messages) || &begins[0] != &p.messages[0] {
-		p = held(begins)
+		p = prefix{slices.Clip(begins), size(begins)}
 	}
 	// Behind what is remembered there may be room, in which nobody else looks or writes.
-	p.bytes += held(more).bytes
-	p.messages = append(p.messages, more...)
+	p = prefix{append(p.messages, more...), p.bytes + size(more)}
 	h.keep(of, p)
 	return slices.Clip(p.messages)
 }
@@ -75,15 +74,15 @@ func (h *Held) GoOn(of Of, begins, more []tree.Message) []tree.Message {
 func (h *Held) Keep(of Of, messages []tree.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.keep(of, held(messages))
+	h.keep(of, prefix{slices.Clip(messages), size(messages)})
 }
 
-func held(messages []tree.Message) prefix {
-	p := prefix{messages: slices.Clip(messages)}
+// size is what messages count for.
+func size(messages []tree.Message) (bytes int) {
 	for i := range messages {
-		p.bytes += messageBytes + tree.TextBytes(messages[i].Blocks)
+		bytes += messageBytes + tree.TextBytes(messages[i].Blocks)
 	}
-	return p
+	return bytes
 }
 
 func (h *Held) keep(of Of, now prefix) {
