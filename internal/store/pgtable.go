@@ -9,10 +9,10 @@ import (
 // writingMany gives the statements that write many rows of a table at once, by name. Each
 // column is an array, of one of the types.
 func (t table) writingMany(types []string) map[string]string {
-	add := fmt.Sprintf("INSERT INTO %s (%s) SELECT * FROM %s", t.name, strings.Join(t.columns, ", "), unnest(types))
+	add := fmt.Sprintf("INSERT INTO %s (%s) %s", t.name, strings.Join(t.columns, ", "), unnest(types))
 	texts := map[string]string{"add_" + t.name: add, "put_" + t.name: add + t.onConflict()}
 	if t.drops {
-		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s USING %s AS gone (%s) WHERE %s",
+		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s USING (%s) AS gone (%s) WHERE %s",
 			t.name, unnest(types[:t.keys]), numbered("c", t.keys), t.joined("c"))
 	}
 	if t.columns[0] == "session" {
@@ -20,11 +20,11 @@ func (t table) writingMany(types []string) map[string]string {
 	}
 	for _, n := range t.narrow {
 		into, constants := t.adding(n, typedBlank(types))
-		texts[n.name] = fmt.Sprintf("%s SELECT fresh.*, %s FROM %s AS fresh", into, constants, unnest(without(n.out, types)))
+		texts[n.name] = fmt.Sprintf("%s %s, %s", into, unnest(without(n.out, types)), constants)
 	}
 	for _, u := range t.updates {
 		given := slices.Concat(types[:t.keys], types[t.fixed:u.end])
-		from := fmt.Sprintf("FROM %s AS changed (%s)", unnest(given), numbered("c", len(given)))
+		from := fmt.Sprintf("FROM (%s) AS changed (%s)", unnest(given), numbered("c", len(given)))
 		texts[u.name] = t.updating(u, "c", from, t.joined("c"))
 	}
 	return texts
@@ -108,10 +108,13 @@ func numbered(prefix string, n int) string {
 	return strings.Join(words, ", ")
 }
 
+// unnest makes rows of arrays, one for each column, all equally long. In the list of a query
+// they are read side by side; as a table, PostgreSQL would first copy each into a buffer of its
+// own.
 func unnest(types []string) string {
-	casts := make([]string, len(types))
+	columns := make([]string, len(types))
 	for i, t := range types {
-		casts[i] = fmt.Sprintf("?%d::%s[]", i+1, t)
+		columns[i] = fmt.Sprintf("unnest(?%d::%s[])", i+1, t)
 	}
-	return "unnest(" + strings.Join(casts, ", ") + ")"
+	return "SELECT " + strings.Join(columns, ", ")
 }

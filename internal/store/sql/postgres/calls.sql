@@ -2,6 +2,6 @@
 -- size for.
 -- Inputs, of each: session, task, message, block.
 -- Result: rows of calls, of those that are there.
-SELECT found.* FROM unnest(?1::bytea[], ?2::bytea[], ?3::bigint[], ?4::bigint[]) AS wanted (a, b, c, d) CROSS JOIN LATERAL (
+SELECT found.* FROM (SELECT unnest(?1::bytea[]), unnest(?2::bytea[]), unnest(?3::bigint[]), unnest(?4::bigint[])) AS wanted (a, b, c, d) CROSS JOIN LATERAL (
   SELECT {calls} FROM calls WHERE session = a AND task = b AND message = c AND block = d OFFSET 0
 ) AS found

@@ -2,6 +2,6 @@
 -- size for.
 -- Inputs, of each: session, task, ordinal.
 -- Result: rows of messages, of those that are there.
-SELECT found.* FROM unnest(?1::bytea[], ?2::bytea[], ?3::bigint[]) AS wanted (a, b, c) CROSS JOIN LATERAL (
+SELECT found.* FROM (SELECT unnest(?1::bytea[]), unnest(?2::bytea[]), unnest(?3::bigint[])) AS wanted (a, b, c) CROSS JOIN LATERAL (
   SELECT {messages} FROM messages WHERE session = a AND task = b AND ordinal = c OFFSET 0
 ) AS found

@@ -4,6 +4,6 @@
 -- the database can but look each up by its key.
 -- Inputs, of each: id, version.
 -- Result: one row.
-WITH known (a, b) AS (SELECT * FROM unnest(?1::bytea[], ?2::bigint[])),
+WITH known (a, b) AS (SELECT unnest(?1::bytea[]), unnest(?2::bigint[])),
 held AS (SELECT id FROM known JOIN sessions ON id = ANY (ARRAY[a]) AND version = b ORDER BY a FOR UPDATE OF sessions)
 SELECT 1 / ((SELECT count(*) FROM held) = (SELECT count(*) FROM known))::int
