@@ -63,6 +63,55 @@ func (i *Installation) Do(ctx context.Context, agent, prompt string) (*pb.Sessio
 	return opened.GetSession(), err
 }
 
+// DoMany opens n sessions over one stream and waits for their roots' results. At most so many
+// are open at once.
+func (i *Installation) DoMany(ctx context.Context, agent, prompt string, n, atOnce int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // which ends the stream, if all goes well after its end
+	stream, err := i.Sessions().CreateSessions(ctx)
+	if err != nil {
+		return fmt.Errorf("opening sessions: %w", err)
+	}
+	open := make(chan struct{}, atOnce)
+	sent := make(chan error, 1)
+	go func() { sent <- sendMany(ctx, stream, agent, prompt, n, open) }()
+	for range n {
+		answer, err := stream.Recv()
+		if err != nil {
+			return fmt.Errorf("waiting for an end: %w", err)
+		}
+		if refused := answer.GetRefused(); refused != nil {
+			return fmt.Errorf("opening a session: %s", refused.GetMessage())
+		}
+		if !answer.GetOpened().GetEnded() {
+			if _, err := i.Wait(ctx, answer.GetOpened().GetSession()); err != nil {
+				return err
+			}
+		} else if _, err := completed(answer.GetOpened().GetRoot()); err != nil {
+			return err
+		}
+		<-open
+	}
+	return <-sent
+}
+
+// sendMany asks for n sessions, as long as there is room among those that are open.
+func sendMany(ctx context.Context, stream pb.SessionService_CreateSessionsClient, agent, prompt string, n int, open chan<- struct{}) error {
+	for number := range n {
+		select {
+		case open <- struct{}{}:
+		case <-ctx.Done():
+			return nil // who waits for the ends says why
+		}
+		if err := stream.Send(&pb.CreateSessionsRequest{Number: int64(number), Session: &pb.CreateSessionRequest{
+			Agent: agent, Message: &pb.UserMessage{Text: prompt}, Wait: durationpb.New(patience),
+		}}); err != nil {
+			return fmt.Errorf("asking for a session: %w", err)
+		}
+	}
+	return stream.CloseSend()
+}
+
 // completed gives a task whose run has ended, and fails if it has not completed.
 func completed(t *pb.Task) (*pb.Task, error) {
 	if t.GetState() != pb.TaskState_TASK_STATE_COMPLETED {

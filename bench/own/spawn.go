@@ -109,45 +109,60 @@ func fans(ctx context.Context, l *Lab) error {
 // sustained keeps many sessions going at once.
 func sustained(ctx context.Context, l *Lab) error {
 	const callers, parents, children = 64, 32, 250
-	return l.with(ctx, installation.Options{Slots: 64}, func(i *installation.Installation) error {
+	return l.with(ctx, installation.Options{Slots: callers}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
-		before, err := spending(i)
-		if err != nil {
-			return err
-		}
-		var done atomic.Int64
-		const during = 5 * time.Second
-		started := time.Now()
-		err = together(callers, func(int) error {
-			for time.Since(started) < during {
-				if _, err := i.Do(ctx, installation.Child, "answer"); err != nil {
+		tasks := 0
+		return errors.Join(
+			l.rate(i, "sessions of one task", func() (int, error) {
+				var err error
+				tasks, err = calling(ctx, i, callers, 5*time.Second)
+				return tasks, err
+			}),
+			l.rate(i, "sessions over one stream", func() (int, error) {
+				return tasks, i.DoMany(ctx, installation.Child, "answer", tasks, callers)
+			}),
+			l.rate(i, fmt.Sprintf("%d sessions of %d children", parents, children), func() (int, error) {
+				return parents * children, together(parents, func(int) error {
+					_, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", children))
 					return err
-				}
-				done.Add(1)
-			}
-			return nil
-		})
-		took := time.Since(started).Seconds()
-		err = errors.Join(err, l.Report("sessions of one task", "tasks/s", float64(done.Load())/took),
-			l.reportSince(before, i, "sessions of one task", int(done.Load())))
-		if err != nil {
-			return err
-		}
-		if before, err = spending(i); err != nil {
-			return err
-		}
-		started = time.Now()
-		err = together(parents, func(int) error {
-			_, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", children))
-			return err
-		})
-		took = time.Since(started).Seconds()
-		name := fmt.Sprintf("%d sessions of %d children", parents, children)
-		return errors.Join(err, l.Report(name, "tasks/s", parents*children/took),
-			l.reportSince(before, i, name, parents*children))
+				})
+			}))
 	})
+}
+
+// calling has callers open sessions one after another, each with a call of its own, and gives
+// how many there were.
+func calling(ctx context.Context, i *installation.Installation, callers int, during time.Duration) (int, error) {
+	var done atomic.Int64
+	started := time.Now()
+	err := together(callers, func(int) error {
+		for time.Since(started) < during {
+			if _, err := i.Do(ctx, installation.Child, "answer"); err != nil {
+				return err
+			}
+			done.Add(1)
+		}
+		return nil
+	})
+	return int(done.Load()), err
+}
+
+// rate measures how many tasks a second something does, and what they cost.
+func (l *Lab) rate(i *installation.Installation, name string, do func() (tasks int, err error)) error {
+	before, err := spending(i)
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	tasks, err := do()
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		l.Report(name, "tasks/s", float64(tasks)/time.Since(started).Seconds()),
+		l.reportSince(before, i, name, tasks))
 }
 
 // together runs the same n times at once.

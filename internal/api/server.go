@@ -52,6 +52,7 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 		log.ErrorContext(ctx, "a handler panicked", "panic", p, "stack", string(debug.Stack()))
 		return errPanicked
 	})
+	caughtUnary, named := recovery.UnaryServerInterceptor(caught), unaryStatus(log, secrets)
 	in := &guard{tokens: security.Tokens, log: log}
 	s := grpc.NewServer(
 		grpc.Creds(security.Transport()),
@@ -62,10 +63,10 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 			MinTime: pingsAtMostEvery, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingSilent, Timeout: pingPatience}),
-		grpc.ChainUnaryInterceptor(traced, unaryStatus(log, secrets), recovery.UnaryServerInterceptor(caught), in.unary, unaryClean(secrets)),
+		grpc.ChainUnaryInterceptor(traced, named, caughtUnary, in.unary, unaryClean(secrets)),
 		grpc.ChainStreamInterceptor(streamStatus(log, secrets), recovery.StreamServerInterceptor(caught), in.stream, streamClean(secrets)),
 	)
-	pb.RegisterSessionServiceServer(s, &sessionServer{svc: svc})
+	pb.RegisterSessionServiceServer(s, &sessionServer{svc: svc, each: within(named, caughtUnary)})
 	pb.RegisterTaskServiceServer(s, &taskServer{svc: svc})
 	pb.RegisterApprovalServiceServer(s, &approvalServer{svc: svc})
 	pb.RegisterAgentServiceServer(s, &agentServer{svc: svc})
@@ -103,6 +104,15 @@ func (s *Server) Shutdown() {
 	case <-time.After(stopPatience):
 		s.Stop()
 		<-done
+	}
+}
+
+// within is the inner interceptor inside the outer one.
+func within(outer, inner grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		return outer(ctx, req, info, func(ctx context.Context, req any) (any, error) {
+			return inner(ctx, req, info, handler)
+		})
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"google.golang.org/grpc"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -26,7 +28,8 @@ const (
 
 type sessionServer struct {
 	pb.UnimplementedSessionServiceServer
-	svc *orchestrator.Service
+	svc  *orchestrator.Service
+	each grpc.UnaryServerInterceptor // around a request that is one of many on a stream
 }
 
 func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {

@@ -137,6 +137,9 @@ func New(c Config) (*Service, error) {
 // to another replica.
 func (s *Service) Stop() { s.stop.Do(func() { close(s.stopping) }) }
 
+// Stopping is closed by Stop.
+func (s *Service) Stopping() <-chan struct{} { return s.stopping }
+
 // Wait waits until nothing of any stream is left, once all streams have ended.
 func (s *Service) Wait() {
 	s.serving.Wait()

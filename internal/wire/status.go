@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -64,4 +65,16 @@ func refusal(named *tree.Error) error {
 		return st.Err()
 	}
 	return detailed.Err()
+}
+
+// Refusal is the status of an error as one of many answers on a stream carries it.
+func Refusal(err error) *pb.Refusal {
+	st := status.Convert(err)
+	shown := &pb.Refusal{Code: int32(st.Code()), Message: st.Message()}
+	for _, detail := range st.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			shown.Reason = info.GetReason()
+		}
+	}
+	return shown
 }

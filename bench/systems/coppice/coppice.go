@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/coppice-run/coppice/bench/installation"
 	"github.com/coppice-run/coppice/bench/system"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -89,15 +87,7 @@ func (c *coppice) FanOut(ctx context.Context, n int) error {
 // Independent implements system.System. Each task is the root of a session of its own; as many
 // are open at once as there are slots.
 func (c *coppice) Independent(ctx context.Context, n int) error {
-	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(system.Slots)
-	for range n {
-		all.Go(func() error {
-			_, err := c.installation.Do(ctx, installation.Child, "answer")
-			return err
-		})
-	}
-	return all.Wait()
+	return c.installation.DoMany(ctx, installation.Child, "answer", n, system.Slots)
 }
 
 // Stop implements system.System.

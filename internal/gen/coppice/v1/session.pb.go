@@ -675,6 +675,221 @@ func (x *CreateSessionResponse) GetEnded() bool {
 	return false
 }
 
+// CreateSessionsRequest is one of many sessions to open.
+type CreateSessionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the client calls it; its answer bears the same number.
+	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The session; required.
+	Session       *CreateSessionRequest `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateSessionsRequest) Reset() {
+	*x = CreateSessionsRequest{}
+	mi := &file_coppice_v1_session_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSessionsRequest) ProtoMessage() {}
+
+func (x *CreateSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSessionsRequest.ProtoReflect.Descriptor instead.
+func (*CreateSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CreateSessionsRequest) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *CreateSessionsRequest) GetSession() *CreateSessionRequest {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// CreateSessionsResponse answers one request of a stream.
+type CreateSessionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the request.
+	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// What became of it.
+	//
+	// Types that are valid to be assigned to Outcome:
+	//
+	//	*CreateSessionsResponse_Opened
+	//	*CreateSessionsResponse_Refused
+	Outcome       isCreateSessionsResponse_Outcome `protobuf_oneof:"outcome"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateSessionsResponse) Reset() {
+	*x = CreateSessionsResponse{}
+	mi := &file_coppice_v1_session_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSessionsResponse) ProtoMessage() {}
+
+func (x *CreateSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSessionsResponse.ProtoReflect.Descriptor instead.
+func (*CreateSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CreateSessionsResponse) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *CreateSessionsResponse) GetOutcome() isCreateSessionsResponse_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *CreateSessionsResponse) GetOpened() *CreateSessionResponse {
+	if x != nil {
+		if x, ok := x.Outcome.(*CreateSessionsResponse_Opened); ok {
+			return x.Opened
+		}
+	}
+	return nil
+}
+
+func (x *CreateSessionsResponse) GetRefused() *Refusal {
+	if x != nil {
+		if x, ok := x.Outcome.(*CreateSessionsResponse_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+type isCreateSessionsResponse_Outcome interface {
+	isCreateSessionsResponse_Outcome()
+}
+
+type CreateSessionsResponse_Opened struct {
+	// What CreateSession would have answered.
+	Opened *CreateSessionResponse `protobuf:"bytes,2,opt,name=opened,proto3,oneof"`
+}
+
+type CreateSessionsResponse_Refused struct {
+	// What it would have failed with.
+	Refused *Refusal `protobuf:"bytes,3,opt,name=refused,proto3,oneof"`
+}
+
+func (*CreateSessionsResponse_Opened) isCreateSessionsResponse_Outcome() {}
+
+func (*CreateSessionsResponse_Refused) isCreateSessionsResponse_Outcome() {}
+
+// Refusal is the status of a request that has no call of its own.
+type Refusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The code, as gRPC numbers it.
+	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// What was wrong, in words.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The reason that the status of a call carries beside its code; empty if there is none.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusal) Reset() {
+	*x = Refusal{}
+	mi := &file_coppice_v1_session_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusal) ProtoMessage() {}
+
+func (x *Refusal) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_session_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
+func (*Refusal) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Refusal) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *Refusal) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Refusal) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // ImportSessionRequest is a piece of an import.
 type ImportSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -691,7 +906,7 @@ type ImportSessionRequest struct {
 
 func (x *ImportSessionRequest) Reset() {
 	*x = ImportSessionRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[5]
+	mi := &file_coppice_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -703,7 +918,7 @@ func (x *ImportSessionRequest) String() string {
 func (*ImportSessionRequest) ProtoMessage() {}
 
 func (x *ImportSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[5]
+	mi := &file_coppice_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -716,7 +931,7 @@ func (x *ImportSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSessionRequest.ProtoReflect.Descriptor instead.
 func (*ImportSessionRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ImportSessionRequest) GetPiece() isImportSessionRequest_Piece {
@@ -782,7 +997,7 @@ type ImportOpening struct {
 
 func (x *ImportOpening) Reset() {
 	*x = ImportOpening{}
-	mi := &file_coppice_v1_session_proto_msgTypes[6]
+	mi := &file_coppice_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +1009,7 @@ func (x *ImportOpening) String() string {
 func (*ImportOpening) ProtoMessage() {}
 
 func (x *ImportOpening) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[6]
+	mi := &file_coppice_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +1022,7 @@ func (x *ImportOpening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportOpening.ProtoReflect.Descriptor instead.
 func (*ImportOpening) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ImportOpening) GetAgent() string {
@@ -860,7 +1075,7 @@ type ImportSessionResponse struct {
 
 func (x *ImportSessionResponse) Reset() {
 	*x = ImportSessionResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[7]
+	mi := &file_coppice_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +1087,7 @@ func (x *ImportSessionResponse) String() string {
 func (*ImportSessionResponse) ProtoMessage() {}
 
 func (x *ImportSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[7]
+	mi := &file_coppice_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +1100,7 @@ func (x *ImportSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSessionResponse.ProtoReflect.Descriptor instead.
 func (*ImportSessionResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ImportSessionResponse) GetSession() *Session {
@@ -920,7 +1135,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[8]
+	mi := &file_coppice_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1147,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[8]
+	mi := &file_coppice_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1160,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -966,7 +1181,7 @@ type GetSessionResponse struct {
 
 func (x *GetSessionResponse) Reset() {
 	*x = GetSessionResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[9]
+	mi := &file_coppice_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1193,7 @@ func (x *GetSessionResponse) String() string {
 func (*GetSessionResponse) ProtoMessage() {}
 
 func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[9]
+	mi := &file_coppice_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1206,7 @@ func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetSessionResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetSessionResponse) GetSession() *Session {
@@ -1018,7 +1233,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[10]
+	mi := &file_coppice_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1245,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[10]
+	mi := &file_coppice_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1258,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListSessionsRequest) GetPageSize() int32 {
@@ -1087,7 +1302,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[11]
+	mi := &file_coppice_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1314,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[11]
+	mi := &file_coppice_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1327,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1156,7 +1371,7 @@ type SendMessageRequest struct {
 
 func (x *SendMessageRequest) Reset() {
 	*x = SendMessageRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[12]
+	mi := &file_coppice_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1383,7 @@ func (x *SendMessageRequest) String() string {
 func (*SendMessageRequest) ProtoMessage() {}
 
 func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[12]
+	mi := &file_coppice_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1396,7 @@ func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageRequest.ProtoReflect.Descriptor instead.
 func (*SendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SendMessageRequest) GetSessionId() string {
@@ -1253,7 +1468,7 @@ type SendMessageResponse struct {
 
 func (x *SendMessageResponse) Reset() {
 	*x = SendMessageResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[13]
+	mi := &file_coppice_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1480,7 @@ func (x *SendMessageResponse) String() string {
 func (*SendMessageResponse) ProtoMessage() {}
 
 func (x *SendMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[13]
+	mi := &file_coppice_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1493,7 @@ func (x *SendMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageResponse.ProtoReflect.Descriptor instead.
 func (*SendMessageResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SendMessageResponse) GetTask() *Task {
@@ -1322,7 +1537,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[14]
+	mi := &file_coppice_v1_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1549,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[14]
+	mi := &file_coppice_v1_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1562,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListInboxRequest) GetSessionId() string {
@@ -1377,7 +1592,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[15]
+	mi := &file_coppice_v1_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1604,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[15]
+	mi := &file_coppice_v1_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1617,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListInboxResponse) GetTaskId() string {
@@ -1436,7 +1651,7 @@ type InboxEntry struct {
 
 func (x *InboxEntry) Reset() {
 	*x = InboxEntry{}
-	mi := &file_coppice_v1_session_proto_msgTypes[16]
+	mi := &file_coppice_v1_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1663,7 @@ func (x *InboxEntry) String() string {
 func (*InboxEntry) ProtoMessage() {}
 
 func (x *InboxEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[16]
+	mi := &file_coppice_v1_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1676,7 @@ func (x *InboxEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxEntry.ProtoReflect.Descriptor instead.
 func (*InboxEntry) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InboxEntry) GetMessageId() string {
@@ -1507,7 +1722,7 @@ type ClearInboxRequest struct {
 
 func (x *ClearInboxRequest) Reset() {
 	*x = ClearInboxRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[17]
+	mi := &file_coppice_v1_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1734,7 @@ func (x *ClearInboxRequest) String() string {
 func (*ClearInboxRequest) ProtoMessage() {}
 
 func (x *ClearInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[17]
+	mi := &file_coppice_v1_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1747,7 @@ func (x *ClearInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearInboxRequest.ProtoReflect.Descriptor instead.
 func (*ClearInboxRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClearInboxRequest) GetSessionId() string {
@@ -1571,7 +1786,7 @@ type ClearInboxResponse struct {
 
 func (x *ClearInboxResponse) Reset() {
 	*x = ClearInboxResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[18]
+	mi := &file_coppice_v1_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1798,7 @@ func (x *ClearInboxResponse) String() string {
 func (*ClearInboxResponse) ProtoMessage() {}
 
 func (x *ClearInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[18]
+	mi := &file_coppice_v1_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1811,7 @@ func (x *ClearInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearInboxResponse.ProtoReflect.Descriptor instead.
 func (*ClearInboxResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClearInboxResponse) GetMessages() int32 {
@@ -1636,7 +1851,7 @@ type UpdateSessionRequest struct {
 
 func (x *UpdateSessionRequest) Reset() {
 	*x = UpdateSessionRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[19]
+	mi := &file_coppice_v1_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1863,7 @@ func (x *UpdateSessionRequest) String() string {
 func (*UpdateSessionRequest) ProtoMessage() {}
 
 func (x *UpdateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[19]
+	mi := &file_coppice_v1_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1876,7 @@ func (x *UpdateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSessionRequest.ProtoReflect.Descriptor instead.
 func (*UpdateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UpdateSessionRequest) GetSessionId() string {
@@ -1696,7 +1911,7 @@ type UpdateSessionResponse struct {
 
 func (x *UpdateSessionResponse) Reset() {
 	*x = UpdateSessionResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[20]
+	mi := &file_coppice_v1_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1923,7 @@ func (x *UpdateSessionResponse) String() string {
 func (*UpdateSessionResponse) ProtoMessage() {}
 
 func (x *UpdateSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[20]
+	mi := &file_coppice_v1_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1936,7 @@ func (x *UpdateSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSessionResponse.ProtoReflect.Descriptor instead.
 func (*UpdateSessionResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UpdateSessionResponse) GetSession() *Session {
@@ -1744,7 +1959,7 @@ type CloseSessionRequest struct {
 
 func (x *CloseSessionRequest) Reset() {
 	*x = CloseSessionRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[21]
+	mi := &file_coppice_v1_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1971,7 @@ func (x *CloseSessionRequest) String() string {
 func (*CloseSessionRequest) ProtoMessage() {}
 
 func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[21]
+	mi := &file_coppice_v1_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1984,7 @@ func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
 func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CloseSessionRequest) GetSessionId() string {
@@ -1799,7 +2014,7 @@ type CloseSessionResponse struct {
 
 func (x *CloseSessionResponse) Reset() {
 	*x = CloseSessionResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[22]
+	mi := &file_coppice_v1_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +2026,7 @@ func (x *CloseSessionResponse) String() string {
 func (*CloseSessionResponse) ProtoMessage() {}
 
 func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[22]
+	mi := &file_coppice_v1_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +2039,7 @@ func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
 func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CloseSessionResponse) GetSession() *Session {
@@ -1852,7 +2067,7 @@ type DeleteSessionRequest struct {
 
 func (x *DeleteSessionRequest) Reset() {
 	*x = DeleteSessionRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[23]
+	mi := &file_coppice_v1_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +2079,7 @@ func (x *DeleteSessionRequest) String() string {
 func (*DeleteSessionRequest) ProtoMessage() {}
 
 func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[23]
+	mi := &file_coppice_v1_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +2092,7 @@ func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteSessionRequest) GetSessionId() string {
@@ -1898,7 +2113,7 @@ type DeleteSessionResponse struct {
 
 func (x *DeleteSessionResponse) Reset() {
 	*x = DeleteSessionResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[24]
+	mi := &file_coppice_v1_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +2125,7 @@ func (x *DeleteSessionResponse) String() string {
 func (*DeleteSessionResponse) ProtoMessage() {}
 
 func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[24]
+	mi := &file_coppice_v1_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +2138,7 @@ func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteSessionResponse) GetAbandonedRuns() int32 {
@@ -1956,7 +2171,7 @@ type WatchSessionRequest struct {
 
 func (x *WatchSessionRequest) Reset() {
 	*x = WatchSessionRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[25]
+	mi := &file_coppice_v1_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2183,7 @@ func (x *WatchSessionRequest) String() string {
 func (*WatchSessionRequest) ProtoMessage() {}
 
 func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[25]
+	mi := &file_coppice_v1_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2196,7 @@ func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionRequest.ProtoReflect.Descriptor instead.
 func (*WatchSessionRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchSessionRequest) GetSessionId() string {
@@ -2038,7 +2253,7 @@ type WatchSessionResponse struct {
 
 func (x *WatchSessionResponse) Reset() {
 	*x = WatchSessionResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[26]
+	mi := &file_coppice_v1_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2265,7 @@ func (x *WatchSessionResponse) String() string {
 func (*WatchSessionResponse) ProtoMessage() {}
 
 func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[26]
+	mi := &file_coppice_v1_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2278,7 @@ func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionResponse.ProtoReflect.Descriptor instead.
 func (*WatchSessionResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{26}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchSessionResponse) GetStep() isWatchSessionResponse_Step {
@@ -2152,7 +2367,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_coppice_v1_session_proto_msgTypes[27]
+	mi := &file_coppice_v1_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2379,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[27]
+	mi := &file_coppice_v1_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2392,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{27}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Delta) GetTaskId() string {
@@ -2230,7 +2445,7 @@ type Idle struct {
 
 func (x *Idle) Reset() {
 	*x = Idle{}
-	mi := &file_coppice_v1_session_proto_msgTypes[28]
+	mi := &file_coppice_v1_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2457,7 @@ func (x *Idle) String() string {
 func (*Idle) ProtoMessage() {}
 
 func (x *Idle) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[28]
+	mi := &file_coppice_v1_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2470,7 @@ func (x *Idle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idle.ProtoReflect.Descriptor instead.
 func (*Idle) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{28}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Idle) GetRoot() *Task {
@@ -2294,7 +2509,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_coppice_v1_session_proto_msgTypes[29]
+	mi := &file_coppice_v1_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2521,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[29]
+	mi := &file_coppice_v1_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2534,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{29}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetTreeRequest) GetSessionId() string {
@@ -2356,7 +2571,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_coppice_v1_session_proto_msgTypes[30]
+	mi := &file_coppice_v1_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2583,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[30]
+	mi := &file_coppice_v1_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2596,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{30}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetTreeResponse) GetSession() *Session {
@@ -2414,7 +2629,7 @@ type TreeNode struct {
 
 func (x *TreeNode) Reset() {
 	*x = TreeNode{}
-	mi := &file_coppice_v1_session_proto_msgTypes[31]
+	mi := &file_coppice_v1_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2641,7 @@ func (x *TreeNode) String() string {
 func (*TreeNode) ProtoMessage() {}
 
 func (x *TreeNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_session_proto_msgTypes[31]
+	mi := &file_coppice_v1_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2654,7 @@ func (x *TreeNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeNode.ProtoReflect.Descriptor instead.
 func (*TreeNode) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_session_proto_rawDescGZIP(), []int{31}
+	return file_coppice_v1_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TreeNode) GetTask() *Task {
@@ -2524,7 +2739,19 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\x15CreateSessionResponse\x12-\n" +
 	"\asession\x18\x01 \x01(\v2\x13.coppice.v1.SessionR\asession\x12$\n" +
 	"\x04root\x18\x02 \x01(\v2\x10.coppice.v1.TaskR\x04root\x12\x14\n" +
-	"\x05ended\x18\x03 \x01(\bR\x05ended\"n\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"k\n" +
+	"\x15CreateSessionsRequest\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12:\n" +
+	"\asession\x18\x02 \x01(\v2 .coppice.v1.CreateSessionRequestR\asession\"\xa9\x01\n" +
+	"\x16CreateSessionsResponse\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12;\n" +
+	"\x06opened\x18\x02 \x01(\v2!.coppice.v1.CreateSessionResponseH\x00R\x06opened\x12/\n" +
+	"\arefused\x18\x03 \x01(\v2\x13.coppice.v1.RefusalH\x00R\arefusedB\t\n" +
+	"\aoutcome\"O\n" +
+	"\aRefusal\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"n\n" +
 	"\x14ImportSessionRequest\x125\n" +
 	"\aopening\x18\x01 \x01(\v2\x19.coppice.v1.ImportOpeningH\x00R\aopening\x12\x16\n" +
 	"\x05lines\x18\x02 \x01(\fH\x00R\x05linesB\a\n" +
@@ -2660,9 +2887,10 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\tIdleCause\x12\x1a\n" +
 	"\x16IDLE_CAUSE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fIDLE_CAUSE_DONE\x10\x01\x12\x16\n" +
-	"\x12IDLE_CAUSE_BLOCKED\x10\x022\xdd\a\n" +
+	"\x12IDLE_CAUSE_BLOCKED\x10\x022\xba\b\n" +
 	"\x0eSessionService\x12T\n" +
-	"\rCreateSession\x12 .coppice.v1.CreateSessionRequest\x1a!.coppice.v1.CreateSessionResponse\x12K\n" +
+	"\rCreateSession\x12 .coppice.v1.CreateSessionRequest\x1a!.coppice.v1.CreateSessionResponse\x12[\n" +
+	"\x0eCreateSessions\x12!.coppice.v1.CreateSessionsRequest\x1a\".coppice.v1.CreateSessionsResponse(\x010\x01\x12K\n" +
 	"\n" +
 	"GetSession\x12\x1d.coppice.v1.GetSessionRequest\x1a\x1e.coppice.v1.GetSessionResponse\x12Q\n" +
 	"\fListSessions\x12\x1f.coppice.v1.ListSessionsRequest\x1a .coppice.v1.ListSessionsResponse\x12N\n" +
@@ -2690,130 +2918,138 @@ func file_coppice_v1_session_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coppice_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_coppice_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_coppice_v1_session_proto_goTypes = []any{
-	(Delivery)(0),                 // 0: coppice.v1.Delivery
-	(IdleCause)(0),                // 1: coppice.v1.IdleCause
-	(*Session)(nil),               // 2: coppice.v1.Session
-	(*TaskCounts)(nil),            // 3: coppice.v1.TaskCounts
-	(*UserMessage)(nil),           // 4: coppice.v1.UserMessage
-	(*CreateSessionRequest)(nil),  // 5: coppice.v1.CreateSessionRequest
-	(*CreateSessionResponse)(nil), // 6: coppice.v1.CreateSessionResponse
-	(*ImportSessionRequest)(nil),  // 7: coppice.v1.ImportSessionRequest
-	(*ImportOpening)(nil),         // 8: coppice.v1.ImportOpening
-	(*ImportSessionResponse)(nil), // 9: coppice.v1.ImportSessionResponse
-	(*GetSessionRequest)(nil),     // 10: coppice.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),    // 11: coppice.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),   // 12: coppice.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 13: coppice.v1.ListSessionsResponse
-	(*SendMessageRequest)(nil),    // 14: coppice.v1.SendMessageRequest
-	(*SendMessageResponse)(nil),   // 15: coppice.v1.SendMessageResponse
-	(*ListInboxRequest)(nil),      // 16: coppice.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),     // 17: coppice.v1.ListInboxResponse
-	(*InboxEntry)(nil),            // 18: coppice.v1.InboxEntry
-	(*ClearInboxRequest)(nil),     // 19: coppice.v1.ClearInboxRequest
-	(*ClearInboxResponse)(nil),    // 20: coppice.v1.ClearInboxResponse
-	(*UpdateSessionRequest)(nil),  // 21: coppice.v1.UpdateSessionRequest
-	(*UpdateSessionResponse)(nil), // 22: coppice.v1.UpdateSessionResponse
-	(*CloseSessionRequest)(nil),   // 23: coppice.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),  // 24: coppice.v1.CloseSessionResponse
-	(*DeleteSessionRequest)(nil),  // 25: coppice.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil), // 26: coppice.v1.DeleteSessionResponse
-	(*WatchSessionRequest)(nil),   // 27: coppice.v1.WatchSessionRequest
-	(*WatchSessionResponse)(nil),  // 28: coppice.v1.WatchSessionResponse
-	(*Delta)(nil),                 // 29: coppice.v1.Delta
-	(*Idle)(nil),                  // 30: coppice.v1.Idle
-	(*GetTreeRequest)(nil),        // 31: coppice.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),       // 32: coppice.v1.GetTreeResponse
-	(*TreeNode)(nil),              // 33: coppice.v1.TreeNode
-	nil,                           // 34: coppice.v1.Session.MetadataEntry
-	nil,                           // 35: coppice.v1.CreateSessionRequest.MetadataEntry
-	nil,                           // 36: coppice.v1.ImportOpening.MetadataEntry
-	nil,                           // 37: coppice.v1.ListSessionsRequest.FilterEntry
-	(TaskState)(0),                // 38: coppice.v1.TaskState
-	(*Usage)(nil),                 // 39: coppice.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
-	(*Task)(nil),                  // 41: coppice.v1.Task
-	(*Budget)(nil),                // 42: coppice.v1.Budget
-	(*Permissions)(nil),           // 43: coppice.v1.Permissions
-	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
-	(*ChildRun)(nil),              // 45: coppice.v1.ChildRun
-	(*Event)(nil),                 // 46: coppice.v1.Event
+	(Delivery)(0),                  // 0: coppice.v1.Delivery
+	(IdleCause)(0),                 // 1: coppice.v1.IdleCause
+	(*Session)(nil),                // 2: coppice.v1.Session
+	(*TaskCounts)(nil),             // 3: coppice.v1.TaskCounts
+	(*UserMessage)(nil),            // 4: coppice.v1.UserMessage
+	(*CreateSessionRequest)(nil),   // 5: coppice.v1.CreateSessionRequest
+	(*CreateSessionResponse)(nil),  // 6: coppice.v1.CreateSessionResponse
+	(*CreateSessionsRequest)(nil),  // 7: coppice.v1.CreateSessionsRequest
+	(*CreateSessionsResponse)(nil), // 8: coppice.v1.CreateSessionsResponse
+	(*Refusal)(nil),                // 9: coppice.v1.Refusal
+	(*ImportSessionRequest)(nil),   // 10: coppice.v1.ImportSessionRequest
+	(*ImportOpening)(nil),          // 11: coppice.v1.ImportOpening
+	(*ImportSessionResponse)(nil),  // 12: coppice.v1.ImportSessionResponse
+	(*GetSessionRequest)(nil),      // 13: coppice.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),     // 14: coppice.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),    // 15: coppice.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),   // 16: coppice.v1.ListSessionsResponse
+	(*SendMessageRequest)(nil),     // 17: coppice.v1.SendMessageRequest
+	(*SendMessageResponse)(nil),    // 18: coppice.v1.SendMessageResponse
+	(*ListInboxRequest)(nil),       // 19: coppice.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),      // 20: coppice.v1.ListInboxResponse
+	(*InboxEntry)(nil),             // 21: coppice.v1.InboxEntry
+	(*ClearInboxRequest)(nil),      // 22: coppice.v1.ClearInboxRequest
+	(*ClearInboxResponse)(nil),     // 23: coppice.v1.ClearInboxResponse
+	(*UpdateSessionRequest)(nil),   // 24: coppice.v1.UpdateSessionRequest
+	(*UpdateSessionResponse)(nil),  // 25: coppice.v1.UpdateSessionResponse
+	(*CloseSessionRequest)(nil),    // 26: coppice.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),   // 27: coppice.v1.CloseSessionResponse
+	(*DeleteSessionRequest)(nil),   // 28: coppice.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),  // 29: coppice.v1.DeleteSessionResponse
+	(*WatchSessionRequest)(nil),    // 30: coppice.v1.WatchSessionRequest
+	(*WatchSessionResponse)(nil),   // 31: coppice.v1.WatchSessionResponse
+	(*Delta)(nil),                  // 32: coppice.v1.Delta
+	(*Idle)(nil),                   // 33: coppice.v1.Idle
+	(*GetTreeRequest)(nil),         // 34: coppice.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),        // 35: coppice.v1.GetTreeResponse
+	(*TreeNode)(nil),               // 36: coppice.v1.TreeNode
+	nil,                            // 37: coppice.v1.Session.MetadataEntry
+	nil,                            // 38: coppice.v1.CreateSessionRequest.MetadataEntry
+	nil,                            // 39: coppice.v1.ImportOpening.MetadataEntry
+	nil,                            // 40: coppice.v1.ListSessionsRequest.FilterEntry
+	(TaskState)(0),                 // 41: coppice.v1.TaskState
+	(*Usage)(nil),                  // 42: coppice.v1.Usage
+	(*timestamppb.Timestamp)(nil),  // 43: google.protobuf.Timestamp
+	(*Task)(nil),                   // 44: coppice.v1.Task
+	(*Budget)(nil),                 // 45: coppice.v1.Budget
+	(*Permissions)(nil),            // 46: coppice.v1.Permissions
+	(*durationpb.Duration)(nil),    // 47: google.protobuf.Duration
+	(*ChildRun)(nil),               // 48: coppice.v1.ChildRun
+	(*Event)(nil),                  // 49: coppice.v1.Event
 }
 var file_coppice_v1_session_proto_depIdxs = []int32{
-	38, // 0: coppice.v1.Session.state:type_name -> coppice.v1.TaskState
+	41, // 0: coppice.v1.Session.state:type_name -> coppice.v1.TaskState
 	3,  // 1: coppice.v1.Session.tasks:type_name -> coppice.v1.TaskCounts
-	39, // 2: coppice.v1.Session.usage:type_name -> coppice.v1.Usage
-	40, // 3: coppice.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	40, // 4: coppice.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	34, // 5: coppice.v1.Session.metadata:type_name -> coppice.v1.Session.MetadataEntry
-	40, // 6: coppice.v1.Session.close_time:type_name -> google.protobuf.Timestamp
-	41, // 7: coppice.v1.Session.children:type_name -> coppice.v1.Task
-	42, // 8: coppice.v1.Session.budget:type_name -> coppice.v1.Budget
-	42, // 9: coppice.v1.Session.reserved:type_name -> coppice.v1.Budget
+	42, // 2: coppice.v1.Session.usage:type_name -> coppice.v1.Usage
+	43, // 3: coppice.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	43, // 4: coppice.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	37, // 5: coppice.v1.Session.metadata:type_name -> coppice.v1.Session.MetadataEntry
+	43, // 6: coppice.v1.Session.close_time:type_name -> google.protobuf.Timestamp
+	44, // 7: coppice.v1.Session.children:type_name -> coppice.v1.Task
+	45, // 8: coppice.v1.Session.budget:type_name -> coppice.v1.Budget
+	45, // 9: coppice.v1.Session.reserved:type_name -> coppice.v1.Budget
 	4,  // 10: coppice.v1.CreateSessionRequest.message:type_name -> coppice.v1.UserMessage
-	35, // 11: coppice.v1.CreateSessionRequest.metadata:type_name -> coppice.v1.CreateSessionRequest.MetadataEntry
-	43, // 12: coppice.v1.CreateSessionRequest.permissions:type_name -> coppice.v1.Permissions
-	42, // 13: coppice.v1.CreateSessionRequest.budget:type_name -> coppice.v1.Budget
-	44, // 14: coppice.v1.CreateSessionRequest.wait:type_name -> google.protobuf.Duration
+	38, // 11: coppice.v1.CreateSessionRequest.metadata:type_name -> coppice.v1.CreateSessionRequest.MetadataEntry
+	46, // 12: coppice.v1.CreateSessionRequest.permissions:type_name -> coppice.v1.Permissions
+	45, // 13: coppice.v1.CreateSessionRequest.budget:type_name -> coppice.v1.Budget
+	47, // 14: coppice.v1.CreateSessionRequest.wait:type_name -> google.protobuf.Duration
 	2,  // 15: coppice.v1.CreateSessionResponse.session:type_name -> coppice.v1.Session
-	41, // 16: coppice.v1.CreateSessionResponse.root:type_name -> coppice.v1.Task
-	8,  // 17: coppice.v1.ImportSessionRequest.opening:type_name -> coppice.v1.ImportOpening
-	36, // 18: coppice.v1.ImportOpening.metadata:type_name -> coppice.v1.ImportOpening.MetadataEntry
-	2,  // 19: coppice.v1.ImportSessionResponse.session:type_name -> coppice.v1.Session
-	2,  // 20: coppice.v1.GetSessionResponse.session:type_name -> coppice.v1.Session
-	37, // 21: coppice.v1.ListSessionsRequest.filter:type_name -> coppice.v1.ListSessionsRequest.FilterEntry
-	2,  // 22: coppice.v1.ListSessionsResponse.sessions:type_name -> coppice.v1.Session
-	4,  // 23: coppice.v1.SendMessageRequest.message:type_name -> coppice.v1.UserMessage
-	0,  // 24: coppice.v1.SendMessageRequest.delivery:type_name -> coppice.v1.Delivery
-	44, // 25: coppice.v1.SendMessageRequest.wait:type_name -> google.protobuf.Duration
-	41, // 26: coppice.v1.SendMessageResponse.task:type_name -> coppice.v1.Task
-	18, // 27: coppice.v1.ListInboxResponse.entries:type_name -> coppice.v1.InboxEntry
-	45, // 28: coppice.v1.InboxEntry.news:type_name -> coppice.v1.ChildRun
-	40, // 29: coppice.v1.InboxEntry.queue_time:type_name -> google.protobuf.Timestamp
-	42, // 30: coppice.v1.UpdateSessionRequest.budget:type_name -> coppice.v1.Budget
-	2,  // 31: coppice.v1.UpdateSessionResponse.session:type_name -> coppice.v1.Session
-	2,  // 32: coppice.v1.CloseSessionResponse.session:type_name -> coppice.v1.Session
-	46, // 33: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
-	29, // 34: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
-	30, // 35: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
-	46, // 36: coppice.v1.WatchSessionResponse.more:type_name -> coppice.v1.Event
-	41, // 37: coppice.v1.Idle.root:type_name -> coppice.v1.Task
-	1,  // 38: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
-	2,  // 39: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
-	33, // 40: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
-	41, // 41: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
-	33, // 42: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
-	33, // 43: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
-	5,  // 44: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
-	10, // 45: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
-	12, // 46: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
-	14, // 47: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
-	27, // 48: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
-	31, // 49: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
-	16, // 50: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
-	19, // 51: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
-	21, // 52: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
-	23, // 53: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
-	25, // 54: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
-	7,  // 55: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
-	6,  // 56: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
-	11, // 57: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
-	13, // 58: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
-	15, // 59: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
-	28, // 60: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
-	32, // 61: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
-	17, // 62: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
-	20, // 63: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
-	22, // 64: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
-	24, // 65: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
-	26, // 66: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
-	9,  // 67: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
-	56, // [56:68] is the sub-list for method output_type
-	44, // [44:56] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	44, // 16: coppice.v1.CreateSessionResponse.root:type_name -> coppice.v1.Task
+	5,  // 17: coppice.v1.CreateSessionsRequest.session:type_name -> coppice.v1.CreateSessionRequest
+	6,  // 18: coppice.v1.CreateSessionsResponse.opened:type_name -> coppice.v1.CreateSessionResponse
+	9,  // 19: coppice.v1.CreateSessionsResponse.refused:type_name -> coppice.v1.Refusal
+	11, // 20: coppice.v1.ImportSessionRequest.opening:type_name -> coppice.v1.ImportOpening
+	39, // 21: coppice.v1.ImportOpening.metadata:type_name -> coppice.v1.ImportOpening.MetadataEntry
+	2,  // 22: coppice.v1.ImportSessionResponse.session:type_name -> coppice.v1.Session
+	2,  // 23: coppice.v1.GetSessionResponse.session:type_name -> coppice.v1.Session
+	40, // 24: coppice.v1.ListSessionsRequest.filter:type_name -> coppice.v1.ListSessionsRequest.FilterEntry
+	2,  // 25: coppice.v1.ListSessionsResponse.sessions:type_name -> coppice.v1.Session
+	4,  // 26: coppice.v1.SendMessageRequest.message:type_name -> coppice.v1.UserMessage
+	0,  // 27: coppice.v1.SendMessageRequest.delivery:type_name -> coppice.v1.Delivery
+	47, // 28: coppice.v1.SendMessageRequest.wait:type_name -> google.protobuf.Duration
+	44, // 29: coppice.v1.SendMessageResponse.task:type_name -> coppice.v1.Task
+	21, // 30: coppice.v1.ListInboxResponse.entries:type_name -> coppice.v1.InboxEntry
+	48, // 31: coppice.v1.InboxEntry.news:type_name -> coppice.v1.ChildRun
+	43, // 32: coppice.v1.InboxEntry.queue_time:type_name -> google.protobuf.Timestamp
+	45, // 33: coppice.v1.UpdateSessionRequest.budget:type_name -> coppice.v1.Budget
+	2,  // 34: coppice.v1.UpdateSessionResponse.session:type_name -> coppice.v1.Session
+	2,  // 35: coppice.v1.CloseSessionResponse.session:type_name -> coppice.v1.Session
+	49, // 36: coppice.v1.WatchSessionResponse.event:type_name -> coppice.v1.Event
+	32, // 37: coppice.v1.WatchSessionResponse.delta:type_name -> coppice.v1.Delta
+	33, // 38: coppice.v1.WatchSessionResponse.idle:type_name -> coppice.v1.Idle
+	49, // 39: coppice.v1.WatchSessionResponse.more:type_name -> coppice.v1.Event
+	44, // 40: coppice.v1.Idle.root:type_name -> coppice.v1.Task
+	1,  // 41: coppice.v1.Idle.cause:type_name -> coppice.v1.IdleCause
+	2,  // 42: coppice.v1.GetTreeResponse.session:type_name -> coppice.v1.Session
+	36, // 43: coppice.v1.GetTreeResponse.root:type_name -> coppice.v1.TreeNode
+	44, // 44: coppice.v1.TreeNode.task:type_name -> coppice.v1.Task
+	36, // 45: coppice.v1.TreeNode.children:type_name -> coppice.v1.TreeNode
+	36, // 46: coppice.v1.TreeNode.branches:type_name -> coppice.v1.TreeNode
+	5,  // 47: coppice.v1.SessionService.CreateSession:input_type -> coppice.v1.CreateSessionRequest
+	7,  // 48: coppice.v1.SessionService.CreateSessions:input_type -> coppice.v1.CreateSessionsRequest
+	13, // 49: coppice.v1.SessionService.GetSession:input_type -> coppice.v1.GetSessionRequest
+	15, // 50: coppice.v1.SessionService.ListSessions:input_type -> coppice.v1.ListSessionsRequest
+	17, // 51: coppice.v1.SessionService.SendMessage:input_type -> coppice.v1.SendMessageRequest
+	30, // 52: coppice.v1.SessionService.WatchSession:input_type -> coppice.v1.WatchSessionRequest
+	34, // 53: coppice.v1.SessionService.GetTree:input_type -> coppice.v1.GetTreeRequest
+	19, // 54: coppice.v1.SessionService.ListInbox:input_type -> coppice.v1.ListInboxRequest
+	22, // 55: coppice.v1.SessionService.ClearInbox:input_type -> coppice.v1.ClearInboxRequest
+	24, // 56: coppice.v1.SessionService.UpdateSession:input_type -> coppice.v1.UpdateSessionRequest
+	26, // 57: coppice.v1.SessionService.CloseSession:input_type -> coppice.v1.CloseSessionRequest
+	28, // 58: coppice.v1.SessionService.DeleteSession:input_type -> coppice.v1.DeleteSessionRequest
+	10, // 59: coppice.v1.SessionService.ImportSession:input_type -> coppice.v1.ImportSessionRequest
+	6,  // 60: coppice.v1.SessionService.CreateSession:output_type -> coppice.v1.CreateSessionResponse
+	8,  // 61: coppice.v1.SessionService.CreateSessions:output_type -> coppice.v1.CreateSessionsResponse
+	14, // 62: coppice.v1.SessionService.GetSession:output_type -> coppice.v1.GetSessionResponse
+	16, // 63: coppice.v1.SessionService.ListSessions:output_type -> coppice.v1.ListSessionsResponse
+	18, // 64: coppice.v1.SessionService.SendMessage:output_type -> coppice.v1.SendMessageResponse
+	31, // 65: coppice.v1.SessionService.WatchSession:output_type -> coppice.v1.WatchSessionResponse
+	35, // 66: coppice.v1.SessionService.GetTree:output_type -> coppice.v1.GetTreeResponse
+	20, // 67: coppice.v1.SessionService.ListInbox:output_type -> coppice.v1.ListInboxResponse
+	23, // 68: coppice.v1.SessionService.ClearInbox:output_type -> coppice.v1.ClearInboxResponse
+	25, // 69: coppice.v1.SessionService.UpdateSession:output_type -> coppice.v1.UpdateSessionResponse
+	27, // 70: coppice.v1.SessionService.CloseSession:output_type -> coppice.v1.CloseSessionResponse
+	29, // 71: coppice.v1.SessionService.DeleteSession:output_type -> coppice.v1.DeleteSessionResponse
+	12, // 72: coppice.v1.SessionService.ImportSession:output_type -> coppice.v1.ImportSessionResponse
+	60, // [60:73] is the sub-list for method output_type
+	47, // [47:60] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_session_proto_init() }
@@ -2825,11 +3061,15 @@ func file_coppice_v1_session_proto_init() {
 	file_coppice_v1_message_proto_init()
 	file_coppice_v1_permission_proto_init()
 	file_coppice_v1_task_proto_init()
-	file_coppice_v1_session_proto_msgTypes[5].OneofWrappers = []any{
+	file_coppice_v1_session_proto_msgTypes[6].OneofWrappers = []any{
+		(*CreateSessionsResponse_Opened)(nil),
+		(*CreateSessionsResponse_Refused)(nil),
+	}
+	file_coppice_v1_session_proto_msgTypes[8].OneofWrappers = []any{
 		(*ImportSessionRequest_Opening)(nil),
 		(*ImportSessionRequest_Lines)(nil),
 	}
-	file_coppice_v1_session_proto_msgTypes[26].OneofWrappers = []any{
+	file_coppice_v1_session_proto_msgTypes[29].OneofWrappers = []any{
 		(*WatchSessionResponse_Event)(nil),
 		(*WatchSessionResponse_Delta)(nil),
 		(*WatchSessionResponse_Idle)(nil),
@@ -2840,7 +3080,7 @@ func file_coppice_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_session_proto_rawDesc), len(file_coppice_v1_session_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   36,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,18 +19,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SessionService_CreateSession_FullMethodName = "/coppice.v1.SessionService/CreateSession"
-	SessionService_GetSession_FullMethodName    = "/coppice.v1.SessionService/GetSession"
-	SessionService_ListSessions_FullMethodName  = "/coppice.v1.SessionService/ListSessions"
-	SessionService_SendMessage_FullMethodName   = "/coppice.v1.SessionService/SendMessage"
-	SessionService_WatchSession_FullMethodName  = "/coppice.v1.SessionService/WatchSession"
-	SessionService_GetTree_FullMethodName       = "/coppice.v1.SessionService/GetTree"
-	SessionService_ListInbox_FullMethodName     = "/coppice.v1.SessionService/ListInbox"
-	SessionService_ClearInbox_FullMethodName    = "/coppice.v1.SessionService/ClearInbox"
-	SessionService_UpdateSession_FullMethodName = "/coppice.v1.SessionService/UpdateSession"
-	SessionService_CloseSession_FullMethodName  = "/coppice.v1.SessionService/CloseSession"
-	SessionService_DeleteSession_FullMethodName = "/coppice.v1.SessionService/DeleteSession"
-	SessionService_ImportSession_FullMethodName = "/coppice.v1.SessionService/ImportSession"
+	SessionService_CreateSession_FullMethodName  = "/coppice.v1.SessionService/CreateSession"
+	SessionService_CreateSessions_FullMethodName = "/coppice.v1.SessionService/CreateSessions"
+	SessionService_GetSession_FullMethodName     = "/coppice.v1.SessionService/GetSession"
+	SessionService_ListSessions_FullMethodName   = "/coppice.v1.SessionService/ListSessions"
+	SessionService_SendMessage_FullMethodName    = "/coppice.v1.SessionService/SendMessage"
+	SessionService_WatchSession_FullMethodName   = "/coppice.v1.SessionService/WatchSession"
+	SessionService_GetTree_FullMethodName        = "/coppice.v1.SessionService/GetTree"
+	SessionService_ListInbox_FullMethodName      = "/coppice.v1.SessionService/ListInbox"
+	SessionService_ClearInbox_FullMethodName     = "/coppice.v1.SessionService/ClearInbox"
+	SessionService_UpdateSession_FullMethodName  = "/coppice.v1.SessionService/UpdateSession"
+	SessionService_CloseSession_FullMethodName   = "/coppice.v1.SessionService/CloseSession"
+	SessionService_DeleteSession_FullMethodName  = "/coppice.v1.SessionService/DeleteSession"
+	SessionService_ImportSession_FullMethodName  = "/coppice.v1.SessionService/ImportSession"
 )
 
 // SessionServiceClient is the client API for SessionService service.
@@ -51,6 +52,15 @@ type SessionServiceClient interface {
 	// ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
 	// be a root. RESOURCE_EXHAUSTED: the message is over the bound of a part.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*CreateSessionResponse, error)
+	// CreateSessions opens many sessions over one stream: each request is a CreateSession,
+	// with an idempotency_key and a wait of its own, and has one answer that bears its
+	// number. Answers come in the order in which they are known. A request that is refused
+	// ends nothing but itself. Of one stream 256 requests are under way at once; further
+	// ones are read when some of those have been answered, so receive while you send.
+	//
+	// After a broken stream send again what has had no answer, with the same idempotency
+	// keys. UNAVAILABLE: the orchestrator stops; another one may take the rest.
+	CreateSessions(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CreateSessionsRequest, CreateSessionsResponse], error)
 	// GetSession reads one session. Read-only. NOT_FOUND: no such session.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
 	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
@@ -144,6 +154,19 @@ func (c *sessionServiceClient) CreateSession(ctx context.Context, in *CreateSess
 	return out, nil
 }
 
+func (c *sessionServiceClient) CreateSessions(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CreateSessionsRequest, CreateSessionsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SessionService_ServiceDesc.Streams[0], SessionService_CreateSessions_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CreateSessionsRequest, CreateSessionsResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SessionService_CreateSessionsClient = grpc.BidiStreamingClient[CreateSessionsRequest, CreateSessionsResponse]
+
 func (c *sessionServiceClient) GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetSessionResponse)
@@ -176,7 +199,7 @@ func (c *sessionServiceClient) SendMessage(ctx context.Context, in *SendMessageR
 
 func (c *sessionServiceClient) WatchSession(ctx context.Context, in *WatchSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SessionService_ServiceDesc.Streams[0], SessionService_WatchSession_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SessionService_ServiceDesc.Streams[1], SessionService_WatchSession_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +278,7 @@ func (c *sessionServiceClient) DeleteSession(ctx context.Context, in *DeleteSess
 
 func (c *sessionServiceClient) ImportSession(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportSessionRequest, ImportSessionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SessionService_ServiceDesc.Streams[1], SessionService_ImportSession_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SessionService_ServiceDesc.Streams[2], SessionService_ImportSession_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -284,6 +307,15 @@ type SessionServiceServer interface {
 	// ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
 	// be a root. RESOURCE_EXHAUSTED: the message is over the bound of a part.
 	CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error)
+	// CreateSessions opens many sessions over one stream: each request is a CreateSession,
+	// with an idempotency_key and a wait of its own, and has one answer that bears its
+	// number. Answers come in the order in which they are known. A request that is refused
+	// ends nothing but itself. Of one stream 256 requests are under way at once; further
+	// ones are read when some of those have been answered, so receive while you send.
+	//
+	// After a broken stream send again what has had no answer, with the same idempotency
+	// keys. UNAVAILABLE: the orchestrator stops; another one may take the rest.
+	CreateSessions(grpc.BidiStreamingServer[CreateSessionsRequest, CreateSessionsResponse]) error
 	// GetSession reads one session. Read-only. NOT_FOUND: no such session.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
 	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
@@ -370,6 +402,9 @@ type UnimplementedSessionServiceServer struct{}
 func (UnimplementedSessionServiceServer) CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateSession not implemented")
 }
+func (UnimplementedSessionServiceServer) CreateSessions(grpc.BidiStreamingServer[CreateSessionsRequest, CreateSessionsResponse]) error {
+	return status.Error(codes.Unimplemented, "method CreateSessions not implemented")
+}
 func (UnimplementedSessionServiceServer) GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSession not implemented")
 }
@@ -441,6 +476,13 @@ func _SessionService_CreateSession_Handler(srv interface{}, ctx context.Context,
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _SessionService_CreateSessions_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SessionServiceServer).CreateSessions(&grpc.GenericServerStream[CreateSessionsRequest, CreateSessionsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SessionService_CreateSessionsServer = grpc.BidiStreamingServer[CreateSessionsRequest, CreateSessionsResponse]
 
 func _SessionService_GetSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetSessionRequest)
@@ -671,6 +713,12 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "CreateSessions",
+			Handler:       _SessionService_CreateSessions_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
 		{
 			StreamName:    "WatchSession",
 			Handler:       _SessionService_WatchSession_Handler,
