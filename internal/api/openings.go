@@ -29,6 +29,9 @@ type openings struct {
 }
 
 func (s *sessionServer) CreateSessions(stream pb.SessionService_CreateSessionsServer) error {
+	if err := stream.SendHeader(nil); err != nil { // so that the client knows that somebody is there
+		return err
+	}
 	all, ctx := errgroup.WithContext(parented(stream.Context()))
 	all.SetLimit(openingsAtOnce)
 	o := &openings{sessionServer: s, stream: stream, next: make(chan *pb.CreateSessionsRequest), over: make(chan struct{})}

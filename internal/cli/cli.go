@@ -55,6 +55,7 @@ type commands struct {
 
 	Run   runCommand   `cmd:"" group:"Run trees" help:"Run a prompt and watch its tree of agents grow."`
 	Dev   devCommand   `cmd:"" group:"Run trees" help:"Serve an orchestrator and a worker from this process until it is interrupted."`
+	Batch batchCommand `cmd:"" group:"Run trees" help:"Open a session for each line of a file, many at once, and show their answers as they come."`
 	Drill drillCommand `cmd:"" group:"Run trees" help:"Kill parts of an installation at one step of a tree after another, and compare how the trees end."`
 
 	Sessions   sessionsCommand   `cmd:"" group:"Look at them" help:"List sessions, newest first."`

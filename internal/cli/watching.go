@@ -28,16 +28,26 @@ type watching struct {
 }
 
 // each gives take every step in order, each event once, until the session is
-// idle, if that was asked for, or ctx ends. The first connection has to work;
-// later ones are tried again for a while.
-func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse) error) (*pb.Idle, error) {
+// idle, if that was asked for, or ctx ends.
+func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
+	err = retried(ctx, w.lost, func() (got bool, err error) {
+		idle, got, err = w.stream(ctx, take)
+		return got, err
+	})
+	return idle, err
+}
+
+// retried has something done over a stream, and over another one when that breaks. The first
+// stream has to bring something; later ones are tried again for a while. lost is told of each
+// that breaks; it may be nil.
+func retried(ctx context.Context, lost func(error), over func() (got bool, err error)) error {
 	pause := pauses()
 	begun := false
 	since := time.Time{} // when the stream broke
 	for {
-		idle, got, err := w.stream(ctx, take)
+		got, err := over()
 		if err == nil || ctx.Err() != nil || !mayGoOn(err) {
-			return idle, err
+			return err
 		}
 		if got || since.IsZero() {
 			begun = begun || got
@@ -45,15 +55,15 @@ func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse)
 			pause.Reset()
 		}
 		if !begun || time.Since(since) > patience {
-			return nil, err
+			return err
 		}
-		if w.lost != nil {
-			w.lost(err)
+		if lost != nil {
+			lost(err)
 		}
 		select {
 		case <-time.After(pause.NextBackOff()):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

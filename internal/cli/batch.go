@@ -1,0 +1,308 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// Bounds of a batch.
+const (
+	batchMost    = 256 // sessions at once: what an orchestrator takes of one stream
+	batchNameMax = 150 // bytes of a name, which idempotency keys begin with
+)
+
+type batchCommand struct {
+	remote
+	Name   string `env:"" placeholder:"NAME" help:"Name of the batch. The same lines under the same name go on where they were, and none is run twice."`
+	Agent  string `env:"" placeholder:"NAME" help:"Agent at the roots; by default general-purpose."`
+	AtOnce int    `env:"" default:"64" help:"How many sessions are open at once."`
+	permissionFlags
+	budgetFlags
+	File string `arg:"" optional:"" help:"File with a prompt on each line; by default, and with -, standard input. A line that is a JSON object is a CreateSessionRequest."`
+}
+
+// Run opens a session for each line, and shows their answers as they come.
+func (b *batchCommand) Run(ctx context.Context, a *app) error {
+	if b.AtOnce < 1 || b.AtOnce > batchMost {
+		return usagef("--at-once is %d; it must be from 1 to %d", b.AtOnce, batchMost)
+	}
+	if len(b.Name) > batchNameMax {
+		return usagef("--name has %d bytes, at most %d", len(b.Name), batchNameMax)
+	}
+	named := b.Name != ""
+	if !named {
+		b.Name = uuid.NewString()
+	}
+	asked, err := b.read(a)
+	if err != nil {
+		return err
+	}
+	return b.with(func(c *client) error {
+		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, open: map[int64]*pb.CreateSessionsRequest{}, began: a.now()}
+		err := retried(ctx, all.lost, all.stream(ctx))
+		if left := len(all.open) + len(all.rest); len(all.rest) < len(asked) && left > 0 && !named {
+			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), b.Name))
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return during("running the batch", err)
+		}
+		return all.finish()
+	})
+}
+
+// read gives what the lines ask for, numbered as the lines are.
+func (b *batchCommand) read(a *app) (asked []*pb.CreateSessionsRequest, err error) {
+	data, err := a.file(cmp.Or(b.File, "-"))
+	if err != nil {
+		return nil, err
+	}
+	permissions, err := b.permissions()
+	if err != nil {
+		return nil, err
+	}
+	budget, err := b.over(nil)
+	if err != nil {
+		return nil, err
+	}
+	number := int64(0)
+	for line := range bytes.Lines(data) {
+		number++
+		session, err := sessionOf(bytes.TrimSpace(line))
+		if err != nil {
+			return nil, usagef("line %d: %w", number, err)
+		}
+		if session == nil {
+			continue
+		}
+		if session.Agent == "" {
+			session.Agent = b.Agent
+		}
+		if session.Permissions == nil {
+			session.Permissions = permissions
+		}
+		if session.Budget == nil {
+			session.Budget = budget
+		}
+		if session.IdempotencyKey == "" {
+			session.IdempotencyKey = fmt.Sprintf("%s/%d", b.Name, number)
+		}
+		session.Wait = durationpb.New(waitMost)
+		asked = append(asked, &pb.CreateSessionsRequest{Number: number, Session: session})
+	}
+	return asked, nil
+}
+
+// sessionOf reads a line: a prompt, or a request as JSON; nil if it is empty.
+func sessionOf(line []byte) (*pb.CreateSessionRequest, error) {
+	session := &pb.CreateSessionRequest{}
+	switch {
+	case len(line) == 0:
+		return nil, nil
+	case !utf8.Valid(line):
+		return nil, errors.New("it is not UTF-8")
+	case line[0] == '{':
+		if err := protojson.Unmarshal(line, session); err != nil {
+			return nil, fmt.Errorf("it is no CreateSessionRequest: %w", err)
+		}
+		if session.GetMessage().GetText() == "" {
+			return nil, errors.New("it has no message")
+		}
+	default:
+		session.Message = &pb.UserMessage{Text: string(line)}
+	}
+	return session, nil
+}
+
+// batch is sessions that are opened and waited for, over one stream after another.
+type batch struct {
+	app    *app
+	client *client
+	atOnce int
+	rest   []*pb.CreateSessionsRequest         // that are still to be asked for
+	open   map[int64]*pb.CreateSessionsRequest // that have been asked for, and have not ended; by number
+	began  time.Time
+	told   bool // that nothing comes any more
+
+	completed, failed, refused int64
+}
+
+// lost tells of a broken stream, once until there is an answer again.
+func (b *batch) lost(error) {
+	if !b.told {
+		b.app.complain("the connection is lost; trying again")
+	}
+	b.told = true
+}
+
+// stream gives what opens and waits for all that is left over one stream. got is whether there
+// was somebody at its other end.
+func (b *batch) stream(ctx context.Context) func() (got bool, err error) {
+	return func() (got bool, err error) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		stream, err := b.client.sessions.CreateSessions(ctx)
+		if err != nil {
+			return false, err
+		}
+		if _, err := stream.Header(); err != nil {
+			return false, err
+		}
+		answers, broken := make(chan *pb.CreateSessionsResponse), make(chan error, 1)
+		go func() { broken <- pass(ctx, stream, answers) }()
+		return true, b.exchange(stream, answers, broken)
+	}
+}
+
+// pass hands answers on until the stream breaks.
+func pass(ctx context.Context, stream pb.SessionService_CreateSessionsClient, to chan<- *pb.CreateSessionsResponse) error {
+	for {
+		answer, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errStreamEnded
+		case err != nil:
+			return err
+		}
+		select {
+		case to <- answer:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// exchange asks for what was open on the stream before, and then for the rest as others end.
+func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers <-chan *pb.CreateSessionsResponse, broken <-chan error) error {
+	for _, number := range slices.Sorted(maps.Keys(b.open)) {
+		if err := ask(stream, b.open[number]); err != nil {
+			return err
+		}
+	}
+	for {
+		for len(b.rest) > 0 && len(b.open) < b.atOnce {
+			next := b.rest[0]
+			b.rest, b.open[next.GetNumber()] = b.rest[1:], next
+			if err := ask(stream, next); err != nil {
+				return err
+			}
+		}
+		if len(b.open) == 0 {
+			return nil
+		}
+		select {
+		case answer := <-answers:
+			again, err := b.take(answer)
+			if err != nil {
+				return err
+			}
+			if again == nil {
+				continue
+			}
+			if err := ask(stream, again); err != nil {
+				return err
+			}
+		case err := <-broken:
+			return err
+		}
+	}
+}
+
+// ask sends a request. Why a stream is broken, those learn who receive.
+func ask(stream pb.SessionService_CreateSessionsClient, req *pb.CreateSessionsRequest) error {
+	if err := stream.Send(req); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// take counts and shows an answer, or gives the request again of a session that goes on.
+func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSessionsRequest, err error) {
+	number, refused := answer.GetNumber(), answer.GetRefused()
+	if codes.Code(refused.GetCode()) == codes.Unavailable {
+		return nil, status.Error(codes.Unavailable, refused.GetMessage()) // it may be taken later
+	}
+	b.told = false
+	if refused == nil && !answer.GetOpened().GetEnded() {
+		return b.open[number], nil
+	}
+	delete(b.open, number)
+	switch {
+	case refused != nil:
+		b.refused++
+	case answer.GetOpened().GetRoot().GetState() == pb.TaskState_TASK_STATE_COMPLETED:
+		b.completed++
+	default:
+		b.failed++
+	}
+	return nil, b.print(answer)
+}
+
+// print shows an answer on one line.
+func (b *batch) print(answer *pb.CreateSessionsResponse) error {
+	if b.app.json {
+		return b.app.printJSON(answer)
+	}
+	l, root := b.app.look(), answer.GetOpened().GetRoot()
+	parts := []string{fmt.Sprintf("%4d", answer.GetNumber())}
+	if refused := answer.GetRefused(); refused != nil {
+		parts = append(parts, l.mark(pb.TaskState_TASK_STATE_FAILED, -1)+" refused: "+safeLine(refused.GetMessage()))
+	} else {
+		said := safeLine(root.GetResult())
+		if reason := why(root.GetReason(), root.GetDetail()); reason != "" {
+			said = reason
+		}
+		parts = append(parts, l.mark(root.GetState(), -1)+" "+stateText(root.GetState()), safeLine(root.GetSessionId()), said)
+	}
+	line := strings.Join(parts, "  ")
+	if width, terminal := b.app.terminal(b.app.Stdout); terminal {
+		line = ansi.Truncate(line, width, l.more)
+	}
+	return b.app.print(line)
+}
+
+// finish says what has come of all, and gives the exit code.
+func (b *batch) finish() error {
+	if l := b.app.look(); !b.app.json {
+		all := []string{
+			plural(b.completed+b.failed+b.refused, "session") + " in " + durationText(b.app.now().Sub(b.began)),
+			fmt.Sprintf("%d completed", b.completed),
+		}
+		if b.failed > 0 {
+			all = append(all, fmt.Sprintf("%d failed or cancelled", b.failed))
+		}
+		if b.refused > 0 {
+			all = append(all, fmt.Sprintf("%d refused", b.refused))
+		}
+		if err := b.app.print(l.dim.Render(strings.Join(all, l.dot))); err != nil {
+			return err
+		}
+	}
+	switch {
+	case b.refused > 0:
+		return exitCode(exitRefused)
+	case b.failed > 0:
+		return exitCode(exitFailed)
+	}
+	return nil
+}

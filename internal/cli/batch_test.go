@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// opener serves streams of sessions: on the first ones it does what the faults say, and then
+// answers everything.
+type opener struct {
+	pb.UnimplementedSessionServiceServer
+	faults []func(stream pb.SessionService_CreateSessionsServer) error
+	asked  map[int64][]string // keys, by number
+}
+
+func (o *opener) CreateSessions(stream pb.SessionService_CreateSessionsServer) error {
+	if err := stream.SendHeader(nil); err != nil {
+		return err
+	}
+	if len(o.faults) > 0 {
+		fault := o.faults[0]
+		o.faults = o.faults[1:]
+		return fault(stream)
+	}
+	for {
+		if err := o.answer(stream, true); err != nil {
+			return err
+		}
+	}
+}
+
+// answer answers one request, with an end or without.
+func (o *opener) answer(stream pb.SessionService_CreateSessionsServer, ended bool) error {
+	req, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	n := req.GetNumber()
+	o.asked[n] = append(o.asked[n], req.GetSession().GetIdempotencyKey())
+	return stream.Send(&pb.CreateSessionsResponse{Number: n, Outcome: &pb.CreateSessionsResponse_Opened{Opened: &pb.CreateSessionResponse{
+		Ended: ended, Root: &pb.Task{State: pb.TaskState_TASK_STATE_COMPLETED, Result: "to " + req.GetSession().GetMessage().GetText()},
+	}}})
+}
+
+// run has a batch run at the opener, and gives what it has said.
+func (o *opener) run(t *testing.T, name, lines string) (out, complaints string, code int) {
+	t.Helper()
+	o.asked = map[int64][]string{}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	pb.RegisterSessionServiceServer(server, o)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	var stdout, stderr bytes.Buffer
+	code = Main(t.Context(), Process{
+		Args:  []string{"batch", "--orchestrator", listener.Addr().String(), "--name", name, "--at-once", "3"},
+		Stdin: strings.NewReader(lines), Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" },
+	})
+	server.Stop()
+	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		t.Error(err)
+	}
+	return stdout.String(), stderr.String(), code
+}
+
+// TestABatchGoesOn over another stream, with the keys of the first and with what has had no
+// answer.
+func TestABatchGoesOn(t *testing.T) {
+	t.Parallel()
+	const lines = "one\n\ntwo\nthree\nfour\nfive\n"
+	o := &opener{}
+	o.faults = []func(pb.SessionService_CreateSessionsServer) error{
+		func(stream pb.SessionService_CreateSessionsServer) error { // stops after two
+			for range 2 {
+				if err := o.answer(stream, true); err != nil {
+					return err
+				}
+			}
+			return status.Error(codes.Unavailable, "stopping")
+		},
+		func(stream pb.SessionService_CreateSessionsServer) error { // can't reach its database
+			req, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			err = stream.Send(&pb.CreateSessionsResponse{Number: req.GetNumber(), Outcome: &pb.CreateSessionsResponse_Refused{
+				Refused: &pb.Refusal{Code: int32(codes.Unavailable), Message: "no database"},
+			}})
+			<-stream.Context().Done()
+			return err
+		},
+		func(stream pb.SessionService_CreateSessionsServer) error { // ends for no reason, after a wait that was too short
+			return o.answer(stream, false)
+		},
+	}
+	out, complaints, code := o.run(t, "night", lines)
+	if code != exitOK {
+		t.Errorf("it ended with %d: %s", code, complaints)
+	}
+	for _, answer := range []string{"   1  ✓ completed    to one", "   3  ✓ completed    to two", "   6  ✓ completed    to five"} {
+		if strings.Count(out, strings.ReplaceAll(answer, "✓", "+")) != 1 {
+			t.Errorf("%q is not once in:\n%s", answer, out)
+		}
+	}
+	if !strings.Contains(out, "5 sessions in ") || strings.Count(complaints, "trying again\n") != 2 {
+		t.Errorf("it said:\n%s%s", out, complaints)
+	}
+	if numbers := slices.Sorted(maps.Keys(o.asked)); !slices.Equal(numbers, []int64{1, 3, 4, 5, 6}) {
+		t.Errorf("asked for were %v", numbers)
+	}
+	for number, keys := range o.asked {
+		for _, key := range keys {
+			if key != fmt.Sprint("night/", number) {
+				t.Errorf("number %d had the keys %q", number, keys)
+			}
+		}
+	}
+}
+
+// TestABatchIsRefusedWhole for a line that is nothing, before anything is asked for.
+func TestABatchIsRefusedWhole(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`{"agent":`:            "line 2: it is no CreateSessionRequest: ",
+		`{"colour": "red"}`:    "line 2: it is no CreateSessionRequest: ",
+		`{"agent": "explore"}`: "line 2: it has no message",
+		"\xff":                 "line 2: it is not UTF-8",
+	} {
+		o := &opener{}
+		_, complaints, code := o.run(t, "", "one\n"+line+"\n")
+		if code != exitUsage || !strings.Contains(complaints, want) || len(o.asked) > 0 {
+			t.Errorf("%q: exit code %d, %s", line, code, complaints)
+		}
+	}
+}
+
+// TestABatchSaysHowToGoOn where it did not come to its end and had no name.
+func TestABatchSaysHowToGoOn(t *testing.T) {
+	t.Parallel()
+	o := &opener{}
+	o.faults = []func(pb.SessionService_CreateSessionsServer) error{func(stream pb.SessionService_CreateSessionsServer) error {
+		if err := o.answer(stream, true); err != nil {
+			return err
+		}
+		return status.Error(codes.PermissionDenied, "the token is gone")
+	}}
+	_, complaints, code := o.run(t, "", "one\ntwo\n")
+	if code != exitRefused || !strings.Contains(complaints, "1 line left; the same with --name ") {
+		t.Errorf("exit code %d, %s", code, complaints)
+	}
+}
