@@ -10,7 +10,7 @@ import (
 
 const (
 	// askPatience guards against a system that hangs.
-	askPatience = 10 * time.Minute
+	askPatience = 2 * time.Minute
 
 	// warmSpawns and the two bounds are how many children are spawned one by one.
 	warmSpawns, minSpawns, maxSpawns = 10, 20, 999 // a parent may have 1,000: the first is not measured
