@@ -178,7 +178,7 @@ func (c *core) play(ctx context.Context) {
 // attempt claims a run and carries it forward; a lost one is offered again.
 func (c *core) attempt(ctx context.Context, r tree.Ready) {
 	token := tree.Token{Epoch: r.Epoch, Nonce: uint64(r.Epoch)}
-	task := c.must(tree.Claim{Task: r.Task, Token: token, Worker: "w"}).(tree.Claimed).Task
+	task := c.must(tree.Claim{Task: r.Task, Token: token, Worker: "w"}).(*tree.Claimed).Task
 	claimed := c.now
 	run := &loop.Run{
 		Session: task.Session, Task: task.ID, Agent: task.Agent, Depth: task.Depth,

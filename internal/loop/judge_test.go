@@ -166,7 +166,7 @@ func aRun(t *testing.T, m model.Model, tools []tool.Tool) *loop.Run {
 		Message: []tree.Block{tree.Text{Text: "go"}},
 	}).(tree.Created).Root
 	token := tree.Token{Epoch: 1, Nonce: 1}
-	claimed := c.must(tree.Claim{Task: root, Token: token, Worker: "w"}).(tree.Claimed).Task
+	claimed := c.must(tree.Claim{Task: root, Token: token, Worker: "w"}).(*tree.Claimed).Task
 	return &loop.Run{
 		Session: claimed.Session, Task: root, Agent: "root", Transcript: c.transcript(root), MaxIterations: 10,
 		MaxPart: 1 << 20, Model: m, Tools: tools, Logger: slog.New(slog.DiscardHandler), Now: time.Now,

@@ -22,7 +22,7 @@ func (l *slot) claimed(ctx context.Context, a *asked, answer tree.Answer, err er
 	l.claims.add(l.Now())
 	l.offers.came(time.Now())
 	l.lookForMore()
-	granted, ok := answer.(tree.Claimed)
+	granted, ok := answer.(*tree.Claimed)
 	switch {
 	case errors.Is(err, errProtocol):
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_PROTOCOL), nil
@@ -35,11 +35,11 @@ func (l *slot) claimed(ctx context.Context, a *asked, answer tree.Answer, err er
 	case !ok:
 		return nil, fmt.Errorf("a claim was answered with %T", answer)
 	}
-	held := l.granted(a, &granted, carrier{claim.GetWorkerId(), claim.GetFeatures()})
+	held := l.granted(a, granted, carrier{claim.GetWorkerId(), claim.GetFeatures()})
 	if held == nil {
 		return nil, nil
 	}
-	assignment, err := l.assigned(ctx, held, &granted, a.pending.AtHand(), claim.GetHeld())
+	assignment, err := l.assigned(ctx, held, granted, a.pending.AtHand(), claim.GetHeld())
 	if errors.Is(err, errUnfit) {
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}

@@ -14,7 +14,7 @@ func (s *Service) measure(c store.Commit) {
 	}
 	s.measures.Committed(c.Commands, c.Refused, c.Took)
 	for _, p := range c.Passed {
-		s.measures.Passed(p.Session, p.Passed)
+		s.measures.Passed(p.Session, *p.Passed)
 	}
 	for _, v := range c.Verdicts {
 		s.measures.Judged(v)

@@ -44,8 +44,8 @@ func TestANudgeBeforeAClaim(t *testing.T) {
 	task := update(tree.SpawnTask{Child: tree.Child{Agent: agent, AgentName: agent.Name, Prompt: "work"}}).(tree.Spawned).Task
 	s := &Service{Config: Config{Store: db, Logger: slog.New(slog.DiscardHandler)}, leases: newLeases()}
 	attempt := func(epoch int64) *lease {
-		granted := update(tree.Claim{Task: task, Token: tree.Token{Epoch: epoch, Nonce: 7}, Worker: "w"}).(tree.Claimed)
-		return leaseOf(&granted, carrier{worker: "w"})
+		granted := update(tree.Claim{Task: task, Token: tree.Token{Epoch: epoch, Nonce: 7}, Worker: "w"}).(*tree.Claimed)
+		return leaseOf(granted, carrier{worker: "w"})
 	}
 	first := s.leases.expect(task, 1)
 	s.leases.add(attempt(1), first, make(chan struct{}, 1))

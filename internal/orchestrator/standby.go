@@ -146,7 +146,7 @@ func (s *standing) Given(run *store.Given) {
 	default:
 		l.claims.add(l.Now())
 		l.lookForMore()
-		lease := leaseOf(&run.Claimed, s.by)
+		lease := leaseOf(run.Claimed, s.by)
 		if l.hold(lease, &expectation{}) {
 			l.stoodDown <- stoodDown{s, run, lease}
 			return
@@ -198,7 +198,7 @@ func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResp
 	if l.current() != down.lease {
 		return nil // it was ended from outside, and the worker has been told
 	}
-	return l.withRun(ctx, answer, down.lease, &down.run.Claimed, down.run.AtHand, down.offers)
+	return l.withRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.offers)
 }
 
 // pulling is how many idle slots may come for what is on the dispatch stream; of some of them

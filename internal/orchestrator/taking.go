@@ -119,8 +119,8 @@ func (l *slot) takeOffered(ctx context.Context, a *asked, last *lease) (granted 
 			Task: next.Task, Token: tree.Token{Epoch: next.Epoch, Nonce: takes.GetNonce()}, Worker: last.by.worker,
 		}, nil)
 		answer, err := l.settle(ctx, a.pending)
-		if claimed, ok := answer.(tree.Claimed); ok {
-			return &claimed, l.offers.taken
+		if claimed, ok := answer.(*tree.Claimed); ok {
+			return claimed, l.offers.taken
 		}
 		l.offers.taken()
 		l.lookForMore()
@@ -168,9 +168,9 @@ func (l *slot) leftOver(a *asked) {
 		return // nothing was granted
 	}
 	switch granted := answer.(type) {
-	case tree.Claimed:
+	case *tree.Claimed:
 		claim := a.req.GetClaim()
-		l.unheard(a, leaseOf(&granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}))
+		l.unheard(a, leaseOf(granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}))
 	case tree.ParkedRun, tree.Ended:
 		if taken := l.takenWith(context.Background(), a); taken != nil {
 			l.unheard(a, leaseOf(taken, a.by))

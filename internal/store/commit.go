@@ -187,8 +187,8 @@ type decided struct {
 
 // claimed gives the run that a worker has got, if it has got one.
 func (d *decided) claimed() *tree.Claimed {
-	if claimed, ok := d.answer.(tree.Claimed); ok {
-		return &claimed
+	if claimed, ok := d.answer.(*tree.Claimed); ok {
+		return claimed
 	}
 	return d.taken
 }
@@ -258,9 +258,9 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 			return decided{err: refused}, err
 		}
 		if p.slot != nil {
-			b.given = append(b.given, given{p.slot, *got, true})
+			b.given = append(b.given, given{p.slot, got, true})
 		}
-		return decided{answer: *got}, err
+		return decided{answer: got}, err
 	}
 	answer, refused, err := b.apply(ctx, p.session, p.cmd)
 	if err != nil || refused != nil {
@@ -357,14 +357,14 @@ func decodeAnswer(data []byte) (tree.Answer, error) {
 
 // told says what the batch has changed.
 func (b *batch) told() Commit {
-	c := Commit{Ready: b.ready}
+	c := Commit{Ready: b.ready, Sessions: make([]Touched, 0, len(b.order))}
 	for _, id := range b.order {
 		v := b.sessions[id].view
 		changes := v.Changes()
 		c.Revoked = append(c.Revoked, changes.Revoked...)
 		c.Released = append(c.Released, changes.Released...)
-		for _, p := range changes.Passed {
-			c.Passed = append(c.Passed, Passed{id, p})
+		for i := range changes.Passed {
+			c.Passed = append(c.Passed, Passed{id, &changes.Passed[i]})
 		}
 		c.Verdicts = append(c.Verdicts, changes.Verdicts...)
 		for _, m := range changes.Messages {

@@ -120,20 +120,21 @@ func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) 
 }
 
 // EndOf is TaskAndOutput for a task that stays as a run has left it. Only what is not
-// remembered is read: what it was asked, and its answer if that was said before.
+// remembered is read: what it was asked, and its answer if that was said before. The task is
+// the same for all who have waited, and nobody's to change.
 func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, tree.RunOutput, error) {
-	t := e.task
+	t := &e.task
 	if e.asked != nil && e.answer != nil && e.answer[0].Text() != "" {
-		return &t, e.output(&t), nil
+		return t, e.output(t), nil
 	}
 	r := s.session(t.Session)
 	r.shown = e.shown
-	r.near.take(&t, slices.Concat(e.asked, e.answer))
+	r.near.take(t, slices.Concat(e.asked, e.answer))
 	if e.asked == nil {
 		r.near.prompts = nil // it was not looked for
 	}
-	out, err := r.output(ctx, &t)
-	return &t, out, err
+	out, err := r.output(ctx, t)
+	return t, out, err
 }
 
 // output is what there is to read of a run of which everything is remembered.

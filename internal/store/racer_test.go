@@ -127,7 +127,7 @@ func word(answer tree.Answer, err error) string {
 		return fmt.Sprint("began run ", a.Run)
 	case tree.Spawned:
 		return "spawned"
-	case tree.Claimed:
+	case *tree.Claimed:
 		return "claimed"
 	case tree.Done:
 		return "done"

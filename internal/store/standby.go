@@ -30,7 +30,7 @@ type Slot interface {
 
 // Given is a run that was claimed for a slot that has waited.
 type Given struct {
-	tree.Claimed
+	*tree.Claimed
 	AtHand
 }
 
@@ -65,7 +65,7 @@ func (s *Store) Give(ctx context.Context, run Announced, to Slot) (*Pending, err
 // given is a run that a batch has claimed for a slot that waits.
 type given struct {
 	slot    Slot
-	claimed tree.Claimed
+	claimed *tree.Claimed
 	asked   bool // for that slot, by somebody who hears of a failure
 }
 
@@ -94,7 +94,7 @@ func (b *batch) give(ctx context.Context) error {
 		if claimed == nil {
 			slot.Given(nil)
 		} else {
-			b.given = append(b.given, given{slot: slot, claimed: *claimed})
+			b.given = append(b.given, given{slot: slot, claimed: claimed})
 		}
 		if err != nil {
 			return err
@@ -136,6 +136,6 @@ func (b *batch) takeBack() {
 // tellGiven tells slots which runs a batch has claimed for them.
 func (b *batch) tellGiven() {
 	for _, g := range b.given {
-		g.slot.Given(&Given{g.claimed, b.atHand(&g.claimed)})
+		g.slot.Given(&Given{g.claimed, b.atHand(g.claimed)})
 	}
 }

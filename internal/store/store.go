@@ -128,7 +128,7 @@ type Commit struct {
 // Passed is a part of the life of a run of a session that is over.
 type Passed struct {
 	Session tree.SessionID
-	tree.Passed
+	*tree.Passed
 }
 
 // Spent is what one answer of a model has cost.

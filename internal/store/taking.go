@@ -74,9 +74,7 @@ func (b *batch) claim(ctx context.Context, id tree.SessionID, claim tree.Claim) 
 		return nil, tree.ErrNotReady.With("it is not its turn"), err
 	}
 	answer, refused, err := b.apply(ctx, id, claim)
-	if claimed, ok := answer.(tree.Claimed); ok {
-		got = &claimed
-	}
+	got, _ = answer.(*tree.Claimed) // nil if it was refused
 	return got, refused, err
 }
 

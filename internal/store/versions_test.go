@@ -69,7 +69,7 @@ func otherRelease(t *testing.T, server *pgtest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := answer.(tree.Claimed); got.Task.Description != "of a task" || got.Workspace != "of a session" {
+	if got := answer.(*tree.Claimed); got.Task.Description != "of a task" || got.Workspace != "of a session" {
 		t.Errorf("what was changed elsewhere is not seen: %+v", got)
 	}
 	var changes int64

@@ -20,7 +20,7 @@ type Claim struct {
 
 // Claimed is the task as it was claimed, and what its session says: whose it is, the bound
 // of a message part, whether background work is switched off, its workspace, and how its
-// budget is spent, if it is: no model is to be called then.
+// budget is spent, if it is: no model is to be called then. Nobody changes it.
 type Claimed struct {
 	Task         Task
 	Tenant       string
@@ -131,8 +131,8 @@ func (c Claim) decide(d *decision) (Answer, error) {
 	return claimed(s, t), nil
 }
 
-func claimed(s *Session, t *Task) Claimed {
-	return Claimed{
+func claimed(s *Session, t *Task) *Claimed {
+	return &Claimed{
 		Task: *t, Tenant: s.Tenant, PartBytes: s.Limits.PartBytes, NoBackground: s.Limits.NoBackground, Workspace: s.Workspace,
 		Spent: s.spent(),
 	}

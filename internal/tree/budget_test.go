@@ -75,7 +75,7 @@ func (s *spender) step(id TaskID) {
 	switch told := s.told[id]; {
 	case t.State == StatePending:
 		answer, err := s.do(Claim{Task: id, Token: Token{t.Epoch, 1}, Worker: "w"})
-		if claimed, ok := answer.(Claimed); ok {
+		if claimed, ok := answer.(*Claimed); ok {
 			s.told[id] = Stored{Spent: claimed.Spent}
 		} else if !errors.Is(err, ErrCapped) {
 			s.t.Fatal(err)

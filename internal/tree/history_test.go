@@ -197,7 +197,7 @@ func (h *history) compare(alone *database, before int) {
 // note remembers what was acknowledged.
 func (h *history) note(cmd Command, d decided) {
 	switch answer := d.Answer.(type) {
-	case Claimed:
+	case *Claimed:
 		c := cmd.(Claim)
 		h.workers = append(h.workers, &worker{task: c.Task, token: c.Token})
 	case Cleared:

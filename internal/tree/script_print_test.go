@@ -33,7 +33,7 @@ func (s *script) answer(a Answer) string {
 		return run
 	case Spawned:
 		return s.names[a.Task]
-	case Claimed:
+	case *Claimed:
 		return fmt.Sprintf("%s @%d%s", s.runName(ChildRun{a.Task.ID, a.Task.Run}), a.Task.Epoch, spentText(a.Spent))
 	case Reattached:
 		return fmt.Sprintf("%s @%d, stream %d, request %d was the last",

@@ -263,7 +263,7 @@ func (s *script) note(v *View, cmd Command, words []string, got decided) {
 		s.names[answer.Task] = words[2]
 	case Branched:
 		s.names[answer.Task] = words[2]
-	case Claimed:
+	case *Claimed:
 		token := cmd.(Claim).Token
 		if s.tokens[answer.Task.ID] == nil {
 			s.tokens[answer.Task.ID] = map[int64]Token{}

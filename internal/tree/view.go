@@ -22,6 +22,7 @@ type View struct {
 	approvals map[ApprovalID]*Approval
 
 	changes Changes
+	asked   needs // of Missing
 }
 
 // CallKey names a call within its session.
@@ -172,9 +173,9 @@ func (n *Needs) Empty() bool {
 // Missing names what has to be put before cmd can be decided. Rows lead to rows,
 // so ask again after putting, until nothing is missing.
 func (v *View) Missing(cmd Command) Needs {
-	n := needs{view: v}
-	cmd.needs(&n)
-	return n.Needs
+	v.asked = needs{view: v}
+	cmd.needs(&v.asked)
+	return v.asked.Needs
 }
 
 // PutTask hands the view a stored task; nil means that there is none.

@@ -53,7 +53,7 @@ func TestWorktrees(t *testing.T) {
 		}
 	}
 	claim := Claim{Task: outer, Token: Token{db.tasks[outer].Epoch, 1}, Worker: "w"}
-	if got := must(claim).(Claimed); got.Workspace != "w" || got.Task.Worktrees != outer.String() {
+	if got := must(claim).(*Claimed); got.Workspace != "w" || got.Task.Worktrees != outer.String() {
 		t.Errorf("claimed in %q and %q", got.Workspace, got.Task.Worktrees)
 	}
 	if all, err := db.commit(CreateSession{ID: SessionID{1}, Agent: alone, Limits: DefaultLimits(), Workspace: "../x"}); err != nil || all[0].Err == nil {

@@ -70,7 +70,7 @@ func (b *bundle) claim(id tree.SessionID, task tree.TaskID) *worker {
 func (b *bundle) claimed(id tree.SessionID, cmd tree.Claim) (atHand bool) {
 	b.t.Helper()
 	p := must[*store.Pending](b.t)(b.Submit(b.t.Context(), id, cmd))
-	tenant := must[tree.Answer](b.t)(p.Wait(b.t.Context())).(tree.Claimed).Tenant
+	tenant := must[tree.Answer](b.t)(p.Wait(b.t.Context())).(*tree.Claimed).Tenant
 	known := must[*store.Conversation](b.t)(b.Recall(b.t.Context(), p.AtHand()))
 	if known == nil {
 		return false
