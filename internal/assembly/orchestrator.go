@@ -89,7 +89,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	}
 	var svc *orchestrator.Service
 	db, err := o.open(ctx, store.Config{
-		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica,
+		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica, Unmeasured: !o.Telemetry.Measures(),
 		Caps:     store.Caps{Tenant: o.RunningOfTenant, All: o.RunningInAll},
 		OnCommit: func(c store.Commit) { svc.Committed(c) }, Ahead: true,
 		Standby: func() store.Standby { return svc.Standby() },

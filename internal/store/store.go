@@ -91,7 +91,9 @@ type Config struct {
 	// OnCommit is called after each commit; it must not wait. Of one session it hears
 	// in order. With PostgreSQL it may be called several times at once.
 	OnCommit func(Commit)
-	Logger   *slog.Logger
+	// Unmeasured commits don't tell what is Passed, nor of Verdicts.
+	Unmeasured bool
+	Logger     *slog.Logger
 }
 
 // DefaultMaxBatch is how many commands one transaction takes at most.

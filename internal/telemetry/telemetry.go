@@ -47,6 +47,7 @@ type Telemetry struct {
 	names   *names // of models
 	root    sdktrace.Sampler
 	traces  bool // spans are sent
+	metrics bool // somebody reads metrics
 	content bool
 	clean   func(string) string
 	logs    *sdklog.LoggerProvider
@@ -81,6 +82,9 @@ func Open(ctx context.Context, c Config) (*Telemetry, error) {
 	}
 	return t, nil
 }
+
+// Measures reports whether spans or metrics go anywhere.
+func (t *Telemetry) Measures() bool { return t != nil && (t.traces || t.metrics) }
 
 // Close sends what is left, as long as ctx allows.
 func (t *Telemetry) Close(ctx context.Context) error {
@@ -129,6 +133,7 @@ func (t *Telemetry) openMetrics(ctx context.Context, c Config, res *resource.Res
 		t.Page = page
 		options = append(options, sdkmetric.WithReader(reader))
 	}
+	t.metrics = len(options) > 1
 	provider := sdkmetric.NewMeterProvider(options...)
 	t.stops = append(t.stops, provider.Shutdown)
 	t.Meter = provider.Meter(Scope)

@@ -160,3 +160,37 @@ func TestParents(t *testing.T) {
 		}
 	}
 }
+
+// TestWhetherSomebodyMeasures: spans or metrics go somewhere, or there is a page of metrics.
+func TestWhetherSomebodyMeasures(t *testing.T) {
+	t.Parallel()
+	const endpoint = "http://127.0.0.1:4317"
+	for name, test := range map[string]struct {
+		env  map[string]string
+		page bool
+		want bool
+	}{
+		"nothing is asked for": {},
+		"a page":               {page: true, want: true},
+		"all signals":          {env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}, want: true},
+		"spans":                {env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": endpoint}, want: true},
+		"metrics":              {env: map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": endpoint}, want: true},
+		"logs":                 {env: map[string]string{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": endpoint}},
+	} {
+		m, err := Open(t.Context(), Config{
+			Service: "test", Instance: "1", Getenv: func(name string) string { return test.env[name] }, Prometheus: test.page,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Measures(); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = m.Close(gone) // nobody is there who takes what is left
+	}
+	if (*Telemetry)(nil).Measures() {
+		t.Error("nobody measures")
+	}
+}

@@ -137,6 +137,21 @@ func TestMakingWayIsNoLoss(t *testing.T) {
 	}
 }
 
+// TestNothingIsToldUnmeasured: what nobody is told of is not put together.
+func TestNothingIsToldUnmeasured(t *testing.T) {
+	t.Parallel()
+	d := &decision{view: NewView(&Session{ID: SessionID{1}, Running: 1}), env: Env{Unmeasured: true, NewID: func() [16]byte { return [16]byte{} }}}
+	task := &Task{Session: SessionID{1}, ID: TaskID{2}, Kind: KindAgent, State: StateRunning, Worker: "w", Caller: TaskID{3}, Call: CallRef{Message: 4}}
+	d.view.PutTask(task.ID, task)
+	d.makeWay(d.view.task(task.ID))
+	d.called(task)
+	d.lived(task)
+	d.judged(KindAgent, ErrCapped)
+	if c := d.view.Changes(); len(c.Passed)+len(c.Verdicts) > 0 || c.Tasks[task.ID].State != StatePending {
+		t.Errorf("it is told of %+v and %+v", c.Passed, c.Verdicts)
+	}
+}
+
 // TestNothingIsReservedWithoutABudget, nor known of calls when there is one again.
 func TestNothingIsReservedWithoutABudget(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,8 @@ type Env struct {
 	Now     time.Time
 	NewID   func() [16]byte // a fresh UUIDv7
 	Replica string          // who decides
+
+	Unmeasured bool // nobody is told of [Changes.Passed] and [Changes.Verdicts]: there are none
 }
 
 // Decide applies one command to a view that misses nothing for it. An error

@@ -98,6 +98,9 @@ const (
 
 // passes tells that the run leaves its state, and whether since its worker was lost.
 func (d *decision) passes(t *Task, to State, lost bool) {
+	if d.env.Unmeasured {
+		return
+	}
 	p := Passed{From: t.MovedAt, Next: to}
 	switch t.State {
 	case StatePending:
@@ -122,7 +125,7 @@ func (d *decision) passed(t *Task, p Passed) {
 // called tells of a call that waits for the run no more: it has the run's result, or
 // the run goes on without it.
 func (d *decision) called(t *Task) {
-	if t.Caller.IsZero() || t.Call == (CallRef{}) {
+	if d.env.Unmeasured || t.Caller.IsZero() || t.Call == (CallRef{}) {
 		return
 	}
 	ended := *t
@@ -131,6 +134,9 @@ func (d *decision) called(t *Task) {
 
 // lived tells of a run that has ended.
 func (d *decision) lived(t *Task) {
+	if d.env.Unmeasured {
+		return
+	}
 	ended := *t
 	d.passed(t, Passed{Part: PartRun, From: t.AcceptedAt, Ended: &ended})
 }
@@ -144,6 +150,9 @@ type Verdict struct {
 
 // judged tells what became of the wish for a child.
 func (d *decision) judged(kind Kind, err error) {
+	if d.env.Unmeasured {
+		return
+	}
 	v := Verdict{Kind: kind}
 	if err != nil {
 		v.Refused = reasonOther
