@@ -157,6 +157,7 @@ func TestAgentsOfAllSources(t *testing.T) {
 		for i, reminder := range []string{"three", "four", "three"} {
 			version := d.at(i).put(poet(reminder)).GetVersion()
 			other := d.at(i + 1)
+			other.opensWith("poet", "poet acme/q-1 "+reminder) // which has read what counts for others before
 			if shown := other.agent("poet"); shown.GetVersion() != version || shown.GetSource() != "api" {
 				t.Errorf("the other replica has %s of %s", shown.GetVersion(), shown.GetSource())
 			}
@@ -165,6 +166,7 @@ func TestAgentsOfAllSources(t *testing.T) {
 		if _, err := first.DeleteAgent(first.ctx(), &pb.DeleteAgentRequest{Name: "poet"}); err != nil {
 			t.Fatal(err)
 		}
+		last.opensWith("poet", "poet acme/q-1 two")
 		last.says(session, last.spawnAgent(session, "poet", "", "hello").GetId(), "poet acme/q-1 two")
 		if _, err := last.DeleteAgent(last.ctx(), &pb.DeleteAgentRequest{Name: "poet"}); status.Code(err) != codes.NotFound {
 			t.Errorf("deleted twice: %v", err)
@@ -194,6 +196,16 @@ func (d *deployment) pinnedThroughACrash(session, old string) {
 		t.Errorf("the versions are %v, %v", resp.GetVersions(), err)
 	}
 	c.sound()
+}
+
+// opensWith opens a session with an agent that has to say something.
+func (c *client) opensWith(agent, want string) {
+	c.t.Helper()
+	resp, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Agent: agent, Message: &pb.UserMessage{Text: "hello"}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.says(resp.GetSession().GetId(), "", want)
 }
 
 func (c *client) agent(name string) *pb.Agent {

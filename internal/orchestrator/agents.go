@@ -30,8 +30,8 @@ const (
 
 // agents is what a replica knows of definitions: those of files as they were last
 // read, and copies of what the database holds. Which version of a tenant's agent
-// counts is asked of the database each time, so what one replica was told counts on
-// all of them at once.
+// counts is asked of the database each time, or looked at by what is decided upon it, so
+// what one replica was told counts on all of them at once.
 type agents struct {
 	store  *store.Store
 	files  *agentdef.Library // only read looks at it
@@ -40,6 +40,7 @@ type agents struct {
 	base   *agentdef.Registry
 	wrong  []agentdef.Problem
 	merged map[string]merged               // by tenant
+	last   map[string]*store.AgentsThen    // what was last read of a tenant
 	parsed map[string]*agentdef.Definition // by version
 }
 
@@ -53,7 +54,7 @@ type merged struct {
 func newAgents(c Config) *agents {
 	return &agents{
 		store: c.Store, files: c.Agents, log: c.Logger, base: agentdef.Builtin(),
-		merged: map[string]merged{}, parsed: map[string]*agentdef.Definition{},
+		merged: map[string]merged{}, parsed: map[string]*agentdef.Definition{}, last: map[string]*store.AgentsThen{},
 	}
 }
 
@@ -131,11 +132,33 @@ func (a *agents) problems() []agentdef.Problem {
 
 // of gives the definitions that count for a tenant.
 func (a *agents) of(ctx context.Context, tenant string) (*agentdef.Registry, error) {
-	versions, err := a.store.TenantAgents(ctx, tenant)
+	now, err := a.now(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	return a.with(ctx, tenant, versions)
+	return a.with(ctx, tenant, now.Versions())
+}
+
+// now reads what a tenant has put.
+func (a *agents) now(ctx context.Context, tenant string) (*store.AgentsThen, error) {
+	now, err := a.store.AgentsNow(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.last) >= maxTenantsHeld {
+		clear(a.last)
+	}
+	a.last[tenant] = now
+	return now, nil
+}
+
+// before gives what was last read of what a tenant has put; nil if nothing was.
+func (a *agents) before(tenant string) *store.AgentsThen {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last[tenant]
 }
 
 // with gives the definitions that count for a tenant that has put these.
@@ -199,7 +222,16 @@ func (a *agents) version(ctx context.Context, version string) (*agentdef.Definit
 
 // complete looks up the agent and the model of a child that a client asks for.
 func (s *Service) complete(ctx context.Context, tenant string, child *tree.Child) error {
-	all, err := s.agents.of(ctx, tenant)
+	now, err := s.agents.now(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	return s.completeWith(ctx, tenant, now, child)
+}
+
+// completeWith is complete with the agents that the tenant had put at some time.
+func (s *Service) completeWith(ctx context.Context, tenant string, then *store.AgentsThen, child *tree.Child) error {
+	all, err := s.agents.with(ctx, tenant, then.Versions())
 	if err != nil {
 		return err
 	}

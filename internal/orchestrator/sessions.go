@@ -37,13 +37,32 @@ type Request struct {
 	Hash [sha256.Size]byte // of what was asked
 }
 
-// CreateSession opens a session and gives it with its root.
-func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession, req Request) (*tree.Session, *tree.Task, error) {
+// CreateSession opens a session and gives it with its root. It supposes that the tenant's
+// agents are still those that were last read, and reads them if the commit finds that they
+// are not.
+func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession, req Request) (session *tree.Session, root *tree.Task, err error) {
+	then := s.agents.before(tenant)
+	for {
+		if then == nil {
+			if then, err = s.agents.now(ctx, tenant); err != nil {
+				return nil, nil, err
+			}
+		}
+		session, root, err = s.createWith(ctx, tenant, then, n, req)
+		if !errors.Is(err, store.ErrAgentsChanged) {
+			return session, root, err
+		}
+		then = nil
+	}
+}
+
+// createWith opens a session as long as the tenant's agents are those of then.
+func (s *Service) createWith(ctx context.Context, tenant string, then *store.AgentsThen, n NewSession, req Request) (*tree.Session, *tree.Task, error) {
 	if n.Agent == "" {
 		n.Agent = DefaultAgent
 	}
 	root := tree.Child{AgentName: n.Agent, Model: n.Model}
-	if err := s.complete(ctx, tenant, &root); err != nil {
+	if err := s.completeWith(ctx, tenant, then, &root); err != nil {
 		return nil, nil, err
 	}
 	if root.Pin.IsZero() {
@@ -62,7 +81,7 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession
 	if n.Text != "" {
 		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
 	}
-	return s.Store.Create(ctx, req.key(), cmd)
+	return s.Store.Create(ctx, req.key(), cmd, then)
 }
 
 // sessionID makes the id of a new session. With a key it follows from tenant and

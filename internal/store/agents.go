@@ -2,6 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/tree"
@@ -72,6 +75,54 @@ func (s *Store) DropAgent(ctx context.Context, tenant, name string) (version str
 // that count.
 func (s *Store) TenantAgents(ctx context.Context, tenant string) ([]AgentVersion, error) {
 	return query(ctx, glancing{s.db}, "tenant_agents", plainVersionRow, tenant)
+}
+
+// AgentsThen are the agents that a tenant had put at some time. They never change.
+type AgentsThen struct {
+	versions []AgentVersion
+	lines    string // the same, as the database puts it
+}
+
+// AgentsNow is TenantAgents, for what is to be decided only as long as they are the same.
+func (s *Store) AgentsNow(ctx context.Context, tenant string) (*AgentsThen, error) {
+	versions, err := s.TenantAgents(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]string, len(versions))
+	for i, v := range versions {
+		lines[i] = v.Name + " " + v.Version
+	}
+	return &AgentsThen{versions, strings.Join(lines, "\n")}, nil
+}
+
+// Versions lists them, by name.
+func (a *AgentsThen) Versions() []AgentVersion { return a.versions }
+
+// ErrAgentsChanged says that a tenant's agents are not those that a session was to be opened
+// with. Nothing was decided.
+var ErrAgentsChanged = errors.New("store: the tenant's agents are others now")
+
+// readsAgents reports whether a batch reads the agents of tenants before it decides, instead
+// of having the database look that they are still the same.
+func (b *batch) readsAgents() bool { return b.again || b.Store.db.alone() }
+
+// unchangedAgents has the database look that a tenant's agents are those that a session is
+// to be opened with. It fails with errChanged if they are not.
+func (b *batch) unchangedAgents(tenant string, then *AgentsThen) []lookup {
+	if b.agents[tenant] == &then.versions {
+		return nil
+	}
+	b.agents[tenant] = &then.versions
+	return []lookup{{"agents_unchanged", [][]any{{tenant, then.lines}}, func(row row) error { return row.Scan(new(int)) }}}
+}
+
+// otherAgents reports whether a session was to be opened with agents that are others now.
+func (b *batch) otherAgents(p *Pending) bool {
+	if p.agents == nil || !b.readsAgents() {
+		return false
+	}
+	return !slices.Equal(*b.agents[p.cmd.(tree.CreateSession).Tenant], p.agents.versions)
 }
 
 func plainVersionRow(v *AgentVersion) []any { return []any{&v.Name, &v.Version} }

@@ -26,6 +26,7 @@ type batch struct {
 	bodies   map[*tree.Message][]byte    // of new messages, as they are stored before they are packed
 	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed
 	unread   bool                        // what was asked for has not come: the connection was lost once it was committed
+	again    bool                        // a first try found that somebody else had changed something
 	mayOpen  bool                        // sessions with ids of their own without looking whether they are there
 	standby  Standby                     // nil: no slot is given anything
 	given    []given
@@ -109,16 +110,17 @@ func (c *committer) apart(ctx context.Context, queued []*Pending, refused error)
 	return true
 }
 
-// errChanged says that somebody else has changed a session of a batch.
-var errChanged = errors.New("store: a session is not as it is held")
+// errChanged says that somebody else has changed what a batch was decided upon.
+var errChanged = errors.New("store: a session, or a tenant's agents, are not as they are held")
 
-// transact makes one transaction of a batch. If somebody else has changed one of its
-// sessions, it is made again upon what is there now.
+// transact makes one transaction of a batch. If somebody else has changed what it was decided
+// upon, it is made again upon what is there now.
 func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []decided, err error) {
-	mayOpen := !c.Store.db.alone() && c.present.lately()
+	mayOpen, again := !c.Store.db.alone() && c.present.lately(), false
 	try := func(tx transaction) (err error) {
 		b.spoil() // a first try came to nothing
 		b = c.newBatch(tx)
+		b.again = again
 		b.mayOpen, mayOpen = mayOpen, false
 		if c.Standby != nil && !queued[0].alone {
 			b.standby = c.Standby()
@@ -128,7 +130,7 @@ func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, 
 	}
 	if err = c.db.transact(ctx, try); errors.Is(err, errChanged) {
 		b.contest()
-		b = nil
+		b, again = nil, true
 		err = c.db.transact(ctx, try)
 	}
 	if err != nil {
@@ -261,6 +263,9 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 			b.given = append(b.given, given{p.slot, got, true})
 		}
 		return decided{answer: got}, err
+	}
+	if b.otherAgents(p) {
+		return decided{err: ErrAgentsChanged}, nil
 	}
 	answer, refused, err := b.apply(ctx, p.session, p.cmd)
 	if err != nil || refused != nil {

@@ -56,7 +56,7 @@ func opening() tree.CreateSession {
 func TestGlancesTogether(t *testing.T) {
 	t.Parallel()
 	db := glanced(t, 1)[0]
-	session, root, err := db.Create(t.Context(), nil, opening())
+	session, root, err := db.Create(t.Context(), nil, opening(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestGlancesSee(t *testing.T) {
 		looking.Go(func() {
 			for range rounds {
 				cmd := opening()
-				if _, _, err := dbs[0].Create(t.Context(), nil, cmd); err != nil {
+				if _, _, err := dbs[0].Create(t.Context(), nil, cmd, nil); err != nil {
 					t.Error(err)
 					return
 				}

@@ -59,11 +59,16 @@ func (o *openings) forget(key inSession[tree.TaskID]) {
 }
 
 // tenantAgents looks up the agents of the tenants whose runs are claimed, as far as it is
-// known whose they are: a session's tenant never changes.
+// known whose they are, since a session's tenant never changes; and of those whose sessions
+// are to be opened with agents that were read before.
 func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
 	waiting := b.spare() >= 0
 	for _, p := range queued {
 		tenant, known := b.tenantOf(p, waiting)
+		if p.agents != nil && !b.readsAgents() {
+			lookups = append(lookups, b.unchangedAgents(tenant, p.agents)...)
+			continue
+		}
 		if !known || b.agents[tenant] != nil {
 			continue
 		}
@@ -75,12 +80,13 @@ func (b *batch) tenantAgents(queued []*Pending) (lookups []lookup) {
 }
 
 // tenantOf gives the tenant of whom a command may have a run claimed of whose conversation
-// everything is remembered, or comes with it: that of what it starts, if slots are waiting.
+// everything is remembered, or comes with it: that of what it starts, if slots are waiting. So
+// it does of a session that is to be opened with agents that were read before.
 func (b *batch) tenantOf(p *Pending, waiting bool) (tenant string, known bool) {
 	id, known := b.knowsClaimed(p)
 	switch c := p.cmd.(type) {
 	case tree.CreateSession:
-		return c.Tenant, waiting && len(c.Message) > 0
+		return c.Tenant, p.agents != nil || waiting && len(c.Message) > 0
 	case tree.SpawnCalls, tree.SpawnTask:
 		id, known = p.session, waiting
 	}

@@ -104,6 +104,7 @@ type Pending struct {
 	slot    Slot                                // that the run is claimed for; nil: for who asks
 	alone   bool                                // it was refused together with others
 	with    []*Pending                          // what is in the same transaction
+	agents  *AgentsThen                         // what it was put together with; nil: that does not matter
 
 	done   chan struct{}
 	ended  chan struct{} // of the store

@@ -28,7 +28,7 @@ const (
 	codeReadOnly  = "25006" // the server is not the primary any more
 	codeSerialize = "40001"
 	codeDeadlock  = "40P01"
-	codeDivision  = "22012" // "unchanged" says so that a session is not
+	codeDivision  = "22012" // "unchanged" and "agents_unchanged" say so that something is not
 )
 
 // transact tries again what was not stored: because the database is out of reach,

@@ -110,7 +110,7 @@ func replicasExist(t *testing.T, server *pgtest.Server) {
 		id := newSession()
 		cmd := open(id)
 		cmd.Title = "the first"
-		if _, _, err := dbs[0].Create(t.Context(), nil, cmd); err != nil {
+		if _, _, err := dbs[0].Create(t.Context(), nil, cmd, nil); err != nil {
 			t.Fatal(err)
 		}
 		cmd.Title = "the second"

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,5 +72,65 @@ func pins(t *testing.T, d Dialect) {
 	b.restart()
 	for _, task := range []tree.TaskID{opened.Root, child.Task} {
 		eq(t, "the model", must[*tree.Task](t)(b.Task(t.Context(), id, task)).Pin, pin)
+	}
+}
+
+// agentsThen: a session is opened only as long as its tenant's agents are those that it was put
+// together with. What is in the same transaction is carried out.
+func agentsThen(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	ctx := t.Context()
+	put := func(tenant, name string) *store.AgentsThen {
+		t.Helper()
+		if err := b.PutAgent(ctx, tenant, store.AgentVersion{Name: name, Version: "v1"}, []byte("body")); err != nil {
+			t.Fatal(err)
+		}
+		return must[*store.AgentsThen](t)(b.AgentsNow(ctx, tenant))
+	}
+	tenant := create(0).Tenant
+	none := must[*store.AgentsThen](t)(b.AgentsNow(ctx, tenant))
+	b.createdWith(none, 1, nil)
+	one := put(tenant, "b")
+	put("other", "a")
+	b.createdWith(none, 2, store.ErrAgentsChanged)
+	b.createdWith(one, 2, nil)
+	two := put(tenant, "a")
+	eq(t, "how many there are", len(two.Versions()), 2)
+	b.restart()
+	outcomes := make([]error, 6)
+	var all sync.WaitGroup
+	for n, then := range []*store.AgentsThen{none, one, two, nil, one, two} {
+		all.Go(func() {
+			cmd := create(10 + n)
+			if n == 4 {
+				cmd.Agent = nil // may well be one that is there now
+			}
+			_, _, outcomes[n] = b.Create(ctx, nil, cmd, then)
+		})
+	}
+	all.Wait()
+	for n, want := range []error{store.ErrAgentsChanged, store.ErrAgentsChanged, nil, nil, store.ErrAgentsChanged, nil} {
+		if !errors.Is(outcomes[n], want) {
+			t.Errorf("session %d was answered %v, not %v", 10+n, outcomes[n], want)
+		}
+	}
+	if _, err := b.DropAgent(ctx, tenant, "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.createdWith(two, 20, store.ErrAgentsChanged)
+	b.createdWith(one, 20, nil)
+}
+
+// createdWith opens a session with what its tenant's agents were then.
+func (b *bundle) createdWith(then *store.AgentsThen, n int, want error) {
+	b.t.Helper()
+	cmd := create(n)
+	_, _, err := b.Create(b.t.Context(), nil, cmd, then)
+	if !errors.Is(err, want) {
+		b.t.Errorf("session %d was answered %v, not %v", n, err, want)
+	}
+	_, err = b.Session(b.t.Context(), cmd.Tenant, cmd.ID)
+	if there := err == nil; there != (want == nil) {
+		b.t.Errorf("session %d is there: %t", n, there)
 	}
 }

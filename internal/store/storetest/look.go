@@ -43,19 +43,19 @@ func openings(t *testing.T, d Dialect) {
 	cmd := create(1)
 	b.must(cmd.ID, tree.Send{Message: say("more")})
 	b.opens(key(1), cmd) // a repeat
-	if _, _, err := b.Create(t.Context(), key(2), cmd); !errors.Is(err, tree.ErrKeyReused) {
+	if _, _, err := b.Create(t.Context(), key(2), cmd, nil); !errors.Is(err, tree.ErrKeyReused) {
 		t.Errorf("the key's other use was answered %v", err)
 	}
-	if _, _, err := b.Create(t.Context(), nil, cmd); !errors.Is(err, tree.ErrSessionExists) {
+	if _, _, err := b.Create(t.Context(), nil, cmd, nil); !errors.Is(err, tree.ErrSessionExists) {
 		t.Errorf("opening what is open was answered %v", err)
 	}
 	refused := create(100)
 	refused.Agent = nil
-	if _, _, err := b.Create(t.Context(), nil, refused); !errors.Is(err, tree.ErrNoAgent) {
+	if _, _, err := b.Create(t.Context(), nil, refused, nil); !errors.Is(err, tree.ErrNoAgent) {
 		t.Errorf("an agent that is not there was answered %v", err)
 	}
 	b.must(cmd.ID, tree.DeleteSession{})
-	if _, _, err := b.Create(t.Context(), key(1), cmd); !errors.Is(err, tree.ErrNoSession) {
+	if _, _, err := b.Create(t.Context(), key(1), cmd, nil); !errors.Is(err, tree.ErrNoSession) {
 		t.Errorf("a repeat after the session is gone was answered %v", err)
 	}
 }
@@ -63,7 +63,7 @@ func openings(t *testing.T, d Dialect) {
 // opens carries the command out; what it is answered is what can be read.
 func (b *bundle) opens(key *store.Key, cmd tree.CreateSession) {
 	b.t.Helper()
-	s, root, err := b.Create(b.t.Context(), key, cmd)
+	s, root, err := b.Create(b.t.Context(), key, cmd, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}

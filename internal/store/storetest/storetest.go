@@ -36,7 +36,7 @@ func (d Dialect) Run(t *testing.T) {
 		"ReadyLease": readyLease, "ReadyReleased": readyReleased, "ReadyRestart": readyRestart, "Room": room,
 		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps,
 		"Restart": restart, "Pages": pages, "Tenants": tenants, "Idle": idle,
-		"Timers": timers, "Attempts": attempts, "Workers": workers, "Drains": drains, "Definitions": definitions, "TenantAgents": tenantAgents, "Pins": pins, "Bytes": anyBytes,
+		"Timers": timers, "Attempts": attempts, "Workers": workers, "Drains": drains, "Definitions": definitions, "TenantAgents": tenantAgents, "AgentsThen": agentsThen, "Pins": pins, "Bytes": anyBytes,
 		"Histories": histories, "Callbacks": callbacks, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
 		"Approvals": approvals, "Shells": shells, "ShellCaps": shellCaps,
 		"Openings": openings, "Looks": looks,
