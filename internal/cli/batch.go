@@ -16,7 +16,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -240,7 +239,7 @@ func ask(stream pb.SessionService_CreateSessionsClient, req *pb.CreateSessionsRe
 func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSessionsRequest, err error) {
 	number, refused := answer.GetNumber(), answer.GetRefused()
 	if codes.Code(refused.GetCode()) == codes.Unavailable {
-		return nil, status.Error(codes.Unavailable, refused.GetMessage()) // it may be taken later
+		return nil, fmt.Errorf("%w: %s", errNotNow, refused.GetMessage())
 	}
 	b.told = false
 	if refused == nil && !answer.GetOpened().GetEnded() {

@@ -76,12 +76,16 @@ func pauses() *backoff.ExponentialBackOff {
 	return pause
 }
 
-// errStreamEnded says that a stream ended without saying why.
-var errStreamEnded = errors.New("the stream ended")
+var (
+	// errStreamEnded says that a stream ended without saying why.
+	errStreamEnded = errors.New("the stream ended")
+	// errNotNow says that the orchestrator can't do now what one of many requests asks for.
+	errNotNow = errors.New("not now")
+)
 
 // mayGoOn reports whether what has failed so may work later: a watch may go on then.
 func mayGoOn(err error) bool {
-	return errors.Is(err, errStreamEnded) || status.Code(err) == codes.Unavailable
+	return errors.Is(err, errStreamEnded) || errors.Is(err, errNotNow) || status.Code(err) == codes.Unavailable
 }
 
 // stream is one stream; got reports whether it brought anything.
