@@ -61,7 +61,9 @@ func TestManySessionsOverOneStream(t *testing.T) {
 	o := c.openings()
 	go func() {
 		for n := range many {
-			o.send(n, opening(fmt.Sprint("number ", n), ""))
+			if err := o.stream.Send(&pb.CreateSessionsRequest{Number: int64(n), Session: opening(fmt.Sprint("number ", n), "")}); err != nil {
+				t.Error(err)
+			}
 		}
 		if err := o.stream.CloseSend(); err != nil {
 			t.Error(err)
