@@ -1,17 +1,23 @@
 package assembly_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/otlptest"
+	"github.com/coppice-run/coppice/internal/telemetry"
 )
 
 // openings is a stream of sessions to open.
@@ -168,5 +174,37 @@ func TestAStreamOfSessionsEndsWithItsOrchestrator(t *testing.T) {
 	c.sound()
 	if err := running.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSessionsOfAStreamAreBelowItsSpan: what a client says of its trace counts for all that it
+// opens.
+func TestSessionsOfAStreamAreBelowItsSpan(t *testing.T) {
+	sink := otlptest.Start(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.Endpoint())
+	traced, err := telemetry.Open(t.Context(), telemetry.Config{Service: "test", Instance: "1", Getenv: os.Getenv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := traced.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	c := setup(t, slowOrNot, func(d *assembly.Dev) { d.Telemetry = traced })
+	stream, err := c.CreateSessions(metadata.AppendToOutgoingContext(c.ctx(), "traceparent", "00-"+clientTrace+"-"+clientSpan+"-01"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := openings{t, stream}
+	for n := range 2 {
+		o.send(n, opening("go", ""))
+		o.receive()
+	}
+	spans := sink.Until("the runs of both", func(spans []otlptest.Span) bool { return len(named(spans, "invoke_agent ")) == 2 })
+	for _, s := range named(spans, "invoke_agent ") {
+		if s.Trace != clientTrace || s.Parent != clientSpan {
+			t.Errorf("a run is in the trace %s, below %s", s.Trace, s.Parent)
+		}
 	}
 }

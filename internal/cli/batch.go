@@ -56,7 +56,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 	}
 	return b.with(func(c *client) error {
 		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, open: map[int64]*pb.CreateSessionsRequest{}, began: a.now()}
-		err := retried(ctx, all.lost, all.stream(ctx))
+		err := retried(ctx, all.lost, func() (bool, error) { return all.stream(ctx) })
 		if left := len(all.open) + len(all.rest); len(all.rest) < len(asked) && left > 0 && !named {
 			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), b.Name))
 		}
@@ -154,23 +154,21 @@ func (b *batch) lost(error) {
 	b.told = true
 }
 
-// stream gives what opens and waits for all that is left over one stream. got is whether there
-// was somebody at its other end.
-func (b *batch) stream(ctx context.Context) func() (got bool, err error) {
-	return func() (got bool, err error) {
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		stream, err := b.client.sessions.CreateSessions(ctx)
-		if err != nil {
-			return false, err
-		}
-		if _, err := stream.Header(); err != nil {
-			return false, err
-		}
-		answers, broken := make(chan *pb.CreateSessionsResponse), make(chan error, 1)
-		go func() { broken <- pass(ctx, stream, answers) }()
-		return true, b.exchange(stream, answers, broken)
+// stream opens and waits for all that is left over one stream. got is whether there was
+// somebody at its other end.
+func (b *batch) stream(ctx context.Context) (got bool, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	stream, err := b.client.sessions.CreateSessions(ctx)
+	if err != nil {
+		return false, err
 	}
+	if _, err := stream.Header(); err != nil {
+		return false, err
+	}
+	answers, broken := make(chan *pb.CreateSessionsResponse), make(chan error, 1)
+	go func() { broken <- pass(ctx, stream, answers) }()
+	return true, b.exchange(stream, answers, broken)
 }
 
 // pass hands answers on until the stream breaks.
@@ -212,13 +210,10 @@ func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers 
 		select {
 		case answer := <-answers:
 			again, err := b.take(answer)
+			if err == nil && again != nil {
+				err = ask(stream, again)
+			}
 			if err != nil {
-				return err
-			}
-			if again == nil {
-				continue
-			}
-			if err := ask(stream, again); err != nil {
 				return err
 			}
 		case err := <-broken:
