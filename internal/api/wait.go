@@ -54,11 +54,16 @@ func waited(
 }
 
 func shownEnd(t *tree.Task, out tree.RunOutput) *pb.WaitTaskResponse {
+	return &pb.WaitTaskResponse{Task: shownTask(t, out), Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}
+}
+
+// shownTask gives a task with its result, if it has one.
+func shownTask(t *tree.Task, out tree.RunOutput) *pb.Task {
 	shown := wire.Task(t)
 	if orchestrator.HasResult(t) {
 		shown.Result = out.Answer
 	}
-	return &pb.WaitTaskResponse{Task: shown, Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}
+	return shown
 }
 
 // started gives the task of which a call has started a run, or has sent it a message, and
@@ -77,8 +82,7 @@ func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tr
 	case err != nil:
 		return nil, false, err
 	}
-	end := shownEnd(now, out)
-	return end.GetTask(), took && end.GetEnded(), nil
+	return shownTask(now, out), took && now.State.Terminal(), nil
 }
 
 // begun is a new task's first run.

@@ -133,7 +133,7 @@ func TestHiddenToolsAreNotOffered(t *testing.T) {
 		"from outside": {"", "mcp", "bash edit glob grep ls read write"},
 		"plan":         {policy.OfRoot(policy.Layer{Mode: policy.ModePlan}, policy.Permissions{}, false), "", "glob grep kill_task ls read task task_output"},
 		"in the background": {
-			policy.Below(policy.Permissions{Background: []string{"read", "bash"}}, true, ""), "", "bash read",
+			policy.Below(policy.Permissions{Background: []string{"read", "bash"}}.Pin(), true, ""), "", "bash read",
 		},
 	} {
 		offered := ""

@@ -154,7 +154,23 @@ func OfRoot(session Layer, own Permissions, background bool) Authority {
 
 // Below gives the authority of a task below others: its own layer, and all of
 // theirs.
-func Below(own Permissions, background bool, above ...Authority) Authority {
+func Below(own Pinned, background bool, above ...Authority) Authority {
+	if len(above) > 1 {
+		return below(own.Open(), background, above...)
+	}
+	return lastBelow.of(child{own, background, above[0]}, func(c child) Authority {
+		return below(c.own.Open(), c.background, c.above)
+	})
+}
+
+// child is what the authority of a task below one other depends on.
+type child struct {
+	own        Pinned
+	background bool
+	above      Authority
+}
+
+func below(own Permissions, background bool, above ...Authority) Authority {
 	layers := add(nil, own.Layer)
 	for _, a := range above {
 		layers = add(layers, a.Open()...)
@@ -193,7 +209,9 @@ func add(layers []Layer, more ...Layer) []Layer {
 type Layers []Layer
 
 // Open reads the text. What can't be read denies everything.
-func (a Authority) Open() Layers {
+func (a Authority) Open() Layers { return lastOpened.of(a, Authority.read) }
+
+func (a Authority) read() Layers {
 	if a == "" || a == byDefault {
 		return Layers{{Mode: ModeDefault}}
 	}

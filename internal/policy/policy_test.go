@@ -246,7 +246,7 @@ func TestLayers(t *testing.T) {
 	if !planned.Open().Hides("edit", AccessEdit) || planned.Open().Hides("read", AccessRead) || root.Open().Hides("bash", AccessOther) {
 		t.Error("what is hidden is not what is denied")
 	}
-	background := Below(Permissions{Background: []string{"read", "mcp__git"}}, true, root)
+	background := Below(Permissions{Background: []string{"read", "mcp__git"}}.Pin(), true, root)
 	if background.Judge(reading("x")).Decision != Allow || background.Judge(shell("git log")).Decision != Deny ||
 		background.Open().Hides("mcp__git__push", AccessOther) || !background.Open().Hides("mcp__svn__push", AccessOther) || !background.Open().Hides("bash", AccessOther) {
 		t.Errorf("in the background: %s", background)
@@ -313,7 +313,7 @@ func TestAChildIsNeverMoreThanItsParent(t *testing.T) {
 			if rapid.Bool().Draw(t, "resumed from above") {
 				above = append(above, rapid.SampledFrom(line).Draw(t, "by"))
 			}
-			line = append(line, Below(drawPermissions(t, "child"), rapid.Bool().Draw(t, "background"), above...))
+			line = append(line, Below(drawPermissions(t, "child").Pin(), rapid.Bool().Draw(t, "background"), above...))
 		}
 		for i, child := range line[1:] {
 			parent := line[i]

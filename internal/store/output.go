@@ -150,7 +150,7 @@ func (r *sessionReader) said(ctx context.Context, out *tree.Output, run tree.Chi
 		}
 	}
 	slices.Reverse(texts)
-	out.Output, _ = tree.Tail(strings.Join(texts, "\n\n"), limit, tree.TranscriptOf(r.session, run.Task))
+	out.Output, _ = tree.Tail(strings.Join(texts, "\n\n"), limit, func() string { return tree.TranscriptOf(r.session, run.Task) })
 	return nil
 }
 

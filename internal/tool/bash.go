@@ -74,9 +74,7 @@ func (bashTool) Effect() Effect { return EffectLasting }
 
 // Guard: the argument is the command line. A command may do anything.
 func (bashTool) Guard() Guard {
-	return Guard{Access: policy.AccessOther, Kind: policy.KindCommand, Arguments: func(call Call) []string {
-		return []string{newInput(call.Input).optional("command", "", maxCommand)}
-	}}
+	return Guard{Access: policy.AccessOther, Kind: policy.KindCommand, Arguments: argument("command", maxCommand)}
 }
 
 func (t bashTool) Call(ctx context.Context, call Call) Outcome {

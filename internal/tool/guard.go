@@ -44,6 +44,7 @@ func GuardOf(t Tool) Guard {
 
 // calls gives what a call of a tool does, as rules see it: first what it is about.
 func (g Guard) calls(name string, call Call) []policy.Call {
+	call.parsed = newInput(call.Input)
 	arguments := []string{""}
 	if g.Arguments != nil {
 		arguments = g.Arguments(call)
@@ -82,7 +83,7 @@ func Judge(layers policy.Layers, t Tool, call Call) (_ policy.Verdict, argument 
 // a call that names none.
 func lookGuard(fallback string) Guard {
 	return Guard{Access: policy.AccessRead, Kind: policy.KindPath, Arguments: func(call Call) []string {
-		return call.Workspace.names(newInput(call.Input).optional("path", fallback, maxPath))
+		return call.Workspace.names(call.parsed.optional("path", fallback, maxPath))
 	}}
 }
 
@@ -141,18 +142,19 @@ func (editTool) Guard() Guard { return changeGuard() }
 func (t taskTool) Guard() Guard {
 	return Guard{
 		Access: policy.AccessRead, Internal: true,
-		Arguments: func(call Call) []string { return []string{textOf(call.Input, "subagent_type")} },
-		Reads: func(call Call) []string {
-			return newInput(call.Input).texts("context_files", contextFiles, maxPath)
-		},
+		Arguments: argument("subagent_type", maxError),
+		Reads:     func(call Call) []string { return call.parsed.texts("context_files", contextFiles, maxPath) },
 	}
 }
 
 // Guard: the argument is the id of the task.
 func (taskOutputTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Internal: true, Arguments: func(call Call) []string {
-		return []string{textOf(call.Input, "task_id")}
-	}}
+	return Guard{Access: policy.AccessRead, Internal: true, Arguments: argument("task_id", maxError)}
+}
+
+// argument has rules match a call by a field of its input.
+func argument(name string, limit int) func(Call) []string {
+	return func(call Call) []string { return []string{call.parsed.optional(name, "", limit)} }
 }
 
 // textOf gives a field of an input; empty if there is no such text.
@@ -162,16 +164,14 @@ func textOf(raw json.RawMessage, name string) string {
 
 // Guard: the argument is the name of the skill.
 func (skillTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Arguments: func(call Call) []string {
-		return []string{textOf(call.Input, "name")}
-	}}
+	return Guard{Access: policy.AccessRead, Arguments: argument("name", maxError)}
 }
 
 // Guard: the argument is the URL in its plain form, as it is fetched. What is no URL
 // is given as it was written; it is fetched from nowhere.
 func (webFetchTool) Guard() Guard {
 	return Guard{Access: policy.AccessNetwork, Arguments: func(call Call) []string {
-		text := newInput(call.Input).optional("url", "", maxURL)
+		text := call.parsed.optional("url", "", maxURL)
 		if u, err := outbound.ParseURL(text); err == nil {
 			text = u.String()
 		}
@@ -181,9 +181,7 @@ func (webFetchTool) Guard() Guard {
 
 // Guard: the argument is the name of the page.
 func (docsTool) Guard() Guard {
-	return Guard{Access: policy.AccessRead, Arguments: func(call Call) []string {
-		return []string{textOf(call.Input, "page")}
-	}}
+	return Guard{Access: policy.AccessRead, Arguments: argument("page", maxError)}
 }
 
 // Guard: which tools there are is no secret; calls of what is found are decided on.

@@ -63,6 +63,8 @@ type Call struct {
 	// NoBackground says that nothing is to run in the background: what asks for that
 	// runs in the foreground.
 	NoBackground bool
+
+	parsed *input // for what guards look at
 }
 
 // Past is an earlier call that has its result.

@@ -25,7 +25,7 @@ func (d *decision) authorize(t *Task, a asked) {
 	if !a.by.IsZero() && a.by != t.Parent {
 		above = append(above, d.view.task(a.by).Authority)
 	}
-	t.Authority = policy.Below(t.Permissions.Open(), a.background, above...)
+	t.Authority = policy.Below(t.Permissions, a.background, above...)
 }
 
 // goOnWithin gives a branch the authority of the task that it goes on from.

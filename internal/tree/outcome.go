@@ -93,8 +93,9 @@ func (o outcomeText) encode() string {
 
 // shown is as much of the answer as is shown.
 func (o Outcome) shown() (string, bool) {
-	return Tail(o.Answer, Limits{OutputBytes: o.Limit}.Output(),
-		fmt.Sprintf("message %d of %s", o.Run.Answer, TranscriptOf(o.Session, o.Run.Task)))
+	return Tail(o.Answer, Limits{OutputBytes: o.Limit}.Output(), func() string {
+		return fmt.Sprintf("message %d of %s", o.Run.Answer, TranscriptOf(o.Session, o.Run.Task))
+	})
 }
 
 // bounded cuts text to at most limit bytes at a rune's edge; it keeps the end,

@@ -109,13 +109,13 @@ func (l Limits) Output() int {
 
 // Tail keeps the end of text that has more than limit bytes, where answers
 // conclude, below a line that says so and where the whole is.
-func Tail(text string, limit int, whole string) (_ string, cut bool) {
+func Tail(text string, limit int, whole func() string) (_ string, cut bool) {
 	if len(text) <= limit {
 		return text, false
 	}
 	end, _ := bounded(text, limit)
 	return fmt.Sprintf(CutMark+"the first %d of %d bytes are left out; the whole is in %s]\n%s",
-		len(text)-len(end), len(text), whole, end), true
+		len(text)-len(end), len(text), whole(), end), true
 }
 
 // CutMark begins the line that says that an output was cut.

@@ -112,7 +112,7 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	t.OpenMessage, t.OpenCalls = m.Ordinal, len(opened)
 	t.RunTools += len(opened)
 	t.ToolUses += len(opened)
-	for _, call := range opened {
+	for _, call := range opened[max(0, len(opened)-recentActivities):] {
 		t.doing(Activity(m.Blocks[call.Ref.Block].(ToolUse)))
 	}
 	return Stored{Ordinal: m.Ordinal}, nil
