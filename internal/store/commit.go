@@ -52,9 +52,9 @@ type request struct {
 	answer tree.Answer
 }
 
-// commit makes one transaction of a batch, answers everyone, and tells what has
-// changed. If the database refuses the batch, each gets a transaction of its own,
-// so that only the culprit is refused.
+// commit makes one transaction of a batch, tells what has changed, and answers everyone: who
+// is answered may ask at once for what was told. If the database refuses the batch, each gets
+// a transaction of its own, so that only the culprit is refused.
 func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	began := time.Now()
 	b, answers, err := c.transact(ctx, queued)
@@ -76,6 +76,10 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	b.tellGiven()
+	told := b.told()
+	told.Commands, told.Refused, told.Took = len(queued), refusals(answers), time.Since(began)
+	told.Verdicts = append(told.Verdicts, notSpawned(queued, answers)...)
+	c.OnCommit(told)
 	for i, p := range queued {
 		p.opened, p.taken, p.notTaken = answers[i].opened, answers[i].taken, answers[i].notTaken
 		if p.slot == nil {
@@ -83,13 +87,9 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		}
 		p.settle(answers[i].answer, answers[i].err)
 	}
-	told := b.told()
-	told.Commands, told.Refused, told.Took = len(queued), refusals(answers), time.Since(began)
-	told.Verdicts = append(told.Verdicts, notSpawned(queued, answers)...)
 	for _, id := range b.order {
 		c.known.keep(id, b.sessions[id])
 	}
-	c.OnCommit(told)
 }
 
 // apart makes transactions of less than what the database has refused together: of one
