@@ -18,7 +18,7 @@ func TestChange(t *testing.T) {
 		table table
 		row   func() []any
 	}{
-		"sessions": {sessionTable, func() []any { return (&sessionAsStored{}).columns(nil) }},
+		"sessions": {sessionTable, newSessionRow},
 		"tasks":    {taskTable, func() []any { return taskRow(&tree.Task{}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,35 +46,65 @@ func TestChange(t *testing.T) {
 // TestNewRow gives a new row each column alone, and checks that it is among those written.
 func TestNewRow(t *testing.T) {
 	t.Parallel()
-	fresh := func() []any { return taskRow(&tree.Task{}) }
-	narrow, arguments := taskTable.add(fresh())
-	if want := len(taskTable.columns) - len(taskTable.sparse); narrow != "new_tasks" || len(arguments) != want {
-		t.Fatalf("a row with nothing in it is written with %s and %d columns, want %d", narrow, len(arguments), want)
+	for name, c := range map[string]struct {
+		table table
+		fresh func() []any
+	}{
+		"sessions": {sessionTable, newSessionRow},
+		"tasks":    {taskTable, func() []any { return taskRow(&tree.Task{}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			narrow, arguments := c.table.add(c.fresh())
+			if want := len(c.table.columns) - len(c.table.unset); narrow != "new_"+name || len(arguments) != want {
+				t.Fatalf("a row with nothing in it is written with %s and %d columns, want %d", narrow, len(arguments), want)
+			}
+			for i, column := range c.table.columns {
+				row := c.fresh()
+				alter(t, row[i])
+				statement, arguments := c.table.add(row)
+				if !slices.Contains(arguments, row[i]) {
+					t.Errorf("%s writes nothing of %s", statement, column)
+				}
+				want := narrow
+				switch unset := slices.Contains(c.table.unset, i); {
+				case unset && i < c.table.updates[0].end:
+					want = "begun_" + name
+				case unset:
+					want = "add_" + name
+				}
+				if statement != want {
+					t.Errorf("with %s it is written with %s, want %s", column, statement, want)
+				}
+			}
+		})
 	}
-	for i, column := range taskTable.columns {
-		row := fresh()
-		alter(t, row[i])
-		statement, arguments := taskTable.add(row)
-		if !slices.Contains(arguments, row[i]) {
-			t.Errorf("%s writes nothing of %s", statement, column)
-		}
-		want := narrow
-		switch sparse := slices.Contains(taskTable.sparse, i); {
-		case sparse && i < taskTable.updates[0].end:
-			want = "begun_tasks"
-		case sparse:
-			want = "add_tasks"
-		}
-		if statement != want {
-			t.Errorf("with %s it is written with %s, want %s", column, statement, want)
+}
+
+func newSessionRow() []any { return (&sessionAsStored{}).columns(nil) }
+
+// TestNewSessionsGoTogether writes a session that has more than others with the same statement
+// as those.
+func TestNewSessionsGoTogether(t *testing.T) {
+	t.Parallel()
+	shells := &sessionAsStored{Session: tree.Session{Shells: 1}}
+	closed := &sessionAsStored{Session: tree.Session{ClosedAt: time.UnixMicro(5)}}
+	for want, rows := range map[string][][]any{
+		"new_sessions":   {newSessionRow(), newSessionRow()},
+		"begun_sessions": {newSessionRow(), shells.columns(nil)},
+		"add_sessions":   {shells.columns(nil), closed.columns(nil), newSessionRow()},
+	} {
+		statement, arguments := sessionTable.addAll(rows)
+		if statement != want || len(arguments) != len(rows) {
+			t.Errorf("%d rows are written with %s of %d, want %s", len(rows), statement, len(arguments), want)
 		}
 	}
 }
 
-// TestTasksBeginNarrow opens a session and starts a child as agents do: neither has a column
+// TestRowsBeginNarrow opens a session and starts a child as agents do: no row has a column
 // yet that is taken for one that comes later, nor, once a worker has claimed it, for one that
 // comes later than that.
-func TestTasksBeginNarrow(t *testing.T) {
+func TestRowsBeginNarrow(t *testing.T) {
 	t.Parallel()
 	v, env := tree.NewView(nil), tree.Env{Now: time.Unix(1_800_000_000, 0), NewID: newUUID, Replica: "r"}
 	agent := &tree.Agent{
@@ -109,6 +139,9 @@ func TestTasksBeginNarrow(t *testing.T) {
 				}
 			}
 		}
+		if statement, _ := sessionTable.add(sessionRow(v.Session(), &beside{})); depth == 0 && statement != "new_sessions" {
+			t.Errorf("a session is written with %s", statement)
+		}
 		v.Committed()
 	}
 }
@@ -126,7 +159,16 @@ func alter(t *testing.T, column any) {
 	case bitsColumn:
 		*c.bits = 1 << 63
 	case jsonColumn:
-		reflect.ValueOf(c.value).Elem().Set(reflect.ValueOf([]string{"more"}))
+		switch v := c.value.(type) {
+		case *[]string:
+			*v = []string{"more"}
+		case *map[string]string:
+			*v = map[string]string{"more": ""}
+		case *tree.Limits:
+			v.OutputBytes++
+		default:
+			t.Fatalf("a column of JSON of %T", v)
+		}
 	default:
 		switch v := reflect.ValueOf(column).Elem(); {
 		case v.CanInt():

@@ -14,24 +14,49 @@ type narrow struct {
 	out  []int // the columns that it leaves out
 }
 
-// notYet gives a table with a row that has nothing yet. New rows may lack all sparse columns,
-// or those that are not among the first that change.
+// notYet gives a table with a row that has nothing yet. New rows may lack all columns in which
+// most have nothing, or those that are not among the first that change.
 func (t table) notYet(zero []any) table {
 	t.zero = zero
-	first, _ := slices.BinarySearch(t.sparse, t.updates[0].end)
-	t.narrow = []narrow{{"new_" + t.name, t.sparse}, {"begun_" + t.name, t.sparse[first:]}}
+	first, _ := slices.BinarySearch(t.unset, t.updates[0].end)
+	t.narrow = []narrow{{"new_" + t.name, t.unset}, {"begun_" + t.name, t.unset[first:]}}
 	return t
 }
 
 // add gives the statement that writes a new row of a table with such columns, the narrowest
 // that there is for it, with its arguments, which are a copy.
 func (t table) add(row []any) (statement string, arguments []any) {
-	for _, n := range t.narrow {
-		if !slices.ContainsFunc(n.out, func(i int) bool { return !same(row[i], t.zero[i]) }) {
-			return n.name, without(n.out, row)
-		}
+	if n := t.narrowest(row); n != nil {
+		return n.name, without(n.out, row)
 	}
 	return "add_" + t.name, slices.Clone(row)
+}
+
+// addAll gives one statement that writes all of some new rows, with its arguments.
+func (t table) addAll(rows [][]any) (statement string, arguments [][]any) {
+	n := t.narrowest(rows...)
+	if n == nil {
+		return "add_" + t.name, rows
+	}
+	for _, row := range rows {
+		arguments = append(arguments, without(n.out, row))
+	}
+	return n.name, arguments
+}
+
+// narrowest gives the narrowest statement that there is for all of some rows; nil if there is
+// none but the one with all columns.
+func (t table) narrowest(rows ...[]any) *narrow {
+	for i := range t.narrow {
+		n := &t.narrow[i]
+		has := func(row []any) bool {
+			return slices.ContainsFunc(n.out, func(i int) bool { return !same(row[i], t.zero[i]) })
+		}
+		if !slices.ContainsFunc(rows, has) {
+			return n
+		}
+	}
+	return nil
 }
 
 // without leaves some out.

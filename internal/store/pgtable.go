@@ -19,7 +19,7 @@ func (t table) writingMany(types []string) map[string]string {
 		texts["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %s WHERE session = ?1 LIMIT ?2))", t.name, t.name)
 	}
 	for _, n := range t.narrow {
-		into, constants := t.adding(n, typedBlank(types))
+		into, constants := t.adding(n, t.typedBlank(types))
 		texts[n.name] = fmt.Sprintf("%s %s, %s", into, unnest(without(n.out, types)), constants)
 	}
 	for _, u := range t.updates {
@@ -38,7 +38,7 @@ func (t table) writingOne(types []string) map[string]string {
 		texts["drop_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE %s", t.name, t.keyed("$"))
 	}
 	for _, n := range t.narrow {
-		texts[n.name] = t.addingOne(n, "$", typedBlank(types))
+		texts[n.name] = t.addingOne(n, "$", t.typedBlank(types))
 	}
 	for _, u := range t.updates {
 		texts[u.name] = t.updating(u, "$", "", t.keyed("$"))
@@ -51,13 +51,19 @@ func (t table) writingOne(types []string) map[string]string {
 const number = "bigint"
 
 // typedBlank gives a constant the type of its column, and makes it NULL if it is such a zero.
-func typedBlank(types []string) func(constant string, column int) string {
+func (t table) typedBlank(types []string) func(constant string, column int) string {
 	return func(constant string, column int) string {
-		if types[column] == number {
+		if t.blank(types, column) {
 			constant = "NULL"
 		}
 		return constant + "::" + types[column]
 	}
+}
+
+// blank reports whether a zero in a column is NULL.
+func (t table) blank(types []string, column int) bool {
+	_, is := slices.BinarySearch(t.sparse, column)
+	return is && types[column] == number
 }
 
 // blanks are, of each statement that writes rows of a table, the arguments that are such.
@@ -76,7 +82,7 @@ func (t table) blanks(types []string) map[string][]int {
 	blanks := map[string][]int{}
 	for name, columns := range given {
 		for i, column := range columns {
-			if _, is := slices.BinarySearch(t.sparse, column); is && types[column] == number {
+			if t.blank(types, column) {
 				blanks[name] = append(blanks[name], i)
 			}
 		}

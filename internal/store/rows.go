@@ -20,14 +20,15 @@ type table struct {
 	fixed   int // with the key
 	columns []string
 	updates []update
-	sparse  []int    // columns in which most new rows have nothing
+	unset   []int    // columns in which most new rows have nothing
+	sparse  []int    // those of them that may be NULL
 	narrow  []narrow // the narrowest first
 	zero    []any    // a row that has nothing yet
 	drops   bool     // rows of it are dropped, beside those of sessions that were deleted
 }
 
-// newTable takes columns up to each "|" for those of an update. In those with a "*" most new
-// rows have nothing.
+// newTable takes columns up to each "|" for those of an update. In those with a "*" or a "-"
+// most new rows have nothing; the former may be NULL.
 func newTable(name string, keys, fixed int, columns string) table {
 	t := table{name: name, keys: keys, fixed: fixed}
 	for _, c := range strings.Fields(columns) {
@@ -35,11 +36,14 @@ func newTable(name string, keys, fixed int, columns string) table {
 			t.updates = append(t.updates, update{fmt.Sprintf("set_%s_%d", name, len(t.updates)+1), len(t.columns)})
 			continue
 		}
-		c, isSparse := strings.CutSuffix(c, "*")
-		if isSparse {
+		name := strings.TrimRight(c, "*-")
+		if name != c {
+			t.unset = append(t.unset, len(t.columns))
+		}
+		if strings.HasSuffix(c, "*") {
 			t.sparse = append(t.sparse, len(t.columns))
 		}
-		t.columns = append(t.columns, c)
+		t.columns = append(t.columns, name)
 	}
 	return t
 }
@@ -53,10 +57,11 @@ func (t table) dropping() table {
 const callKeyColumns = "session task message block "
 
 // sessionTable has the columns first that change with each commit.
-var sessionTable = newTable("sessions", 1, 6, "id tenant agent root metadata limits "+
-	"next_seq total pending running waiting shells "+
-	"input_tokens output_tokens cache_read_tokens cache_write_tokens cost_micros priced_tokens updated_at fair_tag version | "+
-	"title created_at current_task asking grants closed_at deleted_at workspace budget_tokens budget_cost reckoned_tokens reckoned_cost max_running")
+var sessionTable = newTable("sessions", 1, 6, "id tenant agent root metadata- limits "+
+	"next_seq total pending running waiting- shells- "+
+	"input_tokens- output_tokens- cache_read_tokens- cache_write_tokens- cost_micros- priced_tokens- updated_at fair_tag version | "+
+	"title created_at current_task- asking- grants- closed_at- deleted_at- workspace- "+
+	"budget_tokens- budget_cost- reckoned_tokens- reckoned_cost- max_running").notYet(sessionRow(&tree.Session{}, &beside{}))
 
 // taskTable has the columns first that change with each claim, then those that change with
 // an answer that ends a run, then others that change with what a worker says.

@@ -31,11 +31,11 @@ func (b *batch) save(ctx context.Context) error {
 		hash := b.once[key].hash
 		put("add_requests", []any{idColumn(&key.session), key.key, hash[:], string(answer)})
 	}
-	const first = "add_sessions"
-	if err := b.tx.save(ctx, first, rows[first]...); err != nil {
+	first, opened := sessionTable.addAll(rows["add_sessions"])
+	if err := b.tx.save(ctx, first, opened...); err != nil {
 		return err
 	}
-	delete(rows, first)
+	delete(rows, "add_sessions")
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		if !strings.HasSuffix(name, newTasks) {
 			slices.SortFunc(rows[name], keyOrder)
