@@ -27,7 +27,7 @@ type batch struct {
 	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed
 	unread   bool                        // what was asked for has not come: the connection was lost once it was committed
 	again    bool                        // a first try found that somebody else had changed something
-	mayOpen  bool                        // sessions with ids of their own without looking whether they are there
+	supposes bool                        // that rows which should be new are not there; a second try looks
 	standby  Standby                     // nil: no slot is given anything
 	given    []given
 
@@ -116,12 +116,12 @@ var errChanged = errors.New("store: a session, or a tenant's agents, are not as 
 // transact makes one transaction of a batch. If somebody else has changed what it was decided
 // upon, it is made again upon what is there now.
 func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []decided, err error) {
-	mayOpen, again := !c.Store.db.alone() && c.present.lately(), false
+	supposes, again := !c.Store.db.alone(), false
 	try := func(tx transaction) (err error) {
 		b.spoil() // a first try came to nothing
 		b = c.newBatch(tx)
 		b.again = again
-		b.mayOpen, mayOpen = mayOpen, false
+		b.supposes, supposes = supposes, false
 		if c.Standby != nil && !queued[0].alone {
 			b.standby = c.Standby()
 		}

@@ -93,7 +93,7 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 // is nothing to read, or else its row is refused, and the transaction is made again.
 func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 	for _, id := range b.order {
-		if s := b.sessions[id]; (s.row == nil || s.contested) && !(s.fresh && b.mayOpen) {
+		if s := b.sessions[id]; (s.row == nil || s.contested) && !(s.fresh && b.supposes && b.present.lately()) {
 			unsure = append(unsure, id)
 		}
 	}

@@ -177,7 +177,7 @@ func (tx packing) save(ctx context.Context, name string, rows ...[]any) error {
 	switch name {
 	case "add_messages":
 		packBodies(rows)
-	case "put_calls":
+	case "add_calls", "put_calls":
 		tx.packTexts(rows)
 	case "add_events":
 		rows = together(rows)

@@ -48,7 +48,8 @@ func TestReplicas(t *testing.T) {
 	server := pgtest.Start(t)
 	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"Open": replicasOpen, "Write": replicasWrite, "Pick": replicasPick, "Create": replicasCreate,
-		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "OtherRelease": otherRelease, "Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge,
+		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "OtherRelease": otherRelease, "StrayRow": strayRow,
+		"Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

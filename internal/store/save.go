@@ -101,8 +101,9 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 		b.bodies[m] = body
 		put("add_messages", messageRow(&id, m, &body))
 	}
+	opened := openedWith(c)
 	for _, call := range c.Calls {
-		put("put_calls", callRow(&id, call))
+		put(b.writes("calls", opened[messageKey{call.Task, call.Ref.Message}]), callRow(&id, call))
 	}
 	for _, a := range c.Approvals {
 		put("put_approvals", approvalRow(&Approval{Session: id, Approval: *a}))
@@ -112,6 +113,32 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 		b.events[id] = append(b.events[id], data)
 		put("add_events", []any{idColumn(&id), e.Seq, data})
 	}
+}
+
+// openedWith names the messages that have opened calls just now.
+func openedWith(c *tree.Changes) map[messageKey]bool {
+	opened := map[messageKey]bool{}
+	for _, m := range c.Messages {
+		if m.MakesCalls() {
+			opened[messageKey{m.Task, m.Ordinal}] = true
+		}
+	}
+	return opened
+}
+
+// writes gives the statement for rows of a table. It is cheaper for new ones, which must not
+// be there: if they are, a second try does not suppose anything.
+func (b *batch) writes(table string, isNew bool) string {
+	if isNew && b.supposes {
+		return "add_" + table
+	}
+	return "put_" + table
+}
+
+// wasIn reports whether a task was in a state when it was last stored.
+func (b *batch) wasIn(state tree.State, id tree.SessionID, task tree.TaskID) bool {
+	stored := b.sessions[id].view.Stored(task)
+	return stored != nil && stored.State == state
 }
 
 // newest reports whether what is written has the newest form.
@@ -192,7 +219,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 		}
 		row := b.readyRow(id, r)
 		b.ready = append(b.ready, row)
-		put("put_ready", readyRow(&row))
+		put(b.writes("ready", !b.wasIn(tree.StatePending, id, task)), readyRow(&row))
 	}
 	for run, cb := range c.Callbacks {
 		if cb == nil {
@@ -206,7 +233,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 			put("drop_attempts", []any{idColumn(&id), idColumn(&task)})
 			continue
 		}
-		put("put_attempts", attemptRow(&Attempt{Session: id, Attempt: *a}))
+		put(b.writes("attempts", !b.wasIn(tree.StateRunning, id, task)), attemptRow(&Attempt{Session: id, Attempt: *a}))
 	}
 }
 

@@ -79,6 +79,32 @@ func otherRelease(t *testing.T, server *pgtest.Server) {
 	}
 }
 
+// strayRow: what would write a new row is not held up by one that should not be there.
+func strayRow(t *testing.T, server *pgtest.Server) {
+	url := server.Database(t)
+	db := replicas(t, url, 1)[0]
+	id := newSession()
+	create := open(id)
+	create.Message = []tree.Block{tree.Text{Text: "begin"}}
+	created, err := db.Update(t.Context(), id, create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, url)
+	stray := "INSERT INTO attempts (session, task, epoch, replica, worker, at) SELECT session, id, 0, 'gone', 'gone', 0 FROM tasks"
+	if _, err := conn.Exec(t.Context(), stray); err != nil {
+		t.Fatal(err)
+	}
+	claim := tree.Claim{Task: created.(tree.Created).Root, Token: tree.Token{Epoch: 1, Nonce: 7}, Worker: "w"}
+	if _, err := db.Update(t.Context(), id, claim); err != nil {
+		t.Fatal(err)
+	}
+	var worker string
+	if err := conn.QueryRow(t.Context(), "SELECT worker FROM attempts").Scan(&worker); err != nil || worker != claim.Worker {
+		t.Errorf("the attempt is %q's, %v", worker, err)
+	}
+}
+
 // replicasRepeat: what a request with a key is decided upon is not gone by either.
 func replicasRepeat(t *testing.T, server *pgtest.Server) {
 	dbs := replicas(t, server.Database(t), 2)
