@@ -17,7 +17,7 @@ const forgetAskedAbove = 2 << 20
 func newAsked() asked { return asked{messages: map[inSession[tree.ChildRun]]messageAndBody{}} }
 
 // keep takes in what runs were asked that begin with changes of a session.
-func (a *asked) keep(id tree.SessionID, v *tree.View, bodies map[*tree.Message][]byte) {
+func (a *asked) keep(id tree.SessionID, v *tree.View) {
 	for _, m := range v.Changes().Messages {
 		key := inSession[tree.ChildRun]{id, tree.ChildRun{Task: m.Task, Run: m.Run}}
 		_, asked := a.messages[key]
@@ -27,8 +27,9 @@ func (a *asked) keep(id tree.SessionID, v *tree.View, bodies map[*tree.Message][
 		if t := v.Stored(m.Task); t != nil && t.Run >= m.Run {
 			continue // the run was there before
 		}
-		a.messages[key] = messageAndBody{*m, id, bodies[m]}
-		if a.bytes += rowBytes + len(bodies[m]); a.bytes > forgetAskedAbove {
+		row := remembered(id, m)
+		a.messages[key] = row
+		if a.bytes += row.size(); a.bytes > forgetAskedAbove {
 			clear(a.messages)
 			a.bytes = 0
 		}
@@ -39,7 +40,7 @@ func (a *asked) keep(id tree.SessionID, v *tree.View, bodies map[*tree.Message][
 func (a *asked) take(id tree.SessionID, run tree.ChildRun) (messages []messageAndBody) {
 	key := inSession[tree.ChildRun]{id, run}
 	if m, any := a.messages[key]; any {
-		a.bytes -= rowBytes + len(m.body)
+		a.bytes -= m.size()
 		delete(a.messages, key)
 		messages = append(messages, m)
 	}

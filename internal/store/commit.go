@@ -23,7 +23,6 @@ type batch struct {
 	fresh    []requestKey            // requests that this batch has answered first
 	ready    []Ready
 	events   map[tree.SessionID][][]byte // as they are stored
-	bodies   map[*tree.Message][]byte    // of new messages, as they are stored before they are packed
 	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed
 	unread   bool                        // what was asked for has not come: the connection was lost once it was committed
 	again    bool                        // a first try found that somebody else had changed something
@@ -36,7 +35,7 @@ type batch struct {
 
 func (c *committer) newBatch(tx transaction) *batch {
 	return &batch{
-		committer: c, tx: tx, sessions: map[tree.SessionID]*session{}, events: map[tree.SessionID][][]byte{}, bodies: map[*tree.Message][]byte{},
+		committer: c, tx: tx, sessions: map[tree.SessionID]*session{}, events: map[tree.SessionID][][]byte{},
 		once: map[requestKey]*request{}, agents: map[string]*[]AgentVersion{},
 	}
 }
@@ -71,8 +70,8 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	for _, id := range b.order {
 		changes := b.sessions[id].view.Changes()
 		c.openings.keep(id, changes.Messages)
-		c.wakings.keep(id, changes, b.bodies, c.Store.held)
-		c.asked.keep(id, b.sessions[id].view, b.bodies)
+		c.wakings.keep(id, changes, c.Store.held)
+		c.asked.keep(id, b.sessions[id].view)
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	b.tellGiven()

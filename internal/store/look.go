@@ -112,7 +112,7 @@ func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) 
 		e := &End{task: *t, asked: asked[task], shown: shown}
 		for _, m := range changes.Messages {
 			if m.Task == task && m.Ordinal == t.Answer {
-				e.answer = append(e.answer, messageAndBody{*m, id, b.bodies[m]})
+				e.answer = append(e.answer, remembered(id, m))
 			}
 		}
 		return e

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/coppice-run/coppice/internal/tree"
-	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // errNoOutcome says that a run has not ended, or never was.
@@ -100,8 +99,8 @@ func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[mess
 	}
 	texts := make(map[messageKey]string, len(rows))
 	for i := range rows {
-		m := &rows[i].Message
-		if err := wire.DecodeBody(rows[i].body, m); err != nil {
+		m := &rows[i]
+		if err := m.open(); err != nil {
 			return nil, err
 		}
 		texts[messageKey{m.Task, m.Ordinal}] = m.Text()

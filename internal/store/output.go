@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/coppice-run/coppice/internal/tree"
-	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // Output reads what there is to read of the current run of a task: how it has ended, or
@@ -137,11 +136,10 @@ func (r *sessionReader) said(ctx context.Context, out *tree.Output, run tree.Chi
 	var texts []string
 	size := 0
 	for i := range rows {
-		m := &rows[i].Message
-		if err := wire.DecodeBody(rows[i].body, m); err != nil {
+		if err := rows[i].open(); err != nil {
 			return err
 		}
-		if text := m.Text(); text != "" {
+		if text := rows[i].Text(); text != "" {
 			texts = append(texts, text)
 			size += len(text)
 		}
@@ -165,9 +163,8 @@ func (r *sessionReader) prompt(ctx context.Context, run tree.ChildRun) (string, 
 	if len(rows) == 0 {
 		return "", nil
 	}
-	m := &rows[0].Message
-	if err := wire.DecodeBody(rows[0].body, m); err != nil {
+	if err := rows[0].open(); err != nil {
 		return "", err
 	}
-	return tree.PromptShown(m), nil
+	return tree.PromptShown(&rows[0].Message), nil
 }

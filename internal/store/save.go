@@ -98,7 +98,6 @@ func (b *batch) collect(id tree.SessionID, c *tree.Changes, put func(string, []a
 	b.collectRuns(id, c, put)
 	for _, m := range c.Messages {
 		body := wire.EncodeBody(m)
-		b.bodies[m] = body
 		put("add_messages", messageRow(&id, m, &body))
 	}
 	opened := openedWith(c)

@@ -60,8 +60,29 @@ func (s *Store) session(id tree.SessionID) *sessionReader {
 type messageAndBody struct {
 	tree.Message
 	session tree.SessionID
-	body    []byte
+	body    []byte // as it is stored, until it is opened
 }
+
+// open reads the body. A message that is remembered was never closed.
+func (m *messageAndBody) open() error {
+	if m.body == nil {
+		return nil
+	}
+	err := wire.DecodeBody(m.body, &m.Message)
+	m.body = nil
+	return err
+}
+
+// remembered is a message of which its row need not be read.
+func remembered(session tree.SessionID, m *tree.Message) messageAndBody {
+	return messageAndBody{Message: *m, session: session}
+}
+
+// rowBytes is what a row that is remembered counts for beside its text.
+const rowBytes = 512
+
+// size is how much a message takes that is remembered.
+func (m *messageAndBody) size() int { return rowBytes + tree.TextBytes(m.Blocks) }
 
 func storedMessageRow(m *messageAndBody) []any { return messageRow(&m.session, &m.Message, &m.body) }
 
@@ -97,7 +118,7 @@ func (r *sessionReader) transcript(ctx context.Context, task tree.TaskID, after,
 // another.
 func (r *sessionReader) whole(ctx context.Context, rows []messageAndBody, after int) ([]tree.Message, error) {
 	for i := range rows {
-		if err := wire.DecodeBody(rows[i].body, &rows[i].Message); err != nil {
+		if err := rows[i].open(); err != nil {
 			return nil, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
-	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // wakings remembers what this process has written of transcripts, from a message on that
@@ -30,17 +29,14 @@ type tail struct {
 	bytes int
 }
 
-// What a committer remembers, before all of it is forgotten. A row counts for rowBytes
-// beside its text.
-const (
-	forgetWakingsAbove = 2 << 20
-	rowBytes           = 512
-)
+// forgetWakingsAbove is how many bytes of messages and results a committer remembers before
+// all of them are forgotten.
+const forgetWakingsAbove = 2 << 20
 
 func newWakings() wakings { return wakings{tails: map[inSession[tree.TaskID]]*tail{}} }
 
-// keep takes in what was just committed for a session, with the bodies of its messages.
-func (w *wakings) keep(id tree.SessionID, c *tree.Changes, bodies map[*tree.Message][]byte, held *transcript.Held) {
+// keep takes in what was just committed for a session.
+func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held) {
 	for _, m := range c.Messages {
 		key := inSession[tree.TaskID]{id, m.Task}
 		t := w.tails[key]
@@ -56,10 +52,10 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, bodies map[*tree.Mess
 			w.forget(key)
 			continue
 		}
-		w.grew(t, t.add(messageAndBody{*m, id, bodies[m]}))
+		w.grew(t, t.add(remembered(id, m)))
 	}
 	if len(w.tails) > 0 {
-		w.keepCalls(id, c, bodies)
+		w.keepCalls(id, c)
 	}
 	for task, t := range c.Tasks {
 		if t.State.Terminal() && t.Depth > 0 {
@@ -73,7 +69,7 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, bodies map[*tree.Mess
 }
 
 // keepCalls takes in the calls that were closed, with the outcomes that have closed them.
-func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes, bodies map[*tree.Message][]byte) {
+func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes) {
 	answers := map[messageKey]*tree.Message{}
 	for _, m := range c.Messages {
 		if m.Role == tree.RoleAssistant {
@@ -98,8 +94,9 @@ func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes, bodies map[*tree
 		t.near.runs[call.Child] = *run
 		key := messageKey{run.Task, run.Answer}
 		if m := answers[key]; m != nil {
-			t.near.answers[key] = messageAndBody{*m, id, bodies[m]}
-			w.grew(t, rowBytes+len(bodies[m]))
+			row := remembered(id, m)
+			t.near.answers[key] = row
+			w.grew(t, row.size())
 		}
 	}
 }
@@ -156,7 +153,7 @@ func (t *tail) add(row messageAndBody) int {
 		}
 	}
 	t.rows = append(t.rows, row)
-	return rowBytes + len(row.body)
+	return row.size()
 }
 
 // woken gives a claimed run with what the batch has at hand of its conversation; nil if
@@ -203,8 +200,7 @@ func (w *woken) conversation(ctx context.Context, s *Store) (*Conversation, erro
 		return cmp.Or(cmp.Compare(a.Ref.Message, b.Ref.Message), cmp.Compare(a.Ref.Block, b.Ref.Block))
 	})
 	last := &seen[len(seen)-1]
-	before := messageAndBody{*last, t.Session, wire.EncodeBody(last)}
-	messages, err := r.whole(ctx, append([]messageAndBody{before}, w.tail.rows...), last.Ordinal)
+	messages, err := r.whole(ctx, append([]messageAndBody{remembered(t.Session, last)}, w.tail.rows...), last.Ordinal)
 	if err != nil {
 		return nil, err
 	}
