@@ -32,12 +32,20 @@ func (s *sessionServer) CreateSessions(stream pb.SessionService_CreateSessionsSe
 	if err := stream.SendHeader(nil); err != nil { // so that the client knows that somebody is there
 		return err
 	}
-	all, ctx := errgroup.WithContext(parented(stream.Context()))
+	ctx, cancel := context.WithCancel(parented(stream.Context()))
+	defer cancel()
+	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(openingsAtOnce)
 	o := &openings{sessionServer: s, stream: stream, next: make(chan *pb.CreateSessionsRequest), over: make(chan struct{})}
 	err := o.begin(ctx, all)
 	close(o.over)
-	return errors.Join(all.Wait(), err)
+	if err != nil && !errors.Is(err, tree.ErrStopping) {
+		cancel() // nobody is to wait on for what will not be sent
+	}
+	if failed := all.Wait(); err == nil {
+		err = failed
+	}
+	return err
 }
 
 // begin has requests answered until the client has no more of them, or the stream has to end.
@@ -101,7 +109,11 @@ func (o *openings) give(ctx context.Context, all *errgroup.Group, req *pb.Create
 // work answers a request, and others after it.
 func (o *openings) work(ctx context.Context, req *pb.CreateSessionsRequest) error {
 	for {
-		if err := o.send(o.answer(ctx, req)); err != nil {
+		answer := o.answer(ctx, req)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := o.send(answer); err != nil {
 			return err
 		}
 		select {

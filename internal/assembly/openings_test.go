@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,29 @@ func TestManySessionsOverOneStream(t *testing.T) {
 		t.Errorf("after all answers came %v, %v", answer, err)
 	}
 	c.sound()
+}
+
+// TestAStreamThatCantBeReadEnds while a session of it is under way, for which nobody waits then.
+func TestAStreamThatCantBeReadEnds(t *testing.T) {
+	t.Parallel()
+	c := setup(t, slowOrNot, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	stream, err := c.CreateSessions(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := openings{t, stream}
+	o.send(1, opening("slow", "slow"))
+	under, err := c.CreateSession(ctx, &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "slow"}, IdempotencyKey: "slow"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.events(under.GetSession().GetId(), func(e *pb.Event) bool { return e.GetDispatched() != nil })
+	o.send(2, opening(strings.Repeat("long ", 4<<20), ""))
+	if answer, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("the stream went on with %v, %v", answer, err)
+	}
 }
 
 // TestARefusedSessionEndsOnlyItself: what is wrong is said as the status of a call would say it,

@@ -143,6 +143,7 @@ type batch struct {
 	began  time.Time
 	told   bool // that nothing comes any more
 
+	answers                    int64 // that say more than that it can't be done now
 	completed, failed, refused int64
 }
 
@@ -155,7 +156,7 @@ func (b *batch) lost(error) {
 }
 
 // stream opens and waits for all that is left over one stream. got is whether there was
-// somebody at its other end.
+// somebody at its other end who could do something.
 func (b *batch) stream(ctx context.Context) (got bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -168,7 +169,9 @@ func (b *batch) stream(ctx context.Context) (got bool, err error) {
 	}
 	answers, broken := make(chan *pb.CreateSessionsResponse), make(chan error, 1)
 	go func() { broken <- pass(ctx, stream, answers) }()
-	return true, b.exchange(stream, answers, broken)
+	before := b.answers
+	err = b.exchange(stream, answers, broken)
+	return b.answers > before || !errors.Is(err, errNotNow), err
 }
 
 // pass hands answers on until the stream breaks.
@@ -237,6 +240,7 @@ func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSession
 		return nil, fmt.Errorf("%w: %s", errNotNow, refused.GetMessage())
 	}
 	b.told = false
+	b.answers++
 	if refused == nil && !answer.GetOpened().GetEnded() {
 		return b.open[number], nil
 	}

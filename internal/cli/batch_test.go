@@ -93,17 +93,7 @@ func TestABatchGoesOn(t *testing.T) {
 			}
 			return status.Error(codes.Unavailable, "stopping")
 		},
-		func(stream pb.SessionService_CreateSessionsServer) error { // can't reach its database
-			req, err := stream.Recv()
-			if err != nil {
-				return err
-			}
-			err = stream.Send(&pb.CreateSessionsResponse{Number: req.GetNumber(), Outcome: &pb.CreateSessionsResponse_Refused{
-				Refused: &pb.Refusal{Code: int32(codes.Unavailable), Message: "no database"},
-			}})
-			<-stream.Context().Done()
-			return err
-		},
+		noDatabase,
 		func(stream pb.SessionService_CreateSessionsServer) error { // ends for no reason, after a wait that was too short
 			return o.answer(stream, false)
 		},
@@ -130,6 +120,29 @@ func TestABatchGoesOn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestABatchEndsWithoutADatabase that was there for none of its requests.
+func TestABatchEndsWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	o := &opener{faults: []func(pb.SessionService_CreateSessionsServer) error{noDatabase}}
+	_, complaints, code := o.run(t, "night", "one\n")
+	if code != exitUnreached || !strings.Contains(complaints, "no database") || len(o.asked) > 0 {
+		t.Errorf("exit code %d, %s", code, complaints)
+	}
+}
+
+// noDatabase refuses a request as long as it is so.
+func noDatabase(stream pb.SessionService_CreateSessionsServer) error {
+	req, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	err = stream.Send(&pb.CreateSessionsResponse{Number: req.GetNumber(), Outcome: &pb.CreateSessionsResponse_Refused{
+		Refused: &pb.Refusal{Code: int32(codes.Unavailable), Message: "no database"},
+	}})
+	<-stream.Context().Done()
+	return err
 }
 
 // TestABatchIsRefusedWhole for a line that is nothing, before anything is asked for.

@@ -23,7 +23,7 @@ type batch struct {
 	fresh    []requestKey            // requests that this batch has answered first
 	ready    []Ready
 	events   map[tree.SessionID][][]byte // as they are stored
-	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed
+	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed, or whose sessions are opened
 	unread   bool                        // what was asked for has not come: the connection was lost once it was committed
 	again    bool                        // a first try found that somebody else had changed something
 	supposes bool                        // that rows which should be new are not there; a second try looks
@@ -77,7 +77,9 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	b.tellGiven()
 	told := b.told()
 	told.Commands, told.Refused, told.Took = len(queued), refusals(answers), time.Since(began)
-	told.Verdicts = append(told.Verdicts, notSpawned(queued, answers)...)
+	if !c.Unmeasured {
+		told.Verdicts = append(told.Verdicts, notSpawned(queued, answers)...)
+	}
 	c.OnCommit(told)
 	for i, p := range queued {
 		p.opened, p.taken, p.notTaken = answers[i].opened, answers[i].taken, answers[i].notTaken

@@ -24,7 +24,7 @@ const bufferMost = 256 << 10
 
 // Codes of refusals after which the same transaction may well be taken.
 const (
-	codeUnique    = "23505" // another replica has created the same session
+	codeUnique    = "23505" // another replica has created the same session, or what was taken for new is there
 	codeReadOnly  = "25006" // the server is not the primary any more
 	codeSerialize = "40001"
 	codeDeadlock  = "40P01"
@@ -32,7 +32,7 @@ const (
 )
 
 // transact tries again what was not stored: because the database is out of reach,
-// for a while, and because another replica came first, once.
+// for a while, and because a row is there already, once.
 func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) error {
 	cameFirst := false
 	return reached(ctx, func() error {

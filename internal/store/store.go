@@ -88,8 +88,9 @@ type Config struct {
 	// NewInstallation is the id that a new database gets; empty: one of its own. A
 	// database that has another one is not opened.
 	NewInstallation string
-	// OnCommit is called after each commit; it must not wait. Of one session it hears
-	// in order. With PostgreSQL it may be called several times at once.
+	// OnCommit is called after each commit, before who has asked for something is answered;
+	// it must not wait. Of one session it hears in order. With PostgreSQL it may be called
+	// several times at once.
 	OnCommit func(Commit)
 	// Unmeasured commits don't tell what is Passed, nor of Verdicts.
 	Unmeasured bool

@@ -1,8 +1,10 @@
 package tree
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -210,6 +212,27 @@ func Activity(use ToolUse) string {
 		}
 	}
 	return head(line, activityLength)
+}
+
+// activities are what calls of a message do, in their order: as many of the last as are
+// remembered, without those that do the same as the next.
+func activities(blocks []Block) (last []string) {
+	var next ToolUse
+	for _, b := range slices.Backward(blocks) {
+		use, is := b.(ToolUse)
+		if !is || use.Name == next.Name && bytes.Equal(use.Input, next.Input) {
+			continue
+		}
+		next = use
+		if a := Activity(use); len(last) == 0 || a != last[len(last)-1] {
+			last = append(last, a)
+		}
+		if len(last) == recentActivities {
+			break
+		}
+	}
+	slices.Reverse(last)
+	return last
 }
 
 // head gives at most limit bytes of text, whole runes only.

@@ -112,8 +112,8 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	t.OpenMessage, t.OpenCalls = m.Ordinal, len(opened)
 	t.RunTools += len(opened)
 	t.ToolUses += len(opened)
-	for _, call := range opened[max(0, len(opened)-recentActivities):] {
-		t.doing(Activity(m.Blocks[call.Ref.Block].(ToolUse)))
+	for _, activity := range activities(m.Blocks) {
+		t.doing(activity)
 	}
 	return Stored{Ordinal: m.Ordinal}, nil
 }
