@@ -16,14 +16,7 @@ import (
 // changed it, neither for what it carries out nor for what it refuses.
 func replicasHold(t *testing.T, server *pgtest.Server) {
 	dbs := replicas(t, server.Database(t), 2)
-	id := newSession()
-	create := open(id)
-	create.Message = []tree.Block{tree.Text{Text: "begin"}}
-	created, err := dbs[0].Update(t.Context(), id, create)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := created.(tree.Created).Root
+	id, root := waiting(t, dbs[0])
 	for epoch := range int64(20) {
 		token := tree.Token{Epoch: epoch + 1, Nonce: 7}
 		mine, other := dbs[epoch%2], dbs[1-epoch%2]
@@ -40,11 +33,9 @@ func replicasHold(t *testing.T, server *pgtest.Server) {
 	checkLog(t, dbs[0], id)
 }
 
-// otherRelease: a replica of an earlier release, which knows nothing of versions, changes
-// a task. What is held of its session is not gone by.
-func otherRelease(t *testing.T, server *pgtest.Server) {
-	url := server.Database(t)
-	db := replicas(t, url, 1)[0]
+// waiting opens a session whose root waits for a worker.
+func waiting(t *testing.T, db *store.Store) (tree.SessionID, tree.TaskID) {
+	t.Helper()
 	id := newSession()
 	create := open(id)
 	create.Message = []tree.Block{tree.Text{Text: "begin"}}
@@ -52,6 +43,15 @@ func otherRelease(t *testing.T, server *pgtest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return id, created.(tree.Created).Root
+}
+
+// otherRelease: a replica of an earlier release, which knows nothing of versions, changes
+// a task. What is held of its session is not gone by.
+func otherRelease(t *testing.T, server *pgtest.Server) {
+	url := server.Database(t)
+	db := replicas(t, url, 1)[0]
+	id, root := waiting(t, db)
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func otherRelease(t *testing.T, server *pgtest.Server) {
 			t.Fatal(err)
 		}
 	}
-	claim := tree.Claim{Task: created.(tree.Created).Root, Token: tree.Token{Epoch: 1, Nonce: 7}, Worker: "w"}
+	claim := tree.Claim{Task: root, Token: tree.Token{Epoch: 1, Nonce: 7}, Worker: "w"}
 	answer, err := db.Update(t.Context(), id, claim)
 	if err != nil {
 		t.Fatal(err)
@@ -83,19 +83,13 @@ func otherRelease(t *testing.T, server *pgtest.Server) {
 func strayRow(t *testing.T, server *pgtest.Server) {
 	url := server.Database(t)
 	db := replicas(t, url, 1)[0]
-	id := newSession()
-	create := open(id)
-	create.Message = []tree.Block{tree.Text{Text: "begin"}}
-	created, err := db.Update(t.Context(), id, create)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id, root := waiting(t, db)
 	conn := connect(t, url)
 	stray := "INSERT INTO attempts (session, task, epoch, replica, worker, at) SELECT session, id, 0, 'gone', 'gone', 0 FROM tasks"
 	if _, err := conn.Exec(t.Context(), stray); err != nil {
 		t.Fatal(err)
 	}
-	claim := tree.Claim{Task: created.(tree.Created).Root, Token: tree.Token{Epoch: 1, Nonce: 7}, Worker: "w"}
+	claim := tree.Claim{Task: root, Token: tree.Token{Epoch: 1, Nonce: 7}, Worker: "w"}
 	if _, err := db.Update(t.Context(), id, claim); err != nil {
 		t.Fatal(err)
 	}
