@@ -55,7 +55,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return b.with(func(c *client) error {
-		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, open: map[int64]*pb.CreateSessionsRequest{}, began: a.now()}
+		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, open: map[int64]*pb.CreateSessionsRequest{}, asking: map[int64]bool{}, began: a.now()}
 		err := retried(ctx, all.lost, func() (bool, error) { return all.stream(ctx) })
 		if left := len(all.open) + len(all.rest); len(all.rest) < len(asked) && left > 0 && !named {
 			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), b.Name))
@@ -141,7 +141,8 @@ type batch struct {
 	rest   []*pb.CreateSessionsRequest         // that are still to be asked for
 	open   map[int64]*pb.CreateSessionsRequest // that have been asked for, and have not ended; by number
 	began  time.Time
-	told   bool // that nothing comes any more
+	told   bool           // that nothing comes any more
+	asking map[int64]bool // numbers of which was said that they wait for an approval
 
 	answers                    int64 // that say more than that it can't be done now
 	completed, failed, refused int64
@@ -242,6 +243,7 @@ func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSession
 	b.told = false
 	b.answers++
 	if refused == nil && !answer.GetOpened().GetEnded() {
+		b.asks(number, answer.GetOpened().GetSession())
 		return b.open[number], nil
 	}
 	delete(b.open, number)
@@ -254,6 +256,15 @@ func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSession
 		b.failed++
 	}
 	return nil, b.print(answer)
+}
+
+// asks says, once, that a session goes on only after an approval.
+func (b *batch) asks(number int64, s *pb.Session) {
+	if s.GetOpenApprovals() == 0 || b.asking[number] {
+		return
+	}
+	b.asking[number] = true
+	b.app.complain(fmt.Sprintf("line %d waits for an approval: coppice approvals %s", number, s.GetId()))
 }
 
 // print shows an answer on one line.

@@ -23,6 +23,8 @@ type opener struct {
 	pb.UnimplementedSessionServiceServer
 	faults []func(stream pb.SessionService_CreateSessionsServer) error
 	asked  map[int64][]string // keys, by number
+
+	approvals int32 // that are open in each session
 }
 
 func (o *opener) CreateSessions(stream pb.SessionService_CreateSessionsServer) error {
@@ -50,7 +52,7 @@ func (o *opener) answer(stream pb.SessionService_CreateSessionsServer, ended boo
 	n := req.GetNumber()
 	o.asked[n] = append(o.asked[n], req.GetSession().GetIdempotencyKey())
 	return stream.Send(&pb.CreateSessionsResponse{Number: n, Outcome: &pb.CreateSessionsResponse_Opened{Opened: &pb.CreateSessionResponse{
-		Ended: ended, Root: &pb.Task{State: pb.TaskState_TASK_STATE_COMPLETED, Result: "to " + req.GetSession().GetMessage().GetText()},
+		Ended: ended, Session: &pb.Session{Id: "s", OpenApprovals: o.approvals}, Root: &pb.Task{State: pb.TaskState_TASK_STATE_COMPLETED, Result: "to " + req.GetSession().GetMessage().GetText()},
 	}}})
 }
 
@@ -119,6 +121,25 @@ func TestABatchGoesOn(t *testing.T) {
 				t.Errorf("number %d had the keys %q", number, keys)
 			}
 		}
+	}
+}
+
+// TestABatchSaysWhatWaitsForAnApproval once, and goes on with it.
+func TestABatchSaysWhatWaitsForAnApproval(t *testing.T) {
+	t.Parallel()
+	o := &opener{approvals: 1}
+	o.faults = []func(pb.SessionService_CreateSessionsServer) error{func(stream pb.SessionService_CreateSessionsServer) error {
+		for _, ended := range []bool{false, false, true} {
+			if err := o.answer(stream, ended); err != nil {
+				return err
+			}
+		}
+		<-stream.Context().Done()
+		return nil
+	}}
+	_, complaints, code := o.run(t, "night", "one\n")
+	if code != exitOK || complaints != "coppice: line 1 waits for an approval: coppice approvals s\n" {
+		t.Errorf("exit code %d, %s", code, complaints)
 	}
 }
 

@@ -152,30 +152,30 @@ func OfRoot(session Layer, own Permissions, background bool) Authority {
 	return written(background, own, layers)
 }
 
-// Below gives the authority of a task below others: its own layer, and all of
-// theirs.
-func Below(own Pinned, background bool, above ...Authority) Authority {
-	if len(above) > 1 {
-		return below(own.Open(), background, above...)
+// Below gives the authority of a task below a parent, and below others if it runs for one of
+// them: its own layer, and all of theirs.
+func Below(own Pinned, background bool, parent Authority, others ...Authority) Authority {
+	c := child{own, background, parent}
+	if len(others) > 0 {
+		return c.below(others)
 	}
-	return lastBelow.of(child{own, background, above[0]}, func(c child) Authority {
-		return below(c.own.Open(), c.background, c.above)
-	})
+	return lastBelow.of(c, func(c child) Authority { return c.below(nil) })
 }
 
-// child is what the authority of a task below one other depends on.
+// child is what the authority of a task depends on that is below its parent alone.
 type child struct {
 	own        Pinned
 	background bool
-	above      Authority
+	parent     Authority
 }
 
-func below(own Permissions, background bool, above ...Authority) Authority {
-	layers := add(nil, own.Layer)
-	for _, a := range above {
+func (c child) below(others []Authority) Authority {
+	own := c.own.Open()
+	layers := add(add(nil, own.Layer), c.parent.Open()...)
+	for _, a := range others {
 		layers = add(layers, a.Open()...)
 	}
-	return written(background, own, layers)
+	return written(c.background, own, layers)
 }
 
 // written gives the text of layers, with that of a run in the background if it is one.

@@ -309,11 +309,11 @@ func TestAChildIsNeverMoreThanItsParent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		line := []Authority{OfRoot(drawLayer(t, "session"), drawPermissions(t, "root"), false)}
 		for range rapid.IntRange(1, 5).Draw(t, "depth") {
-			above := []Authority{line[len(line)-1]}
+			var others []Authority
 			if rapid.Bool().Draw(t, "resumed from above") {
-				above = append(above, rapid.SampledFrom(line).Draw(t, "by"))
+				others = append(others, rapid.SampledFrom(line).Draw(t, "by"))
 			}
-			line = append(line, Below(drawPermissions(t, "child").Pin(), rapid.Bool().Draw(t, "background"), above...))
+			line = append(line, Below(drawPermissions(t, "child").Pin(), rapid.Bool().Draw(t, "background"), line[len(line)-1], others...))
 		}
 		for i, child := range line[1:] {
 			parent := line[i]

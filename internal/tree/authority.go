@@ -21,11 +21,11 @@ func (d *decision) authorize(t *Task, a asked) {
 	if t.Parent.IsZero() || t.Depth == 0 && t.Run > 1 {
 		return
 	}
-	above := []policy.Authority{d.view.task(t.Parent).Authority}
+	var others []policy.Authority
 	if !a.by.IsZero() && a.by != t.Parent {
-		above = append(above, d.view.task(a.by).Authority)
+		others = append(others, d.view.task(a.by).Authority)
 	}
-	t.Authority = policy.Below(t.Permissions, a.background, above...)
+	t.Authority = policy.Below(t.Permissions, a.background, d.view.task(t.Parent).Authority, others...)
 }
 
 // goOnWithin gives a branch the authority of the task that it goes on from.
