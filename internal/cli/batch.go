@@ -243,7 +243,7 @@ func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSession
 	b.told = false
 	b.answers++
 	if refused == nil && !answer.GetOpened().GetEnded() {
-		b.asks(number, answer.GetOpened().GetSession())
+		b.asks(number, answer.GetOpened())
 		return b.open[number], nil
 	}
 	delete(b.open, number)
@@ -258,9 +258,11 @@ func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSession
 	return nil, b.print(answer)
 }
 
-// asks says, once, that a session goes on only after an approval.
-func (b *batch) asks(number int64, s *pb.Session) {
-	if s.GetOpenApprovals() == 0 || b.asking[number] {
+// asks says, once, that a session goes on only after an approval. Of a session that was opened
+// just now only the root is as it is by now.
+func (b *batch) asks(number int64, opened *pb.CreateSessionResponse) {
+	s := opened.GetSession()
+	if s.GetOpenApprovals()+opened.GetRoot().GetOpenApprovals() == 0 || b.asking[number] {
 		return
 	}
 	b.asking[number] = true
