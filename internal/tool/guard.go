@@ -44,8 +44,10 @@ func GuardOf(t Tool) Guard {
 
 // calls gives what a call of a tool does, as rules see it: first what it is about.
 func (g Guard) calls(name string, call Call) []policy.Call {
-	call.parsed = newInput(call.Input)
 	arguments := []string{""}
+	if g.Arguments != nil || g.Reads != nil {
+		call.parsed = newInput(call.Input)
+	}
 	if g.Arguments != nil {
 		arguments = g.Arguments(call)
 	}

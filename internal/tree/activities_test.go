@@ -16,7 +16,7 @@ func TestActivities(t *testing.T) {
 		"a":          {"read a"},
 		"aab":        {"read a", "read b"},
 		"abcdefg":    {"read c", "read d", "read e", "read f", "read g"},
-		"abcdexxxxx": {"read b", "read c", "read d", "read e", "read x"},
+		"abcdezzzzz": {"read b", "read c", "read d", "read e", "read z"},
 		"abab":       {"read a", "read b", "read a", "read b"},
 	} {
 		blocks := []Block{Text{Text: "let me see"}}
