@@ -16,6 +16,9 @@ func (s *Store) LimitPages(ctx context.Context, pages int) error {
 	})
 }
 
+// Unnumbered is a statement as SQLite is given it.
+func Unnumbered(text string) string { return unnumbered(text) }
+
 // Noise can't be packed to less.
 func Noise(bytes int) []byte { return noise(bytes) }
 

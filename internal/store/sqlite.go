@@ -3,12 +3,14 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/pressly/goose/v3"
@@ -24,8 +26,9 @@ type sqlite struct {
 	conn    *sql.Conn // writes
 	reads   *sql.DB
 	texts   map[string]string
-	writing map[string]*sql.Stmt // prepared on conn when they are first used
-	reading map[string]*sql.Stmt // the queries, prepared on reads
+	saving  map[string]driver.Stmt // prepared on conn when they are first used
+	asking  map[string]*sql.Stmt   // the queries, prepared on conn when they are first used
+	reading map[string]*sql.Stmt   // the queries, prepared on reads
 }
 
 // pragmas make a commit durable before it is answered, and let readers go on
@@ -61,7 +64,7 @@ func openLocked(ctx context.Context, file string) (*sqlite, error) {
 	reads.SetMaxIdleConns(max(4, runtime.NumCPU()))
 	db := &sqlite{
 		pools: []*sql.DB{writes, reads}, reads: reads,
-		writing: map[string]*sql.Stmt{}, reading: map[string]*sql.Stmt{},
+		saving: map[string]driver.Stmt{}, asking: map[string]*sql.Stmt{}, reading: map[string]*sql.Stmt{},
 	}
 	if err := db.open(ctx, writes); err != nil {
 		return nil, errors.Join(err, db.close())
@@ -99,7 +102,7 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 		if !strings.Contains(text, "SELECT") {
 			continue
 		}
-		if db.reading[name], err = db.reads.PrepareContext(ctx, text); err != nil {
+		if db.reading[name], err = db.reads.PrepareContext(ctx, unnumbered(text)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -127,10 +130,13 @@ func migrate(ctx context.Context, db *sql.DB) error {
 // close closes every connection, and its statements with it.
 func (db *sqlite) close() error {
 	var errs []error
-	for _, stmts := range []map[string]*sql.Stmt{db.writing, db.reading} {
+	for _, stmts := range []map[string]*sql.Stmt{db.asking, db.reading} {
 		for _, stmt := range stmts {
 			errs = append(errs, stmt.Close())
 		}
+	}
+	for _, stmt := range db.saving {
+		errs = append(errs, stmt.Close())
 	}
 	if db.conn != nil {
 		errs = append(errs, db.conn.Close())
@@ -175,20 +181,45 @@ func (db sqliteWriter) transact(ctx context.Context, work func(transaction) erro
 	return err
 }
 
+// save is by the driver itself: database/sql would check, convert and copy arguments that are
+// what the driver takes.
 func (db sqliteWriter) save(ctx context.Context, name string, rows ...[]any) error {
-	stmt, err := db.prepare(ctx, name)
+	err := db.conn.Raw(func(conn any) error {
+		stmt, err := db.prepareSave(ctx, conn.(driver.ConnPrepareContext), name)
+		if err != nil {
+			return err
+		}
+		var arguments []driver.NamedValue
+		for _, row := range rows {
+			if err := values(row); err != nil {
+				return err
+			}
+			arguments = arguments[:0]
+			for i, v := range row {
+				arguments = append(arguments, driver.NamedValue{Ordinal: i + 1, Value: v})
+			}
+			if _, err := stmt.(driver.StmtExecContext).ExecContext(ctx, arguments); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		if err := values(row); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if _, err := stmt.ExecContext(ctx, row...); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+// prepareSave gives the driver's own statement.
+func (db sqliteWriter) prepareSave(ctx context.Context, conn driver.ConnPrepareContext, name string) (driver.Stmt, error) {
+	if stmt := db.saving[name]; stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := conn.PrepareContext(ctx, unnumbered(db.texts[name]))
+	if err == nil {
+		db.saving[name] = stmt
+	}
+	return stmt, err
 }
 
 func (db sqliteWriter) load(ctx context.Context, lookups ...lookup) error {
@@ -212,14 +243,14 @@ func (db sqliteWriter) ask(ctx context.Context, lookups ...lookup) error {
 }
 
 func (db sqliteWriter) prepare(ctx context.Context, name string) (*sql.Stmt, error) {
-	if stmt := db.writing[name]; stmt != nil {
+	if stmt := db.asking[name]; stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := db.conn.PrepareContext(ctx, db.texts[name])
+	stmt, err := db.conn.PrepareContext(ctx, unnumbered(db.texts[name]))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	db.writing[name] = stmt
+	db.asking[name] = stmt
 	return stmt, nil
 }
 
@@ -290,6 +321,22 @@ func eachSQLRow(rows *sql.Rows, scan func(row) error) error {
 		}
 	}
 	return rows.Err()
+}
+
+// unnumbered leaves the numbers of those parameters out of a statement that have the next one
+// anyway: SQLite takes a number for a name, which is looked for in a list each time that the
+// statement is given its arguments.
+func unnumbered(text string) string {
+	greatest := 0
+	return parameter.ReplaceAllStringFunc(text, func(p string) string {
+		n, err := strconv.Atoi(p[1:])
+		next := greatest + 1
+		greatest = max(greatest, n)
+		if err == nil && n == next {
+			return "?"
+		}
+		return p
+	})
 }
 
 // sqliteAdd is the statement that writes a new row.

@@ -48,6 +48,21 @@ func breakSQLite(t *testing.T, c store.Config, of ...tree.SessionID) (mend func(
 	return func() { exec("DROP TRIGGER broken") }
 }
 
+func TestUnnumbered(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"SELECT 1":                          "SELECT 1",
+		"INSERT INTO t VALUES (?1, ?2, ?3)": "INSERT INTO t VALUES (?, ?, ?)",
+		"UPDATE t SET c = ?3, d = ?4 WHERE (a, b) = (?1, ?2)":  "UPDATE t SET c = ?3, d = ? WHERE (a, b) = (?1, ?2)",
+		"SELECT a FROM t WHERE b = ?1 AND c = ?1 AND d = ?2":   "SELECT a FROM t WHERE b = ? AND c = ?1 AND d = ?",
+		"SELECT a FROM t WHERE b > ?2 AND c = ?1 AND d < ?12 ": "SELECT a FROM t WHERE b > ?2 AND c = ?1 AND d < ?12 ",
+	} {
+		if got := store.Unnumbered(text); got != want {
+			t.Errorf("%s became %s, not %s", text, got, want)
+		}
+	}
+}
+
 // TestMigrateTags: a database of before sessions had tags goes on with the turns
 // that its ready runs were given.
 func TestMigrateTags(t *testing.T) {
