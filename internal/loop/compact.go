@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -26,7 +27,7 @@ const summaryHead = "What came before was summed up, since the conversation has 
 // crash repeats at most that call. A provider that does not give one does not end
 // the run; it goes on with what it has. The error is of the journal.
 func (r *runner) compact(ctx context.Context) error {
-	if r.CompactAt <= 0 || r.noSummary || r.Spent != "" || transcript.Size(r.Transcript) < int64(r.CompactAt) {
+	if !r.Compacts || r.noSummary || r.Spent != "" || transcript.Size(r.Transcript) < r.mostTokens() {
 		return nil
 	}
 	older, upTo := transcript.Older(r.Transcript)
@@ -53,6 +54,15 @@ func (r *runner) compact(ctx context.Context) error {
 		r.Spent, r.Short = b.Spent, b.Short
 	}
 	return nil
+}
+
+// mostTokens is how many tokens the conversation may have. If no model is named, it is the one
+// that has answered whose window counts.
+func (r *runner) mostTokens() int64 {
+	if r.CompactAt > 0 {
+		return int64(r.CompactAt)
+	}
+	return int64(model.CompactAt(cmp.Or(r.ModelName, transcript.Model(r.Transcript))))
 }
 
 // summarise asks the model for a summary of messages. It is asked in the same

@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/policy"
+	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -183,6 +186,58 @@ func TestWithoutASummaryTheRunGoesOn(t *testing.T) {
 			start(t, c)
 			if said := c.say(); !strings.Contains(said, "root: completed") || tries != 1 {
 				t.Errorf("after %d tries:\n%s", tries, said)
+			}
+		})
+	}
+}
+
+// reader is a tool whose result has so many bytes.
+type reader int
+
+func (reader) Spec() model.ToolSpec { return model.ToolSpec{Name: "reader"} }
+func (reader) Effect() tool.Effect  { return tool.EffectNone }
+func (reader) Guard() tool.Guard    { return tool.Guard{Access: policy.AccessRead} }
+func (r reader) Call(context.Context, tool.Call) tool.Outcome {
+	return tool.Done{Text: strings.Repeat("x", int(r))}
+}
+
+// TestWhenItIsSummedUp: if nothing else is said, the window of the model that answers counts,
+// and results that have come since its last answer count with it.
+func TestWhenItIsSummedUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		named, answers string
+		tokens         int64
+		result         int
+		summed         bool
+	}{
+		"a narrow model answers":         {"", "gpt-4o", 110_000, 10, true},
+		"a wide model answers":           {"", "claude-x", 110_000, 10, false},
+		"a wide model is named":          {"claude-x", "gpt-4o", 110_000, 10, false},
+		"a long result has come":         {"claude-x", "claude-x", 110_000, 300_000, true},
+		"what is not known has a window": {"", "", 170_000, 10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			summed := false
+			core := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+				if err := sound(req.Messages); err != nil {
+					return nil, err
+				}
+				switch {
+				case asksForSummary(req):
+					summed = true
+				case turn(req) == 0 && !summed:
+					a, err := calls(use("reader", nil))
+					a.Model, a.Usage = c.answers, tree.Usage{Input: c.tokens}
+					return a, err
+				}
+				return says("done")
+			}), reader(c.result))
+			core.prepare = func(r *loop.Run) { r.Compacts, r.ModelName = true, c.named }
+			start(t, core)
+			if said := core.say(); !strings.Contains(said, "root: completed") || summed != c.summed {
+				t.Errorf("summed up: %t, want %t: %.500s", summed, c.summed, said)
 			}
 		})
 	}

@@ -182,7 +182,7 @@ func (c *core) attempt(ctx context.Context, r tree.Ready) {
 	claimed := c.now
 	run := &loop.Run{
 		Session: task.Session, Task: task.ID, Agent: task.Agent, Depth: task.Depth,
-		Transcript: c.conversation(task.ID), CompactAt: c.compactAt, Iterations: task.Iterations,
+		Transcript: c.conversation(task.ID), Compacts: c.compactAt > 0, CompactAt: c.compactAt, Iterations: task.Iterations,
 		MaxIterations: task.MaxIterations, MaxPart: 1 << 20, Authority: task.Authority, Source: task.Source,
 		Model: c.model, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return claimed },
 		Tools:   append(c.tools, tool.NewTask([]tool.Spawnable{{Name: "scout", WhenToUse: "looking"}})),

@@ -42,3 +42,23 @@ func TestLeaves(t *testing.T) {
 		})
 	}
 }
+
+// TestUnfinishedAnswers: who reads an answer as a result is told that it is not whole.
+func TestUnfinishedAnswers(t *testing.T) {
+	t.Parallel()
+	for stop, want := range map[tree.StopReason]string{
+		tree.StopEndTurn:   "first",
+		tree.StopMaxTokens: "first\n\n[The answer was cut at the limit of its length.]",
+		tree.StopRefusal:   "first\n\n[The model declined to answer.]",
+	} {
+		core := newCore(t, answers(func(*model.Request) (*model.Answer, error) {
+			return &model.Answer{Blocks: []tree.Block{tree.Text{Text: "first"}}, Stop: stop}, nil
+		}))
+		start(t, core)
+		core.play(t.Context())
+		messages := core.transcript(core.view.Changes().Session.Root)
+		if last := messages[len(messages)-1]; last.Text() != want || last.Stop != stop {
+			t.Errorf("the answer is %q, stopped for %d, want %q, %d", last.Text(), last.Stop, want, stop)
+		}
+	}
+}

@@ -62,7 +62,8 @@ type Run struct {
 	NoBackground  bool
 	TakesCommands bool       // commands can be children, and tasks can be ended
 	Release       <-chan int // ordinals of messages whose commands are to go on in the background; nil: none
-	CompactAt     int        // tokens of the conversation at which its older part is summed up; 0: never
+	Compacts      bool       // the older part of its conversation can be summed up
+	CompactAt     int        // tokens of the conversation at which it is; 0: that depends on its model
 
 	Model     model.Model
 	Tools     []tool.Tool
@@ -197,9 +198,17 @@ func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
 	return m, tree.ReasonUnspecified, nil
 }
 
+// lacks says of an answer why it is not what was asked for: who reads it as a result does not
+// see why the model stopped.
+var lacks = map[tree.StopReason]string{
+	tree.StopMaxTokens: "[The answer was cut at the limit of its length.]",
+	tree.StopRefusal:   "[The model declined to answer.]",
+}
+
 // end records the model's answer as the end of the run. goOn is set if there is
 // news that the run has to take in first.
 func (r *runner) end(ctx context.Context, answer *tree.Message) (_ Outcome, goOn bool, _ error) {
+	r.tell(answer, lacks[answer.Stop])
 	reply, err := r.stop(ctx, answer)
 	switch {
 	case err != nil:

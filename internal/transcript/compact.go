@@ -2,18 +2,35 @@ package transcript
 
 import "github.com/coppice-run/coppice/internal/tree"
 
-// Size is how many tokens a conversation had when its model last answered; 0 if
-// it has not answered since the last summary.
+// bytesPerToken is about how much text makes a token.
+const bytesPerToken = 4
+
+// Size is about how many tokens a conversation has: those that it had when its model last
+// answered, and what has come since. Before the first answer, and before the first after a
+// summary, only what has come counts.
 func Size(seen []tree.Message) int64 {
+	var since int64
 	for i := len(seen) - 1; i >= 0; i-- {
-		switch m := &seen[i]; {
-		case m.UpTo > 0:
-			return 0
-		case m.Role == tree.RoleAssistant:
-			return m.Usage.Total()
+		m := &seen[i]
+		if m.Role == tree.RoleAssistant {
+			return m.Usage.Total() + since
+		}
+		since += int64(tree.TextBytes(m.Blocks) / bytesPerToken)
+		if m.UpTo > 0 {
+			break
 		}
 	}
-	return 0
+	return since
+}
+
+// Model is the model that has last answered in a conversation; empty if none has.
+func Model(seen []tree.Message) string {
+	for i := len(seen) - 1; i >= 0; i-- {
+		if seen[i].Role == tree.RoleAssistant {
+			return seen[i].Model
+		}
+	}
+	return ""
 }
 
 // Older parts what a model sees for a summary: the older part, which the summary

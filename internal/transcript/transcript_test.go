@@ -134,28 +134,48 @@ func TestOlder(t *testing.T) {
 	for words, want := range map[string]struct {
 		older string
 		upTo  int
-		size  int64
 	}{
-		"":             {"", 0, 0},
-		"u":            {"", 0, 0},
-		"u a":          {"1u 2a", 2, 20},
-		"u a u u":      {"1u 2a", 2, 20},
-		"u c1 t":       {"1u", 1, 20},
-		"u c1 t u":     {"1u 2a:tool0 3t:1", 3, 20},
-		"u c1 t c2 t":  {"1u 2a:tool0 3t:1", 3, 40},
-		"u a u s2":     {"", 0, 0}, // nothing was said since
-		"u a u s2 a":   {"4u 3u 5a", 5, 50},
-		"u a u s2 a u": {"4u 3u 5a", 5, 50},
-		"u c1 t s1 u":  {"4u 2a:tool0 3t:1", 4, 20},
-		"u c1":         {"", 0, 20}, // its calls are open
+		"":             {"", 0},
+		"u":            {"", 0},
+		"u a":          {"1u 2a", 2},
+		"u a u u":      {"1u 2a", 2},
+		"u c1 t":       {"1u", 1},
+		"u c1 t u":     {"1u 2a:tool0 3t:1", 3},
+		"u c1 t c2 t":  {"1u 2a:tool0 3t:1", 3},
+		"u a u s2":     {"", 0}, // nothing was said since
+		"u a u s2 a":   {"4u 3u 5a", 5},
+		"u a u s2 a u": {"4u 3u 5a", 5},
+		"u c1 t s1 u":  {"4u 2a:tool0 3t:1", 4},
+		"u c1":         {"", 0}, // its calls are open
 	} {
 		seen := transcript.Seen(conversation(1, words))
 		older, upTo := transcript.Older(seen)
 		if shape(older) != want.older || upTo != want.upTo {
 			t.Errorf("%q: the older part is %q up to %d, want %q up to %d", words, shape(older), upTo, want.older, want.upTo)
 		}
-		if size := transcript.Size(seen); size != want.size {
-			t.Errorf("%q has %d tokens, want %d", words, size, want.size)
+	}
+}
+
+// TestSize: what has come since the last answer counts too, a token for four bytes.
+func TestSize(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("word", 1000)
+	for words, want := range map[string]int64{
+		"": 0, "u": 1000, "u a": 20, "u c1 t": 1020, "u c1 t u": 2020, "u c1 t a": 40, "u a s2 u": 1001, "u a u s2 a": 50,
+	} {
+		messages := conversation(1, words)
+		for i := range messages {
+			switch m := &messages[i]; {
+			case m.Role == tree.RoleTool:
+				m.Blocks = []tree.Block{tree.ToolResult{Text: long}}
+			case m.Role == tree.RoleUser && m.UpTo == 0:
+				m.Blocks = []tree.Block{tree.Text{Text: long}}
+			case m.UpTo > 0:
+				m.Blocks = []tree.Block{tree.Text{Text: "word"}}
+			}
+		}
+		if got := transcript.Size(transcript.Seen(messages)); got != want {
+			t.Errorf("%q has %d tokens, want %d", words, got, want)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
-	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tool"
@@ -200,6 +198,7 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *
 		System: def.Prompt, Reminder: joined(def.Reminder, tools.note), Transcript: messages,
 		Provider: task.GetModelProvider(), ModelName: modelName(task, def.Definition),
 		Iterations: int(task.GetIterations()), MaxIterations: int(a.GetMaxIterations()), Spent: a.GetBudgetSpent(),
+		Compacts: a.GetTakesCompact(), CompactAt: def.CompactAt,
 		MaxPart: int(a.GetMaxPartBytes()), NoBackground: a.GetNoBackground(), TakesCommands: a.GetTakesCommands(), Release: j.line.releases(),
 		Authority: policy.Authority(a.GetAuthority()), Source: a.GetSource(),
 		Model: w.Model, Tools: tools.first, Deferred: tools.deferred, Workspace: place.Workspace, Journal: j, Secrets: w.Secrets, Now: w.Now, Observe: w.Observe,
@@ -207,9 +206,6 @@ func (w *Worker) prepare(ctx context.Context, a *assignment, j *journal, place *
 		Logger: later(w.Logger, func() []any {
 			return []any{"session_id", session, "task_id", id, "run", task.GetRun(), "epoch", task.GetEpoch()}
 		}),
-	}
-	if a.GetTakesCompact() {
-		run.CompactAt = cmp.Or(def.CompactAt, model.CompactAt(run.ModelName))
 	}
 	w.addHooks(run, a, def.Hooks)
 	for _, c := range a.GetOpenCalls() {
