@@ -40,6 +40,9 @@ type database struct {
 	writes int
 }
 
+// began is when a session in memory begins.
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 func newDatabase() *database {
 	return &database{
 		tasks:     map[TaskID]Task{},
@@ -55,7 +58,7 @@ func newDatabase() *database {
 		asked:     map[ChildRun]asked{},
 		approvals: map[ApprovalID]Approval{},
 		dropped:   map[ChildRun]bool{},
-		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		now:       began,
 	}
 }
 

@@ -42,6 +42,13 @@ type Redeliver struct {
 type Expire struct {
 	Task TaskID
 	Ref  CallRef
+	Due  time.Time // when it was; zero: whichever timer there is
+}
+
+// stale reports whether what is waited for has another timer by now, since it began after the
+// one that is due, or is due after it.
+func (c Expire) stale(began, due time.Time) bool {
+	return !c.Due.IsZero() && (c.Due.Before(due) || !c.Due.After(began))
 }
 
 // Done says that a command of the orchestrator's own was carried out.
@@ -214,25 +221,33 @@ func (c Expire) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	if c.ofRun() {
-		d.view.changes.Timers[CallKey(c)] = nil
+		d.view.changes.Timers[CallKey{c.Task, c.Ref}] = nil
 		d.runOut(t, c.Ref)
 		return Done{}, nil
 	}
 	call := d.view.call(c.Task, c.Ref)
-	if call != nil && call.State == CallAsking {
-		d.lapse(t, call)
-		return Done{}, nil
-	}
-	if call == nil || call.State != CallWaiting {
-		d.view.changes.Timers[CallKey(c)] = nil
-		return Done{}, nil
-	}
-	if child := d.view.task(call.Child.Task); child.called(call) {
-		d.joinOver(child)
-	} else {
-		d.leave(t, call, child)
+	switch {
+	case call != nil && call.State == CallAsking:
+		if a := d.view.approval(call.Approval); !c.stale(a.AskedAt, a.Due) {
+			d.lapse(t, call)
+		}
+	case call != nil && call.State == CallWaiting:
+		d.waitedEnough(t, call, c)
+	default:
+		d.view.changes.Timers[CallKey{c.Task, c.Ref}] = nil
 	}
 	return Done{}, nil
+}
+
+// waitedEnough lets a call go on without the run that it waits for.
+func (d *decision) waitedEnough(t *Task, call *Call, c Expire) {
+	child := d.view.task(call.Child.Task)
+	switch {
+	case !child.called(call):
+		d.leave(t, call, child)
+	case !c.stale(child.AcceptedAt, time.Time{}):
+		d.joinOver(child)
+	}
 }
 
 // ofRun reports whether the timer is a run's, not a call's.

@@ -437,7 +437,7 @@ func (h *history) expire() Command {
 		return Expire{Task: h.aTask(), Ref: CallRef{h.rng.IntN(5), 9}}
 	}
 	key := oneOf(h, keys)
-	return Expire(key)
+	return Expire{Task: key.Task, Ref: key.Ref}
 }
 
 func callKeys[V any](rows map[CallKey]V) []CallKey {

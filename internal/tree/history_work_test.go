@@ -262,7 +262,7 @@ func (h *history) finishing(timers bool) []Command {
 	cmds = append(cmds, h.deciding(len(cmds) == 0)...)
 	if timers {
 		for _, key := range callKeys(h.db.timers) {
-			cmds = append(cmds, Expire(key))
+			cmds = append(cmds, Expire{Task: key.Task, Ref: key.Ref})
 		}
 	}
 	return cmds

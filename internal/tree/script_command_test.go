@@ -86,7 +86,11 @@ func (s *script) command(v *View, words []string) Command {
 			return Expire{Task: s.task(words[1]), Ref: ref}
 		}
 		message, block, _ := strings.Cut(words[2], ".")
-		return Expire{Task: s.task(words[1]), Ref: CallRef{s.number(message), s.number(block)}}
+		c := Expire{Task: s.task(words[1]), Ref: CallRef{s.number(message), s.number(block)}}
+		if minutes := s.option(words, "due"); minutes > 0 {
+			c.Due = began.Add(time.Duration(minutes) * time.Minute)
+		}
+		return c
 	}
 	s.t.Fatalf("no command: %q", words)
 	return nil
