@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/coppice-run/coppice/internal/tree"
@@ -118,13 +119,15 @@ func (s *Service) retain(ctx context.Context) error {
 		return err
 	}
 	s.sweeper.retained = last
-	for _, id := range old {
-		// Whether it may go is decided anew, by the clock of the database: what has
-		// begun again meanwhile is refused, and stays.
-		_, err := s.Store.Update(ctx, id, tree.DeleteSession{IdleFor: s.Retain})
-		if err != nil && tree.CodeOf(err) != tree.CodePrecondition && tree.CodeOf(err) != tree.CodeNotFound {
-			return err
+	// Whether one may go is decided anew, by the clock of the database: what has begun again
+	// meanwhile is refused, and stays.
+	var failed error
+	for _, err := range s.updates(ctx, len(old), func(i int) (tree.SessionID, tree.Command) {
+		return old[i], tree.DeleteSession{IdleFor: s.Retain}
+	}) {
+		if code := tree.CodeOf(err); err != nil && code != tree.CodePrecondition && code != tree.CodeNotFound {
+			failed = errors.Join(failed, err)
 		}
 	}
-	return nil
+	return failed
 }

@@ -119,10 +119,10 @@ func (s *Service) graceOver(lease *lease) {
 func (s *Service) handOver(lease *lease, blame bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), handOverFor)
 	defer cancel()
-	_, err := s.redeliver(ctx, lease.session, tree.Redeliver{
+	_, err := s.Store.Update(ctx, lease.session, tree.Redeliver{
 		Task: lease.task, Epoch: lease.token.Epoch, Attach: lease.attach, Blame: blame,
 	})
-	if err != nil {
+	if err = unlessRedelivered(err); err != nil {
 		// The sweep finds the attempt and tries again.
 		s.Logger.WarnContext(ctx, "handing a run over failed", "session_id", lease.session, "task_id", lease.task, "error", err)
 	}

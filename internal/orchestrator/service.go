@@ -159,6 +159,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.announce(ctx) })
 	g.Go(func() error { return s.sendOffers(ctx) })
 	g.Go(func() error { return s.countHints(ctx) })
+	g.Go(func() error { return s.stayAlive(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.inherit(ctx) })
 	g.Go(func() error { return s.agents.follow(ctx) })

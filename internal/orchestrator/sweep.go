@@ -29,7 +29,6 @@ func (s *Service) sweep(ctx context.Context) error {
 			name string
 			do   func(context.Context) error
 		}{
-			{"heartbeat", s.beat},
 			{"workers", s.enlist},
 			{"lost attempts", s.takeBack},
 			{"timers", s.fireTimers},
@@ -37,6 +36,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			{"retention", s.retain},
 			{"deleted sessions", s.purge},
 			{"missing workers", s.missWorkers},
+			{"replicas long gone", s.Store.Forget},
 		} {
 			if err := step.do(ctx); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "a sweep failed", "step", step.name, "error", err)
@@ -65,6 +65,23 @@ type sweeper struct {
 	missed  time.Time // when it was last said that runs wait for one
 }
 
+// stayAlive tells of this replica again and again, beside the sweep, which may take longer
+// than others wait for a sign of life.
+func (s *Service) stayAlive(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if err := s.beat(ctx); err != nil && ctx.Err() == nil {
+			s.Logger.WarnContext(ctx, "a heartbeat failed", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // beat says that this replica is alive, and learns whether others are, and how much all
 // workers can do.
 func (s *Service) beat(ctx context.Context) error {
@@ -88,7 +105,7 @@ func (s *Service) takeBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Ours are not lost, however long this sweep may have been held up since its heartbeat.
+	// Ours are not lost, however long our heartbeats may have been held up.
 	lost = slices.DeleteFunc(lost, func(a store.Attempt) bool { return a.Replica == s.Replica })
 	held := s.leases.all() // before the rows, which may be newer
 	ours, err := s.Store.AttemptsOf(ctx, s.Replica)
@@ -96,15 +113,34 @@ func (s *Service) takeBack(ctx context.Context) error {
 		return err
 	}
 	s.revokeEnded(held, ours)
+	attempts := append(lost, s.orphaned(ours)...)
 	var failed error
-	for i, a := range append(lost, s.orphaned(ours)...) {
-		done, err := s.redeliver(ctx, a.Session, tree.Redeliver{Task: a.Task, Epoch: a.Epoch, Attach: a.Attach})
-		failed = errors.Join(failed, err)
-		if done && i < len(lost) {
+	for i, err := range s.updates(ctx, len(attempts), func(i int) (tree.SessionID, tree.Command) {
+		a := &attempts[i]
+		return a.Session, tree.Redeliver{Task: a.Task, Epoch: a.Epoch, Attach: a.Attach}
+	}) {
+		if err == nil && i < len(lost) {
 			s.tookOver()
 		}
+		failed = errors.Join(failed, unlessRedelivered(err))
 	}
 	return failed
+}
+
+// updates lets n commands be decided that have nothing to do with each other, and gives how
+// each came out. They share their commits.
+func (s *Service) updates(ctx context.Context, n int, command func(i int) (tree.SessionID, tree.Command)) []error {
+	queued, errs := make([]*store.Pending, n), make([]error, n)
+	for i := range n {
+		id, cmd := command(i)
+		queued[i], errs[i] = s.Store.Submit(ctx, id, cmd)
+	}
+	for i, p := range queued {
+		if errs[i] == nil {
+			_, errs[i] = p.Wait(ctx)
+		}
+	}
+	return errs
 }
 
 // orphaned gives the attempts of ours that no stream has held for a while. The
@@ -151,14 +187,13 @@ func (s *Service) revokeEnded(held []heldAttempt, ours []store.Attempt) {
 	s.sweeper.ended = ended
 }
 
-// redeliver offers a run again, and reports whether it did: that somebody else has done
-// so already is fine.
-func (s *Service) redeliver(ctx context.Context, id tree.SessionID, cmd tree.Redeliver) (done bool, _ error) {
-	_, err := s.Store.Update(ctx, id, cmd)
+// unlessRedelivered leaves out of the refusals to offer a run again those that say that
+// somebody else has done so already.
+func unlessRedelivered(err error) error {
 	if errors.Is(err, tree.ErrStale) || errors.Is(err, tree.ErrNoTask) || errors.Is(err, tree.ErrNoSession) {
-		return false, nil
+		return nil
 	}
-	return err == nil, err
+	return err
 }
 
 func (s *Service) fireTimers(ctx context.Context) error {
@@ -166,10 +201,7 @@ func (s *Service) fireTimers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var failed error
-	for _, t := range due {
-		_, err := s.Store.Update(ctx, t.Session, tree.Expire{Task: t.Task, Ref: t.Ref})
-		failed = errors.Join(failed, err)
-	}
-	return failed
+	return errors.Join(s.updates(ctx, len(due), func(i int) (tree.SessionID, tree.Command) {
+		return due[i].Session, tree.Expire{Task: due[i].Task, Ref: due[i].Ref, Due: due[i].Due}
+	})...)
 }

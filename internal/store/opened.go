@@ -51,7 +51,7 @@ func (p *Pending) opens() bool {
 func (s *Store) Create(ctx context.Context, key *Key, cmd tree.CreateSession, then *AgentsThen) (*tree.Session, *tree.Task, error) {
 	p := s.Prepare(cmd.ID, cmd, nil)
 	p.key, p.agents = key, then
-	if err := s.enqueue(ctx, p); err != nil {
+	if err := s.committerOf(cmd.ID).enqueue(ctx, p); err != nil {
 		return nil, nil, err
 	}
 	if _, err := p.Wait(ctx); err != nil {

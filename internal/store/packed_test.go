@@ -149,6 +149,9 @@ func TestPackedBesideTheReleaseBefore(t *testing.T) {
 	} {
 		step.first()
 		if step.when != "nobody has said what it reads" {
+			if err := dbs[0].Forget(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			for n, db := range dbs {
 				if err := db.Beat(t.Context(), []string{"replica-0", "replica-1"}[n], 1); err != nil {
 					t.Fatal(err)

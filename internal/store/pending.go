@@ -29,7 +29,7 @@ func (s *Store) Update(ctx context.Context, id tree.SessionID, cmd tree.Command)
 func (s *Store) UpdateOnce(ctx context.Context, id tree.SessionID, key Key, cmd tree.Command) (tree.Answer, error) {
 	p := s.Prepare(id, cmd, nil)
 	p.key = &key
-	if err := s.enqueue(ctx, p); err != nil {
+	if err := s.committerOf(id).enqueue(ctx, p); err != nil {
 		return nil, err
 	}
 	return p.Wait(ctx)
@@ -59,31 +59,31 @@ func (s *Store) Queue(ctx context.Context, commands ...*Pending) error {
 	}
 	first := commands[0]
 	first.with = commands[1:]
-	return s.enqueue(ctx, first)
+	return s.committerOf(first.session).enqueue(ctx, first)
 }
 
-// write queues a step of the store's own to be taken in a transaction. Once it is
-// queued it is waited for, whatever becomes of ctx: the step writes to what its
-// caller holds.
+// write takes a step of the store's own in a transaction.
 func (s *Store) write(ctx context.Context, step func(context.Context, *batch) error) error {
-	p := s.Prepare(tree.SessionID{}, nil, nil)
+	return s.steps.take(ctx, step)
+}
+
+// take queues a step to be taken in a transaction. Once it is queued it is waited for,
+// whatever becomes of ctx: the step writes to what its caller holds.
+func (c *committer) take(ctx context.Context, step func(context.Context, *batch) error) error {
+	p := c.Prepare(tree.SessionID{}, nil, nil)
 	p.step = step
-	if err := s.enqueue(ctx, p); err != nil {
+	if err := c.enqueue(ctx, p); err != nil {
 		return err
 	}
 	_, err := p.Wait(context.WithoutCancel(ctx))
 	return err
 }
 
-func (s *Store) enqueue(ctx context.Context, p *Pending) error {
-	to := s.steps
-	if p.cmd != nil {
-		to = s.committerOf(p.session)
-	}
+func (c *committer) enqueue(ctx context.Context, p *Pending) error {
 	select {
-	case to.queue <- p:
+	case c.queue <- p:
 		return nil
-	case <-s.ended:
+	case <-c.ended:
 		return ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()

@@ -73,17 +73,22 @@ func (s *Store) DueTimers(ctx context.Context, limit int) ([]Timer, error) {
 // forgetReplica is how long a replica may be silent before nothing is known of it.
 const forgetReplica = time.Hour
 
-// Beat says that a replica is alive, and how many runs the workers on its streams
-// can carry. It learns which form of rows all replicas read.
-func (s *Store) Beat(ctx context.Context, replica string, slots int) error {
-	form := 0
-	err := s.write(ctx, func(ctx context.Context, b *batch) error {
+// Forget forgets replicas that have long been silent, and the workers that only they knew.
+func (s *Store) Forget(ctx context.Context) error {
+	return s.write(ctx, func(ctx context.Context, b *batch) error {
 		if err := b.tx.save(ctx, "replicas_forget", []any{s.clock(), forgetReplica.Microseconds()}); err != nil {
 			return err
 		}
-		if err := b.tx.save(ctx, "workers_forget", []any{s.clock()}); err != nil {
-			return err
-		}
+		return b.tx.save(ctx, "workers_forget", []any{s.clock()})
+	})
+}
+
+// Beat says that a replica is alive, and how many runs the workers on its streams
+// can carry. It learns which form of rows all replicas read. It waits for nothing that
+// others do.
+func (s *Store) Beat(ctx context.Context, replica string, slots int) error {
+	form := 0
+	err := s.beats.take(ctx, func(ctx context.Context, b *batch) error {
 		if err := b.tx.save(ctx, "beat", []any{s.clock(), replica, slots, packedForm}); err != nil {
 			return err
 		}

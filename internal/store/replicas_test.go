@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -49,7 +50,7 @@ func TestReplicas(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"Open": replicasOpen, "Write": replicasWrite, "Pick": replicasPick, "Create": replicasCreate,
 		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "OtherRelease": otherRelease, "StrayRow": strayRow,
-		"Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge,
+		"Beat": beatsAlone, "Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,6 +263,45 @@ func culprit(t *testing.T, server *pgtest.Server) {
 			t.Errorf("command %d was answered %v", n, err)
 		}
 	}
+}
+
+// beatsAlone: a replica says that it is alive while its other steps wait for one that was frozen
+// while it picked.
+func beatsAlone(t *testing.T, server *pgtest.Server) {
+	url := server.Database(t)
+	db := replicas(t, url, 1)[0]
+	waiting(t, db)
+	frozen := connect(t, url)
+	tx, err := frozen.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.ReadFile("sql/postgres/ready_lock.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), string(lock)); err != nil {
+		t.Fatal(err)
+	}
+	var held sync.WaitGroup
+	held.Go(func() {
+		if ready, err := db.TakeReady(t.Context(), 10, time.Hour); err != nil || len(ready) != 1 {
+			t.Errorf("picked were %d runs, %v", len(ready), err)
+		}
+	})
+	for waits := false; !waits; {
+		const look = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+		if err := tx.QueryRow(t.Context(), look).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Beat(t.Context(), "replica-0", 0); err != nil {
+		t.Error(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	held.Wait()
 }
 
 // oldBatches: a beat forgets the batches that nobody can be in doubt about.

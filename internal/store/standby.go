@@ -59,7 +59,7 @@ func (s *Store) Give(ctx context.Context, run Announced, to Slot) (*Pending, err
 	offers := to.Offers()
 	p := s.Prepare(run.Session, offers.claim(run.Task, run.Epoch), nil)
 	p.slot = to
-	return p, s.enqueue(ctx, p)
+	return p, s.committerOf(run.Session).enqueue(ctx, p)
 }
 
 // given is a run that a batch has claimed for a slot that waits.

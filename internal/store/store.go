@@ -165,6 +165,7 @@ type Store struct {
 	installation string
 	committers   []*committer  // of commands
 	steps        *committer    // of the store's own steps
+	beats        *committer    // of heartbeats
 	ended        chan struct{} // closed when Run has ended: what is queued then stays so
 
 	definitions sync.Map // version → body
@@ -210,10 +211,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	for range c.Committers {
 		s.committers = append(s.committers, s.newCommitter(c.MaxBatch))
 	}
-	s.steps = s.committers[0]
+	s.steps, s.beats = s.committers[0], s.committers[0]
 	if !db.alone() {
-		// Each has a transaction to itself, which holds no session while it waits.
-		s.steps = s.newCommitter(1)
+		// Each has a transaction to itself, which holds no session while it waits. A heartbeat
+		// must not wait for any other: a replica that is late is taken to be gone.
+		s.steps, s.beats = s.newCommitter(1), s.newCommitter(1)
 	}
 	if err := s.takeOver(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", nameOf(c.Database), err), db.close())
@@ -300,8 +302,9 @@ func (s *Store) Run(ctx context.Context) error {
 	for _, c := range s.committers {
 		committing.Go(func() { c.run(ctx) })
 	}
-	if s.steps != s.committers[0] {
+	if !s.db.alone() {
 		committing.Go(func() { s.steps.run(ctx) })
+		committing.Go(func() { s.beats.run(ctx) })
 	}
 	committing.Wait()
 	return nil

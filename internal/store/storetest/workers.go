@@ -19,10 +19,11 @@ func (c crew) check(err error) {
 	}
 }
 
-// beat says of replicas that they are alive.
+// beat forgets what is long gone, and says of replicas that they are alive.
 func (c crew) beat(replicas ...string) {
 	c.t.Helper()
 	for _, r := range replicas {
+		c.check(c.Forget(c.t.Context()))
 		c.check(c.Beat(c.t.Context(), r, 4))
 	}
 }
