@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -14,11 +17,21 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Callbacks are looked for each callbacksEvery, and callbacksAtOnce are made at the
-// same time by one replica.
+// Callbacks are looked for each callbacksEvery, or callbacksSoon after a call has ended if
+// some had to wait. One replica makes callbacksAtOnce at the same time, and callbacksOfHost
+// to one host: a host that does not answer holds up what it is to hear itself.
 const (
 	callbacksEvery  = time.Second
-	callbacksAtOnce = 16
+	callbacksSoon   = 50 * time.Millisecond
+	callbacksAtOnce = 64
+	callbacksOfHost = 4
+)
+
+// A look finds this many callbacks, so that those that are under way but not taken yet hide
+// neither the next ones of their host nor those of others.
+const (
+	callbacksSeen       = 4 * callbacksAtOnce
+	callbacksSeenOfHost = 2 * callbacksOfHost
 )
 
 // callbackMargin is how much longer a replica has a callback than the call may
@@ -28,34 +41,105 @@ const callbackMargin = 5 * time.Second
 // callBack makes the calls that are due, until ctx ends. What is under way then is
 // cut off and left to others.
 func (s *Service) callBack(ctx context.Context) error {
-	room := make(chan struct{}, callbacksAtOnce)
-	var calling sync.WaitGroup
-	defer calling.Wait()
+	calling := newCalling()
+	var running sync.WaitGroup
+	defer running.Wait()
 	tick := time.NewTicker(callbacksEvery)
 	defer tick.Stop()
 	for {
-		due, err := s.Store.DueCallbacks(ctx, callbacksAtOnce)
+		due, err := s.Store.DueCallbacks(ctx, callbacksSeenOfHost, callbacksSeen)
 		if err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "looking for callbacks failed", "error", err)
 		}
-		for _, c := range due {
-			select {
-			case room <- struct{}{}:
-			case <-ctx.Done():
-				return nil
-			}
-			calling.Go(func() {
-				defer func() { <-room }()
+		now, some := calling.begin(due)
+		for _, c := range now {
+			running.Go(func() {
+				defer func() { calling.ended <- c }()
 				if err := s.callOne(ctx, &c); err != nil && ctx.Err() == nil {
 					// It comes due again when its lease is over.
 					s.Logger.WarnContext(ctx, "a callback failed", "session_id", c.Session, "task_id", c.Task, "run", c.Run, "error", err)
 				}
 			})
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !calling.pause(ctx, tick.C, some) {
 			return nil
+		}
+	}
+}
+
+// calling is the callbacks that are under way.
+type calling struct {
+	runs  map[calledRun]bool
+	hosts map[string]int      // how many calls each host has
+	ended chan store.Callback // has room for all
+}
+
+// calledRun is the run that a callback is about.
+type calledRun struct {
+	session tree.SessionID
+	run     tree.ChildRun
+}
+
+func newCalling() *calling {
+	return &calling{map[calledRun]bool{}, map[string]int{}, make(chan store.Callback, callbacksAtOnce)}
+}
+
+func calledBy(c *store.Callback) calledRun {
+	return calledRun{c.Session, tree.ChildRun{Task: c.Task, Run: c.Run}}
+}
+
+// hostOf gives whom a callback calls.
+func hostOf(c *store.Callback) string {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return c.URL
+	}
+	return strings.ToLower(u.Host)
+}
+
+// begin gives the callbacks of those that are due that are under way from now on, and says
+// whether others have to wait. A host that has fewer calls goes before one that has more.
+func (c *calling) begin(due []store.Callback) (now []store.Callback, some bool) {
+	for most := 1; most <= callbacksOfHost; most++ {
+		for i := range due {
+			run, host := calledBy(&due[i]), hostOf(&due[i])
+			if len(c.runs) == callbacksAtOnce || c.hosts[host] >= most || c.runs[run] {
+				continue
+			}
+			c.runs[run] = true
+			c.hosts[host]++
+			now = append(now, due[i])
+		}
+	}
+	return now, slices.ContainsFunc(due, func(d store.Callback) bool { return !c.runs[calledBy(&d)] })
+}
+
+// end makes room for others.
+func (c *calling) end(called store.Callback) {
+	delete(c.runs, calledBy(&called))
+	host := hostOf(&called)
+	if c.hosts[host]--; c.hosts[host] == 0 {
+		delete(c.hosts, host)
+	}
+}
+
+// pause waits until it is time for another look; some says that callbacks wait for room.
+// It gives false if ctx ends.
+func (c *calling) pause(ctx context.Context, tick <-chan time.Time, some bool) bool {
+	var soon <-chan time.Time
+	for {
+		select {
+		case called := <-c.ended:
+			c.end(called)
+			if some && soon == nil {
+				soon = time.After(callbacksSoon)
+			}
+		case <-soon:
+			return true
+		case <-tick:
+			return true
+		case <-ctx.Done():
+			return false
 		}
 	}
 }

@@ -5,6 +5,12 @@ import "github.com/coppice-run/coppice/internal/tree"
 // StepBytes is how many bytes a step of several events may have.
 const StepBytes = stepBytes
 
+// How many calls are made at once, and of them to one host.
+const (
+	CallbacksAtOnce = callbacksAtOnce
+	CallbacksOfHost = callbacksOfHost
+)
+
 // Tails counts the sessions whose tails are read.
 func (s *Service) Tails() int {
 	s.tails.mu.Lock()

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"iter"
 	"path"
 	"strings"
 	"unicode"
@@ -77,38 +78,103 @@ var argued = strings.NewReplacer("${IFS}", " ", "$IFS", " ", "$", " …$", "`", 
 // parts gives a command line, and what may be commands in it: it is cut at every
 // operator, quoted or not, and each piece is also shown plain. A rule that denies is
 // held against all of them. That catches what is written plainly; a shell has further
-// ways to say the same.
-func parts(line string) []string {
-	found := []string{strings.TrimSpace(line)}
-	pieces := strings.FieldsFunc(argued.Replace(line), func(r rune) bool {
-		return r == '$' || r == '`' || strings.ContainsRune(operators, r) || control(r)
-	})
-	for _, piece := range pieces {
-		found = append(found, strings.TrimSpace(piece))
-		found = append(found, plain(piece)...)
-		if strings.ContainsRune(line, '{') {
-			found = append(found, plain(strings.ReplaceAll(piece, ",", " "))...)
+// ways to say the same. Of a long line there are many: they are made one after another.
+func parts(line string) iter.Seq[shown] {
+	lists := strings.ContainsRune(line, '{')
+	return func(yield func(shown) bool) {
+		if !yield(shown{text: strings.TrimSpace(line)}) {
+			return
+		}
+		for piece := range strings.FieldsFuncSeq(argued.Replace(line), ends) {
+			if !yield(shown{text: strings.TrimSpace(piece)}) || !plain(piece, yield) {
+				return
+			}
+			if lists && !plain(strings.ReplaceAll(piece, ",", " "), yield) {
+				return
+			}
 		}
 	}
-	return found
 }
 
-// plain gives what a piece of a command line is without quotes, without what comes
+// ends reports whether a command may end at a character.
+func ends(r rune) bool {
+	return r == '$' || r == '`' || strings.ContainsRune(operators, r) || control(r)
+}
+
+// shown is a text that may be a command. If it has heads, it is words with a blank between
+// them, and each of the first so many words may begin the command, with the directory of
+// its program or without.
+type shown struct {
+	text  string
+	heads int
+}
+
+// unquoted leaves out what quotes.
+var unquoted = strings.NewReplacer(`"`, "", `'`, "", `\`, "")
+
+// plain shows what a piece of a command line is without quotes, without what comes
 // before the command (assignments, programs that run another one), and without the
-// directory of its program.
-func plain(piece string) []string {
-	piece = strings.NewReplacer(`"`, "", `'`, "", `\`, "").Replace(piece)
-	found := []string{strings.TrimSpace(piece)}
+// directory of its program. It reports whether more is wanted.
+func plain(piece string, yield func(shown) bool) bool {
+	piece = unquoted.Replace(piece)
 	words := strings.Fields(piece)
-	for carried := false; len(words) > 0; words = words[1:] {
-		program := path.Base(words[0])
-		found = append(found, strings.Join(words, " "), strings.Join(append([]string{program}, words[1:]...), " "))
-		carried = carried || carriers[program]
-		if !carried && !assigns(words[0]) {
-			break
+	return yield(shown{text: strings.TrimSpace(piece)}) &&
+		(len(words) == 0 || yield(shown{strings.Join(words, " "), heads(words)}))
+}
+
+// heads counts the words that may begin a command.
+func heads(words []string) int {
+	carried := false
+	for i, word := range words {
+		carried = carried || carriers[path.Base(word)]
+		if !carried && !assigns(word) {
+			return i + 1
 		}
 	}
-	return found
+	return len(words)
+}
+
+// matcher holds a glob against one text after another.
+type matcher struct{ ways, named ways }
+
+func newMatcher(g glob) *matcher { return &matcher{newWays(g, false), newWays(g, false)} }
+
+// match reports whether the glob is over a text from one of its beginnings on. It goes
+// through the text once, however many these are.
+func (m *matcher) match(s shown) bool {
+	m.ways.none()
+	if s.heads == 0 {
+		m.ways.begin()
+	}
+	text := s.text
+	for range s.heads {
+		word, rest, more := strings.Cut(text, " ")
+		m.head(word)
+		if more {
+			m.ways.follow(" ")
+		}
+		text = rest
+	}
+	m.ways.follow(text)
+	return m.ways.end()
+}
+
+// head goes on with a word that may begin a command.
+func (m *matcher) head(word string) {
+	m.ways.begin()
+	name := path.Base(word)
+	from := strings.LastIndex(word, name)
+	m.ways.follow(word[:from])
+	if from+len(name) == len(word) {
+		m.ways.begin()
+		m.ways.follow(name)
+		return
+	}
+	// A slash at its end belongs to the word, but not to the name of its program.
+	m.named.begin()
+	m.named.follow(name)
+	m.ways.follow(word[from:])
+	m.ways.join(&m.named)
 }
 
 // carriers are words before a command that is run all the same. After one of them

@@ -117,26 +117,75 @@ func parseSet(text string) (_ part, rest string, _ error) {
 	}
 }
 
-// match follows all ways through the pattern at once, so its time is bounded by
-// the product of the lengths.
+// match reports whether the pattern is over the whole of a text.
 func (g glob) match(text string, path bool) bool {
-	at, next := make([]bool, len(g)+1), make([]bool, len(g)+1)
-	g.reach(at, 0, path)
+	w := newWays(g, path)
+	w.begin()
+	w.follow(text)
+	return w.end()
+}
+
+// ways are the places in a pattern that a text may have led to so far. All are followed at
+// once, so the time is bounded by the product of the lengths.
+type ways struct {
+	glob
+	path     bool
+	at, next []bool
+	open     bool // there is one
+}
+
+func newWays(g glob, path bool) ways {
+	return ways{glob: g, path: path, at: make([]bool, len(g)+1), next: make([]bool, len(g)+1)}
+}
+
+// begin has the text that is followed next begin the pattern, beside what has begun it before.
+func (w *ways) begin() {
+	w.reach(w.at, 0, w.path)
+	w.open = true
+}
+
+// follow goes on with a text.
+func (w *ways) follow(text string) {
 	for _, r := range text {
-		clear(next)
-		for i, p := range g {
+		if !w.open {
+			return
+		}
+		w.open = false
+		clear(w.next)
+		for i, p := range w.glob {
 			switch {
-			case !at[i]:
-			case p.kind == deep || p.kind == some && !(path && r == '/'):
-				g.reach(next, i, path)
-			case p.takes(r, path):
-				g.reach(next, i+1, path)
+			case !w.at[i]:
+			case p.kind == deep || p.kind == some && !(w.path && r == '/'):
+				w.reach(w.next, i, w.path)
+				w.open = true
+			case p.takes(r, w.path):
+				w.reach(w.next, i+1, w.path)
+				w.open = true
 			}
 		}
-		at, next = next, at
+		w.at, w.next = w.next, w.at
 	}
-	end := len(g)
-	return at[end] || path && end > 2 && g[end-1].kind == deep && g[end-2].slash() && at[end-2]
+}
+
+// join takes in the ways of another text, which end there.
+func (w *ways) join(other *ways) {
+	for i, there := range other.at {
+		w.at[i] = w.at[i] || there
+	}
+	w.open = w.open || other.open
+	other.none()
+}
+
+// none forgets all ways.
+func (w *ways) none() {
+	clear(w.at)
+	w.open = false
+}
+
+// end reports whether one of the ways has come to the end of the pattern.
+func (w *ways) end() bool {
+	g, end := w.glob, len(w.glob)
+	return w.at[end] || w.path && end > 2 && g[end-1].kind == deep && g[end-2].slash() && w.at[end-2]
 }
 
 // reach marks a place in the pattern, and those that are reached from it for nothing.

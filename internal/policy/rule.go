@@ -139,8 +139,9 @@ func (r Rule) partly(c Call) bool {
 	case c.Kind != KindCommand:
 		return r.argument.match(c.Argument, c.Kind == KindPath)
 	}
-	for _, part := range parts(c.Argument) {
-		if r.argument.match(part, false) {
+	m := newMatcher(r.argument)
+	for part := range parts(c.Argument) {
+		if m.match(part) {
 			return true
 		}
 	}

@@ -20,7 +20,8 @@ func plainCallbackRow(c *tree.Callback) []any {
 	return []any{idColumn(new(tree.SessionID)), idColumn(&c.Task), &c.Run, &c.URL, &c.Tries, timeColumn{&c.Due}}
 }
 
-// DueCallbacks finds callbacks that may be taken, the oldest first.
-func (s *Store) DueCallbacks(ctx context.Context, limit int) ([]Callback, error) {
-	return query(ctx, s.db, "callbacks_due", callbackRow, s.clock(), limit)
+// DueCallbacks finds callbacks that may be taken, so many of each host at most: first the
+// oldest of each, then the next of each. So no host hides others, whatever is due of it.
+func (s *Store) DueCallbacks(ctx context.Context, ofHost, limit int) ([]Callback, error) {
+	return query(ctx, s.db, "callbacks_due", callbackRow, s.clock(), ofHost, limit)
 }

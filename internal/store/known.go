@@ -217,12 +217,12 @@ func (b *batch) askPresent() lookup {
 }
 
 // timeThere is what the time is in the database, as far as can be told without asking: not
-// ahead of it, nor before anything that has happened.
+// ahead of it, nor before anything that has happened. Any clock may be set back.
 func (b *batch) timeThere() time.Time {
-	if b.Clock != nil {
-		return b.Clock().UTC().Truncate(time.Microsecond)
-	}
 	now := b.present.at(time.Now())
+	if b.Clock != nil {
+		now = b.Clock().UTC().Truncate(time.Microsecond)
+	}
 	for _, s := range b.sessions {
 		if row := s.view.Session(); row != nil && row.UpdatedAt.After(now) {
 			now = row.UpdatedAt

@@ -155,6 +155,7 @@ var (
 func (db *postgres) readStatements(ctx context.Context) error {
 	texts, err := readStatements("postgres", map[string]string{
 		"now":            "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
+		"index of":       "strpos",
 		"by ready_queue": "", "by ready_announced": "", "by ready_held": "", // it finds them
 	})
 	if err != nil {

@@ -173,14 +173,14 @@ func (s *Store) PutAgentVersion(ctx context.Context, name, version string, body 
 
 // AgentVersion gives a definition that was kept.
 func (s *Store) AgentVersion(ctx context.Context, version string) ([]byte, error) {
-	if body, held := s.definitions.Load(version); held {
-		return body.([]byte), nil
+	if body, known := s.definitions.of(version); known {
+		return body, nil
 	}
 	body, err := one(ctx, s.db, tree.ErrNoAgent.With("version %s", version),
 		"agent", func(b *[]byte) []any { return []any{b} }, version)
 	if err != nil {
 		return nil, err
 	}
-	s.definitions.Store(version, *body)
+	s.definitions.keep(version, *body)
 	return *body, nil
 }

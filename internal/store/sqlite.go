@@ -82,7 +82,7 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 		return err
 	}
 	db.texts, err = readStatements("sqlite", map[string]string{
-		"now": "?1", "by ready_queue": "INDEXED BY ready_queue",
+		"now": "?1", "index of": "instr", "by ready_queue": "INDEXED BY ready_queue",
 		"by ready_announced": "INDEXED BY ready_announced", "by ready_held": "INDEXED BY ready_held",
 	})
 	if err != nil {

@@ -168,7 +168,7 @@ type Store struct {
 	beats        *committer    // of heartbeats
 	ended        chan struct{} // closed when Run has ended: what is queued then stays so
 
-	definitions sync.Map // version → body
+	definitions *definitions
 	ahead       ahead
 	turn        atomic.Int64     // how far turns have come, as far as any committer knows
 	readable    atomic.Bool      // all replicas can read what is packed
@@ -206,7 +206,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 			c.Clock = time.Now
 		}
 	}
-	s := &Store{Config: c, db: db, ended: make(chan struct{}), held: transcript.NewHeld()}
+	s := &Store{Config: c, db: db, ended: make(chan struct{}), held: transcript.NewHeld(), definitions: newDefinitions()}
 	s.ahead.disabled = !c.Ahead || c.Caps != (Caps{})
 	for range c.Committers {
 		s.committers = append(s.committers, s.newCommitter(c.MaxBatch))

@@ -102,6 +102,10 @@ func (d *decision) mayLaunch(t *Task, call *Call, c CallChild) error {
 	case d.session().Total+1 > limits.Total:
 		return ErrTooMany.With("%d tasks of one session", limits.Total)
 	}
+	// Before it is judged, which takes longer the longer it is.
+	if err := limits.checkPart("the command", c.Shell.Line); err != nil {
+		return err
+	}
 	if err := checkName("the description", c.about()); err != nil {
 		return err
 	}
@@ -112,7 +116,7 @@ func (d *decision) mayLaunch(t *Task, call *Call, c CallChild) error {
 	if v.Decision == policy.Deny {
 		return ErrDenied.With("%s", v.Why)
 	}
-	return limits.checkPart("the command", c.Shell.Line)
+	return nil
 }
 
 // launched gives the commands among the calls of a message that are tasks by now.

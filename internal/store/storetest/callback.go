@@ -2,9 +2,12 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -53,8 +56,40 @@ func callbacks(t *testing.T, d Dialect) {
 	}
 }
 
+// callbackHosts: however many callbacks of one host are due, those of others are found.
+func callbackHosts(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	for n, url := range []string{
+		"https://a.example/x", "https://a.example/y", "HTTPS://A.example?z", "https://a.example#/", "https://a.example",
+		"http://b/", "https://a.example:1/", "https://a.example.b/", "http://b",
+	} {
+		cmd, agent := create(n+1), *general
+		agent.OnComplete = url
+		cmd.Agent, cmd.Message = &agent, say("go")
+		root := b.must(cmd.ID, cmd).(tree.Created).Root
+		b.must(cmd.ID, tree.Cancel{Task: root})
+		b.clock.advance(time.Second)
+	}
+	for _, c := range []struct {
+		ofHost, limit int
+		want          string
+	}{
+		{1, 10, "1 6 7 8"},
+		{2, 10, "1 6 7 8 2 9"},
+		{10, 10, "1 6 7 8 2 9 3 4 5"},
+		{10, 5, "1 6 7 8 2"},
+	} {
+		due := must[[]store.Callback](t)(b.DueCallbacks(t.Context(), c.ofHost, c.limit))
+		got := make([]string, len(due))
+		for i := range due {
+			got[i] = fmt.Sprint(due[i].Session[15])
+		}
+		eq(t, fmt.Sprintf("%d of a host, %d at most", c.ofHost, c.limit), strings.Join(got, " "), c.want)
+	}
+}
+
 func (b *bundle) dueCallbacks() (int, error) {
-	due, err := b.DueCallbacks(b.t.Context(), 10)
+	due, err := b.DueCallbacks(b.t.Context(), 10, 10)
 	return len(due), err
 }
 

@@ -33,6 +33,35 @@ func inbox(t *testing.T, d Dialect) {
 	b.events(id)
 }
 
+// clockSetBack: what happens later is not written down as earlier, though the clock says so.
+func clockSetBack(t *testing.T, d Dialect) {
+	for name, restart := range map[string]bool{"held": false, "read again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, d)
+			id, root := session(1), b.create(1, "go")
+			w := b.claim(id, root)
+			w.calls("task")
+			for _, text := range []string{"one", "two", "three"} {
+				b.must(id, tree.Send{Message: say(text)})
+				b.clock.advance(-time.Hour)
+				if restart {
+					b.restart()
+				}
+			}
+			var texts []string
+			for _, e := range must[[]tree.InboxEntry](t)(b.Inbox(t.Context(), id, root)) {
+				texts = append(texts, e.Blocks[0].(tree.Text).Text)
+			}
+			eq(t, "what waits", strings.Join(texts, " "), "one two three")
+			now := must[*tree.Session](t)(b.Session(t.Context(), "acme", id))
+			if now.UpdatedAt.Before(now.CreatedAt) {
+				t.Errorf("the session is of %s, and has changed at %s", now.CreatedAt, now.UpdatedAt)
+			}
+		})
+	}
+}
+
 // readOutput: what a call shows of a run that goes on stays as it was when the run
 // has gone on; of a long answer the end is shown.
 func readOutput(t *testing.T, d Dialect) {

@@ -37,10 +37,10 @@ func (d Dialect) Run(t *testing.T) {
 		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps,
 		"Restart": restart, "Pages": pages, "Tenants": tenants, "Idle": idle,
 		"Timers": timers, "Attempts": attempts, "Workers": workers, "Drains": drains, "Definitions": definitions, "TenantAgents": tenantAgents, "AgentsThen": agentsThen, "Pins": pins, "Bytes": anyBytes,
-		"Histories": histories, "Callbacks": callbacks, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
+		"Histories": histories, "Callbacks": callbacks, "CallbackHosts": callbackHosts, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
 		"Approvals": approvals, "Shells": shells, "ShellCaps": shellCaps,
 		"Openings": openings, "Looks": looks,
-		"Inbox": inbox, "Output": readOutput, "Filter": filter, "Purge": purge, "Old": old,
+		"Inbox": inbox, "ClockSetBack": clockSetBack, "Output": readOutput, "Filter": filter, "Purge": purge, "Old": old,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,89 @@
+package policy
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// writtenOut gives all texts that a rule is held against, each as a string of its own.
+func writtenOut(line string) []string {
+	var all []string
+	for s := range parts(line) {
+		all = append(all, s.text)
+		words := strings.Split(s.text, " ")
+		for i := range s.heads {
+			name := path.Base(words[i])
+			all = append(all, strings.Join(words[i:], " "), strings.Join(append([]string{name}, words[i+1:]...), " "))
+		}
+	}
+	return all
+}
+
+// TestBeginningsOfACommand: a command may begin after what carries it, with a directory or
+// without, and nowhere else.
+func TestBeginningsOfACommand(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][]string{
+		"":                   {""},
+		"rm x":               {"rm x"},
+		"/bin/rm  x y":       {"/bin/rm  x y", "/bin/rm x y", "rm x y"},
+		"A=1 'B=2' rm rm":    {"A=1 'B=2' rm rm", "A=1 B=2 rm rm", "B=2 rm rm", "rm rm"},
+		"sudo /a/b/ c":       {"sudo /a/b/ c", "/a/b/ c", "b c", "c"},
+		"/usr/bin/env // rm": {"/usr/bin/env // rm", "env // rm", "// rm", "/ rm", "rm"},
+		"a;nice b":           {"a;nice b", "a", "nice b", "b"},
+		"{a,b}":              {"{a,b}", "…", "a,b", "a b"},
+	} {
+		got := writtenOut(line)
+		slices.Sort(got)
+		slices.Sort(want)
+		if got = slices.Compact(got); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// TestMatchesWhatIsWrittenOut: going through a line once finds what it would to hold a rule
+// against each command that may begin in it.
+func TestMatchesWhatIsWrittenOut(t *testing.T) {
+	t.Parallel()
+	some := func(texts ...string) *rapid.Generator[[]string] {
+		return rapid.SliceOfN(rapid.SampledFrom(texts), 1, 12)
+	}
+	lines := some("a", "b", "/", "/", " ", " ", "\t", "sudo ", " find ", "x=", ";", "'", `\`, "{", ",", "$", "é", "\xc3", "\"\xa9", "\u00a0")
+	globs := some("a", "b", "/", " ", "*", "?", "[!a]", "[a-b]", "sudo", "x=", "é", "\uFFFD", "**")
+	rapid.Check(t, func(t *rapid.T) {
+		line, text := strings.Join(lines.Draw(t, "line"), ""), strings.Join(globs.Draw(t, "glob"), "")
+		g, err := parseGlob(text)
+		if err != nil {
+			t.Skip(err)
+		}
+		want := slices.ContainsFunc(writtenOut(line), func(text string) bool { return g.match(text, false) })
+		r := Rule{tool: glob{{kind: deep}}, argument: g, narrow: true}
+		if got := r.partly(shell(line)); got != want {
+			t.Fatalf("%q on %q: %t, want %t", text, line, got, want)
+		}
+	})
+}
+
+// TestALongLineIsNotCopied: however many words come after one that runs another program, a
+// rule is held against all of them with as little as against one.
+func TestALongLineIsNotCopied(t *testing.T) {
+	r := rules(t, "bash(git push*)")[0]
+	for _, line := range []string{"timeout 600 pytest", "xargs rm", "find . -name"} {
+		count := func(words int) float64 {
+			c := shell(line + strings.Repeat(" /a/b", words))
+			return testing.AllocsPerRun(1, func() {
+				if r.partly(c) {
+					t.Errorf("%s on %s", r, line)
+				}
+			})
+		}
+		if short, long := count(10), count(2000); long > short+10 {
+			t.Errorf("%s: a long line takes %g allocations, a short one %g", line, long, short)
+		}
+	}
+}
