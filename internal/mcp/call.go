@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -199,13 +200,18 @@ func within[T any](ctx context.Context, s *server, limit time.Duration, ask func
 
 // explained says what went wrong with a call.
 func (s *server) explained(ctx context.Context, l *link, err error) error {
+	f := fateOf(ctx)
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	_, onTheWay := errors.AsType[*url.Error](err)
 	switch {
-	case fateOf(ctx).unsent(err):
+	case f.unsent(err):
 		return err
 	case onTheWay:
-	case ok && answer.Code != codeRejected:
+	case errors.Is(err, sdk.ErrConnectionClosed):
+		// Of these answers the SDK keeps the text only, behind its own.
+		text := strings.TrimPrefix(err.Error(), sdk.ErrConnectionClosed.Error()+": ")
+		return fmt.Errorf("the MCP server %s answered with an error: %s", s.Name, text)
+	case ok && (answer.Code != codeRejected || f.sent.Load() && !f.refused.Load()):
 		return fmt.Errorf("the MCP server %s answered with an error: %s (%d)", s.Name, answer.Message, answer.Code)
 	case ok:
 		return fmt.Errorf("the MCP server %s did not take the call: %w", s.Name, err)
@@ -220,11 +226,16 @@ func (s *server) explained(ctx context.Context, l *link, err error) error {
 	return fmt.Errorf("the connection to the MCP server %s was lost during the call, which may have had its effect: %w", s.Name, err)
 }
 
-// codeRejected is what the SDK gives a call that it could not hand over.
+// codeRejected is what the SDK gives a call that it could not hand over. Servers may
+// answer with it too.
 const codeRejected = -32005
 
 // fate is what is known of a call on its way.
-type fate struct{ unknown atomic.Bool } // the server does not know the session it came in
+type fate struct {
+	sent    atomic.Bool // it was given to what the connection goes over
+	refused atomic.Bool // with a status of HTTP
+	unknown atomic.Bool // the server does not know the session it came in
+}
 
 type fateKey struct{}
 
@@ -241,12 +252,15 @@ func fateOf(ctx context.Context) *fate {
 // unsent reports whether a call has certainly not reached the server's tools: nobody
 // was there, the session was unknown, or the connection had ended before it was sent
 // whole. That a session is lost is the error of all calls under way in it, of which
-// only those were not taken that were told so themselves.
+// only those were not taken that were told so themselves. The SDK takes some codes,
+// with which servers may answer, for the end of the connection: a call that was sent
+// has had such an answer.
 func (f *fate) unsent(err error) bool {
 	dial, ok := errors.AsType[*net.OpError](err)
 	pipe, broken := errors.AsType[*fs.PathError](err)
 	return ok && dial.Op == "dial" || broken && errors.Is(pipe, syscall.EPIPE) ||
-		f.unknown.Load() && errors.Is(err, sdk.ErrSessionMissing) || errors.Is(err, sdk.ErrConnectionClosed)
+		f.unknown.Load() && errors.Is(err, sdk.ErrSessionMissing) ||
+		!f.sent.Load() && errors.Is(err, sdk.ErrConnectionClosed)
 }
 
 // probe ends the connection to a server that does not answer anything any more.

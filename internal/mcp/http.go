@@ -39,7 +39,7 @@ func staysThere(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// carrier adds the headers to requests, and bounds answers.
+// carrier adds the headers to requests, notes what becomes of calls, and bounds answers.
 type carrier struct {
 	base    http.RoundTripper
 	headers []Header
@@ -50,9 +50,16 @@ func (c carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	for _, h := range c.headers {
 		req.Header.Set(h.Name, h.Value)
 	}
+	f := fateOf(req.Context())
+	if f != nil {
+		f.sent.Store(true)
+	}
 	resp, err := c.base.RoundTrip(req)
-	if f := fateOf(req.Context()); f != nil && err == nil && req.Method == http.MethodPost && resp.StatusCode == http.StatusNotFound {
-		f.unknown.Store(true)
+	if f != nil && err == nil && resp.StatusCode >= http.StatusBadRequest {
+		f.refused.Store(true)
+		if req.Method == http.MethodPost && resp.StatusCode == http.StatusNotFound {
+			f.unknown.Store(true)
+		}
 	}
 	// A stream of events is bounded event by event.
 	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {

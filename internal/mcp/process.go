@@ -73,7 +73,24 @@ func (s *server) start(ctx context.Context) (wire, error) {
 		Reader: &messages{in: bufio.NewReader(fromProcess), close: fromProcess.Close, other: chatter.stream("stdout")},
 		Writer: patientWriter{toProcess}, MaxLineLength: maxMessage + 1,
 	}
-	return wire{transport: transport, stop: stop, release: func() {}}, nil
+	return wire{transport: noting{transport}, stop: stop, release: func() {}}, nil
+}
+
+// noting notes which calls are given to a transport.
+type noting struct{ sdk.Transport }
+
+func (n noting) Connect(ctx context.Context) (sdk.Connection, error) {
+	c, err := n.Transport.Connect(ctx)
+	return notingConn{c}, err
+}
+
+type notingConn struct{ sdk.Connection }
+
+func (c notingConn) Write(ctx context.Context, message jsonrpc.Message) error {
+	if f := fateOf(ctx); f != nil {
+		f.sent.Store(true)
+	}
+	return c.Connection.Write(ctx, message)
 }
 
 // patientWriter fails if what it writes is not read in time, so that a process that

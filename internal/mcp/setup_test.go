@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
@@ -100,6 +101,18 @@ func says(format string, args ...any) (*sdk.CallToolResult, error) {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}, nil
 }
 
+// coded answers with an error of the code that is asked for.
+func coded(called func()) raw {
+	return func(_ context.Context, input json.RawMessage) (*sdk.CallToolResult, error) {
+		called()
+		var in struct{ Code int64 }
+		if err := json.Unmarshal(input, &in); err != nil {
+			return nil, err
+		}
+		return nil, &jsonrpc.Error{Code: in.Code, Message: "no seats are left"}
+	}
+}
+
 // newTestServer makes a real server whose tools do what goes right and wrong.
 func newTestServer() *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
@@ -113,6 +126,7 @@ func newTestServer() *sdk.Server {
 		"refuse": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
 			return nil, fmt.Errorf("refused for %s", os.Getenv("TOKEN"))
 		},
+		"code": coded(func() { fmt.Fprintln(os.Stderr, "called with a code") }),
 		"huge": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
 			return says("begin\n%s\nend", strings.Repeat("0123456789\n", 50_000))
 		},

@@ -1,13 +1,20 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/sandbox"
@@ -74,6 +81,61 @@ func TestTrust(t *testing.T) {
 	verdict, argument := tool.Judge(policy.Authority("").Open(), k.tool("mcp__s__grow"), tool.Call{Input: json.RawMessage(`{"b":1,"a":2}`)})
 	if verdict.Decision != policy.Ask || argument != `{"a":2,"b":1}` {
 		t.Errorf("%+v about %s", verdict, argument)
+	}
+}
+
+// A server's error is its answer to one call, also with a code that the SDK has a
+// meaning of its own for.
+func TestAnswersOnce(t *testing.T) {
+	t.Parallel()
+	quicker := quick()
+	quicker.back = 200 * time.Millisecond
+	for _, how := range []string{"stdio", "HTTP", "HTTP with a status"} {
+		for _, code := range []int{-32000, -32003, -32004, -32005} {
+			t.Run(fmt.Sprint(how, code), func(t *testing.T) {
+				t.Parallel()
+				var calls atomic.Int64
+				s := stdio("plain")
+				if how != "stdio" {
+					server := newTestServer()
+					addRaw(server, &sdk.Tool{Name: "code"}, coded(func() { calls.Add(1) }))
+					s = web(overHTTP(t, server, func(w http.ResponseWriter, r *http.Request) bool {
+						body, err := io.ReadAll(r.Body)
+						if err != nil {
+							t.Error(err)
+						}
+						r.Body = io.NopCloser(bytes.NewReader(body))
+						if how == "HTTP" || !bytes.Contains(body, []byte(`"tools/call"`)) {
+							return false
+						}
+						calls.Add(1)
+						w.WriteHeader(http.StatusUnprocessableEntity)
+						fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"no seats are left"}}`, code)
+						return true
+					}).URL)
+				}
+				k := keep(t, quicker, s)
+				got := k.call("code", fmt.Sprintf(`{"code":%d}`, code))
+				said := "the MCP server s answered with an error: "
+				if how == "HTTP with a status" && code == codeRejected {
+					said = "the MCP server s did not take the call: "
+				}
+				if !got.IsError || !strings.HasPrefix(got.Text, said) || !strings.Contains(got.Text, "no seats are left") ||
+					strings.Contains(got.Text, sdk.ErrConnectionClosed.Error()) {
+					t.Errorf("%+v", got)
+				}
+				k.stop()
+				if how == "stdio" {
+					calls.Store(int64(strings.Count(k.log.String(), "called with a code")))
+				}
+				if n := calls.Load(); n != 1 {
+					t.Errorf("it was called %d times", n)
+				}
+				if n := strings.Count(k.log.String(), "an MCP server is connected"); n != 1 {
+					t.Errorf("it was connected to %d times", n)
+				}
+			})
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ type Config struct {
 // Thinking says whether and how a model reasons before it answers.
 type Thinking struct {
 	Adaptive bool  // as much as the model finds fit
-	Tokens   int64 // at most so many, if above 0
+	Tokens   int64 // at most so many, if above 0, beside those of the answer
 }
 
 const defaultMaxTokens = 32_000

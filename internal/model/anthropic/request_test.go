@@ -93,6 +93,39 @@ func TestThinking(t *testing.T) {
 	}
 }
 
+// TestThinkingLeavesRoom: reasoning comes on top of the answer, as far as the model can
+// write that much.
+func TestThinkingLeavesRoom(t *testing.T) {
+	t.Parallel()
+	adaptive := Thinking{Adaptive: true}
+	tokens := func(n int64) Thinking { return Thinking{Tokens: n} }
+	for _, test := range []struct {
+		model string
+		how   Thinking
+		own   int // bound of the request
+		want  int64
+	}{
+		{"m", Thinking{}, 0, 32_000},
+		{"m", adaptive, 0, 32_000},
+		{"m", tokens(2000), 0, 34_000},
+		{"m", tokens(2000), 500, 2500},
+		{"m", tokens(100_000), 0, 132_000},
+		{"claude-opus-4-6", tokens(40_000), 0, 72_000},
+		{"claude-sonnet-4-6", tokens(40_000), 0, 72_000},
+		{"claude-sonnet-4-5-20250929", tokens(32_000), 0, 64_000},
+		{"claude-sonnet-4-5-20250929", tokens(40_000), 0, 64_000},
+		{"claude-opus-4-5", tokens(40_000), 0, 64_000},
+		{"claude-opus-4-1-20250805", tokens(10_000), 0, 32_000},
+		{"claude-opus-4-20250514", tokens(10_000), 0, 32_000},
+		{"claude-opus-4-1-20250805", tokens(40_000), 0, 72_000}, // the provider says what is wrong
+	} {
+		p := Config{Model: test.model, MaxTokens: defaultMaxTokens, Thinking: test.how}.params(&model.Request{MaxTokens: test.own})
+		if p.MaxTokens != test.want {
+			t.Errorf("%s, %+v, %d: max_tokens is %d, want %d", test.model, test.how, test.own, p.MaxTokens, test.want)
+		}
+	}
+}
+
 // TestCachedPrefixes: what a request marks is where the next one begins, whatever
 // was reminded of.
 func TestCachedPrefixes(t *testing.T) {
@@ -140,6 +173,9 @@ func TestLostThoughts(t *testing.T) {
 		p := Config{Model: "m", MaxTokens: 9000, Thinking: Thinking{Tokens: 2000}}.params(&model.Request{Messages: test.messages})
 		if got := p.Thinking.OfEnabled != nil; got != test.thinks {
 			t.Errorf("%s: it thinks: %t", name, got)
+		}
+		if got := p.MaxTokens > 9000; got != test.thinks {
+			t.Errorf("%s: max_tokens is %d", name, p.MaxTokens)
 		}
 		p = Config{Model: "m", MaxTokens: 9000, Thinking: Thinking{Adaptive: true}}.params(&model.Request{Messages: test.messages})
 		if p.Thinking.OfAdaptive == nil {

@@ -11,11 +11,14 @@ import (
 
 // messagesRequest is a request of the Messages API.
 type messagesRequest struct {
-	Model     string  `json:"model"`
-	MaxTokens int     `json:"max_tokens"`
-	Stream    bool    `json:"stream"`
-	System    content `json:"system"`
-	Tools     []struct {
+	Model     string `json:"model"`
+	MaxTokens int    `json:"max_tokens"`
+	Stream    bool   `json:"stream"`
+	Thinking  struct {
+		Budget int `json:"budget_tokens"`
+	} `json:"thinking"`
+	System content `json:"system"`
+	Tools  []struct {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
 		InputSchema json.RawMessage `json:"input_schema"`
@@ -37,6 +40,9 @@ func (messages) read(body []byte) (*model.Request, error) {
 	}
 	if in.Model == "" || in.MaxTokens < 1 || !in.Stream {
 		return nil, errors.New("model, max_tokens and stream are required")
+	}
+	if in.Thinking.Budget >= in.MaxTokens {
+		return nil, errors.New("max_tokens must be greater than thinking.budget_tokens")
 	}
 	if n := in.marks(); n > maxMarks {
 		return nil, fmt.Errorf("%d blocks have cache_control, %d may", n, maxMarks)

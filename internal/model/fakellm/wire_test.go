@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/anthropic"
 	"github.com/coppice-run/coppice/internal/model/fakellm"
+	"github.com/coppice-run/coppice/internal/model/upstream"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -265,6 +268,27 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("answered %v", err)
 		}
 	})
+}
+
+// TestMuchThinking: the bound of an answer leaves room for it, however much a model may
+// think before.
+func TestMuchThinking(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(fakellm.New(fakellm.Config{Model: always(rich())}))
+	t.Cleanup(server.Close)
+	client := upstream.NewClient(upstream.DefaultTimes())
+	t.Cleanup(client.CloseIdleConnections)
+	for _, tokens := range []int64{1024, 31_999, 32_000, 100_000} {
+		m, err := anthropic.New(anthropic.Config{
+			Key: "k", BaseURL: server.URL, Model: "claude-fake", HTTP: client, Thinking: anthropic.Thinking{Tokens: tokens},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Generate(t.Context(), ask(), nil); err != nil {
+			t.Errorf("%d tokens: %v", tokens, err)
+		}
+	}
 }
 
 // TestNewsStayNews: what tells of a child's end is told apart from what a user says,

@@ -4,10 +4,14 @@ import "time"
 
 // alone is a bucket of this process only, for the time without Redis. It is cruder
 // than what bucket.lua does.
+//
+// Places are times by a clock that stands still while the bucket is closed, so that
+// those who wait do not all go when it opens.
 type alone struct {
-	rate    float64 // requests a second; 0: no limit is known
-	next    time.Time
-	closed  time.Time
+	rate    float64       // requests a second; 0: no limit is known
+	next    time.Time     // the next place
+	closed  time.Time     // until when nothing goes
+	stood   time.Duration // how far the clock of the places will be behind then
 	lowered time.Time
 }
 
@@ -19,31 +23,32 @@ const (
 	aloneSlowest = 0.05
 )
 
-// promised is the ticket of one who has been given a time to go.
-const promised = -1
-
-// enter gives how long to wait before asking again; 0 to go. Who has waited for as
-// long as was said may go unless the bucket was closed meanwhile.
-func (a *alone) enter(now time.Time, ticket *int64) time.Duration {
-	if *ticket == promised && !now.Before(a.closed) {
-		return 0
-	}
-	*ticket = promised
-	at := now
-	for _, t := range []time.Time{a.closed, a.next} {
-		if t.After(at) {
-			at = t
+// enter gives how long to wait before asking again; 0 to go. Who has no place here is
+// given one, which is kept however often is asked.
+func (a *alone) enter(now time.Time, t *ticket) time.Duration {
+	if t.at.IsZero() {
+		t.at = latest(now, a.closed).Add(-a.stood)
+		if a.next.After(t.at) {
+			t.at = a.next
+		}
+		if a.rate > 0 {
+			a.rate *= aloneClimbs
+			a.next = t.at.Add(time.Duration(float64(time.Second) / a.rate))
 		}
 	}
-	if a.rate > 0 {
-		a.rate *= aloneClimbs
-		a.next = at.Add(time.Duration(float64(time.Second) / a.rate))
-	}
-	return at.Sub(now)
+	return max(0, latest(t.at.Add(a.stood), a.closed).Sub(now))
 }
 
-// learn takes over the rate that all share.
-func (a *alone) learn(rate float64) { a.rate = rate }
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// learn takes over the rate that all share. The places that were given here have ended:
+// who waits has one with all the others now, or soon.
+func (a *alone) learn(rate float64) { a.rate, a.next = rate, time.Time{} }
 
 // refuse lowers the rate, once a second at most.
 func (a *alone) refuse(now time.Time, after time.Duration) {
@@ -55,6 +60,7 @@ func (a *alone) refuse(now time.Time, after time.Duration) {
 		a.rate = max(a.rate*aloneLowered, aloneSlowest)
 	}
 	if closed := now.Add(after); closed.After(a.closed) {
+		a.stood += closed.Sub(latest(now, a.closed))
 		a.closed = closed
 	}
 }

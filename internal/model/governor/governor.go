@@ -61,6 +61,14 @@ type Pass struct {
 	at       int64 // by Redis's clock, in milliseconds
 }
 
+// ticket is the place of one who waits: in the queue that all share or, without Redis,
+// in that of this process. Who changes from one to the other begins anew there, since
+// neither knows how far the other has come. The zero value is no place.
+type ticket struct {
+	number int64     // in the queue that all share
+	at     time.Time // in that of this process, by its clock; see alone
+}
+
 // lookAgain is how long one who waits trusts what was said about the wait.
 const lookAgain = 5 * time.Second
 
@@ -68,9 +76,9 @@ const lookAgain = 5 * time.Second
 // how long that will take as far as is known, each time that is looked at. The
 // error is ctx's cause.
 func (g *Governor) Enter(ctx context.Context, bucket string, waiting func(time.Duration)) (*Pass, error) {
-	for ticket := int64(0); ; {
+	for place := (ticket{}); ; {
 		pass := &Pass{governor: g, bucket: bucket}
-		wait, err := g.ask(ctx, pass, &ticket)
+		wait, err := g.ask(ctx, pass, &place)
 		if err != nil {
 			return nil, err
 		}
@@ -90,11 +98,11 @@ func (g *Governor) Enter(ctx context.Context, bucket string, waiting func(time.D
 const answerLength = 5
 
 // ask asks Redis, or goes by what is known here, whether a request may go.
-func (g *Governor) ask(ctx context.Context, pass *Pass, ticket *int64) (wait time.Duration, _ error) {
+func (g *Governor) ask(ctx context.Context, pass *Pass, place *ticket) (wait time.Duration, _ error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	got, err := g.run(ctx, pass.bucket, "enter", *ticket)
+	got, err := g.run(ctx, pass.bucket, "enter", place.number)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
@@ -106,9 +114,11 @@ func (g *Governor) ask(ctx context.Context, pass *Pass, ticket *int64) (wait tim
 		g.alone[pass.bucket] = own
 	}
 	if err != nil || len(got) != answerLength {
-		return own.enter(time.Now(), ticket), nil
+		place.number = 0
+		return own.enter(time.Now(), place), nil
 	}
-	*ticket, pass.shared, pass.epoch, pass.at = got[0], true, got[2], got[4]
+	*place = ticket{number: got[0]}
+	pass.shared, pass.epoch, pass.at = true, got[2], got[4]
 	own.learn(float64(got[3]) / 1000)
 	return time.Duration(got[1]) * time.Millisecond, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -79,12 +80,51 @@ func flood(ctx context.Context, t *testing.T, l *limit, callers, requests int, t
 	all.Wait()
 }
 
+// queue has callers come one after another, a millisecond apart, and gives when each
+// went, since the first came.
+func queue(t *testing.T, g *governor.Governor, callers int) []time.Duration {
+	t.Helper()
+	began := time.Now()
+	went := make([]time.Duration, callers)
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			if _, err := g.Enter(t.Context(), "b", nil); err != nil {
+				t.Error(err)
+			}
+			went[i] = time.Since(began)
+		})
+	}
+	all.Wait()
+	return went
+}
+
+// most gives how many went in the second in which most did.
+func most(went []time.Duration) int {
+	most := 0
+	for _, from := range went {
+		n := 0
+		for _, at := range went {
+			if at >= from && at < from+time.Second {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
 // embedded gives a client of a Redis in the test's bubble, and what ends both. The
 // client has a connection for everyone: who has to wait for one does so with a timer
 // that all bubbles share, which can't be.
 func embedded(t *testing.T) (_ *redis.Client, end func()) {
 	t.Helper()
-	server := miniredis.NewMiniRedis()
+	return clientOf(t, miniredis.NewMiniRedis())
+}
+
+func clientOf(t *testing.T, server *miniredis.Miniredis) (_ *redis.Client, end func()) {
+	t.Helper()
 	client := redis.NewClient(&redis.Options{
 		Addr: "embedded", PoolSize: 2000, DisableIdentity: true, ContextTimeoutEnabled: true,
 		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return server.Dial() },
@@ -197,6 +237,93 @@ func TestTicketsGoInOrder(t *testing.T) {
 				t.Errorf("they went in the order %v", order)
 				break
 			}
+		}
+	})
+}
+
+// TestAQueueWithoutRedis: who waits goes at its time, one after another, also after the
+// bucket was closed.
+func TestAQueueWithoutRedis(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		first, later time.Duration // how long the bucket is closed, before they come and a while after
+		want         time.Duration // that the last waits, about
+	}{
+		"open":              {0, 0, 48 * time.Second},
+		"closed":            {time.Minute, 0, 108 * time.Second},
+		"closed meanwhile":  {0, time.Minute, 108 * time.Second},
+		"closed for longer": {time.Minute, 2 * time.Minute, 178 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := open()
+				var passes []*governor.Pass
+				for range 2 {
+					pass, err := g.Enter(t.Context(), "b", nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					passes = append(passes, pass)
+				}
+				passes[0].Refused(t.Context(), test.first) // from now on 2 a second
+				const meanwhile = 10*time.Second + 200*time.Millisecond
+				opens := test.first
+				if test.later > 0 {
+					opens = meanwhile + test.later
+					time.AfterFunc(meanwhile, func() { passes[1].Refused(t.Context(), test.later) })
+				}
+				went := queue(t, g, 100)
+				for i, at := range went {
+					if i > 0 && at < went[i-1] {
+						t.Errorf("%d went after %s, before the one in front of it", i, at)
+					}
+					if at < opens && (test.first > 0 || at > meanwhile) {
+						t.Errorf("%d went after %s, while the bucket was closed", i, at)
+					}
+				}
+				if n := most(went); n > 3 {
+					t.Errorf("%d went in a second", n)
+				}
+				if last := went[len(went)-1]; last < test.want-3*time.Second || last > test.want+3*time.Second {
+					t.Errorf("the last went after %s, want about %s", last, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestRedisComesBack: who waits without it has to wait with it too.
+func TestRedisComesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := miniredis.NewMiniRedis()
+		client, end := clientOf(t, server)
+		defer end()
+		g := open()
+		g.Share(client, named)
+		var passes []*governor.Pass
+		for range 10 {
+			pass, err := g.Enter(t.Context(), "b", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			passes = append(passes, pass)
+		}
+		for _, pass := range passes[:5] { // five are taken: five a second
+			pass.Refused(t.Context(), 0)
+		}
+		if _, err := g.Enter(t.Context(), "b", nil); err != nil {
+			t.Fatal(err)
+		}
+		server.SetError("away")
+		time.AfterFunc(8*time.Second, func() { server.SetError("") })
+		went := queue(t, g, 100)
+		if n := most(went); n > 8 {
+			t.Errorf("%d went in a second", n)
+		}
+		if last := slices.Max(went); last > 40*time.Second {
+			t.Errorf("the last went after %s", last)
 		}
 	})
 }

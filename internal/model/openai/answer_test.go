@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -16,12 +18,17 @@ import (
 type server struct {
 	status int
 	body   string
+	err    error // after the body, instead of its end
 }
 
 func (s server) RoundTrip(*http.Request) (*http.Response, error) {
+	body := io.Reader(strings.NewReader(s.body))
+	if s.err != nil {
+		body = io.MultiReader(body, iotest.ErrReader(s.err))
+	}
 	return &http.Response{
-		StatusCode: s.status, Body: io.NopCloser(strings.NewReader(s.body)),
-		Header: http.Header{"Content-Type": {"text/event-stream"}},
+		StatusCode: s.status, Body: io.NopCloser(body),
+		Header: http.Header{"Content-Type": {"text/event-stream"}, "Retry-After": {"7"}},
 	}, nil
 }
 
@@ -44,7 +51,7 @@ func chunks(finish string, deltas ...string) server {
 		}
 		body += `data: {"model":"x","choices":[{"index":0,"delta":` + d + `,"finish_reason":` + reason + "}]}\n\n"
 	}
-	return server{http.StatusOK, body + "data: [DONE]\n\n"}
+	return server{status: http.StatusOK, body: body + "data: [DONE]\n\n"}
 }
 
 // TestHabitsOfServers: what servers other than OpenAI's make of the stream.
@@ -92,26 +99,70 @@ func TestHabitsOfServers(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	event := func(text string) server { return server{http.StatusOK, "data: " + text + "\n\n"} }
+	event := func(text string) server { return server{status: http.StatusOK, body: "data: " + text + "\n\n"} }
 	for name, test := range map[string]struct {
 		stream server
 		want   model.ErrorKind
 	}{
-		"used up":                         {server{http.StatusTooManyRequests, `{"error":{"code":"insufficient_quota","message":"pay"}}`}, model.ErrorAuth},
-		"not JSON":                        {server{http.StatusBadGateway, `<html>`}, model.ErrorOverloaded},
-		"an event with a number":          {event(`{"error":{"message":"no","type":"BadRequestError","code":400}}`), model.ErrorInvalid},
-		"an event with a name":            {event(`{"error":{"message":"no","code":"rate_limit_exceeded"}}`), model.ErrorRateLimited},
-		"an event with a type":            {event(`{"error":{"message":"no","type":"server_error","code":null}}`), model.ErrorOverloaded},
-		"an event with a text":            {event(`{"error":"no"}`), model.ErrorBroken},
-		"an event that is no JSON":        {event(`{"choices":[`), model.ErrorBroken},
-		"the end without a finish reason": {server{http.StatusOK, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n"}, model.ErrorBroken},
-		"a page":                          {server{http.StatusOK, "<html>\n\n</html>\n"}, model.ErrorBroken},
+		"an event with a number":            {event(`{"error":{"message":"no","type":"BadRequestError","code":400}}`), model.ErrorInvalid},
+		"an event with a name":              {event(`{"error":{"message":"no","code":"rate_limit_exceeded"}}`), model.ErrorRateLimited},
+		"an event with a type":              {event(`{"error":{"message":"no","type":"server_error","code":null}}`), model.ErrorOverloaded},
+		"an event with a number in quotes":  {event(`{"error":{"message":"no","code":"400"}}`), model.ErrorInvalid},
+		"an event with a limit in quotes":   {event(`{"error":{"message":"no","code":"429"}}`), model.ErrorRateLimited},
+		"an event with a status":            {event(`{"error":{"message":"no","code":null,"status":503}}`), model.ErrorOverloaded},
+		"an event with a status in words":   {event(`{"error":{"message":"no","code":400,"status":"INVALID_ARGUMENT"}}`), model.ErrorInvalid},
+		"an event with a number of its own": {event(`{"error":{"message":"no","code":"1302"}}`), model.ErrorBroken},
+		"an event of a wrong request":       {event(`{"error":{"message":"no","type":"invalid_request_error","code":"context_length_exceeded"}}`), model.ErrorInvalid},
+		"an event of a wrong key":           {event(`{"error":{"message":"no","type":"invalid_request_error","code":"invalid_api_key"}}`), model.ErrorAuth},
+		"an event of a missing right":       {event(`{"error":{"message":"no","type":"authentication_error"}}`), model.ErrorAuth},
+		"an event with type and number":     {event(`{"error":{"message":"no","type":"invalid_request_error","code":408}}`), model.ErrorBroken},
+		"an event of a used-up account":     {event(`{"error":{"message":"no","type":"insufficient_quota","code":429}}`), model.ErrorAuth},
+		"an event with a text":              {event(`{"error":"no"}`), model.ErrorBroken},
+		"an event that is no JSON":          {event(`{"choices":[`), model.ErrorBroken},
+		"the end without a finish reason":   {server{status: http.StatusOK, body: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n"}, model.ErrorBroken},
+		"a page":                            {server{status: http.StatusOK, body: "<html>\n\n</html>\n"}, model.ErrorBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			answer, err := ask(t, test.stream)
 			var failed *model.Error
 			if answer != nil || !errors.As(err, &failed) || failed.Kind != test.want {
+				t.Errorf("answered %+v, %v", answer, err)
+			}
+		})
+	}
+}
+
+// TestRefusals: the status counts, and what was said is kept, whatever its form.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	said := func(status int, body string) server { return server{status: status, body: body} }
+	for name, test := range map[string]struct {
+		answer server
+		want   model.ErrorKind
+		text   string
+	}{
+		"OpenAI's":            {said(401, `{"error":{"message":"wrong key","type":"invalid_request_error","code":"invalid_api_key"}}`), model.ErrorAuth, "wrong key"},
+		"used up":             {said(429, `{"error":{"code":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
+		"used up, by type":    {said(429, `{"error":{"type":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
+		"a text as the error": {said(400, `{"error":"no such model"}`), model.ErrorInvalid, "no such model"},
+		"a wrong key so":      {said(401, `{"error":"wrong key"}`), model.ErrorAuth, "wrong key"},
+		"a limit so":          {said(429, `{"error":"too fast"}`), model.ErrorRateLimited, "too fast"},
+		"an odd error":        {said(400, `{"error":{"message":["no"],"code":{}}}`), model.ErrorInvalid, `["no"]`},
+		"a detail":            {said(422, `{"detail":[{"msg":"field required"}]}`), model.ErrorInvalid, "field required"},
+		"a message":           {said(400, `{"object":"error","message":"too long","code":400}`), model.ErrorInvalid, "too long"},
+		"a list":              {said(400, `[{"error":{"code":400,"message":"too long"}}]`), model.ErrorInvalid, "too long"},
+		"plain text":          {said(404, "404 page not found\n"), model.ErrorInvalid, "404 Not Found: 404 page not found"},
+		"a page":              {said(502, "<html>bad gateway</html>"), model.ErrorOverloaded, "<html>bad gateway"},
+		"nothing":             {said(503, ""), model.ErrorOverloaded, "503 Service Unavailable"},
+		"a cut body":          {server{401, `{"error":`, io.ErrUnexpectedEOF}, model.ErrorAuth, ": unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer, err := ask(t, test.answer)
+			var failed *model.Error
+			if answer != nil || !errors.As(err, &failed) || failed.Kind != test.want || failed.RetryAfter != 7*time.Second ||
+				!strings.Contains(err.Error(), test.text) {
 				t.Errorf("answered %+v, %v", answer, err)
 			}
 		})

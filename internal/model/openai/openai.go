@@ -7,7 +7,6 @@ package openai
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -77,7 +76,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	var resp *http.Response
 	options := append(m.caller(req), option.WithJSONSet("stream", true))
 	if err := m.client.Post(streaming, "chat/completions", params, &resp, options...); err != nil {
-		return nil, refusal(ctx, err)
+		return nil, refusal(ctx, resp, err)
 	}
 	events := &watched{Decoder: ssestream.NewDecoder(resp)}
 	stream := ssestream.NewStream[sdk.ChatCompletionChunk](events, nil)
@@ -122,60 +121,31 @@ func (w *watched) Next() bool {
 	return more
 }
 
-// refusal is what a request without an answer means.
-func refusal(ctx context.Context, err error) error {
-	var refused *sdk.Error
-	if !errors.As(err, &refused) || ctx.Err() != nil {
+// refusal is what a request without an answer means. What the SDK makes of a body is
+// left aside: of one that is not as OpenAI's are, it keeps nothing or fails.
+func refusal(ctx context.Context, resp *http.Response, err error) error {
+	if resp == nil || resp.StatusCode < http.StatusBadRequest || ctx.Err() != nil {
 		return upstream.Broken(ctx, err)
 	}
-	e := upstream.Refusal(refused.StatusCode, refused.Response.Header, refused.RawJSON())
-	if refused.Code == codeQuota || refused.Type == codeQuota {
+	body, unread := io.ReadAll(resp.Body) // the SDK has read it, and put it back
+	if unread != nil {
+		body = []byte(err.Error())
+	}
+	e := upstream.Refusal(resp.StatusCode, resp.Header, strings.TrimSpace(string(body)))
+	if troubleOf(body).says(codeQuota) {
 		e.Kind = model.ErrorAuth
 	}
 	return e
 }
 
-// codeQuota is that of a 429 which no waiting mends: the account is used up.
-const codeQuota = "insufficient_quota"
-
-// brokenOff is what an error in the middle of a stream means. Servers put into it
-// what would have been the status, under one name or another.
+// brokenOff is what an error in the middle of a stream means.
 func brokenOff(ctx context.Context, err error) error {
 	var said *ssestream.StreamError
 	if !errors.As(err, &said) || ctx.Err() != nil {
 		return upstream.Broken(ctx, err)
 	}
-	e := &model.Error{Kind: model.ErrorBroken, Err: errors.New("the provider broke the answer off: " + said.Message)}
-	var event struct {
-		Error struct {
-			Type   string          `json:"type"`
-			Code   json.RawMessage `json:"code"` // a number or a name
-			Status int             `json:"status"`
-		} `json:"error"`
+	return &model.Error{
+		Kind: troubleOf(said.Event.Data).kind(),
+		Err:  errors.New("the provider broke the answer off: " + said.Message),
 	}
-	if json.Unmarshal(said.Event.Data, &event) != nil {
-		return e
-	}
-	var status int
-	var name string
-	if json.Unmarshal(event.Error.Code, &status) != nil {
-		status = event.Error.Status
-	}
-	if json.Unmarshal(event.Error.Code, &name) != nil {
-		name = ""
-	}
-	for _, word := range []string{event.Error.Type, name} {
-		switch {
-		case word == codeQuota:
-			e.Kind = model.ErrorAuth
-		case strings.Contains(word, "rate_limit"):
-			e.Kind = model.ErrorRateLimited
-		case strings.Contains(word, "overloaded"), strings.Contains(word, "server_error"):
-			e.Kind = model.ErrorOverloaded
-		}
-	}
-	if status >= http.StatusBadRequest && e.Kind == model.ErrorBroken {
-		e.Kind = upstream.KindOf(status)
-	}
-	return e
 }

@@ -1,0 +1,89 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/upstream"
+)
+
+// codeQuota is that of a 429 which no waiting mends: the account is used up.
+const codeQuota = "insufficient_quota"
+
+// trouble is what a server says of an error. Servers put into it what would be the
+// status, under one name or another, as a number or in words.
+type trouble struct {
+	status int // 0: it is not said
+	words  []string
+}
+
+// troubleOf reads the object error of a body or an event; whatever else there is says
+// nothing.
+func troubleOf(data []byte) trouble {
+	var body struct {
+		Error struct {
+			Type   any `json:"type"`
+			Code   any `json:"code"`
+			Status any `json:"status"`
+		} `json:"error"`
+	}
+	var t trouble
+	if json.Unmarshal(data, &body) != nil {
+		return t
+	}
+	for _, said := range []any{body.Error.Type, body.Error.Status, body.Error.Code} {
+		switch said := said.(type) {
+		case float64:
+			t.number(said)
+		case string:
+			if n, err := strconv.Atoi(said); err == nil {
+				t.number(float64(n))
+			} else {
+				t.words = append(t.words, said)
+			}
+		}
+	}
+	return t
+}
+
+// number takes what may be a status. Servers have numbers of their own, too.
+func (t *trouble) number(n float64) {
+	if n >= http.StatusBadRequest && n < 600 {
+		t.status = int(n)
+	}
+}
+
+// says reports whether one of the words has one of these in it.
+func (t trouble) says(parts ...string) bool {
+	for _, word := range t.words {
+		for _, part := range parts {
+			if strings.Contains(word, part) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// kind says what can be done about it. invalid_request_error comes last: OpenAI says it
+// of a wrong key too, and others of all that they refuse.
+func (t trouble) kind() model.ErrorKind {
+	switch {
+	case t.says(codeQuota):
+		return model.ErrorAuth
+	case t.says("rate_limit"):
+		return model.ErrorRateLimited
+	case t.says("overloaded", "server_error"):
+		return model.ErrorOverloaded
+	case t.status != 0:
+		return upstream.KindOf(t.status)
+	case t.says("authentication", "permission", "invalid_api_key"):
+		return model.ErrorAuth
+	case t.says("invalid_request"):
+		return model.ErrorInvalid
+	}
+	return model.ErrorBroken
+}
