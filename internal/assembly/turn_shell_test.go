@@ -21,6 +21,9 @@ vars: {task: '(json (index (allResults "bash") 0)).task_id'}
 steps:
   - {when: {last: '^front (?P<line>.*)'}, calls: [{tool: bash, input: {command: '{{group "line"}}'}}]}
   - {when: {last: '^back (?P<line>.*)'}, calls: [{tool: bash, input: {command: '{{group "line"}}', description: Build, run_in_background: true}}]}
+  - {when: {last: '^both'}, calls: [
+      {tool: bash, input: {command: 'echo served > pipe; while [ ! -e go ]; do sleep 0.02; done', description: Serve, run_in_background: true}},
+      {tool: bash, input: {command: 'cat pipe', timeout: 60000}}]}
   - {when: {last: '^look'}, calls: [{tool: task_output, input: {task_id: '{{var "task"}}', block: false}}]}
   - {when: {last: '^kill'}, calls: [{tool: kill_task, input: {task_id: '{{var "task"}}'}}]}
   - {when: {last: '^delegate (?P<line>.*)'}, calls: [{tool: task, input: {description: d, prompt: 'back {{group "line"}}', subagent_type: general-purpose}}]}
@@ -139,6 +142,24 @@ func TestCommandInTheBackground(t *testing.T) {
 			t.Errorf("the file has %q, %v", kept, err)
 		}
 		held.Gone()
+		c.sound()
+	})
+}
+
+// TestCommandBesideItsClient: a command in the background goes on although another call of
+// the message still runs, which waits for it.
+func TestCommandBesideItsClient(t *testing.T) {
+	t.Parallel()
+	onBoth(t, shells, func(d *deployment) {
+		if err := syscall.Mkfifo(d.in("pipe"), 0o600); err != nil {
+			d.t.Fatal(err)
+		}
+	}, func(t *testing.T, d *deployment) {
+		c := d.client()
+		session := c.bypassing("both")
+		has(t, "the client", c.turn(session, 1), "served")
+		d.write("go", "")
+		has(t, "the news", c.turn(session, 2), "Your background command completed: Serve")
 		c.sound()
 	})
 }

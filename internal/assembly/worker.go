@@ -161,6 +161,7 @@ func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.Logger = w.Logger
 	confined, err := sandbox.New(config)
 	if err != nil {
 		return nil, err

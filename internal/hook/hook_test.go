@@ -227,6 +227,25 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// TestURLsAreNotShown: watchers are told why a call has failed, not whom it was for.
+func TestURLsAreNotShown(t *testing.T) {
+	t.Parallel()
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(silent.Close)
+	for url, want := range map[string]string{
+		"http://127.0.0.1:1":  "connection refused",
+		"https://127.0.0.1:1": "connection refused",
+		silent.URL:            "EOF",
+		"http://127.0.0.1:x":  "invalid port",
+	} {
+		spec := hook.Spec{Name: "h", Event: tree.SubagentStop, URL: url + "/services/hidden?token=hidden"}
+		ran := bound(t, t.TempDir(), spec).Stop(t.Context(), "", 0)[0]
+		if strings.Contains(ran.Message, "hidden") || !strings.Contains(ran.Message, want) {
+			t.Errorf("%s: %s, %q", url, ran.Outcome, ran.Message)
+		}
+	}
+}
+
 // TestWhichHooksRun: those that match, the worker's own before the definition's,
 // which need the worker's leave.
 func TestWhichHooksRun(t *testing.T) {

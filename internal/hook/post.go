@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/coppice-run/coppice/internal/tree"
@@ -20,13 +21,13 @@ const maxBody = 64 << 10
 func (h *Hooks) post(ctx context.Context, s *Spec, event tree.HookEvent, body []byte) result {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, bytes.NewReader(body))
 	if err != nil {
-		return failed("%v", err)
+		return failed("%v", bare(err))
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "coppice-hook")
 	resp, err := h.client.Do(req)
 	if err != nil {
-		r := failed("%v", err)
+		r := failed("%v", bare(err))
 		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 			r.outcome = tree.HookMissing
 		}
@@ -43,6 +44,14 @@ func (h *Hooks) post(ctx context.Context, s *Spec, event tree.HookEvent, body []
 		return failed("the answer has more than %d bytes", maxBody)
 	}
 	return answered(event, bytes.TrimSpace(answer))
+}
+
+// bare is an error without the URL, which watchers are not to see: it may hold a token.
+func bare(err error) error {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		return outer.Err
+	}
+	return err
 }
 
 // answered says what the body of a successful call means.

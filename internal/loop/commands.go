@@ -27,9 +27,9 @@ func (w *batch) launch(block int, o tool.Spawn, goesOn bool) {
 	}
 }
 
-// hearLaunched waits until it is known which commands are tasks now. A run that parks is over:
-// if the stream breaks before the answers are there, nobody gives them again, and the commands
-// would belong to nobody.
+// hearLaunched waits until it is known which commands are tasks now, which go on from then. A
+// run that parks is over: if the stream breaks before the answers are there, nobody gives them
+// again, and the commands would belong to nobody.
 func (w *batch) hearLaunched(ctx context.Context) error {
 	for _, i := range w.launched {
 		reply, err := w.sent[i].Wait(ctx)
@@ -38,6 +38,7 @@ func (w *batch) hearLaunched(ctx context.Context) error {
 		}
 		w.sent[i] = heard(reply)
 	}
+	w.launched = nil
 	return nil
 }
 

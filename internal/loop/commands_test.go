@@ -2,13 +2,17 @@ package loop_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
@@ -31,16 +35,22 @@ func (j *journal) unheard(children []loop.Child, answer loop.Pending) loop.Pendi
 		return answer
 	}
 	j.untold.Add(1)
-	return &unheard{answer, j}
+	return &unheard{answer, j, children}
 }
 
 type unheard struct {
 	loop.Pending
-	j *journal
+	j        *journal
+	children []loop.Child
 }
 
 func (u *unheard) Wait(ctx context.Context) (loop.Reply, error) {
 	u.j.untold.Add(-1)
+	for _, c := range u.children {
+		if u.j.heard != nil && c.Command != nil {
+			u.j.heard(c.Command)
+		}
+	}
 	return u.Pending.Wait(ctx)
 }
 
@@ -167,6 +177,68 @@ func TestCommandsBesideAChild(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	c.launched[0].Carry(stopped, func(string) {})
+}
+
+// TestCommandsGoOnBesideOthers: a command is a task at once, whatever the other calls of
+// the message still do.
+func TestCommandsGoOnBesideOthers(t *testing.T) {
+	t.Parallel()
+	t.Run("a server and its client", func(t *testing.T) {
+		t.Parallel()
+		c, dir := shells(t, func(*loop.Run) {},
+			bash("echo served > pipe", "server", true),
+			use("bash", map[string]any{"command": "cat pipe", "timeout": 60_000}))
+		if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		running, stop := context.WithCancel(t.Context())
+		var carried sync.WaitGroup
+		c.heard = func(command *tool.Command) {
+			carried.Go(func() { command.Carry(running, func(string) {}) })
+		}
+		c.play(t.Context())
+		saidAll(t, c, "root/server: running", "result 2 served", "root: completed")
+		stop()
+		carried.Wait()
+	})
+	t.Run("moved by a user", func(t *testing.T) {
+		t.Parallel()
+		release, heard := make(chan int), make(chan struct{})
+		c, dir := shells(t, func(r *loop.Run) { r.Release = release },
+			bash("echo $$ > pid; exec sleep 1000", "server", false), use("slow", map[string]any{}))
+		c.tools = append(c.tools, slow{heard})
+		c.heard = func(*tool.Command) { close(heard) }
+		begun := proctest.OpenLines(t, filepath.Join(dir, "pid"))
+		go func() {
+			begun.Next()
+			release <- 2
+		}()
+		c.play(t.Context())
+		saidAll(t, c, `"backgrounded_by_user":true`, "root/server: running", "result 2 heard", "root: completed")
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		for _, command := range c.launched {
+			command.Carry(stopped, func(string) {})
+		}
+	})
+}
+
+// slow is a tool that takes until a command is known to be a task.
+type slow struct{ heard <-chan struct{} }
+
+func (slow) Spec() model.ToolSpec {
+	return model.ToolSpec{Name: "slow", Description: "d", Schema: json.RawMessage(`{"type":"object"}`)}
+}
+
+func (slow) Effect() tool.Effect { return tool.EffectNone }
+
+func (s slow) Call(context.Context, tool.Call) tool.Outcome {
+	select {
+	case <-s.heard:
+		return tool.Done{Text: "heard"}
+	case <-time.After(time.Minute):
+		return tool.Done{IsError: true, Text: "nobody has asked for the command to be a task"}
+	}
 }
 
 func TestCommandsWithoutABackground(t *testing.T) {

@@ -37,7 +37,8 @@ type core struct {
 	// lose decides, for the n-th request of all attempts, whether its worker dies
 	// before or after it was stored.
 	lose     func(n int) (before, after bool)
-	launched []*tool.Command // that have become tasks
+	launched []*tool.Command     // that have become tasks
+	heard    func(*tool.Command) // carries on what has, once somebody waits to hear of it
 	// prepare changes a run before it is carried forward.
 	prepare func(*loop.Run)
 }

@@ -84,7 +84,7 @@ type batch struct {
 
 	questions []question
 	commands  []*tool.Command // that were given away, or are to be dropped
-	launched  []int           // which of sent gave them away
+	launched  []int           // which of sent gave them away and have not been waited for
 }
 
 // effect says what kind of tool a name stands for.
@@ -184,6 +184,11 @@ func (w *batch) run(ctx context.Context, asked *tree.Message, calls []tree.Call)
 				failed = res.err
 			}
 			w.take(res.block, res.outcome, failed == nil && ctx.Err() == nil)
+			// A command goes on once it is known to be a task, and calls that still run may wait
+			// for what it does. Of those that come together all are asked for first.
+			if failed == nil && left > 0 && len(results) == 0 {
+				failed = w.hearLaunched(ctx)
+			}
 		case ordinal := <-w.Release:
 			if ordinal == asked.Ordinal && !let {
 				let = true

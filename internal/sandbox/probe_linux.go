@@ -94,7 +94,7 @@ func (s *Sandbox) findWays() []way {
 func (s *Sandbox) try(w way, names []string, dir string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
-	trial := &Sandbox{mode: s.mode, limits: s.limits, readable: s.readable, wrap: s.wrap, way: w}
+	trial := &Sandbox{mode: s.mode, limits: s.limits, readable: s.readable, wrap: s.wrap, way: w, log: s.log}
 	for _, name := range names {
 		trial.layers = append(trial.layers, Layer{Name: name, On: true})
 	}

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,7 @@ type Sandbox struct {
 	way      way
 	wrap     []string // bubblewrap, and options that not all of its versions know
 	owners   owners
+	log      *slog.Logger
 }
 
 // Config says how commands are confined.
@@ -52,6 +54,7 @@ type Config struct {
 	// Workspace is a directory that commands will work in; empty: none is known yet.
 	// New tries out whether they could.
 	Workspace string
+	Logger    *slog.Logger // nil: none
 
 	ways []way // to namespaces, instead of those that the machine has
 }
@@ -72,7 +75,10 @@ func New(c Config) (*Sandbox, error) {
 	if c.Environ == nil {
 		c.Environ = Environ(os.Environ(), nil)
 	}
-	s := &Sandbox{environ: c.Environ, limits: c.Limits.filled(), mode: mode}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Sandbox{environ: c.Environ, limits: c.Limits.filled(), mode: mode, log: c.Logger}
 	for _, path := range c.Readable {
 		real, err := realPath(path)
 		if err != nil {
@@ -133,7 +139,7 @@ func realPath(path string) (string, error) {
 type Process struct {
 	cmd     *exec.Cmd
 	kill    func() error // ends it with all that it has started; it may be called often
-	release func() error // gives back what it took beside its processes
+	release func()       // gives back what it took beside its processes
 }
 
 // Start starts a command. When ctx ends it is killed with all that it has started,
@@ -155,8 +161,9 @@ func (s *Sandbox) Start(ctx context.Context, c Command) (*Process, error) {
 // error is an [exec.ExitError] if it ended with another code than 0; the code of one
 // that a signal ended is 128 and the signal's number. It is called once.
 func (p *Process) Wait() error {
-	err := p.cmd.Wait()
-	return errors.Join(err, p.kill(), p.release())
+	err := errors.Join(p.cmd.Wait(), p.kill())
+	p.release() // whether that works says nothing about the command
+	return err
 }
 
 // Kill ends the command with all that it has started. Wait is still to be called.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -26,18 +28,19 @@ type launch struct {
 	attr    *syscall.SysProcAttr
 	files   []*os.File // that the supervisor gets behind those of every command
 	close   func()     // what the supervisor has by then
-	release func() error
+	release func()
 }
 
 func (s *Sandbox) start(ctx context.Context, c Command, probe bool) (_ *Process, err error) {
-	l, err := s.launch(c, probe)
+	l, err := s.launch(ctx, c, probe)
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
 	p, err := l.start(ctx, c)
 	if err != nil {
-		return nil, errors.Join(err, l.release())
+		l.release()
+		return nil, err
 	}
 	return p, nil
 }
@@ -80,7 +83,7 @@ func (l *launch) start(ctx context.Context, c Command) (*Process, error) {
 }
 
 // launch decides how a command is started.
-func (s *Sandbox) launch(c Command, probe bool) (*launch, error) {
+func (s *Sandbox) launch(ctx context.Context, c Command, probe bool) (*launch, error) {
 	l := &launch{
 		spec: spec{
 			Way: s.way, Probe: probe, Argv: c.Argv, Dir: c.Dir, Network: c.Network,
@@ -89,7 +92,7 @@ func (s *Sandbox) launch(c Command, probe bool) (*launch, error) {
 			TryDir: probe && s.way != wayNone && unix.Access(c.Dir, unix.W_OK) == nil,
 		},
 		attr:  &syscall.SysProcAttr{Setpgid: true},
-		close: func() {}, release: func() error { return nil },
+		close: func() {}, release: func() {},
 	}
 	var err error
 	switch s.way {
@@ -98,7 +101,7 @@ func (s *Sandbox) launch(c Command, probe bool) (*launch, error) {
 	case wayBubblewrap:
 		l.spec.Wrap = wrapArgs(s.wrap, c, s.readable, s.limits)
 	case wayNone:
-		err = s.launchPlain(l, c)
+		err = s.launchPlain(ctx, l, c)
 	}
 	if err != nil {
 		return nil, err
@@ -151,17 +154,16 @@ func (s *Sandbox) launchNative(l *launch, c Command) error {
 }
 
 // launchPlain does what can be done without namespaces.
-func (s *Sandbox) launchPlain(l *launch, c Command) error {
+func (s *Sandbox) launchPlain(ctx context.Context, l *launch, c Command) error {
 	dir, err := os.MkdirTemp("", "coppice-command-")
 	if err != nil {
 		return fmt.Errorf("making a home for the command: %w", err)
 	}
 	l.spec.Home = dir
-	l.release = func() error {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("removing the command's home: %w", err)
+	l.release = func() {
+		if err := removeHome(dir); err != nil {
+			s.log.WarnContext(ctx, "the home of a command is left behind", "error", err)
 		}
-		return nil
 	}
 	if os.Getuid() != 0 || s.mode == Off {
 		return nil
@@ -172,7 +174,47 @@ func (s *Sandbox) launchPlain(l *launch, c Command) error {
 		err = os.Chown(dir, of.uid, of.gid)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("choosing a user for the command: %w", err), l.release())
+		l.release()
+		return fmt.Errorf("choosing a user for the command: %w", err)
 	}
 	return nil
+}
+
+// removeHome removes the home of a command that has ended.
+func removeHome(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		return nil
+	}
+	// What is in a directory that may not be written to can't be removed, and some tools
+	// leave their caches like that.
+	parent, openErr := os.OpenRoot(filepath.Dir(dir))
+	if openErr != nil {
+		return errors.Join(err, openErr)
+	}
+	defer parent.Close()
+	_ = unlock(parent, filepath.Base(dir)) // what that has failed for is not removed either
+	return os.RemoveAll(dir)
+}
+
+// unlock lets this user change a directory and all below it. It follows no link.
+func unlock(parent *os.Root, name string) error {
+	if info, err := parent.Lstat(name); err != nil || !info.IsDir() {
+		return err
+	}
+	if err := parent.Chmod(name, 0o700); err != nil {
+		return err
+	}
+	dir, err := parent.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	for _, e := range entries {
+		if e.IsDir() {
+			err = errors.Join(err, unlock(dir, e.Name()))
+		}
+	}
+	return err
 }

@@ -54,5 +54,5 @@ func (s *Sandbox) start(ctx context.Context, c Command, _ bool) (*Process, error
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &Process{cmd: cmd, kill: kill, release: func() error { return nil }}, nil
+	return &Process{cmd: cmd, kill: kill, release: func() {}}, nil
 }

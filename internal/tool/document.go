@@ -39,14 +39,21 @@ func readDocument(resp *http.Response, w *Workspace) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	cut := ""
+	if !whole {
+		cut = fmt.Sprintf("only the first %d bytes of the document were loaded", fetchBytes)
+	}
 	var title string
 	text := string(decoded)
 	if kind == "text/html" || kind == "application/xhtml+xml" {
-		if title, text, err = pageText(bytes.NewReader(decoded), resp.Request.URL); err != nil {
+		if title, text, whole, err = pageText(bytes.NewReader(decoded), resp.Request.URL); err != nil {
 			return "", err
 		}
+		if !whole {
+			cut = fmt.Sprintf("only the first %d bytes of the document's text are here", maxPage)
+		}
 	}
-	return fetched(w, resp.Request.URL.String(), title, text, whole), nil
+	return fetched(w, resp.Request.URL.String(), title, text, cut), nil
 }
 
 // textual reports whether a media type is one of text.
@@ -86,8 +93,9 @@ func partial(data []byte) int {
 	return 0
 }
 
-// fetched is the result: where the text is from, and as much of it as fits.
-func fetched(w *Workspace, from, title, text string, whole bool) string {
+// fetched is the result: where the text is from, and as much of it as fits. cut says what
+// there is of the document, if that is not all.
+func fetched(w *Workspace, from, title, text, cut string) string {
 	head := from + "\n"
 	if title != "" {
 		title = clean([]byte(title))
@@ -97,8 +105,8 @@ func fetched(w *Workspace, from, title, text string, whole bool) string {
 		return head + "\nThe document has no text."
 	}
 	note := ""
-	if !whole {
-		note = fmt.Sprintf("\n[cut: only the first %d bytes of the document were loaded]", fetchBytes)
+	if cut != "" {
+		note = "\n[cut: " + cut + "]"
 	}
 	return head + "\n" + w.Excerpt(WebFetchTool, text, maxOutput-len(head)-len(note)-1) + note
 }

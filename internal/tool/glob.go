@@ -79,11 +79,21 @@ func checkGlob(field, pattern string) error {
 	return nil
 }
 
-// alternatives bounds from above how many patterns one with braces stands for.
+// alternatives bounds from above how many patterns one with braces stands for. What is
+// escaped or in a class is no brace, as it is none when the pattern is matched.
 func alternatives(pattern string) int {
 	total, open := 1, []int(nil)
+	escaped, class := false, false
 	for _, c := range pattern {
 		switch {
+		case escaped:
+			escaped = false
+		case c == '\\':
+			escaped = true
+		case class:
+			class = c != ']'
+		case c == '[':
+			class = true
 		case c == '{':
 			open = append(open, 1)
 		case c == ',' && len(open) > 0:

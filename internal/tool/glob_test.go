@@ -33,6 +33,8 @@ func TestGlob(t *testing.T) {
 		{`{"pattern":"*","path":"main.go"}`, "error: main.go: a file; path has to name a directory"},
 		{`{"pattern":"[a"}`, `error: pattern: "[a" is not a valid glob`},
 		{`{"pattern":"{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}"}`, "error: more than 256 patterns"},
+		{`{"pattern":"{\\},?,?,?,?}{\\},?,?,?,?}{\\},?,?,?,?}{\\},?,?,?,?}"}`, "error: more than 256 patterns"},
+		{`{"pattern":"{[}],?,?,?,?}{[}],?,?,?,?}{[}],?,?,?,?}{[}],?,?,?,?}"}`, "error: more than 256 patterns"},
 		{`{"pattern":" "}`, "error: pattern: expected a string that is not blank"},
 		{`{}`, "error: pattern: missing"},
 		{`{"pattern":"*","dir":"b"}`, `error: unknown field "dir": the fields are pattern, path`},
@@ -58,6 +60,8 @@ func TestAlternatives(t *testing.T) {
 	for pattern, want := range map[string]int{
 		"": 1, "a,b": 1, "{a,b}": 2, "{a,b}c{d,e,f}": 6, "{a,{b,c}}": 4, "}{": 1,
 		strings.Repeat("{a,b}", 100): maxAlternatives + 1,
+		`{\},a}`:                     2, `{\{,a}`: 2, `{a\,b}`: 1, `\{a,b\}`: 1, `{\\,a}`: 2, `{[}],a}`: 2, `{[{],a}`: 2, `{[a,b]}`: 1,
+		`{[\]},],a}`: 2, `{[^}],[!{]}`: 2, `[{,}]{a,b}`: 2,
 	} {
 		if got := alternatives(pattern); got != want {
 			t.Errorf("%q: %d, want %d", pattern, got, want)

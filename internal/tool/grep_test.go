@@ -43,6 +43,7 @@ func TestGrep(t *testing.T) {
 		{`{"pattern":"(","case_insensitive":true}`, "error: pattern: error parsing regexp: missing closing )"},
 		{`{"pattern":"(?:.{0,1000}a|.{0,1000}b|.{0,1000}c)"}`, "error: pattern: too large"},
 		{`{"pattern":"a","glob":"[a"}`, "error: glob: "},
+		{`{"pattern":"a","glob":"{\\},?,?,?,?}{\\},?,?,?,?}{\\},?,?,?,?}{\\},?,?,?,?}"}`, "error: glob: the braces stand for more than 256 patterns"},
 		{`{"pattern":"a","output_mode":"lines"}`, `error: output_mode: expected one of files_with_matches, content, count, got "lines"`},
 		{`{"pattern":"a","head_limit":0}`, "error: head_limit: expected a whole number from 1 to 100000, got 0"},
 		{`{"pattern":"a","head_limit":1.5}`, "error: got 1.5"},

@@ -15,8 +15,11 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// maxLink is how long the URL of a link may be to be shown, in bytes.
-const maxLink = 500
+// Bounds of what is made of a page, in bytes.
+const (
+	maxLink = 500            // of the URL of a link, to be shown
+	maxPage = 2 * fetchBytes // of text: a link may be written with a few bytes and shown with maxLink
+)
 
 // page turns HTML into text with the marks of Markdown, tag by tag: it builds no
 // tree, so no nesting is too deep for it.
@@ -34,17 +37,18 @@ type page struct {
 	space   bool // white space is due before the next word
 }
 
-// pageText gives the title of a page and its text.
-func pageText(r io.Reader, base *url.URL) (title, text string, err error) {
+// pageText gives the title of a page and its text, which is not whole if it has more
+// than maxPage bytes.
+func pageText(r io.Reader, base *url.URL) (title, text string, whole bool, err error) {
 	p := page{base: base, marked: -1}
 	tokens := html.NewTokenizer(r)
-	for {
+	for p.out.Len() <= maxPage {
 		kind := tokens.Next()
 		if kind == html.ErrorToken {
 			if err := tokens.Err(); !errors.Is(err, io.EOF) {
-				return "", "", fmt.Errorf("reading HTML: %w", err)
+				return "", "", false, fmt.Errorf("reading HTML: %w", err)
 			}
-			return p.title, strings.TrimSpace(p.out.String()), nil
+			return p.title, strings.TrimSpace(p.out.String()), true, nil
 		}
 		token := tokens.Token()
 		switch kind {
@@ -60,6 +64,8 @@ func pageText(r io.Reader, base *url.URL) (title, text string, err error) {
 			p.end(token.DataAtom)
 		}
 	}
+	out := p.out.Bytes()[:maxPage]
+	return p.title, string(bytes.TrimSpace(out[:maxPage-partial(out)])), false, nil
 }
 
 // hidden are elements whose content nobody reads.

@@ -101,6 +101,9 @@ func TestWebFetchBounds(t *testing.T) {
 				z.Write([]byte(strings.Repeat("0", 1<<20)))
 			}
 			z.Close()
+		case "/links":
+			w.Header().Set("Content-Type", "text/html")
+			io.WriteString(w, "<base href=/"+strings.Repeat("a", 400)+"/>"+strings.Repeat("<a href=x>y", 100_000))
 		case "/missing":
 			w.WriteHeader(http.StatusNotFound)
 			io.WriteString(w, "no such page"+strings.Repeat("!", 1<<20))
@@ -114,6 +117,7 @@ func TestWebFetchBounds(t *testing.T) {
 		"/lines":   {"line 0 é\n", "\nline 9999 é", " bytes in the middle are not shown]\nline "},
 		"/line":    {"\n\néé", "the end", "[cut: "},
 		"/bomb":    {"[cut: only the first 5242880 bytes of the document were loaded]", "bytes in the middle are not shown]"},
+		"/links":   {"[cut: only the first 10485760 bytes of the document's text are here]", "bytes in the middle are not shown]"},
 		"/missing": {"HTTP 404 Not Found\nhttp://HOST/missing\n\nno such page!"},
 		"/headers": {"http://HOST/headers: "},
 	} {
@@ -269,8 +273,24 @@ func TestPageText(t *testing.T) {
 		"<a href=x>open":                              "[open",
 		strings.Repeat("<div><ul>", 100_000) + "deep": "deep",
 	} {
-		if _, got, err := pageText(strings.NewReader(in), base); err != nil || got != want {
-			t.Errorf("%.100s:\n got %.200q, %v\nwant %q", in, got, err, want)
+		if _, got, whole, err := pageText(strings.NewReader(in), base); err != nil || got != want || !whole {
+			t.Errorf("%.100s:\n got %.200q, %v, %v\nwant %q", in, got, whole, err, want)
+		}
+	}
+}
+
+// A page may make far more text than it has bytes itself.
+func TestPageTextIsBounded(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse("https://example.com/" + strings.Repeat("a/", 200))
+	must(t, err)
+	for in, more := range map[string]int{
+		"<a href=x>é": maxPage/len(address.String()) + 1,
+		"é":           maxPage/2 + 1,
+	} {
+		_, got, whole, err := pageText(strings.NewReader(strings.Repeat(in, more)), address)
+		if err != nil || whole || len(got) > maxPage || len(got) < maxPage-100 || !utf8.ValidString(got) {
+			t.Errorf("%d times %s: %d bytes, %v, %v", more, in, len(got), whole, err)
 		}
 	}
 }

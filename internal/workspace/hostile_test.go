@@ -5,7 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tool"
 )
 
 // TestNothingOfTheRepositoryRuns has a repository that names programs wherever git
@@ -170,5 +174,41 @@ func TestWorktreeThatLeadsOut(t *testing.T) {
 	if again, err := w.Enter(t.Context(), w.run("3", id, id)); err == nil {
 		t.Errorf("it works in %s: %s", again.Dir(), use(t, again.Workspace, "ls", `{}`))
 		must(t, again.Leave())
+	}
+}
+
+// What an agent puts where the worktrees of its own agents would be keeps nobody
+// waiting: the end of its run holds the session's lock.
+func TestNoPlaceForWorktrees(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]func(path string) error{
+		"a file": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"a FIFO": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := plant(t)
+			id := newTask()
+			place, leave := w.grow("1", id)
+			at := filepath.Join(place.Dir(), tool.WorktreesDir)
+			must(t, os.MkdirAll(filepath.Dir(at), 0o700))
+			must(t, put(at))
+			kept := make(chan string, 1)
+			go func() { kept <- place.Kept(t.Context()) }()
+			select {
+			case got := <-kept:
+				if !strings.Contains(got, "could not be looked at") {
+					t.Errorf("it tells %q", got)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("it waits for somebody to write")
+			}
+			leave()
+			other := newTask()
+			place, leave = w.grow("1", other)
+			if got := w.end(place, leave); got != "" {
+				t.Errorf("another tells %q", got)
+			}
+		})
 	}
 }

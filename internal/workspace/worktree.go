@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -154,9 +156,10 @@ func (r *repository) tip(ctx context.Context, w worktree) (string, error) {
 	return r.ask(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch())
 }
 
-// hasBelow reports whether there are worktrees of agents that work in a worktree.
+// hasBelow reports whether there are worktrees of agents that work in a worktree. It
+// never blocks, whatever an agent has put there.
 func (r *repository) hasBelow(w worktree) (bool, error) {
-	dir, err := r.root.Open(filepath.Join(w.dir, tool.WorktreesDir))
+	dir, err := r.root.OpenFile(filepath.Join(w.dir, tool.WorktreesDir), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
