@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 )
 
@@ -60,6 +61,25 @@ func BenchmarkDecide(b *testing.B) {
 			must(CloseCall{From: from(), Block: i})
 		}
 	}
+
+	// A run whose time is up ends with all that it waits for; below those others have ended.
+	const children, below = 1000, 10
+	message, wanted := manyChildren(children)
+	must(AppendAnswer{From: from(), Message: message})
+	must(SpawnCalls{From: from(), Children: wanted})
+	for id, t := range maps.Clone(db.tasks) {
+		if t.Parent != root || t.State.Terminal() {
+			continue
+		}
+		for range below {
+			ended := Task{Session: t.Session, ID: TaskID(db.env().NewID()), Parent: id, Depth: 2, State: StateCompleted}
+			db.tasks[ended.ID] = ended
+		}
+	}
+	late := db.tasks[root]
+	late.Deadline = began
+	db.tasks[root] = late
+	decide(fmt.Sprintf("fall-%d", children), Expire{Task: root, Ref: deadlineRef})
 }
 
 // manyChildren is a message that asks for n children.

@@ -51,7 +51,7 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 // cancel ends a task's run for a reason and all runs below it because of that.
 func (d *decision) cancel(top *Task, reason Reason, detail string) int {
 	below := d.view.descendants(top.ID)
-	d.falling = append(d.falling, top.ID)
+	d.falls(top.ID)
 	ended := 0
 	if top.State.Active() {
 		ended++
@@ -76,13 +76,21 @@ func (d *decision) fail(t *Task, reason Reason, detail string) {
 	d.falling = nil
 }
 
+// falls says that a task's run is ending with others.
+func (d *decision) falls(id TaskID) {
+	if d.falling == nil {
+		d.falling = map[TaskID]bool{}
+	}
+	d.falling[id] = true
+}
+
 // bringDown ends the runs of tasks since their parent's has ended. It goes from
 // the top down, so that nobody is woken by a child whose end is only a part of
 // its own.
 func (d *decision) bringDown(tasks []*Task) int {
 	var ending []*Task
 	for _, t := range tasks {
-		d.falling = append(d.falling, t.ID)
+		d.falls(t.ID)
 		if t.State.Active() {
 			ending = append(ending, t)
 		}
@@ -121,13 +129,19 @@ func (n *needs) below(id TaskID) {
 
 // descendants gives the tasks below one that the view holds, in no order.
 func (v *View) descendants(id TaskID) []*Task {
-	var found []*Task
-	for _, t := range v.tasks {
-		for up := t; up != nil && !up.Parent.IsZero(); up = v.tasks[up.Parent] {
-			if up.Parent == id {
-				found = append(found, t)
-				break
+	if v.children == nil {
+		v.children = map[TaskID][]TaskID{}
+		for id, t := range v.tasks {
+			if t != nil {
+				v.children[t.Parent] = append(v.children[t.Parent], id)
 			}
+		}
+	}
+	var found []*Task
+	for parents := []TaskID{id}; len(parents) > 0; parents = parents[1:] {
+		for _, child := range v.children[parents[0]] {
+			found = append(found, v.tasks[child])
+			parents = append(parents, child)
 		}
 	}
 	return found

@@ -125,7 +125,7 @@ func (d *decision) closeSession(detail string) int {
 		return cmp.Or(a.Depth-b.Depth, bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	for _, t := range all {
-		d.falling = append(d.falling, t.ID)
+		d.falls(t.ID)
 	}
 	runs := 0
 	for _, t := range all {

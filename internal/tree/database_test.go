@@ -134,11 +134,13 @@ func (db *database) load(v *View, cmd Command) {
 
 // below gives all tasks below one, in no order.
 func (db *database) below(id TaskID) []*Task {
-	var all []*Task
+	children := map[TaskID][]*Task{}
 	for _, t := range db.tasks {
-		if t.Parent == id {
-			all = append(append(all, &t), db.below(t.ID)...)
-		}
+		children[t.Parent] = append(children[t.Parent], &t)
+	}
+	all := slices.Clone(children[id])
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i].ID]...)
 	}
 	return all
 }

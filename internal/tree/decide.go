@@ -45,7 +45,7 @@ type decision struct {
 	view *View
 	env  Env
 
-	falling []TaskID // what is being cancelled: the task and all below it
+	falling map[TaskID]bool // what is being cancelled: the task and all below it
 }
 
 func (d *decision) session() *Session { return d.view.session }

@@ -50,7 +50,7 @@ func (d *decision) wonBy(t *Task, won *Call) {
 // abort ends a child's run, and those below it, for a reason that its parent has.
 func (d *decision) abort(child *Task, detail string) {
 	below := d.view.descendants(child.ID)
-	d.falling = append(d.falling, child.ID)
+	d.falls(child.ID)
 	d.revoke(child)
 	d.finish(child, StateCancelled, ReasonCancelledByParent, detail)
 	d.bringDown(below)
@@ -72,7 +72,8 @@ func (n *needs) complete(t *Task) {
 	}
 }
 
-// race asks for the other calls of a call's race, and for all that ends with them.
+// race asks for the other calls of a call's race, and for all that ends with those for which
+// this was the last that had to complete.
 func (n *needs) race(id TaskID, ref CallRef) {
 	won := n.view.calls[id][ref]
 	t := n.view.tasks[id]
@@ -81,7 +82,7 @@ func (n *needs) race(id TaskID, ref CallRef) {
 	}
 	n.openCalls(t)
 	for other, c := range n.view.calls[id] {
-		if other == ref || c == nil || c.State != CallWaiting || c.Join == JoinAll {
+		if other.Message != ref.Message || other == ref || c == nil || c.State != CallWaiting || c.Join != JoinAny {
 			continue
 		}
 		n.fall(n.task(c.Child.Task))

@@ -2,7 +2,6 @@ package tree
 
 import (
 	"cmp"
-	"slices"
 )
 
 // settle tells everyone who waits for a run that it has ended: the caller's call
@@ -28,7 +27,7 @@ func (d *decision) settle(t *Task) {
 		caller := d.view.task(t.Caller)
 		caller.LiveBackground--
 		d.view.touchTask(caller)
-		if !told && !slices.Contains(d.falling, caller.ID) {
+		if !told && !d.falling[caller.ID] {
 			d.tell(caller, t, run)
 		}
 	}

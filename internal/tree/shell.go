@@ -262,7 +262,7 @@ func (d *decision) stop(t *Task, call *Call, target *Task) {
 	call.Text = string(text)
 	d.closeCall(t, call)
 	if target.State.Active() {
-		d.falling = append(d.falling, t.ID)
+		d.falls(t.ID)
 		d.abort(target, "ended by a task above it")
 	}
 }

@@ -10,8 +10,9 @@ import (
 // another, and writes its [Changes]. Not safe for concurrent use.
 type View struct {
 	session   *Session
-	tasks     map[TaskID]*Task // nil: looked for and not there
-	stored    map[TaskID]*Task // those of them that have a row, as it is
+	tasks     map[TaskID]*Task    // nil: looked for and not there
+	children  map[TaskID][]TaskID // those of tasks, by their parents; nil: to be found anew
+	stored    map[TaskID]*Task    // those of them that have a row, as it is
 	calls     map[TaskID]map[CallRef]*Call
 	open      map[TaskID]bool // all open calls of the task are in calls
 	inbox     map[TaskID][]*InboxEntry
@@ -111,6 +112,7 @@ func (v *View) Committed() {
 	for id, t := range v.changes.Tasks {
 		if t.State.Terminal() && t.Depth > 0 {
 			delete(v.tasks, id)
+			v.children = nil
 			delete(v.stored, id)
 			delete(v.calls, id)
 			delete(v.open, id)
@@ -183,7 +185,7 @@ func (v *View) PutTask(id TaskID, t *Task) {
 	if _, held := v.tasks[id]; held {
 		return
 	}
-	v.tasks[id] = t
+	v.tasks[id], v.children = t, nil
 	if t != nil {
 		v.store(t)
 	}
@@ -349,6 +351,9 @@ func (v *View) openCalls(t *Task) []*Call {
 
 // touchTask marks a task as changed, and with it its session.
 func (v *View) touchTask(t *Task) {
+	if v.tasks[t.ID] == nil {
+		v.children = nil
+	}
 	v.tasks[t.ID] = t
 	v.changes.Tasks[t.ID] = t
 }
