@@ -85,6 +85,23 @@ func TestPodsAreConfined(t *testing.T) {
 	}
 }
 
+// migrates is how long an orchestrator may take to bring a database up to date before it
+// answers, in seconds. One that is stopped meanwhile has done nothing.
+const migrates = 3600
+
+// TestAMigrationMayTakeLong: nobody stops an orchestrator that migrates the database, or
+// waits for another that does.
+func TestAMigrationMayTakeLong(t *testing.T) {
+	t.Parallel()
+	for _, overlay := range overlays {
+		d := deployment(t, objects(t, overlay), "orchestrator")
+		p := d.Spec.Template.Spec.Containers[0].StartupProbe
+		if p == nil || p.InitialDelaySeconds+p.PeriodSeconds*p.FailureThreshold < migrates {
+			t.Errorf("%s: a migration may take %d s, and the probe is %+v", overlay, migrates, p)
+		}
+	}
+}
+
 // TestReferencesHold: what objects refer to by name and label is there.
 func TestReferencesHold(t *testing.T) {
 	t.Parallel()
