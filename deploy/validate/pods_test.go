@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kedacore/keda/v2/apis/keda/v1alpha1"
+	"github.com/prometheus/prometheus/promql/parser"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 )
 
 // stops is how long a program may take to stop when it is asked to, in seconds; the
@@ -324,6 +326,83 @@ func TestScalingFitsTheProgram(t *testing.T) {
 	if target.Spec.Replicas != nil {
 		t.Error("who applies the manifests again resets what the autoscaler has chosen")
 	}
+}
+
+// TestWorkIsCountedOnce: each orchestrator says how much work the whole installation has,
+// so autoscalers go by the largest of what they say.
+func TestWorkIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	queries := map[string]string{"prometheus-adapter": adapterQuery(t)}
+	for _, s := range of[v1alpha1.ScaledObject](objects(t, "prod")) {
+		for _, trigger := range s.Spec.Triggers {
+			if trigger.Type == "prometheus" {
+				queries["KEDA"] = trigger.Metadata["query"]
+			}
+		}
+	}
+	if len(queries) != 2 {
+		t.Errorf("the queries are %v", queries)
+	}
+	for who, query := range queries {
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(query)
+		if err != nil {
+			t.Errorf("%s: %s: %v", who, query, err)
+			continue
+		}
+		checkQuery(t, who, expr, nil, measured(t), map[string]bool{})
+		counted := 0
+		parser.Inspect(expr, func(n parser.Node, above []parser.Node) error {
+			if series, ok := n.(*parser.VectorSelector); !ok || series.Name != "coppice_work" {
+				return nil
+			}
+			counted++
+			if len(above) > 0 {
+				by, ok := above[len(above)-1].(*parser.AggregateExpr)
+				if ok && by.Op == parser.MAX && !by.Without && slices.Equal(slices.Sorted(slices.Values(by.Grouping)), []string{"pool", "state"}) {
+					return nil
+				}
+			}
+			t.Errorf("%s: %s counts the work once for each orchestrator", who, query)
+			return nil
+		})
+		if counted != 1 {
+			t.Errorf("%s: %s asks for the work %d times", who, query, counted)
+		}
+	}
+}
+
+// adapterQuery gives the query by which the rule beside the HorizontalPodAutoscaler answers
+// it, which the documentation shows too.
+func adapterQuery(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../k8s/components/hpa/prometheus-adapter.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, rule, _ := strings.Cut(string(text), "\nexternalRules:"); rule == "" || !strings.Contains(string(shown), "```yaml\nexternalRules:"+rule+"```") {
+		t.Error("the documentation shows another rule")
+	}
+	var config struct {
+		ExternalRules []struct {
+			SeriesQuery, MetricsQuery string
+			Resources                 struct {
+				Overrides map[string]struct{ Resource string }
+			}
+		}
+	}
+	if err := yaml.UnmarshalStrict(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	if len(config.ExternalRules) != 1 || config.ExternalRules[0].SeriesQuery != "coppice_work" {
+		t.Fatalf("the rules are %+v", config.ExternalRules)
+	}
+	// As the adapter fills it in for the autoscaler of the overlay tools.
+	return strings.NewReplacer("<<.Series>>", "coppice_work", "<<.LabelMatchers>>", `pool="tools",state=~"running|ready"`).
+		Replace(config.ExternalRules[0].MetricsQuery)
 }
 
 // settings gives what the ConfigMap of the programs says.
