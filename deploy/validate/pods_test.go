@@ -239,8 +239,8 @@ func onlyOrchestrators(from []networkingv1.NetworkPolicyPeer) bool {
 	return len(from) > 0
 }
 
-// TestWorkersAnswerWhereTheySay: pods of workers have the port open that they are told to
-// answer at, and orchestrators have a way to it.
+// TestWorkersAnswerWhereTheySay: pods of workers have the ports open that they are told to
+// answer at, and orchestrators have a way to the one that is theirs.
 func TestWorkersAnswerWhereTheySay(t *testing.T) {
 	t.Parallel()
 	for _, overlay := range overlays {
@@ -250,12 +250,12 @@ func TestWorkersAnswerWhereTheySay(t *testing.T) {
 				continue
 			}
 			c := d.Spec.Template.Spec.Containers[0]
-			told := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
-				return e.Name == "COPPICE_ALIVE_LISTEN" && e.Value == fmt.Sprint(":", alivePort)
-			})
-			open := slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == alivePort })
-			if !told || !open {
-				t.Errorf("%s, %s: it is told to answer at port %d: %t; that is open: %t", overlay, d.Name, alivePort, told, open)
+			for variable, port := range map[string]int32{"COPPICE_ALIVE_LISTEN": alivePort, "COPPICE_METRICS_LISTEN": metricsPort} {
+				told := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == variable && e.Value == fmt.Sprint(":", port) })
+				open := slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == port })
+				if !told || !open {
+					t.Errorf("%s, %s: it is told to answer at port %d: %t; that is open: %t", overlay, d.Name, port, told, open)
+				}
 			}
 		}
 		ways := false
@@ -274,6 +274,33 @@ func TestWorkersAnswerWhereTheySay(t *testing.T) {
 		if !ways {
 			t.Errorf("%s: orchestrators don't reach port %d", overlay, alivePort)
 		}
+	}
+}
+
+// ofAPool are the variables that differ between pools.
+var ofAPool = []string{"COPPICE_POOL", "COPPICE_SLOTS", "COPPICE_SANDBOX"}
+
+// TestPoolsDifferInTheirWorkOnly: what a worker is told, is asked and answers does not
+// depend on whether it has a shell.
+func TestPoolsDifferInTheirWorkOnly(t *testing.T) {
+	t.Parallel()
+	all := objects(t, "tools")
+	shared := func(name string) string {
+		pod := deployment(t, all, name).Spec.Template.Spec
+		c := pod.Containers[0]
+		env := slices.DeleteFunc(slices.Clone(c.Env), func(e corev1.EnvVar) bool { return slices.Contains(ofAPool, e.Name) })
+		text, err := yaml.Marshal(map[string]any{
+			"account": pod.ServiceAccountName, "mounted": pod.AutomountServiceAccountToken, "links": pod.EnableServiceLinks, "grace": pod.TerminationGracePeriodSeconds,
+			"ports": c.Ports, "env": env, "envFrom": c.EnvFrom, "mounts": c.VolumeMounts, "lifecycle": c.Lifecycle,
+			"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if plain, tools := shared("worker"), shared("worker-tools"); plain != tools {
+		t.Errorf("worker has\n%s\nand worker-tools\n%s", plain, tools)
 	}
 }
 
