@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kedacore/keda/v2/apis/keda/v1alpha1"
+	"github.com/prometheus/prometheus/promql/parser"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 )
 
 // stops is how long a program may take to stop when it is asked to, in seconds; the
@@ -81,6 +83,23 @@ func TestPodsAreConfined(t *testing.T) {
 			if grace := *pod.TerminationGracePeriodSeconds; grace <= bound {
 				say("it is killed after %d s, and may take %d", grace, bound)
 			}
+		}
+	}
+}
+
+// migrates is how long an orchestrator may take to bring a database up to date before it
+// answers, in seconds. One that is stopped meanwhile has done nothing.
+const migrates = 3600
+
+// TestAMigrationMayTakeLong: nobody stops an orchestrator that migrates the database, or
+// waits for another that does.
+func TestAMigrationMayTakeLong(t *testing.T) {
+	t.Parallel()
+	for _, overlay := range overlays {
+		d := deployment(t, objects(t, overlay), "orchestrator")
+		p := d.Spec.Template.Spec.Containers[0].StartupProbe
+		if p == nil || p.InitialDelaySeconds+p.PeriodSeconds*p.FailureThreshold < migrates {
+			t.Errorf("%s: a migration may take %d s, and the probe is %+v", overlay, migrates, p)
 		}
 	}
 }
@@ -220,8 +239,8 @@ func onlyOrchestrators(from []networkingv1.NetworkPolicyPeer) bool {
 	return len(from) > 0
 }
 
-// TestWorkersAnswerWhereTheySay: pods of workers have the port open that they are told to
-// answer at, and orchestrators have a way to it.
+// TestWorkersAnswerWhereTheySay: pods of workers have the ports open that they are told to
+// answer at, and orchestrators have a way to the one that is theirs.
 func TestWorkersAnswerWhereTheySay(t *testing.T) {
 	t.Parallel()
 	for _, overlay := range overlays {
@@ -231,12 +250,12 @@ func TestWorkersAnswerWhereTheySay(t *testing.T) {
 				continue
 			}
 			c := d.Spec.Template.Spec.Containers[0]
-			told := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
-				return e.Name == "COPPICE_ALIVE_LISTEN" && e.Value == fmt.Sprint(":", alivePort)
-			})
-			open := slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == alivePort })
-			if !told || !open {
-				t.Errorf("%s, %s: it is told to answer at port %d: %t; that is open: %t", overlay, d.Name, alivePort, told, open)
+			for variable, port := range map[string]int32{"COPPICE_ALIVE_LISTEN": alivePort, "COPPICE_METRICS_LISTEN": metricsPort} {
+				told := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == variable && e.Value == fmt.Sprint(":", port) })
+				open := slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == port })
+				if !told || !open {
+					t.Errorf("%s, %s: it is told to answer at port %d: %t; that is open: %t", overlay, d.Name, port, told, open)
+				}
 			}
 		}
 		ways := false
@@ -255,6 +274,33 @@ func TestWorkersAnswerWhereTheySay(t *testing.T) {
 		if !ways {
 			t.Errorf("%s: orchestrators don't reach port %d", overlay, alivePort)
 		}
+	}
+}
+
+// ofAPool are the variables that differ between pools.
+var ofAPool = []string{"COPPICE_POOL", "COPPICE_SLOTS", "COPPICE_SANDBOX"}
+
+// TestPoolsDifferInTheirWorkOnly: what a worker is told, is asked and answers does not
+// depend on whether it has a shell.
+func TestPoolsDifferInTheirWorkOnly(t *testing.T) {
+	t.Parallel()
+	all := objects(t, "tools")
+	shared := func(name string) string {
+		pod := deployment(t, all, name).Spec.Template.Spec
+		c := pod.Containers[0]
+		env := slices.DeleteFunc(slices.Clone(c.Env), func(e corev1.EnvVar) bool { return slices.Contains(ofAPool, e.Name) })
+		text, err := yaml.Marshal(map[string]any{
+			"account": pod.ServiceAccountName, "mounted": pod.AutomountServiceAccountToken, "links": pod.EnableServiceLinks, "grace": pod.TerminationGracePeriodSeconds,
+			"ports": c.Ports, "env": env, "envFrom": c.EnvFrom, "mounts": c.VolumeMounts, "lifecycle": c.Lifecycle,
+			"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if plain, tools := shared("worker"), shared("worker-tools"); plain != tools {
+		t.Errorf("worker has\n%s\nand worker-tools\n%s", plain, tools)
 	}
 }
 
@@ -307,6 +353,83 @@ func TestScalingFitsTheProgram(t *testing.T) {
 	if target.Spec.Replicas != nil {
 		t.Error("who applies the manifests again resets what the autoscaler has chosen")
 	}
+}
+
+// TestWorkIsCountedOnce: each orchestrator says how much work the whole installation has,
+// so autoscalers go by the largest of what they say.
+func TestWorkIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	queries := map[string]string{"prometheus-adapter": adapterQuery(t)}
+	for _, s := range of[v1alpha1.ScaledObject](objects(t, "prod")) {
+		for _, trigger := range s.Spec.Triggers {
+			if trigger.Type == "prometheus" {
+				queries["KEDA"] = trigger.Metadata["query"]
+			}
+		}
+	}
+	if len(queries) != 2 {
+		t.Errorf("the queries are %v", queries)
+	}
+	for who, query := range queries {
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(query)
+		if err != nil {
+			t.Errorf("%s: %s: %v", who, query, err)
+			continue
+		}
+		checkQuery(t, who, expr, nil, measured(t), map[string]bool{})
+		counted := 0
+		parser.Inspect(expr, func(n parser.Node, above []parser.Node) error {
+			if series, ok := n.(*parser.VectorSelector); !ok || series.Name != "coppice_work" {
+				return nil
+			}
+			counted++
+			if len(above) > 0 {
+				by, ok := above[len(above)-1].(*parser.AggregateExpr)
+				if ok && by.Op == parser.MAX && !by.Without && slices.Equal(slices.Sorted(slices.Values(by.Grouping)), []string{"pool", "state"}) {
+					return nil
+				}
+			}
+			t.Errorf("%s: %s counts the work once for each orchestrator", who, query)
+			return nil
+		})
+		if counted != 1 {
+			t.Errorf("%s: %s asks for the work %d times", who, query, counted)
+		}
+	}
+}
+
+// adapterQuery gives the query by which the rule beside the HorizontalPodAutoscaler answers
+// it, which the documentation shows too.
+func adapterQuery(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../k8s/components/hpa/prometheus-adapter.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, rule, _ := strings.Cut(string(text), "\nexternalRules:"); rule == "" || !strings.Contains(string(shown), "```yaml\nexternalRules:"+rule+"```") {
+		t.Error("the documentation shows another rule")
+	}
+	var config struct {
+		ExternalRules []struct {
+			SeriesQuery, MetricsQuery string
+			Resources                 struct {
+				Overrides map[string]struct{ Resource string }
+			}
+		}
+	}
+	if err := yaml.UnmarshalStrict(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	if len(config.ExternalRules) != 1 || config.ExternalRules[0].SeriesQuery != "coppice_work" {
+		t.Fatalf("the rules are %+v", config.ExternalRules)
+	}
+	// As the adapter fills it in for the autoscaler of the overlay tools.
+	return strings.NewReplacer("<<.Series>>", "coppice_work", "<<.LabelMatchers>>", `pool="tools",state=~"running|ready"`).
+		Replace(config.ExternalRules[0].MetricsQuery)
 }
 
 // settings gives what the ConfigMap of the programs says.

@@ -14,5 +14,8 @@ func (d *Definition) Qualified(plugin string) *Definition {
 // OfPlugin reports whether the definition's name is that of a plugin's.
 func (d *Definition) OfPlugin() bool { return strings.Contains(d.Name, ":") }
 
+// IsName reports whether an agent may have a name.
+func IsName(name string) bool { return checkName(name) == "" }
+
 // PluginName reports whether a plugin may have a name.
-func PluginName(name string) bool { return checkName(name) == "" && !strings.Contains(name, ":") }
+func PluginName(name string) bool { return IsName(name) && !strings.Contains(name, ":") }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -37,7 +38,11 @@ func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*p
 	}
 	resp.NextPageToken = next
 	for i := range found {
-		if err := s.examine(ctx, found[i].ID, resp); err != nil {
+		err := s.examine(ctx, found[i].ID, resp)
+		if errors.Is(err, tree.ErrNoSession) {
+			continue // it was deleted a moment ago
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

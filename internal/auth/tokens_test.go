@@ -119,6 +119,36 @@ func TestTokens(t *testing.T) {
 	check("for ever", second, worker)
 }
 
+// TestFindingATokenCostsNoMemory: each message of a stream has one looked up, among all
+// that there are.
+func TestFindingATokenCostsNoMemory(t *testing.T) { //nolint:paralleltest // it counts allocations
+	c := &clock{at: time.Now()}
+	acme := Identity{"ci", "acme", RoleClient}
+	first, entry := made(t, acme, c.at.Add(time.Hour))
+	entries := []Entry{entry}
+	for range 1000 {
+		_, entry := made(t, acme, time.Time{})
+		entries = append(entries, entry)
+	}
+	path := filepath.Join(t.TempDir(), "tokens.yaml")
+	write(t, path, listOf(t, entries...))
+	tokens, err := OpenTokens(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens.now, tokens.file.now = c.now, c.now
+	tokens.file.looked = c.at
+	issued, err := tokens.Issue(acme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, token := range map[string]string{"of the file": first, "that was issued": issued, "that is none": first + "x"} {
+		if n := testing.AllocsPerRun(100, func() { tokens.Find(token) }); n > 0 {
+			t.Errorf("finding a token %s allocates %g times", what, n)
+		}
+	}
+}
+
 func TestFilesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	_, entry := made(t, Identity{"ci", "acme", RoleClient}, time.Time{})

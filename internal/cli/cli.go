@@ -83,7 +83,7 @@ type commands struct {
 
 	Agents     agentsCommand     `cmd:"" group:"Operate an installation" help:"List, show, put and delete agents."`
 	Workers    workersCommand    `cmd:"" group:"Operate an installation" help:"List the workers that are connected, and drain them."`
-	Doctor     doctorCommand     `cmd:"" group:"Operate an installation" help:"Check all that is stored against its invariants, and list violations."`
+	Doctor     doctorCommand     `cmd:"" group:"Operate an installation" help:"Check the sessions of the token's tenant against their invariants, and list violations."`
 	Token      tokenCommand      `cmd:"" group:"Operate an installation" help:"Make a token for a client of an orchestrator."`
 	Workspaces workspacesCommand `cmd:"" group:"Operate an installation" help:"Clean up the workspaces of workers."`
 	FakeLLM    fakeLLMCommand    `cmd:"" group:"Operate an installation" name:"fake-llm" help:"Serve a fake of Anthropic's and OpenAI's APIs, with faults if you like."`

@@ -9,7 +9,7 @@ import (
 
 type doctorCommand struct {
 	remote
-	Session string `arg:"" optional:"" help:"The session; by default all."`
+	Session string `arg:"" optional:"" help:"The session; by default all of the tenant."`
 }
 
 // Run lists what breaks the rules; it fails if anything does.

@@ -25,6 +25,9 @@ func (s *Service) ListAgents(ctx context.Context, tenant string) ([]*agentdef.De
 // GetAgent reads a definition: a version that the tenant has put, or the one that
 // counts; and the versions that were put, the last one first.
 func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*agentdef.Definition, []store.AgentVersion, error) {
+	if err := checkAgent(name); err != nil {
+		return nil, nil, err
+	}
 	all, err := s.agents.of(ctx, tenant)
 	if err != nil {
 		return nil, nil, err
@@ -73,9 +76,21 @@ func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.
 // DeleteAgent takes away an agent that the tenant has put, and gives the version that
 // counted.
 func (s *Service) DeleteAgent(ctx context.Context, tenant, name string) (string, error) {
+	if err := checkAgent(name); err != nil {
+		return "", err
+	}
 	version, err := s.Store.DropAgent(ctx, tenant, name)
 	if err == nil {
 		s.Logger.InfoContext(ctx, "an agent was deleted", "tenant", tenant, "agent", name, "version", version)
 	}
 	return version, err
+}
+
+// checkAgent refuses a name that no agent can have before the database is asked for it,
+// which may not take it as text.
+func checkAgent(name string) error {
+	if !agentdef.IsName(name) {
+		return tree.ErrNoAgent.With("%s", name)
+	}
+	return nil
 }

@@ -428,7 +428,7 @@ func (x *GetStatsResponse) GetOldestQueuedTime() *timestamppb.Timestamp {
 // DiagnoseRequest says what to look at.
 type DiagnoseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; empty means all, a page at a time.
+	// The session; empty means all of the tenant, a page at a time.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// How many sessions at most; 0 means 50, the most is 1,000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`

@@ -31,9 +31,9 @@ const (
 //
 // AdminService looks at the installation as a whole.
 type AdminServiceClient interface {
-	// Diagnose holds stored sessions against the rules that every commit keeps and
-	// lists what breaks them. It may run beside work under way: each session is
-	// looked at in one snapshot. Read-only. NOT_FOUND: no such session.
+	// Diagnose holds stored sessions of the caller's tenant against the rules that every
+	// commit keeps and lists what breaks them. It may run beside work under way: each
+	// session is looked at in one snapshot. Read-only. NOT_FOUND: no such session.
 	// INVALID_ARGUMENT: a foreign page token.
 	Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (*DiagnoseResponse, error)
 	// ListWorkers lists the workers that are connected, to whichever replica, by id. One
@@ -105,9 +105,9 @@ func (c *adminServiceClient) GetStats(ctx context.Context, in *GetStatsRequest, 
 //
 // AdminService looks at the installation as a whole.
 type AdminServiceServer interface {
-	// Diagnose holds stored sessions against the rules that every commit keeps and
-	// lists what breaks them. It may run beside work under way: each session is
-	// looked at in one snapshot. Read-only. NOT_FOUND: no such session.
+	// Diagnose holds stored sessions of the caller's tenant against the rules that every
+	// commit keeps and lists what breaks them. It may run beside work under way: each
+	// session is looked at in one snapshot. Read-only. NOT_FOUND: no such session.
 	// INVALID_ARGUMENT: a foreign page token.
 	Diagnose(context.Context, *DiagnoseRequest) (*DiagnoseResponse, error)
 	// ListWorkers lists the workers that are connected, to whichever replica, by id. One
