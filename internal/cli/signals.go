@@ -1,0 +1,20 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Signals makes a process take signals as Main expects it. The first one that asks it to end
+// ends ctx; a second one is not caught any more, as after stop.
+func Signals() (ctx context.Context, stop context.CancelFunc) {
+	// A reader of the output that goes away is an error like others: what was begun is
+	// still cleaned up. The signal is caught, as programs that are started here would
+	// inherit that it is ignored.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
