@@ -108,6 +108,8 @@ func (f options) budget() (tree.Budget, error) {
 func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// The first signal asks to stop; a second one is not caught any more.
+	context.AfterFunc(ctx, stop)
 	budget, err := f.budget()
 	if err != nil {
 		return err

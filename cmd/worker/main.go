@@ -34,7 +34,7 @@ type options struct {
 	FetchAllow  []string `env:"COPPICE_FETCH_ALLOW" placeholder:"HOST|CIDR,..." help:"What web_fetch may reach beside the internet: globs of host names, addresses and ranges of them."`
 	BashNetwork bool     `env:"COPPICE_BASH_NETWORK" help:"Let commands use the network."`
 
-	DrainFor time.Duration `env:"COPPICE_DRAIN_FOR" default:"0" placeholder:"DURATION" help:"When told to stop, go on for so long with the runs that there are, and with commands in the background, like 10m; then what is left is given back. 0 gives all back at once."`
+	DrainFor time.Duration `env:"COPPICE_DRAIN_FOR" default:"0" placeholder:"DURATION" help:"When told to stop, go on for so long with the runs that there are, and with commands in the background, like 10m; then, or when told again, what is left is given back. 0 gives all back at once."`
 
 	MetricsListen string `env:"COPPICE_METRICS_LISTEN" placeholder:"HOST:PORT" help:"Where metrics can be fetched as a page for Prometheus: /metrics."`
 	PprofListen   string `env:"COPPICE_PPROF_LISTEN" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
@@ -94,9 +94,24 @@ func (f *options) choose(m *assembly.Measuring) (provider.Choice, error) {
 	return chosen, err
 }
 
+// signals gives a context that ends with the first signal that asks the process to end, and
+// what the second one closes. A third is not caught any more.
+func signals() (ctx context.Context, hurry <-chan struct{}) {
+	ctx, end := context.WithCancel(context.Background())
+	asked, second := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
+	go func() { // as long as there is the process
+		<-asked
+		end()
+		<-asked
+		signal.Stop(asked)
+		close(second)
+	}()
+	return ctx, second
+}
+
 func run(f options, secrets *redact.Opened, logs slog.Handler) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx, hurry := signals()
 	m, err := assembly.Measure(ctx, "coppice-worker", f.MetricsListen, logs, secrets.Redactor)
 	if err != nil {
 		return err
@@ -150,6 +165,6 @@ func run(f options, secrets *redact.Opened, logs slog.Handler) error {
 		Orchestrator: conn, Redis: client, Pool: f.Pool, Slots: f.Slots,
 		Workspace: f.Workspace, Workspaces: f.Workspaces, SkillsDirs: f.SkillsDir, PluginsDir: f.PluginsDir,
 		Model: chosen.Model, Governor: chosen.Governor, Logger: log, Telemetry: m.Telemetry,
-		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Alive: living, DrainFor: f.DrainFor, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
+		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, FetchAllow: f.FetchAllow, Health: health, Alive: living, DrainFor: f.DrainFor, Hurry: hurry, Secrets: secrets.Redactor, BashNetwork: f.BashNetwork, MCP: servers, Sandbox: f.Options,
 	}.Run(ctx)
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
+// findSessionsMost is how many sessions one FindSessions may name.
+const findSessionsMost = 1000
+
 type adminServer struct {
 	pb.UnimplementedAdminServiceServer
 	svc *orchestrator.Service
@@ -80,6 +83,29 @@ func (s *adminServer) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb.
 	}
 	if !stats.Oldest.IsZero() {
 		resp.OldestQueuedTime = timestamppb.New(stats.Oldest)
+	}
+	return resp, nil
+}
+
+func (s *adminServer) FindSessions(ctx context.Context, req *pb.FindSessionsRequest) (*pb.FindSessionsResponse, error) {
+	named := req.GetSessionIds()
+	if len(named) > findSessionsMost {
+		return nil, tree.ErrBadInput.With("session_ids has %d sessions, at most %d", len(named), findSessionsMost)
+	}
+	ids := make([]tree.SessionID, len(named))
+	for i, name := range named {
+		var err error
+		if ids[i], err = tree.ParseID[tree.Session](name); err != nil {
+			return nil, tree.ErrBadInput.With("session_ids: %v", err)
+		}
+	}
+	found, err := s.svc.Store.There(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.FindSessionsResponse{}
+	for _, id := range found {
+		resp.SessionIds = append(resp.SessionIds, id.String())
 	}
 	return resp, nil
 }

@@ -60,6 +60,7 @@ type Worker struct {
 	Alive       net.Listener
 	Begun       func()               // called once all is in order and it is about to ask for runs; nil: nobody wants to know
 	DrainFor    time.Duration        // for so long, once it is to end, it goes on with the runs that it has
+	Hurry       <-chan struct{}      // closed once it is to do so no longer; nil: never before
 	BashNetwork bool                 // commands may use the network
 	Telemetry   *telemetry.Telemetry // nil: nobody measures
 	Sandbox     sandbox.Options
@@ -124,7 +125,7 @@ func (w Worker) Run(ctx context.Context) error {
 	}
 	defer w.serveHealth(ctx)()
 	defer w.tellAlive(ctx, id)()
-	defer context.AfterFunc(told, func() { w.end(run, stop) })()
+	defer context.AfterFunc(told, func() { w.end(ctx, run, stop) })()
 	w.begun()
 	return run.Run(ctx)
 }
@@ -137,13 +138,17 @@ func (w Worker) begun() {
 }
 
 // end stops the worker, but lets it drain first if it may.
-func (w Worker) end(run *worker.Worker, stop func()) {
+func (w Worker) end(ctx context.Context, run *worker.Worker, stop func()) {
+	defer stop()
 	if w.DrainFor <= 0 {
-		stop()
 		return
 	}
 	run.Drain()
-	time.AfterFunc(w.DrainFor, stop)
+	select {
+	case <-time.After(w.DrainFor):
+	case <-w.Hurry:
+	case <-ctx.Done(): // it has drained
+	}
 }
 
 // name is the worker's: the one that its spans have, so that a trace tells whose they

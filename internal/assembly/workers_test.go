@@ -169,22 +169,29 @@ func TestAWorkerDrains(t *testing.T) {
 }
 
 // TestAWorkerToldToStopMayDrainFirst stops workers in the middle of a run: one that may
-// take its time for that ends it, and one whose time is up gives it back.
+// take its time for that ends it, and one whose time is up, or who is told twice, gives it
+// back.
 func TestAWorkerToldToStopMayDrainFirst(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		drainFor   time.Duration
+		twice      bool
 		deliveries int64
-	}{"to the end": {patience, 1}, "time is up": {time.Millisecond, 2}} {
+	}{"to the end": {patience, false, 1}, "time is up": {time.Millisecond, false, 2}, "told twice": {time.Hour, true, 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := takeApart(t)
 			_, address := a.orchestrator()
 			c, workspace := a.client(address), t.TempDir()
-			told := a.worker(address, shells, func(w *assembly.Worker) { at(workspace)(w); w.DrainFor = test.drainFor })
+			hurry := make(chan struct{})
+			told := a.worker(address, shells, func(w *assembly.Worker) { at(workspace)(w); w.DrainFor, w.Hurry = test.drainFor, hurry })
 			session := c.bypassing("front " + hold)
 			until(t, "the run is with the worker", func() bool { return c.stats().GetRunning() == 1 })
 			told.cancel()
+			if test.twice {
+				lists(t, []*client{c}, "1/8 default at 1")
+				close(hurry)
+			}
 			if test.deliveries > 1 {
 				<-told.done
 				a.worker(address, shells, at(workspace))

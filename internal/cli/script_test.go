@@ -3,17 +3,14 @@ package cli_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,8 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.Init()
 	testscript.Main(m, map[string]func(){"coppice": func() {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		context.AfterFunc(ctx, stop)
+		ctx, stop := cli.Signals()
 		os.Exit(cli.Main(ctx, cli.Process{
 			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Interrupt: stop,
 		}))

@@ -252,8 +252,7 @@ func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
 // wait waits in pieces until the task has ended, or the time is up. The first connection has
 // to work; it goes on over later ones.
 func (w *waitCommand) wait(ctx context.Context, c *client, session, task string) (*pb.WaitTaskResponse, error) {
-	begun, pause := time.Now(), pauses()
-	lost := time.Time{}           // when nobody could be reached any more
+	begun, gone := time.Now(), newOutage()
 	var last *pb.WaitTaskResponse // how the task was when that was last known
 	for first := true; ; first = false {
 		piece, final := waitMost, false
@@ -264,6 +263,7 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string)
 		if first {
 			piece, final = 0, final && piece == 0
 		}
+		tried := time.Now()
 		resp, err := c.tasks.WaitTask(ctx, &pb.WaitTaskRequest{
 			SessionId: session, TaskId: task, Timeout: durationpb.New(piece),
 		})
@@ -271,24 +271,24 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string)
 		case err == nil && (resp.GetEnded() || final):
 			return resp, nil
 		case err == nil:
-			lost, last = time.Time{}, resp
-			pause.Reset()
+			last = resp
+			gone.over()
 			continue
-		case lost.IsZero():
-			lost = time.Now()
+		case held(tried):
+			gone.over()
 		}
 		rest := patience
 		if w.Timeout != nil {
 			rest = max(0, *w.Timeout-time.Since(begun))
 		}
 		switch {
-		case first || !mayGoOn(err) || time.Since(lost) > patience:
+		case first || !mayGoOn(err) || gone.lasts():
 			return nil, err
 		case rest == 0:
 			return last, nil
 		}
 		select {
-		case <-time.After(min(pause.NextBackOff(), rest)):
+		case <-time.After(min(gone.pause.NextBackOff(), rest)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -17,11 +17,13 @@ import (
 type waiter struct {
 	pb.TaskServiceClient
 	answers []error
+	after   time.Duration // how long an answer takes, if it is waited for
 	asked   []time.Duration
 }
 
 func (w *waiter) WaitTask(_ context.Context, req *pb.WaitTaskRequest, _ ...grpc.CallOption) (*pb.WaitTaskResponse, error) {
 	w.asked = append(w.asked, req.GetTimeout().AsDuration())
+	time.Sleep(min(w.after, req.GetTimeout().AsDuration()))
 	if len(w.asked) > len(w.answers) {
 		return &pb.WaitTaskResponse{Ended: true}, nil
 	}
@@ -35,21 +37,23 @@ func TestAWaitGoesOn(t *testing.T) {
 	soon := time.Minute
 	for name, test := range map[string]struct {
 		answers []error
+		after   time.Duration
 		timeout *time.Duration
 		asked   int
 		want    codes.Code
 		ended   bool
 	}{
-		"an orchestrator stops":   {[]error{nil, gone, gone, nil, gone}, nil, 6, codes.OK, true},
-		"nobody is there":         {[]error{gone}, nil, 1, codes.Unavailable, false},
-		"the task is deleted":     {[]error{nil, unknown}, nil, 2, codes.NotFound, false},
-		"the time is up":          {[]error{nil, nil, gone}, &soon, 2, codes.OK, false},
-		"a moment, and it is not": {[]error{nil}, new(time.Duration), 1, codes.OK, false},
+		"an orchestrator stops":     {[]error{nil, gone, gone, nil, gone}, 0, nil, 6, codes.OK, true},
+		"each stops while it waits": {[]error{nil, gone, gone, gone}, patience + 1, nil, 5, codes.OK, true},
+		"nobody is there":           {[]error{gone}, 0, nil, 1, codes.Unavailable, false},
+		"the task is deleted":       {[]error{nil, unknown}, 0, nil, 2, codes.NotFound, false},
+		"the time is up":            {[]error{nil, nil, gone}, 0, &soon, 2, codes.OK, false},
+		"a moment, and it is not":   {[]error{nil}, 0, new(time.Duration), 1, codes.OK, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				tasks := &waiter{answers: test.answers}
+				tasks := &waiter{answers: test.answers, after: test.after}
 				resp, err := (&waitCommand{Timeout: test.timeout}).wait(t.Context(), &client{tasks: tasks}, "s", "t")
 				if status.Code(err) != test.want || resp.GetEnded() != test.ended || len(tasks.asked) != test.asked {
 					t.Errorf("there is %v, %v after %v", resp, err, tasks.asked)

@@ -38,35 +38,59 @@ func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse)
 }
 
 // retried has something done over a stream, and over another one when that breaks. The first
-// stream has to bring something; later ones are tried again for a while. lost is told of each
-// that breaks; it may be nil.
+// stream has to work; later ones are tried again for a while. lost is told of each that breaks;
+// it may be nil.
 func retried(ctx context.Context, lost func(error), over func() (got bool, err error)) error {
-	pause := pauses()
-	begun := false
-	since := time.Time{} // when the stream broke
+	gone, begun := newOutage(), false
 	for {
+		tried := time.Now()
 		got, err := over()
 		if err == nil || ctx.Err() != nil || !mayGoOn(err) {
 			return err
 		}
-		if got || since.IsZero() {
-			begun = begun || got
-			since = time.Now()
-			pause.Reset()
+		if got || held(tried) {
+			begun = true
+			gone.over()
 		}
-		if !begun || time.Since(since) > patience {
+		if !begun || gone.lasts() {
 			return err
 		}
 		if lost != nil {
 			lost(err)
 		}
 		select {
-		case <-time.After(pause.NextBackOff()):
+		case <-time.After(gone.pause.NextBackOff()):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
+
+// outage is a time in which no orchestrator can be reached.
+type outage struct {
+	since time.Time // zero: somebody was there last
+	pause *backoff.ExponentialBackOff
+}
+
+func newOutage() *outage { return &outage{pause: pauses()} }
+
+// over says that somebody was there.
+func (o *outage) over() {
+	o.since = time.Time{}
+	o.pause.Reset()
+}
+
+// lasts takes in that a try has just failed, and reports whether that has gone on for too long.
+func (o *outage) lasts() bool {
+	if o.since.IsZero() {
+		o.since = time.Now()
+	}
+	return time.Since(o.since) > patience
+}
+
+// held reports whether a call that began then, and has just failed, was with somebody who was
+// there although nothing came: a connection that can't be made, or is dead, is noticed sooner.
+func held(tried time.Time) bool { return time.Since(tried) > patience }
 
 // pauses are those between tries to reach an orchestrator again.
 func pauses() *backoff.ExponentialBackOff {

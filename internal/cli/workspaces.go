@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -58,27 +59,50 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 	}), root.Close())
 }
 
-// gone gives the directories whose sessions there are no more, and counts the others.
+// gone gives the directories whose sessions there are no more, and counts the others. A session
+// is there before its directory, so it is asked for after that was seen.
 func (p *pruneCommand) gone(ctx context.Context, c *client) (gone []string, known int, err error) {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the directory: %w", err)
 	}
+	var names, ids []string
 	for _, e := range entries {
-		if _, other := tree.ParseID[tree.Session](e.Name()); !e.IsDir() || other != nil {
-			continue
-		}
-		_, err := c.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: e.Name()})
-		switch {
-		case status.Code(err) == codes.NotFound:
-			gone = append(gone, e.Name())
-		case err != nil:
-			return nil, 0, during("looking for the session of a directory", err)
-		default:
-			known++
+		if id, other := tree.ParseID[tree.Session](e.Name()); e.IsDir() && other == nil {
+			names, ids = append(names, e.Name()), append(ids, id.String())
 		}
 	}
-	return gone, known, nil
+	there, err := c.there(ctx, ids)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, name := range names {
+		if !there[ids[i]] {
+			gone = append(gone, name)
+		}
+	}
+	return gone, len(names) - len(gone), nil
+}
+
+// findMost is how many sessions an orchestrator looks for with one call.
+const findMost = 1000
+
+// there says which sessions are there. A worker keeps those of all tenants.
+func (c *client) there(ctx context.Context, ids []string) (map[string]bool, error) {
+	there := map[string]bool{}
+	for some := range slices.Chunk(ids, findMost) {
+		found, err := c.admin.FindSessions(ctx, &pb.FindSessionsRequest{SessionIds: some})
+		if status.Code(err) == codes.Unimplemented {
+			return nil, errors.New("the orchestrator is of an older release and can't say which sessions other tenants have, whose directories are here too: upgrade it first")
+		}
+		if err != nil {
+			return nil, during("looking for the sessions of directories", err)
+		}
+		for _, id := range found.GetSessionIds() {
+			there[id] = true
+		}
+	}
+	return there, nil
 }
 
 // tell prints one directory.

@@ -224,6 +224,12 @@ func (g *grammar) take(given []string) error {
 // complete takes what the command line does not say from the environment, and looks
 // whether everything is said that has to be, and nothing twice.
 func complete(flags *pflag.FlagSet) (err error) {
+	typed := map[string]bool{} // of xor: the words of flags that the command line says
+	flags.Visit(func(flag *pflag.Flag) {
+		if v, declared := flag.Value.(*valueOf); declared && v.xor != "" {
+			typed[v.xor] = true
+		}
+	})
 	chosen := map[string]string{} // of xor: the flag that is said, by their word
 	fail := func(format string, args ...any) {
 		if err == nil {
@@ -235,7 +241,7 @@ func complete(flags *pflag.FlagSet) (err error) {
 		if !declared {
 			return // help
 		}
-		if text, any := os.LookupEnv(v.env); any && !flag.Changed {
+		if text, any := os.LookupEnv(v.env); any && !flag.Changed && !typed[v.xor] {
 			if wrong := flags.Set(flag.Name, text); wrong != nil {
 				fail("$%s: %w", v.env, wrong)
 			}

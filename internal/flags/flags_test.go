@@ -3,6 +3,7 @@ package flags_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -146,6 +147,35 @@ func TestMistakes(t *testing.T) {
 	burnt := errors.New("burnt")
 	if said := typing(t, burnt, "trees", "fell"); !errors.Is(said.err, burnt) || errors.As(said.err, &usage) {
 		t.Errorf("the failure of a command is %v", said.err)
+	}
+}
+
+// TestOneOfSeveral: what is typed goes before what the environment says, also of the others.
+func TestOneOfSeveral(t *testing.T) {
+	for name, test := range map[string]struct {
+		environ    []string
+		line       string
+		shade, sun bool
+		wrong      string
+	}{
+		"typed, another in the environment": {[]string{"FOREST_SUN"}, "-s", true, false, ""},
+		"typed, both in the environment":    {[]string{"FOREST_SHADE", "FOREST_SUN"}, "--sun", false, true, ""},
+		"in the environment":                {[]string{"FOREST_SUN"}, "", false, true, ""},
+		"both in the environment":           {[]string{"FOREST_SHADE", "FOREST_SUN"}, "", true, true, "--shade and --sun can't be used together"},
+		"both typed":                        {nil, "-s --sun", true, true, "--shade and --sun can't be used together"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, variable := range test.environ {
+				t.Setenv(variable, "true")
+			}
+			said := typing(t, nil, strings.Fields("plant hill --owner me "+test.line)...)
+			if said.Plant.Shade != test.shade || said.Plant.Sun != test.sun {
+				t.Errorf("shade %t, sun %t", said.Plant.Shade, said.Plant.Sun)
+			}
+			if got := fmt.Sprint(said.err); said.err == nil && test.wrong != "" || said.err != nil && got != test.wrong {
+				t.Errorf("%s, want %q", got, test.wrong)
+			}
+		})
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // byKey are statements that look for what they are given the key of.
 var byKey = []string{
-	"session", "session_of_tenant", "sessions", "task", "task_of_tenant", "tasks", "root", "standing", "asked_and_answered", "messages", "runs",
+	"session", "session_of_tenant", "session_there", "sessions", "task", "task_of_tenant", "tasks", "root", "standing", "asked_and_answered", "messages", "runs",
 }
 
 // filtersKeys finds where a part of a key is only compared, in rows that were found by the rest of

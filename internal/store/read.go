@@ -61,6 +61,17 @@ func (s *Store) Session(ctx context.Context, tenant string, id tree.SessionID) (
 	return one(ctx, glancing{s.db}, tree.ErrNoSession, "session_of_tenant", plainSessionRow, idColumn(&id), tenant)
 }
 
+// There gives those of the sessions that are there, whichever tenant has them, in their order.
+func (s *Store) There(ctx context.Context, ids []tree.SessionID) ([]tree.SessionID, error) {
+	keys := make([][]any, len(ids))
+	for i := range ids {
+		keys[i] = []any{idColumn(&ids[i])}
+	}
+	var found []tree.SessionID
+	err := s.db.load(ctx, each(&found, "session_there", func(id *tree.SessionID) []any { return []any{idColumn(id)} }, keys))
+	return found, err
+}
+
 // SessionAndRoot reads a session of a tenant with its root.
 func (s *Store) SessionAndRoot(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, *tree.Task, error) {
 	var sessions []tree.Session

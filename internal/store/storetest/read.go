@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -133,6 +134,23 @@ func tenants(t *testing.T, d Dialect) {
 	eq(t, "the metadata", s.Metadata["n"], "1")
 	eq(t, "the limits", s.Limits, tree.DefaultLimits())
 	eq(t, "the title", s.Title, "hello")
+}
+
+// there: a session is there until it is deleted, whichever tenant has it.
+func there(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.create(1, "hello")
+	b.create(2, "")
+	others := create(3)
+	others.Tenant = "other"
+	b.must(others.ID, others)
+	b.must(session(2), tree.DeleteSession{})
+	asked := []tree.SessionID{session(3), session(4), session(1), session(2)}
+	found := must[[]tree.SessionID](t)(b.There(t.Context(), asked))
+	if !slices.Equal(found, []tree.SessionID{session(3), session(1)}) {
+		t.Errorf("there are %v", found)
+	}
+	eq(t, "how many of none are there", len(must[[]tree.SessionID](t)(b.There(t.Context(), nil))), 0)
 }
 
 // idle: idleness, the last event and the root belong to one moment.

@@ -35,7 +35,7 @@ func (d Dialect) Run(t *testing.T) {
 		"ReadyOrder": readyOrder, "ReadyTurns": readyTurns, "ReadyCap": readyCap, "ReadyFlood": readyFlood, "ReadyAhead": readyAhead, "ReadyAheadCaps": readyAheadCaps, "Taking": taking, "TakingNext": takingNext, "TakingOther": takingOther, "Standby": standby, "StandbyOrder": standbyOrder, "StandbyGives": standbyGives,
 		"ReadyLease": readyLease, "ReadyReleased": readyReleased, "ReadyRestart": readyRestart, "Room": room,
 		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps,
-		"Restart": restart, "Pages": pages, "Tenants": tenants, "Idle": idle,
+		"Restart": restart, "Pages": pages, "Tenants": tenants, "There": there, "Idle": idle,
 		"Timers": timers, "Attempts": attempts, "Workers": workers, "Drains": drains, "Definitions": definitions, "TenantAgents": tenantAgents, "AgentsThen": agentsThen, "Pins": pins, "Bytes": anyBytes,
 		"Histories": histories, "Callbacks": callbacks, "CallbackHosts": callbackHosts, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
 		"Approvals": approvals, "Shells": shells, "ShellCaps": shellCaps,

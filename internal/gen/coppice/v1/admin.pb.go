@@ -22,6 +22,98 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// FindSessionsRequest names sessions.
+type FindSessionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sessions, at most 1,000.
+	SessionIds    []string `protobuf:"bytes,1,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindSessionsRequest) Reset() {
+	*x = FindSessionsRequest{}
+	mi := &file_coppice_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindSessionsRequest) ProtoMessage() {}
+
+func (x *FindSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindSessionsRequest.ProtoReflect.Descriptor instead.
+func (*FindSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *FindSessionsRequest) GetSessionIds() []string {
+	if x != nil {
+		return x.SessionIds
+	}
+	return nil
+}
+
+// FindSessionsResponse has those that are there.
+type FindSessionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The sessions, in the order in which they were named.
+	SessionIds    []string `protobuf:"bytes,1,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindSessionsResponse) Reset() {
+	*x = FindSessionsResponse{}
+	mi := &file_coppice_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindSessionsResponse) ProtoMessage() {}
+
+func (x *FindSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindSessionsResponse.ProtoReflect.Descriptor instead.
+func (*FindSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FindSessionsResponse) GetSessionIds() []string {
+	if x != nil {
+		return x.SessionIds
+	}
+	return nil
+}
+
 // ListWorkersRequest asks for all of them.
 type ListWorkersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -31,7 +123,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[0]
+	mi := &file_coppice_v1_admin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -43,7 +135,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[0]
+	mi := &file_coppice_v1_admin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -56,7 +148,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
 // ListWorkersResponse has the workers that are connected.
@@ -70,7 +162,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[1]
+	mi := &file_coppice_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -82,7 +174,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[1]
+	mi := &file_coppice_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -95,7 +187,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -130,7 +222,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[2]
+	mi := &file_coppice_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -142,7 +234,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[2]
+	mi := &file_coppice_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -155,7 +247,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Worker) GetId() string {
@@ -225,7 +317,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[3]
+	mi := &file_coppice_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -237,7 +329,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[3]
+	mi := &file_coppice_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -250,7 +342,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DrainWorkerRequest) GetWorkerId() string {
@@ -269,7 +361,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[4]
+	mi := &file_coppice_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -281,7 +373,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[4]
+	mi := &file_coppice_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -294,7 +386,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 // GetStatsRequest asks about the installation.
@@ -306,7 +398,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[5]
+	mi := &file_coppice_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -318,7 +410,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[5]
+	mi := &file_coppice_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -331,7 +423,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 // GetStatsResponse is how the installation does.
@@ -355,7 +447,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[6]
+	mi := &file_coppice_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -367,7 +459,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[6]
+	mi := &file_coppice_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -380,7 +472,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetStatsResponse) GetReplicas() int32 {
@@ -440,7 +532,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[7]
+	mi := &file_coppice_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +544,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[7]
+	mi := &file_coppice_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +557,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DiagnoseRequest) GetSessionId() string {
@@ -506,7 +598,7 @@ type DiagnoseResponse struct {
 
 func (x *DiagnoseResponse) Reset() {
 	*x = DiagnoseResponse{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[8]
+	mi := &file_coppice_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +610,7 @@ func (x *DiagnoseResponse) String() string {
 func (*DiagnoseResponse) ProtoMessage() {}
 
 func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[8]
+	mi := &file_coppice_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +623,7 @@ func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
 func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DiagnoseResponse) GetViolations() []*Violation {
@@ -579,7 +671,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_coppice_v1_admin_proto_msgTypes[9]
+	mi := &file_coppice_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +683,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_admin_proto_msgTypes[9]
+	mi := &file_coppice_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +696,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Violation) GetSessionId() string {
@@ -640,7 +732,13 @@ var File_coppice_v1_admin_proto protoreflect.FileDescriptor
 const file_coppice_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x16coppice/v1/admin.proto\x12\n" +
-	"coppice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"coppice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"6\n" +
+	"\x13FindSessionsRequest\x12\x1f\n" +
+	"\vsession_ids\x18\x01 \x03(\tR\n" +
+	"sessionIds\"7\n" +
+	"\x14FindSessionsResponse\x12\x1f\n" +
+	"\vsession_ids\x18\x01 \x03(\tR\n" +
+	"sessionIds\"\x14\n" +
 	"\x12ListWorkersRequest\"C\n" +
 	"\x13ListWorkersResponse\x12,\n" +
 	"\aworkers\x18\x01 \x03(\v2\x12.coppice.v1.WorkerR\aworkers\"\xee\x01\n" +
@@ -684,12 +782,13 @@ const file_coppice_v1_admin_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail2\xbc\x02\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail2\x8f\x03\n" +
 	"\fAdminService\x12E\n" +
 	"\bDiagnose\x12\x1b.coppice.v1.DiagnoseRequest\x1a\x1c.coppice.v1.DiagnoseResponse\x12N\n" +
 	"\vListWorkers\x12\x1e.coppice.v1.ListWorkersRequest\x1a\x1f.coppice.v1.ListWorkersResponse\x12N\n" +
 	"\vDrainWorker\x12\x1e.coppice.v1.DrainWorkerRequest\x1a\x1f.coppice.v1.DrainWorkerResponse\x12E\n" +
-	"\bGetStats\x12\x1b.coppice.v1.GetStatsRequest\x1a\x1c.coppice.v1.GetStatsResponseBBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
+	"\bGetStats\x12\x1b.coppice.v1.GetStatsRequest\x1a\x1c.coppice.v1.GetStatsResponse\x12Q\n" +
+	"\fFindSessions\x12\x1f.coppice.v1.FindSessionsRequest\x1a .coppice.v1.FindSessionsResponseBBZ@github.com/coppice-run/coppice/internal/gen/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_admin_proto_rawDescOnce sync.Once
@@ -703,35 +802,39 @@ func file_coppice_v1_admin_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_admin_proto_rawDescData
 }
 
-var file_coppice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_coppice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_coppice_v1_admin_proto_goTypes = []any{
-	(*ListWorkersRequest)(nil),    // 0: coppice.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 1: coppice.v1.ListWorkersResponse
-	(*Worker)(nil),                // 2: coppice.v1.Worker
-	(*DrainWorkerRequest)(nil),    // 3: coppice.v1.DrainWorkerRequest
-	(*DrainWorkerResponse)(nil),   // 4: coppice.v1.DrainWorkerResponse
-	(*GetStatsRequest)(nil),       // 5: coppice.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),      // 6: coppice.v1.GetStatsResponse
-	(*DiagnoseRequest)(nil),       // 7: coppice.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil),      // 8: coppice.v1.DiagnoseResponse
-	(*Violation)(nil),             // 9: coppice.v1.Violation
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*FindSessionsRequest)(nil),   // 0: coppice.v1.FindSessionsRequest
+	(*FindSessionsResponse)(nil),  // 1: coppice.v1.FindSessionsResponse
+	(*ListWorkersRequest)(nil),    // 2: coppice.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 3: coppice.v1.ListWorkersResponse
+	(*Worker)(nil),                // 4: coppice.v1.Worker
+	(*DrainWorkerRequest)(nil),    // 5: coppice.v1.DrainWorkerRequest
+	(*DrainWorkerResponse)(nil),   // 6: coppice.v1.DrainWorkerResponse
+	(*GetStatsRequest)(nil),       // 7: coppice.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),      // 8: coppice.v1.GetStatsResponse
+	(*DiagnoseRequest)(nil),       // 9: coppice.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),      // 10: coppice.v1.DiagnoseResponse
+	(*Violation)(nil),             // 11: coppice.v1.Violation
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_coppice_v1_admin_proto_depIdxs = []int32{
-	2,  // 0: coppice.v1.ListWorkersResponse.workers:type_name -> coppice.v1.Worker
-	10, // 1: coppice.v1.Worker.start_time:type_name -> google.protobuf.Timestamp
-	10, // 2: coppice.v1.GetStatsResponse.oldest_queued_time:type_name -> google.protobuf.Timestamp
-	9,  // 3: coppice.v1.DiagnoseResponse.violations:type_name -> coppice.v1.Violation
-	7,  // 4: coppice.v1.AdminService.Diagnose:input_type -> coppice.v1.DiagnoseRequest
-	0,  // 5: coppice.v1.AdminService.ListWorkers:input_type -> coppice.v1.ListWorkersRequest
-	3,  // 6: coppice.v1.AdminService.DrainWorker:input_type -> coppice.v1.DrainWorkerRequest
-	5,  // 7: coppice.v1.AdminService.GetStats:input_type -> coppice.v1.GetStatsRequest
-	8,  // 8: coppice.v1.AdminService.Diagnose:output_type -> coppice.v1.DiagnoseResponse
-	1,  // 9: coppice.v1.AdminService.ListWorkers:output_type -> coppice.v1.ListWorkersResponse
-	4,  // 10: coppice.v1.AdminService.DrainWorker:output_type -> coppice.v1.DrainWorkerResponse
-	6,  // 11: coppice.v1.AdminService.GetStats:output_type -> coppice.v1.GetStatsResponse
-	8,  // [8:12] is the sub-list for method output_type
-	4,  // [4:8] is the sub-list for method input_type
+	4,  // 0: coppice.v1.ListWorkersResponse.workers:type_name -> coppice.v1.Worker
+	12, // 1: coppice.v1.Worker.start_time:type_name -> google.protobuf.Timestamp
+	12, // 2: coppice.v1.GetStatsResponse.oldest_queued_time:type_name -> google.protobuf.Timestamp
+	11, // 3: coppice.v1.DiagnoseResponse.violations:type_name -> coppice.v1.Violation
+	9,  // 4: coppice.v1.AdminService.Diagnose:input_type -> coppice.v1.DiagnoseRequest
+	2,  // 5: coppice.v1.AdminService.ListWorkers:input_type -> coppice.v1.ListWorkersRequest
+	5,  // 6: coppice.v1.AdminService.DrainWorker:input_type -> coppice.v1.DrainWorkerRequest
+	7,  // 7: coppice.v1.AdminService.GetStats:input_type -> coppice.v1.GetStatsRequest
+	0,  // 8: coppice.v1.AdminService.FindSessions:input_type -> coppice.v1.FindSessionsRequest
+	10, // 9: coppice.v1.AdminService.Diagnose:output_type -> coppice.v1.DiagnoseResponse
+	3,  // 10: coppice.v1.AdminService.ListWorkers:output_type -> coppice.v1.ListWorkersResponse
+	6,  // 11: coppice.v1.AdminService.DrainWorker:output_type -> coppice.v1.DrainWorkerResponse
+	8,  // 12: coppice.v1.AdminService.GetStats:output_type -> coppice.v1.GetStatsResponse
+	1,  // 13: coppice.v1.AdminService.FindSessions:output_type -> coppice.v1.FindSessionsResponse
+	9,  // [9:14] is the sub-list for method output_type
+	4,  // [4:9] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -748,7 +851,7 @@ func file_coppice_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_admin_proto_rawDesc), len(file_coppice_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,10 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_Diagnose_FullMethodName    = "/coppice.v1.AdminService/Diagnose"
-	AdminService_ListWorkers_FullMethodName = "/coppice.v1.AdminService/ListWorkers"
-	AdminService_DrainWorker_FullMethodName = "/coppice.v1.AdminService/DrainWorker"
-	AdminService_GetStats_FullMethodName    = "/coppice.v1.AdminService/GetStats"
+	AdminService_Diagnose_FullMethodName     = "/coppice.v1.AdminService/Diagnose"
+	AdminService_ListWorkers_FullMethodName  = "/coppice.v1.AdminService/ListWorkers"
+	AdminService_DrainWorker_FullMethodName  = "/coppice.v1.AdminService/DrainWorker"
+	AdminService_GetStats_FullMethodName     = "/coppice.v1.AdminService/GetStats"
+	AdminService_FindSessions_FullMethodName = "/coppice.v1.AdminService/FindSessions"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -49,6 +50,11 @@ type AdminServiceClient interface {
 	// GetStats says how much there is to do, of all tenants, and what there is to do it
 	// with. Read-only.
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
+	// FindSessions says which of the sessions that are named are there, whichever tenant has
+	// them: for who cleans up what workers keep of all tenants' sessions. It says nothing
+	// else of them. One that was deleted is not there. Read-only. INVALID_ARGUMENT: what is
+	// no id, or more than 1,000 of them.
+	FindSessions(ctx context.Context, in *FindSessionsRequest, opts ...grpc.CallOption) (*FindSessionsResponse, error)
 }
 
 type adminServiceClient struct {
@@ -99,6 +105,16 @@ func (c *adminServiceClient) GetStats(ctx context.Context, in *GetStatsRequest, 
 	return out, nil
 }
 
+func (c *adminServiceClient) FindSessions(ctx context.Context, in *FindSessionsRequest, opts ...grpc.CallOption) (*FindSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindSessionsResponse)
+	err := c.cc.Invoke(ctx, AdminService_FindSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -123,6 +139,11 @@ type AdminServiceServer interface {
 	// GetStats says how much there is to do, of all tenants, and what there is to do it
 	// with. Read-only.
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
+	// FindSessions says which of the sessions that are named are there, whichever tenant has
+	// them: for who cleans up what workers keep of all tenants' sessions. It says nothing
+	// else of them. One that was deleted is not there. Read-only. INVALID_ARGUMENT: what is
+	// no id, or more than 1,000 of them.
+	FindSessions(context.Context, *FindSessionsRequest) (*FindSessionsResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -144,6 +165,9 @@ func (UnimplementedAdminServiceServer) DrainWorker(context.Context, *DrainWorker
 }
 func (UnimplementedAdminServiceServer) GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStats not implemented")
+}
+func (UnimplementedAdminServiceServer) FindSessions(context.Context, *FindSessionsRequest) (*FindSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindSessions not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -238,6 +262,24 @@ func _AdminService_GetStats_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_FindSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).FindSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_FindSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).FindSessions(ctx, req.(*FindSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -260,6 +302,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetStats",
 			Handler:    _AdminService_GetStats_Handler,
+		},
+		{
+			MethodName: "FindSessions",
+			Handler:    _AdminService_FindSessions_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
