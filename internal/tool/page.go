@@ -25,6 +25,7 @@ const (
 // tree, so no nesting is too deep for it.
 type page struct {
 	base    *url.URL
+	rebased bool
 	out     bytes.Buffer
 	title   string
 	skip    []atom.Atom // open elements whose content is not shown
@@ -104,9 +105,7 @@ func (p *page) start(t html.Token) {
 	}
 	switch a {
 	case atom.Base:
-		if base, err := p.base.Parse(attribute(t, "href")); err == nil {
-			p.base = base
-		}
+		p.rebase(attribute(t, "href"))
 	case atom.Title:
 		p.inTitle = p.title == ""
 	case atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
@@ -230,6 +229,18 @@ func (p *page) text(s string) {
 		}
 		last, _ := utf8.DecodeLastRuneInString(s)
 		p.space = p.space || unicode.IsSpace(last)
+	}
+}
+
+// rebase takes what links are relative to: the first that a page says counts. One that is too
+// long for a link to be shown is not put before each of them.
+func (p *page) rebase(href string) {
+	if href == "" || p.rebased {
+		return
+	}
+	p.rebased = true
+	if base, err := p.base.Parse(href); err == nil && len(base.String()) <= maxLink {
+		p.base = base
 	}
 }
 

@@ -263,6 +263,8 @@ func TestPageText(t *testing.T) {
 		"<a href=/img><img src=x></a><a href=/i><img alt='an i'></a>":           "[[image: an i]](https://example.com/i)",
 		"<a href='javascript:x()'>a</a> <a href='data:,x'>b</a>":                "a b",
 		"<base href=https://go.dev/><a href=x>x</a>":                            "[x](https://go.dev/x)",
+		"<base target=_top><base href=/y/><base href=z/><a href=x>x</a>":        "[x](https://example.com/y/x)",
+		"<base href=/" + strings.Repeat("y", 500) + "/><a href=x>x</a>":         "[x](https://example.com/a/x)",
 		"a<script>b</script><style>c</style><noscript>d</noscript>e":            "ae",
 		"a<svg><title>b</title><svg></svg><path/></svg><template>c</template>d": "ad",
 		"<pre>x\n  y</pre>z": "```\nx\n  y\n```\n\nz",
