@@ -62,7 +62,7 @@ steps:
   - {when: {depth: 0}, text: 'heard {{(json .Last).summary}}'}
   - {when: {prompt: quick}, delay: 1s, text: quick is done}
   - {when: {prompt: swift}, delay: 2s, text: swift is done}
-  - {when: {prompt: late, turn: 1}, delay: 4s, text: late is done}
+  - {when: {prompt: late, turn: 1}, delay: 10s, text: late is done} # after the others, should those have to be redelivered
   - {when: {prompt: slow}, delay: 1h, text: never}
 `
 
