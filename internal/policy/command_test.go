@@ -50,16 +50,20 @@ func TestBeginningsOfACommand(t *testing.T) {
 // against each command that may begin in it.
 func TestMatchesWhatIsWrittenOut(t *testing.T) {
 	t.Parallel()
-	some := func(texts ...string) *rapid.Generator[[]string] {
-		return rapid.SliceOfN(rapid.SampledFrom(texts), 1, 12)
+	some := func(texts ...string) *rapid.Generator[string] {
+		return rapid.Map(rapid.SliceOfN(rapid.SampledFrom(texts), 1, 12), func(some []string) string { return strings.Join(some, "") })
 	}
 	lines := some("a", "b", "/", "/", " ", " ", "\t", "sudo ", " find ", "x=", ";", "'", `\`, "{", ",", "$", "é", "\xc3", "\"\xa9", "\u00a0")
-	globs := some("a", "b", "/", " ", "*", "?", "[!a]", "[a-b]", "sudo", "x=", "é", "\uFFFD", "**")
+	globs := some("a", "b", "/", " ", "*", "?", "[!a]", "[a-b]", "sudo", "x=", "é", "\uFFFD", "**").
+		Filter(func(text string) bool {
+			_, err := parseGlob(text)
+			return err == nil
+		})
 	rapid.Check(t, func(t *rapid.T) {
-		line, text := strings.Join(lines.Draw(t, "line"), ""), strings.Join(globs.Draw(t, "glob"), "")
+		line, text := lines.Draw(t, "line"), globs.Draw(t, "glob")
 		g, err := parseGlob(text)
 		if err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		want := slices.ContainsFunc(writtenOut(line), func(text string) bool { return g.match(text, false) })
 		r := Rule{tool: glob{{kind: deep}}, argument: g, narrow: true}

@@ -193,8 +193,11 @@ func removeHome(dir string) error {
 		return errors.Join(err, openErr)
 	}
 	defer parent.Close()
-	_ = unlock(parent, filepath.Base(dir)) // what that has failed for is not removed either
-	return os.RemoveAll(dir)
+	locked := unlock(parent, filepath.Base(dir))
+	if err := os.RemoveAll(dir); err != nil {
+		return errors.Join(err, locked)
+	}
+	return nil
 }
 
 // unlock lets this user change a directory and all below it. It follows no link.
