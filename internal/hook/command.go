@@ -28,7 +28,7 @@ func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) re
 	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...) //nolint:gosec // it is what the operator has configured
 	cmd.Dir, cmd.Env = in.Dir, h.environment(in)
 	cmd.Stdin = bytes.NewReader(body)
-	out, errs := newExcerpt(maxOutput), newExcerpt(maxOutput)
+	out, errs := newEnds(maxOutput), newEnds(maxOutput)
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return killGroup(cmd) }

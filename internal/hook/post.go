@@ -69,7 +69,7 @@ func answered(event tree.HookEvent, body []byte) result {
 	}
 	switch {
 	case answer.Decision == "block" && event == tree.SubagentStop:
-		e := newExcerpt(maxOutput)
+		e := newEnds(maxOutput)
 		_, _ = e.Write([]byte(answer.Reason)) // it takes everything
 		return blocks(e.String())
 	case answer.Decision == "block":
@@ -77,7 +77,7 @@ func answered(event tree.HookEvent, body []byte) result {
 	case answer.Decision != "" && answer.Decision != "approve":
 		return failed("the decision %.50q is neither block nor approve", answer.Decision)
 	}
-	e := newExcerpt(maxOutput)
+	e := newEnds(maxOutput)
 	_, _ = e.Write([]byte(strings.TrimSpace(answer.Context)))
 	return said(event, e.String())
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -96,7 +96,7 @@ func (b *Bound) Start(ctx context.Context) []tree.HookRun {
 // made the run go on.
 func (b *Bound) Stop(ctx context.Context, answer string, wentOn int) []tree.HookRun {
 	in := b.input(tree.SubagentStop)
-	in.LastMessage, in.StopHookActive = head(answer, maxInput), wentOn > 0
+	in.LastMessage, in.StopHookActive = excerpt.Head(answer, maxInput), wentOn > 0
 	return b.ask(ctx, in)
 }
 
@@ -120,7 +120,7 @@ func (b *Bound) input(event tree.HookEvent) *input {
 	s := b.subject
 	return &input{
 		Event: event.String(), Session: s.Session, Task: s.Task, Parent: s.Parent, Run: s.Run,
-		Agent: s.Agent, Prompt: head(s.Prompt, maxInput), Dir: s.Dir, event: event,
+		Agent: s.Agent, Prompt: excerpt.Head(s.Prompt, maxInput), Dir: s.Dir, event: event,
 	}
 }
 
@@ -202,20 +202,5 @@ func failed(format string, args ...any) result {
 
 // gist is a text on one line, cut.
 func gist(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
-	if short := head(text, maxGist); short != text {
-		return short + "…"
-	}
-	return text
-}
-
-// head gives no more than so many bytes of a text, cut at a rune's edge.
-func head(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
+	return excerpt.Short(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "), maxGist)
 }

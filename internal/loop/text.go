@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -57,20 +57,6 @@ func bound(text string, limit int) string {
 	}
 	const room = 80 // for the line that says so
 	half := max(0, (limit-room)/2)
-	head, tail := cut(text, half), text[len(text)-half:]
-	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
-		tail = tail[1:]
-	}
+	head, tail := excerpt.Head(text, half), excerpt.Tail(text, half)
 	return fmt.Sprintf("%s\n[cut: %d of %d bytes left out]\n%s", head, len(text)-len(head)-len(tail), len(text), tail)
-}
-
-// cut gives at most limit bytes of text, whole runes only.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // Bounds of what a process writes into the log.
@@ -64,7 +66,7 @@ func (s *stream) Write(data []byte) (int, error) {
 // say logs the line that has been written.
 func (s *stream) say() {
 	c := s.chatter
-	text := cut(cleaned(c.scrubber.scrub(string(s.line))), chatterLine)
+	text := excerpt.Short(cleaned(c.scrubber.scrub(string(s.line))), chatterLine)
 	s.line = s.line[:0]
 	if text == "" {
 		return

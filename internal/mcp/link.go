@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // link is a connection to a server.
@@ -182,7 +184,7 @@ func (s *server) tell(ctx context.Context, omitted []omission) {
 	}
 	s.omitted = said.String()
 	for _, o := range omitted[:min(len(omitted), 20)] {
-		s.log.WarnContext(ctx, "a tool of an MCP server is left out", "tool", cut(cleaned(o.own), 100), "error", s.text(o.why))
+		s.log.WarnContext(ctx, "a tool of an MCP server is left out", "tool", excerpt.Short(cleaned(o.own), 100), "error", s.text(o.why))
 	}
 	if more := len(omitted) - 20; more > 0 {
 		s.log.WarnContext(ctx, "more tools of an MCP server are left out", "count", more)

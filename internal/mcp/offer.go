@@ -13,6 +13,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/model"
 )
 
@@ -80,10 +81,10 @@ func (s *Server) wants(own string) bool {
 func (s *Server) describe(t *sdk.Tool) string {
 	for _, text := range []string{t.Description, t.Title} {
 		if text = strings.TrimSpace(cleaned(text)); text != "" {
-			return cut(text, maxDescription)
+			return excerpt.Short(text, maxDescription)
 		}
 	}
-	return fmt.Sprintf("The tool %s of the MCP server %s.", cut(cleaned(t.Name), 100), s.Name)
+	return fmt.Sprintf("The tool %s of the MCP server %s.", excerpt.Short(cleaned(t.Name), 100), s.Name)
 }
 
 // cleaned gives a text in valid UTF-8, without control characters but for line feeds
@@ -96,17 +97,6 @@ func cleaned(text string) string {
 		}
 		return r
 	}, text)
-}
-
-// cut gives the beginning of a text, up to the end of a character.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit] + "…"
 }
 
 // propertyForm is what providers take for the name of an argument.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // maxUnder bounds names, addresses and types that stand in for what can't be shown,
@@ -57,7 +59,7 @@ func orUnknown(text string) string {
 
 // oneLine gives a text that stands in a line.
 func oneLine(text string) string {
-	return cut(strings.Join(strings.Fields(cleaned(text)), " "), maxUnder)
+	return excerpt.Short(strings.Join(strings.Fields(cleaned(text)), " "), maxUnder)
 }
 
 func linkOf(link *sdk.ResourceLink) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
@@ -164,7 +165,7 @@ func (s *server) text(err error) string {
 	if err == nil {
 		return ""
 	}
-	return cut(cleaned(s.scrubber.scrub(err.Error())), maxError)
+	return excerpt.Short(cleaned(s.scrubber.scrub(err.Error())), maxError)
 }
 
 // maxError bounds the text of an error, in bytes.

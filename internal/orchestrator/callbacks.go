@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/coppice-run/coppice/internal/callback"
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -228,11 +228,8 @@ func (s *Service) callbackBody(ctx context.Context, c *store.Callback) ([]byte, 
 		Usage:    endedUsage{r.Usage.Input, r.Usage.Output, r.Usage.CacheRead, r.Usage.CacheWrite, r.Usage.Cost, r.Usage.Priced},
 		Accepted: r.AcceptedAt.UTC(), Ended: r.EndedAt.UTC(),
 	}
-	if cut := len(body.Result) - maxCallbackResult; cut > 0 {
-		for cut < len(body.Result) && !utf8.RuneStart(body.Result[cut]) {
-			cut++
-		}
-		body.Result, body.ResultCut = body.Result[cut:], true // the end, where answers conclude
+	if len(body.Result) > maxCallbackResult {
+		body.Result, body.ResultCut = excerpt.Tail(body.Result, maxCallbackResult), true // answers conclude at the end
 	}
 	return json.Marshal(body)
 }

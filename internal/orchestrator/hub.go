@@ -3,11 +3,11 @@ package orchestrator
 import (
 	"slices"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/excerpt"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -67,18 +67,6 @@ func (o *offered) after(seq int64) (found [][]byte, all bool) {
 // deltaRoom is how many pieces of text a slow watcher may be behind before it
 // loses some; they are a preview, the message itself is never lost.
 const deltaRoom = 256
-
-// firstPiece is the start of a text, cut at a rune's edge.
-func firstPiece(text string) string {
-	if len(text) <= dispatch.PieceBytes {
-		return text
-	}
-	cut := dispatch.PieceBytes
-	for cut > dispatch.PieceBytes-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut]
-}
 
 // begunMost is of how many new sessions a hub knows that they are under way.
 const begunMost = 1000
@@ -264,7 +252,7 @@ func (l *slot) show(d *pb.TextDelta) {
 		return
 	}
 	for text, restart := d.GetText(), d.GetRestart(); text != ""; restart = false {
-		piece := firstPiece(text)
+		piece := excerpt.Head(text, dispatch.PieceBytes)
 		text = text[len(piece):]
 		p := dispatch.Piece{
 			Session: lease.session, Task: lease.task, Run: lease.run, Text: piece, Thinking: d.GetThinking(), Restart: restart,

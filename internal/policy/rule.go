@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // Kind says how an argument is read.
@@ -163,7 +165,7 @@ func exact(c Call) string {
 	argument := c.Argument
 	if len(argument) > maxExact {
 		sum := sha256.Sum256([]byte(argument))
-		argument = strings.ToValidUTF8(argument[:maxExact], "") + "… sha256:" + hex.EncodeToString(sum[:])
+		argument = excerpt.Head(argument, maxExact) + "… sha256:" + hex.EncodeToString(sum[:])
 	}
 	return c.Tool + "=" + argument
 }

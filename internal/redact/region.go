@@ -3,7 +3,8 @@ package redact
 import (
 	"cmp"
 	"slices"
-	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // region is a piece of text to replace.
@@ -17,7 +18,7 @@ type region struct {
 func (t *table) regions(text string, final bool) (found []region, safe int) {
 	safe = len(text)
 	if !final {
-		safe = wholeRunes(text)
+		safe -= excerpt.Unfinished(text)
 	}
 	var units [][]span // of each level
 	for v, level := original(text), 0; ; level++ {
@@ -100,17 +101,4 @@ func apart(found []region) []region {
 		out = append(out, f)
 	}
 	return out
-}
-
-// wholeRunes is where a character begins that text does not end; its length if none.
-func wholeRunes(text string) int {
-	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax+1); i-- {
-		if utf8.RuneStart(text[i]) {
-			if !utf8.FullRuneInString(text[i:]) {
-				return i
-			}
-			break
-		}
-	}
-	return len(text)
 }

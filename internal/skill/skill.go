@@ -21,6 +21,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 const (
@@ -163,22 +165,11 @@ func (s *Skill) describe(root *os.Root) error {
 	case said.Description == "":
 		return fmt.Errorf("%s: description: expected a sentence on when to use the skill", fileName)
 	}
-	s.Name, s.Description = s.place.Prefix+said.Name, cut(said.Description)
+	s.Name, s.Description = s.place.Prefix+said.Name, excerpt.Short(said.Description, maxDescription)
 	return nil
 }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
-
-func cut(text string) string {
-	if len(text) <= maxDescription {
-		return text
-	}
-	end := maxDescription
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}
 
 // split takes front matter and body apart.
 func split(text string) (front, body string, err error) {

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // maxKept bounds the file that keeps the whole output of a command, in bytes.
@@ -113,8 +114,8 @@ func (c *capture) text() string {
 		}
 		c.keep()
 	}
-	head := headOf(clean(c.head), c.half)
-	tail := tailOf(clean(c.tail[max(0, len(c.tail)-c.half):]), c.half)
+	head := excerpt.Head(clean(c.head), c.half)
+	tail := excerpt.Tail(clean(c.tail[max(0, len(c.tail)-c.half):]), c.half)
 	return fmt.Sprintf("%s\n[cut: %d bytes were printed, these are the first and the last; %s]\n%s", head, c.size, c.where(), tail)
 }
 
@@ -129,7 +130,7 @@ func (c *capture) end(limit int) string {
 	if c.size > int64(2*c.half) && len(c.tail) < limit {
 		last = c.tail // what lies between the head and the tail is not there
 	}
-	shown := tailOf(clean(last), limit)
+	shown := excerpt.Tail(clean(last), limit)
 	if c.size <= int64(limit) && len(shown) == len(last) {
 		return shown
 	}
@@ -145,24 +146,4 @@ func (c *capture) where() string {
 		return fmt.Sprintf("more is in %s, but not all: %v", c.name, c.failed)
 	}
 	return "the whole is in " + c.name
-}
-
-// headOf gives at most limit bytes from the beginning of a text, whole runes only.
-func headOf(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
-}
-
-// tailOf gives at most limit bytes from the end of a text, whole runes only.
-func tailOf(text string, limit int) string {
-	start := max(0, len(text)-limit)
-	for start < len(text) && !utf8.RuneStart(text[start]) {
-		start++
-	}
-	return text[start:]
 }

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/html/charset"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // readDocument gives the text of an answer, or says that it has none. What is too
@@ -22,7 +24,7 @@ func readDocument(resp *http.Response, w *Workspace) (string, error) {
 	whole := len(data) <= fetchBytes
 	if !whole {
 		data = data[:fetchBytes]
-		data = data[:len(data)-partial(data)]
+		data = data[:len(data)-excerpt.Unfinished(data)]
 	}
 	declared := resp.Header.Get("Content-Type")
 	if declared == "" {
@@ -80,26 +82,13 @@ func decode(data []byte, declared string) ([]byte, error) {
 	return decoded, nil
 }
 
-// partial is how many bytes at the end begin a character and don't end it.
-func partial(data []byte) int {
-	for n := 1; n <= min(utf8.UTFMax-1, len(data)); n++ {
-		if tail := data[len(data)-n:]; utf8.RuneStart(tail[0]) {
-			if utf8.FullRune(tail) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
-}
-
 // fetched is the result: where the text is from, and as much of it as fits. cut says what
 // there is of the document, if that is not all.
 func fetched(w *Workspace, from, title, text, cut string) string {
 	head := from + "\n"
 	if title != "" {
 		title = clean([]byte(title))
-		head += "Title: " + ending(title, maxError, false) + "\n"
+		head += "Title: " + excerpt.Head(title, maxError) + "\n"
 	}
 	if text = strings.TrimSpace(clean([]byte(text))); text == "" {
 		return head + "\nThe document has no text."

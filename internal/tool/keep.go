@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // KeptDir is the directory of a workspace that holds what was too long for results.
@@ -42,9 +44,9 @@ func (w *Workspace) Excerpt(tool, text string, limit int) string {
 		return text
 	}
 	room := max(0, limit-noteRoom)
-	head := ending(text, room/3*2, true)
+	head := headLines(text, room/3*2)
 	rest := text[len(head):]
-	tail := beginning(rest, room-len(head))
+	tail := tailLines(rest, room-len(head))
 	note := fmt.Sprintf("[cut: %d bytes in the middle are not shown", len(rest)-len(tail))
 	if w != nil {
 		note += w.kept(tool, text)
@@ -60,11 +62,11 @@ func (w *Workspace) Fitted(tool, text string) string {
 
 // kept keeps a text and says where it is, or why it is nowhere.
 func (w *Workspace) kept(tool, text string) string {
-	name, err := w.keep(tool, ending(text, keptFile, false))
+	name, err := w.keep(tool, excerpt.Head(text, keptFile))
 	switch {
 	case err != nil:
 		text := pathError(KeptDir, err).Error()
-		return "; the whole could not be kept: " + ending(clean([]byte(text)), noteRoom/4, false)
+		return "; the whole could not be kept: " + excerpt.Head(clean([]byte(text)), noteRoom/4)
 	case len(text) > keptFile:
 		return fmt.Sprintf("; the first %d bytes are in the file %s", keptFile, name)
 	}
@@ -179,5 +181,5 @@ func fileName(tool string) string {
 		}
 		return '_'
 	}
-	return ending(strings.Map(safe, tool), keptName, false)
+	return excerpt.Head(strings.Map(safe, tool), keptName)
 }

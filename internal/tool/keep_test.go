@@ -15,8 +15,8 @@ import (
 
 var namedFile = regexp.MustCompile(`in the file (\S+)\]`)
 
-// excerpt gives the excerpt of a text, and the file that it names.
-func excerpt(t *testing.T, w *Workspace, tool, text string, limit int) (got, file string) {
+// excerptOf gives the excerpt of a text, and the file that it names.
+func excerptOf(t *testing.T, w *Workspace, tool, text string, limit int) (got, file string) {
 	t.Helper()
 	got = w.Excerpt(tool, text, limit)
 	if len(got) > limit || !utf8.ValidString(got) {
@@ -32,7 +32,7 @@ func TestExcerpt(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	short := strings.Repeat("é", 500)
-	if got, file := excerpt(t, w, "x", short, len(short)); got != short || file != "" {
+	if got, file := excerptOf(t, w, "x", short, len(short)); got != short || file != "" {
 		t.Errorf("a text that fits: %q in %q", got, file)
 	}
 	if _, err := os.Stat(filepath.Join(w.Dir(), ".coppice")); err == nil {
@@ -41,7 +41,7 @@ func TestExcerpt(t *testing.T) {
 	for _, long := range []string{
 		strings.Repeat("a line with an é\n", 10_000), strings.Repeat("é", 50_000), strings.Repeat("x", 30_001),
 	} {
-		got, file := excerpt(t, w, "mcp__some server__../get", long, 30_000)
+		got, file := excerptOf(t, w, "mcp__some server__../get", long, 30_000)
 		if !strings.HasPrefix(file, KeptDir+"/mcp__some_server_____get-") {
 			t.Errorf("the file is %q", file)
 		}
@@ -60,7 +60,7 @@ func TestExcerpt(t *testing.T) {
 		}
 	}
 	var none *Workspace
-	if got, file := excerpt(t, none, "x", strings.Repeat("y", 40_000), 30_000); file != "" || !strings.Contains(got, " are not shown]\n") {
+	if got, file := excerptOf(t, none, "x", strings.Repeat("y", 40_000), 30_000); file != "" || !strings.Contains(got, " are not shown]\n") {
 		t.Errorf("without a workspace: %.100q", got)
 	}
 }
@@ -69,7 +69,7 @@ func TestExcerpt(t *testing.T) {
 func TestKeptIsFoundByItsName(t *testing.T) {
 	t.Parallel()
 	w := setup(t, "own", "needle\n", ".coppice/skills/note", "needle\n")
-	_, file := excerpt(t, w, "x", strings.Repeat("hay\n", 10_000)+"needle\n", 1000)
+	_, file := excerptOf(t, w, "x", strings.Repeat("hay\n", 10_000)+"needle\n", 1000)
 	check(t, w, "grep", []toolCase{
 		{`{"pattern":"needle"}`, ".coppice/skills/note\nown"},
 		{fmt.Sprintf(`{"pattern":"needle","path":%q}`, KeptDir), file},
@@ -89,7 +89,7 @@ func TestKeptIsBounded(t *testing.T) {
 	at := func(name string) string { return filepath.Join(w.Dir(), KeptDir, name) }
 	var oldest string
 	for i := range keptFiles {
-		_, file := excerpt(t, w, "x", strings.Repeat("x", 2000), 1000)
+		_, file := excerptOf(t, w, "x", strings.Repeat("x", 2000), 1000)
 		age := time.Now().Add(time.Duration(i-keptFiles) * time.Hour)
 		must(t, os.Chtimes(filepath.Join(w.Dir(), file), age, age))
 		if i == 0 {
@@ -97,7 +97,7 @@ func TestKeptIsBounded(t *testing.T) {
 		}
 	}
 	write(t, at("mine.md"), "not a tool's")
-	_, newest := excerpt(t, w, "x", strings.Repeat("x", 2000), 1000)
+	_, newest := excerptOf(t, w, "x", strings.Repeat("x", 2000), 1000)
 	if got := len(listed(t, w)); got != keptFiles {
 		t.Errorf("%d files are kept, want %d", got, keptFiles)
 	}
@@ -107,11 +107,11 @@ func TestKeptIsBounded(t *testing.T) {
 		}
 	}
 	must(t, os.Truncate(filepath.Join(w.Dir(), newest), keptBytes)) // sparse
-	_, last := excerpt(t, w, "x", strings.Repeat("x", 2000), 1000)
+	_, last := excerptOf(t, w, "x", strings.Repeat("x", 2000), 1000)
 	if got := listed(t, w); len(got) != 1 || KeptDir+"/"+got[0] != last {
 		t.Errorf("beyond the bytes of all: %d files are kept", len(got))
 	}
-	got, huge := excerpt(t, w, "x", strings.Repeat("x", keptFile+1), 1000)
+	got, huge := excerptOf(t, w, "x", strings.Repeat("x", keptFile+1), 1000)
 	info, err := os.Stat(filepath.Join(w.Dir(), huge))
 	must(t, err)
 	if info.Size() != keptFile || !strings.Contains(got, fmt.Sprintf("the first %d bytes are in the file", keptFile)) {
@@ -146,7 +146,7 @@ func TestKeepFails(t *testing.T) {
 		w := setup(t, "docs/old-x.txt", "mine")
 		spoil(t, w.Dir())
 		before := everything(t, filepath.Dir(w.Dir()))
-		got, file := excerpt(t, w, "x", strings.Repeat("x", 2000), 1000)
+		got, file := excerptOf(t, w, "x", strings.Repeat("x", 2000), 1000)
 		if file != "" || !strings.Contains(got, "could not be kept: .coppice/output: ") {
 			t.Errorf("%s: kept in %q: %q", name, file, got)
 		}

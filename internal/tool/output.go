@@ -3,7 +3,8 @@ package tool
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 const (
@@ -68,31 +69,22 @@ func failed(err error) Done {
 	return Done{Text: printable(text, int64(len(text)), maxError), IsError: true}
 }
 
-// ending gives at most limit bytes from the start of a text, up to the end of a
-// character, and if lines is set of a line, if one ends nearby.
-func ending(text string, limit int, lines bool) string {
-	if len(text) <= limit {
-		return text
+// headLines gives the beginning of a text, at most limit bytes of it, up to the end of a
+// line if one ends nearby.
+func headLines(text string, limit int) string {
+	head := excerpt.Head(text, limit)
+	if i := strings.LastIndexByte(head, '\n'); len(head) < len(text) && i > len(head)-noteRoom {
+		return head[:i]
 	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	text = text[:limit]
-	if i := strings.LastIndexByte(text, '\n'); lines && i > limit-noteRoom {
-		return text[:i]
-	}
-	return text
+	return head
 }
 
-// beginning gives at most limit bytes of the end of a text, in the same way.
-func beginning(text string, limit int) string {
-	from := max(0, len(text)-limit)
-	for from < len(text) && !utf8.RuneStart(text[from]) {
-		from++
+// tailLines gives the end of a text, at most limit bytes of it, from the beginning of a
+// line if one begins nearby.
+func tailLines(text string, limit int) string {
+	tail := excerpt.Tail(text, limit)
+	if i := strings.IndexByte(tail, '\n'); i >= 0 && i < noteRoom {
+		return tail[i+1:]
 	}
-	text = text[from:]
-	if i := strings.IndexByte(text, '\n'); i >= 0 && i < noteRoom {
-		return text[i+1:]
-	}
-	return text
+	return tail
 }

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // Bounds of what is made of a page, in bytes.
@@ -66,7 +68,7 @@ func pageText(r io.Reader, base *url.URL) (title, text string, whole bool, err e
 		}
 	}
 	out := p.out.Bytes()[:maxPage]
-	return p.title, string(bytes.TrimSpace(out[:maxPage-partial(out)])), false, nil
+	return p.title, string(bytes.TrimSpace(out[:maxPage-excerpt.Unfinished(out)])), false, nil
 }
 
 // hidden are elements whose content nobody reads.

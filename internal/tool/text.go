@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // binaryHead is how much of a file is looked at to tell text from binary.
@@ -124,11 +126,8 @@ func printable(line []byte, size int64, limit int) string {
 	if size <= int64(limit) {
 		return clean(line)
 	}
-	end := min(limit, len(line))
-	for end > 0 && end < len(line) && !utf8.RuneStart(line[end]) {
-		end--
-	}
-	return fmt.Sprintf("%s… (%d bytes of this line not shown)", clean(line[:end]), size-int64(end))
+	head := excerpt.Head(string(line), limit)
+	return fmt.Sprintf("%s… (%d bytes of this line not shown)", clean([]byte(head)), size-int64(len(head)))
 }
 
 func clean(text []byte) string {

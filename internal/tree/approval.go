@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
@@ -112,7 +113,7 @@ func (c Ask) decide(d *decision) (Answer, error) {
 
 // raise makes a call wait for a decision.
 func (d *decision) raise(t *Task, call *Call, c Ask) {
-	argument, _ := bounded(c.Argument, maxArgument)
+	argument := excerpt.Tail(c.Argument, maxArgument)
 	a := &Approval{
 		ID: ApprovalID(d.env.NewID()), Task: t.ID, Run: t.Run, Ref: call.Ref, Tool: call.Tool,
 		Argument: argument, Rules: slices.Clone(c.Rules), State: ApprovalOpen, AskedAt: d.env.Now,

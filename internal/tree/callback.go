@@ -1,6 +1,10 @@
 package tree
 
-import "time"
+import (
+	"time"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
+)
 
 // Callback says that somebody wants to be called since a run has ended. The row is
 // written with the run's result, and goes when the call was answered or is given
@@ -61,7 +65,7 @@ func (d *decision) putCallback(c *Callback) {
 func (d *decision) dropCallback(t *Task, c *Callback, delivered bool, detail string) {
 	key := ChildRun{c.Task, c.Run}
 	d.view.callbacks[key], d.view.changes.Callbacks[key] = nil, nil
-	detail, _ = bounded(detail, maxDetail)
+	detail = excerpt.Tail(detail, maxDetail)
 	d.emitAside(t, CallbackEnded{Run: c.Run, URL: c.URL, Delivered: delivered, Tries: c.Tries, Detail: detail})
 }
 

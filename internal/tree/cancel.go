@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // Cancel ends the current run of a task and those of all tasks below it. What
@@ -44,7 +46,7 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	detail, _ := bounded(c.Detail, maxDetail)
+	detail := excerpt.Tail(c.Detail, maxDetail)
 	return Cancelled{Task: t.ID, Runs: d.cancel(t, ReasonCancelledByUser, detail)}, nil
 }
 

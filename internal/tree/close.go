@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // CloseSession ends a session: every run under way ends as abandoned, and nothing
@@ -68,7 +70,7 @@ func (c CloseSession) decide(d *decision) (Answer, error) {
 	if !d.session().ClosedAt.IsZero() {
 		return Closed{}, nil
 	}
-	detail, _ := bounded(c.Detail, maxDetail)
+	detail := excerpt.Tail(c.Detail, maxDetail)
 	return Closed{Runs: d.closeSession(detail)}, nil
 }
 

@@ -3,6 +3,8 @@ package tree
 import (
 	"fmt"
 	"time"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // Park gives a run's worker back until its open calls are closed, or until the session's
@@ -105,7 +107,7 @@ func (c End) decide(d *decision) (Answer, error) {
 		return nil, ErrCallsOpen
 	}
 	if c.Answer == nil {
-		detail, _ := bounded(c.Detail, maxDetail)
+		detail := excerpt.Tail(c.Detail, maxDetail)
 		if c.Reason == ReasonUnspecified || c.Reason > ReasonUnknown {
 			c.Reason = ReasonUnknown
 		}

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // Code is what a caller can act on. wire/status.go maps codes to gRPC.
@@ -60,15 +61,7 @@ const maxErrorDetail = 500
 
 // With gives the same error with detail, of which it keeps the start if it is long.
 func (e *Error) With(format string, args ...any) *Error {
-	detail := fmt.Sprintf(format, args...)
-	if len(detail) > maxErrorDetail {
-		cut := maxErrorDetail
-		for cut > 0 && !utf8.RuneStart(detail[cut]) {
-			cut--
-		}
-		detail = detail[:cut] + "…"
-	}
-	return &Error{Code: e.Code, name: e.name, detail: detail}
+	return &Error{Code: e.Code, name: e.name, detail: excerpt.Short(fmt.Sprintf(format, args...), maxErrorDetail)}
 }
 
 // CodeOf gives the code of the named error in err's chain, or CodeInternal.

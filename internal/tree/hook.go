@@ -3,6 +3,8 @@ package tree
 import (
 	"fmt"
 	"slices"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // StartHooks stores what the hooks on the start of a sub-agent's run have come
@@ -199,7 +201,7 @@ func (d *decision) mayTellOfHooks(t *Task, event HookEvent, ran []HookRun) error
 // tellOfHooks makes an event of each run of a hook.
 func (d *decision) tellOfHooks(t *Task, ran []HookRun) {
 	for _, r := range ran {
-		message, _ := bounded(r.Message, maxHookMessage)
+		message := excerpt.Tail(r.Message, maxHookMessage)
 		d.emit(t, HookRan{
 			Event: r.Event, Name: r.Name, Matcher: r.Matcher, Outcome: r.Outcome,
 			Millis: r.Millis, ExitCode: r.ExitCode, Message: message,

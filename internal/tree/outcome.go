@@ -3,7 +3,6 @@ package tree
 import (
 	"encoding/json"
 	"fmt"
-	"unicode/utf8"
 )
 
 // Bounds of what is said about a run beside its transcript, in bytes. Longer
@@ -96,19 +95,6 @@ func (o Outcome) shown() (string, bool) {
 	return Tail(o.Answer, Limits{OutputBytes: o.Limit}.Output(), func() string {
 		return fmt.Sprintf("message %d of %s", o.Run.Answer, TranscriptOf(o.Session, o.Run.Task))
 	})
-}
-
-// bounded cuts text to at most limit bytes at a rune's edge; it keeps the end,
-// where answers conclude.
-func bounded(text string, limit int) (string, bool) {
-	if len(text) <= limit {
-		return text, false
-	}
-	start := len(text) - limit
-	for start < len(text) && !utf8.RuneStart(text[start]) {
-		start++
-	}
-	return text[start:], true
 }
 
 func (s State) String() string {

@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
-
-	"pgregory.net/rapid"
 )
 
 func TestOutcomeText(t *testing.T) {
@@ -56,20 +53,6 @@ func TestOutcomeKeepsTheEndOfALongAnswer(t *testing.T) {
 	if !out.Cut || !strings.HasSuffix(out.Summary, "éthe end") || len(out.Summary) > DefaultOutputBytes+200 {
 		t.Errorf("cut: %t, %d bytes", out.Cut, len(out.Summary))
 	}
-}
-
-func TestBounded(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		text, limit := rapid.String().Draw(t, "text"), rapid.IntRange(0, 20).Draw(t, "limit")
-		got, cut := bounded(text, limit)
-		if cut != (len(text) > limit) || len(got) > limit || !strings.HasSuffix(text, got) || !utf8.ValidString(got) {
-			t.Errorf("%q within %d: %q, cut: %t", text, limit, got, cut)
-		}
-		if cut && len(got) <= limit-utf8.UTFMax {
-			t.Errorf("%q within %d: %q leaves out more than it has to", text, limit, got)
-		}
-	})
 }
 
 func TestTitle(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
 // Output is what there is to read of a task: the same for every kind of task, and
@@ -115,7 +116,7 @@ func Tail(text string, limit int, whole func() string) (_ string, cut bool) {
 	if len(text) <= limit {
 		return text, false
 	}
-	end, _ := bounded(text, limit)
+	end := excerpt.Tail(text, limit)
 	return fmt.Sprintf(CutMark+"the first %d of %d bytes are left out; the whole is in %s]\n%s",
 		len(text)-len(end), len(text), whole(), end), true
 }
@@ -130,7 +131,7 @@ const promptShown = 4 << 10
 func PromptShown(m *Message) string {
 	for _, b := range m.Blocks {
 		if text, ok := b.(Text); ok {
-			return head(text.Text, promptShown)
+			return excerpt.Head(text.Text, promptShown)
 		}
 	}
 	return ""
@@ -189,11 +190,7 @@ func (t *Task) doing(activity string) {
 		return
 	}
 	t.Activity = activity
-	short := activity
-	if len(short) > activityLength {
-		short = head(short, activityLength)
-	}
-	recent := append(t.RecentActivities(), short)
+	recent := append(t.RecentActivities(), excerpt.Head(activity, activityLength))
 	t.Recent = strings.Join(recent[max(0, len(recent)-recentActivities):], "\n")
 }
 
@@ -211,7 +208,7 @@ func Activity(use ToolUse) string {
 			}
 		}
 	}
-	return head(line, activityLength)
+	return excerpt.Head(line, activityLength)
 }
 
 // activities are what calls of a message do, in their order: as many of the last as are
@@ -233,15 +230,4 @@ func activities(blocks []Block) (last []string) {
 	}
 	slices.Reverse(last)
 	return last
-}
-
-// head gives at most limit bytes of text, whole runes only.
-func head(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }

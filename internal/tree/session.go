@@ -1,8 +1,7 @@
 package tree
 
 import (
-	"unicode/utf8"
-
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
@@ -149,15 +148,7 @@ func (c CreateSession) title() string {
 
 func titleFrom(blocks []Block) string {
 	m := Message{Blocks: blocks}
-	title := m.Text()
-	if len(title) <= titleLength {
-		return title
-	}
-	cut := titleLength
-	for cut > 0 && !utf8.RuneStart(title[cut]) {
-		cut--
-	}
-	return title[:cut] + "…"
+	return excerpt.Short(m.Text(), titleLength)
 }
 
 func (c Send) target(v *View) TaskID {

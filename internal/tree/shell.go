@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
@@ -87,7 +88,7 @@ func (c CallChild) about() string {
 	if c.Description != "" {
 		return c.Description
 	}
-	return head(strings.Join(strings.Fields(c.Shell.Line), " "), activityLength)
+	return excerpt.Head(strings.Join(strings.Fields(c.Shell.Line), " "), activityLength)
 }
 
 func (d *decision) mayLaunch(t *Task, call *Call, c CallChild) error {
@@ -182,14 +183,14 @@ func (c EndShell) decide(d *decision) (Answer, error) {
 	if c.Reason > ReasonUnknown {
 		c.Reason = ReasonUnknown
 	}
-	detail, _ := bounded(c.Detail, maxDetail)
+	detail := excerpt.Tail(c.Detail, maxDetail)
 	d.finish(t, StateFailed, c.Reason, detail)
 	return Ended{State: StateFailed}, nil
 }
 
 // sayOutput makes what a command has printed its answer, however it ends.
 func (d *decision) sayOutput(t *Task) {
-	text, _ := bounded(t.Output, d.session().Limits.PartBytes)
+	text := excerpt.Tail(t.Output, d.session().Limits.PartBytes)
 	if text == "" {
 		text = noOutput
 	}
@@ -199,9 +200,9 @@ func (d *decision) sayOutput(t *Task) {
 
 // prints notes what a command has printed last.
 func (t *Task) prints(output string) {
-	t.Output, _ = bounded(output, maxShellOutput)
+	t.Output = excerpt.Tail(output, maxShellOutput)
 	lines := strings.Split(strings.TrimSpace(t.Output), "\n")
-	t.doing(head(lines[len(lines)-1], maxActivity))
+	t.doing(excerpt.Head(lines[len(lines)-1], maxActivity))
 }
 
 func (c BackgroundCommands) needs(n *needs) { n.openCalls(n.task(c.Task)) }

@@ -1,6 +1,10 @@
 package tree
 
-import "time"
+import (
+	"time"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
+)
 
 // AppendAnswer stores an assistant message that calls tools and opens the calls.
 // Answer: [Stored].
@@ -269,7 +273,7 @@ func (c Report) decide(d *decision) (Answer, error) {
 	if t.isShell() {
 		t.prints(c.Output)
 	} else {
-		t.doing(head(c.Activity, maxActivity))
+		t.doing(excerpt.Head(c.Activity, maxActivity))
 	}
 	d.view.touchTask(t)
 	if d.env.Now.Sub(t.ReportedAt) >= reportEvery {

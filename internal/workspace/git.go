@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
 
@@ -60,7 +61,7 @@ func (g git) run(ctx context.Context, c gitCall) (string, error) {
 	for _, setting := range off {
 		argv = append(argv, "-c", setting)
 	}
-	var out, complaint excerpt
+	var out, complaint opening
 	process, err := g.sandbox.Start(ctx, sandbox.Command{
 		Argv: append(argv, c.args...), Dir: c.in, Writable: c.writable,
 		Env: append(append([]string{}, alone...), c.env...), Stdout: &out, Stderr: &complaint,
@@ -78,17 +79,17 @@ func (g git) run(ctx context.Context, c gitCall) (string, error) {
 	return strings.TrimSuffix(out.buf.String(), "\n"), nil
 }
 
-// excerpt keeps the start of what is written to it.
-type excerpt struct{ buf bytes.Buffer }
+// opening keeps the start of what is written to it.
+type opening struct{ buf bytes.Buffer }
 
 // Write never fails.
-func (e *excerpt) Write(p []byte) (int, error) {
+func (e *opening) Write(p []byte) (int, error) {
 	e.buf.Write(p[:min(len(p), max(0, gitOutput-e.buf.Len()))])
 	return len(p), nil
 }
 
 // line is a text of others on one line, fit to be shown.
-func (e *excerpt) line() string {
+func (e *opening) line() string {
 	const limit = 500
 	text := strings.ToValidUTF8(e.buf.String(), "\uFFFD")
 	text = strings.Map(func(r rune) rune {
@@ -97,9 +98,5 @@ func (e *excerpt) line() string {
 		}
 		return r
 	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
-	}
-	return text
+	return excerpt.Short(strings.Join(strings.Fields(text), " "), limit)
 }

@@ -2,8 +2,8 @@ package hook
 
 import "fmt"
 
-// excerpt keeps the beginning and the end of what is written to it.
-type excerpt struct {
+// ends keeps the beginning and the end of what is written to it.
+type ends struct {
 	limit int // of each of both, in bytes
 	head  []byte
 	tail  []byte // a ring once it is full
@@ -11,10 +11,10 @@ type excerpt struct {
 	left  int64  // bytes that are not kept any more
 }
 
-func newExcerpt(limit int) *excerpt { return &excerpt{limit: limit / 2} }
+func newEnds(limit int) *ends { return &ends{limit: limit / 2} }
 
 // Write takes everything, so that whoever writes is never held up.
-func (e *excerpt) Write(p []byte) (int, error) {
+func (e *ends) Write(p []byte) (int, error) {
 	n := len(p)
 	room := min(e.limit-len(e.head), len(p))
 	e.head, p = append(e.head, p[:room]...), p[room:]
@@ -33,8 +33,8 @@ func (e *excerpt) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String gives the excerpt, with a note where something is missing.
-func (e *excerpt) String() string {
+// String gives both, with a note where something is missing.
+func (e *ends) String() string {
 	if e.left == 0 {
 		return string(e.head) + string(e.tail)
 	}

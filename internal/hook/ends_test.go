@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// TestExcerpt holds excerpts of writes of any size against what they are of.
-func TestExcerpt(t *testing.T) {
+// TestEnds holds the ends of writes of any size against what they are of.
+func TestEnds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		half := 1 + rng.IntN(20)
-		e := newExcerpt(2 * half)
+		e := newEnds(2 * half)
 		var all strings.Builder
 		for range rng.IntN(12) {
 			piece := ""

@@ -1,0 +1,49 @@
+// Package excerpt takes pieces of a text that are bounded in bytes and hold whole
+// characters. Of bytes that are not UTF-8 it may give a broken character: make
+// text valid first where that matters.
+package excerpt
+
+import "unicode/utf8"
+
+// Head gives the beginning of a text, at most limit bytes of it.
+func Head(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+// Tail gives the end of a text, at most limit bytes of it.
+func Tail(text string, limit int) string {
+	start := max(0, len(text)-limit)
+	for start < len(text) && !utf8.RuneStart(text[start]) {
+		start++
+	}
+	return text[start:]
+}
+
+// Short gives a text, or its head and an ellipsis if it has more than limit bytes.
+func Short(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return Head(text, limit) + "…"
+}
+
+// Unfinished is how many bytes at the end of a text begin a character and do not end it.
+func Unfinished[T string | []byte](text T) int {
+	for n := 1; n <= min(utf8.UTFMax-1, len(text)); n++ {
+		last := text[len(text)-n:]
+		if !utf8.RuneStart(last[0]) {
+			continue
+		}
+		if utf8.FullRuneInString(string(last)) {
+			return 0
+		}
+		return n
+	}
+	return 0
+}

@@ -1,0 +1,89 @@
+package excerpt_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/coppice-run/coppice/internal/excerpt"
+)
+
+func TestPieces(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text              string
+		limit             int
+		head, tail, short string
+	}{
+		{"abc", 3, "abc", "abc", "abc"},
+		{"abc", 2, "ab", "bc", "ab…"},
+		{"aé", 2, "a", "é", "a…"},
+		{"éa", 2, "é", "a", "é…"},
+		{"日本", 5, "日", "本", "日…"},
+		{"日", 2, "", "", "…"},
+		{"日", 0, "", "", "…"},
+		{"", 0, "", "", ""},
+	} {
+		if got := excerpt.Head(c.text, c.limit); got != c.head {
+			t.Errorf("Head(%q, %d) = %q, want %q", c.text, c.limit, got, c.head)
+		}
+		if got := excerpt.Tail(c.text, c.limit); got != c.tail {
+			t.Errorf("Tail(%q, %d) = %q, want %q", c.text, c.limit, got, c.tail)
+		}
+		if got := excerpt.Short(c.text, c.limit); got != c.short {
+			t.Errorf("Short(%q, %d) = %q, want %q", c.text, c.limit, got, c.short)
+		}
+	}
+}
+
+// TestPiecesOfAnyText: a piece fits, is valid, and lacks less than a character of what
+// would have fitted.
+func TestPiecesOfAnyText(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.String().Draw(t, "text")
+		limit := rapid.IntRange(0, len(text)+1).Draw(t, "limit")
+		head, tail := excerpt.Head(text, limit), excerpt.Tail(text, limit)
+		if !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) {
+			t.Fatalf("head %q and tail %q of %q", head, tail, text)
+		}
+		for _, piece := range []string{head, tail} {
+			if !utf8.ValidString(piece) || len(piece) > limit || len(piece) <= min(limit, len(text))-utf8.UTFMax {
+				t.Fatalf("%q of %q for a limit of %d", piece, text, limit)
+			}
+		}
+	})
+}
+
+// TestAnyBytes: what is no UTF-8 is bounded too.
+func TestAnyBytes(t *testing.T) {
+	t.Parallel()
+	broken := strings.Repeat("\x80", 10)
+	if head, tail := excerpt.Head(broken, 5), excerpt.Tail(broken, 5); head != "" || tail != "" {
+		t.Errorf("of continuation bytes %q and %q", head, tail)
+	}
+	if n := excerpt.Unfinished(broken); n != 0 {
+		t.Errorf("%d bytes at the end of continuation bytes begin a character", n)
+	}
+}
+
+func TestUnfinished(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.String().Draw(t, "text")
+		next := string(rapid.Rune().Draw(t, "next"))
+		for n := range len(next) {
+			if got := excerpt.Unfinished(text + next[:n]); got != n {
+				t.Fatalf("%d of %d bytes of %q: %d", n, len(next), next, got)
+			}
+			if got := excerpt.Unfinished([]byte(text + next[:n])); got != n {
+				t.Fatalf("%d of %d bytes of %q: %d", n, len(next), next, got)
+			}
+		}
+		if got := excerpt.Unfinished(text + next); got != 0 {
+			t.Fatalf("%d bytes of a whole %q", got, next)
+		}
+	})
+}
