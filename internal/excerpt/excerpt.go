@@ -1,6 +1,6 @@
 // Package excerpt takes pieces of a text that are bounded in bytes and hold whole
-// characters. Of bytes that are not UTF-8 it may give a broken character: make
-// text valid first where that matters.
+// characters. Bytes that are not UTF-8 are cut as if each were one: make text valid
+// first where that matters.
 package excerpt
 
 import "unicode/utf8"
@@ -10,19 +10,26 @@ func Head(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
+	for end := limit; end >= 0 && end > limit-utf8.UTFMax; end-- {
+		if utf8.RuneStart(text[end]) {
+			return text[:end]
+		}
 	}
 	return text[:limit]
 }
 
 // Tail gives the end of a text, at most limit bytes of it.
 func Tail(text string, limit int) string {
-	start := max(0, len(text)-limit)
-	for start < len(text) && !utf8.RuneStart(text[start]) {
-		start++
+	first := max(0, len(text)-limit)
+	for start := first; start < min(first+utf8.UTFMax, len(text)); start++ {
+		if utf8.RuneStart(text[start]) {
+			return text[start:]
+		}
 	}
-	return text[start:]
+	if len(text)-first < utf8.UTFMax {
+		return "" // the end of a character
+	}
+	return text[first:]
 }
 
 // Short gives a text, or its head and an ellipsis if it has more than limit bytes.

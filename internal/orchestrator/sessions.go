@@ -213,20 +213,6 @@ func (s *Service) BackgroundTask(ctx context.Context, tenant string, id tree.Ses
 	return s.Store.Task(ctx, id, task)
 }
 
-// asOf gives a task as it was when a run of it ended that is not its last.
-func (s *Service) asOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, error) {
-	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: run})
-	if err != nil {
-		return nil, err
-	}
-	r := outcome.Run
-	t.Run, t.State, t.Reason, t.Detail, t.Answer = r.Run, r.State, r.Reason, r.Detail, r.Answer
-	t.Iterations, t.RunUsage, t.RunTools = r.Iterations, r.Usage, r.ToolUses
-	t.AcceptedAt, t.StartedAt, t.EndedAt = r.AcceptedAt, r.StartedAt, r.EndedAt
-	t.Wait, t.Worker = tree.ParkedOn{}, ""
-	return t, nil
-}
-
 // Task reads a task of the session; the zero task is the root.
 func (s *Service) Task(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
 	return s.Store.TaskOf(ctx, tenant, id, task)
@@ -246,94 +232,4 @@ func (s *Service) Result(ctx context.Context, t *tree.Task) (string, error) {
 	}
 	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: t.Run})
 	return outcome.Answer, err
-}
-
-// WaitTask waits until a run of a task, or its current one if that is not said, has ended or
-// the timeout has passed, and gives the task as it then is, or was when that run ended, with
-// what there is to read of the run.
-func (s *Service) WaitTask(
-	ctx context.Context, tenant string, id tree.SessionID, of tree.ChildRun, timeout time.Duration,
-) (*tree.Task, tree.RunOutput, error) {
-	look, stop := s.hub.watch(id)
-	defer stop()
-	waiting, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	task, run := of.Task, of.Run
-	now, underWay := s.hub.underWay(look, tenant, id, of)
-	switch {
-	case underWay:
-		run, task = now.Run, now.Task
-	case run > 0:
-		s.hub.narrow(look, task)
-	}
-	for told := false; ; underWay = false {
-		if end := s.hub.ended(look, run); end != nil {
-			return s.Store.EndOf(ctx, end)
-		}
-		over := waiting.Err() != nil
-		var err error
-		if !over && !told && !underWay {
-			if now, err = s.Store.Standing(ctx, tenant, id, task); err != nil {
-				return nil, tree.RunOutput{}, err
-			}
-		}
-		if over || told || now.State.Terminal() || now.Run > run && run > 0 {
-			t, out, err := s.Store.TaskAndOutput(ctx, tenant, id, task)
-			switch {
-			case err != nil:
-				return nil, tree.RunOutput{}, err
-			case t.Run > run && run > 0:
-				return s.outputOf(ctx, t, run)
-			case over || t.State.Terminal():
-				return t, out, nil
-			}
-			now = store.StandingOf(t)
-		}
-		if run == 0 {
-			run, task = now.Run, now.Task
-			s.hub.narrow(look, task)
-		}
-		select {
-		case told = <-look.changed:
-		case <-s.stopping:
-			return nil, tree.RunOutput{}, tree.ErrStopping
-		case <-waiting.Done(): // what it does now is for the last look to say
-		}
-	}
-}
-
-// WaitMessage is WaitTask for the run that takes in a message that was sent. took is false if
-// that is not known yet: the message still waits when the wait is over, or the task has ended
-// without it.
-func (s *Service) WaitMessage(
-	ctx context.Context, tenant string, id tree.SessionID, sent tree.Sent, timeout time.Duration,
-) (t *tree.Task, out tree.RunOutput, took bool, err error) {
-	over := time.Now().Add(timeout)
-	for run := sent.Run; ; {
-		t, out, err = s.WaitTask(ctx, tenant, id, tree.ChildRun{Task: sent.Task, Run: run}, time.Until(over))
-		if err != nil || !t.State.Terminal() || !sent.Queued || sent.Message.IsZero() {
-			return t, out, true, err
-		}
-		m, err := s.Store.MessageByID(ctx, id, sent.Task, sent.Message)
-		switch {
-		case errors.Is(err, tree.ErrNoMessage):
-			return t, out, false, nil
-		case err != nil:
-			return nil, out, false, err
-		case m.Run == run:
-			return t, out, true, nil
-		}
-		run = m.Run
-	}
-}
-
-// outputOf gives a task as it was when a run of it ended that is not its last, with what
-// there is to read of that.
-func (s *Service) outputOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, tree.RunOutput, error) {
-	t, err := s.asOf(ctx, t, run)
-	if err != nil {
-		return nil, tree.RunOutput{}, err
-	}
-	out, err := s.Store.Output(ctx, t)
-	return t, out, err
 }

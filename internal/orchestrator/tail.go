@@ -94,14 +94,14 @@ func (t *tail) after(seq int64, room []logged) (glimpse, error) {
 func (t *tail) readAgain() { poke(t.again) }
 
 // run reads until ctx ends or reading fails, which those who watch are told.
-func (t *tail) run(ctx context.Context, look *watcher) {
+func (t *tail) run(ctx context.Context, f *feed) {
 	defer close(t.done)
 	quiet := time.NewTimer(tailKeeps)
 	defer quiet.Stop()
 	for read := (time.Time{}); ; {
 		unsure := false
 		select {
-		case <-look.changed:
+		case <-f.changed:
 		case <-t.again:
 			unsure = true
 		case <-quiet.C:
@@ -113,7 +113,7 @@ func (t *tail) run(ctx context.Context, look *watcher) {
 		if !rest(ctx, time.Until(read.Add(t.breath()))) {
 			return
 		}
-		news := t.svc.hub.take(look)
+		news := t.svc.hub.take(f)
 		news.unsure = news.unsure || unsure
 		if err := t.read(ctx, news); err != nil {
 			t.fail(err)

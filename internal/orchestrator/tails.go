@@ -39,12 +39,13 @@ func (s *Service) tail(id tree.SessionID, untilIdle bool) (t *tail, leave func()
 // the first one.
 func (s *Service) newTail(id tree.SessionID) *tail {
 	reading, stop := context.WithCancel(context.Background())
-	look, unlook := s.hub.watchFor(id)
+	f := newFeed()
+	leave := s.hub.join(id, f)
 	t := &tail{
 		svc: s, session: id, again: make(chan struct{}, 1), done: make(chan struct{}), news: make(chan struct{}),
-		stop: func() { stop(); unlook() },
+		stop: func() { stop(); leave() },
 	}
-	s.serving.Go(func() { t.run(reading, look) })
+	s.serving.Go(func() { t.run(reading, f) })
 	return t
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
@@ -27,6 +28,26 @@ const (
 // several.
 const stepBytes = 64 << 10
 
+// viewer is one who watches a session, whom the tail tells what is committed.
+type viewer struct {
+	deltas chan *wire.Step // nil unless they want to see text as it is written
+}
+
+// deltaRoom is how many pieces of text a slow watcher may be behind before it
+// loses some; they are a preview, the message itself is never lost.
+const deltaRoom = 256
+
+func newViewer(deltas bool) *viewer {
+	v := &viewer{}
+	if deltas {
+		v.deltas = make(chan *wire.Step, deltaRoom)
+	}
+	return v
+}
+
+func (*viewer) committed(store.Touched) {}
+func (*viewer) unsure()                 {}
+
 // watching is one watch of a session.
 type watching struct {
 	*Service
@@ -41,8 +62,8 @@ type watching struct {
 // then what happens. It returns once the session is idle, if that was asked
 // for, and otherwise only when ctx ends or send fails.
 func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.SessionID, w Watch, send func(*wire.Step) error) (*pb.Idle, error) {
-	look, stop := s.hub.watchTail(id, w.Deltas)
-	defer stop()
+	look := newViewer(w.Deltas)
+	defer s.hub.join(id, look)()
 	session, err := s.Store.Session(ctx, tenant, id)
 	switch {
 	case err != nil:
@@ -123,7 +144,7 @@ func (v *watching) together(events []logged) int {
 }
 
 // goOn sends what happens, once what has happened was sent.
-func (v *watching) goOn(ctx context.Context, look *watcher, untilIdle bool) (*pb.Idle, error) {
+func (v *watching) goOn(ctx context.Context, look *viewer, untilIdle bool) (*pb.Idle, error) {
 	t, leave := v.tail(v.id, untilIdle)
 	defer leave()
 	room := make([]logged, watchGlimpse)
@@ -152,7 +173,7 @@ func (v *watching) goOn(ctx context.Context, look *watcher, untilIdle bool) (*pb
 
 // awaitNews waits until the tail has changed and sends deltas meanwhile: all that came
 // before the change was seen.
-func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *watcher) error {
+func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *viewer) error {
 	for {
 		select {
 		case <-news:
@@ -170,7 +191,7 @@ func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *watc
 }
 
 // preview sends the deltas that are there.
-func (v *watching) preview(look *watcher) error {
+func (v *watching) preview(look *viewer) error {
 	for range len(look.deltas) {
 		if err := v.send(<-look.deltas); err != nil {
 			return err

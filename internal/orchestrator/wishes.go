@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/excerpt"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -140,6 +141,24 @@ func (s *Service) tellWishes(ctx context.Context, hearing <-chan struct{}) {
 		if err := s.Bus.Wish(ctx, s.Replica, s.wishes.take(all)...); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "asking other replicas for text failed", "error", err)
 		}
+	}
+}
+
+// show passes a piece of text to those who watch, here or at other replicas, cut into
+// pieces of a size that many of them can be kept for a slow watcher.
+func (l *slot) show(d *pb.TextDelta) {
+	lease := l.current()
+	if lease == nil {
+		return
+	}
+	for text, restart := d.GetText(), d.GetRestart(); text != ""; restart = false {
+		piece := excerpt.Head(text, dispatch.PieceBytes)
+		text = text[len(piece):]
+		p := dispatch.Piece{
+			Session: lease.session, Task: lease.task, Run: lease.run, Text: piece, Thinking: d.GetThinking(), Restart: restart,
+		}
+		l.showPiece(p)
+		l.relay.put(p)
 	}
 }
 

@@ -40,14 +40,15 @@ func TestOffered(t *testing.T) {
 		"very much":                     {commits: []store.Touched{commits(5, 2), commits(5+offeredMost, offeredMost)}, seen: 3, read: true},
 	} {
 		h := newHub()
-		w, stop := h.watchFor(tree.SessionID{1})
+		f := newFeed()
+		leave := h.join(tree.SessionID{1}, f)
 		for _, commit := range c.commits {
 			h.committed(commit)
 		}
 		if c.nudged {
 			h.poke(tree.SessionID{1})
 		}
-		news := h.take(w)
+		news := h.take(f)
 		found, all := news.after(c.seen)
 		got := make([]string, 0, len(found))
 		for _, data := range found {
@@ -56,9 +57,9 @@ func TestOffered(t *testing.T) {
 		if all == c.read || !slices.Equal(got, c.want) {
 			t.Errorf("%s: given is %q, all of it: %v; want %q, %v", name, got, all, c.want, !c.read)
 		}
-		if left := h.take(w); len(left.events) > 0 || left.unsure {
+		if left := h.take(f); len(left.events) > 0 || left.unsure {
 			t.Errorf("%s: it is offered again: %+v", name, left)
 		}
-		stop()
+		leave()
 	}
 }
