@@ -20,8 +20,6 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
@@ -151,21 +149,18 @@ func (s *Skill) describe(root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	var said struct {
-		Name        string `yaml:"name"`
-		Description string `yaml:"description"`
+	said, err := texts(front, "name", "description")
+	if err != nil {
+		return fmt.Errorf("%s: %w", fileName, err)
 	}
-	if err := yaml.Unmarshal([]byte(front), &said); err != nil {
-		return fmt.Errorf("%s: %s", fileName, strings.TrimSpace(yaml.FormatError(err, false, false)))
-	}
-	said.Description = strings.Join(strings.Fields(said.Description), " ")
+	name, description := said["name"], strings.Join(strings.Fields(said["description"]), " ")
 	switch {
-	case !nameForm.MatchString(said.Name):
-		return fmt.Errorf("%s: name: expected 1 to 64 of a-z, 0-9, _ and -, got %.100q", fileName, said.Name)
-	case said.Description == "":
+	case !nameForm.MatchString(name):
+		return fmt.Errorf("%s: name: expected 1 to 64 of a-z, 0-9, _ and -, got %.100q", fileName, name)
+	case description == "":
 		return fmt.Errorf("%s: description: expected a sentence on when to use the skill", fileName)
 	}
-	s.Name, s.Description = s.place.Prefix+said.Name, excerpt.Short(said.Description, maxDescription)
+	s.Name, s.Description = s.place.Prefix+name, excerpt.Short(description, maxDescription)
 	return nil
 }
 

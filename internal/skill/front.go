@@ -1,0 +1,58 @@
+package skill
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// maxFront bounds front matter, in bytes: what reading it takes grows faster than it does.
+const maxFront = 8 << 10
+
+// texts gives the texts that front matter has under some keys; what is under others is of
+// no interest. It reads the syntax tree and decodes nothing: whoever wrote the file could
+// have a few anchors stand for more than can ever be decoded.
+func texts(front string, keys ...string) (map[string]string, error) {
+	if len(front) > maxFront {
+		return nil, fmt.Errorf("the front matter has %d bytes, at most %d are read", len(front), maxFront)
+	}
+	file, err := parser.ParseBytes([]byte(front), 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s", strings.TrimSpace(yaml.FormatError(err, false, false)))
+	}
+	found := map[string]string{}
+	for _, doc := range file.Docs {
+		body, ok := doc.Body.(*ast.MappingNode)
+		if !ok {
+			return nil, fmt.Errorf("expected lines of the form key: value in the front matter")
+		}
+		for _, field := range body.Values {
+			key := field.Key.GetToken().Value
+			if !slices.Contains(keys, key) {
+				continue
+			}
+			if found[key], err = text(field.Value); err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+		}
+	}
+	return found, nil
+}
+
+func text(node ast.Node) (string, error) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, nil
+	case *ast.LiteralNode:
+		return n.Value.Value, nil
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.GetToken().Value, nil
+	case *ast.NullNode:
+		return "", nil
+	}
+	return "", fmt.Errorf("expected a text, got %s", strings.ToLower(node.Type().String()))
+}
