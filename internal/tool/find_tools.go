@@ -53,10 +53,7 @@ type Finder interface {
 // [policy.Names]) name, and if there are too many, all that don't come with Coppice.
 // If any are deferred, the tool to find them is among the first.
 func Defer(tools []Tool, entries []string) (first, deferred []Tool) {
-	own := []string{"task", SkillTool, DocsTool, WebFetchTool}
-	for _, t := range Builtin() {
-		own = append(own, t.Spec().Name)
-	}
+	own := Names()
 	for _, t := range tools {
 		name := t.Spec().Name
 		if named(entries, name) || len(tools) > MaxHandedOver && !slices.Contains(own, name) {

@@ -151,12 +151,19 @@ func globStart(w *Workspace, in globInput) (start, pattern string, err error) {
 	if !info.IsDir() {
 		return "", "", fmt.Errorf("%s: a file; path has to name a directory", shown(start))
 	}
-	base, pattern := doublestar.SplitPattern(in.pattern)
-	if !path.IsAbs(base) {
-		base = path.Join(start, base)
-	}
+	base, pattern := splitGlob(start, in.pattern)
 	start, err = w.rel(base)
 	return start, pattern, err
+}
+
+// splitGlob takes the fixed directories of a pattern apart from the rest of it. They are
+// below a directory unless they are absolute.
+func splitGlob(dir, pattern string) (base, rest string) {
+	base, rest = doublestar.SplitPattern(pattern)
+	if !path.IsAbs(base) {
+		base = path.Join(dir, base)
+	}
+	return base, rest
 }
 
 // below gives the path of a file relative to a directory above it.

@@ -124,8 +124,16 @@ func (w *Workspace) names(name string) []string {
 // Guard: the argument is the directory.
 func (lsTool) Guard() Guard { return lookGuard(".") }
 
-// Guard: the argument is the directory that the search starts in.
-func (globTool) Guard() Guard { return lookGuard(".") }
+// Guard: the argument is the directory that the search starts in, to which the pattern may
+// lead.
+func (globTool) Guard() Guard {
+	g := lookGuard(".")
+	g.Arguments = func(call Call) []string {
+		start, _ := splitGlob(call.parsed.optional("path", ".", maxPath), call.parsed.optional("pattern", "", maxPattern))
+		return call.Workspace.names(start)
+	}
+	return g
+}
 
 // Guard: the argument is the file or directory that is searched.
 func (grepTool) Guard() Guard { return lookGuard(".") }

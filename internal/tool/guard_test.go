@@ -66,7 +66,7 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}
 	}
-	deny, err := policy.ParseRules([]string{"read(secrets/**)"})
+	deny, err := policy.ParseRules([]string{"read(secrets/**)", "glob(secrets)", "glob(secrets/**)"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +76,21 @@ func TestArguments(t *testing.T) {
 	} {
 		if v, _ := Judge(a, readTool{}, Call{Input: json.RawMessage(input), Workspace: w}); v.Decision != want {
 			t.Errorf("%s: %s, want %s", input, v.Decision, want)
+		}
+	}
+	for input, want := range map[string]policy.Decision{
+		`{"pattern": "*.go"}`:                                   policy.Allow,
+		`{"pattern": "{a,secrets}/*"}`:                          policy.Allow, // starts in the workspace itself
+		`{"pattern": "*", "path": "secrets"}`:                   policy.Deny,
+		`{"pattern": "secrets/*"}`:                              policy.Deny,
+		`{"pattern": "../secrets/*", "path": "other"}`:          policy.Deny,
+		`{"pattern": "../other/*", "path": "secrets"}`:          policy.Allow,
+		`{"pattern": "link/**"}`:                                policy.Deny,
+		`{"pattern": "` + dir + `/secrets/*", "path": "other"}`: policy.Deny,
+		`{"pattern": "secrets/x/{a,b}", "path": "` + dir + `"}`: policy.Deny,
+	} {
+		if v, _ := Judge(a, globTool{}, Call{Input: json.RawMessage(input), Workspace: w}); v.Decision != want {
+			t.Errorf("glob %s: %s, want %s", input, v.Decision, want)
 		}
 	}
 	for input, want := range map[string]policy.Decision{
