@@ -99,16 +99,15 @@ func (r *reading) plugins() []string {
 	}
 	entries, err := os.ReadDir(r.library.plugins)
 	if err != nil {
-		r.problem(r.library.plugins, err, false)
-		return nil
+		names := r.library.heldPlugins()
+		r.problem(r.library.plugins, err, len(names) > 0)
+		return names
 	}
 	var names []string
 	for _, e := range entries {
 		dir := filepath.Join(r.library.plugins, e.Name(), "agents")
 		switch _, err := os.Stat(dir); {
 		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			r.problem(dir, err, false)
 		case !PluginName(e.Name()):
 			r.problem(dir, fmt.Errorf("a plugin's directory is named with 1 to 64 of a-z, 0-9, _ and -, not %q", e.Name()), false)
 		default:
@@ -118,14 +117,27 @@ func (r *reading) plugins() []string {
 	return names
 }
 
+// heldPlugins lists the plugins whose definitions are held, by name.
+func (l *Library) heldPlugins() []string {
+	var names []string
+	for path := range l.files {
+		plugin := filepath.Dir(filepath.Dir(path))
+		if name := filepath.Base(plugin); filepath.Dir(plugin) == filepath.Clean(l.plugins) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // dir gives the definitions of one directory. A directory that can't be read now
 // keeps what it had.
 func (r *reading) dir(dir, plugin string) []*Definition {
 	paths, err := markdown(dir)
 	look := r.file
 	if err != nil {
-		r.problem(dir, err, true)
 		paths, look = r.library.below(dir), r.keep
+		r.problem(dir, err, len(paths) > 0)
 	}
 	byName := map[string]*Definition{}
 	var all []*Definition

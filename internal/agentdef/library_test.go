@@ -107,3 +107,41 @@ func TestLibraryFollowsTheFiles(t *testing.T) {
 	}
 	expect("and back", "four", "", false)
 }
+
+// TestPluginsOutlastAMoment: the agents of plugins stay while the plugins can't be read.
+func TestPluginsOutlastAMoment(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "plugins")
+	l := NewLibrary(nil, dir)
+	expect := func(when string, there bool, problems ...string) {
+		t.Helper()
+		r, found := l.Read()
+		if _, ok := r.Get("tools:a"); ok != there {
+			t.Errorf("%s: the agent is there: %t", when, ok)
+		}
+		if len(found) != len(problems) {
+			t.Fatalf("%s: %v", when, found)
+		}
+		for i, want := range problems {
+			if p := found[i]; !strings.HasSuffix(p.Source, want) || p.Kept != there {
+				t.Errorf("%s: %+v, want %s", when, p, want)
+			}
+		}
+	}
+	expect("at first", false, "plugins")
+	put(t, dir, "tools/agents/a.md", agentFile("a", "one"))
+	expect("put", true)
+	if err := os.Rename(dir, dir+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	expect("all plugins away", true, "plugins", filepath.Join("tools", "agents"))
+	expect("still away", true, "plugins", filepath.Join("tools", "agents"))
+	if err := os.Rename(dir+"-away", dir); err != nil {
+		t.Fatal(err)
+	}
+	expect("back", true)
+	if err := os.RemoveAll(filepath.Join(dir, "tools")); err != nil {
+		t.Fatal(err)
+	}
+	expect("one removed", false)
+}

@@ -14,8 +14,12 @@ const versionBytes = 8
 // Marshal gives the canonical text of the definition. Parsed again with the same
 // source it is an equal definition, so it is what a task keeps of its agent.
 func (d *Definition) Marshal() []byte {
+	return []byte(fence + "\n" + d.front() + fence + "\n\n" + d.Prompt + "\n")
+}
+
+// front is the front matter of the canonical form.
+func (d *Definition) front() string {
 	var b strings.Builder
-	b.WriteString(fence + "\n")
 	putText(&b, "name", d.Name)
 	putText(&b, "description", d.Description)
 	putText(&b, "mode", d.Mode.String())
@@ -50,8 +54,7 @@ func (d *Definition) Marshal() []byte {
 	putHooks(&b, d.Hooks)
 	putText(&b, "on_complete", d.OnComplete)
 	putPermissions(&b, d.Permissions)
-	b.WriteString(fence + "\n\n" + d.Prompt + "\n")
-	return []byte(b.String())
+	return b.String()
 }
 
 func (d *Definition) digest() string {

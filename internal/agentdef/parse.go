@@ -20,6 +20,8 @@ const (
 	// maxSize bounds a definition, maxFront its front matter, in bytes.
 	maxSize  = 256 << 10
 	maxFront = 8 << 10
+	// maxPrefix is how many of them the name of a plugin may add, which comes later.
+	maxPrefix = 65
 	// maxIterations bounds what a definition may ask for.
 	maxIterations = 10_000
 	// maxCompactAt bounds the tokens of a conversation.
@@ -74,8 +76,23 @@ func Parse(source string, data []byte) (*Definition, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
+	if err := d.fits(); err != nil {
+		return nil, err
+	}
 	d.Version = d.digest()
 	return d, nil
+}
+
+// fits reports whether the canonical form can be read again, in which texts are quoted.
+func (d *Definition) fits() error {
+	most := maxFront
+	if !d.OfPlugin() {
+		most -= maxPrefix
+	}
+	if n := len(d.front()); n > most {
+		return problem(d.Source, 1, "expected at most %d bytes of front matter with its texts quoted, got %d", most, n)
+	}
+	return nil
 }
 
 // agree reports keys that contradict each other.

@@ -116,6 +116,32 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestTheCanonicalFormIsBounded: what is taken can be read again once its texts are quoted,
+// also as an agent of the plugin with the longest name.
+func TestTheCanonicalFormIsBounded(t *testing.T) {
+	t.Parallel()
+	plugin := strings.Repeat("p", 64)
+	taken, refused := 0, 0
+	for quotes := 3800; quotes < 4100; quotes++ {
+		text := "---\nname: a\nmode: both\ndescription: d\non_complete: 'https://x.example/" + strings.Repeat("a", 100) + "'\nreminder: '" +
+			strings.Repeat("\"", quotes) + "'\n---\nprompt\n"
+		d, err := Parse("x", []byte(text))
+		if err != nil {
+			refused++
+			continue
+		}
+		taken++
+		for _, d := range []*Definition{d, d.Qualified(plugin)} {
+			if again, err := Parse("x", d.Marshal()); err != nil || again.Version != d.Version {
+				t.Fatalf("%d: parsed again: %v", quotes, err)
+			}
+		}
+	}
+	if taken == 0 || refused == 0 {
+		t.Errorf("%d were taken, %d refused", taken, refused)
+	}
+}
+
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", maxSize)
