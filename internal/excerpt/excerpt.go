@@ -3,7 +3,10 @@
 // first where that matters.
 package excerpt
 
-import "unicode/utf8"
+import (
+	"fmt"
+	"unicode/utf8"
+)
 
 // Head gives the beginning of a text, at most limit bytes of it.
 func Head(text string, limit int) string {
@@ -38,6 +41,18 @@ func Short(text string, limit int) string {
 		return text
 	}
 	return Head(text, limit) + "…"
+}
+
+// Ends gives a text, or its head and its tail if it has more than limit bytes, and says
+// between them how much is left out.
+func Ends(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	const room = 80 // for the line that says so
+	half := max(0, (limit-room)/2)
+	head, tail := Head(text, half), Tail(text, half)
+	return fmt.Sprintf("%s\n[cut: %d of %d bytes left out]\n%s", head, len(text)-len(head)-len(tail), len(text), tail)
 }
 
 // Unfinished is how many bytes at the end of a text begin a character and do not end it.

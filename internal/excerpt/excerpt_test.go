@@ -57,6 +57,26 @@ func TestPiecesOfAnyText(t *testing.T) {
 	})
 }
 
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Repeat(rapid.String().Draw(t, "part"), rapid.IntRange(1, 50).Draw(t, "parts"))
+		limit := rapid.IntRange(100, 300).Draw(t, "limit")
+		got := excerpt.Ends(text, limit)
+		if len(text) <= limit {
+			if got != text {
+				t.Fatalf("%q is %q", text, got)
+			}
+			return
+		}
+		head, rest, cut := strings.Cut(got, "\n[cut: ")
+		_, tail, _ := strings.Cut(rest, " bytes left out]\n")
+		if !cut || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) || len(got) > limit || !utf8.ValidString(got) {
+			t.Fatalf("%q within %d bytes is %q", text, limit, got)
+		}
+	})
+}
+
 // TestAnyBytes: what is no UTF-8 is bounded too.
 func TestAnyBytes(t *testing.T) {
 	t.Parallel()

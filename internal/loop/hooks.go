@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -68,7 +69,7 @@ func (r *runner) stop(ctx context.Context, answer *tree.Message) (Reply, error) 
 // boundHooks cuts what hooks say to the bound of a message part.
 func (r *runner) boundHooks(ran []tree.HookRun) []tree.HookRun {
 	for i := range ran {
-		ran[i].Output = bound(r.clean(ran[i].Output), r.MaxPart)
+		ran[i].Output = excerpt.Ends(r.clean(ran[i].Output), r.MaxPart)
 		ran[i].Message = r.clean(ran[i].Message)
 	}
 	return ran

@@ -2,10 +2,8 @@ package loop
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
-	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -47,16 +45,4 @@ func partSize(b tree.Block) int {
 		return len(b.Name) + len(b.ProviderID) + len(b.Input)
 	}
 	return 0
-}
-
-// bound keeps the head and the tail of text that has more than limit bytes, and
-// says between them how much was left out.
-func bound(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	const room = 80 // for the line that says so
-	half := max(0, (limit-room)/2)
-	head, tail := excerpt.Head(text, half), excerpt.Tail(text, half)
-	return fmt.Sprintf("%s\n[cut: %d of %d bytes left out]\n%s", head, len(text)-len(head)-len(tail), len(text), tail)
 }

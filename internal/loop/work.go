@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -142,7 +143,7 @@ const contextBytes = 4 << 20
 func (w *batch) context(parts []string) []string {
 	var out []string
 	for _, text := range parts {
-		text = bound(w.clean(text), w.MaxPart)
+		text = excerpt.Ends(w.clean(text), w.MaxPart)
 		if w.told += len(text); w.told > contextBytes {
 			text = fmt.Sprintf("[cut: %d bytes of context are left out, the agents of one message get %d in all]", len(text), contextBytes)
 		}
@@ -276,7 +277,7 @@ func (w *batch) toolNames() string {
 
 // close records the result of a call.
 func (w *batch) close(block int, done tool.Done) {
-	r := tree.ToolResult{Block: block, Text: bound(w.clean(done.Text), w.MaxPart), IsError: done.IsError}
+	r := tree.ToolResult{Block: block, Text: excerpt.Ends(w.clean(done.Text), w.MaxPart), IsError: done.IsError}
 	w.own[block] = r
 	w.sent = append(w.sent, w.Journal.CloseCall(r))
 }

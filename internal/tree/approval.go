@@ -113,10 +113,9 @@ func (c Ask) decide(d *decision) (Answer, error) {
 
 // raise makes a call wait for a decision.
 func (d *decision) raise(t *Task, call *Call, c Ask) {
-	argument := excerpt.Tail(c.Argument, maxArgument)
 	a := &Approval{
 		ID: ApprovalID(d.env.NewID()), Task: t.ID, Run: t.Run, Ref: call.Ref, Tool: call.Tool,
-		Argument: argument, Rules: slices.Clone(c.Rules), State: ApprovalOpen, AskedAt: d.env.Now,
+		Argument: excerpt.Ends(c.Argument, maxArgument), Rules: slices.Clone(c.Rules), State: ApprovalOpen, AskedAt: d.env.Now,
 	}
 	if wait := d.session().Limits.Approval; wait > 0 {
 		a.Due = d.env.Now.Add(wait)

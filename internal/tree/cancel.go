@@ -46,7 +46,7 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	detail := excerpt.Tail(c.Detail, maxDetail)
+	detail := excerpt.Short(c.Detail, maxDetail)
 	return Cancelled{Task: t.ID, Runs: d.cancel(t, ReasonCancelledByUser, detail)}, nil
 }
 

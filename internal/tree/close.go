@@ -70,7 +70,7 @@ func (c CloseSession) decide(d *decision) (Answer, error) {
 	if !d.session().ClosedAt.IsZero() {
 		return Closed{}, nil
 	}
-	detail := excerpt.Tail(c.Detail, maxDetail)
+	detail := excerpt.Short(c.Detail, maxDetail)
 	return Closed{Runs: d.closeSession(detail)}, nil
 }
 

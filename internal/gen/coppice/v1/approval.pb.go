@@ -90,8 +90,9 @@ type Approval struct {
 	Call *CallRef `protobuf:"bytes,5,opt,name=call,proto3" json:"call,omitempty"`
 	// The tool that would run.
 	Tool string `protobuf:"bytes,6,opt,name=tool,proto3" json:"tool,omitempty"`
-	// What the tool says that the call is about: a path, a command, an agent. A long
-	// one is cut; the transcript has the whole input.
+	// What the tool says that the call is about: a path, a command, an agent. Of a long
+	// one the beginning and the end, with a line between; the transcript has the whole
+	// input.
 	Argument string `protobuf:"bytes,7,opt,name=argument,proto3" json:"argument,omitempty"`
 	// What asks: rules, or the very call where the mode asks. This is what is granted
 	// if it is allowed for the session.
