@@ -16,8 +16,12 @@ const (
 	warmSpawns, minSpawns, maxSpawns = 10, 20, 999 // a parent may have 1,000: the first is not measured
 	// warmTasks and the two bounds are how many independent tasks are run.
 	warmTasks, minTasks, maxTasks = 50, 100, 200_000
+	// trials bounds how often it is tried how many tasks last long enough.
+	trials = 8
 	// smallFanOut is repeated, for it is over too soon to be measured once.
-	smallFanOut, smallFanOuts = 100, 5
+	smallFanOut, smallFanOuts = 1000, 5
+	// leastOfP99 is how many latencies there have to be for a p99.
+	leastOfP99 = 100
 )
 
 // meter measures one running system.
@@ -94,10 +98,11 @@ func (m *meter) spawn(ctx context.Context) error {
 	if len(reply.Latencies) != n {
 		return fmt.Errorf("it tells %d latencies of %d children", len(reply.Latencies), n)
 	}
-	m.record(Sample{
-		Workload: Spawn, N: n, Seconds: reply.Seconds,
-		P50Millis: percentile(reply.Latencies, 0.50), P99Millis: percentile(reply.Latencies, 0.99),
-	})
+	s := Sample{Workload: Spawn, N: n, Seconds: reply.Seconds, P50Millis: percentile(reply.Latencies, 0.50)}
+	if n >= leastOfP99 {
+		s.P99Millis = percentile(reply.Latencies, 0.99)
+	}
+	m.record(s)
 	return nil
 }
 
@@ -161,22 +166,20 @@ func (m *meter) memory(context.Context) error {
 	return nil
 }
 
-// independent finds out how many tasks last long enough, and measures that many.
+// independent finds out how many tasks last long enough, and measures that many. What a few
+// tasks last tells little of many: it tries more of them until they last half as long.
 func (m *meter) independent(ctx context.Context) error {
 	n := warmTasks
-	reply, err := m.ask(ctx, system.Request{Verb: system.VerbIndependent, N: n})
-	if err != nil {
-		return err
-	}
-	// A second time if it went fast, since the first few tell little of many.
-	if n = min(m.config.fits(n, reply)/4, maxTasks); n > warmTasks {
-		if reply, err = m.ask(ctx, system.Request{Verb: system.VerbIndependent, N: n}); err != nil {
+	for range trials {
+		reply, err := m.ask(ctx, system.Request{Verb: system.VerbIndependent, N: n})
+		if err != nil {
 			return err
 		}
-	} else {
-		n = warmTasks
+		long := reply.Seconds >= m.config.Target.Seconds()/2
+		if n = min(max(m.config.fits(n, reply), minTasks), maxTasks); long || n == maxTasks {
+			break
+		}
 	}
-	n = min(max(m.config.fits(n, reply), minTasks), maxTasks)
 	s, err := m.costed(ctx, system.Request{Verb: system.VerbIndependent, N: n}, Independent)
 	if err != nil {
 		return err

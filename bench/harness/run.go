@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ type Config struct {
 const restartDelay = 300 * time.Millisecond
 
 // Run measures, and gives all samples. A system that fails is left out of that round,
-// with the reason in its place.
+// with the reason in its place, and is an error in the end.
 func Run(ctx context.Context, c Config) ([]Sample, error) {
 	chosen, err := choose(c.Systems)
 	if err != nil {
@@ -58,8 +59,9 @@ func Run(ctx context.Context, c Config) ([]Sample, error) {
 
 func (c Config) rounds(ctx context.Context, chosen []entry, cluster *services.Cluster) ([]Sample, error) {
 	var samples []Sample
+	var failed []error
 	for round := range c.Rounds {
-		for _, e := range rotated(chosen, round) {
+		for _, e := range shuffled(chosen, round) {
 			found, err := c.measure(ctx, e, round, cluster)
 			if ctx.Err() != nil {
 				return append(samples, found...), context.Cause(ctx)
@@ -67,6 +69,7 @@ func (c Config) rounds(ctx context.Context, chosen []entry, cluster *services.Cl
 			if err != nil {
 				c.Log.ErrorContext(ctx, "a system failed", slog.String("system", e.name), slog.Any("error", err))
 				found = append(found, Sample{System: e.name, Round: round + 1, Skipped: firstLine(err)})
+				failed = append(failed, fmt.Errorf("%s, round %d: %s", e.name, round+1, firstLine(err)))
 			}
 			samples = append(samples, found...)
 			if err := c.write(found); err != nil {
@@ -74,7 +77,7 @@ func (c Config) rounds(ctx context.Context, chosen []entry, cluster *services.Cl
 			}
 		}
 	}
-	return samples, nil
+	return samples, errors.Join(failed...)
 }
 
 // firstLine is what fits into a list; the rest is in the log.
@@ -83,10 +86,12 @@ func firstLine(err error) string {
 	return line
 }
 
-// rotated begins each round with another system, so that none always follows the same.
-func rotated(entries []entry, round int) []entry {
-	at := round % len(entries)
-	return slices.Concat(entries[at:], entries[:at])
+// shuffled gives each round an order of its own, the same in each run, so that no system
+// always follows the same.
+func shuffled(entries []entry, round int) []entry {
+	order := slices.Clone(entries)
+	rand.New(rand.NewPCG(uint64(round), 0)).Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] }) //nolint:gosec // no secret
+	return order
 }
 
 func (c Config) write(samples []Sample) error {
@@ -113,11 +118,13 @@ func (c Config) measure(ctx context.Context, e entry, round int, cluster *servic
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, i.close()) }()
+	defer func() {
+		err = errors.Join(err, i.close())
+		time.Sleep(restartDelay)
+	}()
 	m := &meter{config: c, system: e.name, round: round, on: i}
 	err = m.all(ctx, e)
 	c.Log.InfoContext(ctx, "measured", slog.String("system", e.name), slog.Int("round", round+1),
 		slog.String("took", time.Since(began).Round(time.Second/10).String()))
-	time.Sleep(restartDelay)
 	return m.samples, err
 }

@@ -21,7 +21,7 @@ func columns(sizes []int) []column {
 	all := []column{
 		{"cold start, ms", is(Cold), func(s Sample) float64 { return s.Seconds * 1000 }, 0},
 		{"spawn → result p50, ms", is(Spawn), func(s Sample) float64 { return s.P50Millis }, 2},
-		{"p99, ms", is(Spawn), func(s Sample) float64 { return s.P99Millis }, 2},
+		{"p99, ms", hasP99, func(s Sample) float64 { return s.P99Millis }, 2},
 	}
 	for _, n := range sizes {
 		of := func(s Sample) bool { return s.Workload == FanOut && s.N == n }
@@ -58,6 +58,8 @@ func withLargest(samples []Sample, system string) []Sample {
 	return all
 }
 
+func hasP99(s Sample) bool { return s.Workload == Spawn && s.P99Millis > 0 }
+
 func is(w Workload) func(Sample) bool { return func(s Sample) bool { return s.Workload == w } }
 
 func perSecond(s Sample) float64 { return s.PerSecond }
@@ -89,12 +91,16 @@ func Table(out io.Writer, samples []Sample, sizes []int) error {
 	return err
 }
 
-// cell is "median (min–max)", or a dash where there is nothing.
+// cell is "median (min–max)", or a dash where there is nothing. If it is of fewer rounds than
+// there were, it says so.
 func (c column) cell(samples []Sample, system string) string {
 	var figures []float64
+	rounds, all := map[int]bool{}, 0
 	for _, s := range withLargest(samples, system) {
+		all = max(all, s.Round)
 		if s.System == system && s.Skipped == "" && c.of(s) {
 			figures = append(figures, c.figure(s))
+			rounds[s.Round] = true
 		}
 	}
 	if len(figures) == 0 {
@@ -102,10 +108,13 @@ func (c column) cell(samples []Sample, system string) string {
 	}
 	slices.Sort(figures)
 	middle, low, high := thousands(median(figures), c.digits), thousands(figures[0], c.digits), thousands(figures[len(figures)-1], c.digits)
-	if low == high {
-		return middle
+	if low != high {
+		middle = fmt.Sprintf("%s (%s–%s)", middle, low, high)
 	}
-	return fmt.Sprintf("%s (%s–%s)", middle, low, high)
+	if len(rounds) < all {
+		middle = fmt.Sprintf("%s, %d of %d rounds", middle, len(rounds), all)
+	}
+	return middle
 }
 
 // median is the middle of what is sorted.
@@ -136,7 +145,7 @@ func leftOut(samples []Sample) string {
 		if s.Skipped == "" {
 			continue
 		}
-		line := fmt.Sprintf("- %s: %s", s.System, s.Skipped)
+		line := fmt.Sprintf("- %s, round %d: %s", s.System, s.Round, s.Skipped)
 		if s.Workload != "" {
 			line = fmt.Sprintf("- %s, %s of %s: %s", s.System, s.Workload, thousands(float64(s.N), 0), s.Skipped)
 		}

@@ -14,16 +14,20 @@ func TestTable(t *testing.T) {
 		{System: "asynq", Workload: FanOut, Round: 1, N: 10_000, PerSecond: 15_000, CPUMicros: 110},
 		{System: "floor", Workload: FanOut, Round: 1, N: 10_000, Skipped: "too slow"},
 		{System: "floor", Workload: FanOut, Round: 2, N: 10_000, Skipped: "too slow"},
-		{System: "river", Skipped: "it ended"},
+		{System: "river", Round: 2, Skipped: "it ended"},
+		{System: "dbos", Workload: Spawn, Round: 1, N: 20, P50Millis: 1},
+		{System: "dbos", Workload: Spawn, Round: 2, N: 200, P50Millis: 2, P99Millis: 9},
+		{System: "dbos", Workload: Spawn, Round: 3, N: 200, P50Millis: 3, P99Millis: 10},
 	}
 	var out strings.Builder
 	if err := Table(&out, samples, []int{1000, 10_000}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| asynq | – | – | – | 13,000 (12,000–14,000) | 15,000 | 110 | – | – | – | – |\n",
+		"| asynq | – | – | – | 13,000 (12,000–14,000) | 15,000, 1 of 3 rounds | 110, 1 of 3 rounds | – | – | – | – |\n",
+		"| dbos | – | 2.00 (1.00–3.00) | 9.50 (9.00–10.00), 2 of 3 rounds | – |",
 		"| floor | – | – | – | – | – | – | – | – | – | – |\n",
-		"- floor, fanout of 10,000: too slow\n- river: it ended\n",
+		"- floor, fanout of 10,000: too slow\n- river, round 2: it ended\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())

@@ -12,12 +12,22 @@ import (
 //go:embed scenario.yaml agents
 var furniture embed.FS
 
-// furnish writes what the processes read: the scenario, the agents, and a workspace
-// with files none of which is like another.
-func (i *Installation) furnish(ctx context.Context) error {
+// furnish writes what the processes read: the scenario and the agents, and makes a workspace.
+func (i *Installation) furnish() error {
 	if err := os.CopyFS(i.Dir, furniture); err != nil {
 		return fmt.Errorf("writing the scenario: %w", err)
 	}
+	if err := os.Mkdir(i.workspace(), 0o755); err != nil {
+		return fmt.Errorf("making the workspace: %w", err)
+	}
+	return nil
+}
+
+func (i *Installation) workspace() string { return filepath.Join(i.Dir, "workspace") }
+
+// WriteTexts puts files into the workspace none of which is like another, for the prompts
+// "source N" and "noise N".
+func (i *Installation) WriteTexts(ctx context.Context) error {
 	source, err := sources(ctx)
 	if err != nil {
 		return fmt.Errorf("looking for source: %w", err)
@@ -26,7 +36,7 @@ func (i *Installation) furnish(ctx context.Context) error {
 		"source": func(n int) []byte { return source[n] },
 		"noise":  func(n int) []byte { return noise(uint64(n)) },
 	} {
-		folder = filepath.Join(i.Dir, "workspace", folder)
+		folder = filepath.Join(i.workspace(), folder)
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return fmt.Errorf("making the workspace: %w", err)
 		}

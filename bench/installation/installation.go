@@ -90,7 +90,7 @@ func Start(ctx context.Context, o Options) (_ *Installation, err error) {
 			err = errors.Join(err, i.Stop())
 		}
 	}()
-	if err := i.furnish(ctx); err != nil {
+	if err := i.furnish(); err != nil {
 		return nil, err
 	}
 	if i.address, err = FreeAddress(); err != nil {
@@ -202,7 +202,7 @@ func (i *Installation) StartOrchestrator() (err error) {
 func (i *Installation) workerFlags() []string {
 	return []string{
 		"--scenario", filepath.Join(i.Dir, "scenario.yaml"),
-		"--workspace", filepath.Join(i.Dir, "workspace"), "--sandbox", "off",
+		"--workspace", i.workspace(), "--sandbox", "off",
 	}
 }
 

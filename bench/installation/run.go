@@ -63,6 +63,19 @@ func (i *Installation) Do(ctx context.Context, agent, prompt string) (*pb.Sessio
 	return opened.GetSession(), err
 }
 
+// Holds fails if a session has not so many tasks: one that is refused is an error for its
+// parent's model, which here does not mind.
+func (i *Installation) Holds(ctx context.Context, s *pb.Session, tasks int) error {
+	now, err := i.Sessions().GetSession(ctx, &pb.GetSessionRequest{SessionId: s.GetId()})
+	if err != nil {
+		return fmt.Errorf("counting tasks: %w", err)
+	}
+	if total := int(now.GetSession().GetTasks().GetTotal()); total != tasks {
+		return fmt.Errorf("the session has %d tasks instead of %d", total, tasks)
+	}
+	return nil
+}
+
 // DoMany opens n sessions over one stream and waits for their roots' results. At most so many
 // are open at once.
 func (i *Installation) DoMany(ctx context.Context, agent, prompt string, n, atOnce int) error {

@@ -76,7 +76,11 @@ func sizes(ctx context.Context, l *Lab) error {
 			started := time.Now()
 			prompt := fmt.Sprintf("spread 10 parent fan %d", size.tasks/10)
 			for range size.trees {
-				if _, err := i.Do(ctx, installation.Parent, prompt); err != nil {
+				s, err := i.Do(ctx, installation.Parent, prompt)
+				if err != nil {
+					return err
+				}
+				if err := i.Holds(ctx, s, 11+size.tasks); err != nil {
 					return err
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -158,8 +159,8 @@ func Run(ctx context.Context, lab Lab, chosen []Workload, kinds []installation.K
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// quantile is the value below which that part of the durations is.
+// quantile is the duration that a part of all does not exceed.
 func quantile(of []time.Duration, part float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(of))
-	return sorted[min(len(sorted)-1, int(part*float64(len(sorted))))]
+	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
 }

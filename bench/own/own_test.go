@@ -14,7 +14,7 @@ func TestQuantile(t *testing.T) {
 	for n := range 100 {
 		times = append(times, time.Duration(100-n))
 	}
-	for part, want := range map[float64]time.Duration{0: 1, 0.5: 51, 0.99: 100, 1: 100} {
+	for part, want := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 1: 100} {
 		if got := quantile(times, part); got != want {
 			t.Errorf("of the first %v the last is %d, want %d", part, got, want)
 		}

@@ -78,12 +78,12 @@ func fans(ctx context.Context, l *Lab) error {
 			return err
 		}
 		for _, fan := range []struct {
-			tasks, times int
-			prompt       string
+			tasks, parents, times int
+			prompt                string
 		}{
-			{100, 3 * l.Repeat, "fan 100"},
-			{1_000, l.Repeat, "fan 1000"},
-			{10_000, 1, "spread 10 parent fan 1000"},
+			{100, 1, 3 * l.Repeat, "fan 100"},
+			{1_000, 1, l.Repeat, "fan 1000"},
+			{10_000, 11, 1, "spread 10 parent fan 1000"},
 		} {
 			before, err := spending(i)
 			if err != nil {
@@ -92,10 +92,14 @@ func fans(ctx context.Context, l *Lab) error {
 			var rates []float64
 			for range fan.times {
 				started := time.Now()
-				if _, err := i.Do(ctx, installation.Parent, fan.prompt); err != nil {
+				s, err := i.Do(ctx, installation.Parent, fan.prompt)
+				if err != nil {
 					return err
 				}
 				rates = append(rates, float64(fan.tasks)/time.Since(started).Seconds())
+				if err := i.Holds(ctx, s, fan.parents+fan.tasks); err != nil {
+					return err
+				}
 			}
 			name := fmt.Sprintf("fan-out of %d", fan.tasks)
 			if err := errors.Join(l.Report(name, "tasks/s", rates...), l.reportSince(before, i, name, fan.tasks*fan.times)); err != nil {
@@ -125,8 +129,11 @@ func sustained(ctx context.Context, l *Lab) error {
 			}),
 			l.rate(i, fmt.Sprintf("%d sessions of %d children", parents, children), func() (int, error) {
 				return parents * children, together(parents, func(int) error {
-					_, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", children))
-					return err
+					s, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", children))
+					if err != nil {
+						return err
+					}
+					return i.Holds(ctx, s, 1+children)
 				})
 			}))
 	})

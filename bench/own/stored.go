@@ -37,6 +37,9 @@ func transcript(ctx context.Context, l *Lab) error {
 		return err
 	}
 	return l.with(ctx, installation.Options{Metered: true}, func(i *installation.Installation) error {
+		if err := i.WriteTexts(ctx); err != nil {
+			return err
+		}
 		if _, err := i.Do(ctx, installation.Reader, "source 1"); err != nil { // warm
 			return err
 		}
@@ -126,6 +129,9 @@ func (l *Lab) atRest(ctx context.Context, agent, prompt string) (k kept, err err
 	plain := *l
 	plain.Profiles = "" // the process does not live long enough
 	err = plain.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		if err := i.WriteTexts(ctx); err != nil {
+			return err
+		}
 		s, err := i.Do(ctx, agent, prompt)
 		if err != nil {
 			return err

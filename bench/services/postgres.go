@@ -51,6 +51,15 @@ func NewCluster() (*Cluster, error) {
 	return c, nil
 }
 
+// PostgresVersion is the command that tells which PostgreSQL it is.
+func PostgresVersion() []string {
+	dir, err := binaries()
+	if err != nil {
+		dir = ""
+	}
+	return []string{filepath.Join(dir, "postgres"), "--version"}
+}
+
 // Remove removes the directory.
 func (c *Cluster) Remove() error { return os.RemoveAll(c.dir) }
 

@@ -60,6 +60,9 @@ func answer(ctx context.Context, s System, r Request) Reply {
 	began := time.Now()
 	err := do(ctx, s, r, &reply)
 	reply.Seconds = time.Since(began).Seconds()
+	if checked, ok := s.(Checked); ok && err == nil && r.Verb == VerbFanOut {
+		err = checked.Check(ctx)
+	}
 	if err != nil {
 		reply.Error = err.Error()
 	}

@@ -24,6 +24,9 @@ func (f *fake) Spawn(_ context.Context, n int) ([]time.Duration, error) {
 
 func (f *fake) FanOut(context.Context, int) error { return nil }
 
+// Check finds children missing.
+func (f *fake) Check(context.Context) error { return errors.New("a child is missing") }
+
 func (f *fake) Independent(context.Context, int) error { return errors.New("no hands left") }
 
 func (f *fake) Stop(context.Context) error { f.stops++; return nil }
@@ -32,7 +35,7 @@ func TestServe(t *testing.T) {
 	t.Parallel()
 	var f fake
 	var out strings.Builder
-	in := `{"verb":"start","setup":{"dir":"/here"}} {"verb":"spawn","n":2} {"verb":"independent","n":1} {"verb":"sing"} {"verb":"stop"}`
+	in := `{"verb":"start","setup":{"dir":"/here"}} {"verb":"spawn","n":2} {"verb":"independent","n":1} {"verb":"fanout","n":1} {"verb":"sing"} {"verb":"stop"}`
 	if err := system.Serve(t.Context(), &f, strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("it was started in %q", f.dir)
 	}
 	replies := strings.Split(strings.TrimSpace(out.String()), "\n")
-	for i, want := range []string{"seconds", `"latencies":[0,0]`, "no hands left", "nobody knows how to", "seconds"} {
+	for i, want := range []string{"seconds", `"latencies":[0,0]`, "no hands left", "a child is missing", "nobody knows how to", "seconds"} {
 		if i >= len(replies) || !strings.Contains(replies[i], want) {
 			t.Fatalf("reply %d is not about %q: %q", i, want, replies)
 		}

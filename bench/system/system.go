@@ -26,6 +26,13 @@ type System interface {
 	Stop(ctx context.Context) error
 }
 
+// Checked is a system whose fan-outs end whether their children have run or not. It is
+// asked after each, when the time is not measured any more.
+type Checked interface {
+	// Check fails if not all children of the last fan-out have run.
+	Check(ctx context.Context) error
+}
+
 // Setup is what a system is given.
 type Setup struct {
 	Dir      string `json:"dir"`      // an empty directory of its own

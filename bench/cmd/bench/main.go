@@ -56,5 +56,6 @@ func (f flags) run(ctx context.Context) error {
 		config.Samples = file
 	}
 	samples, err := harness.Run(ctx, config)
+	fmt.Printf("%s\n\n", harness.Setting(ctx, config.Binaries))
 	return errors.Join(err, harness.Table(os.Stdout, samples, f.Sizes))
 }

@@ -20,6 +20,9 @@ const maxChildren = 1000
 type coppice struct {
 	kind         installation.Kind
 	installation *installation.Installation
+
+	last  *pb.Session // of a fan-out
+	tasks int         // that it has to have
 }
 
 // Start implements system.System.
@@ -74,15 +77,21 @@ func between(times []time.Time) []time.Duration {
 // FanOut implements system.System.
 func (c *coppice) FanOut(ctx context.Context, n int) error {
 	prompt := fmt.Sprint("fan ", n)
+	c.tasks = 1 + n
 	if n > maxChildren {
 		if n%maxChildren != 0 {
 			return fmt.Errorf("%d children can't be shared by parents of %d", n, maxChildren)
 		}
 		prompt = fmt.Sprintf("spread %d %s fan %d", n/maxChildren, installation.Parent, maxChildren)
+		c.tasks += n / maxChildren
 	}
-	_, err := c.installation.Do(ctx, installation.Parent, prompt)
+	var err error
+	c.last, err = c.installation.Do(ctx, installation.Parent, prompt)
 	return err
 }
+
+// Check implements system.Checked.
+func (c *coppice) Check(ctx context.Context) error { return c.installation.Holds(ctx, c.last, c.tasks) }
 
 // Independent implements system.System. Each task is the root of a session of its own; as many
 // are open at once as there are slots.

@@ -33,9 +33,15 @@ func (e *engine) Start(ctx context.Context, at system.Setup) error {
 // child does nothing.
 func child(dbos.DBOSContext, string) (string, error) { return "done", nil }
 
+// maxChildren of one parent: past it, parents have parents.
+const maxChildren = 1000
+
 // fanOut starts n children and waits for all. It starts them one after another, as the
 // steps of a workflow have to have an order.
 func fanOut(ctx dbos.DBOSContext, n int) (int, error) {
+	if n > maxChildren {
+		return spread(ctx, n)
+	}
 	running := make([]dbos.WorkflowHandle[string], n)
 	for i := range running {
 		var err error
@@ -49,6 +55,27 @@ func fanOut(ctx dbos.DBOSContext, n int) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// spread starts parents that share n children, and waits for all.
+func spread(ctx dbos.DBOSContext, n int) (int, error) {
+	var running []dbos.WorkflowHandle[int]
+	for left := n; left > 0; left -= maxChildren {
+		parent, err := dbos.RunWorkflow(ctx, fanOut, min(left, maxChildren))
+		if err != nil {
+			return 0, err
+		}
+		running = append(running, parent)
+	}
+	joined := 0
+	for _, r := range running {
+		children, err := r.GetResult()
+		if err != nil {
+			return 0, err
+		}
+		joined += children
+	}
+	return joined, nil
 }
 
 // oneByOne runs n children one after another.

@@ -68,8 +68,14 @@ func (e *engine) Start(ctx context.Context, at system.Setup) error {
 // child does nothing.
 func child(restate.Context, restate.Void) (string, error) { return "done", nil }
 
+// maxChildren of one parent: past it, parents have parents.
+const maxChildren = 1000
+
 // fanOut calls n children at once and waits for all.
 func fanOut(ctx restate.Context, n int) (int, error) {
+	if n > maxChildren {
+		return spread(ctx, n)
+	}
 	running := make([]restate.ResponseFuture[string], n)
 	for i := range running {
 		running[i] = restate.Service[string](ctx, service, handlerChild).RequestFuture(restate.Void{})
@@ -80,6 +86,23 @@ func fanOut(ctx restate.Context, n int) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// spread calls parents that share n children, and waits for all.
+func spread(ctx restate.Context, n int) (int, error) {
+	var running []restate.ResponseFuture[int]
+	for left := n; left > 0; left -= maxChildren {
+		running = append(running, restate.Service[int](ctx, service, handlerFanOut).RequestFuture(min(left, maxChildren)))
+	}
+	joined := 0
+	for _, r := range running {
+		children, err := r.Response()
+		if err != nil {
+			return 0, err
+		}
+		joined += children
+	}
+	return joined, nil
 }
 
 // oneByOne calls n children one after another. The times are those of its first

@@ -58,6 +58,9 @@ type childWorker struct {
 
 // Work implements river.Worker.
 func (w *childWorker) Work(ctx context.Context, job *river.Job[childArgs]) error {
+	if err := river.RecordOutput(ctx, "done"); err != nil {
+		return fmt.Errorf("recording a result: %w", err)
+	}
 	switch job.Args.Join {
 	case joinCommitted:
 		if err := w.commit(ctx, job); err != nil {

@@ -22,6 +22,8 @@ const (
 	events = 100_000
 	// slots is how many jobs run at once.
 	slots = system.Slots
+	// pollInterval is that of River's own benchmark.
+	pollInterval = 20 * time.Millisecond
 	// connections of the pool: the server's default limit is 100.
 	connections = 50
 )
@@ -63,7 +65,10 @@ func (q *queue) Start(ctx context.Context, at system.Setup) error {
 		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: slots}},
 		Workers:       workers,
 		FetchCooldown: river.FetchCooldownMin, // the default, 100 ms, would be all that one sees of it
-		JobTimeout:    -1,
+		// A notification less than the cooldown after another is not sent: who waits for it
+		// waits for the next poll, by default for a second.
+		FetchPollInterval: pollInterval,
+		JobTimeout:        -1,
 	})
 	if err != nil {
 		return err
