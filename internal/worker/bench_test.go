@@ -28,7 +28,7 @@ func BenchmarkAttempt(b *testing.B) {
 	l := w.newLine()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
-	go l.keep(ctx)
+	go l.stayConnected(ctx)
 	l.ready(ctx)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -81,7 +81,7 @@ func (w *Worker) carryCommand(ctx context.Context, c *launched) {
 	j := l.goOn(kill, c.claim)
 	lineEnds, endLine := context.WithCancel(context.WithoutCancel(ctx))
 	var keeping sync.WaitGroup
-	keeping.Go(func() { l.keep(lineEnds) })
+	keeping.Go(func() { l.stayConnected(lineEnds) })
 	defer keeping.Wait()
 	defer endLine()
 	var last *request
@@ -104,23 +104,21 @@ func (w *Worker) carryCommand(ctx context.Context, c *launched) {
 func (l *line) goOn(drop context.CancelFunc, claim *pb.Claim) *journal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.attempt++
-	l.over, l.drop, l.claimed = false, drop, claim
-	return newJournal(l, l.attempt)
+	return l.begin(claim, nil, drop)
 }
 
 // session is that of the attempt on the line.
 func (l *line) session() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.claimed.GetSessionId()
+	return l.attempt.claim.GetSessionId()
 }
 
 // releases tells of messages whose commands are to go on in the background.
 func (l *line) releases() <-chan int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.release
+	return l.attempt.release
 }
 
 // letGo tells the attempt on the line that the commands of a message are to go on in
@@ -128,14 +126,14 @@ func (l *line) releases() <-chan int {
 func (l *line) letGo(ordinal int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.release == nil {
+	if l.attempt.release == nil {
 		return
 	}
 	select {
-	case <-l.release:
+	case <-l.attempt.release:
 	default:
 	}
-	l.release <- ordinal
+	l.attempt.release <- ordinal
 }
 
 // print tells what a command has printed last.

@@ -29,23 +29,22 @@ func (w *Worker) takes(session tree.SessionID, parent string) (*pb.Takes, []tree
 	return takes, begins
 }
 
-// give puts a run on the line that came with the end of the last one, as if it had been
+// beginGiven puts a run on the line that came with the end of the last one, as if it had been
 // claimed: if the stream breaks before its assignment is there, the claim is sent over the
 // next one. It needs the lock of the line.
-func (l *line) give(last *request, given *pb.GivenRun) {
+func (l *line) beginGiven(last *request, given *pb.GivenRun) {
 	takes := last.req.GetTakes()
-	claim := proto.CloneOf(l.claimed)
+	claim := proto.CloneOf(l.attempt.claim)
 	claim.SessionId, claim.TaskId, claim.Epoch, claim.Nonce = given.GetSessionId(), given.GetTaskId(), given.GetEpoch(), takes.GetNonce()
-	claim.Held, l.begins = nil, nil
+	var begins []tree.Message
+	claim.Held = nil
 	if takes.GetHeldTaskId() == given.GetTaskId() {
-		claim.Held, l.begins = takes.GetHeld(), last.begins
+		claim.Held, begins = takes.GetHeld(), last.begins
 	}
 	l.given = &request{
-		line: l, req: &pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: claim}}, answered: make(chan struct{}), begins: l.begins,
+		line: l, req: &pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: claim}}, answered: make(chan struct{}), begins: begins,
 	}
-	l.over, l.drop, l.claimed, l.known = false, nil, claim, 0
-	l.attempt++
-	l.release = make(chan int, 1)
+	l.begin(claim, begins, nil)
 	l.waiting = append(l.waiting, l.given)
 }
 
@@ -61,12 +60,11 @@ func (l *line) takeUp(ctx context.Context, drop context.CancelFunc) (*assignment
 		l.sending.Unlock()
 		return nil, nil, nil
 	}
-	l.seq = 0
-	l.keepNone()
-	if l.drop = drop; l.over {
+	l.renumber(1) // the claim that was not sent is 0
+	if l.attempt.drop = drop; l.over {
 		drop() // it was lost before anybody could be told
 	}
-	j := newJournal(l, l.attempt)
+	j := newJournal(l, l.attempt.number)
 	l.mu.Unlock()
 	l.sending.Unlock()
 	a, err := r.assigned(ctx, r.begins)

@@ -15,9 +15,8 @@ import (
 // lineOf puts an attempt on a line, which offers its slot.
 func lineOf(stream *sentOver, begins []tree.Message) (*line, *journal) {
 	l := (&Worker{Config: Config{Now: time.Now}}).newLine()
-	l.over, l.link, l.attempt = false, &link{stream: stream, protocol: Protocol}, 1
-	l.claimed = &pb.Claim{SessionId: "s", TaskId: "child", Epoch: 1, Nonce: 1, WorkerId: "w"}
-	j := newJournal(l, 1)
+	l.link = &link{stream: stream, protocol: Protocol}
+	j := l.begin(&pb.Claim{SessionId: "s", TaskId: "child", Epoch: 1, Nonce: 1, WorkerId: "w"}, nil, nil)
 	j.takes = func() (*pb.Takes, []tree.Message) {
 		return &pb.Takes{Nonce: 7, HeldTaskId: "parent", Held: heldOf(begins)}, begins
 	}

@@ -60,7 +60,7 @@ func TestAHintWaitsForASlot(t *testing.T) {
 		w := &Worker{hints: newHints()}
 		ctx, stop := context.WithCancel(t.Context())
 		given := make(chan bool)
-		go func() { given <- w.give(ctx, t.Context(), dispatch.Delivery{}) }()
+		go func() { given <- w.handOut(ctx, t.Context(), dispatch.Delivery{}) }()
 		synctest.Wait()
 		began := time.Now()
 		stop()

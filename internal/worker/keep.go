@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// keep opens one stream after another until ctx ends, then ends the last one in
+// stayConnected opens one stream after another until ctx ends, then ends the last one in
 // good order, which hands the attempt on it over to other workers.
-func (l *line) keep(ctx context.Context) {
+func (l *line) stayConnected(ctx context.Context) {
 	defer l.leaving.Wait()
 	defer l.close()
 	settled := false

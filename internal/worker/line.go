@@ -37,10 +37,10 @@ type line struct {
 	secrets  *redact.Redactor  // what goes out is without them
 	needs    string            // a feature that a replica has to have; empty: none
 
-	sending sync.Mutex // held while a request is numbered and sent
-	seq     int64
-	kept    []*request // numbered, to be sent with what follows
-	keeping atomic.Bool
+	sending   sync.Mutex // held while a request is numbered and sent
+	seq       int64
+	unsent    []*request // numbered, to be sent with what follows
+	hasUnsent atomic.Bool
 
 	mu      sync.Mutex
 	link    *link         // what requests go over; nil while there is none
@@ -49,17 +49,29 @@ type line struct {
 	toward  string        // the endpoint that the next is to go to; empty: any
 	leaving sync.WaitGroup
 	closed  bool
-	attempt int            // how many claims there were
-	claimed *pb.Claim      // of the attempt
-	known   int32          // the ordinal of the last message that the attempt knows of
-	begins  []tree.Message // of the attempt: what was held of its transcript
-	waiting []*request
-	over    bool          // no attempt is on the line: new requests fail
+	attempt attempt
+	over    bool          // it is not on the line any more: new requests fail
+	waiting []*request    // without an answer
 	given   *request      // stands for the claim of the attempt, if that came with the end of the last; until it is taken up
 	stands  *request      // the end of the last attempt, if the line waits for a run of the orchestrator's choice
 	stood   chan struct{} // closed when it does so no longer
-	release chan int      // of the attempt: messages whose commands are to go on in the background
-	drop    context.CancelFunc
+}
+
+// attempt is what a line knows of the attempt on it, or of the last one.
+type attempt struct {
+	number  int                // counts them: a journal is of one
+	claim   *pb.Claim          // with which it began
+	begins  []tree.Message     // what was held of its transcript
+	known   int32              // the ordinal of the last message that it knows of
+	release chan int           // messages whose commands are to go on in the background
+	drop    context.CancelFunc // tells who carries it out that it is lost; nil: nobody does yet
+}
+
+// begin puts an attempt on the line, unless that is closed. It needs the lock.
+func (l *line) begin(claim *pb.Claim, begins []tree.Message, drop context.CancelFunc) *journal {
+	l.attempt = attempt{number: l.attempt.number + 1, claim: claim, begins: begins, release: make(chan int, 1), drop: drop}
+	l.over = l.closed
+	return newJournal(l, l.attempt.number)
 }
 
 // request is one request under way.
@@ -143,7 +155,7 @@ func (l *line) adopt(k *link) error {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	l.mu.Lock()
-	on, unanswered, claim, stands := !l.over, l.waiting, l.claimed, l.stands
+	on, unanswered, claim, stands := !l.over, l.waiting, l.attempt.claim, l.stands
 	l.mu.Unlock()
 	switch {
 	case stands != nil:
@@ -170,7 +182,7 @@ func (l *line) adopt(k *link) error {
 	if l.closed {
 		return errors.New("the slot has ended")
 	}
-	l.keepNone()
+	l.forgetUnsent() // it is among what has no answer
 	for _, r := range l.waiting {
 		r.chunks = nil
 		if c := r.req.GetClaim(); c != nil {
@@ -196,7 +208,7 @@ func (l *line) reattach(k *link, claim *pb.Claim, last *request) (*pb.WorkRespon
 		offered = last.req.GetTakes().GetNonce()
 	}
 	l.mu.Lock()
-	known := l.known
+	known := l.attempt.known
 	l.mu.Unlock()
 	if err := k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
 		SessionId: claim.GetSessionId(), TaskId: claim.GetTaskId(),
@@ -291,7 +303,7 @@ func (l *line) rests() bool {
 func (l *line) carries(j *journal) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.over && l.attempt == j.attempt
+	return !l.over && l.attempt.number == j.attempt
 }
 
 // beat tells the other side of a stream that this one is there.

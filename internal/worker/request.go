@@ -17,14 +17,10 @@ import (
 func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim, begins []tree.Message) (*assignment, *journal, error) {
 	c.Held = heldOf(begins)
 	l.sending.Lock()
-	l.seq = -1
-	l.keepNone()
+	l.renumber(0)
 	l.sending.Unlock()
 	l.mu.Lock()
-	l.over, l.drop, l.claimed, l.known, l.begins = l.closed, drop, c, 0, begins
-	l.attempt++
-	l.release = make(chan int, 1)
-	j := newJournal(l, l.attempt)
+	j := l.begin(c, begins, drop)
 	if l.link != nil {
 		c.Protocol = l.link.protocol
 	}
@@ -76,7 +72,7 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	l.mu.Lock()
-	if l.over || l.attempt != j.attempt {
+	if l.over || l.attempt.number != j.attempt {
 		l.mu.Unlock()
 		<-l.window
 		r.err = loop.ErrLost
@@ -87,8 +83,8 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 	req.Seq = l.seq
 	l.waiting = append(l.waiting, r)
 	l.mu.Unlock()
-	l.kept = append(l.kept, r)
-	l.keeping.Store(true)
+	l.unsent = append(l.unsent, r)
+	l.hasUnsent.Store(true)
 	if !goesOn(req) {
 		l.flush()
 	}
@@ -104,24 +100,31 @@ func givesBack(req *pb.WorkRequest) bool {
 	return req.GetPark() != nil || req.GetEnd() != nil || req.GetStopHooks() != nil
 }
 
-// flush sends what is kept, or leaves it to the next stream. It needs the lock of what is
+// flush sends what is unsent, or leaves it to the next stream. It needs the lock of what is
 // sent.
 func (l *line) flush() {
 	l.mu.Lock()
 	k, over := l.link, l.over
 	l.mu.Unlock()
-	for i, r := range l.kept {
-		r.req.More = i < len(l.kept)-1
+	for i, r := range l.unsent {
+		r.req.More = i < len(l.unsent)-1
 		if k != nil && !over && k.stream.Send(r.req) != nil {
 			k.cancel()
 		}
 	}
-	l.keepNone()
+	l.forgetUnsent()
 }
 
-func (l *line) keepNone() {
-	l.kept = nil
-	l.keeping.Store(false)
+func (l *line) forgetUnsent() {
+	l.unsent = nil
+	l.hasUnsent.Store(false)
+}
+
+// renumber has the next request be the first of an attempt, with that number. It needs the
+// lock of what is sent.
+func (l *line) renumber(first int64) {
+	l.seq = first - 1
+	l.forgetUnsent()
 }
 
 // delta shows a piece of the answer under way, if there is a stream for it.
@@ -132,7 +135,7 @@ func (j *journal) delta(d *pb.TextDelta) {
 	defer l.sending.Unlock()
 	l.mu.Lock()
 	k := l.link
-	if l.over || l.attempt != j.attempt {
+	if l.over || l.attempt.number != j.attempt {
 		k = nil
 	}
 	l.mu.Unlock()
@@ -168,21 +171,22 @@ func (l *line) oldest(take func(*request) bool) {
 		switch given := r.response.GetGiven(); {
 		case l.closed:
 		case given != nil:
-			l.give(r, given)
+			l.beginGiven(r, given)
 			room = false // what stands for its claim takes it
 		case r.response.GetStandsBy():
 			l.stands, l.stood = r, make(chan struct{})
 		}
 	case *pb.WorkResponse_Assignment:
 		// A summary comes before messages that are older than it.
-		for i := range min(int(k.Assignment.GetHeldMessages()), len(l.begins)) {
-			l.known = max(l.known, int32(l.begins[i].Ordinal))
+		begins := l.attempt.begins
+		for i := range min(int(k.Assignment.GetHeldMessages()), len(begins)) {
+			l.attempt.known = max(l.attempt.known, int32(begins[i].Ordinal))
 		}
 		for _, m := range r.chunks {
-			l.known = max(l.known, m.GetOrdinal())
+			l.attempt.known = max(l.attempt.known, m.GetOrdinal())
 		}
 	case *pb.WorkResponse_Ack:
-		l.known = max(l.known, k.Ack.GetOrdinal(), k.Ack.GetBoundary().GetOrdinal())
+		l.attempt.known = max(l.attempt.known, k.Ack.GetOrdinal(), k.Ack.GetBoundary().GetOrdinal())
 	}
 	close(r.answered)
 	if room {
@@ -205,12 +209,12 @@ func (l *line) drops(given *pb.GivenRun) {
 	}
 	l.waiting, l.over = nil, true
 	l.standsNoMore()
-	if l.drop != nil {
-		l.drop()
+	if l.attempt.drop != nil {
+		l.attempt.drop()
 	}
 	places := len(lost)
 	if given != nil && places > 0 && !l.closed {
-		l.give(lost[places-1], given)
+		l.beginGiven(lost[places-1], given)
 		places-- // what stands for its claim takes one
 	}
 	for range places {
@@ -219,7 +223,7 @@ func (l *line) drops(given *pb.GivenRun) {
 }
 
 func (r *request) wait(ctx context.Context) error {
-	if l := r.line; l.keeping.Load() {
+	if l := r.line; l.hasUnsent.Load() {
 		l.sending.Lock()
 		l.flush()
 		l.sending.Unlock()

@@ -59,7 +59,7 @@ func TestWhatGoesOnIsKept(t *testing.T) {
 		stream := &sentOver{}
 		l := (&Worker{}).newLine()
 		l.over, l.link = false, &link{stream: stream}
-		j := newJournal(l, l.attempt)
+		j := newJournal(l, l.attempt.number)
 		j.Append(answer)
 		c.then(j, j.Spawn(children))
 		if !slices.Equal(stream.kinds, c.want) {

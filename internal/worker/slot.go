@@ -27,7 +27,7 @@ func (w *Worker) slot(ctx, taking context.Context) {
 	l := w.newLine()
 	lineEnds, endLine := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
-	keeping.Go(func() { l.keep(lineEnds) })
+	keeping.Go(func() { l.stayConnected(lineEnds) })
 	defer keeping.Wait()
 	defer endLine()
 	for l.ready(taking) {

@@ -54,7 +54,7 @@ func (l *line) stoodDown(given *pb.GivenRun) {
 	defer l.mu.Unlock()
 	if l.stands != nil && given != nil && !l.closed {
 		l.window <- struct{}{} // nothing is under way on a line that waits
-		l.give(l.stands, given)
+		l.beginGiven(l.stands, given)
 	}
 	l.standsNoMore()
 }

@@ -212,7 +212,7 @@ func (w *Worker) pull(ctx, working context.Context) error {
 		}
 		wait = retryAfter
 		for _, d := range found {
-			if !w.give(ctx, working, d) {
+			if !w.handOut(ctx, working, d) {
 				return nil
 			}
 		}
@@ -220,9 +220,9 @@ func (w *Worker) pull(ctx, working context.Context) error {
 	return nil
 }
 
-// give hands a hint to a slot. Once ctx has ended it waits no longer than for a goodbye: slots
+// handOut hands a hint to a slot. Once ctx has ended it waits no longer than for a goodbye: slots
 // that have no stream take none, and there may never be one again.
-func (w *Worker) give(ctx, working context.Context, d dispatch.Delivery) bool {
+func (w *Worker) handOut(ctx, working context.Context, d dispatch.Delivery) bool {
 	working, stop := context.WithCancel(working)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(goodbye, stop) })()
