@@ -35,7 +35,7 @@ func (l *slot) claimed(ctx context.Context, a *asked, answer tree.Answer, err er
 	case !ok:
 		return nil, fmt.Errorf("a claim was answered with %T", answer)
 	}
-	held := l.granted(a, granted, carrier{claim.GetWorkerId(), claim.GetFeatures()})
+	held := l.granted(a, granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}, true)
 	if held == nil {
 		return nil, nil
 	}
@@ -49,11 +49,12 @@ func (l *slot) claimed(ctx context.Context, a *asked, answer tree.Answer, err er
 // errUnfit says that a worker lacks what a run needs.
 var errUnfit = errors.New("the worker lacks a feature that the run needs")
 
-// granted puts a claimed run on the stream; nil: it takes none any more.
-func (l *slot) granted(a *asked, run *tree.Claimed, by carrier) *lease {
+// granted puts a claimed run on the stream; nil: it takes none any more. known is whether the
+// worker can come for it then.
+func (l *slot) granted(a *asked, run *tree.Claimed, by carrier, known bool) *lease {
 	held := leaseOf(run, by)
 	if !l.hold(held, a.expected) {
-		l.unheard(a, held)
+		l.strand(held, a.expected, a.worker, known)
 		return nil
 	}
 	return held

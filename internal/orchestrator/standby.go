@@ -151,7 +151,7 @@ func (s *standing) Given(run *store.Given) {
 			l.stoodDown <- stoodDown{s, run, lease}
 			return
 		}
-		l.serving.Go(func() { l.unheardOf(lease, &expectation{}, s.worker, s.by.can(featureGiven) && !l.left.Load()) })
+		l.serving.Go(func() { l.strand(lease, &expectation{}, s.worker, s.by.can(featureGiven) && !l.left.Load()) })
 	}
 }
 
@@ -229,7 +229,7 @@ func (s *Service) giveOffered(ctx context.Context) {
 			s.offers.back(run)
 			return
 		}
-		claim, err := s.Store.Give(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, to)
+		claim, err := s.Store.ClaimFor(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, to)
 		if err != nil {
 			to.Given(nil)
 			return

@@ -52,11 +52,12 @@ func (l *slot) queue() error {
 func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
 	a.open = false
-	granted := l.takenWith(ctx, a)
+	granted, known := l.takenWith(ctx, a), last.by.can(featureGiven)
 	if granted == nil {
 		var done func()
 		granted, done = l.takeOffered(ctx, a, last)
 		defer done()
+		known = false // the worker may have asked before, over another stream
 	}
 	if granted == nil {
 		answer.StandsBy = l.standsBy(a.req.GetTakes(), last.by, a.worker)
@@ -65,7 +66,7 @@ func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.Work
 	}
 	l.claims.add(l.Now())
 	l.lookForMore()
-	held := l.granted(a, granted, last.by)
+	held := l.granted(a, granted, last.by, known)
 	if held == nil {
 		return answers
 	}
@@ -170,30 +171,24 @@ func (l *slot) leftOver(a *asked) {
 	switch granted := answer.(type) {
 	case *tree.Claimed:
 		claim := a.req.GetClaim()
-		l.unheard(a, leaseOf(granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}))
+		l.strand(leaseOf(granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
 	case tree.ParkedRun, tree.Ended:
 		if taken := l.takenWith(context.Background(), a); taken != nil {
-			l.unheard(a, leaseOf(taken, a.by))
+			l.strand(leaseOf(taken, a.by), a.expected, a.worker, a.by.can(featureGiven))
 		}
 	}
 }
 
-// unheard sees to an attempt that was granted too late for its stream. Its worker comes for
-// it over another one, unless it is dead. For one that it has not heard of it may not: if it
-// can't, or if it has asked before that was granted, which is after its own run had ended.
-func (l *slot) unheard(a *asked, lease *lease) {
-	given, _ := a.pending.Taken()
-	l.unheardOf(lease, a.expected, a.worker, a.req.GetTakes() == nil || given != nil && lease.by.can(featureGiven))
-}
-
-// unheardOf is unheard for a run of which it is known whether its worker comes for it.
-func (s *Service) unheardOf(lease *lease, expected *expectation, worker *alive.Worker, comes bool) {
-	if !comes {
-		s.handOver(lease, false)
+// strand sees to an attempt that was granted too late for its stream. A worker to which it is
+// known comes for it over another one, unless it is dead: it has claimed it, or asks what it was
+// given with its last end. Nobody comes for another.
+func (s *Service) strand(held *lease, expected *expectation, worker *alive.Worker, known bool) {
+	if !known {
+		s.handOver(held, false)
 		return
 	}
-	s.leases.add(lease, expected, make(chan struct{}, 1))
-	s.waitFor(worker, lease)
+	s.leases.add(held, expected, make(chan struct{}, 1))
+	s.waitFor(worker, held)
 }
 
 // givenTo finds the run that a slot was given with an end of which its worker has not heard.

@@ -63,7 +63,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 			return
 		}
 		for _, p := range queued {
-			p.settle(nil, shown(err))
+			p.settle(decided{err: shown(err)}, AtHand{})
 		}
 		return
 	}
@@ -82,11 +82,11 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	}
 	c.OnCommit(told)
 	for i, p := range queued {
-		p.opened, p.taken, p.notTaken = answers[i].opened, answers[i].taken, answers[i].notTaken
+		var known AtHand
 		if p.slot == nil {
-			p.atHand = b.atHand(answers[i].claimed())
+			known = b.atHand(answers[i].claimed())
 		}
-		p.settle(answers[i].answer, answers[i].err)
+		p.settle(answers[i], known)
 	}
 	for _, id := range b.order {
 		c.known.keep(id, b.sessions[id])
@@ -212,7 +212,7 @@ func (b *batch) carryOut(ctx context.Context, queued []*Pending) (answers []deci
 			return nil, err
 		}
 	}
-	if err := b.give(ctx); err != nil {
+	if err := b.claimForStandby(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.save(ctx); err != nil {

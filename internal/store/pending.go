@@ -94,27 +94,24 @@ func (s *Store) committerOf(id tree.SessionID) *committer {
 	return s.committers[binary.BigEndian.Uint64(id[8:])%uint64(len(s.committers))]
 }
 
-// Pending is a queued command.
+// Pending is a command, or a step of the store's own, that is queued.
 type Pending struct {
 	session tree.SessionID
 	cmd     tree.Command
 	key     *Key
-	step    func(context.Context, *batch) error // instead of a command
-	takes   *Takes                              // nil: no other run
-	slot    Slot                                // that the run is claimed for; nil: for who asks
-	alone   bool                                // it was refused together with others
-	with    []*Pending                          // what is in the same transaction
-	agents  *AgentsThen                         // what it was put together with; nil: that does not matter
+	takes   *Takes      // nil: no other run
+	slot    Slot        // that the run is claimed for; nil: for who asks
+	agents  *AgentsThen // what it was put together with; nil: that does not matter
 
-	done   chan struct{}
-	ended  chan struct{} // of the store
-	answer tree.Answer
-	err    error
+	step func(context.Context, *batch) error // in the place of a command
 
-	atHand   AtHand        // of a run that was claimed
-	opened   *opened       // a session; nil if it was there before
-	taken    *tree.Claimed // in the place of a run that was given back
-	notTaken error         // why it is not the one that was asked for
+	with  []*Pending    // what is in the same transaction
+	alone bool          // it was refused together with others
+	ended chan struct{} // of the store
+
+	done    chan struct{} // closed once it is decided, and that is durable
+	decided               // by then
+	atHand  AtHand        // of a run that was claimed
 }
 
 // Wait gives the answer when it is durable.
@@ -143,7 +140,7 @@ func (p *Pending) AtHand() AtHand { return p.atHand }
 // the one that was to be Next was refused.
 func (p *Pending) Taken() (*tree.Claimed, error) { return p.taken, p.notTaken }
 
-func (p *Pending) settle(answer tree.Answer, err error) {
-	p.answer, p.err = answer, err
+func (p *Pending) settle(d decided, known AtHand) {
+	p.decided, p.atHand = d, known
 	close(p.done)
 }

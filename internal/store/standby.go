@@ -53,9 +53,9 @@ func (b *batch) atHand(claimed *tree.Claimed) AtHand {
 	return AtHand{b.conversation(claimed), b.woken(claimed)}
 }
 
-// Give claims a run that was announced for a slot that waits, which hears of it by then. If
+// ClaimFor claims a run that was announced for a slot that waits, which hears of it by then. If
 // that is refused, or not stored, the slot is the caller's to give back.
-func (s *Store) Give(ctx context.Context, run Announced, to Slot) (*Pending, error) {
+func (s *Store) ClaimFor(ctx context.Context, run Announced, to Slot) (*Pending, error) {
 	offers := to.Offers()
 	p := s.Prepare(run.Session, offers.claim(run.Task, run.Epoch), nil)
 	p.slot = to
@@ -78,9 +78,9 @@ func (b *batch) spare() int {
 	return b.standby.Spare()
 }
 
-// give lets the slots that wait claim what has become ready: what somebody waits for first,
+// claimForStandby lets the slots that wait claim what has become ready: what somebody waits for first,
 // then what was asked for first. Nobody has waited for longer, or it stays for its turn.
-func (b *batch) give(ctx context.Context) error {
+func (b *batch) claimForStandby(ctx context.Context) error {
 	if spare := b.spare(); spare < 0 || !b.ahead.spares(spare) {
 		return nil
 	}

@@ -144,7 +144,7 @@ func standbyGives(t *testing.T, d Dialect) {
 	for _, first := range []bool{true, false} {
 		slot := on.sit("waits")
 		on.Take()
-		p := must[*store.Pending](t)(b.Give(t.Context(), run, slot))
+		p := must[*store.Pending](t)(b.ClaimFor(t.Context(), run, slot))
 		_, err := p.Wait(t.Context())
 		eq(t, "whether it was given", slot.given != nil, first)
 		eq(t, "whether it was refused", tree.CodeOf(err) == tree.CodeStale, !first)
