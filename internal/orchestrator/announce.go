@@ -20,7 +20,7 @@ const (
 
 // room is how many runs may be announced and not claimed yet.
 func (s *Service) room() int {
-	most := announcePerSlot * max(int(s.slots.Load()), s.leases.slots())
+	most := announcePerSlot * max(int(s.slotsOfAll.Load()), s.census.slots())
 	return max(announceAtLeast, min(most, announcePerPace*s.claims.lately(s.Now())))
 }
 

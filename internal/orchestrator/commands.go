@@ -38,22 +38,3 @@ func backgroundCommands(message int) *pb.WorkResponse {
 		BackgroundCommands: &pb.BackgroundCommands{Ordinal: int32(message)},
 	}}
 }
-
-// uncount says that the stream is none of a slot, or is none any more: one that a
-// command is on carries no run of an agent.
-func (l *slot) uncount() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.counted {
-		l.counted = false
-		l.leases.close(l.lease == nil)
-	}
-}
-
-// put puts an attempt on the stream, or takes off what is there. It needs the slot's lock.
-func (l *slot) put(next *lease) {
-	if had := l.lease != nil; l.counted && had != (next != nil) {
-		l.leases.freed(had)
-	}
-	l.lease = next
-}

@@ -35,6 +35,6 @@ func (s *Service) Poke(id tree.SessionID) { s.hub.poke(id) }
 
 // OpenStream counts a stream of a worker, until close is called.
 func (s *Service) OpenStream() (close func()) {
-	s.leases.open()
-	return func() { s.leases.close(true) }
+	s.census.joined()
+	return func() { s.census.left(true) }
 }

@@ -11,8 +11,6 @@ import (
 // moment ago.
 type leases struct {
 	mu       sync.Mutex
-	streams  int
-	free     int // of them, without an attempt
 	held     map[tree.TaskID]holding
 	expected map[tree.TaskID][]*expectation
 	anyOf    map[tree.SessionID]map[*expectation]struct{} // of any attempt of the session
@@ -85,48 +83,6 @@ func (l *leases) settled(e *expectation) {
 		return
 	}
 	l.expected[e.task] = rest
-}
-
-// open counts a stream, which has no attempt yet.
-func (l *leases) open() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.streams++
-	l.free++
-}
-
-// close counts a stream no longer, which has no attempt if it is free.
-func (l *leases) close(free bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.streams--
-	if free {
-		l.free--
-	}
-}
-
-// freed says that a stream which is counted has no attempt any more, or has one.
-func (l *leases) freed(free bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if free {
-		l.free++
-	} else {
-		l.free--
-	}
-}
-
-// idle is how many streams have no attempt.
-func (l *leases) idle() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.free
-}
-
-func (l *leases) slots() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.streams
 }
 
 // add holds an attempt that was expected, unless it has come back over another stream

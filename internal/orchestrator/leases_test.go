@@ -107,16 +107,17 @@ func TestAnAttemptThatHasComeBack(t *testing.T) {
 // on it. An attempt that is held for the grace takes no stream.
 func TestIdleStreams(t *testing.T) {
 	t.Parallel()
-	l := newLeases()
+	service := &Service{leases: newLeases()}
+	l, c := service.leases, &service.census
 	idle := func(when string, want int) {
 		t.Helper()
-		if got := l.idle(); got != want {
+		if got := c.idle(); got != want {
 			t.Errorf("%s: %d streams are idle, want %d", when, got, want)
 		}
 	}
 	stream := func() *slot {
-		l.open()
-		return &slot{Service: &Service{leases: l}, counted: true, revoked: make(chan struct{}, 1)}
+		c.joined()
+		return &slot{Service: service, counted: true, revoked: make(chan struct{}, 1)}
 	}
 	carry := func(s *slot, task byte) *lease {
 		a := &lease{task: tree.TaskID{15: task}, token: tree.Token{Epoch: 1}}
@@ -146,7 +147,7 @@ func TestIdleStreams(t *testing.T) {
 	idle("it carries a command", 0)
 	second.letGo()
 	l.drop(lost)
-	if idle("all is over", 0); l.slots() != 0 || len(l.held) != 0 {
-		t.Errorf("%d streams and %d attempts are left", l.slots(), len(l.held))
+	if idle("all is over", 0); c.slots() != 0 || len(l.held) != 0 {
+		t.Errorf("%d streams and %d attempts are left", c.slots(), len(l.held))
 	}
 }

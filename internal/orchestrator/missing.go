@@ -16,7 +16,7 @@ const (
 // missWorkers warns when runs wait and no replica has a worker.
 func (s *Service) missWorkers(ctx context.Context) error {
 	now := s.Now()
-	if s.slots.Load() > 0 {
+	if s.slotsOfAll.Load() > 0 {
 		s.sweeper.without = time.Time{}
 		return nil
 	}

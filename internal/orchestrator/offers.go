@@ -18,12 +18,12 @@ import (
 // offerFor goes on the stream, as does what idle slots wait for. What is lost with the
 // process is announced again when its lease is over.
 type offers struct {
-	mu     sync.Mutex
-	runs   []waitingRun // the oldest first
-	sent   []time.Time  // when hints went on the dispatch stream that nobody has come for, the oldest first; see counted
-	last   time.Time    // when somebody came for a hint, or none could be waited for
-	taking int          // slots that are about to have a run of these
-	some   chan struct{}
+	mu       sync.Mutex
+	runs     []waitingRun // the oldest first
+	onStream []time.Time  // when hints went on the dispatch stream that nobody has come for, the oldest first; see reconcile
+	last     time.Time    // when somebody came for a hint, or none could be waited for
+	taking   int          // slots that are about to have a run of these
+	some     chan struct{}
 }
 
 // waitingRun is a run that is to be claimed.
@@ -81,7 +81,7 @@ func (o *offers) due(now time.Time, idle int) (hints []dispatch.Hint, again time
 	}
 	for _, r := range o.runs[:n] {
 		hints = append(hints, r.Hint)
-		o.sent = append(o.sent, now)
+		o.onStream = append(o.onStream, now)
 	}
 	o.drop(n)
 	switch {
@@ -96,16 +96,16 @@ func (o *offers) due(now time.Time, idle int) (hints []dispatch.Hint, again time
 // coming is how many hints slots are on their way for.
 func (o *offers) coming(now time.Time) int {
 	late := 0
-	for late < len(o.sent) && now.Sub(o.sent[late]) >= comeWithin {
+	for late < len(o.onStream) && now.Sub(o.onStream[late]) >= comeWithin {
 		late++
 	}
-	return len(o.sent) - late
+	return len(o.onStream) - late
 }
 
-// counted says how many hints on the dispatch stream nobody has read. Slots have to come for all
+// reconcile says how many hints on the dispatch stream nobody has read. Slots have to come for all
 // of them, whoever put them there, unless idle ones don't: their workers do not reach Redis.
 // Beyond those, what nobody has come for in a while is lost, or its claim was another replica's.
-func (o *offers) counted(now time.Time, unread, idle int) {
+func (o *offers) reconcile(now time.Time, unread, idle int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -114,17 +114,17 @@ func (o *offers) counted(now time.Time, unread, idle int) {
 	case now.Sub(o.last) > announceLease:
 		unread = 0
 	}
-	for len(o.sent) > unread && now.Sub(o.sent[0]) > announceLease {
-		o.sent = o.sent[1:]
+	for len(o.onStream) > unread && now.Sub(o.onStream[0]) > announceLease {
+		o.onStream = o.onStream[1:]
 	}
-	if unknown := unread - len(o.sent); unknown > 0 {
+	if unknown := unread - len(o.onStream); unknown > 0 {
 		since := now.Add(-comeWithin)
-		if len(o.sent) > 0 && o.sent[0].Before(since) {
-			since = o.sent[0]
+		if len(o.onStream) > 0 && o.onStream[0].Before(since) {
+			since = o.onStream[0]
 		}
-		o.sent = append(slices.Repeat([]time.Time{since}, unknown), o.sent...)
+		o.onStream = append(slices.Repeat([]time.Time{since}, unknown), o.onStream...)
 	}
-	if len(o.sent) > 0 {
+	if len(o.onStream) > 0 {
 		poke(o.some)
 	}
 }
@@ -132,7 +132,7 @@ func (o *offers) counted(now time.Time, unread, idle int) {
 // mayTake reports whether there is a run for a slot that has become free. What has been on the
 // dispatch stream for a while has waited for longer: then the slot has to come for that.
 func (o *offers) mayTake(now time.Time) bool {
-	return len(o.runs) > 0 && (len(o.sent) == 0 || now.Sub(o.sent[0]) < comeWithin)
+	return len(o.runs) > 0 && (len(o.onStream) == 0 || now.Sub(o.onStream[0]) < comeWithin)
 }
 
 // takeFor gives the first run if its session fits, for a slot that is about to give its run
@@ -191,7 +191,7 @@ func (o *offers) late(now time.Time) (late, coming int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	coming = o.coming(now)
-	return len(o.sent) - coming, coming
+	return len(o.onStream) - coming, coming
 }
 
 // enoughFor reports whether so many idle slots are enough to come for what is on the dispatch
@@ -219,8 +219,8 @@ func (o *offers) came(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last = now
-	if len(o.sent) > 0 {
-		o.sent = o.sent[1:]
+	if len(o.onStream) > 0 {
+		o.onStream = o.onStream[1:]
 	}
 }
 
@@ -248,7 +248,7 @@ func (s *Service) countHints(ctx context.Context) error {
 		if err != nil {
 			s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)
 		}
-		s.offers.counted(time.Now(), unread, s.pulling())
+		s.offers.reconcile(time.Now(), unread, s.pulling())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -272,7 +272,7 @@ func (s *Service) sendOffers(ctx context.Context) error {
 		unsure := s.relieve(time.Now())
 		s.giveOffered(ctx)
 		idle := s.pulling()
-		if s.others.Load() || s.leases.slots() == 0 {
+		if s.others.Load() || s.census.slots() == 0 {
 			idle = math.MaxInt
 		}
 		hints, again := s.offers.due(time.Now(), idle)

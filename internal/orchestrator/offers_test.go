@@ -52,7 +52,7 @@ func TestDueOffers(t *testing.T) {
 	} {
 		o := offering(begun, 1, 1, 1)
 		for range test.sent {
-			o.sent = append(o.sent, begun.Add(test.since))
+			o.onStream = append(o.onStream, begun.Add(test.since))
 		}
 		for range test.came {
 			o.came(begun)
@@ -114,7 +114,7 @@ func TestTakenOffers(t *testing.T) {
 	for range 3 {
 		o.taken()
 	}
-	o.sent = append(o.sent, now)
+	o.onStream = append(o.onStream, now)
 	late := now.Add(comeWithin)
 	if got, any := o.take(late); any {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)

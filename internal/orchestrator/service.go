@@ -56,28 +56,29 @@ type Config struct {
 // Service is one replica.
 type Service struct {
 	Config
-	hub      *hub
-	tails    tails
-	outbox   *outbox
-	wishes   *wishes
-	relay    *relay
-	leases   *leases
-	roster   *roster
-	offers   *offers
-	standby  *standby
-	kick     chan struct{} // something may be ready to announce
-	later    chan struct{} // something may be, though nothing is known to wait
-	stopping chan struct{} // closed by Stop
-	stop     sync.Once
-	serving  sync.WaitGroup // of streams
-	slots    atomic.Int64   // of all workers, as of the last sweep
-	others   atomic.Bool    // replicas that are alive, as of the last sweep
-	claims   pace
-	sweeper  sweeper
-	agents   *agents
-	workers  *alive.Prober
-	dead     chan string        // workers of which that is known, until something is done about it
-	measures *telemetry.Replica // nil: nobody measures
+	hub        *hub
+	tails      tails
+	outbox     *outbox
+	wishes     *wishes
+	relay      *relay
+	census     census
+	leases     *leases
+	roster     *roster
+	offers     *offers
+	standby    *standby
+	kick       chan struct{} // something may be ready to announce
+	later      chan struct{} // something may be, though nothing is known to wait
+	stopping   chan struct{} // closed by Stop
+	stop       sync.Once
+	serving    sync.WaitGroup // of streams
+	slotsOfAll atomic.Int64   // of all workers, as of the last sweep
+	others     atomic.Bool    // replicas that are alive, as of the last sweep
+	claims     pace
+	sweeper    sweeper
+	agents     *agents
+	workers    *alive.Prober
+	dead       chan string        // workers of which that is known, until something is done about it
+	measures   *telemetry.Replica // nil: nobody measures
 }
 
 // New checks the configuration. Call Committed after each commit of the store.
@@ -120,7 +121,7 @@ func New(c Config) (*Service, error) {
 		wishes: newWishes(), relay: newRelay(c.Now),
 		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}), dead: make(chan string, deadAtOnce),
 	}
-	s.standby = newStandby(s.leases)
+	s.standby = newStandby(&s.census)
 	s.others.Store(!c.Store.Alone())
 	s.standby.open(c.Store.Alone())
 	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})

@@ -17,7 +17,7 @@ import (
 // this replica is the only one, since the hints of another one would find nobody. It is the
 // store's [store.Standby]; a slot is either with it or with a committer.
 type standby struct {
-	leases *leases
+	census *census
 
 	mu      sync.Mutex
 	waiting []*standing // who has waited for longest first
@@ -34,7 +34,7 @@ type standing struct {
 	over   bool // it is not to wait any more; guarded by standby.mu
 }
 
-func newStandby(l *leases) *standby { return &standby{leases: l} }
+func newStandby(c *census) *standby { return &standby{census: c} }
 
 // size is how many slots wait, or are about to have a run.
 func (b *standby) size() int {
@@ -54,7 +54,7 @@ func (b *standby) Spare() int {
 	if !b.any() {
 		return -1
 	}
-	return b.leases.idle() - 1
+	return b.census.idle() - 1
 }
 
 // Take implements store.Standby.
@@ -200,10 +200,6 @@ func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResp
 	}
 	return l.withRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.offers)
 }
-
-// pulling is how many idle slots may come for what is on the dispatch stream; of some of them
-// the workers may not.
-func (s *Service) pulling() int { return s.leases.idle() - s.standby.size() }
 
 // relieve sends slots that wait to the dispatch stream, for what is on it and nobody has come for
 // in time. It reports whether more may be needed soon.

@@ -12,7 +12,7 @@ func slotsOn(b *standby, n int) []*standing {
 	all := make([]*standing, n)
 	for i := range all {
 		all[i] = &standing{slot: &slot{Service: &Service{standby: b, offers: newOffers()}, stoodDown: make(chan stoodDown, 1)}}
-		b.leases.open()
+		b.census.joined()
 		b.add(all[i])
 	}
 	return all
@@ -32,7 +32,7 @@ func relieved(s *standing) bool {
 // a committer has it.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	b := newStandby(newLeases())
+	b := newStandby(&census{})
 	if b.Spare() >= 0 || b.Take() != nil {
 		t.Error("there is a slot on an empty bench")
 	}
@@ -63,7 +63,7 @@ func TestStandby(t *testing.T) {
 // TestStandbyIsClosed: where others may have runs for them, slots do not wait.
 func TestStandbyIsClosed(t *testing.T) {
 	t.Parallel()
-	b := newStandby(newLeases())
+	b := newStandby(&census{})
 	all := slotsOn(b, 3)
 	taken := b.Take()
 	if b.relieve(1); !relieved(all[1]) || relieved(all[2]) {
@@ -102,29 +102,29 @@ func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 		t.Errorf("later %d are late, %d coming", late, coming)
 	}
 	later := now.Add(2 * announceLease)
-	o.sent = append(o.sent, now)
+	o.onStream = append(o.onStream, now)
 	o.came(later)
-	if o.counted(later, 2, 1); o.enoughFor(later, 1) || !o.enoughFor(later, 2) {
+	if o.reconcile(later, 2, 1); o.enoughFor(later, 1) || !o.enoughFor(later, 2) {
 		t.Error("what nobody has read is not waited for, or what is lost is")
 	}
-	if o.counted(later, 4, 1); o.enoughFor(later, 3) || !o.enoughFor(later, 4) {
+	if o.reconcile(later, 4, 1); o.enoughFor(later, 3) || !o.enoughFor(later, 4) {
 		t.Error("hints that others have put there are not waited for")
 	}
-	o.sent = append(o.sent, later)
-	if o.counted(later, 0, 1); o.enoughFor(later, 0) || !o.enoughFor(later, 1) {
+	o.onStream = append(o.onStream, later)
+	if o.reconcile(later, 0, 1); o.enoughFor(later, 0) || !o.enoughFor(later, 1) {
 		t.Error("what has just been announced is lost at once, or what is lost is waited for")
 	}
-	o.counted(later, 3, 1)
+	o.reconcile(later, 3, 1)
 	later = later.Add(2 * announceLease)
-	if o.counted(later, 3, 0); o.enoughFor(later, 2) {
+	if o.reconcile(later, 3, 0); o.enoughFor(later, 2) {
 		t.Error("what nobody could come for is lost")
 	}
 	later = later.Add(2 * announceLease)
-	if o.counted(later, 3, 1); !o.enoughFor(later, 0) {
+	if o.reconcile(later, 3, 1); !o.enoughFor(later, 0) {
 		t.Error("slots are waited for that do not come")
 	}
 	o.came(later)
-	if o.counted(later, 3, 1); o.enoughFor(later, 2) {
+	if o.reconcile(later, 3, 1); o.enoughFor(later, 2) {
 		t.Error("what was given up is not waited for once somebody has come")
 	}
 }

@@ -85,14 +85,14 @@ func (s *Service) stayAlive(ctx context.Context) error {
 // beat says that this replica is alive, and learns whether others are, and how much all
 // workers can do.
 func (s *Service) beat(ctx context.Context) error {
-	if err := s.Store.Beat(ctx, s.Replica, s.leases.slots()); err != nil {
+	if err := s.Store.Beat(ctx, s.Replica, s.census.slots()); err != nil {
 		return err
 	}
 	there, err := s.Store.Capacity(ctx, s.replicaDead())
 	if err != nil {
 		return err
 	}
-	s.slots.Store(int64(there.Slots))
+	s.slotsOfAll.Store(int64(there.Slots))
 	s.others.Store(there.Replicas > 1)
 	s.standby.open(there.Replicas <= 1)
 	return nil

@@ -19,7 +19,7 @@ func (l *slot) prepare(a *asked, lease *lease, cmd tree.Command) {
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
 		a.next = l.offers.takeFor(time.Now(), func(other tree.SessionID) bool { return l.Store.Together(other, lease.session) })
 		takes = &store.Takes{
-			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.leases.idle(),
+			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.census.idle(),
 			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
 		}
 		a.open, a.by = true, lease.by

@@ -101,7 +101,7 @@ type slot struct {
 // then may be gone on with over another stream, and is offered to others if it
 // is not.
 func (s *Service) Work(stream WorkStream) error {
-	s.leases.open()
+	s.census.joined()
 	poke(s.offers.some)
 	l := &slot{
 		Service: s, stream: stream, begun: s.Now(), asked: make(chan asked, workWindow), counted: true,
