@@ -1,5 +1,5 @@
 // Package internal is the tour of Coppice: read this first, then the files it
-// names, from the bottom up.
+// names, in its order: from the bottom up.
 //
 // # What it is
 //
@@ -33,10 +33,10 @@
 //
 // # The store
 //
-// internal/store/store.go: Update is the only way to write. Commands queue to a
-// committer, which makes one transaction of all that have queued meanwhile, for
-// many sessions, with one statement per table. A command that is refused does
-// not disturb the others.
+// internal/store/store.go is the way in; Update, in pending.go, is the only way to
+// write. Commands queue to a committer (commit.go), which makes one transaction of all
+// that have queued meanwhile, for many sessions, with one statement per table. A
+// command that is refused does not disturb the others.
 //
 // # Dispatch
 //
@@ -52,8 +52,10 @@
 // internal/orchestrator/service.go and work.go: a replica's side of clients and
 // of workers. work.go serves the stream of a worker's slot; the stream is the
 // attempt's lease. When it breaks, internal/alive finds out whether its worker is
-// dead; roster.go knows whose the streams are. All who watch a session on a replica share one reading of its log: tail.go.
-// What a model writes is shown before it is stored: hub.go to those who watch here,
+// dead; roster.go knows whose the streams are. hub.go tells those who look at a session
+// that something has happened: who waits for a run (wait.go), and the tail, which reads the
+// log once for all who watch it here (tail.go, watch.go). What a model writes is shown
+// before it is stored: by the hub to those who watch here, by
 // relay.go to the replicas that wish for it, which wishes.go tells.
 // internal/api puts it behind gRPC; internal/wire translates, and holds the one table
 // of error codes. internal/api/guard.go says who may call what, by the tokens of
@@ -61,8 +63,9 @@
 //
 // # The worker
 //
-// internal/worker/slot.go claims and prepares, over a stream to the replica that knows the
-// session best, if it has a choice (internal/route); internal/loop/loop.go is the turn
+// internal/worker/slot.go claims and prepares, over a line (line.go) of one stream after
+// another, each to the replica that knows the session best, if it has a choice
+// (internal/route); internal/loop/loop.go is the turn
 // machine: model, message, tools, results, model. A fresh run, a wake and a run
 // whose last worker was killed take the same path: look at the transcript, look
 // at the open calls, go on. internal/tool and internal/model hold the contracts
