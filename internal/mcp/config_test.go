@@ -137,3 +137,37 @@ func TestScrubber(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaced: links that a person has made lead to the directories of a server, those
+// below the workspace don't.
+func TestPlaced(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"real/sub", "cache"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, target := range map[string]string{"work": "real", "linked": "cache", "real/led": "../cache"} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work := filepath.Join(dir, "work")
+	for path, want := range map[string]string{
+		"": "real", "sub": "real/sub", "led": "real/led", "none": "real/none", "../linked": "cache",
+		work: "real", work + "/sub": "real/sub", work + "/led": "real/led", dir + "/real/led": "real/led",
+		dir + "/linked": "cache", dir + "/none": "none",
+	} {
+		want = filepath.Join(dir, want)
+		if got := (Server{Dir: path}).placed(work).Dir; got != want {
+			t.Errorf("it runs in %s as %s, not %s", path, got, want)
+		}
+		if got := (Server{Writable: []string{path}}).placed(work).Writable[0]; filepath.IsAbs(path) && got != want {
+			t.Errorf("it may write to %s as %s, not %s", path, got, want)
+		}
+	}
+}

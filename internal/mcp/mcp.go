@@ -88,8 +88,8 @@ func New(c Config) (*Servers, error) {
 		if one.Timeout == 0 {
 			one.Timeout = DefaultTimeout
 		}
-		if !filepath.IsAbs(one.Dir) {
-			one.Dir = filepath.Join(c.Workspace, one.Dir)
+		if one.Command != "" {
+			one = one.placed(c.Workspace)
 		}
 		all.servers = append(all.servers, newServer(one, c.Sandbox, c.Logger.With("mcp_server", one.Name), all.times))
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -22,6 +24,38 @@ const maxMessage = 16 << 20
 
 // writeWithin is how long a process may take to read what it is told.
 const writeWithin = 10 * time.Second
+
+// placed is the server with the real paths of its directories, as they are before any
+// command of an agent has run. Below the workspace links are left to be refused when
+// the server starts: agents may have put them there.
+func (s Server) placed(workspace string) Server {
+	if !filepath.IsAbs(s.Dir) {
+		s.Dir = filepath.Join(workspace, s.Dir)
+	}
+	root := resolved(workspace)
+	real := func(path string) string {
+		for _, dir := range []string{workspace, root} {
+			if below, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(below) {
+				return filepath.Join(root, below)
+			}
+		}
+		return resolved(path)
+	}
+	s.Dir = real(s.Dir)
+	s.Writable = slices.Clone(s.Writable)
+	for i, path := range s.Writable {
+		s.Writable[i] = real(path)
+	}
+	return s
+}
+
+// resolved is a path without symbolic links, or the path if there is nothing yet.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
 
 // start starts the process of a server, which speaks over its standard input and
 // output.

@@ -28,8 +28,8 @@ func confine() int {
 }
 
 func (s spec) become(status *os.File) error {
-	if err := os.Chdir(s.Dir); err != nil {
-		return fmt.Errorf("entering the directory: %w", err)
+	if err := s.enter(); err != nil {
+		return err
 	}
 	program := ""
 	if !s.Probe {
@@ -61,12 +61,26 @@ func (s spec) become(status *os.File) error {
 	return nil
 }
 
+// enter opens what the worker has opened, and makes the command's directory the current
+// one.
+func (s spec) enter() error {
+	for i := range s.Trees {
+		if err := s.Trees[i].reopen(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Fchdir(int(s.dir().file.Fd())); err != nil {
+		return fmt.Errorf("entering the directory: %w", err)
+	}
+	return nil
+}
+
 // tryDir says whether a command could write to its directory.
 func (s spec) tryDir() error {
 	if !s.TryDir {
 		return nil
 	}
-	if err := unix.Access(s.Dir, unix.W_OK); err != nil {
+	if err := unix.Access(".", unix.W_OK); err != nil {
 		return fmt.Errorf("writing to the workspace: %w", err)
 	}
 	return nil

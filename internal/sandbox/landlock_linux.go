@@ -20,13 +20,22 @@ func (s spec) landlock() error {
 	if err != nil {
 		return fmt.Errorf("asking for its version: %w", err)
 	}
-	writable := landlock.RWDirs(s.Writable...)
+	readable := append([]string{"/proc", "/dev"}, systemPaths()...)
+	var changed []string
+	for _, t := range s.Trees {
+		if t.Writable {
+			changed = append(changed, t.through())
+		} else {
+			readable = append(readable, t.through())
+		}
+	}
+	writable := landlock.RWDirs(changed...)
 	devices := landlock.RWDirs("/dev/pts").IgnoreIfMissing().WithIoctlDev()
 	scratch := landlock.RWDirs(s.scratch()...).IgnoreIfMissing()
 	if abi >= abiRefer {
 		writable, scratch = writable.WithRefer(), scratch.WithRefer()
 	}
-	files, dirs := apart(append(append([]string{"/proc", "/dev"}, systemPaths()...), s.Readable...))
+	files, dirs := apart(readable)
 	config := landlock.V11
 	if s.Network {
 		config.HandledAccessNet = 0

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,18 +19,6 @@ const nobody = 65534
 
 // owner is whose a directory is.
 type owner struct{ uid, gid int }
-
-func ownerOf(path string) (owner, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return owner{}, err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return owner{}, errors.New("its owner can't be told")
-	}
-	return owner{int(stat.Uid), int(stat.Gid)}, nil
-}
 
 // owners keeps, for each owner, a namespace of users in which that owner is nobody. A
 // mount made with it shows the owner's files as nobody's, and what nobody makes there
@@ -87,74 +76,53 @@ func hold() int {
 	return 0
 }
 
-// identity is the user that commands run as, and the mounts that this takes.
-type identity struct {
-	owner
-	trees []tree
-	files []*os.File
+// identify finds the user for a command of a worker run by root, and makes mounts of
+// the trees: nobody, who sees the files of the directories' owners as his own. Where
+// the file system can't do that, it is the owner, unless that is root. Also with an
+// error the caller closes the mounts.
+func (s *Sandbox) identify(trees []tree) (who owner, mounts []*os.File, err error) {
+	who = owner{nobody, nobody}
+	dir := "" // that of the command, once it is shown
+	for i := range trees {
+		t := &trees[i]
+		var mount *os.File
+		if t.Writable {
+			who, mount, err = s.show(t, who, dir)
+			dir = cmp.Or(dir, t.At)
+		} else {
+			mount, err = t.mount()
+		}
+		if err != nil {
+			return who, mounts, fmt.Errorf("taking %s: %w", t.At, err)
+		}
+		t.File = fileTrees + len(mounts)
+		mounts = append(mounts, mount)
+	}
+	return who, mounts, nil
 }
 
-func (i *identity) close() {
-	for _, f := range i.files {
-		f.Close()
-	}
-}
-
-// identify finds the user for a command of a worker run by root: nobody, who sees the
-// files of the directories' owners as his own. Where the file system can't do that,
-// it is the owner, unless that is root.
-func (s *Sandbox) identify(c Command) (_ *identity, err error) {
-	i := &identity{owner: owner{nobody, nobody}}
-	defer func() {
-		if err != nil {
-			i.close()
-		}
-	}()
-	for _, path := range s.readable {
-		if err := i.take(path, nil); err != nil {
-			return nil, fmt.Errorf("taking %s: %w", path, err)
-		}
-	}
-	for n, path := range append([]string{c.Dir}, c.Writable...) {
-		of, err := ownerOf(path)
-		if err != nil {
-			return nil, fmt.Errorf("finding the owner of a directory: %w", err)
-		}
-		users, err := s.owners.namespace(of)
-		if err != nil {
-			return nil, err
-		}
-		err = i.take(path, users)
-		switch {
-		case err == nil && (n == 0 || i.uid == nobody):
-			continue
-		case err == nil:
-			return nil, fmt.Errorf("letting a command write to %s: its owner can be shown as another user, and that of %s can't", path, c.Dir)
-		case !errors.Is(err, unix.EINVAL), of.uid == 0, n > 0 && i.owner != of:
-			return nil, fmt.Errorf("letting a command that is not root's write to %s, which belongs to user %d: showing it as another's: %w", path, of.uid, err)
-		}
-		i.owner = of
-		if err := i.take(path, nil); err != nil {
-			return nil, fmt.Errorf("taking %s: %w", path, err)
-		}
-		i.trees[len(i.trees)-1].Writable = true
-	}
-	return i, nil
-}
-
-// take makes a mount of a path. With users it is writable, and belongs to whom they say.
-func (i *identity) take(path string, users *os.File) error {
-	file, err := openTree(path)
+// show makes a mount of what a command may change, and says who the command then is that
+// has been this user so far. It is of its directory if that was not shown before.
+func (s *Sandbox) show(t *tree, who owner, dir string) (owner, *os.File, error) {
+	users, err := s.owners.namespace(t.of)
 	if err != nil {
-		return err
+		return who, nil, err
 	}
-	if users != nil {
-		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())}
-		if err := unix.MountSetattr(int(file.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
-			return errors.Join(err, file.Close())
-		}
+	mount, err := t.mount()
+	if err != nil {
+		return who, nil, err
 	}
-	i.trees = append(i.trees, tree{At: path, Writable: users != nil, File: fileTrees + len(i.files)})
-	i.files = append(i.files, file)
-	return nil
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())}
+	err = unix.MountSetattr(int(mount.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
+	switch {
+	case err == nil && (dir == "" || who.uid == nobody):
+		return who, mount, nil
+	case err == nil:
+		err = fmt.Errorf("its owner can be shown as another user, and that of %s can't", dir)
+	case errors.Is(err, unix.EINVAL) && t.of.uid != 0 && (dir == "" || who == t.of):
+		return t.of, mount, nil
+	default:
+		err = fmt.Errorf("it belongs to user %d, and is for a command that is not root's: showing it as another's: %w", t.of.uid, err)
+	}
+	return who, nil, errors.Join(err, mount.Close())
 }

@@ -104,7 +104,9 @@ func (s *Sandbox) try(w way, names []string, dir string) (err error) {
 			return fmt.Errorf("making a directory to try it in: %w", err)
 		}
 		defer func() { err = errors.Join(err, os.Remove(made)) }()
-		dir = made
+		if dir, err = realPath(made); err != nil {
+			return fmt.Errorf("making a directory to try it in: %w", err)
+		}
 	}
 	said := &bytes.Buffer{} // a stage of ours says one line
 	p, err := trial.start(ctx, Command{Dir: dir, Stderr: said}, true)

@@ -14,15 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a part of the machine's files that a command sees.
-type tree struct {
-	At       string
-	Writable bool
-	// File is the number of the supervisor's file that is the mount; 0: it makes the
-	// mount itself, of what it finds there.
-	File int
-}
-
 // base is where the new root is put together. What was mounted there before has been
 // taken already.
 const base = "/usr"
@@ -77,12 +68,9 @@ func takeTrees(trees []tree) ([]taken, error) {
 	slices.SortStableFunc(trees, func(a, b tree) int { return cmp.Compare(a.At, b.At) })
 	var all []taken
 	for _, t := range trees {
-		file := os.NewFile(uintptr(t.File), t.At)
-		if t.File == 0 {
-			var err error
-			if file, err = openTree(t.At); err != nil {
-				return nil, fmt.Errorf("taking %s: %w", t.At, err)
-			}
+		file, err := t.take()
+		if err != nil {
+			return nil, fmt.Errorf("taking %s: %w", t.At, err)
 		}
 		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 		if !t.Writable {
@@ -96,9 +84,28 @@ func takeTrees(trees []tree) ([]taken, error) {
 	return all, nil
 }
 
-// openTree makes a mount of what is at a path.
-func openTree(path string) (*os.File, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+// take gives the mount that was made of a tree, or makes it.
+func (t tree) take() (*os.File, error) {
+	switch {
+	case t.File != 0:
+		return os.NewFile(uintptr(t.File), t.At), nil
+	case t.System:
+		return openTree(unix.AT_FDCWD, t.At)
+	}
+	// What the worker has opened belongs to its own mounts, of which none can be made here.
+	if err := t.reopen(); err != nil {
+		return nil, err
+	}
+	defer t.file.Close()
+	return t.mount()
+}
+
+// mount makes a mount of what was opened.
+func (t tree) mount() (*os.File, error) { return openTree(int(t.file.Fd()), "") }
+
+// openTree makes a mount of what is at a path, or of an open file.
+func openTree(at int, path string) (*os.File, error) {
+	fd, err := unix.OpenTree(at, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +115,7 @@ func openTree(path string) (*os.File, error) {
 func takeDevices() ([]taken, error) {
 	var all []taken
 	for _, path := range devicePaths {
-		file, err := openTree(path)
+		file, err := openTree(unix.AT_FDCWD, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -124,7 +131,7 @@ func takeDevices() ([]taken, error) {
 	return all, nil
 }
 
-// attach puts the mount where it belongs, without leaving the root by a link.
+// attach puts the mount where it belongs, and nowhere else by a link.
 func (t taken) attach(root *os.Root) error {
 	defer t.file.Close()
 	at := strings.TrimPrefix(t.at, "/")
@@ -146,7 +153,7 @@ func (t taken) attach(root *os.Root) error {
 	}
 	defer dir.Close()
 	target, err := unix.Openat2(int(dir.Fd()), at, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {
 		return err
@@ -199,7 +206,7 @@ func systemTrees() []tree {
 	var trees []tree
 	for _, path := range systemPaths() {
 		if _, link := systemLink(path); !link {
-			trees = append(trees, tree{At: path})
+			trees = append(trees, tree{At: path, System: true})
 		}
 	}
 	return trees

@@ -95,10 +95,12 @@ func New(c Config) (*Sandbox, error) {
 	return s, nil
 }
 
-// Command is a command to run.
+// Command is a command to run. On the paths of its directories, which are absolute, no
+// symbolic link is followed: other commands can put one wherever they may write. Who
+// wants links followed that a person has made does so once, before any command runs.
 type Command struct {
 	Argv     []string
-	Dir      string   // absolute; it may change what is below
+	Dir      string   // it may change what is below
 	Writable []string // further directories that it may change
 	Env      []string // KEY=VALUE, beside what every command gets
 	Network  bool     // it may use the network
@@ -107,21 +109,19 @@ type Command struct {
 	Stderr   io.Writer
 }
 
-// checked is the command with the paths that its directories really have.
+// checked is the command with the paths of its directories in their shortest form.
 func (c Command) checked() (Command, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return c, errors.New("there is none")
 	}
 	writable := append([]string{c.Dir}, c.Writable...)
 	for i, path := range writable {
-		real, err := realPath(path)
-		if err != nil {
-			return c, err
+		if !filepath.IsAbs(path) {
+			return c, fmt.Errorf("%q is not an absolute path", path)
 		}
-		if real == "/" {
+		if writable[i] = filepath.Clean(path); writable[i] == "/" {
 			return c, errors.New("the root of the file system can't be what a command may change")
 		}
-		writable[i] = real
 	}
 	c.Dir, c.Writable = writable[0], writable[1:]
 	return c, nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -58,18 +59,20 @@ type spec struct {
 	TryDir   bool // with Probe: the directory has to be one that the command can write to
 	Argv     []string
 	Env      []string
-	Dir      string
 	Home     string
 	Network  bool
-	Confined bool     // no new privileges, no capabilities
-	Landlock bool     // with Readable and Writable
-	Seccomp  bool     //
-	Limited  bool     // by Limits
-	Readable []string // beside what is the system's
-	Writable []string
+	Confined bool   // no new privileges, no capabilities
+	Landlock bool   // with Trees
+	Seccomp  bool   //
+	Limited  bool   // by Limits
+	Trees    []tree // what the command sees beside what is the system's
 	Limits   Limits
-	Trees    []tree   // what the new root is made of
 	Wrap     []string // how bubblewrap is called, up to the stage that it starts
+}
+
+// dir is the directory of the command.
+func (s spec) dir() *tree {
+	return &s.Trees[slices.IndexFunc(s.Trees, func(t tree) bool { return t.Writable })]
 }
 
 // The files of a stage, by number.

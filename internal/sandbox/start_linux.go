@@ -27,8 +27,15 @@ type launch struct {
 	spec    spec
 	attr    *syscall.SysProcAttr
 	files   []*os.File // that the supervisor gets behind those of every command
-	close   func()     // what the supervisor has by then
 	release func()
+}
+
+// close lets go of what the stages have by then.
+func (l *launch) close() {
+	closeTrees(l.spec.Trees)
+	for _, f := range l.files {
+		f.Close()
+	}
 }
 
 func (s *Sandbox) start(ctx context.Context, c Command, probe bool) (_ *Process, err error) {
@@ -83,25 +90,32 @@ func (l *launch) start(ctx context.Context, c Command) (*Process, error) {
 }
 
 // launch decides how a command is started.
-func (s *Sandbox) launch(ctx context.Context, c Command, probe bool) (*launch, error) {
+func (s *Sandbox) launch(ctx context.Context, c Command, probe bool) (_ *launch, err error) {
 	l := &launch{
 		spec: spec{
-			Way: s.way, Probe: probe, Argv: c.Argv, Dir: c.Dir, Network: c.Network,
+			Way: s.way, Probe: probe, Argv: c.Argv, Network: c.Network,
 			Confined: s.mode != Off, Landlock: s.on(LayerLandlock), Seccomp: s.on(LayerSeccomp), Limited: s.on(LayerLimits),
-			Readable: s.readable, Writable: append([]string{c.Dir}, c.Writable...), Limits: s.limits, Home: home,
+			Limits: s.limits, Home: home,
 			TryDir: probe && s.way != wayNone && unix.Access(c.Dir, unix.W_OK) == nil,
 		},
-		attr:  &syscall.SysProcAttr{Setpgid: true},
-		close: func() {}, release: func() {},
+		attr:    &syscall.SysProcAttr{Setpgid: true},
+		release: func() {},
 	}
-	var err error
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	if l.spec.Trees, err = s.trees(c); err != nil {
+		return nil, err
+	}
 	switch s.way {
 	case wayNative:
 		err = s.launchNative(l, c)
 	case wayBubblewrap:
-		l.spec.Wrap = wrapArgs(s.wrap, c, s.readable, s.limits)
+		l.spec.Wrap = wrapArgs(s.wrap, c.Network, l.spec.Trees, s.limits)
 	case wayNone:
-		err = s.launchPlain(ctx, l, c)
+		err = s.launchPlain(ctx, l)
 	}
 	if err != nil {
 		return nil, err
@@ -128,20 +142,12 @@ func tmpOf(s spec) string {
 func (s *Sandbox) launchNative(l *launch, c Command) error {
 	who := owner{os.Getuid(), os.Getgid()}
 	if who.uid == 0 {
-		i, err := s.identify(c)
-		if err != nil {
+		var err error
+		if who, l.files, err = s.identify(l.spec.Trees); err != nil {
 			return err
 		}
-		who, l.spec.Trees, l.files, l.close = i.owner, i.trees, i.files, i.close
 		l.attr.Credential = &syscall.Credential{Uid: uint32(who.uid), Gid: uint32(who.gid)}
 		l.attr.GidMappingsEnableSetgroups = true
-	} else {
-		for _, path := range s.readable {
-			l.spec.Trees = append(l.spec.Trees, tree{At: path})
-		}
-		for _, path := range l.spec.Writable {
-			l.spec.Trees = append(l.spec.Trees, tree{At: path, Writable: true})
-		}
 	}
 	l.attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 	if !c.Network {
@@ -154,7 +160,7 @@ func (s *Sandbox) launchNative(l *launch, c Command) error {
 }
 
 // launchPlain does what can be done without namespaces.
-func (s *Sandbox) launchPlain(ctx context.Context, l *launch, c Command) error {
+func (s *Sandbox) launchPlain(ctx context.Context, l *launch) error {
 	dir, err := os.MkdirTemp("", "coppice-command-")
 	if err != nil {
 		return fmt.Errorf("making a home for the command: %w", err)
@@ -168,14 +174,12 @@ func (s *Sandbox) launchPlain(ctx context.Context, l *launch, c Command) error {
 	if os.Getuid() != 0 || s.mode == Off {
 		return nil
 	}
-	of, err := ownerOf(c.Dir)
-	if err == nil && of.uid != 0 {
+	if of := l.spec.dir().of; of.uid != 0 {
 		l.attr.Credential = &syscall.Credential{Uid: uint32(of.uid), Gid: uint32(of.gid)}
-		err = os.Chown(dir, of.uid, of.gid)
-	}
-	if err != nil {
-		l.release()
-		return fmt.Errorf("choosing a user for the command: %w", err)
+		if err := os.Chown(dir, of.uid, of.gid); err != nil {
+			l.release()
+			return fmt.Errorf("choosing a user for the command: %w", err)
+		}
 	}
 	return nil
 }

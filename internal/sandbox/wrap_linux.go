@@ -9,12 +9,13 @@ const (
 )
 
 // wrapArgs is how bubblewrap is called to give the command the same view of the
-// machine as buildRoot does.
-func wrapArgs(wrap []string, c Command, readable []string, limits Limits) []string {
+// machine as buildRoot does. What it binds is what it finds at the paths; the stage that
+// it starts compares that with what was opened, and starts no command if it is another.
+func wrapArgs(wrap []string, network bool, trees []tree, limits Limits) []string {
 	size := strconv.FormatUint(limits.Scratch, 10)
 	args := append([]string{}, wrap...)
 	args = append(args, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
-	if !c.Network {
+	if !network {
 		args = append(args, "--unshare-net")
 	}
 	args = append(args, "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", hostname)
@@ -28,11 +29,12 @@ func wrapArgs(wrap []string, c Command, readable []string, limits Limits) []stri
 	}
 	args = append(args, "--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
 		"--perms", "1777", "--size", size, "--tmpfs", "/tmp", "--perms", "0700", "--dir", home)
-	for _, path := range readable {
-		args = append(args, "--ro-bind", path, path)
-	}
-	for _, path := range append([]string{c.Dir}, c.Writable...) {
-		args = append(args, "--bind", path, path)
+	for _, t := range trees {
+		bind := "--ro-bind"
+		if t.Writable {
+			bind = "--bind"
+		}
+		args = append(args, bind, t.At, t.At)
 	}
 	return append(args, "--remount-ro", "/", "--")
 }

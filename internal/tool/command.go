@@ -71,7 +71,7 @@ func (c *Command) start() error {
 	c.ended = make(chan struct{})
 	printed := &cleaner{to: c.output, secrets: c.secrets, stream: c.secrets.Stream()}
 	process, err := c.sandbox.Start(ctx, sandbox.Command{
-		Argv: []string{"bash", "-c", c.Line}, Dir: c.workspace.Dir(), Writable: c.workspace.Beside(), Network: c.network,
+		Argv: []string{"bash", "-c", c.Line}, Dir: c.workspace.Resolved(), Writable: c.workspace.Beside(), Network: c.network,
 		Stdout: printed, Stderr: printed,
 	})
 	if err != nil {

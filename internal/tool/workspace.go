@@ -68,11 +68,12 @@ func (w *Workspace) Below(name string, beside ...string) (*Workspace, error) {
 }
 
 // Beside gives directories outside the workspace that commands have to change when
-// they work in it, as absolute paths: the repository of a git worktree. File tools
-// don't reach them.
+// they work in it, as absolute paths without symbolic links: the repository of a git
+// worktree. File tools don't reach them.
 func (w *Workspace) Beside() []string { return w.beside }
 
-// Resolved is [Workspace.Dir] without symbolic links.
+// Resolved is [Workspace.Dir] without symbolic links, as it was when the workspace was
+// opened.
 func (w *Workspace) Resolved() string { return w.resolved }
 
 // Dir is the absolute path of the directory.

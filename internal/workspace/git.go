@@ -23,12 +23,13 @@ const (
 // programs to run: hooks, filters, monitors, helpers of transports. None of them runs.
 type git struct{ sandbox *sandbox.Sandbox }
 
-// gitCall is one run of git.
+// gitCall is one run of git. If there is a symbolic link on the path of a directory
+// that it may change, it does not run.
 type gitCall struct {
 	in       string   // the directory that it may change
 	gitDir   string   // never looked for
 	env      []string // beside what all have
-	writable []string
+	writable []string // further directories that it may change
 	args     []string
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/internal/tool"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // TestNothingOfTheRepositoryRuns has a repository that names programs wherever git
@@ -174,6 +175,71 @@ func TestWorktreeThatLeadsOut(t *testing.T) {
 	if again, err := w.Enter(t.Context(), w.run("3", id, id)); err == nil {
 		t.Errorf("it works in %s: %s", again.Dir(), use(t, again.Workspace, "ls", `{}`))
 		must(t, again.Leave())
+	}
+}
+
+// TestCommandsAreNotLedOut: an agent in a worktree is at work when one in its parent's
+// files puts a link where the worktree or the repository was. No command of it starts
+// elsewhere, and neither does git.
+func TestCommandsAreNotLedOut(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(w *wood, worktree string) string{
+		"the worktree":            func(_ *wood, worktree string) string { return worktree },
+		"the way to the worktree": func(_ *wood, worktree string) string { return filepath.Dir(worktree) },
+		"the repository":          func(w *wood, _ string) string { return filepath.Join(w.dir, ".git") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, away := plant(t), plant(t, "secret", "outside\n")
+			id := newTask()
+			place, _ := w.grow("1", id)
+			if got := w.bash(place.Workspace, "cat README && git status --porcelain"); got != "hello" {
+				t.Fatalf("before: %q", got)
+			}
+			repo, err := openRepository(t.Context(), w.dir, git{w.Sandbox})
+			must(t, err)
+			t.Cleanup(func() { must(t, repo.close()) })
+			chain := worktrees([]tree.TaskID{id})
+			head, err := repo.head(t.Context(), chain)
+			must(t, err)
+
+			path := spoil(w, place.Resolved())
+			target := filepath.Join(away.dir, "target")
+			must(t, os.CopyFS(filepath.Join(target, id.String()), os.DirFS(path)))
+			must(t, os.CopyFS(target, os.DirFS(path)))
+			must(t, os.Rename(path, filepath.Join(w.dir, "moved")))
+			must(t, os.Symlink(target, path))
+			before := everything(t, away.dir)
+			script := fmt.Sprintf("cat %s/secret; ls %[1]s %s; touch new %[2]s/new", away.dir, target)
+			if got := w.bash(place.Workspace, script); !strings.Contains(got, "symbolic link") || strings.Contains(got, "outside") {
+				t.Errorf("the command says %q", got)
+			}
+			if said, err := repo.apart(t.Context(), chain[0], head, "read-tree", "-u", "--reset", head); err == nil {
+				t.Errorf("git says %q", said)
+			}
+			if after := everything(t, away.dir); after != before {
+				t.Errorf("outside was\n%sis\n%s", before, after)
+			}
+		})
+	}
+}
+
+// TestLinkedWorkspace: links that lead to the workspace itself are the operator's.
+func TestLinkedWorkspace(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(w.dir, link))
+	linked := &wood{t: t, dir: link, Places: places(t, Config{Dir: link}), session: w.session}
+	id := newTask()
+	place, leave := linked.grow("1", id)
+	if got := linked.bash(place.Workspace, "git status --porcelain --branch"); got != "## "+branches+id.String() {
+		t.Errorf("in a worktree: %q", got)
+	}
+	linked.end(place, leave)
+	base, _ := enter(t, linked.Places, linked.run("1", newTask()))
+	if got := linked.bash(base.Workspace, "pwd; cat README"); got != w.dir+"\nhello" {
+		t.Errorf("in the workspace: %q", got)
 	}
 }
 

@@ -188,11 +188,15 @@ func (r *repository) apart(ctx context.Context, w worktree, commit string, args 
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp("", "coppice-git-")
+	made, err := os.MkdirTemp("", "coppice-git-")
 	if err != nil {
 		return "", fmt.Errorf("making a directory for git: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(made)) }()
+	dir, err := filepath.EvalSymlinks(made) // links lead to where the machine has such directories
+	if err != nil {
+		return "", fmt.Errorf("making a directory for git: %w", err)
+	}
 	for name, text := range map[string]string{
 		"HEAD":         commit + "\n",
 		"config":       "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectFormat = " + format + "\n",

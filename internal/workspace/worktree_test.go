@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -43,6 +45,14 @@ func (w *wood) run(attempt string, task tree.TaskID, chain ...tree.TaskID) Run {
 func (w *wood) grow(attempt string, chain ...tree.TaskID) (*Place, func()) {
 	w.t.Helper()
 	return enter(w.t, w.Places, w.run(attempt, chain[len(chain)-1], chain...))
+}
+
+// bash runs a command line of an agent.
+func (w *wood) bash(in *tool.Workspace, line string) string {
+	w.t.Helper()
+	input, err := json.Marshal(map[string]string{"command": line})
+	must(w.t, err)
+	return tool.NewBash(w.Sandbox, false, nil).Call(w.t.Context(), tool.Call{Input: input, Workspace: in, Label: "call"}).(tool.Done).Text
 }
 
 // end is the end of a run, as a worker sees to it.
