@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -106,11 +107,21 @@ func (s spec) restrict() error {
 		return err
 	}
 	if s.Seccomp {
-		if err := setFilter(s.Network); err != nil {
+		if err := setFilter(s.Network, s.refusedModes()); err != nil {
 			return fmt.Errorf("setting %s: %w", LayerSeccomp, err)
 		}
 	}
 	return nil
+}
+
+// refusedModes are bits of modes that make a program run as its owner or its group,
+// whoever starts it. Where a directory hands its group on, programs ask for the latter
+// with each change of a mode, so there it is let through.
+func (s spec) refusedModes() uint32 {
+	if slices.ContainsFunc(s.Trees, func(t tree) bool { return t.Writable && t.Group }) {
+		return unix.S_ISUID
+	}
+	return unix.S_ISUID | unix.S_ISGID
 }
 
 // bound is one limit of a process.

@@ -92,6 +92,16 @@ func privilegeEscapes() []escape {
 			"by giving a file away": `touch f && chown 1:1 f && echo ESCAPED`,
 			"by a setuid program":   `cp /usr/bin/id i && chown 0:0 i && chmod 4755 i && ./i -u && test "$(stat -c %u:%a i)" = 0:4755 && echo ESCAPED`,
 		})),
+		named("leave a program", map[string]string{
+			"of its owner's":            `cp /usr/bin/id i && chmod 4755 i; test -u i && echo ESCAPED`,
+			"of its group's":            `cp /usr/bin/id i && chmod 2755 i; test -g i && echo ESCAPED`,
+			"of both":                   `cp /usr/bin/id i && chmod ug+s i; test -u i -o -g i && echo ESCAPED`,
+			"of its owner's, by perl":   `cp /usr/bin/id i && perl -e 'chmod 04755, "i"'; test -u i && echo ESCAPED`,
+			"of its owner's, made so":   `perl -MFcntl -e 'umask 0; sysopen F, "i", O_CREAT | O_WRONLY, 04755'; test -u i && echo ESCAPED`,
+			"of its group's, made so":   `perl -MFcntl -e 'umask 0; sysopen F, "i", O_CREAT | O_EXCL | O_RDWR, 02755'; test -g i && echo ESCAPED`,
+			"of its owner's, installed": `install -m 4755 /usr/bin/id i; test -u i && echo ESCAPED`,
+			"of its owner's, packed":    `cp /usr/bin/id i && tar cf a.tar --mode=4755 i && rm i && tar xpf a.tar; test -u i && echo ESCAPED`,
+		}),
 		onlyRoot(named("have capabilities", map[string]string{
 			"to administer":         `$PROBE capability 21`,
 			"to see all files":      `$PROBE capability 1`,
@@ -202,9 +212,9 @@ func resourceEscapes() []escape {
 // kernelEscapes are the calls of the filter, each made with arguments that do nothing.
 func kernelEscapes() []escape {
 	// Few kernels have these, or all of them refuse them in the same way.
-	absent := []string{"kexec_file_load", "kexec_load", "quotactl_fd", "quotactl", "swapon", "swapoff", "finit_module", "init_module", "delete_module", "userfaultfd", "fanotify_init"}
+	absent := []string{"kexec_file_load", "kexec_load", "quotactl_fd", "quotactl", "swapon", "swapoff", "finit_module", "init_module", "delete_module", "userfaultfd", "fanotify_init", "fchmodat2_setuid", "openat2"}
 	var rows []escape
-	for _, name := range slices.Sorted(maps.Keys(calls)) {
+	for _, name := range slices.Sorted(maps.Keys(allCalls())) {
 		e := escape{name: "call " + name, script: "$PROBE call " + name, root: true}
 		if slices.Contains(absent, name) {
 			e.unproven = "this kernel may not have it"

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"runtime"
 	"strconv"
@@ -120,7 +121,7 @@ func findShared(key string) error {
 // them shows that the call was let through; that it is refused, or not known, shows
 // that it was not.
 func call(name string) error {
-	c, ok := calls[name]
+	c, ok := allCalls()[name]
 	if !ok {
 		return fmt.Errorf("there is no call %s", name)
 	}
@@ -143,6 +144,12 @@ func with(number uintptr, args ...uintptr) kernelCall {
 	return c
 }
 
+func allCalls() map[string]kernelCall {
+	all := maps.Clone(calls)
+	maps.Copy(all, callsHere)
+	return all
+}
+
 // calls are those of the filter, by name, with harmless arguments.
 var calls = map[string]kernelCall{
 	"acct":               with(unix.SYS_ACCT, nowhere),
@@ -163,6 +170,11 @@ var calls = map[string]kernelCall{
 	"fsconfig":           with(unix.SYS_FSCONFIG, none, 0, nowhere, 0, 0),
 	"fsmount":            with(unix.SYS_FSMOUNT, none, 0, 0),
 	"fsopen":             with(unix.SYS_FSOPEN, nowhere, 0),
+	"fchmod_setuid":      with(unix.SYS_FCHMOD, none, 0o4755),
+	"fchmod_setgid":      with(unix.SYS_FCHMOD, none, 0o2755),
+	"fchmod_wide":        with(unix.SYS_FCHMOD, none, 0o4755|1<<32),
+	"fchmodat_setuid":    with(unix.SYS_FCHMODAT, none, nowhere, 0o4755),
+	"fchmodat2_setuid":   with(unix.SYS_FCHMODAT2, none, nowhere, 0o4755, 0),
 	"fspick":             with(unix.SYS_FSPICK, none, nowhere, 0),
 	"init_module":        with(unix.SYS_INIT_MODULE, nowhere, 8, nowhere),
 	"io_uring_enter":     with(unix.SYS_IO_URING_ENTER, none, 0, 0, 0),
@@ -175,6 +187,7 @@ var calls = map[string]kernelCall{
 	"kexec_file_load":    with(unix.SYS_KEXEC_FILE_LOAD, none, none, 0, 0, none),
 	"kexec_load":         with(unix.SYS_KEXEC_LOAD, 0, 0, nowhere, none),
 	"keyctl":             with(unix.SYS_KEYCTL, none),
+	"mknodat_setuid":     with(unix.SYS_MKNODAT, none, nowhere, unix.S_IFREG|0o4755, 0),
 	"mount":              with(unix.SYS_MOUNT, nowhere, nowhere, nowhere, 0, 0),
 	"mount_setattr":      with(unix.SYS_MOUNT_SETATTR, none, nowhere, 0, nowhere, 32),
 	"move_mount":         with(unix.SYS_MOVE_MOUNT, none, nowhere, none, nowhere, 0),
@@ -182,6 +195,9 @@ var calls = map[string]kernelCall{
 	"name_to_handle_at":  with(unix.SYS_NAME_TO_HANDLE_AT, none, nowhere, nowhere, nowhere, 0),
 	"open_by_handle_at":  with(unix.SYS_OPEN_BY_HANDLE_AT, none, nowhere, 0),
 	"open_tree":          with(unix.SYS_OPEN_TREE, none, nowhere, 0),
+	"openat2":            with(unix.SYS_OPENAT2, none, nowhere, nowhere, 24),
+	"openat_setuid":      with(unix.SYS_OPENAT, none, nowhere, unix.O_CREAT, 0o4755),
+	"openat_unnamed":     with(unix.SYS_OPENAT, none, nowhere, unix.O_TMPFILE|unix.O_RDWR, 0o2755),
 	"perf_event_open":    with(unix.SYS_PERF_EVENT_OPEN, nowhere, 0, 0, none, 0),
 	"pidfd_getfd":        with(unix.SYS_PIDFD_GETFD, none, 0, 0),
 	"pivot_root":         with(unix.SYS_PIVOT_ROOT, nowhere, nowhere),

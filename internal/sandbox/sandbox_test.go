@@ -150,6 +150,44 @@ func TestWhatCannotBeStarted(t *testing.T) {
 	}
 }
 
+// TestModes: that programs can't be left that run as somebody keeps nobody from other
+// modes, and not from what a directory with a group hands on.
+func TestModes(t *testing.T) {
+	t.Parallel()
+	script := `install -m 755 /usr/bin/true program && cp program copy && chmod 640 copy && stat -c %a program copy
+		mkdir inherits && chmod 775 inherits && mkdir -m 1777 open && cp -a inherits kept && stat -c %a inherits open kept
+		git init -q --shared=group shared && git -C shared -c user.name=t -c user.email=t@localhost commit -q --allow-empty -m x && echo shared
+		for mode in u+s g+s; do chmod $mode program || echo refused; done`
+	s := box(t, Config{})
+	for name, tt := range map[string]struct {
+		mode os.FileMode
+		gid  int
+		want string
+	}{
+		"with a group": {os.ModeSetgid | 0o755, 1234, "755\n640\n2775\n3777\n2775\nshared\nrefused\n"},
+		"with none":    {0o755, 1234, "755\n640\n775\n1777\n775\nrefused\nrefused\n"},
+		"with root's":  {os.ModeSetgid | 0o755, 0, "755\n640\nrefused\nrefused\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if os.Getuid() != 0 {
+				if tt.gid == 0 {
+					t.Skip("it takes root to give a directory to root's group")
+				}
+				tt.gid = os.Getgid()
+			}
+			dir := t.TempDir()
+			if err := errors.Join(os.Chown(dir, -1, tt.gid), os.Chmod(dir, tt.mode)); err != nil {
+				t.Fatal(err)
+			}
+			out, err := output(t, s, Command{Dir: dir, Argv: []string{"bash", "-c", "exec 2>/dev/null\n" + script}}, "")
+			if err != nil || out != tt.want {
+				t.Errorf("%v, %q, not %q", err, out, tt.want)
+			}
+		})
+	}
+}
+
 // TestOwners lets commands of a worker run by root work in directories of others.
 func TestOwners(t *testing.T) {
 	t.Parallel()

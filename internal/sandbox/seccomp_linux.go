@@ -39,6 +39,23 @@ var denied = []uint32{
 const namespaceFlags = unix.CLONE_NEWCGROUP | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWNS |
 	unix.CLONE_NEWPID | unix.CLONE_NEWUSER | unix.CLONE_NEWUTS
 
+// setter is a call that gives a file the mode that is one of its arguments.
+type setter struct {
+	number, mode uint32
+	// opens: the argument before has flags; without makes the mode means nothing.
+	opens bool
+}
+
+// setters could make a program that runs as its owner or its group, whoever starts it
+// outside. The call that makes a directory can't: the kernel leaves these bits out.
+var setters = []setter{
+	{unix.SYS_OPENAT, 3, true}, {unix.SYS_FCHMOD, 1, false}, {unix.SYS_FCHMODAT, 2, false}, {unix.SYS_FCHMODAT2, 2, false},
+	{unix.SYS_MKNODAT, 2, false},
+}
+
+// makes are the flags of opening that make a file.
+const makes = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+
 // Where the kernel puts what a filter looks at. Of an argument it is the lower half,
 // on machines of both kinds; the calls that are looked at read no more of it.
 const (
@@ -84,8 +101,8 @@ func families(network bool) []uint32 {
 	return []uint32{unix.AF_UNIX}
 }
 
-// filter makes the program.
-func filter(network bool) program {
+// filter makes the program. A mode with one of the bits is refused.
+func filter(network bool, bits uint32) program {
 	var p program
 	p.load(offsetArch)
 	p.unless(unix.BPF_JEQ, arch, 1)
@@ -93,13 +110,20 @@ func filter(network bool) program {
 	p.load(offsetNumber)
 	p.when(unix.BPF_JGE, otherABI, 1)
 	p.end(kill)
+	// Opening is what commands do most, so it comes first.
+	for _, c := range append(setters, settersHere...) {
+		p.argument(c.number, c.mode, func(a *program) { c.refuse(a, bits) })
+	}
 	for _, number := range append(denied, deniedHere...) {
 		p.when(unix.BPF_JEQ, number, 1)
 		p.end(refuse)
 	}
-	// Its flags are in memory, where a filter can't look. Libraries fall back on clone.
-	p.when(unix.BPF_JEQ, unix.SYS_CLONE3, 1)
-	p.end(absent)
+	// Their flags are in memory, where a filter can't look. Libraries fall back on clone
+	// and on openat.
+	for _, number := range []uint32{unix.SYS_CLONE3, unix.SYS_OPENAT2} {
+		p.when(unix.BPF_JEQ, number, 1)
+		p.end(absent)
+	}
 	p.argument(unix.SYS_CLONE, 0, func(a *program) {
 		a.when(unix.BPF_JSET, namespaceFlags, 1)
 		a.end(refuse)
@@ -126,6 +150,18 @@ func filter(network bool) program {
 	return p
 }
 
+// refuse comes when the mode is loaded.
+func (c setter) refuse(p *program, bits uint32) {
+	p.unless(unix.BPF_JSET, bits, 1)
+	p.end(allow)
+	if c.opens {
+		p.load(offsetArg(c.mode - 1))
+		p.unless(unix.BPF_JSET, makes, 1)
+		p.end(allow)
+	}
+	p.end(refuse)
+}
+
 // argument adds what is to be done about a call depending on one of its arguments; it
 // has to end with a result.
 func (p *program) argument(number, which uint32, body func(*program)) {
@@ -137,8 +173,8 @@ func (p *program) argument(number, which uint32, body func(*program)) {
 }
 
 // setFilter filters the calls of this thread and of what it becomes.
-func setFilter(network bool) error {
-	p := filter(network)
+func setFilter(network bool, bits uint32) error {
+	p := filter(network, bits)
 	program := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))
 	if errno != 0 {

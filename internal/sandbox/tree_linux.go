@@ -26,6 +26,8 @@ type tree struct {
 	File int
 	Dev  uint64 // with Ino: which file of the machine it is; not of the system's
 	Ino  uint64
+	// Group: it hands its group on to what is made in it (setgid), and that is not root's.
+	Group bool
 
 	of   owner
 	file *os.File // what was opened
@@ -50,6 +52,7 @@ func (s *Sandbox) trees(c Command) ([]tree, error) {
 			return all, err
 		}
 		t.Dev, t.Ino, t.of = deviceOf(is), is.Ino, owner{int(is.Uid), int(is.Gid)}
+		t.Group = is.Mode&unix.S_ISGID != 0 && is.Gid != 0
 	}
 	return all, nil
 }
