@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -109,12 +108,14 @@ func (g *glances) look(looks []*glance) {
 	ctx, cancel := context.WithTimeout(context.Background(), stallPatience)
 	defer cancel()
 	lost, err := g.send(ctx, looks)
+	if lost {
+		err = unreached(err)
+		g.db.log.WarnContext(ctx, "looks at the database failed", "error", err)
+	}
 	for _, look := range looks {
 		switch {
 		case err == nil || look.begun && look.left == 0:
 			look.done <- nil
-		case look.begun && lost:
-			look.done <- fmt.Errorf("%w: %w", errUnreached, err)
 		case look.begun:
 			look.done <- err
 		default:
@@ -123,7 +124,7 @@ func (g *glances) look(looks []*glance) {
 	}
 }
 
-// send makes the round trip; lost is whether the connection was.
+// send makes the round trip; lost is whether the connection was, which is an error.
 func (g *glances) send(ctx context.Context, looks []*glance) (lost bool, err error) {
 	batch := &pgx.Batch{}
 	for _, look := range looks {
@@ -143,5 +144,5 @@ func (g *glances) send(ctx context.Context, looks []*glance) (lost bool, err err
 	}
 	defer conn.Release()
 	err = conn.SendBatch(ctx, batch).Close()
-	return conn.Conn().IsClosed(), err
+	return err != nil && conn.Conn().IsClosed(), err
 }

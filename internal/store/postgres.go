@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"regexp"
 	"strings"
@@ -28,6 +29,7 @@ type postgres struct {
 	statements map[string]pgStatement
 	sparse     map[string][]int // see blanks
 	writers    []*pgWriter
+	log        *slog.Logger
 }
 
 // reachPatience is for how long a database that is out of reach is tried again,
@@ -60,7 +62,11 @@ var (
 	errUnknown   = ErrUnavailable.With("the database was lost while it committed; whether it did is unknown")
 )
 
-func openPostgres(ctx context.Context, url string) (*postgres, error) {
+// unreached is errUnreached with its cause in words alone: a patience of ours that has
+// ended is none of the caller's deadlines.
+func unreached(cause error) error { return fmt.Errorf("%w: %s", errUnreached, cause.Error()) }
+
+func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
@@ -73,7 +79,7 @@ func openPostgres(ctx context.Context, url string) (*postgres, error) {
 	if err := migratePostgres(ctx, config.ConnConfig); err != nil {
 		return nil, forGood(config.ConnConfig, fmt.Errorf("bringing it up to date: %w", err))
 	}
-	db := &postgres{config: config.ConnConfig.Copy()}
+	db := &postgres{config: config.ConnConfig.Copy(), log: log}
 	db.glances.db = db
 	for name, value := range readSettings {
 		config.ConnConfig.RuntimeParams[name] = value
@@ -218,9 +224,9 @@ func (db *postgres) close() error {
 }
 
 // load tries again on another connection when one turns out to be lost, as long as
-// no row was read.
+// no row was read. It logs why the database is out of reach: the caller tells nobody.
 func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
-	return reached(ctx, func() error {
+	err := reached(ctx, func() error {
 		begun := false
 		batch := &pgx.Batch{}
 		if err := db.queue(batch, new([]byte), func() { begun = true }, func() {}, lookups); err != nil || batch.Len() == 0 {
@@ -233,10 +239,14 @@ func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
 		defer conn.Release()
 		err = conn.SendBatch(ctx, batch).Close()
 		if err != nil && begun && conn.Conn().IsClosed() && ctx.Err() == nil {
-			return fmt.Errorf("%w: %w", errUnreached, err)
+			return unreached(err)
 		}
 		return unlessLost(conn.Conn(), err)
 	})
+	if errors.Is(err, errUnreached) {
+		db.log.WarnContext(ctx, "a look at the database failed", "error", err)
+	}
+	return err
 }
 
 // queue adds queries to what will be sent, with arguments in a buffer. begun is called for each row, and over when all
@@ -294,7 +304,7 @@ func reached(ctx context.Context, try func() error) error {
 		return struct{}{}, err
 	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(reachPatience))
 	if err != nil && ctx.Err() == nil && errors.As(err, &passing{}) {
-		return fmt.Errorf("%w: %w", errUnreached, err)
+		return unreached(err)
 	}
 	return err
 }

@@ -196,7 +196,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	db, err := openDatabase(ctx, c.Database)
+	db, err := openDatabase(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", nameOf(c.Database), err)
 	}
@@ -223,11 +223,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-func openDatabase(ctx context.Context, name string) (database, error) {
-	if isPostgres(name) {
-		return openPostgres(ctx, name)
+func openDatabase(ctx context.Context, c Config) (database, error) {
+	if isPostgres(c.Database) {
+		return openPostgres(ctx, c.Database, c.Logger)
 	}
-	return openSQLite(ctx, name)
+	return openSQLite(ctx, c.Database)
 }
 
 // Shared reports whether a database is one on a server, which several replicas may

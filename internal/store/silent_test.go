@@ -1,0 +1,77 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// TestSilentDatabase: a database that does not answer is out of reach. It is no deadline of
+// the call that has passed, and why it is out of reach is logged, since nobody is told. What
+// the caller himself gives up remains so.
+func TestSilentDatabase(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		bound func(context.Context) (context.Context, context.CancelFunc)
+		want  error
+	}{
+		"no deadline": {context.WithCancel, errUnreached},
+		"a deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, reachPatience/2)
+		}, context.DeadlineExceeded},
+		"cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(reachPatience/2, cancel)
+			return ctx, cancel
+		}, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var logged bytes.Buffer
+				db := silent(t, slog.New(slog.NewTextHandler(&logged, nil)))
+				ctx, cancel := test.bound(t.Context())
+				defer cancel()
+				err := db.load(ctx, lookup{"anything", [][]any{{}}, func(row) error { return nil }})
+				for _, is := range []error{errUnreached, context.DeadlineExceeded, context.Canceled} {
+					if errors.Is(err, is) != (is == test.want) {
+						t.Errorf("the error is %v, which has to be %v alone", err, test.want)
+					}
+				}
+				if told := strings.Count(logged.String(), "deadline exceeded"); told != 0 && test.want != errUnreached || told == 0 && test.want == errUnreached {
+					t.Errorf("logged was %q", &logged)
+				}
+			})
+		})
+	}
+}
+
+// silent is a database whose server takes connections and says nothing.
+func silent(t *testing.T, log *slog.Logger) *postgres {
+	t.Helper()
+	config, err := pgxpool.ParseConfig("postgres://silent@127.0.0.1/none?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.ConnectTimeout = reachPatience
+	config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go io.Copy(io.Discard, theirs)
+		return ours, nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return &postgres{reads: pool, log: log, statements: map[string]pgStatement{"anything": {text: "SELECT 1"}}}
+}
