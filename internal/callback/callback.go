@@ -95,7 +95,8 @@ func (*Caller) Retry(try int) time.Duration {
 }
 
 // Call posts a body to a URL. A nil error says that it was answered with success;
-// one that is ErrForbidden that it may not be called.
+// one that is ErrForbidden that it may not be called. An error is text, whatever bytes
+// the answer has.
 func (c *Caller) Call(ctx context.Context, target, key string, body []byte) error {
 	explicit, err := c.allowed(target)
 	if err != nil {
@@ -120,7 +121,7 @@ func (c *Caller) Call(ctx context.Context, target, key string, body []byte) erro
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("HTTP %s: %s", resp.Status, strings.ToValidUTF8(string(answer), "\uFFFD"))
+		return errors.New(strings.ToValidUTF8("HTTP "+resp.Status+": "+string(answer), "\uFFFD"))
 	}
 	if err != nil {
 		return fmt.Errorf("reading the answer: %w", err)

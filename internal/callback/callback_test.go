@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func caller(t *testing.T, c Config) *Caller {
@@ -38,6 +39,16 @@ func TestCall(t *testing.T) {
 			http.Error(w, "down\xff", http.StatusServiceUnavailable)
 		case "/elsewhere":
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
+		case "/latin1":
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, "HTTP/1.1 500 Erreur non g\xe9r\xe9e\r\nContent-Length: 0\r\n\r\n"); err != nil {
+				t.Error(err)
+			}
 		case "/hangs":
 			<-r.Context().Done()
 		}
@@ -54,11 +65,12 @@ func TestCall(t *testing.T) {
 		t.Errorf("got %s with %v", body, got.Header)
 	}
 	for path, want := range map[string]string{
-		"/down": "HTTP 503 Service Unavailable: down\uFFFD", "/elsewhere": "HTTP 302 Found", "/hangs": "context deadline exceeded",
+		"/down": "HTTP 503 Service Unavailable: down\uFFFD", "/elsewhere": "HTTP 302 Found",
+		"/latin1": "HTTP 500 Erreur non g\uFFFDr\uFFFDe", "/hangs": "context deadline exceeded",
 	} {
 		err := c.Call(t.Context(), server.URL+path, "k", nil)
-		if err == nil || errors.Is(err, ErrForbidden) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", path, err, want)
+		if err == nil || errors.Is(err, ErrForbidden) || !strings.Contains(err.Error(), want) || !utf8.ValidString(err.Error()) {
+			t.Errorf("%s: %q, want %s", path, err, want)
 		}
 	}
 }
