@@ -133,7 +133,7 @@ func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) 
 	if err != nil {
 		return nil, err
 	}
-	t, runs, err := s.svc.CancelTask(ctx, tenant(ctx), session, id, req.GetReason())
+	t, runs, err := s.svc.CancelTask(ctx, tenant(ctx), session, tree.Cancel{Task: id, Run: int(req.GetRun()), Detail: req.GetReason()})
 	if err != nil {
 		return nil, err
 	}

@@ -151,8 +151,11 @@ steps:
 		}
 		return child != ""
 	})
+	if _, err := c.CancelTask(c.ctx(), &pb.CancelTaskRequest{SessionId: session, TaskId: child, Run: 2}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("cancelling a run that there is not yet: %v", err)
+	}
 	for range 2 { // cancelling again changes nothing
-		if _, err := c.CancelTask(c.ctx(), &pb.CancelTaskRequest{SessionId: session, TaskId: child, Reason: "too slow"}); err != nil {
+		if _, err := c.CancelTask(c.ctx(), &pb.CancelTaskRequest{SessionId: session, TaskId: child, Run: 1, Reason: "too slow"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -38,7 +38,7 @@ func TestAHostThatHangsHoldsUpNoOther(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := svc.CancelTask(t.Context(), tenant, session.ID, tree.TaskID{}, "enough"); err != nil {
+			if _, _, err := svc.CancelTask(t.Context(), tenant, session.ID, tree.Cancel{Detail: "enough"}); err != nil {
 				t.Fatal(err)
 			}
 		}

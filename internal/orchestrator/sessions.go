@@ -187,13 +187,13 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 	return s.Store.Task(ctx, id, answer.(tree.Spawned).Task)
 }
 
-// CancelTask ends the current run of a task, the zero task being the root, and
-// those of all tasks below it. It returns the task and how many runs it ended.
-func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, reason string) (*tree.Task, int, error) {
+// CancelTask ends the run of a task and those of all tasks below it. It returns the
+// task and how many runs it ended.
+func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.SessionID, cancel tree.Cancel) (*tree.Task, int, error) {
 	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
 		return nil, 0, err
 	}
-	answer, err := s.Store.Update(ctx, id, tree.Cancel{Task: task, Detail: reason})
+	answer, err := s.Store.Update(ctx, id, cancel)
 	if err != nil {
 		return nil, 0, err
 	}

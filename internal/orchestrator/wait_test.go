@@ -89,7 +89,7 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 			ended <- waited{task, err}
 		}()
 	}
-	if _, _, err := svc.CancelTask(ctx, "acme", session.ID, tree.TaskID{}, "enough"); err != nil {
+	if _, _, err := svc.CancelTask(ctx, "acme", session.ID, tree.Cancel{Detail: "enough"}); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
@@ -155,7 +155,7 @@ func TestAWaiterHearsOfItsRun(t *testing.T) {
 				waiting.Go(func() { wait(first, time.Minute, 1, tree.StateCancelled, "cancelled") })
 				synctest.Wait()
 				news.take()
-				if _, _, err := svc.CancelTask(ctx, tenant, session.ID, tree.TaskID{}, "enough"); err != nil {
+				if _, _, err := svc.CancelTask(ctx, tenant, session.ID, tree.Cancel{Detail: "enough"}); err != nil {
 					t.Fatal(err)
 				}
 				wait(current, 0, 1, tree.StateCancelled, "cancelled")

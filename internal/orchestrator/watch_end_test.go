@@ -31,7 +31,7 @@ func TestWatchesEndOnceTheSessionIsIdle(t *testing.T) {
 				t.Fatalf("a watch ended while a run was pending: %v, %v", v.idle, v.err)
 			}
 		}
-		if _, _, err := g.CancelTask(t.Context(), tenant, g.id, tree.TaskID{}, "enough"); err != nil {
+		if _, _, err := g.CancelTask(t.Context(), tenant, g.id, tree.Cancel{Detail: "enough"}); err != nil {
 			t.Fatal(err)
 		}
 		settle()

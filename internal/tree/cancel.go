@@ -10,9 +10,11 @@ import (
 
 // Cancel ends the current run of a task and those of all tasks below it. What
 // has ended stays as it is, and so does the session: the root's next turn may
-// follow. Answer: [Cancelled].
+// follow. With a run it does nothing once a later one has begun: only so a repeat leaves
+// the next turn alone. Answer: [Cancelled].
 type Cancel struct {
 	Task   TaskID // zero: the root
+	Run    int    // 0: the current one
 	Detail string // why, in the client's words
 }
 
@@ -45,6 +47,12 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 	t, err := d.task(c.target(d.view))
 	if err != nil {
 		return nil, err
+	}
+	switch {
+	case c.Run < 0 || c.Run > t.Run:
+		return nil, ErrBadInput.With("run is %d, and the task is at run %d", c.Run, t.Run)
+	case c.Run > 0 && c.Run < t.Run:
+		return Cancelled{Task: t.ID}, nil
 	}
 	detail := excerpt.Short(c.Detail, maxDetail)
 	return Cancelled{Task: t.ID, Runs: d.cancel(t, ReasonCancelledByUser, detail)}, nil

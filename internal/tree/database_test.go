@@ -213,14 +213,30 @@ func (db *database) decide(v *View, cmd Command) (decided, error) {
 	if err := fenced(before, cmd); err != nil {
 		return decided{}, err
 	}
-	if c, cancels := answer.(Cancelled); cancels {
-		for _, t := range v.descendants(c.Task) {
-			if t.State.Active() {
-				return decided{}, fmt.Errorf("task %s is %s below the cancelled %s", t.ID, t.State, c.Task)
-			}
+	if c, cancels := cmd.(Cancel); cancels {
+		if err := holds(before, v, c); err != nil {
+			return decided{}, err
 		}
 	}
 	return decided{Answer: answer}, nil
+}
+
+// holds reports a cancel that was taken and has left something that runs below it, or has
+// done something although it was about a run that others have followed.
+func holds(before, v *View, c Cancel) error {
+	top := c.target(v)
+	if c.Run > 0 && c.Run < before.tasks[top].Run {
+		if !reflect.DeepEqual(before, snapshot(v)) {
+			return fmt.Errorf("a cancel of run %d has changed a task at run %d", c.Run, before.tasks[top].Run)
+		}
+		return nil
+	}
+	for _, t := range v.descendants(top) {
+		if t.State.Active() {
+			return fmt.Errorf("task %s is %s below the cancelled %s", t.ID, t.State, top)
+		}
+	}
+	return nil
 }
 
 // fenced reports a command that was taken although it named an attempt or a

@@ -328,7 +328,11 @@ func (h *history) cancel() Command {
 	if h.often(20) {
 		return Cancel{Detail: "enough"}
 	}
-	return Cancel{Task: h.aTask()}
+	c := Cancel{Task: h.aTask()}
+	if h.often(30) {
+		c.Run = h.db.tasks[c.Task].Run
+	}
+	return c
 }
 
 func (h *history) clearInbox() Command {

@@ -80,7 +80,8 @@ func (s *script) command(v *View, words []string) Command {
 			Delivered: slices.Contains(words, "delivered"), Final: slices.Contains(words, "final"), Detail: words[len(words)-1],
 		}
 	case "cancel":
-		return Cancel{Task: s.taskOrRoot(words[1]), Detail: strings.Join(words[2:], " ")}
+		why := slices.DeleteFunc(slices.Clone(words[2:]), func(w string) bool { return strings.HasPrefix(w, "run=") })
+		return Cancel{Task: s.taskOrRoot(words[1]), Run: s.option(words, "run"), Detail: strings.Join(why, " ")}
 	case "expire":
 		if ref, ok := map[string]CallRef{"timeout": timeoutRef, "deadline": deadlineRef}[words[2]]; ok {
 			return Expire{Task: s.task(words[1]), Ref: ref}

@@ -35,6 +35,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //	clear TASK [news]              what waits for it
 //	close [WHY] · delete [IDLE] · rename TITLE · budget [tokens=N] [cost=MICROS]
 //	spawn PARENT NAME [CHILD] [notify]
+//	cancel TASK [run=N] [WHY]
 //	claim TASK WORKER [epoch=N] [again]
 //	lose TASK [blameless] [epoch=N] [stream=N]
 //	reattach TASK

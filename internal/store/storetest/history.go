@@ -116,7 +116,7 @@ func (h *history) command() tree.Command {
 	case h.rng.IntN(15) == 0:
 		return h.callback(t)
 	case h.rng.IntN(30) == 0:
-		return tree.Cancel{Task: t.ID, Detail: "enough"}
+		return tree.Cancel{Task: t.ID, Run: h.rng.IntN(t.Run + 1), Detail: "enough"}
 	case h.rng.IntN(20) == 0:
 		return tree.BackgroundCommands{Task: t.ID}
 	case t.State == tree.StatePending:

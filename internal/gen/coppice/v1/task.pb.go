@@ -1792,7 +1792,10 @@ type CancelTaskRequest struct {
 	// The task; empty means the root.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Why, for people.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Which run it is about, as Task.run has it; 0 means the current one. If that has
+	// ended already, what still runs below it is ended.
+	Run           int32 `protobuf:"varint,4,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1846,6 +1849,13 @@ func (x *CancelTaskRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *CancelTaskRequest) GetRun() int32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
 }
 
 // CancelTaskResponse says what was cancelled.
@@ -2539,12 +2549,13 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x06result\x18\x02 \x01(\tR\x06result\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12*\n" +
 	"\x06reason\x18\x04 \x01(\x0e2\x12.coppice.v1.ReasonR\x06reason\x12\x1a\n" +
-	"\bprogress\x18\x05 \x01(\tR\bprogress\"c\n" +
+	"\bprogress\x18\x05 \x01(\tR\bprogress\"u\n" +
 	"\x11CancelTaskRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"a\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03run\x18\x04 \x01(\x05R\x03run\"a\n" +
 	"\x12CancelTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12%\n" +
 	"\x0ecancelled_runs\x18\x02 \x01(\x05R\rcancelledRuns\"k\n" +

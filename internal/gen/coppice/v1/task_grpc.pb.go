@@ -68,8 +68,11 @@ type TaskServiceClient interface {
 	// root this ends the current turn, and a user's message that waits already
 	// starts the next one.
 	//
-	// Idempotent: runs that have ended stay as they are. NOT_FOUND: no such session
-	// or task.
+	// Idempotent with a run: once a later one has begun, nothing happens. Without one, a
+	// repeat ends what is current then, such as the turn that a waiting message has started
+	// since. Runs that have ended stay as they are. NOT_FOUND: no such session or task.
+	// INVALID_ARGUMENT: the task has had no such run yet. FAILED_PRECONDITION: the session
+	// is closed.
 	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*CancelTaskResponse, error)
 	// BackgroundTask lets a parent go on that waits for a task: the parent's call is
 	// closed as launched, and the end of the task reaches it as a message.
@@ -254,8 +257,11 @@ type TaskServiceServer interface {
 	// root this ends the current turn, and a user's message that waits already
 	// starts the next one.
 	//
-	// Idempotent: runs that have ended stay as they are. NOT_FOUND: no such session
-	// or task.
+	// Idempotent with a run: once a later one has begun, nothing happens. Without one, a
+	// repeat ends what is current then, such as the turn that a waiting message has started
+	// since. Runs that have ended stay as they are. NOT_FOUND: no such session or task.
+	// INVALID_ARGUMENT: the task has had no such run yet. FAILED_PRECONDITION: the session
+	// is closed.
 	CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error)
 	// BackgroundTask lets a parent go on that waits for a task: the parent's call is
 	// closed as launched, and the end of the task reaches it as a message.
