@@ -26,6 +26,7 @@ vars: {stands: 'list "north stand" "south stand"', trees: 'list "oak" "hazel"', 
 steps:
   - when: {turn: 1, depth: 0}
     delay: 250ms
+    usage: {cache_read: 11, cache_write: 5}
     calls: [{tool: task, for_each: var "stands", input: {description: 'the {{.Item}}', prompt: 'Survey the {{.Item}}.', subagent_type: general-purpose}}]
   - when: {turn: 1, depth: 1}
     delay: '{{vary 150 350 .Prompt}}ms'
@@ -136,7 +137,8 @@ func used(spans []otlptest.Span) (input, output int64) {
 	return input, output
 }
 
-// hasUsed says whether that is what a tree has used, and not nothing.
+// hasUsed says whether that is what a tree has used, and not nothing. The input of spans
+// is all of it, from a cache or not.
 func (c *client) hasUsed(session string, input, output int64) bool {
 	c.t.Helper()
 	resp, err := c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: session})
@@ -144,7 +146,8 @@ func (c *client) hasUsed(session string, input, output int64) bool {
 		c.t.Fatal(err)
 	}
 	u := resp.GetSession().GetUsage()
-	return input == u.GetInputTokens() && output == u.GetOutputTokens() && input > 0
+	cached := u.GetCacheReadTokens() + u.GetCacheWriteTokens()
+	return input == u.GetInputTokens()+cached && output == u.GetOutputTokens() && input > 0 && cached > 0
 }
 
 // named gives the spans whose names begin with a text.

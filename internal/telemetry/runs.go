@@ -103,7 +103,7 @@ func (r *Runs) run(ctx context.Context, session tree.SessionID, p tree.Passed) {
 	attrs := append(r.attributes(session, p),
 		keyState.String(name(t.State)), keyIterations.Int(t.Iterations), keyTools.Int(t.RunTools),
 		keyBackground.Bool(t.Background), keyDepth.Int(t.Depth), keyAbout.String(t.Description),
-		keyInput.Int64(t.RunUsage.Input), keyOutput.Int64(t.RunUsage.Output),
+		keyInput.Int64(heard(t.RunUsage)), keyOutput.Int64(t.RunUsage.Output),
 		keyCacheRead.Int64(t.RunUsage.CacheRead), keyCacheWrite.Int64(t.RunUsage.CacheWrite))
 	if !t.StartedAt.IsZero() {
 		attrs = append(attrs, keyStarted.Float64(t.StartedAt.Sub(t.AcceptedAt).Seconds()))
