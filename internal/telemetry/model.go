@@ -62,7 +62,7 @@ func (m *traceable) Generate(ctx context.Context, req *model.Request, emit func(
 	}
 	var firstChunk time.Duration
 	answer, err := m.Model.Generate(ctx, req, func(d model.Delta) {
-		if firstChunk == 0 {
+		if firstChunk == 0 && !d.Restart { // which is not the model's
 			firstChunk = time.Since(began)
 		}
 		if emit != nil {
