@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/contrib/bridges/otelslog"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploggrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
@@ -46,8 +47,9 @@ type Telemetry struct {
 
 	names   *names // of models
 	root    sdktrace.Sampler
-	traces  bool // spans are sent
-	metrics bool // somebody reads metrics
+	traces  bool    // spans are sent
+	spans   *outbox // nil: none are
+	metrics bool    // somebody reads metrics
 	content bool
 	clean   func(string) string
 	logs    *sdklog.LoggerProvider
@@ -105,8 +107,8 @@ func (t *Telemetry) openTraces(ctx context.Context, c Config, res *resource.Reso
 		if err != nil {
 			return fmt.Errorf("sending spans: %w", err)
 		}
-		options = append(options, sdktrace.WithBatcher(exporter,
-			sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithBatchTimeout(spanDelay)))
+		t.spans = newOutbox(exporter, spanQueue, otel.Handle)
+		options = append(options, sdktrace.WithSpanProcessor(t.spans))
 	} else {
 		options[2] = sdktrace.WithSampler(sdktrace.NeverSample())
 	}
@@ -137,7 +139,7 @@ func (t *Telemetry) openMetrics(ctx context.Context, c Config, res *resource.Res
 	provider := sdkmetric.NewMeterProvider(options...)
 	t.stops = append(t.stops, provider.Shutdown)
 	t.Meter = provider.Meter(Scope)
-	return nil
+	return t.spans.measure(t.Meter)
 }
 
 func (t *Telemetry) openLogs(ctx context.Context, c Config, res *resource.Resource) error {
