@@ -85,6 +85,30 @@ func (g *guard) note(ctx context.Context, method string, who auth.Identity, err 
 		"error", err, "more_before", g.refused.Swap(0))
 }
 
+// gate registers services whose unary calls have to be let in before they are read. gRPC
+// hands them to interceptors only with their message, so whoever has no token could have
+// the server hold as many large ones as it likes. A stream meets its interceptors first.
+type gate struct {
+	grpc.ServiceRegistrar
+	guard *guard
+}
+
+// RegisterService puts the guard before each unary method.
+func (g gate) RegisterService(service *grpc.ServiceDesc, impl any) {
+	guarded := *service
+	guarded.Methods = slices.Clone(service.Methods)
+	for i, m := range service.Methods {
+		path := "/" + service.ServiceName + "/" + m.MethodName
+		guarded.Methods[i].Handler = func(srv any, ctx context.Context, read func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			if _, err := g.guard.admit(ctx, path); err != nil {
+				return nil, err
+			}
+			return m.Handler(srv, ctx, read, interceptor)
+		}
+	}
+	g.ServiceRegistrar.RegisterService(&guarded, impl)
+}
+
 func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	who, err := g.admit(ctx, info.FullMethod)
 	if err != nil {

@@ -66,12 +66,13 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 		grpc.ChainUnaryInterceptor(traced, named, caughtUnary, in.unary, unaryClean(secrets)),
 		grpc.ChainStreamInterceptor(streamStatus(log, secrets), recovery.StreamServerInterceptor(caught), in.stream, streamClean(secrets)),
 	)
-	pb.RegisterSessionServiceServer(s, &sessionServer{svc: svc, each: within(named, caughtUnary)})
-	pb.RegisterTaskServiceServer(s, &taskServer{svc: svc})
-	pb.RegisterApprovalServiceServer(s, &approvalServer{svc: svc})
-	pb.RegisterAgentServiceServer(s, &agentServer{svc: svc})
-	pb.RegisterWorkerServiceServer(s, &workerServer{svc: svc})
-	pb.RegisterAdminServiceServer(s, &adminServer{svc: svc})
+	guarded := gate{s, in}
+	pb.RegisterSessionServiceServer(guarded, &sessionServer{svc: svc, each: within(named, caughtUnary)})
+	pb.RegisterTaskServiceServer(guarded, &taskServer{svc: svc})
+	pb.RegisterApprovalServiceServer(guarded, &approvalServer{svc: svc})
+	pb.RegisterAgentServiceServer(guarded, &agentServer{svc: svc})
+	pb.RegisterWorkerServiceServer(guarded, &workerServer{svc: svc})
+	pb.RegisterAdminServiceServer(guarded, &adminServer{svc: svc})
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)

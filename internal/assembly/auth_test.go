@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
@@ -321,7 +322,8 @@ func TestEveryCallIsGuarded(t *testing.T) {
 
 func second[A any](_ A, err error) error { return err }
 
-// refuses checks that a call is refused with no more than a code, and counts it.
+// refuses checks that a call is refused with no more than a code, also before it has said
+// what it wants, and counts it.
 func (in *inhabited) refuses(m protoreflect.MethodDescriptor, req proto.Message, conn *grpc.ClientConn, whose string, want codes.Code) int {
 	in.t.Helper()
 	_, err := invoke(in.ctx(), in.t, conn, m, req)
@@ -329,7 +331,21 @@ func (in *inhabited) refuses(m protoreflect.MethodDescriptor, req proto.Message,
 	if st.Code() != want || len(st.Details()) != 0 || len(st.Message()) > 40 {
 		in.t.Errorf("%s with %s token: %v", path(m), whose, err)
 	}
+	if early := reach(in.ctx(), conn, m); status.Convert(early).String() != st.String() {
+		in.t.Errorf("%s with %s token, before it says what it wants: %v", path(m), whose, early)
+	}
 	return 1
+}
+
+// reach begins a call and sends nothing.
+func reach(ctx context.Context, conn grpc.ClientConnInterface, m protoreflect.MethodDescriptor) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, path(m), grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	return stream.RecvMsg(&emptypb.Empty{})
 }
 
 // strange checks that a call by another tenant, which names what acme has, is
