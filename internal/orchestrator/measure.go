@@ -31,10 +31,7 @@ func (s *Service) state(ctx context.Context) (telemetry.State, error) {
 	if err != nil {
 		return state, err
 	}
-	state.Queued, state.Running = work.Queued, work.Running
-	if !work.Oldest.IsZero() {
-		state.Oldest = max(0, s.Now().Sub(work.Oldest))
-	}
+	state.Queued, state.Running, state.Oldest = work.Queued, work.Running, work.Waits
 	return state, nil
 }
 

@@ -50,7 +50,7 @@ func run(t *testing.T, svc *orchestrator.Service) (written *logs, stop func()) {
 }
 
 // TestMissingWorkersAreTold lets time pass with a run that waits, or none, and with a worker
-// or without.
+// or without. The replica's clock is an hour behind the database's.
 func TestMissingWorkersAreTold(t *testing.T) {
 	t.Parallel()
 	type step struct {
@@ -70,6 +70,7 @@ func TestMissingWorkersAreTold(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				svc := setup(t)
+				svc.Now = func() time.Time { return time.Now().Add(-time.Hour) }
 				written, stop := run(t, svc)
 				defer stop()
 				leave := func() {}

@@ -117,13 +117,19 @@ type Work struct {
 	Queued  int       // runs that wait for a worker
 	Running int       // runs that a worker has
 	Oldest  time.Time // since when the one waits that has waited longest; zero: none does
+
+	Waits time.Duration // how long that is, by the clock that has dated it
 }
 
 // Work counts what there is to do.
 func (s *Store) Work(ctx context.Context) (*Work, error) {
-	return one(ctx, s.db, errors.New("no answer"), "work", func(w *Work) []any {
-		return []any{&w.Queued, &w.Running, timeColumn{&w.Oldest}}
-	})
+	w, err := one(ctx, s.db, errors.New("no answer"), "work", func(w *Work) []any {
+		return []any{&w.Queued, &w.Running, timeColumn{&w.Oldest}, durationColumn{&w.Waits}}
+	}, s.clock())
+	if err == nil {
+		w.Waits = max(0, w.Waits)
+	}
+	return w, err
 }
 
 // LostAttempts finds the attempts whose replica has not been heard of for so long.

@@ -232,6 +232,9 @@ func databaseClock(t *testing.T, server *pgtest.Server) {
 	if lost, err := db.LostAttempts(t.Context(), time.Minute); err != nil || len(lost) > 0 {
 		t.Errorf("lost are %v, %v", lost, err)
 	}
+	if work, err := db.Work(t.Context()); err != nil || work.Waits < 0 || work.Waits > now().Sub(before) {
+		t.Errorf("something has waited for %s, and the session is there for %s (%v)", work.Waits, now().Sub(before), err)
+	}
 	if due, err := db.DueTimers(t.Context(), 10); err != nil || len(due) > 0 {
 		t.Errorf("due are %v, %v", due, err)
 	}
