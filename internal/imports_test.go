@@ -67,7 +67,7 @@ var allowed = map[string][]string{
 	"internal/wire":          {"internal/gen/coppice/v1", "internal/policy", "internal/tree"},
 	"internal/dispatch":      {"internal/tree"},
 	"internal/store": {
-		"internal/gen/coppice/v1", "internal/transcript", "internal/tree", "internal/wire",
+		"internal/gen/coppice/v1", "internal/redact", "internal/transcript", "internal/tree", "internal/wire",
 	},
 	"internal/store/storetest": {
 		"internal/gen/coppice/v1", "internal/policy", "internal/store", "internal/tree", "internal/wire",

@@ -85,12 +85,23 @@ func FromURL(name, value string) []Secret {
 	return all
 }
 
-// WithoutPassword gives a URL as it may be shown.
+// querySetting is a setting in a URL's query, as far as it has a value.
+var querySetting = regexp.MustCompile(`([^&;=]+)=[^&;]*`)
+
+// WithoutPassword gives a URL as it may be shown: without the password before its host,
+// and the values of settings whose names tell of secrets.
 func WithoutPassword(value string) string {
 	u, err := url.Parse(value)
 	if err != nil {
 		return "[an address that can't be read]"
 	}
+	u.RawQuery = querySetting.ReplaceAllStringFunc(u.RawQuery, func(setting string) string {
+		written, _, _ := strings.Cut(setting, "=")
+		if key, err := url.QueryUnescape(written); err == nil && !tells(key) {
+			return setting
+		}
+		return written + "=xxxxx"
+	})
 	return u.Redacted()
 }
 

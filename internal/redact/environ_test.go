@@ -80,3 +80,25 @@ func TestUnfitSecrets(t *testing.T) {
 }
 
 func contains(text, part string) bool { return part != "" && strings.Contains(text, part) }
+
+// TestWithoutPassword: what is shown of a URL has its secrets in no place.
+func TestWithoutPassword(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"coppice.db":                                                              "coppice.db",
+		"postgres://coppice:geheim@db/coppice":                                    "postgres://coppice:xxxxx@db/coppice",
+		"postgres://db/coppice?sslmode=disable":                                   "postgres://db/coppice?sslmode=disable",
+		"postgres:///coppice?host=/run/postgres":                                  "postgres:///coppice?host=/run/postgres",
+		"postgres://db/coppice?user=coppice&password=geheim":                      "postgres://db/coppice?user=coppice&password=xxxxx",
+		"postgres://db/coppice?Password=geheim&user=x":                            "postgres://db/coppice?Password=xxxxx&user=x",
+		"postgres://db/coppice?sslpassword=geheim&sslkey=k.pem&sslmode=verify-ca": "postgres://db/coppice?sslpassword=xxxxx&sslkey=xxxxx&sslmode=verify-ca",
+		"postgres://db/coppice?user=x;password=geheim":                            "postgres://db/coppice?user=x;password=xxxxx",
+		"postgres://db/coppice?p%61ssword=geheim":                                 "postgres://db/coppice?p%61ssword=xxxxx",
+		"postgres://db/coppice?%zz=1&password=ge=heim":                            "postgres://db/coppice?%zz=xxxxx&password=xxxxx",
+		"postgres://db:geheim/coppice":                                            "[an address that can't be read]",
+	} {
+		if got := redact.WithoutPassword(url); got != want {
+			t.Errorf("%s is shown as %s, want %s", url, got, want)
+		}
+	}
+}

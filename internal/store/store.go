@@ -49,7 +49,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -58,6 +57,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -243,11 +243,7 @@ func nameOf(database string) string {
 	if !isPostgres(database) {
 		return database
 	}
-	u, err := url.Parse(database)
-	if err != nil {
-		return "the PostgreSQL database"
-	}
-	return u.Redacted()
+	return redact.WithoutPassword(database)
 }
 
 // takeOver reads or makes the installation id.
