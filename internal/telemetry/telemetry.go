@@ -70,7 +70,8 @@ func Open(ctx context.Context, c Config) (*Telemetry, error) {
 		t.clean = func(text string) string { return text }
 	}
 	var err error
-	if t.root, err = sampler(c.Getenv); err != nil {
+	t.root, err = sampler(c.Getenv)
+	if err = errors.Join(err, canBeSent(c.Getenv)); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
 	res, err := resource.New(ctx,
@@ -190,6 +191,29 @@ func sends(getenv func(string) string, signal string) bool {
 		return false
 	}
 	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+}
+
+// canBeSent refuses an exporter that there is not, and for what is sent a protocol that is
+// not spoken here: the other side would understand nothing.
+func canBeSent(getenv func(string) string) error {
+	if on(getenv("OTEL_SDK_DISABLED")) {
+		return nil
+	}
+	var all []error
+	for _, signal := range []string{"TRACES", "METRICS", "LOGS"} {
+		exporter := "OTEL_" + signal + "_EXPORTER"
+		if name := getenv(exporter); name != "" && name != "otlp" && name != "none" {
+			all = append(all, fmt.Errorf("%s is %q, must be otlp or none", exporter, name))
+		}
+		protocol := "OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL"
+		if getenv(protocol) == "" {
+			protocol = "OTEL_EXPORTER_OTLP_PROTOCOL"
+		}
+		if name := getenv(protocol); name != "" && name != "grpc" && sends(getenv, signal) {
+			all = append(all, fmt.Errorf("%s is %q, must be grpc; name a port for gRPC (4317 rather than 4318)", protocol, name))
+		}
+	}
+	return errors.Join(all...)
 }
 
 func on(text string) bool {

@@ -143,6 +143,40 @@ func TestSampling(t *testing.T) {
 	}
 }
 
+// TestWhatCanNotBeDone: who asks for an exporter or a protocol that there is not is told so,
+// instead of nothing being sent, or it being sent in a way that nobody there understands.
+func TestWhatCanNotBeDone(t *testing.T) {
+	t.Parallel()
+	const endpoint, protocol = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
+	for name, test := range map[string]struct {
+		env  map[string]string
+		want string // in the refusal; empty: it is taken
+	}{
+		"gRPC":                         {map[string]string{endpoint: "http://127.0.0.1:4317", protocol: "grpc", "OTEL_TRACES_EXPORTER": "otlp"}, ""},
+		"HTTP":                         {map[string]string{endpoint: "http://127.0.0.1:4318", protocol: "http/protobuf"}, `OTEL_EXPORTER_OTLP_PROTOCOL is "http/protobuf"`},
+		"HTTP for logs":                {map[string]string{endpoint: "http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "http/json"}, "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL is"},
+		"HTTP for others":              {map[string]string{endpoint: "http://127.0.0.1:4317", protocol: "http/protobuf", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}, ""},
+		"HTTP, and nothing is sent":    {map[string]string{protocol: "http/protobuf"}, ""},
+		"the console":                  {map[string]string{"OTEL_TRACES_EXPORTER": "console"}, `OTEL_TRACES_EXPORTER is "console"`},
+		"Prometheus":                   {map[string]string{"OTEL_METRICS_EXPORTER": "prometheus"}, "OTEL_METRICS_EXPORTER is"},
+		"several":                      {map[string]string{endpoint: "http://127.0.0.1:4317", "OTEL_LOGS_EXPORTER": "otlp,console"}, "OTEL_LOGS_EXPORTER is"},
+		"the console, and all is off":  {map[string]string{"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "console"}, ""},
+		"HTTP to where it is not sent": {map[string]string{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}, ""},
+	} {
+		m, err := Open(t.Context(), Config{Service: "test", Instance: "1", Getenv: func(name string) string { return test.env[name] }})
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+		if err == nil {
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := m.Close(gone); err != nil && !errors.Is(err, context.Canceled) { // nobody takes what is left
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 // TestParents: what a client sends as its span is what its runs hang below; garbage is
 // passed over.
 func TestParents(t *testing.T) {

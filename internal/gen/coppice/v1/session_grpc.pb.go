@@ -48,8 +48,8 @@ type SessionServiceClient interface {
 	// With wait it answers when that turn has ended: a question and its answer in one call.
 	//
 	// Idempotent with an idempotency_key: a repeat with the same key and request
-	// returns the first answer, a repeat with the same key and another request is
-	// ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
+	// opens nothing and returns the same session as it is by then, a repeat with the same
+	// key and another request is ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
 	// be a root. RESOURCE_EXHAUSTED: the message is over the bound of a part.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*CreateSessionResponse, error)
 	// CreateSessions opens many sessions over one stream: each request is a CreateSession,
@@ -303,8 +303,8 @@ type SessionServiceServer interface {
 	// With wait it answers when that turn has ended: a question and its answer in one call.
 	//
 	// Idempotent with an idempotency_key: a repeat with the same key and request
-	// returns the first answer, a repeat with the same key and another request is
-	// ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
+	// opens nothing and returns the same session as it is by then, a repeat with the same
+	// key and another request is ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
 	// be a root. RESOURCE_EXHAUSTED: the message is over the bound of a part.
 	CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error)
 	// CreateSessions opens many sessions over one stream: each request is a CreateSession,

@@ -429,8 +429,8 @@ type Task struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When the current run ended.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// The text of the answer that ended the current run. Only GetTask and
-	// WaitTask fill it in.
+	// The text of the answer that ended the current run. GetTask and WaitTask fill it in,
+	// and CreateSession, SendMessage and SpawnTask if they have waited.
 	Result string `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`
 	// How long a run may be with workers in all; unset means for ever.
 	Timeout *durationpb.Duration `protobuf:"bytes,28,opt,name=timeout,proto3" json:"timeout,omitempty"`
@@ -1086,7 +1086,8 @@ func (x *SpawnTaskRequest) GetWait() *durationpb.Duration {
 // SpawnTaskResponse is the task that was started.
 type SpawnTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task, PENDING; with wait as it is when the wait is over, with its result.
+	// The task, which is PENDING if nobody has begun with it yet; with wait as it is when
+	// the wait is over, with its result.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// With wait: whether the run has ended. If not, WaitTask goes on waiting.
 	Ended         bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
@@ -2274,7 +2275,7 @@ func (x *CreateBranchRequest) GetSelect() bool {
 // CreateBranchResponse is the branch that was made.
 type CreateBranchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The branch, NEW or PENDING.
+	// The branch: of a call that made it NEW or PENDING, of a repeat as it is by then.
 	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -41,11 +41,11 @@ type TaskServiceClient interface {
 	// SpawnTask starts a sub-agent below a task of the session.
 	//
 	// Idempotent with an idempotency_key: a repeat with the same key and request
-	// returns the first answer, a repeat with the same key and another request is
-	// ALREADY_EXISTS. Without a key every call starts a task.
+	// starts nothing and returns the same task as it is by then, a repeat with the same
+	// key and another request is ALREADY_EXISTS. Without a key every call starts a task.
 	// NOT_FOUND: no such session, parent, agent or model. INVALID_ARGUMENT: the agent may
 	// not run as a sub-agent, the prompt is empty, or the deadline has passed already (a
-	// repeat with a key still has the first answer). FAILED_PRECONDITION: the
+	// repeat with a key still has its task). FAILED_PRECONDITION: the
 	// depth, width or total cap is reached. PERMISSION_DENIED: the parent's permissions
 	// deny it.
 	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
@@ -230,11 +230,11 @@ type TaskServiceServer interface {
 	// SpawnTask starts a sub-agent below a task of the session.
 	//
 	// Idempotent with an idempotency_key: a repeat with the same key and request
-	// returns the first answer, a repeat with the same key and another request is
-	// ALREADY_EXISTS. Without a key every call starts a task.
+	// starts nothing and returns the same task as it is by then, a repeat with the same
+	// key and another request is ALREADY_EXISTS. Without a key every call starts a task.
 	// NOT_FOUND: no such session, parent, agent or model. INVALID_ARGUMENT: the agent may
 	// not run as a sub-agent, the prompt is empty, or the deadline has passed already (a
-	// repeat with a key still has the first answer). FAILED_PRECONDITION: the
+	// repeat with a key still has its task). FAILED_PRECONDITION: the
 	// depth, width or total cap is reached. PERMISSION_DENIED: the parent's permissions
 	// deny it.
 	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
