@@ -47,7 +47,7 @@ type Approval struct {
 // further, the call is closed with a denial; otherwise it waits for a decision.
 // Answer: [Stored].
 type Ask struct {
-	From     From
+	From
 	Block    int
 	Argument string
 	Rules    []string // what asks: rules, or the very call where a mode asks

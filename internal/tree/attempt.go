@@ -2,13 +2,18 @@ package tree
 
 // From says which attempt a worker's request comes from, and which of its
 // requests it is, counted from 1. Anything but the current attempt's next
-// request is refused.
+// request is refused. Commands of workers embed it.
 type From struct {
 	Task   TaskID
 	Token  Token
 	Attach int // of the stream that it comes over
 	Seq    int64
 }
+
+// ofWorker is a command that the worker of a run sends: each carries a From.
+type ofWorker interface{ isOfWorker() }
+
+func (From) isOfWorker() {}
 
 // Claim takes a pending run for a worker. A repeat by a worker that has not had
 // the answer gives it again, over the stream of the repeat. Answer: [Claimed].
@@ -46,7 +51,7 @@ type Reattached struct {
 
 // Repeat answers a request again that was taken before. Answer: [Stored].
 type Repeat struct {
-	From     From
+	From
 	Answered bool  // the request has added an assistant message
 	Asked    *int  // the block that it has asked about, if it has
 	Summed   bool  // the request has added a summary

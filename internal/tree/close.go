@@ -38,9 +38,7 @@ func (Closed) isAnswer() {}
 // What workers say there is stale, as everywhere after a run's end.
 func outlives(cmd Command) bool {
 	switch cmd.(type) {
-	case CreateSession, CloseSession, DeleteSession, Redeliver, Expire, Claim, Reattach, Repeat,
-		AppendAnswer, StartCall, CloseCall, SpawnCalls, AwaitTask, Report, Park, End,
-		StartHooks, StopHooks, TakeCallback, SettleCallback, EndShell:
+	case ofWorker, CreateSession, CloseSession, DeleteSession, Redeliver, Expire, Claim, Reattach, TakeCallback, SettleCallback:
 		return true
 	}
 	return false

@@ -4,7 +4,7 @@ package tree
 // part stays as it is and can be read; a model sees the summary instead. Answer:
 // [Stored].
 type Compact struct {
-	From From
+	From
 	UpTo int     // the last message that is summed up
 	Said Message // the summary as blocks, and what the answer that it is made of cost
 }

@@ -10,7 +10,7 @@ import (
 // Park gives a run's worker back until its open calls are closed, or until the session's
 // budget has enough left for one more call. Answer: [ParkedRun], or [Stored] with a boundary
 // if there is nothing to wait for.
-type Park struct{ From From }
+type Park struct{ From }
 
 // ParkedRun says that the run is parked.
 type ParkedRun struct{}
@@ -19,7 +19,7 @@ type ParkedRun struct{}
 // [Stored] with a boundary if there is news that the run has to take in first;
 // [ParkedRun] if it has to wait for its background children.
 type End struct {
-	From   From
+	From
 	Answer *Message // nil: the run failed
 	Reason Reason
 	Detail string

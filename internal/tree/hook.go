@@ -11,8 +11,8 @@ import (
 // to, once a run and before its first model call. What the hooks said that passed
 // is a message of the transcript from then on. Answer: [Stored].
 type StartHooks struct {
-	From From
-	Ran  []HookRun
+	From
+	Ran []HookRun
 }
 
 // StopHooks is End for an answer that hooks have looked at. If one of them wants
@@ -21,7 +21,7 @@ type StartHooks struct {
 // [MaxStopHooks] times, and not when its model calls are used up; then, and if no
 // hook objects, it ends, and the answer is that of [End].
 type StopHooks struct {
-	From   From
+	From
 	Answer *Message
 	Ran    []HookRun
 }

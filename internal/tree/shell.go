@@ -31,7 +31,7 @@ type Launch struct {
 
 // EndShell ends the run of a command. Answer: [Ended].
 type EndShell struct {
-	From   From
+	From
 	Output string // what it has printed, as far as it is to be kept
 	Reason Reason // unspecified: it has ended well
 	Detail string

@@ -43,7 +43,7 @@ type Spawned struct{ Task TaskID }
 // read, a background child closes it at once, a foreground child leaves it
 // waiting. A call that has its child already is passed over. Answer: [Stored].
 type SpawnCalls struct {
-	From     From
+	From
 	Children []CallChild
 }
 

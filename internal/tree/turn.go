@@ -9,20 +9,20 @@ import (
 // AppendAnswer stores an assistant message that calls tools and opens the calls.
 // Answer: [Stored].
 type AppendAnswer struct {
-	From    From
+	From
 	Message Message // blocks, model, usage and stop reason are read
 }
 
 // StartCall stores that a tool which may not run twice is about to run. Answer:
 // [Stored].
 type StartCall struct {
-	From  From
+	From
 	Block int
 }
 
 // CloseCall stores the result of a call. Answer: [Stored].
 type CloseCall struct {
-	From    From
+	From
 	Block   int
 	Text    string
 	IsError bool
@@ -32,7 +32,7 @@ type CloseCall struct {
 // or the timeout has passed; with no timeout it is closed with what there is
 // now. Answer: [Stored].
 type AwaitTask struct {
-	From    From
+	From
 	Block   int
 	Target  TaskID
 	Timeout time.Duration
@@ -41,7 +41,7 @@ type AwaitTask struct {
 
 // Report stores what the run is doing. Answer: [Stored].
 type Report struct {
-	From     From
+	From
 	Activity string
 	Output   string // of a command: the end of what it has printed
 }
