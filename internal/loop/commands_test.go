@@ -157,6 +157,48 @@ func TestCommandsGoToTheBackground(t *testing.T) {
 	proctest.Gone(t, pid)
 }
 
+// observer keeps which calls were over with the run.
+type observer struct {
+	mu   sync.Mutex
+	over []string // their descriptions
+}
+
+func (o *observer) Tool(ctx context.Context, _ string, use tree.ToolUse) (context.Context, func(string, bool)) {
+	return ctx, func(string, bool) {
+		var input struct{ Description string }
+		if err := json.Unmarshal(use.Input, &input); err != nil {
+			panic(err)
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.over = append(o.over, input.Description)
+	}
+}
+
+// TestCommandsInTheBackgroundAreNotOver: who starts a command as a task tells of its call, so
+// the worker does so only of what came before that.
+func TestCommandsInTheBackgroundAreNotOver(t *testing.T) {
+	t.Parallel()
+	seen := &observer{}
+	release := make(chan int)
+	c, dir := shells(t, func(r *loop.Run) { r.Observe, r.Release = seen, release },
+		bash("exec sleep 1000", "server", true), bash("echo $$ > pid; exec sleep 1000", "moved", false))
+	begun := proctest.OpenLines(t, filepath.Join(dir, "pid"))
+	go func() {
+		begun.Next()
+		release <- 2
+	}()
+	c.play(t.Context())
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for _, command := range c.launched {
+		command.Carry(stopped, func(string) {})
+	}
+	if len(c.launched) != 2 || !slices.Equal(seen.over, []string{"moved"}) {
+		t.Errorf("%d commands go on, and over are the calls %q", len(c.launched), seen.over)
+	}
+}
+
 // TestCommandsBesideAChild: a run that waits for a child parks once it knows which of its
 // commands have become tasks.
 func TestCommandsBesideAChild(t *testing.T) {

@@ -83,7 +83,9 @@ type Run struct {
 }
 
 // Observer is told of calls of tools that the worker carries out, each by a name that
-// no other has; done is called when one is over.
+// no other has; done is called when one is over, or goes on in the background since a user
+// wants that. It is not called of one that begins there: who makes a task of it tells of the
+// call.
 type Observer interface {
 	Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool))
 }

@@ -239,7 +239,9 @@ func (w *batch) perform(ctx context.Context, ref tree.CallRef, use tree.ToolUse,
 		return o, nil
 	case tool.Spawn:
 		if o.Command != nil {
-			done("", false)
+			if o.Command.ByUser {
+				done("", false)
+			}
 			return o, nil
 		}
 	}

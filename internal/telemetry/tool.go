@@ -9,7 +9,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Tool makes a call of a tool that the worker itself carries out a span; done ends it.
+// Tool makes a call of a tool that the worker itself carries out a span; done ends it, and
+// without it there is none.
 // Providers repeat the ids of calls, so it has the name that the loop gives it.
 func (t *Telemetry) Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool)) {
 	ctx, span := t.Tracer.Start(ctx, spanName(opExecuteTool, use.Name), trace.WithAttributes(
