@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -46,29 +47,30 @@ func TestCutOff(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(t *testing.T, dir, id string){
 		"before the mark": func(t *testing.T, dir, id string) {
-			must(t, os.Remove(filepath.Join(dir, ".coppice/worktrees", id+".ready")))
+			must(t, os.Remove(filepath.Join(dir, ".git/worktrees", id, "coppice-ready")))
 		},
 		"before the files": func(t *testing.T, dir, id string) {
-			must(t, os.Remove(filepath.Join(dir, ".coppice/worktrees", id+".ready")))
+			must(t, os.Remove(filepath.Join(dir, ".git/worktrees", id, "coppice-ready")))
+			must(t, os.Remove(filepath.Join(dir, ".git/worktrees", id, "index")))
 			must(t, os.Remove(filepath.Join(dir, ".coppice/worktrees", id, "README")))
 			write(t, filepath.Join(dir, ".git/worktrees", id, "index.lock"), "")
 		},
-		"before git knew": func(t *testing.T, dir, id string) {
-			must(t, os.Remove(filepath.Join(dir, ".coppice/worktrees", id+".ready")))
-			must(t, os.RemoveAll(filepath.Join(dir, ".git/worktrees", id)))
-		},
 		"with a lock": func(t *testing.T, dir, id string) {
-			must(t, os.Remove(filepath.Join(dir, ".coppice/worktrees", id+".ready")))
+			must(t, os.Remove(filepath.Join(dir, ".git/worktrees", id, "coppice-ready")))
 			must(t, os.RemoveAll(filepath.Join(dir, ".coppice/worktrees", id)))
 			write(t, filepath.Join(dir, ".git/worktrees", id, "locked"), "\n")
 			write(t, filepath.Join(dir, ".git/refs/heads/coppice", id+".lock"), "")
 		},
 		"while it was removed": func(t *testing.T, dir, id string) {
-			must(t, os.Remove(filepath.Join(dir, ".coppice/worktrees", id+".ready")))
-			must(t, os.RemoveAll(filepath.Join(dir, ".coppice/worktrees", id)))
+			must(t, os.Remove(filepath.Join(dir, ".git/worktrees", id, "coppice-ready")))
+			must(t, os.Remove(filepath.Join(dir, ".git/worktrees", id, "index")))
+			must(t, os.Remove(filepath.Join(dir, ".coppice/worktrees", id, "README")))
 		},
 		"by somebody": func(t *testing.T, dir, id string) {
 			must(t, os.RemoveAll(filepath.Join(dir, ".coppice/worktrees", id)))
+		},
+		"by git": func(t *testing.T, dir, id string) {
+			command(t, dir, "worktree", "remove", filepath.Join(dir, ".coppice/worktrees", id))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,8 +100,11 @@ func TestForgotten(t *testing.T) {
 	id := newTask()
 	place, leave := w.grow("1", id)
 	write(t, filepath.Join(place.Dir(), "work"), "mine")
-	leave()
 	must(t, os.RemoveAll(filepath.Join(w.dir, ".git/worktrees", id.String())))
+	if got := place.Kept(t.Context()); !strings.Contains(got, "has forgotten the worktree") {
+		t.Errorf("it tells %q", got)
+	}
+	leave()
 	if _, err := w.Enter(t.Context(), w.run("2", id, id)); err == nil || !strings.Contains(err.Error(), "has forgotten the worktree") {
 		t.Errorf("entered again: %v", err)
 	}
@@ -108,27 +113,88 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestLock: who waits for the lock gets it when it is free, and stops when it is told to.
+// TestCleaned: what git removes of what it takes no notice of does not cost anybody's
+// work, nor the lock.
+func TestCleaned(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	id := newTask()
+	place, leave := w.grow("1", id)
+	write(t, filepath.Join(place.Dir(), "work"), "mine")
+	must(t, w.inRepository(t.Context(), w.dir, func(*repository) error {
+		command(t, w.dir, "clean", "-fdx")
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err := w.inRepository(ctx, w.dir, func(*repository) error { return nil })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("two have the lock: %v", err)
+		}
+		return nil
+	}))
+	if got := place.Kept(t.Context()); !strings.Contains(got, "not committed") {
+		t.Errorf("it tells %q", got)
+	}
+	leave()
+	place, _ = w.grow("2", id)
+	if got := read(t, filepath.Join(place.Dir(), "work")); got != "mine" {
+		t.Errorf("the work is %q", got)
+	}
+}
+
+// TestMarkBeside: a worktree whose mark lies beside it, as older workers have it, is one
+// like others, also if the mark is lost.
+func TestMarkBeside(t *testing.T) {
+	t.Parallel()
+	for name, mark := range map[string]func(t *testing.T, name string){
+		"there": func(t *testing.T, name string) { write(t, name, "1\n") },
+		"lost":  func(*testing.T, string) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := plant(t)
+			id := newTask()
+			place, leave := w.grow("1", id)
+			leave()
+			work := filepath.Join(place.Dir(), "work")
+			write(t, work, "mine")
+			must(t, os.Remove(filepath.Join(w.dir, ".git/worktrees", id.String(), "coppice-ready")))
+			mark(t, place.Dir()+".ready")
+			place, leave = w.grow("2", id)
+			if got := read(t, work); got != "mine" {
+				t.Errorf("the work is %q", got)
+			}
+			must(t, os.Remove(work))
+			if got := w.end(place, leave); got != "" {
+				t.Errorf("it tells %q", got)
+			}
+			w.clean()
+		})
+	}
+}
+
+// TestLock: who waits for the lock gets it when it is free, however long that takes, and
+// stops when it is told to.
 func TestLock(t *testing.T) {
 	t.Parallel()
-	root, err := os.OpenRoot(t.TempDir())
-	must(t, err)
-	t.Cleanup(func() { must(t, root.Close()) })
-	unlock, err := lock(t.Context(), root, "lock")
-	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := lock(ctx, root, "lock"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a lock that somebody has: %v", err)
+	name := filepath.Join(t.TempDir(), "lock")
+	write(t, name, "")
+	open := func(t *testing.T) *os.File {
+		file, err := os.Open(name)
+		must(t, err)
+		return file
 	}
-	got := make(chan error, 1)
-	go func() {
-		again, err := lock(context.WithoutCancel(t.Context()), root, "lock")
-		if err == nil {
-			err = again()
+	synctest.Test(t, func(t *testing.T) {
+		first, second, third := open(t), open(t), open(t)
+		must(t, lock(t.Context(), first))
+		got := make(chan error, 1)
+		go func() { got <- errors.Join(lock(context.WithoutCancel(t.Context()), second), second.Close()) }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := lock(ctx, third); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a lock that somebody has: %v", err)
 		}
-		got <- err
-	}()
-	must(t, unlock())
-	must(t, <-got)
+		must(t, first.Close())
+		must(t, <-got)
+		must(t, third.Close())
+	})
 }

@@ -278,3 +278,38 @@ func TestNoPlaceForWorktrees(t *testing.T) {
 		})
 	}
 }
+
+// A pipe in the place of a file of the repository, which an agent holds open and never
+// writes to, keeps nobody waiting.
+func TestPipeForFile(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"HEAD", "coppice-ready"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := plant(t)
+			id := newTask()
+			place, leave := w.grow("1", id)
+			pipe := filepath.Join(w.dir, ".git/worktrees", id.String(), name)
+			must(t, os.Remove(pipe))
+			must(t, syscall.Mkfifo(pipe, 0o600))
+			held, err := os.OpenFile(pipe, os.O_RDWR, 0)
+			must(t, err)
+			ended := make(chan error, 1)
+			go func() {
+				place.Kept(t.Context())
+				ended <- place.Clear(t.Context())
+			}()
+			select {
+			case err := <-ended:
+				t.Log(err)
+			case <-time.After(time.Minute):
+				t.Error("it waits for somebody to write")
+			}
+			must(t, held.Close())
+			leave()
+			if got := read(t, filepath.Join(place.Dir(), "README")); got != "hello\n" {
+				t.Errorf("the worktree holds %q", got)
+			}
+		})
+	}
+}

@@ -9,35 +9,37 @@ import (
 	"time"
 )
 
-// Bounds of waiting for the lock: it is held as long as git takes to lay out the files
-// of a worktree.
-const (
-	lockPatience = 2 * time.Minute
-	lockEvery    = 20 * time.Millisecond
-)
+// lockEvery is how often a lock that somebody has is asked for.
+const lockEvery = 20 * time.Millisecond
 
 // lock takes the lock that a file stands for, among processes and machines that share
-// the file system. A process that dies lets go of it.
-func lock(ctx context.Context, root *os.Root, name string) (unlock func() error, err error) {
-	file, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("taking the lock: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
-	defer cancel()
+// the file system. It waits as long as ctx lives: whoever has it may be laying out the
+// files of many worktrees. Closing the file lets go of it, and so does the end of the
+// process.
+func lock(ctx context.Context, file *os.File) error {
 	for {
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			break
+		err := flock(file, syscall.LOCK_EX)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return fmt.Errorf("taking the lock %s: %w", file.Name(), err)
 		}
 		select {
 		case <-time.After(lockEvery):
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("somebody else has the lock %s: %w", name, ctx.Err()), file.Close())
+			return fmt.Errorf("somebody else has the lock %s: %w", file.Name(), ctx.Err())
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("taking the lock %s: %w", name, err), file.Close())
+}
+
+// flock takes or changes a lock without waiting; it is EWOULDBLOCK if others are in the
+// way.
+func flock(file *os.File, how int) error {
+	for {
+		err := syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
 	}
-	return file.Close, nil
 }

@@ -19,6 +19,10 @@ import (
 // gitDir is the repository of a session's directory, below it.
 const gitDir = ".git"
 
+// lockName is the file of a repository's lock. It is in no working tree: git would remove
+// it there with all that it takes no notice of.
+const lockName = gitDir + "/coppice.lock"
+
 // branches is what the names of the branches of worktrees begin with.
 const branches = "coppice/"
 
@@ -53,12 +57,12 @@ func openRepository(ctx context.Context, dir string, g git) (_ *repository, err 
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	if err := r.ownDir(tool.WorktreesDir); err != nil {
+	file, err := r.lockFile(lockName)
+	if err != nil {
 		return nil, err
 	}
-	r.unlock, err = lock(ctx, root, tool.WorktreesDir+"/.lock")
-	if err != nil {
-		r.unlock = func() error { return nil }
+	r.unlock = file.Close
+	if err := lock(ctx, file); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -127,12 +131,28 @@ func (r *repository) write(name, text string) error {
 	return nil
 }
 
+// lockFile opens a file that stands for a lock, and makes it if need be.
+func (r *repository) lockFile(name string) (*os.File, error) {
+	file, err := r.root.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock %s: %w", name, err)
+	}
+	return file, nil
+}
+
 // read reads the start of a small file, without white space around it. It never blocks,
 // whatever an agent has put there.
 func (r *repository) read(name string) (string, error) {
 	file, err := r.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() { // somebody may hold a pipe open and never write
+		err = errors.New("not a file")
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("reading %s: %w", name, err), file.Close())
 	}
 	text, err := io.ReadAll(io.LimitReader(file, 4<<10))
 	if err = errors.Join(err, file.Close()); err != nil {

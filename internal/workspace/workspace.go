@@ -97,7 +97,7 @@ func (p *Places) Enter(ctx context.Context, r Run) (_ *Place, err error) {
 		place.own, place.owner = chain, r.Attempt
 	}
 	dir := chain[len(chain)-1].dir
-	err = p.inRepository(ctx, base, func(repo *repository) error { return repo.ensure(ctx, chain, place.owner) })
+	err = p.inRepository(ctx, base.Resolved(), func(repo *repository) error { return repo.ensure(ctx, chain, place.owner) })
 	if err == nil {
 		place.Workspace, err = p.enter(filepath.Join(base.Resolved(), dir), func() (*tool.Workspace, error) {
 			return base.Below(dir, filepath.Join(base.Resolved(), gitDir))
@@ -187,7 +187,7 @@ func (p *Place) Kept(ctx context.Context) string {
 	}
 	own := p.own[len(p.own)-1]
 	var left state
-	err := p.places.inRepository(ctx, p.base, func(repo *repository) (err error) {
+	err := p.places.inRepository(ctx, p.base.Resolved(), func(repo *repository) (err error) {
 		left, err = repo.look(ctx, p.own)
 		return err
 	})
@@ -206,7 +206,7 @@ func (p *Place) Clear(ctx context.Context) error {
 	if !p.Owns() {
 		return nil
 	}
-	err := p.places.inRepository(ctx, p.base, func(repo *repository) error { return repo.clear(ctx, p.own, p.owner) })
+	err := p.places.inRepository(ctx, p.base.Resolved(), func(repo *repository) error { return repo.clear(ctx, p.own, p.owner) })
 	if err != nil {
 		return fmt.Errorf("removing a worktree: %w", err)
 	}
@@ -214,8 +214,8 @@ func (p *Place) Clear(ctx context.Context) error {
 }
 
 // inRepository does something with the repository of a session's directory.
-func (p *Places) inRepository(ctx context.Context, base *tool.Workspace, do func(*repository) error) (err error) {
-	repo, err := openRepository(ctx, base.Resolved(), git{p.Sandbox})
+func (p *Places) inRepository(ctx context.Context, dir string, do func(*repository) error) (err error) {
+	repo, err := openRepository(ctx, dir, git{p.Sandbox})
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// worktree is the git worktree of a task. That it is all there says a mark beside its
-// directory, which is made last and removed first: what has no mark was cut off, and
-// nobody has worked there.
+// worktree is the git worktree of a task. That it is all there says a mark, which is made
+// last and removed first. It is with the repository, where git does not remove it with
+// all that it takes no notice of.
 type worktree struct {
 	id     tree.TaskID
 	parent string // the directory of the workspace that it is a worktree of
@@ -42,7 +42,17 @@ func (w worktree) path() string { return tool.WorktreesDir + "/" + w.id.String()
 // admin is the directory in the repository that belongs to it.
 func (w worktree) admin() string { return filepath.Join(gitDir, "worktrees", w.id.String()) }
 
-func (w worktree) mark() string { return w.dir + ".ready" }
+func (w worktree) mark() string { return filepath.Join(w.admin(), "coppice-ready") }
+
+// index is written when all files are laid out, and removed before the first of them.
+func (w worktree) index() string { return filepath.Join(w.admin(), "index") }
+
+func (w worktree) forgotten() error {
+	return fmt.Errorf("the repository has forgotten the worktree %s; save what is wanted of it and remove it", w.dir)
+}
+
+// olderMark ends the name of the mark that older workers put beside a worktree.
+const olderMark = ".ready"
 
 // ensure makes what is missing of a chain of worktrees. The last is marked with its
 // owner, if there is one.
@@ -63,14 +73,15 @@ func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
 	if err := r.ownDir(filepath.Dir(w.dir)); err != nil {
 		return err
 	}
-	marked, there, known := r.is(w.mark()), r.is(w.dir), r.is(w.admin())
-	switch {
-	case marked && there && known:
+	switch there := r.is(w.dir); {
+	case there && !r.is(w.admin()):
+		return w.forgotten()
+	case there && r.is(w.mark()):
 		return r.plain(w.dir)
-	case marked && there:
-		return fmt.Errorf("the repository has forgotten the worktree %s; save what is wanted of it and remove it", w.dir)
+	case there && r.is(w.index()): // it was cut off before the mark, or an older worker has made it
+		return errors.Join(r.plain(w.dir), r.write(w.mark(), "\n"))
 	}
-	if err := r.discard(w); err != nil {
+	if err := r.discard(w); err != nil { // nobody has worked there
 		return err
 	}
 	from, err := r.head(ctx, chain[:len(chain)-1])
@@ -106,7 +117,8 @@ func (r *repository) add(ctx context.Context, w worktree, from string) error {
 // discard removes what is left of a worktree, and what would keep git from making it.
 // Its branch stays.
 func (r *repository) discard(w worktree) error {
-	for _, name := range []string{w.mark(), w.dir, w.admin(), filepath.Join(gitDir, "refs", "heads", w.branch()+".lock")} {
+	branchLock := filepath.Join(gitDir, "refs", "heads", w.branch()+".lock")
+	for _, name := range []string{w.mark(), w.index(), w.dir, w.admin(), branchLock, w.dir + olderMark} {
 		if err := r.remove(name); err != nil {
 			return err
 		}
@@ -117,8 +129,11 @@ func (r *repository) discard(w worktree) error {
 // look says what the last worktree of a chain holds that its parent has not.
 func (r *repository) look(ctx context.Context, chain []worktree) (state, error) {
 	w := chain[len(chain)-1]
-	if !r.is(w.mark()) || !r.is(w.dir) {
+	switch {
+	case !r.is(w.dir):
 		return state{}, nil // it was removed
+	case !r.is(w.admin()):
+		return state{}, w.forgotten()
 	}
 	if err := r.plain(w.dir); err != nil {
 		return state{}, err
