@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ type gitCall struct {
 	env      []string // beside what all have
 	writable []string // further directories that it may change
 	args     []string
+	out      io.Writer // gets what it says; nil: it is given back
 }
 
 // off switches off what a repository can have git run, as far as it can be named; what
@@ -62,10 +64,14 @@ func (g git) run(ctx context.Context, c gitCall) (string, error) {
 	for _, setting := range off {
 		argv = append(argv, "-c", setting)
 	}
-	var out, complaint opening
+	var said, complaint opening
+	var out io.Writer = &said
+	if c.out != nil {
+		out = c.out
+	}
 	process, err := g.sandbox.Start(ctx, sandbox.Command{
 		Argv: append(argv, c.args...), Dir: c.in, Writable: c.writable,
-		Env: append(append([]string{}, alone...), c.env...), Stdout: &out, Stderr: &complaint,
+		Env: append(append([]string{}, alone...), c.env...), Stdout: out, Stderr: &complaint,
 	})
 	if err != nil {
 		return "", fmt.Errorf("git: %w", err)
@@ -77,7 +83,7 @@ func (g git) run(ctx context.Context, c gitCall) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("git %s: %w: %s", c.args[0], err, complaint.line())
 	}
-	return strings.TrimSuffix(out.buf.String(), "\n"), nil
+	return strings.TrimSuffix(said.buf.String(), "\n"), nil
 }
 
 // opening keeps the start of what is written to it.

@@ -203,7 +203,12 @@ func (r *repository) head(ctx context.Context, chain []worktree) (string, error)
 // apart runs git on the files of a worktree with a git directory made for the call. It
 // has the objects and the index of the worktree, and nothing of the repository's
 // configuration, so no filter that an attribute names is anybody's program.
-func (r *repository) apart(ctx context.Context, w worktree, commit string, args ...string) (_ string, err error) {
+func (r *repository) apart(ctx context.Context, w worktree, commit string, args ...string) (string, error) {
+	return r.apartTo(ctx, nil, w, commit, args...)
+}
+
+// apartTo is apart with what git says going to out, if that is not nil.
+func (r *repository) apartTo(ctx context.Context, out io.Writer, w worktree, commit string, args ...string) (_ string, err error) {
 	format, err := r.ask(ctx, "rev-parse", "--show-object-format")
 	if err != nil {
 		return "", err
@@ -233,7 +238,7 @@ func (r *repository) apart(ctx context.Context, w worktree, commit string, args 
 	}
 	files := r.path(w.dir)
 	return r.git.run(ctx, gitCall{
-		in: files, gitDir: dir, writable: []string{dir, r.path(gitDir)}, args: args,
+		in: files, gitDir: dir, writable: []string{dir, r.path(gitDir)}, args: args, out: out,
 		env: []string{
 			"GIT_WORK_TREE=" + files,
 			"GIT_OBJECT_DIRECTORY=" + r.path(gitDir+"/objects"),
@@ -244,9 +249,10 @@ func (r *repository) apart(ctx context.Context, w worktree, commit string, args 
 
 // state is what a worktree holds that its parent has not.
 type state struct {
-	commits int
-	files   bool // that are not committed
-	below   bool // worktrees of its own
+	commits    int
+	files      bool // that are not committed
+	submodules bool // that are not empty
+	below      bool // worktrees of its own
 }
 
 func (s state) empty() bool { return s == state{} }
@@ -260,6 +266,9 @@ func (s state) String() string {
 	}
 	if s.files {
 		parts = append(parts, "changes that are not committed")
+	}
+	if s.submodules {
+		parts = append(parts, "submodules with files")
 	}
 	if s.below {
 		parts = append(parts, "worktrees of its own agents below it")

@@ -158,13 +158,27 @@ func (r *repository) look(ctx context.Context, chain []worktree) (state, error) 
 	if s.commits, err = strconv.Atoi(counted); err != nil {
 		return state{}, fmt.Errorf("counting commits: %w", err)
 	}
-	changed, err := r.apart(ctx, w, head, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames")
-	if err != nil {
+	if s.files, err = r.isChanged(ctx, w, head); err != nil {
 		return state{}, err
 	}
-	s.files = changed != ""
+	if s.submodules, err = r.hasSubmodules(ctx, w, head); err != nil {
+		return state{}, err
+	}
 	s.below, err = r.hasBelow(w)
 	return s, err
+}
+
+// isChanged reports whether files, or the commits of submodules, differ from the commit
+// that a worktree is at.
+func (r *repository) isChanged(ctx context.Context, w worktree, head string) (bool, error) {
+	// Submodules are left out: git would go into them, and run what they name.
+	changed, err := r.apart(ctx, w, head, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames")
+	if err != nil || changed != "" {
+		return changed != "", err
+	}
+	// That is not so where only the index is looked at.
+	changed, err = r.apart(ctx, w, head, "diff-index", "--cached", "--name-only", "--ignore-submodules=none", "--no-renames", head)
+	return changed != "", err
 }
 
 func (r *repository) tip(ctx context.Context, w worktree) (string, error) {

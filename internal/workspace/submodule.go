@@ -1,0 +1,70 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// hasSubmodules reports whether there is anything in submodules of a worktree: files where
+// the index has a submodule, or their repositories. Only what the worktree says of them is
+// read, so nothing that they name can run.
+func (r *repository) hasSubmodules(ctx context.Context, w worktree, head string) (bool, error) {
+	if r.is(filepath.Join(w.admin(), "modules")) {
+		return true, nil
+	}
+	links := &gitlinks{filled: func(name string) bool { return r.filled(filepath.Join(w.dir, name)) }}
+	if _, err := r.apartTo(ctx, links, w, head, "ls-files", "--stage", "-z"); err != nil {
+		return false, err
+	}
+	return links.found, nil
+}
+
+// filled reports whether there is anything but an empty directory.
+func (r *repository) filled(name string) bool {
+	dir, err := r.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	defer dir.Close()
+	_, err = dir.ReadDir(1)
+	return !errors.Is(err, io.EOF)
+}
+
+// gitlinks reads a list of the index, however long it is, and looks whether one of the
+// submodules in it is filled.
+type gitlinks struct {
+	filled func(name string) bool
+	found  bool
+	rest   []byte // the begun entry
+}
+
+// maxEntry bounds what is held of an entry, in bytes: more than a path can be.
+const maxEntry = 64 << 10
+
+// Write fails on what is no such list.
+func (l *gitlinks) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	for !l.found {
+		entry, rest, whole := bytes.Cut(l.rest, []byte{0})
+		if !whole {
+			break
+		}
+		l.rest = rest
+		about, name, _ := bytes.Cut(entry, []byte{'\t'})
+		l.found = bytes.HasPrefix(about, []byte("160000 ")) && l.filled(string(name))
+	}
+	if l.found {
+		l.rest = nil
+	}
+	if len(l.rest) > maxEntry {
+		return 0, fmt.Errorf("an entry of the index has more than %d bytes", maxEntry)
+	}
+	return len(p), nil
+}
