@@ -20,10 +20,11 @@ func (w *batch) launch(block int, o tool.Spawn, goesOn bool) {
 	case !w.TakesCommands:
 		w.close(block, tool.Done{IsError: true, Text: noCommands})
 	default:
-		w.launched = append(w.launched, len(w.sent))
-		w.sent = append(w.sent, w.Journal.Spawn([]Child{{
+		sent := &once{Pending: w.Journal.Spawn([]Child{{
 			Block: block, Description: valid(o.Description), Background: true, Command: o.Command,
-		}}))
+		}})}
+		w.launched = append(w.launched, sent)
+		w.sent = append(w.sent, sent)
 	}
 }
 
@@ -31,22 +32,33 @@ func (w *batch) launch(block int, o tool.Spawn, goesOn bool) {
 // run that parks is over: if the stream breaks before the answers are there, nobody gives them
 // again, and the commands would belong to nobody.
 func (w *batch) hearLaunched(ctx context.Context) error {
-	for _, i := range w.launched {
-		reply, err := w.sent[i].Wait(ctx)
-		if err != nil {
+	for _, sent := range w.launched {
+		if _, err := sent.Wait(ctx); err != nil {
 			return err
 		}
-		w.sent[i] = heard(reply)
 	}
 	w.launched = nil
 	return nil
 }
 
-// heard is a request whose answer is known.
-type heard Reply
+// once is a request whose answer is looked at twice, and acted upon by whoever waits for it:
+// the second look finds what the first has heard.
+type once struct {
+	Pending
+	heard *Reply
+}
 
 // Wait gives the answer.
-func (h heard) Wait(context.Context) (Reply, error) { return Reply(h), nil }
+func (o *once) Wait(ctx context.Context) (Reply, error) {
+	if o.heard != nil {
+		return *o.heard, nil
+	}
+	reply, err := o.Pending.Wait(ctx)
+	if err == nil {
+		o.heard = &reply
+	}
+	return reply, err
+}
 
 // drop ends the commands that nobody has taken: they were refused, or the attempt is
 // over.

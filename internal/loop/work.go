@@ -22,7 +22,7 @@ import (
 // at once, in the order of the calls and in one request; every other tool runs
 // at the same time as the rest, once the message is known to be recorded.
 func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call, appended Pending) (parked bool, _ error) {
-	w := &batch{runner: r, own: map[int]tree.ToolResult{}}
+	w := &batch{runner: r, asked: asked, appended: appended, own: map[int]tree.ToolResult{}}
 	defer w.drop()
 	var tools []tree.Call
 	for _, c := range open {
@@ -42,13 +42,8 @@ func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call
 	tools = w.delegated(ctx, asked, append(tools, approved...))
 	w.spawn()
 	if len(tools) > 0 {
-		if appended != nil {
-			reply, err := appended.Wait(ctx)
-			if err != nil {
-				return false, err
-			}
-			asked.Ordinal = reply.Ordinal
-			appended = nil
+		if err := w.recorded(ctx); err != nil {
+			return false, err
 		}
 		if err := w.run(ctx, asked, tools); err != nil {
 			return false, err
@@ -60,14 +55,23 @@ func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call
 		}
 		w.sent = append(w.sent, r.Journal.Park())
 	}
-	if appended != nil {
-		reply, err := appended.Wait(ctx)
-		if err != nil {
-			return false, err
-		}
-		asked.Ordinal = reply.Ordinal
+	if err := w.recorded(ctx); err != nil {
+		return false, err
 	}
 	return w.settle(ctx, asked)
+}
+
+// recorded waits until the message that has made the calls is known to be recorded.
+func (w *batch) recorded(ctx context.Context) error {
+	if w.appended == nil {
+		return nil
+	}
+	reply, err := w.appended.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	w.asked.Ordinal, w.appended = reply.Ordinal, nil
+	return nil
 }
 
 // outcomeUnknown is what the model is told of a call that a crash cut off.
@@ -77,6 +81,8 @@ const outcomeUnknown = "outcome unknown: the worker was lost while this call ran
 // batch is the calls of one assistant message being worked on.
 type batch struct {
 	*runner
+	asked    *tree.Message // the message
+	appended Pending       // its own request; nil: it is known to be recorded
 	children []Child
 	sent     []Pending               // requests whose answers are still to be looked at
 	own      map[int]tree.ToolResult // results that this attempt has reported
@@ -85,7 +91,7 @@ type batch struct {
 
 	questions []question
 	commands  []*tool.Command // that were given away, or are to be dropped
-	launched  []int           // which of sent gave them away and have not been waited for
+	launched  []*once         // those of sent that gave them away and have not been waited for
 }
 
 // effect says what kind of tool a name stands for.
