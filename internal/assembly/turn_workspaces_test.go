@@ -29,9 +29,13 @@ steps:
 // openIn opens a session in a workspace, in which agents may edit.
 func (c *client) openIn(workspace, text string) string {
 	c.t.Helper()
+	return c.openWith(workspace, text, pb.PermissionMode_PERMISSION_MODE_ACCEPT_EDITS)
+}
+
+func (c *client) openWith(workspace, text string, mode pb.PermissionMode) string {
+	c.t.Helper()
 	resp, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
-		Message: &pb.UserMessage{Text: text}, Workspace: workspace,
-		Permissions: &pb.Permissions{Mode: pb.PermissionMode_PERMISSION_MODE_ACCEPT_EDITS},
+		Message: &pb.UserMessage{Text: text}, Workspace: workspace, Permissions: &pb.Permissions{Mode: mode},
 	}, grpc.WaitForReady(c.patient))
 	if err != nil {
 		c.t.Fatal(err)
@@ -146,25 +150,31 @@ func git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// checkout has an agent, and sessions work in a repository with a commit.
+func (d *deployment) checkout(agent, definition string) {
+	d.t.Helper()
+	d.workspaces = d.in("work")
+	d.write("agents/"+agent+".md", definition, "work/checkout/README", "hello")
+	d.orchestratorFlags = []string{"--agents-dir", d.in("agents")}
+	checkout := d.in("work/checkout")
+	git(d.t, checkout, "init", "-q")
+	git(d.t, checkout, "add", "-A")
+	git(d.t, checkout, "commit", "-q", "-m", "first")
+}
+
 // TestWorktrees: a smith works in a worktree of its own; its parent is told where its
 // changes are, or why there is no worktree, and of one without changes nothing is left.
 func TestWorktrees(t *testing.T) {
 	t.Parallel()
 	onBoth(t, smithy, func(d *deployment) {
-		d.workspaces = d.in("work")
-		d.write("agents/smith.md", smith, "work/checkout/README", "hello")
-		d.orchestratorFlags = []string{"--agents-dir", d.in("agents")}
-		checkout := d.in("work/checkout")
-		git(d.t, checkout, "init", "-q")
-		git(d.t, checkout, "add", "-A")
-		git(d.t, checkout, "commit", "-q", "-m", "first")
+		d.checkout("smith", smith)
 	}, func(t *testing.T, d *deployment) {
 		c, checkout := d.client(), d.in("work/checkout")
 		if got := c.doneWith(c.openIn("checkout", "root: idle")); got != "completed: nothing" {
 			t.Errorf("unchanged: %q", got)
 		}
 		until(t, "what was not changed is removed", func() bool {
-			return git(t, checkout, "branch", "--list", "coppice/*") == "" && !strings.Contains(below(t, filepath.Join(checkout, ".coppice/worktrees")), "ready")
+			return git(t, checkout, "branch", "--list", "coppice/*") == "" && below(t, filepath.Join(checkout, ".coppice/worktrees")) == ".gitignore"
 		})
 		if got := c.doneWith(c.openIn("", "root: idle")); !strings.HasPrefix(got, "failed: ") || !strings.Contains(got, "is no git repository") {
 			t.Errorf("without a repository: %q", got)
@@ -224,4 +234,47 @@ func (c *client) kept(session, told string) string {
 		c.t.Errorf("the root was told %q, want %q", told, want)
 	}
 	return ".coppice/worktrees/" + id
+}
+
+const starter = `---
+name: starter
+description: Starts things.
+mode: subagent
+tools: [bash]
+isolation: worktree
+max_iterations: 1
+---
+You start things.
+`
+
+const serving = `
+steps:
+  - when: {prompt: root, turn: 1}
+    calls: [{tool: task, input: {description: d, prompt: start, subagent_type: starter}}]
+  - when: {prompt: root}
+    text: '{{with json (result "task" 0)}}{{.status}}: {{get "error" .}}{{end}}'
+  - calls: [{tool: bash, input: {command: 'echo up; while [ ! -e go ]; do sleep 0.02; done; echo made > made; cat README', description: Serve, run_in_background: true}}]
+`
+
+// TestWorktreeOfACommand: a command in the background keeps the worktree that it runs in,
+// though the agent that has started it has failed.
+func TestWorktreeOfACommand(t *testing.T) {
+	t.Parallel()
+	onBoth(t, serving, func(d *deployment) { d.checkout("starter", starter) }, func(t *testing.T, d *deployment) {
+		c := d.client()
+		session := c.openWith("checkout", "root", pb.PermissionMode_PERMISSION_MODE_BYPASS)
+		c.shell(session, "up")
+		if got := c.turn(session, 1); !strings.HasPrefix(got, "failed: ") || !strings.HasSuffix(got, ": agents or commands that still work there]") {
+			t.Errorf("the root was told %q", got)
+		}
+		worktree := filepath.Join(d.in("work/checkout/.coppice/worktrees"), c.smith(session))
+		if err := os.WriteFile(filepath.Join(worktree, "go"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the command has made its file", func() bool {
+			text, err := os.ReadFile(filepath.Join(worktree, "made"))
+			return err == nil && string(text) == "made\n"
+		})
+		c.sound()
+	})
 }

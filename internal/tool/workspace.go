@@ -79,6 +79,16 @@ func (w *Workspace) Resolved() string { return w.resolved }
 // Dir is the absolute path of the directory.
 func (w *Workspace) Dir() string { return w.dir }
 
+// InPlace reports whether the directory is still what its path leads to.
+func (w *Workspace) InPlace() bool {
+	opened, err := w.root.Stat(".")
+	if err != nil {
+		return false
+	}
+	found, err := os.Lstat(w.resolved)
+	return err == nil && os.SameFile(opened, found)
+}
+
 // Close gives the directory back. Calls under way end with an error.
 func (w *Workspace) Close() error { return w.root.Close() }
 

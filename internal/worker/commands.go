@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/workspace"
 )
 
 // farewell is how long a worker that stops tries to tell how its commands have ended.
@@ -27,6 +28,7 @@ func features() []string {
 type launched struct {
 	claim   *pb.Claim // as if it had been claimed
 	command *tool.Command
+	place   *workspace.Place // where it runs
 }
 
 // shell makes a child of a command.
@@ -90,6 +92,9 @@ func (w *Worker) carryCommand(ctx context.Context, c *launched) {
 			last = j.print(output)
 		}
 	})
+	if err := c.place.Leave(); err != nil {
+		log.WarnContext(ctx, "leaving the workspace failed", "error", err)
+	}
 	log.InfoContext(ctx, "a command has ended", "reason", end.Reason, "detail", end.Detail)
 	said := j.endCommand(end)
 	select {

@@ -117,8 +117,7 @@ func (w *Worker) forward(stopping, ctx context.Context, l *line, a *assignment, 
 	w.busy.Add(1)
 	defer w.busy.Add(-1)
 	ctx = telemetry.WithParent(ctx, a.GetTraceParent())
-	journal.launch = func(c *launched) { w.launch(stopping, c) }
-	outcome := w.carry(ctx, log, a, journal)
+	outcome := w.carry(stopping, ctx, log, a, journal)
 	if outcome == loop.Lost {
 		log.InfoContext(ctx, "the attempt is lost")
 		if l.carries(journal) && stopping.Err() == nil {
@@ -129,8 +128,9 @@ func (w *Worker) forward(stopping, ctx context.Context, l *line, a *assignment, 
 	}
 }
 
-// carry runs a run where it has its place.
-func (w *Worker) carry(ctx context.Context, log *slog.Logger, a *assignment, j *journal) loop.Outcome {
+// carry runs a run where it has its place. Its commands in the background stay there until
+// they have ended, or stopping has.
+func (w *Worker) carry(stopping, ctx context.Context, log *slog.Logger, a *assignment, j *journal) loop.Outcome {
 	place, err := w.enter(ctx, a)
 	if err != nil {
 		return w.refuse(ctx, log, j, err)
@@ -140,6 +140,10 @@ func (w *Worker) carry(ctx context.Context, log *slog.Logger, a *assignment, j *
 			log.WarnContext(ctx, "leaving the workspace failed", "error", err)
 		}
 	}()
+	j.launch = func(c *launched) {
+		c.place = place.Share()
+		w.launch(stopping, c)
+	}
 	run, err := w.prepare(ctx, a, j, place)
 	if err != nil {
 		return w.refuse(ctx, log, j, err)

@@ -43,3 +43,16 @@ func flock(file *os.File, how int) error {
 		}
 	}
 }
+
+// used reports whether others share the lock that a file holds. The repository is locked:
+// nobody else comes, or asks the same.
+func used(file *os.File) (bool, error) {
+	err := flock(file, syscall.LOCK_EX)
+	if again := flock(file, syscall.LOCK_SH); again != nil { // what could not be changed may be lost
+		return true, fmt.Errorf("sharing the lock %s: %w", file.Name(), again)
+	}
+	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, fmt.Errorf("taking the lock %s: %w", file.Name(), err)
+	}
+	return err != nil, nil
+}

@@ -253,6 +253,7 @@ type state struct {
 	files      bool // that are not committed
 	submodules bool // that are not empty
 	below      bool // worktrees of its own
+	used       bool // others work there
 }
 
 func (s state) empty() bool { return s == state{} }
@@ -272,6 +273,9 @@ func (s state) String() string {
 	}
 	if s.below {
 		parts = append(parts, "worktrees of its own agents below it")
+	}
+	if s.used {
+		parts = append(parts, "agents or commands that still work there")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -36,7 +37,7 @@ type Config struct {
 type Places struct {
 	Config
 	mu   sync.Mutex
-	open map[string]*shared // by their path
+	open map[string]*shared // by their path; what was replaced on the disk is not in it
 }
 
 // shared is a directory that some runs work in: their changes to a file come one
@@ -44,6 +45,7 @@ type Places struct {
 type shared struct {
 	*tool.Workspace
 	users int
+	lock  *os.File // of a worktree: says that it is used; or nil
 }
 
 // New checks that the directory is there.
@@ -80,42 +82,62 @@ type Run struct {
 type Place struct {
 	*tool.Workspace
 	places *Places
-	base   *tool.Workspace // the session's directory, if the run works below it; or nil
-	own    []worktree      // the last of which is the worktree of the run's task; empty: it has none
+	here   *shared
+	base   *shared    // the session's directory, if the run works below it; or nil
+	own    []worktree // the last of which is the worktree of the run's task; empty: it has none
 	owner  string
 }
 
 // Enter gives a run its place, and makes what is missing of it. The caller leaves it.
-func (p *Places) Enter(ctx context.Context, r Run) (_ *Place, err error) {
+func (p *Places) Enter(ctx context.Context, r Run) (*Place, error) {
 	base, err := p.enterSession(r)
-	if err != nil || len(r.Worktrees) == 0 {
-		return &Place{Workspace: base, places: p}, err
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Worktrees) == 0 {
+		return &Place{Workspace: base.Workspace, places: p, here: base}, nil
 	}
 	place := &Place{places: p, base: base}
 	chain := worktrees(r.Worktrees)
 	if last := chain[len(chain)-1]; last.id == r.Task {
 		place.own, place.owner = chain, r.Attempt
 	}
-	dir := chain[len(chain)-1].dir
-	err = p.inRepository(ctx, base.Resolved(), func(repo *repository) error { return repo.ensure(ctx, chain, place.owner) })
-	if err == nil {
-		place.Workspace, err = p.enter(filepath.Join(base.Resolved(), dir), func() (*tool.Workspace, error) {
-			return base.Below(dir, filepath.Join(base.Resolved(), gitDir))
-		})
-	}
+	err = p.inRepository(ctx, base.Resolved(), func(repo *repository) (err error) {
+		if err := repo.ensure(ctx, chain, place.owner); err != nil {
+			return err
+		}
+		place.here, err = p.enterWorktree(base, repo, chain[len(chain)-1])
+		return err
+	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("a git worktree for the agent: %w", err), p.leave(base))
 	}
+	place.Workspace = place.here.Workspace
 	return place, nil
 }
 
+// enterWorktree gives a worktree that is there. It is used from then on.
+func (p *Places) enterWorktree(base *shared, repo *repository, w worktree) (*shared, error) {
+	return p.enter(filepath.Join(base.Resolved(), w.dir), func() (*shared, error) {
+		lock, err := repo.use(w)
+		if err != nil {
+			return nil, err
+		}
+		below, err := base.Below(w.dir, filepath.Join(base.Resolved(), gitDir))
+		if err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+		return &shared{Workspace: below, lock: lock}, nil
+	})
+}
+
 // enterSession gives the directory of a session.
-func (p *Places) enterSession(r Run) (*tool.Workspace, error) {
+func (p *Places) enterSession(r Run) (*shared, error) {
 	if p.Dir != "" {
 		if r.Name != "" {
 			return nil, fmt.Errorf("the session wants the workspace %q, and this worker has one workspace for all sessions; start it with --workspaces", r.Name)
 		}
-		return p.enter(p.Dir, func() (*tool.Workspace, error) { return tool.OpenWorkspace(p.Dir) })
+		return p.enter(p.Dir, func() (*shared, error) { return open(p.Dir) })
 	}
 	name := r.Session.String()
 	if r.Name != "" {
@@ -125,55 +147,83 @@ func (p *Places) enterSession(r Run) (*tool.Workspace, error) {
 		name = r.Name
 	}
 	dir := filepath.Join(p.Root, name)
-	return p.enter(dir, func() (*tool.Workspace, error) {
+	return p.enter(dir, func() (*shared, error) {
 		if err := os.Mkdir(dir, newDirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("making the workspace of the session: %w", err)
 		}
-		return tool.OpenWorkspace(dir)
+		return open(dir)
 	})
 }
 
-// enter counts a run in, and opens the directory for the first.
-func (p *Places) enter(dir string, open func() (*tool.Workspace, error)) (*tool.Workspace, error) {
+func open(dir string) (*shared, error) {
+	w, err := tool.OpenWorkspace(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &shared{Workspace: w}, nil
+}
+
+// enter counts a run in, and opens the directory for the first, or if another one has
+// taken its place.
+func (p *Places) enter(dir string, open func() (*shared, error)) (*shared, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.open[dir]
-	if s == nil {
-		w, err := open()
-		if err != nil {
+	if s == nil || !s.InPlace() {
+		var err error
+		if s, err = open(); err != nil {
 			return nil, err
 		}
-		s = &shared{Workspace: w}
 		p.open[dir] = s
 	}
 	s.users++
-	return s.Workspace, nil
+	return s, nil
 }
 
 // leave counts a run out; the last closes the directory.
-func (p *Places) leave(w *tool.Workspace) error {
+func (p *Places) leave(s *shared) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for dir, s := range p.open {
-		if s.Workspace != w {
-			continue
-		}
-		if s.users--; s.users > 0 {
-			return nil
-		}
-		delete(p.open, dir)
-		return w.Close()
+	if s.users--; s.users > 0 {
+		return nil
 	}
-	return nil
+	maps.DeleteFunc(p.open, func(_ string, o *shared) bool { return o == s })
+	err := s.Close()
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+	}
+	return err
+}
+
+// used reports whether others work where a run does. The repository is locked.
+func (p *Places) used(s *shared) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.users > 1 {
+		return true, nil
+	}
+	return used(s.lock)
 }
 
 // Leave gives the place back.
 func (p *Place) Leave() error {
-	err := p.places.leave(p.Workspace)
+	err := p.places.leave(p.here)
 	if p.base != nil {
 		err = errors.Join(err, p.places.leave(p.base))
 	}
 	return err
+}
+
+// Share gives the place to what outlives the run, which has not left. It owns nothing, and
+// is left as well.
+func (p *Place) Share() *Place {
+	p.places.mu.Lock()
+	defer p.places.mu.Unlock()
+	p.here.users++
+	if p.base != nil {
+		p.base.users++
+	}
+	return &Place{Workspace: p.Workspace, places: p.places, here: p.here, base: p.base}
 }
 
 // Owns reports whether the run has a worktree of its own.
@@ -188,7 +238,7 @@ func (p *Place) Kept(ctx context.Context) string {
 	own := p.own[len(p.own)-1]
 	var left state
 	err := p.places.inRepository(ctx, p.base.Resolved(), func(repo *repository) (err error) {
-		left, err = repo.look(ctx, p.own)
+		left, err = p.look(ctx, repo)
 		return err
 	})
 	if err != nil {
@@ -200,13 +250,29 @@ func (p *Place) Kept(ctx context.Context) string {
 	return fmt.Sprintf("[worktree %s, branch %s: %s]", own.path(), own.branch(), left)
 }
 
+// look says what the run's own worktree holds that its parent has not.
+func (p *Place) look(ctx context.Context, repo *repository) (state, error) {
+	if !repo.is(p.own[len(p.own)-1].dir) {
+		return state{}, nil // it was removed
+	}
+	left, err := repo.look(ctx, p.own)
+	if err != nil {
+		return state{}, err
+	}
+	left.used, err = p.places.used(p.here)
+	return left, err
+}
+
 // Clear removes the run's own worktree if it holds nothing that its parent has not,
-// and nobody has entered it since as its owner. The run has ended, and has not left.
+// nobody else works in it, and nobody has entered it since as its owner. The run has
+// ended, and has not left.
 func (p *Place) Clear(ctx context.Context) error {
 	if !p.Owns() {
 		return nil
 	}
-	err := p.places.inRepository(ctx, p.base.Resolved(), func(repo *repository) error { return repo.clear(ctx, p.own, p.owner) })
+	err := p.places.inRepository(ctx, p.base.Resolved(), func(repo *repository) error {
+		return repo.clear(ctx, p.own[len(p.own)-1], p.owner, func() (state, error) { return p.look(ctx, repo) })
+	})
 	if err != nil {
 		return fmt.Errorf("removing a worktree: %w", err)
 	}

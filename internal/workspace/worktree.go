@@ -47,6 +47,9 @@ func (w worktree) mark() string { return filepath.Join(w.admin(), "coppice-ready
 // index is written when all files are laid out, and removed before the first of them.
 func (w worktree) index() string { return filepath.Join(w.admin(), "index") }
 
+// users is the file whose lock all share that work there.
+func (w worktree) users() string { return filepath.Join(w.admin(), "coppice-users") }
+
 func (w worktree) forgotten() error {
 	return fmt.Errorf("the repository has forgotten the worktree %s; save what is wanted of it and remove it", w.dir)
 }
@@ -129,10 +132,7 @@ func (r *repository) discard(w worktree) error {
 // look says what the last worktree of a chain holds that its parent has not.
 func (r *repository) look(ctx context.Context, chain []worktree) (state, error) {
 	w := chain[len(chain)-1]
-	switch {
-	case !r.is(w.dir):
-		return state{}, nil // it was removed
-	case !r.is(w.admin()):
+	if !r.is(w.admin()) {
 		return state{}, w.forgotten()
 	}
 	if err := r.plain(w.dir); err != nil {
@@ -204,14 +204,26 @@ func (r *repository) hasBelow(w worktree) (bool, error) {
 	return false, errors.Join(err, dir.Close())
 }
 
-// clear removes a worktree that holds nothing, with its branch, if its owner is the
-// last that has entered it.
-func (r *repository) clear(ctx context.Context, chain []worktree, owner string) error {
-	w := chain[len(chain)-1]
+// use says that somebody works in a worktree, until the file is closed or the process
+// ends.
+func (r *repository) use(w worktree) (*os.File, error) {
+	file, err := r.lockFile(w.users())
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(file, syscall.LOCK_SH); err != nil {
+		return nil, errors.Join(fmt.Errorf("sharing the lock %s: %w", w.users(), err), file.Close())
+	}
+	return file, nil
+}
+
+// clear removes a worktree, with its branch, if its owner is the last that has entered
+// it, and it is empty.
+func (r *repository) clear(ctx context.Context, w worktree, owner string, look func() (state, error)) error {
 	if marked, err := r.read(w.mark()); err != nil || marked != owner {
 		return nil //nolint:nilerr // it was removed, or somebody else's
 	}
-	left, err := r.look(ctx, chain)
+	left, err := look()
 	if err != nil || !left.empty() {
 		return err
 	}

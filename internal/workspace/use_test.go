@@ -1,0 +1,80 @@
+package workspace
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestUsedStays: a worktree is not removed under those who still work in it when the run
+// that owns it has ended.
+func TestUsedStays(t *testing.T) {
+	t.Parallel()
+	for name, stay := range map[string]func(t *testing.T, w *wood, own *Place) *Place{
+		"an agent": func(t *testing.T, w *wood, own *Place) *Place {
+			place, err := w.Enter(t.Context(), w.run("1", newTask(), own.own[0].id))
+			must(t, err)
+			return place
+		},
+		"an agent of another worker": func(t *testing.T, w *wood, own *Place) *Place {
+			place, err := places(t, Config{Dir: w.dir}).Enter(t.Context(), w.run("1", newTask(), own.own[0].id))
+			must(t, err)
+			return place
+		},
+		"a command": func(_ *testing.T, _ *wood, own *Place) *Place { return own.Share() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := plant(t)
+			id := newTask()
+			own, leave := w.grow("1", id)
+			other := stay(t, w, own)
+			if other.Owns() || other.Dir() != own.Dir() {
+				t.Errorf("the other one works in %s, of its own: %t", other.Dir(), other.Owns())
+			}
+			for range 2 { // looking takes nothing away
+				if got := own.Kept(t.Context()); !strings.HasSuffix(got, ": agents or commands that still work there]") {
+					t.Errorf("it tells %q", got)
+				}
+			}
+			w.end(own, leave)
+			if got := use(t, other.Workspace, "write", `{"path":"later","content":"x"}`); !strings.HasPrefix(got, "Made") {
+				t.Errorf("the other one is told %q", got)
+			}
+			if got := read(t, filepath.Join(own.Dir(), "later")); got != "x" {
+				t.Errorf("it has written %q", got)
+			}
+			must(t, other.Leave())
+			own, leave = w.grow("2", id)
+			command(t, own.Dir(), "clean", "-qfd")
+			if got := w.end(own, leave); got != "" {
+				t.Errorf("it tells %q", got)
+			}
+			w.clean()
+		})
+	}
+}
+
+// TestReplaced: who enters works in the directory that is there, though others still have
+// one open that it has taken the place of.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	id := newTask()
+	first, leaveFirst := w.grow("1", id)
+	command(t, w.dir, "worktree", "remove", "--force", first.Dir())
+	second, leaveSecond := enter(t, w.Places, w.run("1", newTask(), id))
+	third, leaveThird := enter(t, w.Places, w.run("1", newTask(), id))
+	if second.Workspace == first.Workspace || second.Workspace != third.Workspace {
+		t.Error("they have what is not there any more, or not the same")
+	}
+	if got := use(t, second.Workspace, "ls", `{}`); got != "README" {
+		t.Errorf("it sees %q", got)
+	}
+	leaveFirst()
+	leaveSecond()
+	if got := use(t, third.Workspace, "ls", `{}`); got != "README" {
+		t.Errorf("when others have left it sees %q", got)
+	}
+	leaveThird()
+}
