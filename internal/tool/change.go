@@ -1,14 +1,12 @@
 package tool
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -33,6 +31,7 @@ const (
 type textFile struct {
 	content string
 	mode    fs.FileMode
+	owner   owner
 }
 
 // revise says what a file is to hold and what the model is told of it. Before is
@@ -54,12 +53,10 @@ func change(ctx context.Context, call Call, file string, to revise) (string, err
 	if err != nil {
 		return "", err
 	}
-	var mode fs.FileMode
 	if before != nil {
 		if err := current(call, name, before.content); err != nil {
 			return "", err
 		}
-		mode = before.mode
 	}
 	after, said, err := to(before)
 	if err != nil {
@@ -68,7 +65,7 @@ func change(ctx context.Context, call Call, file string, to revise) (string, err
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	if err := w.replace(name, after, mode); err != nil {
+	if err := w.replace(name, after, before); err != nil {
 		return "", fmt.Errorf("%w; nothing was changed", pathError(name, err))
 	}
 	return withVersion(said, versionOf(after)), nil
@@ -119,24 +116,32 @@ func (w *Workspace) whole(ctx context.Context, name string) (_ *textFile, err er
 	case !utf8.Valid(content) || strings.ContainsRune(string(content), 0):
 		return nil, fmt.Errorf("%s: not a text in UTF-8, and no other file is changed", shown(name))
 	}
-	return &textFile{content: string(content), mode: info.Mode().Perm()}, nil
+	owner, err := ownerOf(info)
+	if err != nil {
+		return nil, pathError(name, err)
+	}
+	return &textFile{content: string(content), mode: info.Mode().Perm(), owner: owner}, nil
 }
 
-// replace puts a file in the place of what has the name, in one step. Mode is that
-// of the file that is replaced; 0 if there is none.
-func (w *Workspace) replace(name, content string, mode fs.FileMode) (err error) {
+// replace puts a file in the place of what has the name, in one step. It has the mode and
+// the owner of the one before, if there is one.
+func (w *Workspace) replace(name, content string, before *textFile) (err error) {
 	dir := path.Dir(name)
-	if err := w.root.MkdirAll(filepath.FromSlash(dir), newDirMode); err != nil {
+	if err := MakeDirs(w.root, filepath.FromSlash(dir), newDirMode); err != nil {
 		return err
 	}
+	mode := fs.FileMode(newFileMode)
+	if before != nil {
+		mode = before.mode
+	}
 	draft := filepath.FromSlash(path.Join(dir, unfinished+rand.Text()))
-	file, err := w.root.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, cmp.Or(mode, newFileMode))
+	file, err := MakeFile(w.root, draft, mode)
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(file, content)
-	if err == nil && mode != 0 {
-		err = file.Chmod(mode) // whatever the umask has taken away
+	if err == nil && before != nil {
+		err = errors.Join(before.owner.take(file.Chown), file.Chmod(mode)) // whatever the umask has taken away
 	}
 	if err == nil {
 		err = file.Sync()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -92,7 +91,11 @@ func (w *Workspace) keep(tool, text string) (name string, err error) {
 // what they lead to is not ours to clear.
 func (w *Workspace) keptDir() error {
 	for _, dir := range []string{path.Dir(KeptDir), KeptDir} {
-		if err := w.root.Mkdir(filepath.FromSlash(dir), keptDirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		err := w.root.Mkdir(filepath.FromSlash(dir), keptDirMode)
+		if err == nil {
+			err = takeDir(w.root, filepath.FromSlash(dir))
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		info, err := w.root.Lstat(filepath.FromSlash(dir))
@@ -112,7 +115,7 @@ func (w *Workspace) keptDir() error {
 
 // create writes a file that was not there.
 func (w *Workspace) create(name, text string) error {
-	file, err := w.root.OpenFile(filepath.FromSlash(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, keptMode)
+	file, err := MakeFile(w.root, filepath.FromSlash(name), keptMode)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"sync"
@@ -28,7 +27,7 @@ func (w *Workspace) createOutput(name string) (io.WriteCloser, error) {
 	if err := w.root.Remove(filepath.FromSlash(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, pathError(name, err)
 	}
-	file, err := w.root.OpenFile(filepath.FromSlash(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, keptMode)
+	file, err := MakeFile(w.root, filepath.FromSlash(name), keptMode)
 	if err != nil {
 		return nil, pathError(name, err)
 	}

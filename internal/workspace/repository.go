@@ -92,7 +92,7 @@ func (r *repository) check() error {
 // ownDir makes a directory that git takes no notice of. No part of its path may be a
 // link.
 func (r *repository) ownDir(dir string) error {
-	if err := r.root.MkdirAll(dir, newDirMode); err != nil {
+	if err := tool.MakeDirs(r.root, dir, newDirMode); err != nil {
 		return fmt.Errorf("making %s: %w", dir, err)
 	}
 	if err := r.plain(dir); err != nil {
@@ -122,7 +122,12 @@ func (r *repository) plain(dir string) error {
 // the other.
 func (r *repository) write(name, text string) error {
 	draft := filepath.Join(filepath.Dir(name), ".draft-"+rand.Text()) // others may do the same
-	if err := r.root.WriteFile(draft, []byte(text), 0o600); err != nil {
+	file, err := tool.MakeFile(r.root, draft, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	_, err = file.WriteString(text)
+	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	if err := r.root.Rename(draft, name); err != nil {
@@ -133,7 +138,10 @@ func (r *repository) write(name, text string) error {
 
 // lockFile opens a file that stands for a lock, and makes it if need be.
 func (r *repository) lockFile(name string) (*os.File, error) {
-	file, err := r.root.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
+	file, err := tool.MakeFile(r.root, name, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		file, err = r.root.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock %s: %w", name, err)
 	}
