@@ -4,42 +4,48 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/coppice-run/coppice/internal/tool"
 )
 
-// TestOwner: a worker run by root makes worktrees in the repository of another user, and
-// all of it is his.
-func TestOwner(t *testing.T) {
+// TestWorkspaceOfAnotherUser: root's worker and a checkout that is not root's. Its commands go
+// on in what its file tools have changed, and its sub-agents get worktrees.
+func TestWorkspaceOfAnotherUser(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root gives files away")
-	}
 	w := plant(t)
-	const uid, gid = 1234, 1235
-	each := func(do func(name string)) {
-		must(t, filepath.WalkDir(w.dir, func(name string, _ fs.DirEntry, err error) error {
-			must(t, err)
-			do(name)
-			return nil
+	if os.Geteuid() == 0 {
+		const user = 1000
+		must(t, filepath.WalkDir(w.dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(path, user, user)
 		}))
 	}
-	each(func(name string) { must(t, os.Chown(name, uid, gid)) })
-	outer, inner := newTask(), newTask()
-	a, leaveA := w.grow("1", outer)
-	b, leaveB := w.grow("1", outer, inner)
-	if got := use(t, b.Workspace, "read", `{"path":"README"}`); got == "" {
-		t.Error("nothing is there")
-	}
-	each(func(name string) {
-		info, err := os.Lstat(name)
-		must(t, err)
-		if stat := info.Sys().(*syscall.Stat_t); stat.Uid != uid || stat.Gid != gid {
-			t.Errorf("%s belongs to %d:%d", name, stat.Uid, stat.Gid)
-		}
+	root, _ := enter(t, w.Places, w.run("1", newTask()))
+	const look = `{"path":"README"}`
+	seen := []tool.Past{{Tool: "read", Input: []byte(look), Text: use(t, root.Workspace, "read", look)}}
+	edit, _ := tool.Lookup(tool.Builtin(), "edit")
+	edit.Call(t.Context(), tool.Call{
+		Input: []byte(`{"path":"README","old_string":"hello","new_string":"bye"}`), Workspace: root.Workspace, Past: slices.Values(seen),
 	})
-	w.end(b, leaveB)
-	w.end(a, leaveA)
-	each(func(name string) { must(t, os.Lchown(name, 0, 0)) }) // git refuses others' repositories
-	w.clean()
+	use(t, root.Workspace, "write", `{"path":"pkg/a.go","content":"package pkg\n"}`)
+	if got := read(t, filepath.Join(w.dir, "README")); got != "bye\n" {
+		t.Fatalf("the file has %q", got)
+	}
+	if got := w.bash(root.Workspace, "echo >> README && echo >> pkg/a.go && rm -r pkg && git checkout -q README && echo all"); got != "all" {
+		t.Errorf("a command got %q", got)
+	}
+	id := newTask()
+	place, leave := w.grow("1", id)
+	use(t, place.Workspace, "write", `{"path":"new.go","content":"package new\n"}`)
+	if got := w.bash(place.Workspace, "git add -A && git -c user.name=t -c user.email=t@localhost commit -q -m new && echo all"); got != "all" {
+		t.Errorf("in a worktree a command got %q", got)
+	}
+	if kept := w.end(place, leave); !strings.Contains(kept, "1 commit") {
+		t.Errorf("it tells %q", kept)
+	}
 }
