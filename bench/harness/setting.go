@@ -60,6 +60,9 @@ func processor() string {
 func version(line string) string {
 	words := strings.Fields(line)
 	line = strings.Join(words[:min(len(words), 3)], " ")
+	if kernel, _, built := strings.Cut(line, "-"); built && strings.HasPrefix(line, "Linux ") {
+		line = kernel
+	}
 	return strings.NewReplacer("postgres (PostgreSQL)", "PostgreSQL", " server v=", " ").Replace(line)
 }
 

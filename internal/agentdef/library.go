@@ -219,6 +219,9 @@ func (r *reading) file(path, plugin string) *Definition {
 
 func parseFile(path, plugin string, data []byte) (*Definition, error) {
 	d, err := Parse(path, data)
+	if err == nil {
+		err = d.Fits()
+	}
 	switch {
 	case err != nil:
 		return nil, err

@@ -76,15 +76,13 @@ func Parse(source string, data []byte) (*Definition, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
-	if err := d.fits(); err != nil {
-		return nil, err
-	}
 	d.Version = d.digest()
 	return d, nil
 }
 
-// fits reports whether the canonical form can be read again, in which texts are quoted.
-func (d *Definition) fits() error {
+// Fits reports whether the canonical form of a new definition can be read again, in which
+// texts are quoted, also if it is one of a plugin.
+func (d *Definition) Fits() error {
 	most := maxFront
 	if !d.OfPlugin() {
 		most -= maxPrefix

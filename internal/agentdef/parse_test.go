@@ -126,8 +126,13 @@ func TestTheCanonicalFormIsBounded(t *testing.T) {
 		text := "---\nname: a\nmode: both\ndescription: d\non_complete: 'https://x.example/" + strings.Repeat("a", 100) + "'\nreminder: '" +
 			strings.Repeat("\"", quotes) + "'\n---\nprompt\n"
 		d, err := Parse("x", []byte(text))
-		if err != nil {
+		if err != nil || d.Fits() != nil {
 			refused++
+			if err == nil && len(d.front()) <= maxFront { // it may have been taken before
+				if again, err := Parse("x", d.Marshal()); err != nil || again.Version != d.Version {
+					t.Fatalf("%d: of before: %v", quotes, err)
+				}
+			}
 			continue
 		}
 		taken++

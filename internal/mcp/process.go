@@ -49,10 +49,13 @@ func (s Server) placed(workspace string) Server {
 	return s
 }
 
-// resolved is a path without symbolic links, or the path if there is nothing yet.
+// resolved is a path without symbolic links, as far as there is something yet.
 func resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
+	}
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(resolved(dir), filepath.Base(path))
 	}
 	return path
 }

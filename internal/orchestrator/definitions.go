@@ -53,6 +53,9 @@ func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*
 // PutAgent keeps a definition and makes it the one that counts for the tenant.
 func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.Definition, error) {
 	def, err := agentdef.Parse("definition", []byte(text))
+	if err == nil {
+		err = def.Fits()
+	}
 	if err != nil {
 		return nil, tree.ErrBadInput.With("%v", err)
 	}

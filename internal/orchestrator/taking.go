@@ -181,7 +181,7 @@ func (l *slot) leftOver(a *asked) {
 
 // strand sees to an attempt that was granted too late for its stream. A worker to which it is
 // known comes for it over another one, unless it is dead: it has claimed it, or asks what it was
-// given with its last end. Nobody comes for another.
+// given with its last end. For one that it does not know of nobody comes.
 func (s *Service) strand(held *lease, expected *expectation, worker *alive.Worker, known bool) {
 	if !known {
 		s.handOver(held, false)

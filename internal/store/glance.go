@@ -110,7 +110,7 @@ func (g *glances) look(looks []*glance) {
 	lost, err := g.send(ctx, looks)
 	if lost {
 		err = unreached(err)
-		g.db.log.WarnContext(ctx, "looks at the database failed", "error", err)
+		g.db.sayUnreached(ctx, err)
 	}
 	for _, look := range looks {
 		switch {

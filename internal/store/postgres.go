@@ -9,6 +9,7 @@ import (
 	"maps"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -30,6 +31,7 @@ type postgres struct {
 	sparse     map[string][]int // see blanks
 	writers    []*pgWriter
 	log        *slog.Logger
+	said       atomic.Int64 // when it was last said that it is out of reach, in ns
 }
 
 // reachPatience is for how long a database that is out of reach is tried again,
@@ -65,6 +67,17 @@ var (
 // unreached is errUnreached with its cause in words alone: a patience of ours that has
 // ended is none of the caller's deadlines.
 func unreached(cause error) error { return fmt.Errorf("%w: %s", errUnreached, cause.Error()) }
+
+// saidAgain is how long it is not said again that the database is out of reach.
+const saidAgain = 10 * time.Second
+
+// sayUnreached logs why the database is out of reach. Clients are told no more than that it is.
+func (db *postgres) sayUnreached(ctx context.Context, err error) {
+	now, last := time.Now().UnixNano(), db.said.Load()
+	if (last == 0 || now-last >= int64(saidAgain)) && db.said.CompareAndSwap(last, now) {
+		db.log.WarnContext(ctx, "the database is out of reach", "error", err)
+	}
+}
 
 func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres, error) {
 	config, err := pgxpool.ParseConfig(url)
@@ -224,7 +237,7 @@ func (db *postgres) close() error {
 }
 
 // load tries again on another connection when one turns out to be lost, as long as
-// no row was read. It logs why the database is out of reach: the caller tells nobody.
+// no row was read.
 func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
 	err := reached(ctx, func() error {
 		begun := false
@@ -244,7 +257,7 @@ func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
 		return unlessLost(conn.Conn(), err)
 	})
 	if errors.Is(err, errUnreached) {
-		db.log.WarnContext(ctx, "a look at the database failed", "error", err)
+		db.sayUnreached(ctx, err)
 	}
 	return err
 }

@@ -172,6 +172,43 @@ func TestMarkBeside(t *testing.T) {
 	}
 }
 
+// TestOlderWorkersFindTheirMark: a worker of the release before removes a worktree that has
+// no mark beside it.
+func TestOlderWorkersFindTheirMark(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	outer, inner := newTask(), newTask()
+	place, leave := w.grow("7", outer, inner)
+	if got := read(t, place.Dir()+".ready"); got != "7\n" {
+		t.Errorf("the mark says %q", got)
+	}
+	if got := read(t, filepath.Join(w.dir, ".coppice/worktrees", outer.String()+".ready")); got != "\n" {
+		t.Errorf("that of the worktree above says %q", got)
+	}
+	leave()
+}
+
+// TestTheEndOfARunWaitsForNoLockForEver: an agent may have it for good.
+func TestTheEndOfARunWaitsForNoLockForEver(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	place, leave := w.grow("1", newTask())
+	file, err := os.OpenFile(filepath.Join(w.dir, lockName), os.O_RDWR, 0)
+	must(t, err)
+	must(t, lock(t.Context(), file))
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if got := place.Kept(t.Context()); !strings.Contains(got, "could not be looked at") {
+			t.Errorf("it tells %q", got)
+		}
+		if waited := time.Since(began); waited != keptPatience {
+			t.Errorf("it has waited for %v", waited)
+		}
+	})
+	must(t, file.Close())
+	leave()
+}
+
 // TestLock: who waits for the lock gets it when it is free, however long that takes, and
 // stops when it is told to.
 func TestLock(t *testing.T) {

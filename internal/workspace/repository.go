@@ -20,8 +20,9 @@ import (
 const gitDir = ".git"
 
 // lockName is the file of a repository's lock. It is in no working tree: git would remove
-// it there with all that it takes no notice of.
-const lockName = gitDir + "/coppice.lock"
+// it there with all that it takes no notice of. Nor is its name one of git's own locks,
+// which people remove.
+const lockName = gitDir + "/coppice-lock"
 
 // branches is what the names of the branches of worktrees begin with.
 const branches = "coppice/"

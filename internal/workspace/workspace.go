@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tool"
@@ -229,6 +230,10 @@ func (p *Place) Share() *Place {
 // Owns reports whether the run has a worktree of its own.
 func (p *Place) Owns() bool { return len(p.own) > 0 }
 
+// keptPatience is how long the end of a run waits for a lock that somebody has: an agent may
+// have it for good.
+const keptPatience = time.Minute
+
 // Kept says what the run's own worktree holds that its parent has not, for whoever
 // reads the result of the run; empty if there is nothing, or no such worktree.
 func (p *Place) Kept(ctx context.Context) string {
@@ -237,7 +242,9 @@ func (p *Place) Kept(ctx context.Context) string {
 	}
 	own := p.own[len(p.own)-1]
 	var left state
-	err := p.places.inRepository(ctx, p.base.Resolved(), func(repo *repository) (err error) {
+	waiting, cancel := context.WithTimeout(ctx, keptPatience)
+	defer cancel()
+	err := p.places.inRepository(waiting, p.base.Resolved(), func(repo *repository) (err error) {
 		left, err = p.look(ctx, repo)
 		return err
 	})
@@ -279,9 +286,10 @@ func (p *Place) Clear(ctx context.Context) error {
 	return nil
 }
 
-// inRepository does something with the repository of a session's directory.
-func (p *Places) inRepository(ctx context.Context, dir string, do func(*repository) error) (err error) {
-	repo, err := openRepository(ctx, dir, git{p.Sandbox})
+// inRepository does something with the repository of a session's directory. Its lock is
+// waited for as long as the context lives.
+func (p *Places) inRepository(waiting context.Context, dir string, do func(*repository) error) (err error) {
+	repo, err := openRepository(waiting, dir, git{p.Sandbox})
 	if err != nil {
 		return err
 	}

@@ -54,8 +54,17 @@ func (w worktree) forgotten() error {
 	return fmt.Errorf("the repository has forgotten the worktree %s; save what is wanted of it and remove it", w.dir)
 }
 
-// olderMark ends the name of the mark that older workers put beside a worktree.
+// olderMark ends the name of the mark beside a worktree, where workers of the release before
+// look for it: they take a worktree without for one that was cut off, and remove it.
 const olderMark = ".ready"
+
+// ready marks a worktree.
+func (r *repository) ready(w worktree, text string) error {
+	if err := r.write(w.dir+olderMark, text); err != nil {
+		return err
+	}
+	return r.write(w.mark(), text)
+}
 
 // ensure makes what is missing of a chain of worktrees. The last is marked with its
 // owner, if there is one.
@@ -68,7 +77,7 @@ func (r *repository) ensure(ctx context.Context, chain []worktree, owner string)
 	if owner == "" {
 		return nil
 	}
-	return r.write(chain[len(chain)-1].mark(), owner+"\n")
+	return r.ready(chain[len(chain)-1], owner+"\n")
 }
 
 func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
@@ -82,9 +91,9 @@ func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
 	case there && r.is(w.mark()):
 		return r.plain(w.dir)
 	case there && r.is(w.index()): // it was cut off before the mark, or an older worker has made it
-		return errors.Join(r.plain(w.dir), r.write(w.mark(), "\n"))
+		return errors.Join(r.plain(w.dir), r.ready(w, "\n"))
 	}
-	if err := r.discard(w); err != nil { // nobody has worked there
+	if err := r.discard(w); err != nil { // its files were never all laid out: nobody has worked there
 		return err
 	}
 	from, err := r.head(ctx, chain[:len(chain)-1])
@@ -94,7 +103,7 @@ func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
 	if err := r.add(ctx, w, from); err != nil {
 		return err
 	}
-	return r.write(w.mark(), "\n")
+	return r.ready(w, "\n")
 }
 
 // add makes a worktree on its branch. A branch that is there already is gone on with.
