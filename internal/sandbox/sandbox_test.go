@@ -159,23 +159,25 @@ func TestModes(t *testing.T) {
 		git init -q --shared=group shared && git -C shared -c user.name=t -c user.email=t@localhost commit -q --allow-empty -m x && echo shared
 		for mode in u+s g+s; do chmod $mode program || echo refused; done`
 	s := box(t, Config{})
-	for name, tt := range map[string]struct {
+	type row struct {
 		mode os.FileMode
 		gid  int
 		want string
-	}{
-		"with a group": {os.ModeSetgid | 0o755, 1234, "755\n640\n2775\n3777\n2775\nshared\nrefused\n"},
-		"with none":    {0o755, 1234, "755\n640\n775\n1777\n775\nrefused\nrefused\n"},
-		"with root's":  {os.ModeSetgid | 0o755, 0, "755\n640\nrefused\nrefused\n"},
-	} {
+	}
+	group, isRoot := 1234, os.Getuid() == 0
+	if !isRoot {
+		group = os.Getgid()
+	}
+	rows := map[string]row{
+		"with a group": {os.ModeSetgid | 0o755, group, "755\n640\n2775\n3777\n2775\nshared\nrefused\n"},
+		"with none":    {0o755, group, "755\n640\n775\n1777\n775\nrefused\nrefused\n"},
+	}
+	if isRoot { // nobody else can give a directory to root's group
+		rows["with root's"] = row{os.ModeSetgid | 0o755, 0, "755\n640\nrefused\nrefused\n"}
+	}
+	for name, tt := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if os.Getuid() != 0 {
-				if tt.gid == 0 {
-					t.Skip("it takes root to give a directory to root's group")
-				}
-				tt.gid = os.Getgid()
-			}
 			dir := t.TempDir()
 			if err := errors.Join(os.Chown(dir, -1, tt.gid), os.Chmod(dir, tt.mode)); err != nil {
 				t.Fatal(err)
