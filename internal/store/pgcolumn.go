@@ -158,9 +158,12 @@ func appendText[Text string | []byte](to []byte, text Text) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...)
 }
 
-// space makes room for what a transaction sends in the client's own buffer, which it makes
-// anew for each, and which would double again and again. It sends nothing.
-type space int
+// space gives the client room for what a transaction sends, which it would make anew for each,
+// and double again and again. It sends nothing.
+type space struct {
+	kept  *[]byte // from one transaction to the next
+	bytes int
+}
 
 // Frontend says that it is the client's.
 func (space) Frontend() {}
@@ -168,5 +171,8 @@ func (space) Frontend() {}
 // Decode is never called.
 func (space) Decode([]byte) error { return errors.ErrUnsupported }
 
-// Encode appends nothing.
-func (n space) Encode(to []byte) ([]byte, error) { return slices.Grow(to, int(n)), nil }
+// Encode appends nothing to what the client has not sent yet.
+func (s space) Encode(unsent []byte) ([]byte, error) {
+	*s.kept = slices.Grow((*s.kept)[:0], len(unsent)+s.bytes)
+	return append(*s.kept, unsent...), nil
+}

@@ -16,11 +16,12 @@ import (
 type pgWriter struct {
 	db     *postgres
 	conn   *pgx.Conn // nil: none yet
-	buffer []byte    // for what a transaction sends
+	buffer []byte    // for the arguments of a transaction
+	sent   []byte    // for what the connection sends of them
 }
 
-// bufferMost is how large a buffer is kept for the next transaction.
-const bufferMost = 256 << 10
+// bufferMost is how large buffers are kept for the next transaction.
+const bufferMost = 2 << 20
 
 // Codes of refusals after which the same transaction may well be taken.
 const (
@@ -93,7 +94,7 @@ func (w *pgWriter) connect(ctx context.Context) error {
 	if err := prepareConnection(ctx, conn); err != nil {
 		return passing{errors.Join(err, conn.Close(ctx))}
 	}
-	w.conn = conn
+	w.conn, w.sent = conn, nil
 	return nil
 }
 
@@ -147,6 +148,9 @@ func (w *pgWriter) close() error {
 func (w *pgWriter) begin() *pgTransaction {
 	if w.buffer = w.buffer[:0]; cap(w.buffer) > bufferMost {
 		w.buffer = nil
+	}
+	if cap(w.sent) > bufferMost {
+		w.sent = nil
 	}
 	id := uuid.Must(uuid.NewV7())
 	tx := &pgTransaction{writer: w, id: id[:], queued: &pgx.Batch{}}
@@ -213,7 +217,7 @@ func (tx *pgTransaction) commit(ctx context.Context) error {
 func (tx *pgTransaction) send(ctx context.Context) error {
 	batch := tx.queued
 	tx.queued = &pgx.Batch{}
-	tx.writer.conn.PgConn().Frontend().Send(space(len(tx.writer.buffer) + batch.Len()*besideColumns))
+	tx.writer.conn.PgConn().Frontend().Send(space{&tx.writer.sent, len(tx.writer.buffer) + batch.Len()*besideColumns})
 	return tx.writer.conn.SendBatch(ctx, batch).Close()
 }
 
