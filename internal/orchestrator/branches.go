@@ -41,11 +41,11 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 	if n.Text != "" {
 		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
 	}
-	answer, err := s.update(ctx, id, cmd, req)
+	branched, err := update[tree.Branched](ctx, s, tenant, id, cmd, req)
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.Task(ctx, id, answer.(tree.Branched).Task)
+	return s.Store.Task(ctx, id, branched.Task)
 }
 
 // pinned gives the agent of a task as the task has pinned it, whatever has become

@@ -37,25 +37,15 @@ func rank(e tree.InboxEntry) int {
 
 // ClearInbox takes away what waits for a task, the zero task being the current one.
 func (s *Service) ClearInbox(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, news bool) (tree.Cleared, error) {
-	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
-		return tree.Cleared{}, err
-	}
-	answer, err := s.Store.Update(ctx, id, tree.ClearInbox{Task: task, News: news})
-	if err != nil {
-		return tree.Cleared{}, err
-	}
-	return answer.(tree.Cleared), nil
+	return update[tree.Cleared](ctx, s, tenant, id, tree.ClearInbox{Task: task, News: news}, Request{})
 }
 
 // ChangeSession gives a session another title or budget; a budget as far as each may have.
 func (s *Service) ChangeSession(ctx context.Context, tenant string, id tree.SessionID, change tree.ChangeSession) error {
-	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
-		return err
-	}
 	if change.Budget != nil {
 		change.Budget = new(change.Budget.Within(s.Budget))
 	}
-	_, err := s.Store.Update(ctx, id, change)
+	_, err := update[tree.Done](ctx, s, tenant, id, change, Request{})
 	return err
 }
 
@@ -70,14 +60,8 @@ func (s *Service) DeleteSession(ctx context.Context, tenant string, id tree.Sess
 }
 
 func (s *Service) end(ctx context.Context, tenant string, id tree.SessionID, cmd tree.Command) (int, error) {
-	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
-		return 0, err
-	}
-	answer, err := s.Store.Update(ctx, id, cmd)
-	if err != nil {
-		return 0, err
-	}
-	return answer.(tree.Closed).Runs, nil
+	closed, err := update[tree.Closed](ctx, s, tenant, id, cmd, Request{})
+	return closed.Runs, err
 }
 
 // How much a sweep does for sessions that are to go.

@@ -106,12 +106,21 @@ func (r Request) key() *store.Key {
 	return &store.Key{Key: r.Key, Hash: r.Hash}
 }
 
-// update submits a client's command.
-func (s *Service) update(ctx context.Context, id tree.SessionID, cmd tree.Command, req Request) (tree.Answer, error) {
-	if key := req.key(); key != nil {
-		return s.Store.UpdateOnce(ctx, id, *key, cmd)
+// update submits a client's command for a session of the tenant.
+func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tree.SessionID, cmd tree.Command, req Request) (answer A, err error) {
+	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
+		return answer, err
 	}
-	return s.Store.Update(ctx, id, cmd)
+	var given tree.Answer
+	if key := req.key(); key != nil {
+		given, err = s.Store.UpdateOnce(ctx, id, *key, cmd)
+	} else {
+		given, err = s.Store.Update(ctx, id, cmd)
+	}
+	if err != nil {
+		return answer, err
+	}
+	return given.(A), nil
 }
 
 // Session reads a session of the tenant, and its root.
@@ -130,20 +139,16 @@ type UserMessage struct {
 // SendMessage gives a task of the session a user message. It returns the task
 // afterwards.
 func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.SessionID, m UserMessage, req Request) (*tree.Task, tree.Sent, error) {
-	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
-		return nil, tree.Sent{}, err
-	}
 	if m.Text == "" {
 		return nil, tree.Sent{}, tree.ErrEmpty.With("message")
 	}
-	answer, err := s.update(ctx, id, tree.Send{
+	sent, err := update[tree.Sent](ctx, s, tenant, id, tree.Send{
 		Task: m.Task, Message: []tree.Block{tree.Text{Text: m.Text}}, Interrupt: m.Interrupt, Source: m.Source,
 		Trace: telemetry.Incoming(ctx),
 	}, req)
 	if err != nil {
 		return nil, tree.Sent{}, err
 	}
-	sent := answer.(tree.Sent)
 	t, err := s.Store.Task(ctx, id, sent.Task)
 	return t, sent, err
 }
@@ -167,9 +172,6 @@ type NewTask struct {
 
 // SpawnTask starts a task below another.
 func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, n NewTask, req Request) (*tree.Task, error) {
-	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
-		return nil, err
-	}
 	child := tree.Child{
 		AgentName: n.Agent, Description: n.Description,
 		Prompt: n.Prompt, Model: n.Model, Timeout: n.Timeout, Deadline: n.Deadline,
@@ -178,36 +180,29 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 	if err := s.complete(ctx, tenant, &child); err != nil {
 		return nil, err
 	}
-	answer, err := s.update(ctx, id, tree.SpawnTask{
+	spawned, err := update[tree.Spawned](ctx, s, tenant, id, tree.SpawnTask{
 		Parent: n.Parent, Notify: n.Notify, Source: n.Source, Child: child, Trace: telemetry.Incoming(ctx),
 	}, req)
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.Task(ctx, id, answer.(tree.Spawned).Task)
+	return s.Store.Task(ctx, id, spawned.Task)
 }
 
 // CancelTask ends the run of a task and those of all tasks below it. It returns the
 // task and how many runs it ended.
 func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.SessionID, cancel tree.Cancel) (*tree.Task, int, error) {
-	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
-		return nil, 0, err
-	}
-	answer, err := s.Store.Update(ctx, id, cancel)
+	cancelled, err := update[tree.Cancelled](ctx, s, tenant, id, cancel, Request{})
 	if err != nil {
 		return nil, 0, err
 	}
-	cancelled := answer.(tree.Cancelled)
 	t, err := s.Store.Task(ctx, id, cancelled.Task)
 	return t, cancelled.Runs, err
 }
 
 // BackgroundTask lets the parent go on that waits for a task.
 func (s *Service) BackgroundTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
-	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
-		return nil, err
-	}
-	if _, err := s.Store.Update(ctx, id, tree.Background{Task: task}); err != nil {
+	if _, err := update[tree.Done](ctx, s, tenant, id, tree.Background{Task: task}, Request{}); err != nil {
 		return nil, err
 	}
 	return s.Store.Task(ctx, id, task)
