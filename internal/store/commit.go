@@ -291,7 +291,7 @@ func (b *batch) apply(ctx context.Context, id tree.SessionID, cmd tree.Command) 
 			return nil, nil, fmt.Errorf("reading: %w", err)
 		}
 	}
-	answer, refused = tree.Decide(view, tree.Env{Now: b.now, NewID: b.NewID, Replica: b.Replica, Unmeasured: b.Unmeasured}, cmd)
+	answer, refused = tree.Decide(view, tree.Env{Now: b.timeIn(view), NewID: b.NewID, Replica: b.Replica, Unmeasured: b.Unmeasured}, cmd)
 	return answer, refused, nil
 }
 

@@ -217,18 +217,21 @@ func (b *batch) askPresent() lookup {
 }
 
 // timeThere is what the time is in the database, as far as can be told without asking: not
-// ahead of it, nor before anything that has happened. Any clock may be set back.
+// ahead of it.
 func (b *batch) timeThere() time.Time {
-	now := b.present.at(time.Now())
 	if b.Clock != nil {
-		now = b.Clock().UTC().Truncate(time.Microsecond)
+		return b.Clock().UTC().Truncate(time.Microsecond)
 	}
-	for _, s := range b.sessions {
-		if row := s.view.Session(); row != nil && row.UpdatedAt.After(now) {
-			now = row.UpdatedAt
-		}
+	return b.present.at(time.Now())
+}
+
+// timeIn is what the time is for a session: not before anything that has happened in it,
+// since any clock may be set back.
+func (b *batch) timeIn(v *tree.View) time.Time {
+	if s := v.Session(); s != nil && s.UpdatedAt.After(b.now) {
+		return s.UpdatedAt
 	}
-	return now
+	return b.now
 }
 
 // turnsCame notes how far turns have come, and gives how far they have as far as any

@@ -62,6 +62,36 @@ func clockSetBack(t *testing.T, d Dialect) {
 	}
 }
 
+// clockAhead: a clock that was ahead for a moment has dated the session that has changed then,
+// and none that shares a transaction with it later.
+func clockAhead(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.create(1, "")
+	root := b.create(2, "")
+	b.clock.advance(24 * time.Hour)
+	b.must(session(1), tree.ChangeSession{Title: "tomorrow"})
+	b.clock.advance(-24 * time.Hour)
+	b.close()
+	b.open()
+	var both []*store.Pending
+	for id, cmd := range map[tree.SessionID]tree.Command{session(1): tree.ChangeSession{Title: "today"}, session(2): tree.Send{Message: say("go")}} {
+		both = append(both, must[*store.Pending](t)(b.Submit(t.Context(), id, cmd)))
+	}
+	b.run()
+	for _, p := range both {
+		must[tree.Answer](t)(p.Wait(t.Context()))
+	}
+	now := must[*tree.Session](t)(b.Session(t.Context(), "acme", session(2)))
+	if late := now.UpdatedAt.Sub(b.clock.Now()); late > 0 {
+		t.Errorf("a session beside one of tomorrow is dated %s ahead", late)
+	}
+	b.clock.advance(time.Minute) // its hint is lost
+	again := b.take(10)
+	if len(again) != 1 || again[0].Task != root {
+		t.Errorf("offered again is %v, want the root's run", again)
+	}
+}
+
 // readOutput: what a call shows of a run that goes on stays as it was when the run
 // has gone on; of a long answer the end is shown.
 func readOutput(t *testing.T, d Dialect) {
