@@ -39,6 +39,11 @@ const (
 	pingPatience     = 5 * time.Second
 )
 
+// connectionAge is how long a connection takes calls, give or take a tenth. Whoever has made it
+// makes another one then, and looks up before where replicas are, which clients do at no
+// other time. Streams go on over the old one for as long as they last.
+const connectionAge = 30 * time.Second
+
 // Server is the gRPC server of one replica.
 type Server struct {
 	*grpc.Server
@@ -54,18 +59,14 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 	})
 	caughtUnary, named := recovery.UnaryServerInterceptor(caught), unaryStatus(log, secrets)
 	in := &guard{tokens: security.Tokens, log: log}
-	s := grpc.NewServer(
+	s := grpc.NewServer(append(keepalives(),
 		grpc.Creds(security.Transport()),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime: pingsAtMostEvery, PermitWithoutStream: true,
-		}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingSilent, Timeout: pingPatience}),
 		grpc.ChainUnaryInterceptor(traced, named, caughtUnary, in.unary, unaryClean(secrets)),
 		grpc.ChainStreamInterceptor(streamStatus(log, secrets), recovery.StreamServerInterceptor(caught), in.stream, streamClean(secrets)),
-	)
+	)...)
 	guarded := gate{s, in}
 	pb.RegisterSessionServiceServer(guarded, &sessionServer{svc: svc, each: within(named, caughtUnary)})
 	pb.RegisterTaskServiceServer(guarded, &taskServer{svc: svc})
@@ -77,6 +78,18 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)
 	return &Server{Server: s, Health: h}
+}
+
+// keepalives says how long connections last.
+func keepalives() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: pingsAtMostEvery, PermitWithoutStream: true,
+		}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: pingSilent, Timeout: pingPatience, MaxConnectionAge: connectionAge,
+		}),
+	}
 }
 
 // Serve takes calls from a listener until Shutdown, which may have been before.

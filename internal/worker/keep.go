@@ -108,16 +108,37 @@ func (l *line) aim() (endpoint string) {
 	return endpoint
 }
 
+// turnTo makes requests go to a replica, over another stream if need be. No attempt is on the
+// line. If nobody has found the replica yet, an old stream ends for one to any: so those are
+// found that come later, though no slot is ever idle. No replica: it stays where it is.
+func (l *line) turnTo(replica string) {
+	if endpoint := l.replicas.endpoint(replica); endpoint != "" {
+		l.move(endpoint)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.link; k != nil && replica != "" && replica != k.welcome.GetReplicaId() && k.old(l.now()) {
+		l.change("")
+	}
+}
+
 // move makes requests go to an endpoint, over another stream if need be. No attempt is on the
-// line. No endpoint: it stays where it is.
+// line.
 func (l *line) move(endpoint string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if k := l.link; k != nil && endpoint != "" && endpoint != k.endpoint {
-		l.toward = endpoint
-		l.down()
-		close(k.left)
+	if l.link != nil && endpoint != "" && endpoint != l.link.endpoint {
+		l.change(endpoint)
 	}
+}
+
+// change leaves the stream that there is for one to an endpoint; empty: to any. It needs the lock.
+func (l *line) change(endpoint string) {
+	k := l.link
+	l.toward = endpoint
+	l.down()
+	close(k.left)
 }
 
 // goodbye is how long the orchestrator may take to end a stream that the worker

@@ -32,13 +32,14 @@ const (
 
 // Times of a stream. One on which nothing was heard for silentAtMost is broken.
 // An idle one is replaced when it has lived for its age, so that the streams
-// spread over the replicas that there are: soon at first, since a stream that took what
-// could be reached just then is where most of them are.
+// spread over the replicas that there are, also those that came later (which replicas
+// there are, connections learn by ending: see package api): soon at first, since a stream
+// that took what could be reached just then is where most of them are.
 const (
 	beatEvery    = time.Second
 	silentAtMost = 3 * time.Second
 	ageAtFirst   = time.Second
-	ageAtLeast   = time.Minute
+	ageAtLeast   = 30 * time.Second
 )
 
 // link is one stream to an orchestrator.
@@ -134,9 +135,8 @@ func (k *link) watch(now func() time.Time, beat func(), idle func() bool) {
 		case <-k.broken:
 			return
 		}
-		age := now().Sub(k.begun)
-		silent := age-time.Duration(k.heard.Load()) > silentAtMost
-		old := age > k.lives && idle()
+		silent := now().Sub(k.begun)-time.Duration(k.heard.Load()) > silentAtMost
+		old := k.old(now()) && idle()
 		if silent && k.can(featureHeartbeat) || old {
 			k.aged.Store(old)
 			k.cancel()
@@ -144,6 +144,9 @@ func (k *link) watch(now func() time.Time, beat func(), idle func() bool) {
 		}
 	}
 }
+
+// old reports whether the stream has lived for so long that another one may be better.
+func (k *link) old(now time.Time) bool { return now.Sub(k.begun) > k.lives }
 
 // aged is an age of some time, or up to twice that.
 func aged(atLeast time.Duration) time.Duration { return atLeast + rand.N(atLeast) }

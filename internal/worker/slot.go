@@ -36,7 +36,7 @@ func (w *Worker) slot(ctx, taking context.Context) {
 		if !any {
 			return
 		}
-		l.move(w.replicas.endpoint(d.Hint.From))
+		l.turnTo(d.Hint.From)
 		w.attempt(ctx, l, d.Hint, d.ID)
 		for w.next(ctx, taking, l) {
 		}
