@@ -1,7 +1,10 @@
 package sandbox
 
 import (
+	"fmt"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -38,4 +41,28 @@ func merged(environs ...[]string) []string {
 		all = append(all, entry)
 	}
 	return all
+}
+
+// trusting adds to an environment that git takes a directory for safe, and what is below it,
+// whoever they belong to: a volume is often another user's, and a command may change what is there
+// anyway. Settings of git that the environment has stay. Below the directory only git 2.46
+// and later heed it.
+func trusting(dir string, environ []string) []string {
+	const count = "GIT_CONFIG_COUNT"
+	has := 0
+	for _, entry := range environ {
+		if name, value, _ := strings.Cut(entry, "="); name == count && value != "" {
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 0 {
+				return environ // git says so itself
+			}
+			has = n
+		}
+	}
+	trusted := []string{dir, path.Join(dir, "*")}
+	more := []string{fmt.Sprintf("%s=%d", count, has+len(trusted))}
+	for i, value := range trusted {
+		more = append(more, fmt.Sprintf("GIT_CONFIG_KEY_%d=safe.directory", has+i), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", has+i, value))
+	}
+	return merged(environ, more)
 }

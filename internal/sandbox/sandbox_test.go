@@ -48,6 +48,25 @@ func TestMissingLayers(t *testing.T) {
 	}
 }
 
+func TestTrusting(t *testing.T) {
+	t.Parallel()
+	const safe = "safe.directory"
+	for name, tt := range map[string]struct{ environ, want []string }{
+		"": {[]string{"A=1"}, []string{
+			"A=1", "GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=" + safe, "GIT_CONFIG_VALUE_0=/w", "GIT_CONFIG_KEY_1=" + safe, "GIT_CONFIG_VALUE_1=/w/*",
+		}},
+		"settings": {[]string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=user.name", "GIT_CONFIG_VALUE_0=a"}, []string{
+			"GIT_CONFIG_COUNT=3", "GIT_CONFIG_KEY_0=user.name", "GIT_CONFIG_VALUE_0=a",
+			"GIT_CONFIG_KEY_1=" + safe, "GIT_CONFIG_VALUE_1=/w", "GIT_CONFIG_KEY_2=" + safe, "GIT_CONFIG_VALUE_2=/w/*",
+		}},
+		"settings that git refuses": {[]string{"GIT_CONFIG_COUNT=x"}, []string{"GIT_CONFIG_COUNT=x"}},
+	} {
+		if got := trusting("/w", tt.environ); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
 func TestEnviron(t *testing.T) {
 	t.Parallel()
 	worker := []string{"PATH=/bin", "ANTHROPIC_API_KEY=k", "LC_ALL=C", "AWS_SECRET_ACCESS_KEY=k", "TZ=UTC", "MINE=1", "HOME=/root", "LD_PRELOAD=x"}

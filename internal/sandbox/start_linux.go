@@ -125,7 +125,7 @@ func (s *Sandbox) launch(ctx context.Context, c Command, probe bool) (_ *launch,
 	if s.mode != Off {
 		fixed = append(fixed, "TMPDIR="+tmpOf(l.spec))
 	}
-	l.spec.Env = merged(own, s.environ, fixed, c.Env)
+	l.spec.Env = trusting(c.Dir, merged(own, s.environ, fixed, c.Env))
 	return l, nil
 }
 

@@ -84,6 +84,26 @@ func TestBash(t *testing.T) {
 	}
 }
 
+// TestBashWithGit: git takes repositories of the workspace, whoever they belong to, and others
+// only if they belong to who runs it.
+func TestBashWithGit(t *testing.T) {
+	t.Parallel()
+	w, elsewhere := setup(t), t.TempDir()
+	bash(t, w, "git init -q . && git init -q "+elsewhere)
+	bash(t, w, "mkdir below")
+	const ofOthers = "export GIT_TEST_ASSUME_DIFFERENT_OWNER=1; "
+	for command, refused := range map[string]bool{
+		"git status --short":              false,
+		"cd below && git status --short":  false,
+		"git -C " + elsewhere + " status": true,
+	} {
+		got := bash(t, w, ofOthers+command)
+		if got.IsError != refused || refused != strings.Contains(got.Text, "dubious ownership") {
+			t.Errorf("%s: %+v", command, got)
+		}
+	}
+}
+
 func TestBashInput(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
