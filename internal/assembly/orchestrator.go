@@ -138,15 +138,15 @@ func directories(names []string) error {
 // openPatience is how long a database server may take until it can be opened.
 const openPatience = 30 * time.Second
 
-// open opens the database. A server that is not up yet is waited for; one that refuses is
-// not.
+// open opens the database. A server that is not up yet is waited for; one that refuses, or
+// whose name can't be read, is not.
 func (o Orchestrator) open(ctx context.Context, c store.Config) (*store.Store, error) {
 	if !store.Shared(c.Database) {
 		return store.Open(ctx, c)
 	}
 	open := func() (*store.Store, error) {
 		db, err := store.Open(ctx, c)
-		if errors.Is(err, store.ErrRefused) {
+		if errors.Is(err, store.ErrRefused) || errors.Is(err, store.ErrNoDatabase) {
 			err = backoff.Permanent(err)
 		}
 		return db, err

@@ -79,8 +79,17 @@ func (db *postgres) sayUnreached(ctx context.Context, err error) {
 	}
 }
 
-func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres, error) {
+// readURL gives what a URL says, of which an error shows nothing.
+func readURL(url string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, unread(err)
+	}
+	return config, nil
+}
+
+func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres, error) {
+	config, err := readURL(url)
 	if err != nil {
 		return nil, err
 	}

@@ -50,14 +50,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/transcript"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -196,6 +194,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	var err error
+	if c.Database, err = named(c.Database); err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
 	db, err := openDatabase(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", nameOf(c.Database), err)
@@ -228,22 +230,6 @@ func openDatabase(ctx context.Context, c Config) (database, error) {
 		return openPostgres(ctx, c.Database, c.Logger)
 	}
 	return openSQLite(ctx, c.Database)
-}
-
-// Shared reports whether a database is one on a server, which several replicas may
-// work on.
-func Shared(database string) bool { return isPostgres(database) }
-
-func isPostgres(name string) bool {
-	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
-}
-
-// nameOf is a database's name without secrets.
-func nameOf(database string) string {
-	if !isPostgres(database) {
-		return database
-	}
-	return redact.WithoutPassword(database)
 }
 
 // takeOver reads or makes the installation id.

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/redact"
+)
+
+// ErrNoDatabase is the error of a name that can be none of a database's. It shows nothing of the
+// name, which may hold a password at any place.
+var ErrNoDatabase = errors.New("it is neither the path of a SQLite file nor a URL like postgres://user:password@host:5432/coppice")
+
+var (
+	scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	// keyword is a setting of a connection, as programs take them that speak to PostgreSQL.
+	keyword = regexp.MustCompile(`(?i)(?:^|\s)(?:host|hostaddr|port|user|password|passfile|dbname|database|service|options|sslmode)\s*=`)
+	setting = regexp.MustCompile(`(?:^|\s)\w+\s*=`)
+	login   = regexp.MustCompile(`^[^/]+:.+@.`) // before a host
+)
+
+// named is a database's name with its scheme in small letters, if it can be one.
+func named(database string) (string, error) {
+	prefix := scheme.FindString(database)
+	rest := database[len(prefix):]
+	switch prefix = strings.ToLower(prefix); {
+	case prefix == "postgres://" || prefix == "postgresql://":
+		host, path, _ := strings.Cut(rest, "/")
+		path, _, _ = strings.Cut(path, "?")
+		if !strings.Contains(host, "@") && strings.Contains(path, "@") {
+			return "", fmt.Errorf("%w: a / in a user or a password has to be written as %%2F, and an @ in the name of a database as %%40", ErrNoDatabase)
+		}
+		return prefix + rest, nil
+	case prefix != "":
+		return "", fmt.Errorf("%w: it has another scheme", ErrNoDatabase)
+	case keyword.MatchString(database) || len(setting.FindAllString(database, 2)) == 2:
+		return "", fmt.Errorf("%w: it has settings like host=..., which a URL has after a ?", ErrNoDatabase)
+	case login.MatchString(database):
+		return "", fmt.Errorf("%w: it has a user and a host, but no scheme", ErrNoDatabase)
+	}
+	return database, nil
+}
+
+// unread is the error of a URL that could not be read, without what the reader has said, which
+// quotes it. A file that is named in it may be named.
+func unread(err error) error {
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return fmt.Errorf("%w: %w", ErrNoDatabase, file)
+	}
+	return fmt.Errorf("%w: in users and passwords a / is written as %%2F, %% as %%25, : as %%3A, @ as %%40; or a setting after the ? is wrong", ErrNoDatabase)
+}
+
+// Shared reports whether a database is one on a server, which several replicas may
+// work on.
+func Shared(database string) bool { return isPostgres(database) }
+
+func isPostgres(name string) bool {
+	prefix := strings.ToLower(scheme.FindString(name))
+	return prefix == "postgres://" || prefix == "postgresql://"
+}
+
+// nameOf is a database's name without secrets.
+func nameOf(database string) string {
+	if !isPostgres(database) {
+		return database
+	}
+	return redact.WithoutPassword(database)
+}
