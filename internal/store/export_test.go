@@ -52,3 +52,15 @@ func (r *LogRow) Data() []byte { return r.row.data }
 
 // After gives its events after a number.
 func (r *LogRow) After(seq int64) ([][]byte, error) { return r.row.after(seq, nil) }
+
+// MostReads is how many connections of PostgreSQL read at most by default.
+const MostReads = mostReads
+
+// ReadsOf is how many connections read at most with a URL.
+func ReadsOf(url string) (int32, error) {
+	config, err := readURL(url)
+	if err != nil {
+		return 0, err
+	}
+	return config.MaxConns, nil
+}

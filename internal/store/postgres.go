@@ -79,11 +79,23 @@ func (db *postgres) sayUnreached(ctx context.Context, err error) {
 	}
 }
 
+// mostReads is how many connections the pool has at most, unless the URL says pool_max_conns,
+// however many processors there are: most reads take less than a millisecond, and all
+// replicas share the connections that the server has, by default 100.
+const mostReads = 8
+
 // readURL gives what a URL says, of which an error shows nothing.
 func readURL(url string) (*pgxpool.Config, error) {
+	said, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, unread(err)
+	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, unread(err)
+	}
+	if _, bounded := said.RuntimeParams["pool_max_conns"]; !bounded {
+		config.MaxConns = mostReads
 	}
 	return config, nil
 }
