@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -211,11 +212,15 @@ const (
 	redisWrite = 2 * time.Second
 )
 
+// errRedisURL holds nothing of the URL, nor of what was said about it: any piece may be one of a
+// password that is written wrongly.
+var errRedisURL = errors.New("the Redis URL can't be read: it is to be like redis://user:password@host:6379/0, or rediss://, or unix://user:password@/path; in a user or a password / is written as %2F, # as %23, ? as %3F, @ as %40, : as %3A, % as %25")
+
 // OpenRedis connects to a Redis by URL. Nothing is sent yet.
 func OpenRedis(url string) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, fmt.Errorf("reading the Redis URL: %w", err)
+	if err != nil || strings.Contains(url, "#") {
+		return nil, errRedisURL
 	}
 	options.DialTimeout, options.WriteTimeout = redisDial, redisWrite
 	options.ContextTimeoutEnabled = true

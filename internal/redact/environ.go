@@ -61,12 +61,19 @@ func FromEnviron(environ, named []string) []Secret {
 func isURL(value string) bool { return strings.Contains(value, "://") }
 
 // FromURL gives what is secret of a URL: the password in it, or in the form of a list
-// of settings that databases know as well. A user without a password is a key.
+// of settings that databases know as well. A user without a password is a key. If the URL
+// can't be read, or is read wrongly, it is what is where a password would be.
 func FromURL(name, value string) []Secret {
+	if !isURL(value) {
+		return inside(name, value)
+	}
 	var all []Secret
 	u, err := url.Parse(value)
-	if err != nil {
-		return append(all, Secret{name, value}) // it could not be connected to either
+	switch {
+	case err != nil:
+		return append([]Secret{{name, value}}, beforeLast(name, value)...)
+	case misread(u):
+		all = beforeLast(name, value)
 	}
 	switch password, ok := u.User.Password(); {
 	case ok:
@@ -85,6 +92,43 @@ func FromURL(name, value string) []Secret {
 	return all
 }
 
+// misread reports whether the URL of a database has a password with what means something in
+// URLs, so that it was taken for the end of the host and what follows.
+func misread(u *url.URL) bool {
+	switch strings.ToLower(u.Scheme) {
+	case "redis", "rediss", "postgres", "postgresql":
+	default:
+		return false
+	}
+	return u.User == nil && (strings.Contains(u.Path+u.Fragment, "@") || u.Path == "" && strings.Contains(u.RawQuery, "@"))
+}
+
+// beforeLast gives the password of a URL that was not read as it was meant: what is between the
+// first colon after the scheme and the last @, as it is written and as it is meant, and
+// the pieces that a reader may have seen in it.
+func beforeLast(name, value string) []Secret {
+	_, rest, _ := strings.Cut(value, "://")
+	at := max(0, strings.LastIndex(rest, "@"))
+	_, password, ok := strings.Cut(rest[:at], ":")
+	if !ok {
+		return nil
+	}
+	values := []string{password}
+	if meant, err := url.PathUnescape(password); err == nil {
+		values = append(values, meant)
+	}
+	for _, v := range slices.Clone(values) {
+		values = append(values, strings.FieldsFunc(v, func(c rune) bool { return strings.ContainsRune("/?#:@", c) })...)
+	}
+	var all []Secret
+	for _, v := range values {
+		if s := (Secret{name, v}); v != "" && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // querySetting is a setting in a URL's query, as far as it has a value.
 var querySetting = regexp.MustCompile(`([^&;=]+)=[^&;]*`)
 
@@ -92,7 +136,7 @@ var querySetting = regexp.MustCompile(`([^&;=]+)=[^&;]*`)
 // and the values of settings whose names tell of secrets.
 func WithoutPassword(value string) string {
 	u, err := url.Parse(value)
-	if err != nil {
+	if err != nil || misread(u) {
 		return "[an address that can't be read]"
 	}
 	u.RawQuery = querySetting.ReplaceAllStringFunc(u.RawQuery, func(setting string) string {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,7 @@ func TestFromEnviron(t *testing.T) {
 		"COPPICE_DATABASE_URL=postgres://u:pa%40ss@h/": {{Name: "COPPICE_DATABASE_URL", Value: "pa@ss"}},
 		"COPPICE_DATABASE_URL=coppice.db":              nil,
 		"COPPICE_REDIS_URL=redis://:pw@h:1/0":          {{Name: "COPPICE_REDIS_URL", Value: "pw"}},
+		"PROXY=http://h/a@b":                           nil,
 		"PROXY=http://h?token=t&x=y":                   {{Name: "PROXY", Value: "t"}},
 		"OAUTH_TOKEN_URL=https://h/token":              nil,
 		"SENTRY_DSN=https://public@h/1":                {{Name: "SENTRY_DSN", Value: "public"}, {Name: "SENTRY_DSN", Value: "https://public@h/1"}},
@@ -41,6 +43,46 @@ func TestFromEnviron(t *testing.T) {
 		if got := redact.FromEnviron([]string{entry}, []string{"NAMED"}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %q, want %q", entry, got, want)
 		}
+	}
+}
+
+// TestPasswordsOfUnreadableURLs: what is between a user and a host is a secret, and so is each piece of
+// it that a reader may have taken for something else.
+func TestPasswordsOfUnreadableURLs(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string][]string{
+		"redis://worker:Kq8vZp3TnWx5/aYb@host":        {"Kq8vZp3TnWx5/aYb", "Kq8vZp3TnWx5", "aYb"},
+		"redis://worker:Kq8vZp3TnWx5#aYb@host/1":      {"Kq8vZp3TnWx5#aYb", "Kq8vZp3TnWx5", "aYb"},
+		"redis://worker:12345678/aYb@host/1":          {"12345678/aYb", "12345678", "aYb"},
+		"redis://worker:12345678?aYb@host/1":          {"12345678?aYb", "12345678", "aYb"},
+		"Postgres://coppice:12345678#aYb@db/coppice":  {"12345678#aYb", "12345678", "aYb"},
+		"postgres://coppice:a?b:c@d@db/coppice":       {"a?b:c@d", "a", "b", "c", "d"},
+		"postgres://coppice:a%zz/b@db/coppice":        {"a%zz/b", "a%zz", "b"},
+		"postgres://coppice:pa%2Fss@a:1,b:2/coppice":  {"pa/ss"},
+		"postgres://coppice:pa%2Fss/x@db/coppice":     {"pa%2Fss/x", "pa/ss/x", "pa%2Fss", "x", "pa", "ss"},
+		"postgres://coppice:plain-word@[::1/coppice":  {"plain-word"},
+		"redis://host:x/1":                            nil,
+		"postgres://db/coppice?application_name=a@b":  nil,
+		"postgres://u:geheim@db/coppice@x?options=#@": {"geheim"},
+	} {
+		var got []string
+		for _, s := range redact.FromURL("COPPICE_URL", url) {
+			if s.Name != "COPPICE_URL" {
+				t.Errorf("%s: a secret is named %q", url, s.Name)
+			}
+			if s.Value != url {
+				got = append(got, s.Value)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+		if shown := redact.WithoutPassword(url); len(want) > 0 && strings.Contains(shown, want[0]) {
+			t.Errorf("%s is shown as %s", url, shown)
+		}
+	}
+	if got := redact.FromURL("N", "host=h password='a b' user=u"); !reflect.DeepEqual(got, []redact.Secret{{Name: "N", Value: "a b"}}) {
+		t.Errorf("settings: %q", got)
 	}
 }
 

@@ -1,0 +1,35 @@
+package assembly
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestAWrongRedisURLIsNotShown, not even a piece of it: it may be one of the password.
+func TestAWrongRedisURLIsNotShown(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"redis://worker:geheim/aYb@host", "redis://worker:1234/geheim@host", "redis://worker:1234/a/geheim@host",
+		"redis://worker:geheim#aYb@host", "redis://worker:1234#geheim@host", "redis://worker:1234?geheim@host",
+		"redis://worker:%zzgeheim@host", "redis://worker:ge heim@h ost", "geheim://host", "host=h password=geheim",
+	} {
+		client, err := OpenRedis(url)
+		switch {
+		case err == nil:
+			t.Errorf("%s is a URL of %s", url, client.Options().Addr)
+			_ = client.Close()
+		case strings.Contains(err.Error(), "geheim") || strings.Contains(err.Error(), "aYb"):
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for _, url := range []string{"redis://worker:ge%2Fhe%23im@host:1/2?protocol=3", "unix:///run/redis.sock", "rediss://host"} {
+		client, err := OpenRedis(url)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
