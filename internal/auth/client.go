@@ -16,8 +16,8 @@ import (
 
 // ClientFlags are what a person may say about connections to a server.
 type ClientFlags struct {
-	Token     string `env:"COPPICE_TOKEN" placeholder:"TOKEN" help:"Token to call with. Others can read it on the command line: better give it in the environment, or in a file."`
-	TokenFile string `env:"COPPICE_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token; read again when it changes."`
+	Token     string `env:"COPPICE_TOKEN" xor:"token" placeholder:"TOKEN" help:"Token to call with. Others can read it on the command line: better give it in the environment, or in a file."`
+	TokenFile string `env:"COPPICE_TOKEN_FILE" xor:"token" placeholder:"FILE" help:"File that holds the token; read again when it changes."`
 	TLS       bool   `name:"tls" env:"COPPICE_TLS" help:"Connect over TLS and trust the authorities of this machine."`
 	TLSCA     string `name:"tls-ca" env:"COPPICE_TLS_CA" placeholder:"FILE" help:"Connect over TLS and trust these authorities."`
 	TLSCert   string `name:"tls-cert" env:"COPPICE_TLS_CERT" placeholder:"FILE" help:"Certificate to show to a server that asks for one."`

@@ -10,7 +10,7 @@
 //	sep:"none"   of a list: each value is given by itself, commas are part of it
 //	required     it has to be said
 //	xor          at most one of those with the same word may be said; if the command line says
-//	             one, the environment says none of the others
+//	             one, the environment says none of the others; an empty variable says nothing
 //	arg          it is an argument, which has to be there unless it is optional; a list takes all that are left
 //	cmd          it is a command; with default:"withargs" it is also what the command above it does
 //	group        of a command: the heading that help shows it below

@@ -163,10 +163,12 @@ func TestOneOfSeveral(t *testing.T) {
 		"in the environment":                {[]string{"FOREST_SUN"}, "", false, true, ""},
 		"both in the environment":           {[]string{"FOREST_SHADE", "FOREST_SUN"}, "", true, true, "--shade and --sun can't be used together"},
 		"both typed":                        {nil, "-s --sun", true, true, "--shade and --sun can't be used together"},
+		"one of them empty":                 {[]string{"FOREST_SHADE=", "FOREST_SUN"}, "", false, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, variable := range test.environ {
-				t.Setenv(variable, "true")
+				name, empty := strings.CutSuffix(variable, "=")
+				t.Setenv(name, map[bool]string{false: "true"}[empty])
 			}
 			said := typing(t, nil, strings.Fields("plant hill --owner me "+test.line)...)
 			if said.Plant.Shade != test.shade || said.Plant.Sun != test.sun {
