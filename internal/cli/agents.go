@@ -71,8 +71,8 @@ func (a *app) printAgent(agent *pb.Agent) error {
 type showAgentCommand struct {
 	remote
 	Name       string `arg:"" help:"The agent."`
-	Version    string `placeholder:"VERSION" help:"A version that was put; by default the one that counts."`
-	Definition bool   `help:"Show the definition alone, as agents put takes it."`
+	Version    string `env:"" placeholder:"VERSION" help:"A version that was put; by default the one that counts."`
+	Definition bool   `env:"" help:"Show the definition alone, as agents put takes it."`
 }
 
 // Run shows an agent.

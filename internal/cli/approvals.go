@@ -35,7 +35,7 @@ func (p permissionFlags) permissions() (*pb.Permissions, error) {
 type approvalsCommand struct {
 	remote
 	Session string `arg:"" optional:"" help:"The session; by default all, and only what is open."`
-	All     bool   `help:"With a session: also what is decided."`
+	All     bool   `env:"" help:"With a session: also what is decided."`
 }
 
 // Run lists approvals, oldest first.
@@ -116,8 +116,8 @@ func callText(tool, argument string) string {
 type approveCommand struct {
 	remote
 	ID         string `arg:"" help:"The approval; the last characters of its id are enough while it is open."`
-	ForSession bool   `help:"Allow all calls of the session that the same rules ask about."`
-	Message    string `placeholder:"TEXT" help:"Something to say about it."`
+	ForSession bool   `env:"" help:"Allow all calls of the session that the same rules ask about."`
+	Message    string `env:"" placeholder:"TEXT" help:"Something to say about it."`
 }
 
 // Run allows a call.
@@ -132,7 +132,7 @@ func (c *approveCommand) Run(ctx context.Context, a *app) error {
 type denyCommand struct {
 	remote
 	ID      string `arg:"" help:"The approval; the last characters of its id are enough while it is open."`
-	Message string `placeholder:"TEXT" help:"Why; the agent's model reads it."`
+	Message string `env:"" placeholder:"TEXT" help:"Why; the agent's model reads it."`
 }
 
 // Run denies a call.

@@ -17,12 +17,12 @@ import (
 type branchCommand struct {
 	remote
 	Session     string   `arg:"" help:"The session."`
-	Task        string   `placeholder:"ID" help:"Task to go on from; by default the current one."`
-	From        string   `placeholder:"N" help:"Message to go on from: its number in the transcript, or its id; by default the last one."`
-	Apart       bool     `help:"Start with nothing of what came before, but with the same agent."`
-	Regenerate  bool     `help:"Let the model answer again, without a new message."`
-	Select      bool     `help:"Make the branch the current one: messages go to it from now on."`
-	Description string   `help:"A few words on what it is for."`
+	Task        string   `env:"" placeholder:"ID" help:"Task to go on from; by default the current one."`
+	From        string   `env:"" placeholder:"N" help:"Message to go on from: its number in the transcript, or its id; by default the last one."`
+	Apart       bool     `env:"" help:"Start with nothing of what came before, but with the same agent."`
+	Regenerate  bool     `env:"" help:"Let the model answer again, without a new message."`
+	Select      bool     `env:"" help:"Make the branch the current one: messages go to it from now on."`
+	Description string   `env:"" help:"A few words on what it is for."`
 	Text        []string `arg:"" optional:"" help:"What to say first; - reads it from standard input."`
 }
 
@@ -152,9 +152,9 @@ func (s *selectCommand) Run(ctx context.Context, a *app) error {
 type importCommand struct {
 	remote
 	File  string `arg:"" help:"The transcript, as lines of JSON; - reads standard input."`
-	Agent string `placeholder:"NAME" help:"Agent to go on with; by default general-purpose."`
-	Title string `help:"What to call the session; by default the start of its first message."`
-	Model string `placeholder:"NAME" help:"Model to use; by default the agent's."`
+	Agent string `env:"" placeholder:"NAME" help:"Agent to go on with; by default general-purpose."`
+	Title string `env:"" help:"What to call the session; by default the start of its first message."`
+	Model string `env:"" placeholder:"NAME" help:"Model to use; by default the agent's."`
 }
 
 // importPiece is how much of a transcript goes into one message on the stream.

@@ -21,7 +21,7 @@ import (
 
 type drillCommand struct {
 	Workspace string `placeholder:"DIR" help:"Directory of which each tree gets a copy to work in; by default this one."`
-	Agent     string `placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
+	Agent     string `env:"" placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
 	Faults    int    `env:"" default:"24" placeholder:"N" help:"How many trees to disturb, at moments as unlike as can be; 0 is one for each moment that there is."`
 	Only      *int   `env:"" placeholder:"N" help:"Disturb the tree with this number alone."`
 	Keep      string `env:"" placeholder:"DIR" help:"Keep what the trees leave there, a directory each: the database, the workspace, and a log of all that the processes say."`

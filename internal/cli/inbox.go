@@ -12,7 +12,7 @@ import (
 type inboxCommand struct {
 	remote
 	Session string `arg:"" help:"The session."`
-	Task    string `placeholder:"ID" help:"The task; by default the current branch."`
+	Task    string `env:"" placeholder:"ID" help:"The task; by default the current branch."`
 	Clear   bool   `env:"" help:"Take away the messages that wait."`
 	News    bool   `env:"" help:"With --clear: the ends of background children too; the task will not hear of them."`
 }
@@ -106,7 +106,7 @@ func (r *renameCommand) Run(ctx context.Context, a *app) error {
 type closeCommand struct {
 	remote
 	Session string `arg:"" help:"The session."`
-	Reason  string `placeholder:"TEXT" help:"Why; it stands beside the results of what was under way."`
+	Reason  string `env:"" placeholder:"TEXT" help:"Why; it stands beside the results of what was under way."`
 }
 
 // Run closes a session.

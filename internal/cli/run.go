@@ -22,7 +22,7 @@ type runCommand struct {
 	Data         string `placeholder:"DIR" help:"Where to keep the session; by default it is dropped at the end."`
 	Orchestrator string `placeholder:"HOST:PORT" help:"Run it there instead of in this process."`
 	Shared       string `name:"shared-workspace" placeholder:"NAME" help:"With --orchestrator: directory below the workers' --workspaces to work in, beside other sessions that name it."`
-	Agent        string `placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
+	Agent        string `env:"" placeholder:"NAME" help:"Agent at the root; by default general-purpose."`
 	Deltas       bool   `help:"With --json: show pieces of answers under way as well."`
 	Quiet        bool   `short:"q" help:"Show the answer alone."`
 	localFlags

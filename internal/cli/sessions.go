@@ -13,9 +13,9 @@ import (
 
 type sessionsCommand struct {
 	remote
-	Limit  int               `default:"20" help:"How many at most; 0 means all."`
-	All    bool              `help:"With the sub-agents of each session."`
-	Filter map[string]string `placeholder:"KEY=VALUE" help:"Only sessions whose metadata has this pair; may be given several times."`
+	Limit  int               `env:"" default:"20" help:"How many at most; 0 means all."`
+	All    bool              `env:"" help:"With the sub-agents of each session."`
+	Filter map[string]string `env:"" placeholder:"KEY=VALUE" help:"Only sessions whose metadata has this pair; may be given several times."`
 }
 
 // Run lists sessions, newest first.
@@ -86,8 +86,8 @@ func (a *app) printSession(s *pb.Session) error {
 type treeCommand struct {
 	remote
 	Session string `arg:"" help:"The session."`
-	Task    string `placeholder:"ID" help:"Only what is below this task."`
-	Depth   int32  `help:"How many levels below the top; 0 means all."`
+	Task    string `env:"" placeholder:"ID" help:"Only what is below this task."`
+	Depth   int32  `env:"" help:"How many levels below the top; 0 means all."`
 }
 
 // Run draws the tree as it is.
@@ -114,8 +114,8 @@ func (t *treeCommand) Run(ctx context.Context, a *app) error {
 type watchCommand struct {
 	remote
 	Session   string `arg:"" help:"The session."`
-	After     int64  `help:"Tell only of what happened after the event of this number."`
-	UntilIdle bool   `help:"End when nothing is left to do, with the root's answer."`
+	After     int64  `env:"" help:"Tell only of what happened after the event of this number."`
+	UntilIdle bool   `env:"" help:"End when nothing is left to do, with the root's answer."`
 	Deltas    bool   `help:"With --json: show pieces of answers under way as well."`
 }
 

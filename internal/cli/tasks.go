@@ -16,17 +16,17 @@ import (
 type spawnCommand struct {
 	remote
 	Session     string        `arg:"" help:"The session."`
-	Agent       string        `required:"" placeholder:"NAME" help:"Agent to start."`
-	Parent      string        `placeholder:"ID" help:"Task to start it below; by default the root."`
-	Description string        `help:"A few words on what it is for."`
-	Notify      bool          `help:"Tell the parent's conversation of the end."`
-	Timeout     time.Duration `placeholder:"DURATION" help:"How long it may be at work in all, like 90s; by default what its agent says."`
-	Deadline    time.Duration `placeholder:"DURATION" help:"When it fails if it has not ended, counted from now."`
+	Agent       string        `env:"" required:"" placeholder:"NAME" help:"Agent to start."`
+	Parent      string        `env:"" placeholder:"ID" help:"Task to start it below; by default the root."`
+	Description string        `env:"" help:"A few words on what it is for."`
+	Notify      bool          `env:"" help:"Tell the parent's conversation of the end."`
+	Timeout     time.Duration `env:"" placeholder:"DURATION" help:"How long it may be at work in all, like 90s; by default what its agent says."`
+	Deadline    time.Duration `env:"" placeholder:"DURATION" help:"When it fails if it has not ended, counted from now."`
 	Prompt      []string      `arg:"" help:"What it has to do; - reads it from standard input."`
 
-	MaxIterations int32    `placeholder:"N" help:"How many model calls it may make; by default what its agent says."`
-	Context       []string `placeholder:"TEXT" sep:"none" help:"What it is told beside the prompt; may be given several times."`
-	ContextFile   []string `placeholder:"FILE" sep:"none" help:"A file of this machine that it is told beside the prompt; may be given several times."`
+	MaxIterations int32    `env:"" placeholder:"N" help:"How many model calls it may make; by default what its agent says."`
+	Context       []string `env:"" placeholder:"TEXT" sep:"none" help:"What it is told beside the prompt; may be given several times."`
+	ContextFile   []string `env:"" placeholder:"FILE" sep:"none" help:"A file of this machine that it is told beside the prompt; may be given several times."`
 }
 
 // told is what the sub-agent is told beside the prompt.
@@ -82,9 +82,9 @@ func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 type sendCommand struct {
 	remote
 	Session   string   `arg:"" help:"The session."`
-	Task      string   `placeholder:"ID" help:"The task; by default the current branch."`
-	Steer     bool     `help:"Speak to a sub-agent as well; its conversation is its parent's otherwise."`
-	Interrupt bool     `help:"Have it read now: children that it waits for go on in the background."`
+	Task      string   `env:"" placeholder:"ID" help:"The task; by default the current branch."`
+	Steer     bool     `env:"" help:"Speak to a sub-agent as well; its conversation is its parent's otherwise."`
+	Interrupt bool     `env:"" help:"Have it read now: children that it waits for go on in the background."`
 	Text      []string `arg:"" help:"What to say; - reads it from standard input."`
 }
 
@@ -141,7 +141,7 @@ type cancelCommand struct {
 	remote
 	Session string `arg:"" help:"The session."`
 	Task    string `arg:"" optional:"" help:"The task; by default the root."`
-	Reason  string `placeholder:"TEXT" help:"Why; it stands beside the result."`
+	Reason  string `env:"" placeholder:"TEXT" help:"Why; it stands beside the result."`
 }
 
 // Run cancels a task with all that is below it.
@@ -166,7 +166,7 @@ type backgroundCommand struct {
 	remote
 	Session  string `arg:"" help:"The session."`
 	Task     string `arg:"" optional:"" help:"The task; with --commands by default the root."`
-	Commands bool   `help:"Let the task go on: put the commands into the background that it runs."`
+	Commands bool   `env:"" help:"Let the task go on: put the commands into the background that it runs."`
 }
 
 // Run lets the parent go on that waits for a task, or a task that waits for commands.
@@ -197,7 +197,7 @@ type waitCommand struct {
 	remote
 	Session string         `arg:"" help:"The session."`
 	Task    string         `arg:"" optional:"" help:"The task; by default the root."`
-	Timeout *time.Duration `placeholder:"DURATION" help:"How long to wait, like 90s; by default until it has ended."`
+	Timeout *time.Duration `env:"" placeholder:"DURATION" help:"How long to wait, like 90s; by default until it has ended."`
 }
 
 // waitMost is how long one call waits; a longer wait is several.

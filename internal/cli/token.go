@@ -12,10 +12,10 @@ import (
 )
 
 type tokenCommand struct {
-	Role    string        `default:"client" enum:"client,worker,admin" help:"What it is for: client, worker or admin."`
-	Tenant  string        `placeholder:"NAME" help:"Whose sessions a client or an admin sees; by default those of \"default\"."`
-	Name    string        `placeholder:"TEXT" help:"Who gets it, for logs."`
-	Expires time.Duration `placeholder:"DURATION" help:"How long it counts, like 720h; by default for ever."`
+	Role    string        `env:"" default:"client" enum:"client,worker,admin" help:"What it is for: client, worker or admin."`
+	Tenant  string        `env:"" placeholder:"NAME" help:"Whose sessions a client or an admin sees; by default those of \"default\"."`
+	Name    string        `env:"" placeholder:"TEXT" help:"Who gets it, for logs."`
+	Expires time.Duration `env:"" placeholder:"DURATION" help:"How long it counts, like 720h; by default for ever."`
 }
 
 // Run prints a new token, and then the line for the orchestrators' file of tokens.

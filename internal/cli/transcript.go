@@ -16,10 +16,10 @@ type transcriptCommand struct {
 	remote
 	Session string `arg:"" help:"The session."`
 	Task    string `arg:"" optional:"" help:"The task; by default the root."`
-	Full    bool   `help:"Show tool calls and their results in full."`
+	Full    bool   `env:"" help:"Show tool calls and their results in full."`
 
-	Inherited bool   `help:"Begin with what the task inherits of others' conversations; other formats than text always do."`
-	Format    string `enum:"text,markdown,jsonl,json" default:"text" help:"How to write it: text, markdown, jsonl or json. Lines (jsonl) can be imported again."`
+	Inherited bool   `env:"" help:"Begin with what the task inherits of others' conversations; other formats than text always do."`
+	Format    string `env:"" enum:"text,markdown,jsonl,json" default:"text" help:"How to write it: text, markdown, jsonl or json. Lines (jsonl) can be imported again."`
 }
 
 // Run prints a conversation.

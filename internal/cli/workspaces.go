@@ -22,8 +22,8 @@ type workspacesCommand struct {
 
 type pruneCommand struct {
 	remote
-	Delete bool   `help:"Remove them."`
-	Force  bool   `help:"With --delete: also if the orchestrator knows the session of none of the directories."`
+	Delete bool   `env:"" help:"Remove them."`
+	Force  bool   `env:"" help:"With --delete: also if the orchestrator knows the session of none of the directories."`
 	Root   string `arg:"" help:"What the workers have as --workspaces; it is looked at here, not there."`
 }
 
