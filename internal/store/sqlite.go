@@ -102,9 +102,11 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 		if !strings.Contains(text, "SELECT") {
 			continue
 		}
-		if db.reading[name], err = db.reads.PrepareContext(ctx, unnumbered(text)); err != nil {
+		query, err := db.reads.PrepareContext(ctx, unnumbered(text))
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		db.reading[name] = query
 	}
 	return nil
 }

@@ -1,11 +1,15 @@
 package store_test
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pressly/goose/v3"
@@ -46,6 +50,47 @@ func breakSQLite(t *testing.T, c store.Config, of ...tree.SessionID) (mend func(
 	exec("CREATE TRIGGER broken BEFORE INSERT ON events WHEN NEW.session IN (" + strings.Join(ids, ", ") + `)
 		BEGIN SELECT RAISE(ABORT, 'broken for a test'); END`)
 	return func() { exec("DROP TRIGGER broken") }
+}
+
+// ending is a context that ends when it has been looked at so often.
+type ending struct {
+	context.Context
+	left  atomic.Int64
+	ended chan struct{}
+	once  sync.Once
+}
+
+func (e *ending) Done() <-chan struct{} {
+	_ = e.Err()
+	return e.ended
+}
+
+func (e *ending) Err() error {
+	if e.left.Add(-1) >= 0 {
+		return nil
+	}
+	e.once.Do(func() { close(e.ended) })
+	return context.Canceled
+}
+
+// TestAnOpeningIsGivenUp, at any point of it, and another one finds all in order.
+func TestAnOpeningIsGivenUp(t *testing.T) {
+	t.Parallel()
+	of := fresh(t)
+	for looks := int64(0); ; looks += 1 + looks/8 {
+		ctx := &ending{Context: t.Context(), ended: make(chan struct{})}
+		ctx.left.Store(looks)
+		db, err := store.Open(ctx, of)
+		if err == nil {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("after %d looks: %v", looks, err)
+		}
+	}
 }
 
 func TestUnnumbered(t *testing.T) {
