@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -34,7 +36,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if d.Slots < 1 {
 		return usagef("--slots is %d; it has to be 1 or more", d.Slots)
 	}
-	if err := isDirectory("--workspace", d.Workspace); err != nil {
+	if err := cmp.Or(isDirectory("--workspace", d.Workspace), isDirectory("--workspaces", d.Workspaces)); err != nil {
 		return err
 	}
 	m, err := a.measure(ctx, d.MetricsListen, d.Redact, slog.NewTextHandler(a.Stderr, nil), redact.FromURL("COPPICE_REDIS_URL", d.RedisURL)...)
@@ -49,6 +51,9 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if install.Security, err = d.Open(m.Logger); err != nil {
 		return usagef("%w", err)
 	}
+	if err := d.mayListen(ctx, install.Security); err != nil {
+		return err
+	}
 	if install.DataDir, err = d.data(a); err != nil {
 		return err
 	}
@@ -56,7 +61,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	install.Workspace, install.Workspaces = d.workspace(), d.Workspaces
 	stopProfiles, err := assembly.ServeProfiles(ctx, d.PprofListen, m.Logger)
 	if err != nil {
-		return err
+		return usagef("%w", err)
 	}
 	defer stopProfiles()
 	running, err := assembly.StartDev(ctx, install)
@@ -75,6 +80,27 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	case <-running.Done():
 		return errors.Join(errStopped, running.Err())
 	}
+}
+
+// mayListen refuses an address that is none, or that is not served so.
+func (d *devCommand) mayListen(ctx context.Context, security auth.Server) error {
+	at, err := listenable(d.Listen)
+	if err != nil {
+		return err
+	}
+	if err := security.Admit(ctx, at, slog.New(slog.DiscardHandler)); err != nil { // it is said again when it is so
+		return usagef("--listen: %w", err)
+	}
+	return nil
+}
+
+// listenable gives the address that --listen says.
+func listenable(address string) (net.Addr, error) {
+	at, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, usagef("--listen: %w", err)
+	}
+	return at, nil
 }
 
 // workspace is the directory that all sessions work in; empty if each has its own.

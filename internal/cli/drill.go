@@ -49,6 +49,9 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	if d.Faults < 0 {
 		return usagef("--faults is %d; it has to be 0 or more", d.Faults)
 	}
+	if err := d.isOnly(d.Faults); err != nil {
+		return err
+	}
 	if err := isDirectory("--workspace", d.Workspace); err != nil {
 		return err
 	}
@@ -75,10 +78,10 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 		a.complain("undisturbed: " + calm.said.Error())
 	}
 	plan := numbered(drill.Plan(calm.seen, d.Faults))
+	if err := d.isOnly(len(plan)); err != nil { // there may be fewer moments than were asked for
+		return err
+	}
 	if d.Only != nil {
-		if *d.Only < 1 || *d.Only > len(plan) {
-			return usagef("--only is %d; the trees have numbers from 1 to %d", *d.Only, len(plan))
-		}
 		plan = plan[*d.Only-1 : *d.Only]
 	}
 	if err := a.printCalm(calm, len(plan)); err != nil {
@@ -95,6 +98,18 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 	}
 	if all.bad > 0 {
 		return exitCode(exitFailed)
+	}
+	return nil
+}
+
+// isOnly refuses a number that none of so many trees has; 0 is a number that is not known yet.
+func (d *drillCommand) isOnly(trees int) error {
+	switch {
+	case d.Only == nil:
+	case trees == 0 && *d.Only < 1:
+		return usagef("--only is %d; the trees have numbers from 1", *d.Only)
+	case *d.Only < 1, trees > 0 && *d.Only > trees:
+		return usagef("--only is %d; the trees have numbers from 1 to %d", *d.Only, trees)
 	}
 	return nil
 }

@@ -25,6 +25,9 @@ func (f *fakeLLMCommand) Run(ctx context.Context, a *app) error {
 	if f.Rate < 0 || f.Trouble < 0 || f.Trouble > 1 {
 		return usagef("--rate has to be 0 or more, and --trouble between 0 and 1")
 	}
+	if _, err := listenable(f.Listen); err != nil {
+		return err
+	}
 	chosen, err := provider.Scripted(f.Scenario)
 	if err != nil {
 		return usagef("%w", err)

@@ -1,6 +1,11 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/mcp"
 )
@@ -38,6 +43,35 @@ func (f mcpFlags) servers(a *app) ([]mcp.Server, error) {
 		return nil, usagef("%w", err)
 	}
 	return servers, nil
+}
+
+// there refuses what is named and is not there.
+func (f files) there() error {
+	for _, named := range []struct {
+		flag string
+		dirs []string
+	}{{"--agents-dir", f.AgentsDir}, {"--plugins-dir", []string{f.PluginsDir}}, {"--skills-dir", f.SkillsDir}} {
+		for _, dir := range named.dirs {
+			if err := isDirectory(named.flag, dir); err != nil {
+				return err
+			}
+		}
+	}
+	return cmp.Or(isFile("--models", f.Models), isFile("--prices", f.Prices))
+}
+
+// isFile refuses what a flag names if it is not there; empty names nothing.
+func isFile(flag, name string) error {
+	if name == "" {
+		return nil
+	}
+	switch _, err := os.Stat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+		return usagef("%s %s: no such file", flag, name)
+	case err != nil:
+		return usagef("%s: %w", flag, err)
+	}
+	return nil
 }
 
 func (f files) given() bool {

@@ -20,6 +20,9 @@ type localFlags struct {
 
 // dev reads what the flags name. What is left to say is where things are.
 func (f *localFlags) dev(a *app, m *measured) (assembly.Dev, provider.Choice, error) {
+	if err := f.there(); err != nil {
+		return assembly.Dev{}, provider.Choice{}, err
+	}
 	chosen, err := a.chooseModel(f.Flags, m)
 	if err != nil {
 		return assembly.Dev{}, chosen, err

@@ -38,11 +38,15 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	asked, err := r.asked(prompt)
+	if err != nil {
+		return err
+	}
 	if r.Orchestrator == "" {
 		if r.Shared != "" {
 			return usagef("--shared-workspace is for a run at an orchestrator; name a directory with --workspace")
 		}
-		return r.here(ctx, a, prompt)
+		return r.here(ctx, a, asked)
 	}
 	if r.given() {
 		return usagef("--agents-dir, --plugins-dir, --skills-dir, --models and --prices are for a run in this process; they can't be used with --orchestrator or COPPICE_ORCHESTRATOR")
@@ -52,7 +56,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	}
 	there := remote{r.Orchestrator, r.ClientFlags}
 	return there.with(func(c *client) error {
-		session, err := r.in(ctx, a, c, prompt, there.deciding)
+		session, err := r.in(ctx, a, c, asked, there.deciding)
 		if ctx.Err() != nil && session != "" {
 			a.complain("the session goes on; see it with: coppice watch --orchestrator " + r.Orchestrator + " " + session)
 		}
@@ -61,7 +65,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 }
 
 // here runs it with everything in this process.
-func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error) {
+func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRequest) (err error) {
 	if err := isDirectory("--workspace", r.Workspace); err != nil {
 		return err
 	}
@@ -94,7 +98,7 @@ func (r *runCommand) here(ctx context.Context, a *app, prompt string) (err error
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
 	}
 	until, stop := whileRunning(ctx, running)
-	session, err := r.in(until, a, newClient(running.Conn()), prompt, r.deciding)
+	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding)
 	stop()
 	if ctx.Err() != nil && session != "" && r.Data != "" {
 		a.complain("the session is kept; it goes on with: coppice dev --data " + r.Data)
@@ -116,20 +120,25 @@ func (r *runCommand) deciding(id string) string {
 	return "coppice dev --data " + r.Data + ", and beside it " + deciding("", id)
 }
 
-// in runs it at an orchestrator, and gives the session. deciding says how an approval is decided
-// on.
-func (r *runCommand) in(ctx context.Context, a *app, c *client, prompt string, deciding func(id string) string) (session string, err error) {
+// asked is the session that is asked for.
+func (r *runCommand) asked(prompt string) (*pb.CreateSessionRequest, error) {
 	permissions, err := r.permissions()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	budget, err := r.over(nil)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	resp, err := c.sessions.CreateSession(ctx, &pb.CreateSessionRequest{
+	return &pb.CreateSessionRequest{
 		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Workspace: r.Shared, Budget: budget,
-	})
+	}, nil
+}
+
+// in runs it at an orchestrator, and gives the session. deciding says how an approval is decided
+// on.
+func (r *runCommand) in(ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, deciding func(id string) string) (session string, err error) {
+	resp, err := c.sessions.CreateSession(ctx, asked)
 	if err != nil {
 		return "", during("creating the session", err)
 	}
@@ -196,7 +205,7 @@ func (a *app) text(words []string) (string, error) {
 	return text, nil
 }
 
-// isDirectory refuses what a flag names if it is no directory; empty means this one.
+// isDirectory refuses what a flag names if it is no directory; empty names nothing, or this one.
 func isDirectory(flag, dir string) error {
 	info, err := os.Stat(orHere(dir))
 	switch {
