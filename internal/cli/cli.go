@@ -98,8 +98,9 @@ Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 a refused call 
 // app is what all commands share.
 type app struct {
 	Process
-	json bool
-	now  func() time.Time
+	json  bool
+	typed []string // the flags that the command line says
+	now   func() time.Time
 }
 
 // Main runs a command and gives its exit code. ctx ends when the process is
@@ -156,8 +157,8 @@ func (a *app) main(ctx context.Context) error {
 	var c commands
 	err := flags.Program{
 		Name: "coppice", About: about, Envs: "COPPICE_", Stdout: a.Stdout, Stderr: a.Stderr,
-		Run: func(ctx context.Context, of any) error {
-			a.json = c.JSON
+		Run: func(ctx context.Context, of any, typed []string) error {
+			a.json, a.typed = c.JSON, typed
 			return of.(command).Run(ctx, a)
 		},
 		Complete: complete,

@@ -74,10 +74,6 @@ func isFile(flag, name string) error {
 	return nil
 }
 
-func (f files) given() bool {
-	return len(f.AgentsDir)+len(f.SkillsDir) > 0 || f.PluginsDir+f.Models+f.Prices != ""
-}
-
 func (f files) assembly() assembly.Files {
 	return assembly.Files{Agents: f.AgentsDir, Plugins: f.PluginsDir, Skills: f.SkillsDir, Models: f.Models, Prices: f.Prices}
 }

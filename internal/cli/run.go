@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -48,11 +49,11 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		}
 		return r.here(ctx, a, asked)
 	}
-	if r.given() {
-		return usagef("--agents-dir, --plugins-dir, --skills-dir, --models and --prices are for a run in this process; they can't be used with --orchestrator or COPPICE_ORCHESTRATOR")
+	if err := a.elsewhere(); err != nil {
+		return err
 	}
-	if r.Workspace+r.Scenario+r.Data+r.Hooks+r.MCPConfig != "" {
-		return usagef("--workspace, --scenario, --data, --hooks and --mcp-config are for a run in this process; they can't be used with --orchestrator or COPPICE_ORCHESTRATOR")
+	if slices.Contains(a.typed, "model") {
+		asked.Model = r.Model
 	}
 	there := remote{r.Orchestrator, r.ClientFlags}
 	return there.with(func(c *client) error {
@@ -62,6 +63,30 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		}
 		return err
 	})
+}
+
+// ofThisProcess are the flags that say what an installation in this process is made of: at an
+// orchestrator nobody would heed them. --model goes with the session.
+const ofThisProcess = "workspace data agents-dir plugins-dir skills-dir models prices fetch-allow bash-network mcp-config " +
+	"scenario thinking patience sandbox sandbox-readable sandbox-env hooks definition-hooks callback-hosts redact-env redact-file"
+
+// elsewhere refuses such flags of a run at an orchestrator. What the environment says is for
+// whatever else is started in it.
+func (a *app) elsewhere() error {
+	var here []string
+	for _, name := range a.typed {
+		if slices.Contains(strings.Fields(ofThisProcess), name) {
+			here = append(here, "--"+name)
+		}
+	}
+	if len(here) == 0 {
+		return nil
+	}
+	are := " is"
+	if len(here) > 1 {
+		are = " are"
+	}
+	return usagef("%s%s for a run in this process, and can't be used with --orchestrator or COPPICE_ORCHESTRATOR", strings.Join(here, ", "), are)
 }
 
 // here runs it with everything in this process.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,8 +21,9 @@ type Program struct {
 	Name  string
 	About string // what it does
 	Envs  string // what the variables of flags begin with that name none; empty: they have none
-	// Run carries out a command: a pointer to the field that declares it.
-	Run func(ctx context.Context, command any) error
+	// Run carries out a command: a pointer to the field that declares it. typed are the names
+	// of the flags that the command line says, and not the environment.
+	Run func(ctx context.Context, command any, typed []string) error
 	// Complete gives what may stand for an argument of a command, each with a tab and a few
 	// words on it if there is something to say, for shells to offer; given are the arguments
 	// before it. known is set if it knows what the argument is; if it does not, or if it is
@@ -47,7 +49,7 @@ func Parse(into any, about string) {
 	ran := false
 	p := Program{
 		Name: nameOfProcess(), About: about, Stdout: os.Stdout, Stderr: os.Stderr,
-		Run: func(context.Context, any) error { ran = true; return nil },
+		Run: func(context.Context, any, []string) error { ran = true; return nil },
 	}
 	err := p.Main(context.Background(), into, os.Args[1:])
 	switch {
@@ -69,7 +71,10 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 	asDeclared()
 	began := false
 	run := p.Run
-	p.Run = func(ctx context.Context, command any) error { began = true; return run(ctx, command) }
+	p.Run = func(ctx context.Context, command any, typed []string) error {
+		began = true
+		return run(ctx, command, typed)
+	}
 	root, err := p.tree(&cobra.Command{Use: p.Name, Long: p.About}, reflect.ValueOf(declared).Elem())
 	if err != nil {
 		return fmt.Errorf("declaring the commands: %w", err)
@@ -153,7 +158,7 @@ func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Co
 	}
 	command.SetHelpFunc(func(c *cobra.Command, _ []string) { help(c, g.args) })
 	command.Args = func(_ *cobra.Command, given []string) error { return g.take(given) }
-	command.RunE = func(c *cobra.Command, _ []string) error { return p.Run(c.Context(), does) }
+	command.RunE = func(c *cobra.Command, _ []string) error { return p.Run(c.Context(), does, typed(c.Flags())) }
 	command.ValidArgsFunction = func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return p.offer(c, does, g.args, given)
 	}
@@ -221,6 +226,17 @@ func (g *grammar) take(given []string) error {
 	return nil
 }
 
+// typed names the flags that the command line says.
+func typed(flags *pflag.FlagSet) (names []string) {
+	flags.Visit(func(flag *pflag.Flag) {
+		if v, declared := flag.Value.(*valueOf); declared && !v.fromEnv {
+			names = append(names, flag.Name)
+		}
+	})
+	slices.Sort(names)
+	return names
+}
+
 // complete takes what the command line does not say from the environment, and looks
 // whether everything is said that has to be, and nothing twice.
 func complete(flags *pflag.FlagSet) (err error) {
@@ -242,6 +258,7 @@ func complete(flags *pflag.FlagSet) (err error) {
 			return // help
 		}
 		if text, any := os.LookupEnv(v.env); any && !flag.Changed && !typed[v.xor] && (text != "" || v.xor == "") {
+			v.fromEnv = true
 			if wrong := flags.Set(flag.Name, text); wrong != nil {
 				fail("$%s: %w", v.env, wrong)
 			}

@@ -198,6 +198,7 @@ type valueOf struct {
 	allowed     []string // nil: everything
 	env, xor    string
 	required    bool
+	fromEnv     bool // that variable says it
 }
 
 func (v *valueOf) Type() string {

@@ -68,10 +68,11 @@ type forest struct {
 // typed is what came of a command line.
 type typed struct {
 	forest
-	ran  any // the command
-	out  string
-	err  error
-	fail error // of the command
+	ran   any // the command
+	typed []string
+	out   string
+	err   error
+	fail  error // of the command
 }
 
 func typing(t *testing.T, fail error, args ...string) *typed {
@@ -80,7 +81,10 @@ func typing(t *testing.T, fail error, args ...string) *typed {
 	y := &typed{fail: fail}
 	y.err = flags.Program{
 		Name: "forest", About: "Looks after trees.", Envs: "FOREST_", Stdout: &out, Stderr: &out,
-		Run: func(_ context.Context, command any) error { y.ran = command; return y.fail },
+		Run: func(_ context.Context, command any, typed []string) error {
+			y.ran, y.typed = command, typed
+			return y.fail
+		},
 	}.Main(t.Context(), &y.forest, args)
 	y.out = out.String()
 	return y
@@ -99,6 +103,9 @@ func TestCommandLine(t *testing.T) {
 	}
 	if said.err != nil || !reflect.DeepEqual(said.Plant, want) || !said.JSON || said.ran != any(&said.Plant) {
 		t.Errorf("typed is %+v, %v; want %+v", said.Plant, said.err, want)
+	}
+	if want := []string{"far", "json", "where"}; !reflect.DeepEqual(typing(t, nil, "plant", "hill", "--far=x", "--where=here", "--json").typed, want) {
+		t.Errorf("typed is not %q", want)
 	}
 	if said = typing(t, nil, "plant", "hill"); said.err != nil || !reflect.DeepEqual(said.Plant.Near, []string{"brook", "road"}) || !reflect.DeepEqual(said.Plant.Far, []string{"sea", "moor"}) || said.Plant.Wait != nil {
 		t.Errorf("what the environment says: %+v, %v", said.Plant, said.err)
@@ -243,7 +250,7 @@ func TestWhatShellsAreOffered(t *testing.T) {
 		var out strings.Builder
 		p := flags.Program{
 			Name: "plant", Stdout: &out, Stderr: io.Discard,
-			Run: func(context.Context, any) error { t.Error("it was run"); return nil },
+			Run: func(context.Context, any, []string) error { t.Error("it was run"); return nil },
 			Complete: func(_ context.Context, command any, argument string, given []string) ([]string, bool) {
 				return []string{"oak at " + command.(*plant).Where + "\ta tree"}, argument == "place" && len(given) == 0
 			},
