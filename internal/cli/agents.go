@@ -2,10 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -147,15 +144,13 @@ type putAgentCommand struct {
 	File string `arg:"" help:"Markdown with front matter; - reads it from standard input."`
 }
 
-// maxDefinition is more than any definition may have; the orchestrator has the bound.
-const maxDefinition = 1 << 20
-
 // Run puts an agent.
 func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
-	text, err := g.text(a)
+	data, err := a.file(ctx, g.File, "the definition", definitionMost)
 	if err != nil {
 		return err
 	}
+	text := strings.ToValidUTF8(string(data), "\x00") // which is refused with its line
 	return g.with(func(c *client) error {
 		resp, err := c.agents.PutAgent(ctx, &pb.PutAgentRequest{Definition: text})
 		switch {
@@ -181,26 +176,6 @@ func (a *app) warnOfTools(agent *pb.Agent) {
 		a.complain(fmt.Sprintf("warning: disallowed_tools and deferred_tools of %s name what does not come with Coppice: %s",
 			agent.GetName(), strings.Join(names, ", ")))
 	}
-}
-
-func (g *putAgentCommand) text(a *app) (string, error) {
-	from := a.Stdin
-	if g.File != "-" {
-		file, err := os.Open(g.File)
-		if err != nil {
-			return "", usagef("%w", err)
-		}
-		defer file.Close()
-		from = file
-	}
-	data, err := io.ReadAll(io.LimitReader(from, maxDefinition+1))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("reading the definition: %w", err)
-	case len(data) > maxDefinition:
-		return "", usagef("%w", errors.New("the definition is too large"))
-	}
-	return strings.ToValidUTF8(string(data), "\x00"), nil // which is refused with its line
 }
 
 type deleteAgentCommand struct {

@@ -50,7 +50,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 	if !named {
 		b.Name = uuid.NewString()
 	}
-	asked, err := b.read(a)
+	asked, err := b.read(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -71,11 +71,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 }
 
 // read gives what the lines ask for, numbered as the lines are.
-func (b *batchCommand) read(a *app) (asked []*pb.CreateSessionsRequest, err error) {
-	data, err := a.file(cmp.Or(b.File, "-"))
-	if err != nil {
-		return nil, err
-	}
+func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSessionsRequest, err error) {
 	permissions, err := b.permissions()
 	if err != nil {
 		return nil, err
@@ -84,15 +80,16 @@ func (b *batchCommand) read(a *app) (asked []*pb.CreateSessionsRequest, err erro
 	if err != nil {
 		return nil, err
 	}
-	number := int64(0)
-	for line := range bytes.Lines(data) {
-		number++
+	if b.File == "" && isTerminal(a.Stdin) {
+		a.complain("reading from standard input, a prompt on each line; Ctrl-D ends it")
+	}
+	err = a.lines(ctx, cmp.Or(b.File, "-"), func(number int64, line []byte) error {
 		session, err := sessionOf(bytes.TrimSpace(line))
 		if err != nil {
-			return nil, usagef("line %d: %w", number, err)
+			return usagef("line %d: %w", number, err)
 		}
 		if session == nil {
-			continue
+			return nil
 		}
 		if session.Agent == "" {
 			session.Agent = b.Agent
@@ -108,6 +105,10 @@ func (b *batchCommand) read(a *app) (asked []*pb.CreateSessionsRequest, err erro
 		}
 		session.Wait = durationpb.New(waitMost)
 		asked = append(asked, &pb.CreateSessionsRequest{Number: number, Session: session})
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return asked, nil
 }

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"strconv"
 	"strings"
 
@@ -34,7 +32,7 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 	}
 	if len(b.Text) > 0 {
 		var err error
-		if req.Text, err = a.text(b.Text); err != nil {
+		if req.Text, err = a.text(ctx, b.Text); err != nil {
 			return err
 		}
 	}
@@ -162,7 +160,7 @@ const importPiece = 256 << 10
 
 // Run opens a session that begins with a transcript.
 func (i *importCommand) Run(ctx context.Context, a *app) error {
-	data, err := a.file(i.File)
+	data, err := a.file(ctx, i.File, "the transcript", transcriptMost)
 	if err != nil {
 		return err
 	}
@@ -212,20 +210,4 @@ func chunksOf(data []byte, size int) iter.Seq[[]byte] {
 			data = data[n:]
 		}
 	}
-}
-
-// file reads a file, or standard input.
-func (a *app) file(name string) ([]byte, error) {
-	if name != "-" {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return nil, usagef("%w", err)
-		}
-		return data, nil
-	}
-	var data bytes.Buffer
-	if _, err := data.ReadFrom(a.Stdin); err != nil {
-		return nil, fmt.Errorf("reading standard input: %w", err)
-	}
-	return data.Bytes(), nil
 }

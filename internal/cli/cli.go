@@ -193,12 +193,17 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 // terminal reports whether a stream is a terminal that can be drawn on, and
 // gives its width.
 func (a *app) terminal(stream any) (width int, ok bool) {
-	f, isFile := stream.(*os.File)
-	if !isFile || !term.IsTerminal(int(f.Fd())) || a.Getenv("TERM") == "dumb" {
+	if !isTerminal(stream) || a.Getenv("TERM") == "dumb" {
 		return 0, false
 	}
-	width, _, err := term.GetSize(int(f.Fd()))
+	width, _, err := term.GetSize(int(stream.(*os.File).Fd()))
 	return width, err == nil && width > 0
+}
+
+// isTerminal reports whether there is a person at a stream.
+func isTerminal(stream any) bool {
+	f, isFile := stream.(*os.File)
+	return isFile && term.IsTerminal(int(f.Fd()))
 }
 
 // look is how things look on standard output.

@@ -158,7 +158,7 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 	if len(words) == 0 {
 		words = []string{drillPrompt}
 	}
-	prompt, err := a.text(words)
+	prompt, err := a.text(ctx, words)
 	if err != nil {
 		return nil, err
 	}

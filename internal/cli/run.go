@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -35,7 +34,7 @@ type runCommand struct {
 
 // Run runs the prompt here or at an orchestrator.
 func (r *runCommand) Run(ctx context.Context, a *app) error {
-	prompt, err := a.text(r.Prompt)
+	prompt, err := a.text(ctx, r.Prompt)
 	if err != nil {
 		return err
 	}
@@ -212,12 +211,12 @@ var errStopped = errors.New("the orchestrator or the worker in this process stop
 
 // text is what a person wants to say: the words of the command line, or what
 // standard input holds.
-func (a *app) text(words []string) (string, error) {
+func (a *app) text(ctx context.Context, words []string) (string, error) {
 	text := strings.Join(words, " ")
 	if text == "-" {
-		data, err := io.ReadAll(a.Stdin)
+		data, err := a.file(ctx, "-", "the text", textMost)
 		if err != nil {
-			return "", fmt.Errorf("reading standard input: %w", err)
+			return "", err
 		}
 		text = string(data)
 	}

@@ -44,7 +44,7 @@ func (s *spawnCommand) told() ([]string, error) {
 
 // Run starts a sub-agent.
 func (s *spawnCommand) Run(ctx context.Context, a *app) error {
-	prompt, err := a.text(s.Prompt)
+	prompt, err := a.text(ctx, s.Prompt)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ type sendCommand struct {
 
 // Run sends a message.
 func (s *sendCommand) Run(ctx context.Context, a *app) error {
-	text, err := a.text(s.Text)
+	text, err := a.text(ctx, s.Text)
 	if err != nil {
 		return err
 	}
