@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -103,7 +104,7 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 		if session.IdempotencyKey == "" {
 			session.IdempotencyKey = fmt.Sprintf("%s/%d", b.Name, number)
 		}
-		session.Wait = durationpb.New(waitMost)
+		session.Wait = durationpb.New(waitSoon)
 		asked = append(asked, &pb.CreateSessionsRequest{Number: number, Session: session})
 		return nil
 	})
@@ -245,7 +246,10 @@ func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSession
 	b.answers++
 	if refused == nil && !answer.GetOpened().GetEnded() {
 		b.asks(number, answer.GetOpened())
-		return b.open[number], nil
+		again = proto.CloneOf(b.open[number]) // what was sent is gRPC's
+		again.Session.Wait = durationpb.New(longer(again.GetSession().GetWait().AsDuration()))
+		b.open[number] = again
+		return again, nil
 	}
 	delete(b.open, number)
 	switch {

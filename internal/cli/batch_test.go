@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -23,6 +24,7 @@ type opener struct {
 	pb.UnimplementedSessionServiceServer
 	faults []func(stream pb.SessionService_CreateSessionsServer) error
 	asked  map[int64][]string // keys, by number
+	waits  []time.Duration
 
 	approvals int32 // that are open in each session
 }
@@ -50,6 +52,7 @@ func (o *opener) answer(stream pb.SessionService_CreateSessionsServer, ended boo
 		return err
 	}
 	n := req.GetNumber()
+	o.waits = append(o.waits, req.GetSession().GetWait().AsDuration())
 	o.asked[n] = append(o.asked[n], req.GetSession().GetIdempotencyKey())
 	return stream.Send(&pb.CreateSessionsResponse{Number: n, Outcome: &pb.CreateSessionsResponse_Opened{Opened: &pb.CreateSessionResponse{
 		Ended: ended, Session: &pb.Session{Id: "s", OpenApprovals: o.approvals}, Root: &pb.Task{State: pb.TaskState_TASK_STATE_COMPLETED, Result: "to " + req.GetSession().GetMessage().GetText()},
@@ -124,12 +127,12 @@ func TestABatchGoesOn(t *testing.T) {
 	}
 }
 
-// TestABatchSaysWhatWaitsForAnApproval once, and goes on with it.
+// TestABatchSaysWhatWaitsForAnApproval once, soon, and goes on with it.
 func TestABatchSaysWhatWaitsForAnApproval(t *testing.T) {
 	t.Parallel()
 	o := &opener{approvals: 1}
 	o.faults = []func(pb.SessionService_CreateSessionsServer) error{func(stream pb.SessionService_CreateSessionsServer) error {
-		for _, ended := range []bool{false, false, true} {
+		for _, ended := range []bool{false, false, false, false, false, false, false, true} {
 			if err := o.answer(stream, ended); err != nil {
 				return err
 			}
@@ -140,6 +143,9 @@ func TestABatchSaysWhatWaitsForAnApproval(t *testing.T) {
 	_, complaints, code := o.run(t, "night", "one\n")
 	if code != exitOK || complaints != "coppice: line 1 waits for an approval: coppice approvals s\n" {
 		t.Errorf("exit code %d, %s", code, complaints)
+	}
+	if want := []time.Duration{2, 4, 8, 16, 32, 60, 60, 60}; !slices.EqualFunc(o.waits, want, func(a, b time.Duration) bool { return a == b*time.Second }) {
+		t.Errorf("it waited for %s", o.waits)
 	}
 }
 

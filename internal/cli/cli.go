@@ -61,7 +61,7 @@ type commands struct {
 	Sessions   sessionsCommand   `cmd:"" group:"Look at them" help:"List sessions, newest first."`
 	Tree       treeCommand       `cmd:"" group:"Look at them" help:"Show the tree of a session as it is now."`
 	Watch      watchCommand      `cmd:"" group:"Look at them" help:"Watch a session: what has happened, then what happens."`
-	Wait       waitCommand       `cmd:"" group:"Look at them" help:"Wait until a task has ended, and show its answer."`
+	Wait       waitCommand       `cmd:"" group:"Look at them" help:"Wait until a task has ended, and show its answer; tell of approvals that the session waits for."`
 	Transcript transcriptCommand `cmd:"" group:"Look at them" help:"Show the conversation of a task."`
 
 	Send       sendCommand       `cmd:"" group:"Steer them" help:"Send a message to a task of a session."`

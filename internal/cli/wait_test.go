@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"testing"
 	"testing/synctest"
@@ -47,16 +48,63 @@ func TestAWaitGoesOn(t *testing.T) {
 		"each stops while it waits": {[]error{nil, gone, gone, gone}, patience + 1, nil, 5, codes.OK, true},
 		"nobody is there":           {[]error{gone}, 0, nil, 1, codes.Unavailable, false},
 		"the task is deleted":       {[]error{nil, unknown}, 0, nil, 2, codes.NotFound, false},
-		"the time is up":            {[]error{nil, nil, gone}, 0, &soon, 2, codes.OK, false},
+		"the time is up":            {[]error{nil, nil, nil, nil, nil, nil, gone}, time.Hour, &soon, 6, codes.OK, false},
 		"a moment, and it is not":   {[]error{nil}, 0, new(time.Duration), 1, codes.OK, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				tasks := &waiter{answers: test.answers, after: test.after}
-				resp, err := (&waitCommand{Timeout: test.timeout}).wait(t.Context(), &client{tasks: tasks}, "s", "t")
+				resp, err := (&waitCommand{Timeout: test.timeout}).wait(t.Context(), &client{tasks: tasks}, "s", "t", func() {})
 				if status.Code(err) != test.want || resp.GetEnded() != test.ended || len(tasks.asked) != test.asked {
 					t.Errorf("there is %v, %v after %v", resp, err, tasks.asked)
+				}
+			})
+		})
+	}
+}
+
+// asker lists one open approval, once it was asked so often.
+type asker struct {
+	pb.ApprovalServiceClient
+	after int
+	looks int
+	err   error
+}
+
+func (a *asker) ListApprovals(context.Context, *pb.ListApprovalsRequest, ...grpc.CallOption) (*pb.ListApprovalsResponse, error) {
+	a.looks++
+	if a.looks <= a.after || a.err != nil {
+		return &pb.ListApprovalsResponse{}, a.err
+	}
+	return &pb.ListApprovalsResponse{Approvals: []*pb.Approval{{Id: "00000000-0000-7000-8000-0000deadbeef", Tool: "ls", Argument: "."}}}, nil
+}
+
+// TestAWaitSaysWhatItWaitsFor as soon as it sees it, once, and goes on.
+func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	const says = "coppice: waiting: may ls . run? coppice approve --orchestrator b:1 deadbeef, or coppice deny --orchestrator b:1 deadbeef\n"
+	none := time.Duration(0)
+	for name, test := range map[string]struct {
+		approvals asker
+		timeout   *time.Duration
+		says      string
+	}{
+		"at first":           {asker{}, nil, says},
+		"later":              {asker{after: 2}, nil, says},
+		"after a look alone": {asker{}, &none, says},
+		"nobody asks":        {asker{after: 100}, nil, ""},
+		"it can't be known":  {asker{err: status.Error(codes.PermissionDenied, "no")}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var said bytes.Buffer
+				a, c := &app{Process: Process{Stderr: &said}}, &client{tasks: &waiter{answers: make([]error, 5), after: time.Hour}, approvals: &test.approvals}
+				w := &waitCommand{Timeout: test.timeout, remote: remote{Orchestrator: "b:1"}}
+				resp, err := w.wait(t.Context(), c, "s", "t", a.asking(t.Context(), c, "s", w.deciding))
+				if err != nil || resp.GetEnded() != (test.timeout == nil) || said.String() != test.says {
+					t.Errorf("there is %v, %v: %s", resp, err, &said)
 				}
 			})
 		})
@@ -72,7 +120,7 @@ func TestAWaitGivesUp(t *testing.T) {
 			tasks.answers[i+1] = status.Error(codes.Unavailable, "gone")
 		}
 		begun := time.Now()
-		_, err := new(waitCommand).wait(t.Context(), &client{tasks: tasks}, "s", "t")
+		_, err := new(waitCommand).wait(t.Context(), &client{tasks: tasks}, "s", "t", func() {})
 		if took := time.Since(begun); status.Code(err) != codes.Unavailable || took < patience || took > 2*patience {
 			t.Errorf("there is %v after %s", err, took)
 		}
@@ -88,7 +136,7 @@ func TestAWaitKeepsItsTime(t *testing.T) {
 			tasks.answers[i+1] = status.Error(codes.Unavailable, "gone")
 		}
 		begun, soon := time.Now(), time.Second
-		resp, err := (&waitCommand{Timeout: &soon}).wait(t.Context(), &client{tasks: tasks}, "s", "t")
+		resp, err := (&waitCommand{Timeout: &soon}).wait(t.Context(), &client{tasks: tasks}, "s", "t", func() {})
 		if took := time.Since(begun); err != nil || resp == nil || resp.GetEnded() || took != soon {
 			t.Errorf("after %s there is %v, %v", took, resp, err)
 		}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+type waitCommand struct {
+	remote
+	Session string         `arg:"" help:"The session."`
+	Task    string         `arg:"" optional:"" help:"The task; by default the root."`
+	Timeout *time.Duration `env:"" placeholder:"DURATION" help:"How long to wait, like 90s; by default until it has ended."`
+}
+
+// A wait is several calls, each twice as long as the one before it, up to waitMost: what the
+// session waits for itself is seen between them.
+const (
+	waitSoon = 2 * time.Second
+	waitMost = time.Minute
+)
+
+// longer is how long the call after one waits that has waited so long.
+func longer(was time.Duration) time.Duration { return max(waitSoon, min(2*was, waitMost)) }
+
+// Run waits for a task, and shows its answer.
+func (w *waitCommand) Run(ctx context.Context, a *app) error {
+	if w.Timeout != nil && *w.Timeout < 0 {
+		return usagef("--timeout %s is negative", *w.Timeout)
+	}
+	return w.with(func(c *client) error {
+		session, task, err := c.both(ctx, w.Session, w.Task)
+		if err != nil {
+			return err
+		}
+		resp, err := w.wait(ctx, c, session, task, a.asking(ctx, c, session, w.deciding))
+		if err != nil {
+			return during("waiting for the task", err)
+		}
+		switch {
+		case a.json:
+			err = a.printJSON(resp)
+		case resp.GetEnded():
+			err = a.printAnswer(resp.GetTask(), false)
+		default:
+			err = a.printUnfinished(resp)
+		}
+		switch {
+		case err != nil:
+			return err
+		case !resp.GetEnded():
+			return exitCode(exitUnfinished)
+		}
+		return outcome(resp.GetTask())
+	})
+}
+
+// printUnfinished says how far a task is, and what it has said so far.
+func (a *app) printUnfinished(resp *pb.WaitTaskResponse) error {
+	lines := []string{"the task has not ended: " + stateText(resp.GetTask().GetState())}
+	if progress := resp.GetOutput().GetAgent().GetProgress(); progress != "" {
+		lines = append(lines, safeLine(progress))
+	}
+	for _, line := range strings.Split(resp.GetOutput().GetOutput(), "\n") {
+		if line != "" {
+			lines = append(lines, safeLine(line))
+		}
+	}
+	return a.print(lines...)
+}
+
+// wait waits in pieces until the task has ended, or the time is up. The first connection has
+// to work; it goes on over later ones. goesOn is called of each piece after which the task has not
+// ended.
+func (w *waitCommand) wait(ctx context.Context, c *client, session, task string, goesOn func()) (*pb.WaitTaskResponse, error) {
+	begun, gone := time.Now(), newOutage()
+	var last *pb.WaitTaskResponse // how the task was when that was last known
+	next := time.Duration(0)
+	for first := true; ; first, next = false, longer(next) {
+		piece, final := next, false
+		if w.Timeout != nil {
+			left := max(0, *w.Timeout-time.Since(begun))
+			piece, final = min(piece, left), left <= piece
+		}
+		tried := time.Now()
+		resp, err := c.tasks.WaitTask(ctx, &pb.WaitTaskRequest{
+			SessionId: session, TaskId: task, Timeout: durationpb.New(piece),
+		})
+		if err == nil && !resp.GetEnded() {
+			goesOn()
+		}
+		switch {
+		case err == nil && (resp.GetEnded() || final):
+			return resp, nil
+		case err == nil:
+			last = resp
+			gone.over()
+			continue
+		case held(tried):
+			gone.over()
+		}
+		rest := patience
+		if w.Timeout != nil {
+			rest = max(0, *w.Timeout-time.Since(begun))
+		}
+		switch {
+		case first || !mayGoOn(err) || gone.lasts():
+			return nil, err
+		case rest == 0:
+			return last, nil
+		}
+		select {
+		case <-time.After(min(gone.pause.NextBackOff(), rest)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// asking gives what tells of each open approval of a session, once. Where they can't be listed
+// there is nothing to tell.
+func (a *app) asking(ctx context.Context, c *client, session string, deciding func(id string) string) func() {
+	told := map[string]bool{}
+	return func() {
+		_ = c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
+			if !told[p.GetId()] {
+				told[p.GetId()] = true
+				a.complain(fmt.Sprintf("waiting: may %s run? %s", callText(p.GetTool(), p.GetArgument()), deciding(idEnd(p.GetId()))))
+			}
+			return nil
+		})
+	}
+}
