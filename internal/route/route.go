@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/balancer/base"
 	"google.golang.org/grpc/balancer/endpointsharding"
 	"google.golang.org/grpc/balancer/roundrobin"
 	"google.golang.org/grpc/connectivity"
@@ -50,19 +51,37 @@ func (builder) Name() string { return Policy }
 
 // Build makes a balancer for a connection.
 func (builder) Build(conn balancer.ClientConn, options balancer.BuildOptions) balancer.Balancer {
-	return balancer.Get(roundrobin.Name).Build(&watched{ClientConn: conn}, options)
+	w := &watched{ClientConn: conn}
+	return &resolved{balancer.Get(roundrobin.Name).Build(w, options), w}
 }
 
-// watched is a connection whose pickers know ways.
+// resolved is a balancer that remembers why its target can't be resolved.
+type resolved struct {
+	balancer.Balancer
+	conn *watched
+}
+
+// ResolverError takes in why there are no endpoints, or no newer ones.
+func (r *resolved) ResolverError(err error) {
+	r.conn.unresolved.Store(&err)
+	r.Balancer.ResolverError(err) // which tells its state
+}
+
+// watched is a connection whose pickers know ways, and say why there is no endpoint.
 type watched struct {
 	balancer.ClientConn
-	turn atomic.Uint32
+	turn       atomic.Uint32
+	unresolved atomic.Pointer[error] // what the resolver failed with last; nil: it never did
 }
 
 // UpdateState passes the state on.
 func (w *watched) UpdateState(state balancer.State) {
+	endpoints := endpointsharding.ChildStatesFromPicker(state.Picker)
+	if err := w.unresolved.Load(); err != nil && len(endpoints) == 0 {
+		state.Picker = base.NewErrPicker(*err)
+	}
 	p := &picker{Picker: state.Picker, turn: &w.turn}
-	for _, child := range endpointsharding.ChildStatesFromPicker(state.Picker) {
+	for _, child := range endpoints {
 		if child.State.ConnectivityState == connectivity.Ready {
 			p.ready = append(p.ready, endpoint{child.Endpoint.Addresses[0].Addr, child.State.Picker})
 		}

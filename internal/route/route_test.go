@@ -49,6 +49,12 @@ func connect(t *testing.T, addresses ...string) healthpb.HealthClient {
 		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
 	}
 	list.InitialState(state)
+	return connectOver(t, list)
+}
+
+// connectOver connects to what a resolver finds.
+func connectOver(t *testing.T, list resolver.Builder) healthpb.HealthClient {
+	t.Helper()
 	conn, err := grpc.NewClient("list:///", grpc.WithResolvers(list), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"`+route.Policy+`":{}}]}`))
 	if err != nil {
@@ -133,5 +139,35 @@ func TestACallGoesWhereAnotherHasGone(t *testing.T) {
 	ctx, way := route.To(t.Context(), one)
 	if got := call(ctx, t, client); got != two || way.Took() != two {
 		t.Errorf("the call has gone to %s, as it says to %s, though only %s is there", got, way.Took(), two)
+	}
+}
+
+// failing is a resolver that finds nothing until it is told to.
+type failing struct{ *manual.Resolver }
+
+func (f failing) Build(target resolver.Target, conn resolver.ClientConn, options resolver.BuildOptions) (resolver.Resolver, error) {
+	built, err := f.Resolver.Build(target, conn, options)
+	f.CC().ReportError(errors.New("no such host"))
+	return built, err
+}
+
+// TestANameThatDoesNotResolve is why calls fail, until it does, and only as long as there is no
+// endpoint.
+func TestANameThatDoesNotResolve(t *testing.T) {
+	t.Parallel()
+	address, _ := serve(t)
+	list := failing{manual.NewBuilderWithScheme("list")}
+	client := connectOver(t, list)
+	_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{})
+	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != "no such host" {
+		t.Errorf("the call fails with %v", err)
+	}
+	list.CC().UpdateState(resolver.State{Endpoints: []resolver.Endpoint{{Addresses: []resolver.Address{{Addr: address}}}}}) //nolint:errcheck // the call says it
+	if got := call(t.Context(), t, client); got != address {
+		t.Errorf("the call has gone to %s", got)
+	}
+	list.CC().ReportError(errors.New("no such host"))
+	if got := call(t.Context(), t, client); got != address {
+		t.Errorf("the call has gone to %s", got)
 	}
 }
