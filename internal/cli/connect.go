@@ -78,10 +78,14 @@ func isTarget(target string) bool {
 	return true
 }
 
-// unreached adds to the error of a call which nobody has answered what to look at.
+// unreached adds to the error of a call which nobody has answered what to look at. Where it is
+// for TLS, that is a mistake which nobody else will mend.
 func (r remote) unreached(err error) error {
 	if s := status.Convert(err); s.Code() != codes.Unavailable || len(s.Details()) > 0 { // an orchestrator gives its reasons
 		return err
+	}
+	if err := r.Mismatch(context.Background(), r.Orchestrator); err != nil { // which takes a moment
+		return usagef("%w", err)
 	}
 	return fmt.Errorf("%w: does anybody serve at %s? coppice dev would", err, r.Orchestrator)
 }
