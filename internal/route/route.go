@@ -7,6 +7,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"google.golang.org/grpc/balancer"
@@ -59,6 +60,18 @@ func (builder) Build(conn balancer.ClientConn, options balancer.BuildOptions) ba
 type resolved struct {
 	balancer.Balancer
 	conn *watched
+}
+
+// errNowhere says that a name was resolved, and stands for nothing: gRPC's resolver says so of
+// one that there is not.
+var errNowhere = errors.New("the name resolves to no address")
+
+// UpdateClientConnState takes in that there are other endpoints, or none.
+func (r *resolved) UpdateClientConnState(state balancer.ClientConnState) error {
+	if len(state.ResolverState.Endpoints) == 0 {
+		r.conn.unresolved.Store(&errNowhere)
+	}
+	return r.Balancer.UpdateClientConnState(state)
 }
 
 // ResolverError takes in why there are no endpoints, or no newer ones.
