@@ -48,7 +48,7 @@ func look(ctx context.Context, address string, at func(context.Context, string, 
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil //nolint:nilerr // nobody is there
+		return nil // nobody is there
 	}
 	defer conn.Close() //nolint:errcheck // it was only looked at
 	return at(ctx, address, conn)
@@ -58,7 +58,7 @@ func look(ctx context.Context, address string, at func(context.Context, string, 
 func speaksTLS(ctx context.Context, address string, conn net.Conn) error {
 	anybody := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // nothing is sent, and what comes is not looked at
 	if err := tls.Client(conn, anybody).HandshakeContext(ctx); err != nil && !isAlert(err) {
-		return nil //nolint:nilerr // it is something else
+		return nil // it is something else
 	}
 	return fmt.Errorf("%s speaks TLS: give --tls-ca FILE, or --tls", address)
 }

@@ -144,7 +144,7 @@ func TestABatchSaysWhatWaitsForAnApproval(t *testing.T) {
 	if code != exitOK || complaints != "coppice: line 1 waits for an approval: coppice approvals s\n" {
 		t.Errorf("exit code %d, %s", code, complaints)
 	}
-	if want := []time.Duration{2, 4, 8, 16, 32, 60, 60, 60}; !slices.EqualFunc(o.waits, want, func(a, b time.Duration) bool { return a == b*time.Second }) {
+	if want := []float64{2, 4, 8, 16, 32, 60, 60, 60}; !slices.EqualFunc(o.waits, want, func(a time.Duration, seconds float64) bool { return a.Seconds() == seconds }) {
 		t.Errorf("it waited for %s", o.waits)
 	}
 }
