@@ -217,7 +217,8 @@ func (g *grammar) take(given []string) error {
 		case a.rest != nil:
 			*a.rest, given = given, nil
 		default:
-			*a.one, given = given[0], given[1:]
+			a.one(given[0])
+			given = given[1:]
 		}
 	}
 	if len(given) > 0 {

@@ -17,6 +17,8 @@
 //	embed        the fields of the struct that it is count as those of this one, as those
 //	             of embedded structs do
 //
+// A pointer is nil where nothing was said, which is not the same as an empty text.
+//
 // Parsing is cobra's. Nothing here looks a method up by its name at run time: one place
 // that does makes the linker keep all methods of all types.
 package flags
@@ -46,7 +48,7 @@ type argument struct {
 	name     string
 	help     string
 	optional bool
-	one      *string
+	one      func(text string)
 	rest     *[]string
 }
 
@@ -80,7 +82,9 @@ func (g *grammar) argument(field reflect.StructField, value reflect.Value) error
 	_, a.optional = field.Tag.Lookup("optional")
 	switch into := value.Addr().Interface().(type) {
 	case *string:
-		a.one = into
+		a.one = func(text string) { *into = text }
+	case **string:
+		a.one = func(text string) { *into = &text }
 	case *[]string:
 		a.rest = into
 	default:
@@ -148,6 +152,9 @@ func define(flags *pflag.FlagSet, value reflect.Value, name, short, usage string
 		flags.Float64VarP(into, name, short, *into, usage)
 	case *time.Duration:
 		flags.DurationVarP(into, name, short, *into, usage)
+	case **string:
+		text := func(text string) (string, error) { return text, nil }
+		flags.VarP(optional[string]{into, text, "string"}, name, short, usage)
 	case **time.Duration:
 		flags.VarP(optional[time.Duration]{into, time.ParseDuration, "duration"}, name, short, usage)
 	case **int:

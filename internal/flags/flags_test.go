@@ -43,7 +43,8 @@ type soil struct {
 
 type fell struct {
 	shared
-	Name string `arg:"" optional:"" help:"Which."`
+	Name *string `arg:"" optional:"" help:"Which."`
+	With *string `help:"With what."`
 }
 
 type list struct {
@@ -112,6 +113,12 @@ func TestCommandLine(t *testing.T) {
 	}
 	if said = typing(t, nil, "trees", "oak", "--stumps"); said.err != nil || said.ran != any(&said.Trees.List) || said.Trees.List != (list{true, "oak"}) {
 		t.Errorf("the command that stands for the one above it: %+v, %v", said.Trees, said.err)
+	}
+	if said = typing(t, nil, "trees", "fell"); said.err != nil || said.Trees.Fell.Name != nil || said.Trees.Fell.With != nil {
+		t.Errorf("texts that are not said: %+v, %v", said.Trees.Fell, said.err)
+	}
+	if said = typing(t, nil, "trees", "fell", "", "--with", "saw"); said.err != nil || said.Trees.Fell.Name == nil || *said.Trees.Fell.Name != "" || *said.Trees.Fell.With != "saw" {
+		t.Errorf("texts that are said: %+v, %v", said.Trees.Fell, said.err)
 	}
 	if said = typing(t, nil, "trees", "fell", "--json", "--where", "there"); said.err != nil || said.ran != any(&said.Trees.Fell) || said.Trees.Fell.Where != "there" || !said.JSON {
 		t.Errorf("a command below another: %+v, %v", said.Trees, said.err)
