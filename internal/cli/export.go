@@ -59,7 +59,7 @@ func (t *transcriptCommand) lines(ctx context.Context, a *app, c *client, sessio
 	if err != nil {
 		return fmt.Errorf("writing the transcript: %w", err)
 	}
-	_, err = a.Stdout.Write(data)
+	_, err = a.Stdout.Write(safeJSON(data))
 	return err
 }
 

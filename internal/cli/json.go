@@ -21,10 +21,16 @@ func jsonLine(m proto.Message) ([]byte, error) {
 	if err := json.Compact(&line, data); err != nil {
 		return nil, fmt.Errorf("writing JSON: %w", err)
 	}
+	line.WriteByte('\n')
+	return safeJSON(line.Bytes()), nil
+}
+
+// safeJSON writes out what is not safe to show in lines of JSON. They still mean the same.
+func safeJSON(lines []byte) []byte {
 	var safe bytes.Buffer
-	for _, r := range line.String() {
+	for _, r := range string(lines) {
 		switch {
-		case harmless(r):
+		case harmless(r) || r == '\n':
 			safe.WriteRune(r)
 		case r <= 0xffff:
 			fmt.Fprintf(&safe, `\u%04x`, r)
@@ -33,6 +39,5 @@ func jsonLine(m proto.Message) ([]byte, error) {
 			fmt.Fprintf(&safe, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
 		}
 	}
-	safe.WriteByte('\n')
-	return safe.Bytes(), nil
+	return safe.Bytes()
 }
