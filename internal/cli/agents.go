@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -22,13 +23,13 @@ type agentsCommand struct {
 
 type listAgentsCommand struct {
 	remote
-	Name string `arg:"" optional:"" help:"The agent to show."`
+	Name *string `arg:"" optional:"" help:"The agent to show."`
 }
 
 // Run lists the agents, or shows one.
 func (g *listAgentsCommand) Run(ctx context.Context, a *app) error {
-	if g.Name != "" {
-		return (&showAgentCommand{remote: g.remote, Name: g.Name}).Run(ctx, a)
+	if g.Name != nil {
+		return (&showAgentCommand{remote: g.remote, Name: *g.Name}).Run(ctx, a)
 	}
 	return g.with(func(c *client) error {
 		resp, err := c.agents.ListAgents(ctx, &pb.ListAgentsRequest{})
@@ -69,11 +70,14 @@ type showAgentCommand struct {
 	remote
 	Name       string `arg:"" help:"The agent."`
 	Version    string `env:"" placeholder:"VERSION" help:"A version that was put; by default the one that counts."`
-	Definition bool   `env:"" help:"Show the definition alone, as agents put takes it."`
+	Definition bool   `env:"" help:"Show the definition alone, as agents put takes it: to the byte, unless it is shown on a terminal."`
 }
 
 // Run shows an agent.
 func (g *showAgentCommand) Run(ctx context.Context, a *app) error {
+	if g.Name == "" {
+		return usagef("the name of the agent is empty")
+	}
 	return g.with(func(c *client) error {
 		resp, err := c.agents.GetAgent(ctx, &pb.GetAgentRequest{Name: g.Name, Version: g.Version})
 		switch {
@@ -81,6 +85,9 @@ func (g *showAgentCommand) Run(ctx context.Context, a *app) error {
 			return during("reading the agent", err)
 		case a.json:
 			return a.printJSON(resp.GetAgent())
+		case g.Definition && !isTerminal(a.Stdout): // for a file, from which it is put again
+			_, err := io.WriteString(a.Stdout, resp.GetAgent().GetDefinition())
+			return err
 		case g.Definition:
 			return a.print(strings.TrimSuffix(safeText(resp.GetAgent().GetDefinition()), "\n"))
 		}

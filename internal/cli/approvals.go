@@ -34,20 +34,20 @@ func (p permissionFlags) permissions() (*pb.Permissions, error) {
 
 type approvalsCommand struct {
 	remote
-	Session string `arg:"" optional:"" help:"The session; by default all, and only what is open."`
-	All     bool   `env:"" help:"With a session: also what is decided."`
+	Session *string `arg:"" optional:"" help:"The session; by default all, and only what is open."`
+	All     bool    `env:"" help:"With a session: also what is decided."`
 }
 
 // Run lists approvals, oldest first.
 func (c *approvalsCommand) Run(ctx context.Context, a *app) error {
-	if c.All && c.Session == "" {
+	if c.All && c.Session == nil {
 		return usagef("--all needs a session")
 	}
 	return c.with(func(to *client) error {
 		var session string
-		if c.Session != "" {
+		if c.Session != nil {
 			var err error
-			if session, err = to.session(ctx, c.Session); err != nil {
+			if session, err = to.session(ctx, *c.Session); err != nil {
 				return err
 			}
 		}
@@ -96,8 +96,12 @@ func approvalText(p *pb.Approval) string {
 	}
 	text := fmt.Sprintf("%s  %s  session %s  task %s  %s", safeLine(p.GetId()), state, idEnd(p.GetSessionId()), idEnd(p.GetTaskId()),
 		callText(p.GetTool(), p.GetArgument()))
-	if by := safeLine(strings.Join(p.GetRules(), ", ")); by != "" {
-		text += "  asked by " + by
+	for i, rule := range p.GetRules() {
+		by := "  asked by "
+		if i > 0 {
+			by = ", "
+		}
+		text += by + safeWhole(rule)
 	}
 	if m := safeLine(p.GetMessage()); m != "" {
 		text += "  " + m
@@ -105,12 +109,12 @@ func approvalText(p *pb.Approval) string {
 	return text
 }
 
-// callText is a call in few words: its tool and what it is about.
+// callText is a call on one line: its tool and all that it is about.
 func callText(tool, argument string) string {
-	if argument = safeLine(argument); argument != "" {
-		return safeLine(tool) + " " + argument
+	if argument == "" {
+		return safeLine(tool)
 	}
-	return safeLine(tool)
+	return safeLine(tool) + " " + safeWhole(argument)
 }
 
 type approveCommand struct {
@@ -164,6 +168,9 @@ func (c *client) approval(ctx context.Context, name string) (string, error) {
 	case name == last:
 		return "", usagef("expected the id of an approval, not %s, which is a session; see coppice approvals", last)
 	}
+	if err := isEnd("approval", name); err != nil {
+		return "", err
+	}
 	var found []string
 	err := c.eachApproval(ctx, "", false, func(p *pb.Approval) error {
 		if strings.HasSuffix(p.GetId(), strings.ToLower(name)) {
@@ -207,10 +214,9 @@ func (f *forest) asking() int64 {
 	return all
 }
 
-// askText says what a task asks, and how to answer.
-func askText(q *pb.ApprovalRequested) string {
-	id := idEnd(q.GetApprovalId())
-	return fmt.Sprintf("may %s run? coppice approve %s, or deny %s", callText(q.GetTool(), q.GetArgument()), id, id)
+// askText says what is asked, and how to answer.
+func askText(tool, argument, approval string, by deciding) string {
+	return strings.TrimRight("may "+callText(tool, argument)+" run? "+safeLine(by.on(idEnd(approval))), " ")
 }
 
 // decidedText says what has become of a question.
@@ -226,15 +232,31 @@ func decidedText(d *pb.ApprovalDecided) string {
 	return "allowed"
 }
 
-// deciding says how an approval is decided on, with flags of their own for both commands.
-func deciding(options, id string) string {
-	return fmt.Sprintf("coppice approve %s%s, or coppice deny %[1]s%[2]s", options, id)
+// deciding says how a person decides on the approvals of a session, at another terminal. The
+// zero value says nothing.
+type deciding struct {
+	list string                       // what lists them; empty if nothing could
+	one  func(approval string) string // how to decide on one
+}
+
+// decidingWith says it for an orchestrator that commands reach with flags.
+func decidingWith(flags string) deciding {
+	return deciding{list: "coppice approvals" + flags, one: func(id string) string {
+		return fmt.Sprintf("coppice approve%s %s, or coppice deny%[1]s %[2]s", flags, id)
+	}}
+}
+
+func (d deciding) on(approval string) string {
+	if d.one == nil {
+		return ""
+	}
+	return d.one(approval)
 }
 
 // blocked says what a session waits for that does not go on, and how to decide.
 func (a *app) blocked(ctx context.Context, f follow) error {
 	err := f.client.eachApproval(ctx, f.session, false, func(p *pb.Approval) error {
-		a.complain(fmt.Sprintf("blocked: may %s run? %s", callText(p.GetTool(), p.GetArgument()), f.deciding(idEnd(p.GetId()))))
+		a.warn("blocked: " + askText(p.GetTool(), p.GetArgument(), p.GetId(), f.deciding))
 		return nil
 	})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 type branchCommand struct {
 	remote
 	Session     string   `arg:"" help:"The session."`
-	Task        string   `env:"" placeholder:"ID" help:"Task to go on from; by default the current one."`
-	From        string   `env:"" placeholder:"N" help:"Message to go on from: its number in the transcript, or its id; by default the last one."`
+	Task        *string  `env:"" placeholder:"ID" help:"Task to go on from; by default the current one."`
+	From        *string  `env:"" placeholder:"N" help:"Message to go on from: its number in the transcript, or its id; by default the last one."`
 	Apart       bool     `env:"" help:"Start with nothing of what came before, but with the same agent."`
 	Regenerate  bool     `env:"" help:"Let the model answer again, without a new message."`
 	Select      bool     `env:"" help:"Make the branch the current one: messages go to it from now on."`
@@ -46,7 +46,7 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 				return err
 			}
 		}
-		if req.MessageId, err = c.message(ctx, req.GetSessionId(), req.GetTaskId(), b.From); err != nil {
+		if req.MessageId, err = b.from(ctx, c, req.GetSessionId(), req.GetTaskId()); err != nil {
 			return err
 		}
 		resp, err := c.tasks.CreateBranch(ctx, req)
@@ -71,31 +71,44 @@ func (c *client) current(ctx context.Context, session string) (string, error) {
 	return resp.GetSession().GetCurrentTaskId(), nil
 }
 
-// message finds the message that a person means: by its number, by its id or the
-// end of it, or, with no name, the last one.
-func (c *client) message(ctx context.Context, session, task, name string) (string, error) {
-	if isID(name) {
-		return name, nil
+// from finds the message of a task to go on from: the last one, if none is said.
+func (b *branchCommand) from(ctx context.Context, c *client, session, task string) (string, error) {
+	switch {
+	case b.From != nil && isID(*b.From):
+		return *b.From, nil
+	case b.From != nil && *b.From == "":
+		return "", isEnd("message", *b.From)
 	}
 	_, own, err := c.conversation(ctx, session, task, false)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case b.From != nil:
+		return messageOf(own, *b.From)
+	case len(own) == 0:
+		return "", errors.New("the task has no message of its own yet")
 	}
+	return own[len(own)-1].GetId(), nil
+}
+
+// messageOf finds the message that a person means: by its number, or by the end of its id.
+func messageOf(own []*pb.Message, name string) (string, error) {
 	number, notANumber := strconv.ParseInt(name, 10, 32)
+	tooShort := isEnd("message", name)
 	var found []string
-	for i, m := range own {
+	for _, m := range own {
 		switch {
-		case name == "" && i == len(own)-1, notANumber == nil && int64(m.GetOrdinal()) == number:
+		case notANumber == nil && int64(m.GetOrdinal()) == number:
 			return m.GetId(), nil
-		case name != "" && strings.HasSuffix(m.GetId(), strings.ToLower(name)):
+		case tooShort == nil && strings.HasSuffix(m.GetId(), strings.ToLower(name)):
 			found = append(found, m.GetId())
 		}
 	}
 	switch {
-	case name == "":
-		return "", errors.New("the task has no message of its own yet")
 	case notANumber == nil && len(found) != 1:
 		return "", usagef("the task has no message %s of its own; see coppice transcript", name)
+	case tooShort != nil:
+		return "", tooShort
 	}
 	return onlyOne(found, "message", name)
 }
@@ -125,8 +138,8 @@ func (c *client) conversation(ctx context.Context, session, task string, inherit
 
 type selectCommand struct {
 	remote
-	Session string `arg:"" help:"The session."`
-	Task    string `arg:"" optional:"" help:"The branch; by default the root."`
+	Session string  `arg:"" help:"The session."`
+	Task    *string `arg:"" optional:"" help:"The branch; by default the root."`
 }
 
 // Run makes a branch, or the root, the current one.

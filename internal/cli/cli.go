@@ -91,7 +91,7 @@ type commands struct {
 
 const about = `Runs trees of LLM agents.
 
-Where SESSION is asked for, "last" is the newest one; of the ids of sessions and tasks the last characters are enough.
+Where SESSION is asked for, "last" is the newest one; of the ids of sessions and tasks the last characters are enough, if they are four or more.
 
 Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 a refused call or an internal error, 4 not ended in time (wait) or blocked by an approval (run, watch), 5 no orchestrator could be reached, or it cannot serve now, 130 interrupted, 141 nobody reads the output any more.`
 
@@ -143,8 +143,11 @@ func cancelled(ctx context.Context, err error) bool {
 
 // complain tells the person what is wrong, in one line.
 func (a *app) complain(text string) {
-	fmt.Fprintln(a.Stderr, "coppice: "+safeLine(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")))
+	a.warn(safeLine(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")))
 }
+
+// warn tells the person something in a line that is safe already.
+func (a *app) warn(line string) { fmt.Fprintln(a.Stderr, "coppice: "+line) }
 
 // none says that a list is empty: beside standard output, where a list of nothing is nothing.
 func (a *app) none(what string) {
@@ -190,6 +193,12 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
+// isTerminal reports whether a stream is a terminal, of whatever kind.
+func isTerminal(stream any) bool {
+	f, isFile := stream.(*os.File)
+	return isFile && term.IsTerminal(int(f.Fd()))
+}
+
 // terminal reports whether a stream is a terminal that can be drawn on, and
 // gives its width.
 func (a *app) terminal(stream any) (width int, ok bool) {
@@ -198,12 +207,6 @@ func (a *app) terminal(stream any) (width int, ok bool) {
 	}
 	width, _, err := term.GetSize(int(stream.(*os.File).Fd()))
 	return width, err == nil && width > 0
-}
-
-// isTerminal reports whether there is a person at a stream.
-func isTerminal(stream any) bool {
-	f, isFile := stream.(*os.File)
-	return isFile && term.IsTerminal(int(f.Fd()))
 }
 
 // look is how things look on standard output.

@@ -90,12 +90,12 @@ func (r remote) unreached(err error) error {
 	return fmt.Errorf("%w: does anybody serve at %s? coppice dev would", err, r.Orchestrator)
 }
 
-// deciding says how an approval is decided on there.
-func (r remote) deciding(id string) string {
+// deciding says how approvals are decided on there.
+func (r remote) deciding() deciding {
 	if r.Orchestrator == defaultAddress {
-		return deciding("", id)
+		return decidingWith("")
 	}
-	return deciding("--orchestrator "+r.Orchestrator+" ", id)
+	return decidingWith(" --orchestrator " + r.Orchestrator)
 }
 
 // last names the newest session.
@@ -106,6 +106,9 @@ const last = "last"
 func (c *client) session(ctx context.Context, name string) (string, error) {
 	if isID(name) {
 		return name, nil
+	}
+	if err := isEnd("session", name); err != nil {
+		return "", err
 	}
 	req := &pb.ListSessionsRequest{PageSize: 1000}
 	if name == last {
@@ -132,10 +135,13 @@ func (c *client) session(ctx context.Context, name string) (string, error) {
 }
 
 // task finds the task of a session that a person means: by its id or by the end
-// of it. An empty name stays empty and means the root.
+// of it.
 func (c *client) task(ctx context.Context, session, name string) (string, error) {
-	if name == "" || isID(name) {
+	if isID(name) {
 		return name, nil
+	}
+	if err := isEnd("task", name); err != nil {
+		return "", err
 	}
 	var found []string
 	req := &pb.ListTasksRequest{SessionId: session, PageSize: 1000}
@@ -155,13 +161,30 @@ func (c *client) task(ctx context.Context, session, name string) (string, error)
 	}
 }
 
-// both finds a session and a task of it.
-func (c *client) both(ctx context.Context, session, task string) (sessionID, taskID string, err error) {
-	if sessionID, err = c.session(ctx, session); err != nil {
-		return "", "", err
+// both finds a session and a task of it. Without a task the second is empty, which means
+// the root, or the current branch.
+func (c *client) both(ctx context.Context, session string, task *string) (sessionID, taskID string, err error) {
+	if sessionID, err = c.session(ctx, session); err != nil || task == nil {
+		return sessionID, "", err
 	}
-	taskID, err = c.task(ctx, sessionID, task)
+	taskID, err = c.task(ctx, sessionID, *task)
 	return sessionID, taskID, err
+}
+
+// fewest is how many characters of the end of an id stand for it. An empty text ends every
+// id, and so finds the only thing there is, where a script has a variable that is not set;
+// so do one or two characters, all too easily.
+const fewest = 4
+
+// isEnd refuses a name that says too little to be the end of an id.
+func isEnd(what, name string) error {
+	switch {
+	case name == "":
+		return usagef("the id of the %s is empty", what)
+	case len(name) < fewest:
+		return usagef("%q is too short for the end of an id: at least %d characters", name, fewest)
+	}
+	return nil
 }
 
 func onlyOne(found []string, what, name string) (string, error) {

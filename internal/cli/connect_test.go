@@ -1,6 +1,10 @@
 package cli
 
-import "testing"
+import (
+	"testing"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
 
 func TestWhereOrchestratorsCanBe(t *testing.T) {
 	t.Parallel()
@@ -11,6 +15,28 @@ func TestWhereOrchestratorsCanBe(t *testing.T) {
 	} {
 		if got := isTarget(target); got != want {
 			t.Errorf("%q: %t, want %t", target, got, want)
+		}
+	}
+}
+
+// TestWhatIsMeant by the end of an id, by a number or by a whole id.
+func TestWhatIsMeant(t *testing.T) {
+	t.Parallel()
+	workers := []*pb.Worker{{Id: "host-1"}, {Id: "1"}, {Id: "other-host-1"}}
+	messages := []*pb.Message{{Id: "00000000-0000-7000-8000-00000000abcd", Ordinal: 1}, {Id: "00000000-0000-7000-8000-000000001234", Ordinal: 2}}
+	worker := func(name string) (string, error) { return workerOf(workers, name) }
+	message := func(name string) (string, error) { return messageOf(messages, name) }
+	for _, c := range []struct {
+		find       func(string) (string, error)
+		name, want string
+	}{
+		{worker, "1", "1"}, {worker, "host-1", "host-1"}, {worker, "other-host-1", "other-host-1"},
+		{worker, "r-host-1", "other-host-1"}, {worker, "", ""}, {worker, "t-1", ""}, {worker, "ost-1", ""},
+		{message, "1", messages[0].Id}, {message, "2", messages[1].Id}, {message, "ABCD", messages[0].Id},
+		{message, "1234", messages[1].Id}, {message, "234", ""}, {message, "bcd", ""}, {message, "", ""}, {message, "9999", ""},
+	} {
+		if got, err := c.find(c.name); got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%q is %q, %v; want %q", c.name, got, err, c.want)
 		}
 	}
 }

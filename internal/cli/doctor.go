@@ -9,16 +9,16 @@ import (
 
 type doctorCommand struct {
 	remote
-	Session string `arg:"" optional:"" help:"The session; by default all of the tenant."`
+	Session *string `arg:"" optional:"" help:"The session; by default all of the tenant."`
 }
 
 // Run lists what breaks the rules; it fails if anything does.
 func (d *doctorCommand) Run(ctx context.Context, a *app) error {
 	return d.with(func(c *client) error {
 		req := &pb.DiagnoseRequest{}
-		if d.Session != "" {
+		if d.Session != nil {
 			var err error
-			if req.SessionId, err = c.session(ctx, d.Session); err != nil {
+			if req.SessionId, err = c.session(ctx, *d.Session); err != nil {
 				return err
 			}
 		}

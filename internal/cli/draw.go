@@ -18,6 +18,8 @@ type canvas struct {
 	now    time.Time
 	frame  int  // turns the sign of running tasks; negative stands still
 	ids    bool // whether to show the ends of ids
+
+	deciding deciding
 }
 
 // Widths from which on a figure is shown, and how wide it is with its gap.
@@ -160,7 +162,7 @@ func (c canvas) note(n *node, room int) string {
 	case pb.TaskState_TASK_STATE_FAILED, pb.TaskState_TASK_STATE_CANCELLED:
 		return c.look.bad.Render(c.cut(why(n.reason, n.detail), room))
 	case pb.TaskState_TASK_STATE_WAITING:
-		text = waitText(n)
+		text = c.waitText(n)
 	case pb.TaskState_TASK_STATE_PENDING:
 		text = "queued"
 		if waits := c.now.Sub(n.queued); waits >= longQueued && !n.queued.IsZero() {
@@ -179,12 +181,13 @@ func (c canvas) note(n *node, room int) string {
 	return c.look.dim.Render(c.cut(text, room))
 }
 
-func waitText(n *node) string {
+func (c canvas) waitText(n *node) string {
 	if len(n.asks) > 0 {
-		return askText(n.asks[0])
+		q := n.asks[0]
+		return askText(q.GetTool(), q.GetArgument(), q.GetApprovalId(), c.deciding)
 	}
 	if n.asking > 0 {
-		return "asks: see coppice approvals"
+		return "asks: see " + safeLine(c.deciding.list)
 	}
 	if n.total > 0 {
 		return fmt.Sprintf("waiting, %d of %d done", n.met, n.total)

@@ -19,9 +19,9 @@ type follow struct {
 	session   string
 	after     int64
 	untilIdle bool
-	deltas    bool                         // with JSON: show pieces of answers as well
-	quiet     bool                         // show the answer alone
-	deciding  func(approval string) string // says how to decide
+	deltas    bool // with JSON: show pieces of answers as well
+	quiet     bool // show the answer alone
+	deciding  deciding
 }
 
 // show shows a session in the way that suits standard output, until it is idle,
@@ -38,7 +38,7 @@ func (a *app) show(ctx context.Context, f follow) error {
 		idle, err = w.each(ctx, func(step *pb.WatchSessionResponse) error { return a.printJSON(step) })
 	case f.quiet:
 		idle, err = w.each(ctx, func(*pb.WatchSessionResponse) error { return nil })
-	case terminal:
+	case terminal && f.after == 0: // a part of what has happened is no tree
 		idle, err = a.showLive(ctx, f, w)
 	default:
 		idle, err = a.showPlain(ctx, f, w)
@@ -71,7 +71,7 @@ func (a *app) show(ctx context.Context, f follow) error {
 // showPlain tells in lines how the session goes on.
 func (a *app) showPlain(ctx context.Context, f follow, w *watching) (*pb.Idle, error) {
 	w.deltas = true // among them is what becomes of calls of models that fail
-	p := &plain{out: a.Stdout, look: a.look(), forest: newForest(), after: f.after}
+	p := &plain{out: a.Stdout, look: a.look(), forest: newForest(), deciding: f.deciding, after: f.after}
 	w.lost = func(error) {
 		if p.broke() {
 			a.complain("the connection is lost; trying again")
@@ -90,7 +90,7 @@ func (a *app) showPlain(ctx context.Context, f follow, w *watching) (*pb.Idle, e
 func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, error) {
 	w.deltas = true
 	l := &live{
-		forest: newForest(), look: a.look(), now: a.now, interrupt: a.Interrupt,
+		forest: newForest(), look: a.look(), now: a.now, interrupt: a.Interrupt, deciding: f.deciding,
 		why: func() string { return f.client.whyQueued(ctx) },
 	}
 	in := a.Stdin
@@ -102,7 +102,7 @@ func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, er
 		return idle, err
 	}
 	width, _ := a.terminal(a.Stdout)
-	lines := l.forest.draw(canvas{look: l.look, width: width, height: finalLines, now: a.now(), frame: -1})
+	lines := l.forest.draw(canvas{look: l.look, width: width, height: finalLines, now: a.now(), frame: -1, deciding: f.deciding})
 	lines = append(lines, l.look.dim.Render(l.forest.summary(a.now(), l.look.dot)))
 	if printErr := a.print(lines...); err == nil {
 		err = printErr

@@ -11,10 +11,10 @@ import (
 
 type inboxCommand struct {
 	remote
-	Session string `arg:"" help:"The session."`
-	Task    string `env:"" placeholder:"ID" help:"The task; by default the current branch."`
-	Clear   bool   `env:"" help:"Take away the messages that wait."`
-	News    bool   `env:"" help:"With --clear: the ends of background children too; the task will not hear of them."`
+	Session string  `arg:"" help:"The session."`
+	Task    *string `env:"" placeholder:"ID" help:"The task; by default the current branch."`
+	Clear   bool    `env:"" help:"Take away the messages that wait."`
+	News    bool    `env:"" help:"With --clear: the ends of background children too; the task will not hear of them."`
 }
 
 // Run lists what waits for a task, or takes it away.
@@ -83,7 +83,7 @@ type renameCommand struct {
 
 // Run gives a session another title.
 func (r *renameCommand) Run(ctx context.Context, a *app) error {
-	title := strings.Join(r.Title, " ")
+	title := strings.TrimSpace(strings.Join(r.Title, " "))
 	if title == "" {
 		return usagef("the title is empty")
 	}

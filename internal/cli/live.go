@@ -24,6 +24,7 @@ type live struct {
 	now       func() time.Time
 	interrupt func()
 	why       func() string // nobody takes what is queued
+	deciding  deciding
 
 	width, height int
 	frame         int
@@ -112,11 +113,15 @@ func (l *live) paint() {
 	}
 	now := l.now()
 	lines := l.forest.draw(canvas{
-		look: l.look, width: l.width, height: max(1, l.height-2), now: now, frame: l.frame,
+		look: l.look, width: l.width, height: max(1, l.height-2), now: now, frame: l.frame, deciding: l.deciding,
 	})
 	foot := l.forest.summary(now, l.look.dot)
 	if n := l.forest.asking(); n > 0 {
-		foot = plural(n, "open approval") + ": coppice approvals" + l.look.dot + foot
+		open := plural(n, "open approval")
+		if l.deciding.list != "" {
+			open += ": " + safeLine(l.deciding.list)
+		}
+		foot = open + l.look.dot + foot
 	}
 	if l.queue.told && l.unmoved != "" {
 		foot = l.unmoved + l.look.dot + foot

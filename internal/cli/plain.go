@@ -14,11 +14,12 @@ import (
 // plain tells of a session in lines that stay: one when a task starts, one when it
 // ends, and some of what comes between, indented by its depth.
 type plain struct {
-	out    io.Writer
-	look   look
-	forest *forest
-	after  int64 // what happened up to here is taken in and not told
-	lost   int   // how often the stream broke since the last step
+	out      io.Writer
+	look     look
+	forest   *forest
+	deciding deciding
+	after    int64 // what happened up to here is taken in and not told
+	lost     int   // how often the stream broke since the last step
 
 	mu    sync.Mutex // over the forest and the output
 	queue queue
@@ -137,7 +138,7 @@ func (p *plain) event(e *pb.Event) error {
 			text += p.look.dot + w
 		}
 	case *pb.Event_ApprovalRequested:
-		text = askText(k.ApprovalRequested)
+		text = askText(k.ApprovalRequested.GetTool(), k.ApprovalRequested.GetArgument(), k.ApprovalRequested.GetApprovalId(), p.deciding)
 	case *pb.Event_ApprovalDecided:
 		text = decidedText(k.ApprovalDecided)
 	case *pb.Event_ApprovalExpired:

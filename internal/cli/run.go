@@ -56,7 +56,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	}
 	there := remote{r.Orchestrator, r.ClientFlags}
 	return there.with(func(c *client) error {
-		session, err := r.in(ctx, a, c, asked, there.deciding)
+		session, err := r.in(ctx, a, c, asked, there.deciding())
 		if ctx.Err() != nil && session != "" {
 			a.complain("the session goes on; see it with: coppice watch --orchestrator " + r.Orchestrator + " " + session)
 		}
@@ -122,7 +122,7 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
 	}
 	until, stop := whileRunning(ctx, running)
-	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding)
+	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding())
 	stop()
 	if ctx.Err() != nil && session != "" && r.Data != "" {
 		a.complain("the session is kept; it goes on with: coppice dev --data " + r.Data)
@@ -135,13 +135,15 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 	return errors.Join(err, stopErr)
 }
 
-// deciding says how an approval is decided on of a session in this process, which is about to
-// end.
-func (r *runCommand) deciding(id string) string {
-	if r.Data == "" {
-		return "the session is dropped; allow it with --allow RULE, or keep the session with --data DIR"
-	}
-	return "coppice dev --data " + r.Data + ", and beside it " + deciding("", id)
+// deciding says how approvals are decided on of a session in this process, which nobody else
+// reaches until it has ended.
+func (r *runCommand) deciding() deciding {
+	return deciding{one: func(id string) string {
+		if r.Data == "" {
+			return "the session is dropped; allow it with --allow RULE, or keep the session with --data DIR"
+		}
+		return "coppice dev --data " + r.Data + ", and beside it " + decidingWith("").on(id)
+	}}
 }
 
 // asked is the session that is asked for.
@@ -161,14 +163,14 @@ func (r *runCommand) asked(prompt string) (*pb.CreateSessionRequest, error) {
 
 // in runs it at an orchestrator, and gives the session. deciding says how an approval is decided
 // on.
-func (r *runCommand) in(ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, deciding func(id string) string) (session string, err error) {
+func (r *runCommand) in(ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by deciding) (session string, err error) {
 	resp, err := c.sessions.CreateSession(ctx, asked)
 	if err != nil {
 		return "", during("creating the session", err)
 	}
 	session = resp.GetSession().GetId()
 	return session, a.show(ctx, follow{
-		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: deciding,
+		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: by,
 	})
 }
 

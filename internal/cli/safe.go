@@ -3,13 +3,14 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
 // What models, agents' files and servers wrote is shown to a person through
-// safeLine or safeText, where it is drawn and nowhere else. They keep text that
+// safeLine, safeText or safeWhole, where it is drawn and nowhere else. They keep text that
 // is only text; whatever could move the cursor, change the terminal, reorder
 // what is read or hide in it is written out, like \x1b or \u202e.
 
@@ -26,6 +27,26 @@ func safeLine(s string) string {
 // safeText makes s safe to show on several lines: line feeds and tabs stay.
 func safeText(s string) string {
 	return safe(strings.ReplaceAll(s, "\r\n", "\n"), '\n', '\t')
+}
+
+// safeWhole makes s safe to show on one line, and leaves nothing out: people decide by it what
+// may run. What is not plain is in quotation marks, as Go writes strings: a line feed is \n
+// and a backslash \\. So no two texts look the same.
+func safeWhole(s string) string {
+	if isPlain(s) {
+		return s
+	}
+	if quoted := strconv.Quote(s); safe(quoted) == quoted {
+		return quoted
+	}
+	return strconv.QuoteToASCII(s)
+}
+
+// isPlain reports whether a text shows all that is in it, and is told from what stands around
+// it and from a quoted text.
+func isPlain(s string) bool {
+	hides := func(r rune) bool { return !unicode.IsPrint(r) }
+	return safe(s) == s && !strings.ContainsFunc(s, hides) && s == strings.TrimSpace(s) && !strings.Contains(s, "  ") && !strings.HasPrefix(s, `"`)
 }
 
 func safe(s string, keep ...rune) string {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -48,12 +49,15 @@ func TestSafeText(t *testing.T) {
 
 func FuzzSafe(f *testing.F) {
 	f.Add("a\x1b[2J\u202e\xff\u0301\n\t日本")
+	f.Add(`"a\n"`)
+	f.Add("a  b \u00a0\u200d")
+	f.Add("e" + strings.Repeat("\u0301", 2*maxMarks))
 	f.Fuzz(func(t *testing.T, s string) {
-		line, text := safeLine(s), safeText(s)
-		if strings.ContainsAny(line, "\n\t") {
-			t.Errorf("safeLine(%q) has more than one line: %q", s, line)
+		line, text, whole := safeLine(s), safeText(s), safeWhole(s)
+		if strings.ContainsAny(line+whole, "\n\t") {
+			t.Errorf("%q has more than one line: %q, %q", s, line, whole)
 		}
-		for _, got := range []string{line, text} {
+		for _, got := range []string{line, text, whole} {
 			if !utf8.ValidString(got) {
 				t.Errorf("%q became %q, which is not UTF-8", s, got)
 			}
@@ -65,6 +69,9 @@ func FuzzSafe(f *testing.F) {
 			if ansi.Strip(got) != got {
 				t.Errorf("%q became %q, which holds a terminal sequence", s, got)
 			}
+		}
+		if was, err := strconv.Unquote(whole); was != s && (err == nil || whole != s) {
+			t.Errorf("safeWhole(%q) = %q, which says something else", s, whole)
 		}
 		if again := safeLine(line); again != line {
 			t.Errorf("safeLine(%q) = %q, want it unchanged", line, again)

@@ -51,8 +51,13 @@ func TestScript(t *testing.T) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(hangups) })
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+	testscript.Run(t, scripts("testdata/script"))
+}
+
+// scripts are those of a directory, with the commands for them.
+func scripts(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("LC_ALL", "C.UTF-8")
@@ -62,7 +67,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "until": until, "keep": keep, "serve": serve, "interrupt": interrupt,
 		},
-	})
+	}
 }
 
 // command prepares a command in the environment of a script.

@@ -85,9 +85,9 @@ func (a *app) printSession(s *pb.Session) error {
 
 type treeCommand struct {
 	remote
-	Session string `arg:"" help:"The session."`
-	Task    string `env:"" placeholder:"ID" help:"Only what is below this task."`
-	Depth   int32  `env:"" help:"How many levels below the top; 0 means all."`
+	Session string  `arg:"" help:"The session."`
+	Task    *string `env:"" placeholder:"ID" help:"Only what is below this task."`
+	Depth   int32   `env:"" help:"How many levels below the top; 0 means all."`
 }
 
 // Run draws the tree as it is.
@@ -106,7 +106,7 @@ func (t *treeCommand) Run(ctx context.Context, a *app) error {
 		}
 		f, l := forestOf(resp), a.look()
 		width, _ := a.terminal(a.Stdout)
-		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true})
+		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true, deciding: t.deciding()})
 		return a.print(append(lines, l.dim.Render(f.summary(a.now(), l.dot)))...)
 	})
 }
@@ -114,7 +114,7 @@ func (t *treeCommand) Run(ctx context.Context, a *app) error {
 type watchCommand struct {
 	remote
 	Session   string `arg:"" help:"The session."`
-	After     int64  `env:"" help:"Tell only of what happened after the event of this number."`
+	After     int64  `env:"" help:"Tell, in lines, only of what happened after the event of this number; on a terminal as well, where the whole tree is drawn otherwise."`
 	UntilIdle bool   `env:"" help:"End when nothing is left to do, with the root's answer."`
 	Deltas    bool   `help:"With --json: show pieces of answers under way as well."`
 }
@@ -134,7 +134,7 @@ func (w *watchCommand) Run(ctx context.Context, a *app) error {
 			return usagef("--after is %d; the last event is %d", w.After, end)
 		}
 		return a.show(ctx, follow{
-			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas, deciding: w.deciding,
+			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas, deciding: w.deciding(),
 		})
 	})
 }

@@ -17,7 +17,7 @@ type spawnCommand struct {
 	remote
 	Session     string        `arg:"" help:"The session."`
 	Agent       string        `env:"" required:"" placeholder:"NAME" help:"Agent to start."`
-	Parent      string        `env:"" placeholder:"ID" help:"Task to start it below; by default the root."`
+	Parent      *string       `env:"" placeholder:"ID" help:"Task to start it below; by default the root."`
 	Description string        `env:"" help:"A few words on what it is for."`
 	Notify      bool          `env:"" help:"Tell the parent's conversation of the end."`
 	Timeout     time.Duration `env:"" placeholder:"DURATION" help:"How long it may be at work in all, like 90s; by default what its agent says."`
@@ -82,7 +82,7 @@ func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 type sendCommand struct {
 	remote
 	Session   string   `arg:"" help:"The session."`
-	Task      string   `env:"" placeholder:"ID" help:"The task; by default the current branch."`
+	Task      *string  `env:"" placeholder:"ID" help:"The task; by default the current branch."`
 	Steer     bool     `env:"" help:"Speak to a sub-agent as well; its conversation is its parent's otherwise."`
 	Interrupt bool     `env:"" help:"Have it read now: children that it waits for go on in the background."`
 	Text      []string `arg:"" help:"What to say; - reads it from standard input."`
@@ -139,9 +139,9 @@ func (s *sendCommand) mayReach(ctx context.Context, c *client, session, task str
 
 type cancelCommand struct {
 	remote
-	Session string `arg:"" help:"The session."`
-	Task    string `arg:"" optional:"" help:"The task; by default the root."`
-	Reason  string `env:"" placeholder:"TEXT" help:"Why; it stands beside the result."`
+	Session string  `arg:"" help:"The session."`
+	Task    *string `arg:"" optional:"" help:"The task; by default the root."`
+	Reason  string  `env:"" placeholder:"TEXT" help:"Why; it stands beside the result."`
 }
 
 // Run cancels a task with all that is below it.
@@ -164,14 +164,14 @@ func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 
 type backgroundCommand struct {
 	remote
-	Session  string `arg:"" help:"The session."`
-	Task     string `arg:"" optional:"" help:"The task; with --commands by default the root."`
-	Commands bool   `env:"" help:"Let the task go on: put the commands into the background that it runs."`
+	Session  string  `arg:"" help:"The session."`
+	Task     *string `arg:"" optional:"" help:"The task; with --commands by default the root."`
+	Commands bool    `env:"" help:"Let the task go on: put the commands into the background that it runs."`
 }
 
 // Run lets the parent go on that waits for a task, or a task that waits for commands.
 func (b *backgroundCommand) Run(ctx context.Context, a *app) error {
-	if b.Task == "" && !b.Commands {
+	if b.Task == nil && !b.Commands {
 		return usagef("say which task, or --commands")
 	}
 	return b.with(func(c *client) error {

@@ -14,16 +14,19 @@ import (
 
 type transcriptCommand struct {
 	remote
-	Session string `arg:"" help:"The session."`
-	Task    string `arg:"" optional:"" help:"The task; by default the root."`
-	Full    bool   `env:"" help:"Show tool calls and their results in full."`
+	Session string  `arg:"" help:"The session."`
+	Task    *string `arg:"" optional:"" help:"The task; by default the root."`
+	Full    bool    `env:"" help:"Show tool calls and their results in full."`
 
 	Inherited bool   `env:"" help:"Begin with what the task inherits of others' conversations; other formats than text always do."`
-	Format    string `env:"" enum:"text,markdown,jsonl,json" default:"text" help:"How to write it: text, markdown, jsonl or json. Lines (jsonl) can be imported again."`
+	Format    string `env:"" enum:"text,markdown,jsonl,json" default:"text" help:"How to write it: text, markdown, jsonl or json. Lines (jsonl) can be imported again. With --json not markdown."`
 }
 
 // Run prints a conversation.
 func (t *transcriptCommand) Run(ctx context.Context, a *app) error {
+	if a.json && t.Format == formatMarkdown {
+		return usagef("--json and --format %s can't be used together", t.Format)
+	}
 	return t.with(func(c *client) error {
 		session, task, err := c.both(ctx, t.Session, t.Task)
 		if err != nil {

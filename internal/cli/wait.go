@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 type waitCommand struct {
 	remote
 	Session string         `arg:"" help:"The session."`
-	Task    string         `arg:"" optional:"" help:"The task; by default the root."`
+	Task    *string        `arg:"" optional:"" help:"The task; by default the root."`
 	Timeout *time.Duration `env:"" placeholder:"DURATION" help:"How long to wait, like 90s; by default until it has ended."`
 }
 
@@ -38,7 +37,7 @@ func (w *waitCommand) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		resp, err := w.wait(ctx, c, session, task, a.asking(ctx, c, session, w.deciding))
+		resp, err := w.wait(ctx, c, session, task, a.asking(ctx, c, session, w.deciding()))
 		if err != nil {
 			return during("waiting for the task", err)
 		}
@@ -124,13 +123,13 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 
 // asking gives what tells of each open approval of a session, once. Where they can't be listed
 // there is nothing to tell.
-func (a *app) asking(ctx context.Context, c *client, session string, deciding func(id string) string) func() {
+func (a *app) asking(ctx context.Context, c *client, session string, by deciding) func() {
 	told := map[string]bool{}
 	return func() {
 		_ = c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
 			if !told[p.GetId()] {
 				told[p.GetId()] = true
-				a.complain(fmt.Sprintf("waiting: may %s run? %s", callText(p.GetTool(), p.GetArgument()), deciding(idEnd(p.GetId()))))
+				a.warn("waiting: " + askText(p.GetTool(), p.GetArgument(), p.GetId(), by))
 			}
 			return nil
 		})

@@ -87,13 +87,7 @@ func (d *drainCommand) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return during("looking for the worker", err)
 		}
-		var found []string
-		for _, w := range listed.GetWorkers() {
-			if strings.HasSuffix(w.GetId(), d.Worker) {
-				found = append(found, w.GetId())
-			}
-		}
-		id, err := onlyOne(found, "worker", d.Worker)
+		id, err := workerOf(listed.GetWorkers(), d.Worker)
 		if err != nil {
 			return err
 		}
@@ -106,4 +100,22 @@ func (d *drainCommand) Run(ctx context.Context, a *app) error {
 		}
 		return a.print(safeLine(id) + " takes nothing new, and ends when it has finished what it has")
 	})
+}
+
+// workerOf finds the worker that a person means: by its id, which may be short, or by the end
+// of it.
+func workerOf(workers []*pb.Worker, name string) (string, error) {
+	var found []string
+	for _, w := range workers {
+		switch {
+		case w.GetId() == name:
+			return name, nil
+		case strings.HasSuffix(w.GetId(), name):
+			found = append(found, w.GetId())
+		}
+	}
+	if err := isEnd("worker", name); err != nil {
+		return "", err
+	}
+	return onlyOne(found, "worker", name)
 }

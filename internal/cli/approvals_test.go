@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// TestAnApprovalShowsTheCallThatRuns and no other one.
+func TestAnApprovalShowsTheCallThatRuns(t *testing.T) {
+	t.Parallel()
+	const id = "00000000-0000-7000-8000-0000deadbeef"
+	p := &pb.Approval{
+		Id: id, SessionId: id, TaskId: id, State: pb.ApprovalState_APPROVAL_STATE_OPEN, Tool: "bash",
+		Argument: "echo listing\nrm -rf build # x", Rules: []string{"bash(echo *\nrm *)", "bash(rm *)"},
+	}
+	want := id + `  open  session deadbeef  task deadbeef  bash "echo listing\nrm -rf build # x"  asked by "bash(echo *\nrm *)", bash(rm *)`
+	if got := approvalText(p); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for argument, want := range map[string]string{
+		"":                     "bash",
+		"git push":             "bash git push",
+		`printf 'a\nb' "c"`:    `bash printf 'a\nb' "c"`,
+		`"ls" -l`:              `bash "\"ls\" -l"`,
+		"a\r\n\tb":             `bash "a\r\n\tb"`,
+		"rm 'a  b'":            `bash "rm 'a  b'"`,
+		"ls ":                  `bash "ls "`,
+		"rm a\u00a0b":          `bash "rm a\u00a0b"`,
+		"rm a\u200db":          `bash "rm a\u200db"`,
+		"\x1b[2J\u202els \xff": `bash "\x1b[2J\u202els \xff"`,
+	} {
+		if got := callText("bash", argument); got != want {
+			t.Errorf("%q: got %s, want %s", argument, got, want)
+		}
+	}
+}
+
+// TestAskingNamesWhatWorks while a session is drawn and told of.
+func TestAskingNamesWhatWorks(t *testing.T) {
+	t.Parallel()
+	private, kept := &runCommand{}, &runCommand{Data: "kept"}
+	for name, c := range map[string]struct {
+		by         deciding
+		foot, note string
+	}{
+		"here":  {remote{Orchestrator: defaultAddress}.deciding(), "1 open approval: coppice approvals · ", "coppice approve deadbeef, or coppice deny deadbeef"},
+		"there": {remote{Orchestrator: "a:1"}.deciding(), "1 open approval: coppice approvals --orchestrator a:1 · ", "coppice approve --orchestrator a:1 deadbeef, or coppice deny --orchestrator a:1 deadbeef"},
+		"dropped": {private.deciding(), "1 open approval · ",
+			"the session is dropped; allow it with --allow RULE, or keep the session with --data DIR"},
+		"kept": {kept.deciding(), "1 open approval · ", "coppice dev --data kept, and beside it coppice approve deadbeef, or coppice deny deadbeef"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			note := "may ls . run? " + c.note
+			var out strings.Builder
+			l := &live{
+				forest: newForest(), look: newLook(true, false), width: 250, height: 5, deciding: c.by,
+				now: func() time.Time { return zero.Add(time.Second) },
+			}
+			p := &plain{out: &out, look: l.look, forest: newForest(), deciding: c.by}
+			story := parseStory(t, "0s r open root Title\n0s r start - root\n1s r take\n1s r park 0/1")
+			story = append(story, moment{0, &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: &pb.Event{
+				Seq: 99, TaskId: "r", Run: 1, Kind: &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{
+					ApprovalId: "00000000-0000-7000-8000-0000deadbeef", Tool: "ls", Argument: ".",
+				}},
+			}}}})
+			for _, s := range story {
+				l.Update(stepMsg{s.step})
+				if err := p.step(s.step); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.Update(tickMsg{})
+			row, foot, _ := strings.Cut(l.View().Content, "\n")
+			if !strings.HasSuffix(row, note) || !strings.HasPrefix(foot, c.foot) {
+				t.Errorf("drawn:\n%s\n%s", row, foot)
+			}
+			if !strings.HasSuffix(out.String(), note+"\n") {
+				t.Errorf("told: %s", &out)
+			}
+		})
+	}
+}
