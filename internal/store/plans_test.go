@@ -20,7 +20,14 @@ var byKey = []string{
 
 // filtersKeys finds where a part of a key is only compared, in rows that were found by the rest of
 // it: of a table that is next to empty that is as good.
-var filtersKeys = regexp.MustCompile(`Filter: .*\b(task|id|message|block|seq|ordinal|run|target|target_run) = (ANY|[a-z]+\.)`)
+var filtersKeys = regexp.MustCompile(`Filter: .*\b(task|id|parent|message|block|seq|ordinal|run|target|target_run) = (ANY|[a-z]+\.)`)
+
+// byIndex are statements that look for what they are given a part of an index of, and how
+// SQLite says that it looks there.
+var byIndex = map[string]string{
+	"below": "t USING COVERING INDEX tasks_children (session=? AND parent=?)", "children_page": "tasks_children (session=? AND parent=? AND id>?)",
+	"inbox": "inbox_task (session=? AND task=?)",
+}
 
 // ofLastRun is what is compared in the row of a task, found by its key: a run is not part of that.
 var ofLastRun = regexp.MustCompile(`Filter: \(\(state >= \d+\) AND \(run = [a-z_.]+\)\)`)
@@ -58,6 +65,11 @@ func TestPlans(t *testing.T) {
 					t.Errorf("%s, %s is carried out so:\n%s", when, name, plan)
 				}
 			}
+			for name := range byIndex {
+				if plan := planOf(t, conn, name, db.statements[name].text); !strings.Contains(plan, "Index Cond: ((session = $1) AND (") {
+					t.Errorf("%s, %s is carried out so:\n%s", when, name, plan)
+				}
+			}
 		}
 		look("with nothing counted")
 		if _, err := conn.Exec(t.Context(), "VACUUM"); err != nil {
@@ -69,9 +81,22 @@ func TestPlans(t *testing.T) {
 		t.Parallel()
 		db := planned(t, filepath.Join(t.TempDir(), "coppice.db")).(*sqlite)
 		for _, name := range byKey {
-			plan := strings.Join(db.plan(t, name), "\n")
+			plan := db.plan(t, name).String()
 			if strings.Contains(plan, "USING INDEX") || strings.Contains(plan, "SCAN tasks") || strings.Contains(plan, "SCAN sessions") {
 				t.Errorf("%s is carried out so:\n%s", name, plan)
+			}
+		}
+		for name, look := range byIndex {
+			if plan := db.plan(t, name).String(); !strings.Contains(plan, look) {
+				t.Errorf("%s is carried out so:\n%s", name, plan)
+			}
+		}
+		for name, text := range db.texts {
+			if !strings.Contains(text, "SELECT") {
+				continue
+			}
+			if plan := db.plan(t, name); plan.comparesRows() {
+				t.Errorf("%s compares rows with rows:\n%s", name, plan)
 			}
 		}
 	})
@@ -118,20 +143,52 @@ func planOf(t *testing.T, conn *pgx.Conn, name, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-func (db *sqlite) plan(t *testing.T, name string) (lines []string) {
+// litePlan is what SQLite says that it will do, step by step.
+type litePlan []liteStep
+
+// liteStep is a step of a plan. Those of one whole that read a table each are loops, each
+// within the one before.
+type liteStep struct {
+	of   int
+	text string
+}
+
+func (p litePlan) String() string {
+	var texts []string
+	for _, s := range p {
+		texts = append(texts, s.text)
+	}
+	return strings.Join(texts, "\n")
+}
+
+// comparesRows reports whether all of a table is read for each row of another.
+func (p litePlan) comparesRows() bool {
+	looped := map[int]bool{}
+	for _, s := range p {
+		scans := strings.HasPrefix(s.text, "SCAN ")
+		if scans && looped[s.of] {
+			return true
+		}
+		looped[s.of] = looped[s.of] || scans || strings.HasPrefix(s.text, "SEARCH ")
+	}
+	return false
+}
+
+func (db *sqlite) plan(t *testing.T, name string) (plan litePlan) {
+	t.Helper()
 	text := db.texts[name]
 	rows, err := db.reads.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?"))...)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	err = eachSQLRow(rows, func(row row) error {
-		var line string
-		err := row.Scan(new(int), new(int), new(int), &line)
-		lines = append(lines, line)
+		var s liteStep
+		err := row.Scan(new(int), &s.of, new(int), &s.text)
+		plan = append(plan, s)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lines
+	return plan
 }

@@ -196,7 +196,7 @@ func (db *postgres) readStatements(ctx context.Context) error {
 	texts, err := readStatements("postgres", map[string]string{
 		"now":            "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
 		"index of":       "strpos",
-		"by ready_queue": "", "by ready_announced": "", "by ready_held": "", // it finds them
+		"by ready_queue": "", "by ready_announced": "", "by ready_held": "", "by tasks_children": "", "by inbox_task": "", // it finds them
 	})
 	if err != nil {
 		return err
