@@ -64,3 +64,44 @@ func ReadsOf(url string) (int32, error) {
 	}
 	return config.MaxConns, nil
 }
+
+// CountLooks counts what the store's own steps ask the database. It comes before Run.
+func CountLooks(s *Store) *Looks {
+	c := &Looks{writer: s.steps.db}
+	c.Forget()
+	s.steps.db = c
+	return c
+}
+
+// Looks counts, of statements, how often they were asked, and the rows that they gave; and
+// transactions.
+type Looks struct {
+	writer
+	Asked, Rows  map[string]int
+	Transactions int
+}
+
+// Forget begins anew.
+func (l *Looks) Forget() { l.Asked, l.Rows, l.Transactions = map[string]int{}, map[string]int{}, 0 }
+
+func (l *Looks) transact(ctx context.Context, work func(transaction) error) error {
+	l.Transactions++
+	return l.writer.transact(ctx, func(tx transaction) error { return work(counting{tx, l}) })
+}
+
+// counting is a transaction that is counted.
+type counting struct {
+	transaction
+	looks *Looks
+}
+
+func (c counting) load(ctx context.Context, lookups ...lookup) error {
+	for i, l := range lookups {
+		c.looks.Asked[l.name] += len(l.keys)
+		lookups[i].scan = func(row row) error {
+			c.looks.Rows[l.name]++
+			return l.scan(row)
+		}
+	}
+	return c.transaction.load(ctx, lookups...)
+}

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/tree"
@@ -53,12 +52,6 @@ type candidate struct {
 	free int
 }
 
-// queue names a tenant's ready runs of one priority.
-type queue struct {
-	tenant   string
-	priority int
-}
-
 // offer is a look at what may be announced.
 type offer struct {
 	*turns
@@ -67,7 +60,7 @@ type offer struct {
 	announced map[tree.SessionID]int
 	used      map[string]int // by tenant, if there are caps
 	usedAll   int
-	queues    map[queue][]candidate
+	queues    map[queue]*waiting
 	taken     []Ready
 	marks     [][]any // of the runs taken or held back
 }
@@ -75,7 +68,7 @@ type offer struct {
 // takeReady picks while nobody else does. What somebody is writing at the moment it
 // passes over, so it never waits for a session's transaction, which may wait for it.
 func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
-	o := &offer{turns: b.turns, caps: b.Caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}}
+	o := &offer{turns: b.turns, caps: b.Caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}, queues: map[queue]*waiting{}}
 	lock := lookup{"ready_lock", [][]any{{}}, func(row) error { return nil }}
 	if err := b.tx.load(ctx, lock, b.askPresent()); err != nil {
 		return nil, err
@@ -84,15 +77,21 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([
 	if err := b.tx.load(ctx, o.inForce(b.now)...); err != nil {
 		return nil, err
 	}
-	for more := true; more && len(o.taken) < o.room; {
-		if err := b.candidates(ctx, o); err != nil {
+	if o.room <= 0 {
+		return nil, nil
+	}
+	err := b.candidates(ctx, o)
+	for more := true; more; {
+		if err != nil {
 			return nil, err
 		}
 		more = o.pick(b.now.Add(lease))
 		if err := b.tx.save(ctx, "ready_mark", o.marks...); err != nil {
 			return nil, err
 		}
-		o.marks = nil
+		if o.marks = nil; more {
+			err = b.fill(ctx, o)
+		}
 	}
 	if len(o.taken) == 0 {
 		return nil, nil
@@ -127,72 +126,23 @@ func (o *offer) inForce(now time.Time) []lookup {
 	}})
 }
 
-// candidates reads what may be announced, queue by queue: as much of what is due as there
-// is room for, and of what is held back as much as its sessions may run.
-func (b *batch) candidates(ctx context.Context, o *offer) error {
-	o.queues = map[queue][]candidate{}
-	take := func(row row) error {
-		var c candidate
-		err := row.Scan(append(readyRow(&c.Ready), &c.free)...)
-		o.add(c)
-		return err
-	}
-	var due [][]any
-	free := map[tree.SessionID]int{}
-	err := b.tx.load(ctx,
-		lookup{"ready_queues", [][]any{{}}, func(row row) error {
-			var q queue
-			err := row.Scan(&q.tenant, &q.priority)
-			due = append(due, []any{q.tenant, q.priority, o.room - len(o.taken)})
-			return err
-		}},
-		lookup{"ready_expired", [][]any{{b.now.UnixMicro()}}, take},
-		lookup{"ready_full", [][]any{{}}, func(row row) error {
-			var session tree.SessionID
-			var n int
-			err := row.Scan(idColumn(&session), &n)
-			free[session] = n
-			return err
-		}})
-	if err != nil {
-		return err
-	}
-	var held [][]any
-	for id, n := range free {
-		if n -= o.announced[id]; n > 0 {
-			held = append(held, []any{idColumn(&id), min(n, o.room-len(o.taken))})
-		}
-	}
-	err = b.tx.load(ctx, lookup{"ready_due", due, take}, lookup{"ready_held", held, func(row row) error {
-		var c candidate
-		err := row.Scan(readyRow(&c.Ready)...)
-		c.free = free[c.Session]
-		o.add(c)
-		return err
-	}})
-	for _, waiting := range o.queues {
-		slices.SortFunc(waiting, func(a, b candidate) int {
-			return cmp.Or(cmp.Compare(a.fairTag, b.fairTag), a.At.Compare(b.At))
-		})
-	}
-	return err
-}
-
-func (o *offer) add(c candidate) {
-	q := queue{c.tenant, c.Priority}
-	o.queues[q] = append(o.queues[q], c)
-}
-
 // pick takes runs while there is room, and holds back those whose sessions may not
-// run more. It reports whether that has made way for others.
+// run more. It reports whether it has to know more of the queue whose turn it is.
 func (o *offer) pick(until time.Time) (more bool) {
 	for len(o.taken) < o.room {
 		q, any := o.next()
 		if !any {
-			return more
+			return false
 		}
-		c := o.queues[q][0]
-		o.queues[q] = o.queues[q][1:]
+		w := o.queues[q]
+		if w.spent() && !w.announced() {
+			return true
+		}
+		c := w.runs[0]
+		w.runs = w.runs[1:]
+		if c.announcedUntil == 0 {
+			w.due--
+		}
 		r := c.Ready
 		switch {
 		case o.announced[r.Session] < c.free:
@@ -205,7 +155,6 @@ func (o *offer) pick(until time.Time) (more bool) {
 			o.taken = append(o.taken, r)
 			o.mark(&r, until.UnixMicro())
 		case r.announcedUntil != heldBack:
-			more = true
 			o.mark(&r, heldBack)
 		}
 	}
@@ -214,27 +163,30 @@ func (o *offer) pick(until time.Time) (more bool) {
 
 // next gives the queue whose turn it is; false if there is none.
 func (o *offer) next() (best queue, any bool) {
-	wanted := func(q queue) int {
-		if (o.offered+1)%backgroundShare == 0 {
-			return -q.priority
-		}
-		return q.priority
+	first := 1
+	if (o.offered+1)%backgroundShare == 0 {
+		first = -1
 	}
-	for q, waiting := range o.queues {
-		if len(waiting) == 0 || !o.mayRun(q.tenant, &waiting[0].Ready) {
+	for q, w := range o.queues {
+		if len(w.runs) == 0 && !w.unread || !o.mayRun(q.tenant, w.announced()) {
 			continue
 		}
-		if !any || cmp.Or(wanted(q)-wanted(best), cmp.Compare(o.of(q.tenant), o.of(best.tenant)), cmp.Compare(q.tenant, best.tenant)) < 0 {
+		if !any || cmp.Or(first*(q.priority-best.priority), o.turn(q, best)) < 0 {
 			best, any = q, true
 		}
 	}
 	return best, any
 }
 
+// turn compares by whose turn comes first.
+func (o *offer) turn(a, b queue) int {
+	return cmp.Or(cmp.Compare(o.of(a.tenant), o.of(b.tenant)), cmp.Compare(a.tenant, b.tenant))
+}
+
 // mayRun reports whether the caps leave room for a run. One that was announced
 // before has its place.
-func (o *offer) mayRun(tenant string, r *Ready) bool {
-	return r.announcedUntil > 0 ||
+func (o *offer) mayRun(tenant string, announced bool) bool {
+	return announced ||
 		(o.caps.Tenant == 0 || o.used[tenant] < o.caps.Tenant) && (o.caps.All == 0 || o.usedAll < o.caps.All)
 }
 

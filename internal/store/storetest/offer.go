@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -100,4 +101,40 @@ func readyCaps(t *testing.T, d Dialect) {
 	eq(t, "how many are offered when two have ended", len(taken), 2)
 	b.clock.advance(2 * lease)
 	eq(t, "how many are offered again when nobody claims them", len(b.take(100)), 2)
+}
+
+// readyCapsLost: what was announced and not claimed comes again, though a cap that it fills
+// itself holds up what is before it.
+func readyCapsLost(t *testing.T, d Dialect) {
+	for name, caps := range map[string]store.Caps{"of a tenant": {Tenant: 2}, "of all": {All: 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := d.Fresh(t)
+			config.Caps = caps
+			b := d.opened(t, config)
+			b.run()
+			b.spread(1, 2, 1) // one of its runs is held back, and older than all that come
+			taken := b.take(10)
+			eq(t, "how many are offered", len(taken), 1)
+			first := b.claim(session(1), taken[0].Task)
+			b.clock.advance(time.Millisecond)
+			b.spread(2, 1, 1)
+			taken = b.take(10)
+			eq(t, "how many are offered then", len(taken), 1)
+			lost := taken[0].Task
+			urgent := b.create(3, "hello")
+			first.answers("done")
+			eq(t, "who has the place that is free", b.take(10)[0].Task, urgent)
+			b.claim(session(3), urgent)
+			b.clock.advance(2 * lease)
+			taken = b.take(10)
+			if len(taken) != 1 || taken[0].Task != lost || !taken[0].Again {
+				t.Fatalf("offered again are %+v", taken)
+			}
+			b.claim(session(2), lost).answers("done")
+			taken = b.take(10)
+			eq(t, "how many are offered when that has ended", len(taken), 1)
+			eq(t, "their session", taken[0].Session, session(1))
+		})
+	}
 }

@@ -34,7 +34,7 @@ func (d Dialect) Run(t *testing.T) {
 		"Transcript": transcript, "TranscriptPages": transcriptPages, "ClaimAtHand": claimAtHand, "WakingAtHand": wakingAtHand, "News": news, "Outcome": outcome, "OutcomesStay": outcomesStay, "LargeTexts": largeTexts,
 		"ReadyOrder": readyOrder, "ReadyTurns": readyTurns, "ReadyCap": readyCap, "ReadyFlood": readyFlood, "ReadyAhead": readyAhead, "ReadyAheadCaps": readyAheadCaps, "Taking": taking, "TakingNext": takingNext, "TakingOther": takingOther, "Standby": standby, "StandbyOrder": standbyOrder, "StandbyGives": standbyGives,
 		"ReadyLease": readyLease, "ReadyReleased": readyReleased, "ReadyRestart": readyRestart, "Room": room,
-		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps,
+		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps, "ReadyCapsLost": readyCapsLost,
 		"Restart": restart, "Pages": pages, "Tenants": tenants, "There": there, "Idle": idle,
 		"Timers": timers, "Attempts": attempts, "Workers": workers, "Drains": drains, "Definitions": definitions, "TenantAgents": tenantAgents, "AgentsThen": agentsThen, "Pins": pins, "Bytes": anyBytes,
 		"Histories": histories, "Callbacks": callbacks, "CallbackHosts": callbackHosts, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// TestQueuesReadInParts: what is picked does not depend on how much of each queue is read at
+// once, and not much more is read than is picked or held back.
+func TestQueuesReadInParts(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		there := randomQueues(r)
+		caps, room, offered := Caps{Tenant: r.IntN(5), All: r.IntN(9)}, 1+r.IntN(12), r.IntN(backgroundShare)
+		whole, parts := there.offer(caps, room, offered), there.offer(caps, room, offered)
+		for _, c := range there {
+			if c.announcedUntil == 0 {
+				whole.add(c)
+			}
+		}
+		whole.filled(nil)
+		whole.pick(time.Unix(1, 0))
+		read, _ := there.pick(parts)
+		if !slices.Equal(ids(whole.taken), ids(parts.taken)) {
+			t.Fatalf("seed %d: of whole queues %v are picked, of parts %v", seed, ids(whole.taken), ids(parts.taken))
+		}
+		if most := 2*len(parts.marks) + 4*room; read > most {
+			t.Errorf("seed %d: %d rows are read, of at most %d", seed, read, most)
+		}
+	}
+}
+
+// TestQueuesBehindAFlood: what comes after very many runs that have to be held back is found
+// in a few steps.
+func TestQueuesBehindAFlood(t *testing.T) {
+	t.Parallel()
+	const flood, room = 1000, 4
+	var there stored
+	for i := range flood + 1 {
+		c := candidate{free: 1}
+		c.Task, c.fairTag = tree.TaskID{byte(i >> 8), byte(i)}, int64(i)
+		if i == flood {
+			c.Session = tree.SessionID{1}
+		}
+		there = append(there, c)
+	}
+	o := there.offer(Caps{}, room, 0)
+	_, times := there.pick(o)
+	if len(o.taken) != 2 || o.taken[1].Session != there[flood].Session || times > 10 {
+		t.Errorf("%d runs were taken after %d times", len(o.taken), times)
+	}
+}
+
+// stored are the ready runs of a database.
+type stored []candidate
+
+// randomQueues are some runs of a few tenants' sessions, which were announced, are held back,
+// or wait for it.
+func randomQueues(r *rand.Rand) (there stored) {
+	now := time.Unix(0, 0)
+	for tenant := range 1 + r.IntN(6) {
+		for session := range 1 + r.IntN(3) {
+			free, tag := r.IntN(8), int64(r.IntN(5))
+			for range r.IntN(12) {
+				c := candidate{free: free}
+				tag += int64(r.IntN(3))
+				now = now.Add(1)
+				c.tenant, c.Session, c.Priority = fmt.Sprint("tenant-", tenant), tree.SessionID{1: byte(tenant), 2: byte(session)}, r.IntN(2)
+				c.Task, c.fairTag, c.At = tree.TaskID{byte(len(there))}, tag, now
+				c.announcedUntil = []int64{0, 0, 0, 0, heldBack, 1}[r.IntN(6)]
+				there = append(there, c)
+			}
+		}
+	}
+	return there
+}
+
+// offer is a look at all but what is due.
+func (there stored) offer(caps Caps, room, offered int) *offer {
+	o := &offer{turns: newTurns(), caps: caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}, queues: map[queue]*waiting{}}
+	o.offered = offered
+	for _, c := range there {
+		if c.announcedUntil == 0 {
+			continue
+		}
+		o.add(c)
+		if c.announcedUntil > 0 {
+			o.used[c.tenant]++
+			o.usedAll++
+		}
+	}
+	return o
+}
+
+// pick picks, and reads of each queue what is asked for. It counts the rows that it has read,
+// and the times.
+func (there stored) pick(o *offer) (read, times int) {
+	for _, c := range there {
+		if c.announcedUntil == 0 {
+			o.queue(queue{c.tenant, c.Priority}).unread = true
+		}
+	}
+	for more := true; more; more = o.pick(time.Unix(1, 0)) {
+		times++
+		next := o.toRead()
+		for _, q := range next {
+			for _, c := range there.due(o, q) {
+				o.add(c)
+				read++
+			}
+		}
+		o.filled(next)
+	}
+	return read, times
+}
+
+// due are the next runs of a queue that are not marked yet.
+func (there stored) due(o *offer, q queue) (due []candidate) {
+	marked := map[tree.TaskID]bool{}
+	for _, m := range o.marks {
+		marked[tree.TaskID(*m[2].(id16).id)] = true
+	}
+	for _, c := range there {
+		if c.announcedUntil == 0 && !marked[c.Task] && (queue{c.tenant, c.Priority}) == q {
+			due = append(due, c)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.fairTag, b.fairTag), a.At.Compare(b.At)) })
+	return due[:min(len(due), o.queues[q].most)]
+}
+
+func ids(taken []Ready) (ids []tree.TaskID) {
+	for _, r := range taken {
+		ids = append(ids, r.Task)
+	}
+	return ids
+}
