@@ -1,6 +1,10 @@
 package orchestrator
 
-import "github.com/coppice-run/coppice/internal/tree"
+import (
+	"context"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
 
 // StepBytes is how many bytes a step of several events may have.
 const StepBytes = stepBytes
@@ -38,3 +42,6 @@ func (s *Service) OpenStream() (close func()) {
 	s.census.joined()
 	return func() { s.census.left(true) }
 }
+
+// Purge removes rows of sessions that were deleted, as a sweep does.
+func (s *Service) Purge(ctx context.Context) error { return s.purge(ctx) }

@@ -66,27 +66,19 @@ func (s *Service) end(ctx context.Context, tenant string, id tree.SessionID, cmd
 
 // How much a sweep does for sessions that are to go.
 const (
-	purgeSessions = 4   // at once
-	purgeSteps    = 100 // of all of them
-	retainLook    = 500 // sessions looked at for their age
+	purgeSteps = 100            // at most,
+	purgeFor   = sweepEvery / 4 // and for so long
+	retainLook = 500            // sessions looked at for their age
 )
 
-// purge removes rows of sessions that were deleted. What is not done in one sweep is
-// done in the next.
+// purge removes rows of sessions that were deleted, as long as a sweep may. Of what many want
+// to have removed each replica has its part; what is left is for the next sweep.
 func (s *Service) purge(ctx context.Context) error {
-	deleted, err := s.Store.Deleted(ctx, purgeSessions)
-	if err != nil {
-		return err
-	}
-	steps := 0
-	for _, id := range deleted {
-		for done := false; !done; steps++ {
-			if steps >= purgeSteps || ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if done, err = s.Store.Purge(ctx, id); err != nil {
-				return err
-			}
+	began := s.Now()
+	for range purgeSteps {
+		more, err := s.Store.Purge(ctx)
+		if err != nil || !more || s.Now().Sub(began) >= purgeFor {
+			return err
 		}
 	}
 	return nil

@@ -77,9 +77,9 @@ func (g *garden) last() int64 {
 // purge removes all rows of the session, which was deleted.
 func (g *garden) purge() {
 	g.t.Helper()
-	for done := false; !done; {
+	for more := true; more; {
 		var err error
-		if done, err = g.Store.Purge(g.t.Context(), g.id); err != nil {
+		if more, err = g.Store.Purge(g.t.Context()); err != nil {
 			g.t.Fatal(err)
 		}
 	}

@@ -16,7 +16,7 @@ func (t table) writingMany(types []string) map[string]string {
 			t.name, unnest(types[:t.keys]), numbered("c", t.keys), t.joined("c"))
 	}
 	if t.columns[0] == "session" {
-		texts["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %s WHERE session = ?1 LIMIT ?2))", t.name, t.name)
+		texts["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %s WHERE session = ?1 LIMIT ?2)) RETURNING 1", t.name, t.name)
 	}
 	for _, n := range t.narrow {
 		into, constants := t.adding(n, t.typedBlank(types))

@@ -9,63 +9,91 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// purgeRows is how many rows one step of a purge removes.
-const purgeRows = 1000
+// How much a step of a purge removes.
+const (
+	purgeRows     = 1000 // of all tables, and somewhat more
+	purgeAtOnce   = 100  // of each table of a session, before it is looked how many they were
+	purgeSessions = 16
+)
 
-// purgeStatements are, for each table with rows of sessions, a look whether there are
-// any and their removal, some at once.
+// purgeStatements are the removal of rows of sessions from each table with such, some at once.
 func purgeStatements(into map[string]string) {
 	for _, t := range tables {
 		if t.columns[0] != "session" {
 			continue
 		}
-		into["left_"+t.name] = "SELECT 1 FROM " + t.name + " WHERE session = ?1 LIMIT 1"
 		keys := strings.Join(t.columns[:t.keys], ", ")
-		into["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE (%s) IN (SELECT %s FROM %s WHERE session = ?1 LIMIT ?2)",
+		into["purge_"+t.name] = fmt.Sprintf("DELETE FROM %s WHERE (%s) IN (SELECT %s FROM %s WHERE session = ?1 LIMIT ?2) RETURNING 1",
 			t.name, keys, keys, t.name)
 	}
 	into["purge_sessions"] = "DELETE FROM sessions WHERE id = ?1 AND deleted_at IS NOT NULL"
 }
 
-// Deleted gives sessions that were deleted and whose rows are still there.
-func (s *Store) Deleted(ctx context.Context, most int) ([]tree.SessionID, error) {
-	return query(ctx, s.db, "sessions_deleted", func(id *tree.SessionID) []any { return []any{idColumn(id)} }, most)
+// Purge takes one step in removing the rows of sessions that were deleted, those first that
+// were deleted first: some rows of a large one, or several small ones. It reports whether there
+// may be more to do. Several replicas may take steps at once: each has other sessions.
+func (s *Store) Purge(ctx context.Context) (more bool, err error) {
+	err = s.write(ctx, func(ctx context.Context, b *batch) error {
+		var err error
+		more, err = b.purge(ctx)
+		return err
+	})
+	return more, err
 }
 
-// Purge takes one step in removing the rows of a session that was deleted: some of
-// one table, at last the session. It reports whether that was the last. Steps may be
-// taken twice, and by several replicas.
-func (s *Store) Purge(ctx context.Context, id tree.SessionID) (done bool, err error) {
-	err = s.write(ctx, func(ctx context.Context, b *batch) error {
-		deleted := false
-		err := b.tx.load(ctx, lookup{"session_deleted", [][]any{{idColumn(&id)}}, func(row row) error {
-			return row.Scan(&deleted)
-		}})
-		if err != nil || !deleted {
-			done = true
-			return err
+func (b *batch) purge(ctx context.Context) (more bool, err error) {
+	var deleted []tree.SessionID
+	err = b.tx.load(ctx, lookup{"sessions_deleted", [][]any{{purgeSessions}}, func(row row) error {
+		var id tree.SessionID
+		err := row.Scan(idColumn(&id))
+		deleted = append(deleted, id)
+		return err
+	}})
+	if err != nil {
+		return false, err
+	}
+	for removed := 0; len(deleted) > 0; {
+		if removed >= purgeRows {
+			return true, nil
 		}
-		for _, t := range tables {
-			if t.columns[0] != "session" {
-				continue
-			}
-			left := false
-			look := lookup{"left_" + t.name, [][]any{{idColumn(&id)}}, func(row row) error {
-				left = true
-				return row.Scan(new(int))
-			}}
-			if err := b.tx.load(ctx, look); err != nil {
-				return err
-			}
-			if left {
-				return b.tx.save(ctx, "purge_"+t.name, []any{idColumn(&id), purgeRows})
-			}
+		id := deleted[0]
+		rows, empty, err := b.purgeSome(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		if removed += rows; !empty {
+			continue
 		}
 		b.gone(id)
-		done = true
-		return b.tx.save(ctx, "purge_sessions", []any{idColumn(&id)})
-	})
-	return done, err
+		if err := b.tx.save(ctx, "purge_sessions", []any{idColumn(&id)}); err != nil {
+			return false, err
+		}
+		more = true
+		deleted = deleted[1:]
+	}
+	return more, nil
+}
+
+// purgeSome removes some rows of a session from all tables, and reports whether nothing is
+// left but the session.
+func (b *batch) purgeSome(ctx context.Context, id tree.SessionID) (removed int, empty bool, err error) {
+	empty = true
+	var lookups []lookup
+	for _, t := range tables {
+		if t.columns[0] != "session" {
+			continue
+		}
+		of := 0
+		lookups = append(lookups, lookup{"purge_" + t.name, [][]any{{idColumn(&id), purgeAtOnce}}, func(row row) error {
+			removed++
+			if of++; of == purgeAtOnce {
+				empty = false // perhaps
+			}
+			return row.Scan(new(int))
+		}})
+	}
+	err = b.tx.load(ctx, lookups...)
+	return removed, empty, err
 }
 
 // Old looks at some sessions after an id, and gives those in which nothing runs and

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func TestReplicas(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"Open": replicasOpen, "Write": replicasWrite, "Pick": replicasPick, "Create": replicasCreate,
 		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "OtherRelease": otherRelease, "StrayRow": strayRow,
-		"Beat": beatsAlone, "Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge,
+		"Beat": beatsAlone, "Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge, "PurgeApart": replicasPurgeApart,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -416,6 +417,62 @@ func TestKillPostgres(t *testing.T) {
 	}
 }
 
+// replicasPurgeApart: what one replica is removing another one leaves to it, and removes what
+// comes after it.
+func replicasPurgeApart(t *testing.T, server *pgtest.Server) {
+	const sessions = 40
+	url := server.Database(t)
+	db := replicas(t, url, 1)[0]
+	var deleted []tree.SessionID
+	for range sessions {
+		id := newSession()
+		if _, err := db.Update(t.Context(), id, open(id)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Update(t.Context(), id, tree.DeleteSession{}); err != nil {
+			t.Fatal(err)
+		}
+		deleted = append(deleted, id)
+	}
+	purge := func() {
+		for more := true; more; {
+			var err error
+			if more, err = db.Purge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	left := func() (left []tree.SessionID) {
+		for _, id := range deleted {
+			events, err := db.Events(t.Context(), id, 0, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(events) > 0 {
+				left = append(left, id)
+			}
+		}
+		return left
+	}
+	other, err := connect(t, url).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Exec(t.Context(), "SELECT FROM sessions WHERE id = ANY ($1) FOR UPDATE", [][]byte{deleted[0][:], deleted[1][:]}); err != nil {
+		t.Fatal(err)
+	}
+	purge()
+	if !slices.Equal(left(), deleted[:2]) {
+		t.Errorf("beside another replica that has the first two %d are left", len(left()))
+	}
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if purge(); len(left()) > 0 {
+		t.Errorf("%d are left", len(left()))
+	}
+}
+
 // replicasPurge: what replicas still remove of a session that was deleted is nothing of the
 // one that comes after it under its id.
 func replicasPurge(t *testing.T, server *pgtest.Server) {
@@ -430,11 +487,11 @@ func replicasPurge(t *testing.T, server *pgtest.Server) {
 			t.Fatal(err)
 		}
 		var purging sync.WaitGroup
+		var opened atomic.Bool
 		for _, db := range dbs {
 			purging.Go(func() {
-				for done := false; !done; {
-					var err error
-					if done, err = db.Purge(t.Context(), id); err != nil {
+				for !opened.Load() {
+					if _, err := db.Purge(t.Context()); err != nil {
 						t.Error(err)
 						return
 					}
@@ -443,9 +500,11 @@ func replicasPurge(t *testing.T, server *pgtest.Server) {
 		}
 		for err := error(tree.ErrDeleting); err != nil; {
 			if _, err = dbs[0].Update(t.Context(), id, open(id)); err != nil && !errors.Is(err, tree.ErrDeleting) {
+				opened.Store(true)
 				t.Fatal(err)
 			}
 		}
+		opened.Store(true)
 		purging.Wait()
 		rows, err := dbs[0].Rows(t.Context(), id)
 		if err != nil {
@@ -460,8 +519,8 @@ func replicasPurge(t *testing.T, server *pgtest.Server) {
 		if _, err := dbs[0].Update(t.Context(), id, tree.DeleteSession{}); err != nil {
 			t.Fatal(err)
 		}
-		for done := false; !done; {
-			if done, err = dbs[0].Purge(t.Context(), id); err != nil {
+		for more := true; more; {
+			if more, err = dbs[0].Purge(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

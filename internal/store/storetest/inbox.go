@@ -197,17 +197,10 @@ func purge(t *testing.T, d Dialect) {
 	kept := b.dump(other)
 	b.must(id, tree.ChangeSession{Title: "renamed"})
 	eq(t, "the title", must[*tree.Session](t)(b.Session(t.Context(), "acme", id)).Title, "renamed")
-	if done := must[bool](t)(b.Purge(t.Context(), id)); !done {
-		t.Error("a session was purged that was not deleted")
-	}
+	before := b.dump(id)
+	eq(t, "whether there may be more to purge", must[bool](t)(b.Purge(t.Context())), false)
+	eq(t, "a session that was not deleted", b.dump(id), before)
 	b.must(id, tree.DeleteSession{})
-	var renamed []*store.Pending
-	for n := range 1200 { // more than goes in a step
-		renamed = append(renamed, must[*store.Pending](t)(b.Submit(t.Context(), other, tree.ChangeSession{Title: fmt.Sprint(n)})))
-	}
-	for _, p := range renamed {
-		must[tree.Answer](t)(p.Wait(t.Context()))
-	}
 	if _, err := b.Session(t.Context(), "acme", id); !errors.Is(err, tree.ErrNoSession) {
 		t.Errorf("a deleted session: %v", err)
 	}
@@ -217,17 +210,8 @@ func purge(t *testing.T, d Dialect) {
 	if _, err := b.Update(t.Context(), id, create(1)); !errors.Is(err, tree.ErrDeleting) {
 		t.Errorf("a session of a deleted one's id: %v", err)
 	}
-	eq(t, "a step", must[bool](t)(b.Purge(t.Context(), id)), false)
 	b.restart()
-	eq(t, "the deleted", must[[]tree.SessionID](t)(b.Deleted(t.Context(), 5))[0], id)
-	steps := 0
-	for !must[bool](t)(b.Purge(t.Context(), id)) {
-		steps++
-	}
-	if steps < 4 {
-		t.Errorf("the rows went in %d steps", steps)
-	}
-	eq(t, "how many are to go", len(must[[]tree.SessionID](t)(b.Deleted(t.Context(), 5))), 0)
+	b.purged()
 	eq(t, "its tasks", len(must[[]tree.Task](t)(b.Tree(t.Context(), id))), 0)
 	events, err := b.Events(t.Context(), id, 0, 10)
 	if err != nil || len(events) > 0 {
@@ -236,15 +220,42 @@ func purge(t *testing.T, d Dialect) {
 	b.create(1, "anew")
 	must[tree.Answer](t)(b.UpdateOnce(t.Context(), id, key, tree.SpawnTask{Child: child("other")}))
 	eq(t, "its events", b.events(id) < 10, true)
-	if now := b.dump(other); !strings.HasPrefix(now[strings.Index(now, "\n"):], kept[strings.Index(kept, "\n"):len(kept)-1]) {
-		t.Error("another session has lost something")
+	eq(t, "another session", b.dump(other), kept)
+}
+
+// purged purges all that was deleted, and counts the steps.
+func (b *bundle) purged() (steps int) {
+	b.t.Helper()
+	for more := true; more; steps++ {
+		more = must[bool](b.t)(b.Purge(b.t.Context()))
 	}
-	b.must(other, tree.DeleteSession{})
-	for steps = 0; !must[bool](t)(b.Purge(t.Context(), other)); steps++ {
+	return steps
+}
+
+// purgeSteps: many small sessions go in a step, and a large one in several, after a crash
+// between them as well.
+func purgeSteps(t *testing.T, d Dialect) {
+	const small, large = 100, 2500
+	b := setup(t, d)
+	for n := range small {
+		b.create(n+1, "go")
+		b.must(session(n+1), tree.DeleteSession{})
 	}
-	if steps < 6 {
-		t.Errorf("1,200 events and the rest went in %d steps", steps)
+	if steps := b.purged(); steps < small/50 || steps > small/10 {
+		t.Errorf("%d small sessions went in %d steps", small, steps)
 	}
+	b.spread(1, large, 3) // its id may be used again
+	b.must(session(1), tree.DeleteSession{})
+	eq(t, "whether there may be more after a step", must[bool](t)(b.Purge(t.Context())), true)
+	left := len(must[[]tree.Task](t)(b.Tree(t.Context(), session(1))))
+	if left == 0 || left > large {
+		t.Errorf("%d tasks are left after a step", left)
+	}
+	b.restart()
+	if steps := b.purged(); steps < 2 {
+		t.Errorf("a large session went in %d steps", steps)
+	}
+	eq(t, "how many tasks are left", len(must[[]tree.Task](t)(b.Tree(t.Context(), session(1)))), 0)
 }
 
 // old: sessions are found in which nothing runs and nothing has happened for long.
