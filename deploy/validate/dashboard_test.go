@@ -17,7 +17,7 @@ import (
 type dashboard struct {
 	Panels     []panel
 	Templating struct {
-		List []struct{ Name, Type, Definition string }
+		List []struct{ Name, Type, Definition, AllValue string }
 	}
 }
 
@@ -116,7 +116,7 @@ func TestQueriesAskForWhatIsMeasured(t *testing.T) {
 	t.Parallel()
 	d, metrics := readDashboard(t), measured(t)
 	asked := map[string]bool{}
-	variables := strings.NewReplacer("$__rate_interval", "5m", "$pool", ".*")
+	variables := strings.NewReplacer("$__rate_interval", "5m", "$pool", ".*", "$namespace", ".*")
 	for _, p := range d.Panels {
 		for _, q := range p.Targets {
 			expr, err := parser.NewParser(parser.Options{}).ParseExpr(variables.Replace(q.Expr))
@@ -125,6 +125,7 @@ func TestQueriesAskForWhatIsMeasured(t *testing.T) {
 				continue
 			}
 			checkQuery(t, p.Title, expr, nil, metrics, asked)
+			checkInstallation(t, p.Title, expr)
 			checkLegend(t, p.Title, q.LegendFormat, expr)
 		}
 	}
@@ -133,10 +134,31 @@ func TestQueriesAskForWhatIsMeasured(t *testing.T) {
 			t.Errorf("no panel shows %s", name)
 		}
 	}
-	if len(d.Templating.List) != 2 || d.Templating.List[0].Name != "datasource" || d.Templating.List[0].Type != "datasource" ||
-		d.Templating.List[1].Name != "pool" || d.Templating.List[1].Definition != "label_values(coppice_work, pool)" {
-		t.Errorf("the variables are %+v", d.Templating.List)
+	want := [][2]string{{"datasource", ""}, {"namespace", "label_values(coppice_work, namespace)"}, {"pool", `label_values(coppice_work{namespace=~"$namespace"}, pool)`}}
+	if len(d.Templating.List) != len(want) {
+		t.Fatalf("the variables are %+v", d.Templating.List)
 	}
+	for i, v := range d.Templating.List {
+		// ".*" is also for series that a Prometheus has not given a namespace.
+		if v.Name != want[i][0] || v.Definition != want[i][1] || v.Definition != "" && v.AllValue != ".*" {
+			t.Errorf("a variable is %+v", v)
+		}
+	}
+}
+
+// labelNamespace is what Prometheus gives a series to say whose it is.
+const labelNamespace = "namespace"
+
+// checkInstallation checks that only series of the chosen namespaces are asked for.
+func checkInstallation(t *testing.T, title string, e parser.Expr) {
+	t.Helper()
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		series, ok := n.(*parser.VectorSelector)
+		if ok && !slices.ContainsFunc(series.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == labelNamespace }) {
+			t.Errorf("%s: %s counts installations of all namespaces", title, series)
+		}
+		return nil
+	})
 }
 
 // checkQuery checks an expression and all below it. by are the labels that what is above
@@ -163,7 +185,7 @@ func checkQuery(t *testing.T, title string, e parser.Node, by []string, metrics 
 			}
 		}
 		for _, label := range by {
-			if !slices.Contains(has, label) && !(label == labels.BucketLabel && isPart) {
+			if !slices.Contains(has, label) && !(label == labels.BucketLabel && isPart) && label != labelNamespace {
 				t.Errorf("%s: %s has no label %s, it has %v", title, name, label, has)
 			}
 		}
