@@ -2,6 +2,7 @@ package validate_test
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,7 @@ import (
 // given is what the compose file asks of the environment.
 func given() types.Mapping {
 	return types.Mapping{
-		"POSTGRES_PASSWORD": "p", "REDIS_PASSWORD": "r", "REDIS_WORKER_PASSWORD": "w", "COPPICE_TOKENS_FILE": "/tokens.yaml", "COPPICE_WORKER_TOKEN": "t",
+		"POSTGRES_PASSWORD": "p", "REDIS_PASSWORD": "r", "REDIS_WORKER_PASSWORD": "w", "COPPICE_TOKENS_DIR": "/tokens", "COPPICE_WORKER_TOKEN": "t",
 	}
 }
 
@@ -60,11 +61,50 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s is killed after %v", name, s.StopGracePeriod)
 		}
 	}
+	for name, s := range project.Services {
+		checkService(t, name, s)
+	}
 	for name := range given() {
 		left := given()
 		delete(left, name)
 		if _, err := load(t, left); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("without %s: %v", name, err)
 		}
+	}
+}
+
+// checkService checks what the programs are told where they are mounted what.
+func checkService(t *testing.T, name string, s types.ServiceConfig) {
+	t.Helper()
+	told := func(variable string) string {
+		if v := s.Environment[variable]; v != nil {
+			return *v
+		}
+		return ""
+	}
+	mounted := map[string]types.ServiceVolumeConfig{}
+	for _, v := range s.Volumes {
+		mounted[v.Target] = v
+	}
+	program, _, _ := strings.Cut(name, "-")
+	switch program {
+	case "orchestrator":
+		// A file that is mounted by itself stays the one that it was when it is replaced.
+		if v, there := mounted[path.Dir(told("COPPICE_TOKENS"))]; !there || v.Source != "/tokens" || !v.ReadOnly || len(s.Secrets) > 0 {
+			t.Errorf("%s has its tokens at %q, and mounted are %v and %v", name, told("COPPICE_TOKENS"), mounted, s.Secrets)
+		}
+	case "worker":
+		if _, there := mounted[told("COPPICE_WORKSPACES")]; !there || told("COPPICE_WORKSPACE") != "" {
+			t.Errorf("sessions of all tenants work in one directory of %s", name)
+		}
+	default:
+		return
+	}
+	// Jaeger takes traces and nothing else.
+	if told("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "http://jaeger:4317" || told("OTEL_EXPORTER_OTLP_ENDPOINT") != "" {
+		t.Errorf("%s sends to %q and %q", name, told("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), told("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	}
+	if told("COPPICE_METRICS_LISTEN") != fmt.Sprint(":", metricsPort) {
+		t.Errorf("%s has its metrics at %q", name, told("COPPICE_METRICS_LISTEN"))
 	}
 }
