@@ -17,7 +17,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Callbacks are looked for each callbacksEvery, or callbacksSoon after a call has ended if
+// Callbacks are looked for each callbacksEvery, and callbacksSoon after a call has ended if
 // some had to wait. One replica makes callbacksAtOnce at the same time, and callbacksOfHost
 // to one host: a host that does not answer holds up what it is to hear itself.
 const (
@@ -28,10 +28,11 @@ const (
 )
 
 // A look finds this many callbacks, so that those that are under way but not taken yet hide
-// neither the next ones of their host nor those of others.
+// neither the next ones of their host nor those of others, and a host whose calls are short
+// has enough of them until the next look.
 const (
 	callbacksSeen       = 4 * callbacksAtOnce
-	callbacksSeenOfHost = 2 * callbacksOfHost
+	callbacksSeenOfHost = 16 * callbacksOfHost
 )
 
 // callbackMargin is how much longer a replica has a callback than the call may
@@ -46,32 +47,43 @@ func (s *Service) callBack(ctx context.Context) error {
 	defer running.Wait()
 	tick := time.NewTicker(callbacksEvery)
 	defer tick.Stop()
-	for {
-		due, err := s.Store.DueCallbacks(ctx, callbacksSeenOfHost, callbacksSeen)
-		if err != nil && ctx.Err() == nil {
-			s.Logger.WarnContext(ctx, "looking for callbacks failed", "error", err)
+	after := ""
+	for look, going := true, true; going; look, going = calling.pause(ctx, tick.C) {
+		if look {
+			due, next, err := s.Store.DueCallbacks(ctx, after, callbacksSeenOfHost, callbacksSeen)
+			if err != nil && ctx.Err() == nil {
+				s.Logger.WarnContext(ctx, "looking for callbacks failed", "error", err)
+			}
+			after = next
+			calling.found(due, next != "")
 		}
-		now, some := calling.begin(due)
-		for _, c := range now {
+		for _, c := range calling.begin() {
 			running.Go(func() {
 				defer func() { calling.ended <- c }()
-				if err := s.callOne(ctx, &c); err != nil && ctx.Err() == nil {
+				if err := s.callOne(ctx, &c.Callback); err != nil && ctx.Err() == nil {
 					// It comes due again when its lease is over.
 					s.Logger.WarnContext(ctx, "a callback failed", "session_id", c.Session, "task_id", c.Task, "run", c.Run, "error", err)
 				}
 			})
 		}
-		if !calling.pause(ctx, tick.C, some) {
-			return nil
-		}
 	}
+	return nil
 }
 
-// calling is the callbacks that are under way.
+// calling is the callbacks that are under way, and those that wait for room.
 type calling struct {
-	runs  map[calledRun]bool
-	hosts map[string]int      // how many calls each host has
-	ended chan store.Callback // has room for all
+	runs    map[calledRun]bool
+	hosts   map[string]int // how many calls each host has
+	waiting []call         // that the last look has found, without those under way
+	more    bool           // some have waited since that look
+	soon    <-chan time.Time
+	ended   chan call // has room for all
+}
+
+// call is a callback with whom it calls.
+type call struct {
+	store.Callback
+	host string
 }
 
 // calledRun is the run that a callback is about.
@@ -81,7 +93,7 @@ type calledRun struct {
 }
 
 func newCalling() *calling {
-	return &calling{map[calledRun]bool{}, map[string]int{}, make(chan store.Callback, callbacksAtOnce)}
+	return &calling{runs: map[calledRun]bool{}, hosts: map[string]int{}, ended: make(chan call, callbacksAtOnce)}
 }
 
 func calledBy(c *store.Callback) calledRun {
@@ -97,50 +109,62 @@ func hostOf(c *store.Callback) string {
 	return strings.ToLower(u.Host)
 }
 
-// begin gives the callbacks of those that are due that are under way from now on, and says
-// whether others have to wait. A host that has fewer calls goes before one that has more.
-func (c *calling) begin(due []store.Callback) (now []store.Callback, some bool) {
-	for most := 1; most <= callbacksOfHost; most++ {
-		for i := range due {
-			run, host := calledBy(&due[i]), hostOf(&due[i])
-			if len(c.runs) == callbacksAtOnce || c.hosts[host] >= most || c.runs[run] {
-				continue
-			}
-			c.runs[run] = true
-			c.hosts[host]++
-			now = append(now, due[i])
+// found takes what a look has found to be due, in place of what the look before has found;
+// others says that it was not at all hosts.
+func (c *calling) found(due []store.Callback, others bool) {
+	c.waiting, c.more, c.soon = nil, false, nil
+	for i := range due {
+		if !c.runs[calledBy(&due[i])] {
+			c.waiting = append(c.waiting, call{due[i], hostOf(&due[i])})
 		}
 	}
-	return now, slices.ContainsFunc(due, func(d store.Callback) bool { return !c.runs[calledBy(&d)] })
+	if others {
+		c.soon = time.After(callbacksSoon)
+	}
+}
+
+// begin gives the callbacks that are under way from now on, of those that wait. A host that
+// has fewer calls goes before one that has more.
+func (c *calling) begin() (now []call) {
+	for most := 1; most <= callbacksOfHost; most++ {
+		c.waiting = slices.DeleteFunc(c.waiting, func(next call) bool {
+			if len(c.runs) == callbacksAtOnce || c.hosts[next.host] >= most {
+				return false
+			}
+			c.runs[calledBy(&next.Callback)] = true
+			c.hosts[next.host]++
+			now = append(now, next)
+			return true
+		})
+	}
+	c.more = c.more || len(c.waiting) > 0
+	return now
 }
 
 // end makes room for others.
-func (c *calling) end(called store.Callback) {
-	delete(c.runs, calledBy(&called))
-	host := hostOf(&called)
-	if c.hosts[host]--; c.hosts[host] == 0 {
-		delete(c.hosts, host)
+func (c *calling) end(called call) {
+	delete(c.runs, calledBy(&called.Callback))
+	if c.hosts[called.host]--; c.hosts[called.host] == 0 {
+		delete(c.hosts, called.host)
+	}
+	if c.more && c.soon == nil {
+		c.soon = time.After(callbacksSoon)
 	}
 }
 
-// pause waits until it is time for another look; some says that callbacks wait for room.
-// It gives false if ctx ends.
-func (c *calling) pause(ctx context.Context, tick <-chan time.Time, some bool) bool {
-	var soon <-chan time.Time
-	for {
-		select {
-		case called := <-c.ended:
-			c.end(called)
-			if some && soon == nil {
-				soon = time.After(callbacksSoon)
-			}
-		case <-soon:
-			return true
-		case <-tick:
-			return true
-		case <-ctx.Done():
-			return false
-		}
+// pause waits until there may be room for a call, or it is time for another look. It is not
+// going on if ctx ends.
+func (c *calling) pause(ctx context.Context, tick <-chan time.Time) (look, going bool) {
+	select {
+	case called := <-c.ended:
+		c.end(called)
+		return false, true
+	case <-c.soon:
+		return true, true
+	case <-tick:
+		return true, true
+	case <-ctx.Done():
+		return false, false
 	}
 }
 

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,30 +37,16 @@ func TestCalling(t *testing.T) {
 			many(callbacksAtOnce-2, host), "h0/100 a/101 a/102 b/103", "a/101 b/103", true,
 		},
 	} {
-		parse := func(text string) (all []store.Callback) {
-			for _, word := range strings.Fields(text) {
-				var task byte
-				host, number, _ := strings.Cut(word, "/")
-				if _, err := fmt.Sscan(number, &task); err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, store.Callback{Callback: tree.Callback{Task: tree.TaskID{task}, URL: "https://" + host + "/" + number}})
-			}
-			return all
-		}
 		calls := newCalling()
-		var underWay []store.Callback
-		for _, one := range parse(c.underWay) {
-			now, _ := calls.begin([]store.Callback{one})
-			underWay = append(underWay, now...)
+		var underWay []call
+		for _, one := range dueTo(t, c.underWay) {
+			calls.found([]store.Callback{one}, false)
+			underWay = append(underWay, calls.begin()...)
 		}
-		now, some := calls.begin(parse(c.due))
-		got := make([]string, len(now))
-		for i := range now {
-			got[i] = strings.TrimPrefix(now[i].URL, "https://")
-		}
-		if strings.Join(got, " ") != c.want || some != c.some {
-			t.Errorf("%s: %v are made, some wait: %t; want %s, %t", name, got, some, c.want, c.some)
+		calls.found(dueTo(t, c.due), false)
+		now := calls.begin()
+		if got := calledOf(now); got != c.want || calls.more != c.some {
+			t.Errorf("%s: %s are made, some wait: %t; want %s, %t", name, got, calls.more, c.want, c.some)
 		}
 		for _, called := range append(underWay, now...) {
 			calls.end(called)
@@ -68,4 +55,54 @@ func TestCalling(t *testing.T) {
 			t.Errorf("%s: %+v are under way though all have ended", name, calls)
 		}
 	}
+}
+
+// TestCallsFollowOneAnother: when a call ends its host's next one begins, without another look.
+func TestCallsFollowOneAnother(t *testing.T) {
+	t.Parallel()
+	calls := newCalling()
+	calls.found(dueTo(t, "a/1 a/2 a/3 a/4 b/5 a/6 b/7 a/8"), false)
+	now := calls.begin()
+	if got := calledOf(now); got != "a/1 b/5 a/2 b/7 a/3 a/4" {
+		t.Fatalf("%s are made first", got)
+	}
+	for _, next := range []struct{ ended, want string }{{"a/3", "a/6"}, {"b/5", ""}, {"a/1", "a/8"}, {"a/6", ""}} {
+		i := slices.IndexFunc(now, func(c call) bool { return calledOf([]call{c}) == next.ended })
+		calls.end(now[i])
+		begun := calls.begin()
+		if got := calledOf(begun); got != next.want {
+			t.Errorf("when %s has ended %q are made, want %q", next.ended, got, next.want)
+		}
+		now = append(now, begun...)
+	}
+	if calls.soon == nil {
+		t.Error("some had to wait, and nobody looks whether there are more")
+	}
+	calls.found(dueTo(t, "a/2 b/7"), true)
+	if got := calledOf(calls.begin()); got != "" || calls.more || calls.soon == nil {
+		t.Errorf("%s are made that are under way; or nobody looks at the other hosts: %+v", got, calls)
+	}
+}
+
+// dueTo gives callbacks of hosts: HOST/TASK each.
+func dueTo(t *testing.T, text string) (all []store.Callback) {
+	t.Helper()
+	for _, word := range strings.Fields(text) {
+		var task byte
+		host, number, _ := strings.Cut(word, "/")
+		if _, err := fmt.Sscan(number, &task); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, store.Callback{Callback: tree.Callback{Task: tree.TaskID{task}, URL: "https://" + host + "/" + number}})
+	}
+	return all
+}
+
+// calledOf gives them back as text.
+func calledOf(calls []call) string {
+	words := make([]string, len(calls))
+	for i := range calls {
+		words[i] = strings.TrimPrefix(calls[i].URL, "https://")
+	}
+	return strings.Join(words, " ")
 }

@@ -53,11 +53,18 @@ func (s *Store) Approval(ctx context.Context, tenant string, id tree.ApprovalID)
 }
 
 // Approvals reads a page of the open approvals of all sessions of a tenant, oldest
-// first, and the token of the next page.
+// first, and the token of the next page. Where most are of other tenants a page is not full, and
+// may be empty: one look is at so many approvals only.
 func (s *Store) Approvals(ctx context.Context, tenant, token string, size int) ([]Approval, string, error) {
-	return s.approvalPage(ctx, "approvals_of_tenant", token, size, func(after []byte) []any {
-		return []any{tenant, after, size}
-	})
+	after, err := approvalAfter(token)
+	if err != nil {
+		return nil, "", err
+	}
+	found, last, err := scan(ctx, s.scans, "approvals_of_tenant", approvalRow, size, rowsOfLook, tenant, after[:], size, rowsOfLook)
+	if last == nil {
+		return found, "", err
+	}
+	return found, writeToken(last.AskedAt, last.ID[:]), nil
 }
 
 // SessionApprovals reads a page of the approvals of a session, oldest first: those
@@ -67,22 +74,22 @@ func (s *Store) SessionApprovals(ctx context.Context, session tree.SessionID, al
 	if all {
 		highest = math.MaxUint8
 	}
-	return s.approvalPage(ctx, "approvals_of_session", token, size, func(after []byte) []any {
-		return []any{idColumn(&session), after, size, highest}
-	})
-}
-
-func (s *Store) approvalPage(ctx context.Context, name, token string, size int, args func(after []byte) []any) ([]Approval, string, error) {
-	var after tree.ApprovalID
-	if token != "" {
-		if _, err := readToken(token, after[:]); err != nil {
-			return nil, "", err
-		}
+	after, err := approvalAfter(token)
+	if err != nil {
+		return nil, "", err
 	}
-	found, err := query(ctx, s.db, name, approvalRow, args(after[:])...)
+	found, err := query(ctx, s.scans, "approvals_of_session", approvalRow, idColumn(&session), after[:], size, highest)
 	if err != nil || len(found) < size {
 		return found, "", err
 	}
 	last := &found[len(found)-1]
 	return found, writeToken(last.AskedAt, last.ID[:]), nil
+}
+
+// approvalAfter reads the token of a page.
+func approvalAfter(token string) (after tree.ApprovalID, err error) {
+	if token != "" {
+		_, err = readToken(token, after[:])
+	}
+	return after, err
 }

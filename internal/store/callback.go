@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -20,8 +22,64 @@ func plainCallbackRow(c *tree.Callback) []any {
 	return []any{idColumn(new(tree.SessionID)), idColumn(&c.Task), &c.Run, &c.URL, &c.Tries, timeColumn{&c.Due}}
 }
 
+// hostWith is what a callback calls, as the index callbacks_host has it: with the function that
+// finds a text in another.
+func hostWith(find string) string {
+	return "lower(substr(url, 1, " + find + "(replace(replace(substr(url, 9, 300), '?', '/'), '#', '/') || '/', '/') + 7))"
+}
+
+// What a look for callbacks reads is bounded by hostsOfLook hosts and callbacksOfLook callbacks.
+const (
+	hostsOfLook     = 256
+	callbacksOfLook = 8 * hostsOfLook
+)
+
 // DueCallbacks finds callbacks that may be taken, so many of each host at most: first the
-// oldest of each, then the next of each. So no host hides others, whatever is due of it.
-func (s *Store) DueCallbacks(ctx context.Context, ofHost, limit int) ([]Callback, error) {
-	return query(ctx, s.db, "callbacks_due", callbackRow, s.clock(), ofHost, limit)
+// oldest of each, then the next of each. So no host hides others, whatever is due of it. It
+// looks at some hosts after one, where the empty host is before the first, and says after which
+// to go on; if that is the empty one, these were the last. What it reads does not depend on how
+// many callbacks there are.
+func (s *Store) DueCallbacks(ctx context.Context, after string, ofHost, limit int) (due []Callback, next string, err error) {
+	hosts, err := query(ctx, s.db, "callbacks_hosts", func(host *string) []any { return []any{host} }, after, hostsOfLook)
+	if err != nil || len(hosts) == 0 {
+		return nil, "", err
+	}
+	ofHost = min(ofHost, callbacksOfLook/len(hosts))
+	keys := make([][]any, len(hosts))
+	for i := range hosts {
+		keys[i] = []any{s.clock(), &hosts[i], &ofHost}
+	}
+	var found []hosted
+	if err := s.db.load(ctx, each(&found, "callbacks_due", hostedRow, keys)); err != nil {
+		return nil, "", err
+	}
+	if len(hosts) == hostsOfLook {
+		next = hosts[len(hosts)-1]
+	}
+	return inTurn(found, limit), next, nil
+}
+
+// hosted is a callback with its host.
+type hosted struct {
+	Callback
+	host string
+	nth  int // of those of the host
+}
+
+func hostedRow(h *hosted) []any { return append(callbackRow(&h.Callback), &h.host) }
+
+// inTurn takes the first callback of each host, then the next of each. Those of a host are in
+// their order.
+func inTurn(found []hosted, limit int) []Callback {
+	of := map[string]int{}
+	for i := range found {
+		found[i].nth = of[found[i].host]
+		of[found[i].host]++
+	}
+	slices.SortStableFunc(found, func(a, b hosted) int { return cmp.Or(cmp.Compare(a.nth, b.nth), a.Due.Compare(b.Due)) })
+	due := make([]Callback, min(len(found), limit))
+	for i := range due {
+		due[i] = found[i].Callback
+	}
+	return due
 }

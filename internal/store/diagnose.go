@@ -17,7 +17,7 @@ func (s *Store) Rows(ctx context.Context, id tree.SessionID) (*tree.Rows, error)
 	var open []Approval
 	var log []logRow
 	session := idColumn(&id)
-	err := s.db.load(ctx,
+	err := s.scans.load(ctx,
 		all(&sessions, "session", plainSessionRow, session),
 		all(&r.Tasks, "tree", taskRow, session),
 		all(&r.OpenCalls, "session_calls", plainCallRow, session, tree.CallClosed),

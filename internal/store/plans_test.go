@@ -18,6 +18,10 @@ var byKey = []string{
 	"session", "session_of_tenant", "session_there", "sessions", "task", "task_of_tenant", "tasks", "root", "standing", "asked_and_answered", "messages", "runs",
 }
 
+// byHost are statements that look for callbacks by the host that they call, in the order that
+// the index has.
+var byHost = []string{"callbacks_hosts", "callbacks_due"}
+
 // filtersKeys finds where a part of a key is only compared, in rows that were found by the rest of
 // it: of a table that is next to empty that is as good.
 var filtersKeys = regexp.MustCompile(`Filter: .*\b(task|id|parent|message|block|seq|ordinal|run|target|target_run) = (ANY|[a-z]+\.)`)
@@ -70,6 +74,12 @@ func TestPlans(t *testing.T) {
 					t.Errorf("%s, %s is carried out so:\n%s", when, name, plan)
 				}
 			}
+			for _, name := range byHost {
+				plan := planOf(t, conn, name, db.statements[name].text)
+				if !strings.Contains(plan, "callbacks_host on callbacks") || strings.Contains(plan, "Sort") || strings.Contains(plan, "Filter: ((due") {
+					t.Errorf("%s, %s is carried out so:\n%s", when, name, plan)
+				}
+			}
 		}
 		look("with nothing counted")
 		if _, err := conn.Exec(t.Context(), "VACUUM"); err != nil {
@@ -97,6 +107,12 @@ func TestPlans(t *testing.T) {
 			}
 			if plan := db.plan(t, name); plan.comparesRows() {
 				t.Errorf("%s compares rows with rows:\n%s", name, plan)
+			}
+		}
+		for _, name := range byHost {
+			plan := db.plan(t, name).String()
+			if !strings.Contains(plan, "INDEX callbacks_host (<expr>") || strings.Contains(plan, "TEMP B-TREE") {
+				t.Errorf("%s is carried out so:\n%s", name, plan)
 			}
 		}
 	})

@@ -90,7 +90,8 @@ func (s *Store) SessionAndRoot(ctx context.Context, tenant string, id tree.Sessi
 
 // Sessions reads a page of a tenant's sessions whose metadata has all pairs of the
 // filter, newest first, and the token of the next page; an empty token is the first
-// and after the last.
+// and after the last. Where few have the pairs a page is not full, and may be empty: one look is
+// at so many sessions only.
 func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, filter map[string]string) ([]tree.Session, string, error) {
 	before := time.UnixMicro(1<<62 - 1)
 	var id tree.SessionID
@@ -100,15 +101,15 @@ func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, fi
 			return nil, "", err
 		}
 	}
-	if filter == nil {
-		filter = map[string]string{}
+	look := rowsOfLook
+	if len(filter) == 0 {
+		filter, look = map[string]string{}, size
 	}
-	found, err := query(ctx, s.db, "sessions_page", plainSessionRow,
-		tenant, before.UnixMicro(), id[:], size, jsonColumn{filter})
-	if err != nil || len(found) < size {
+	found, last, err := scan(ctx, s.scans, "sessions_page", plainSessionRow, size, look,
+		tenant, before.UnixMicro(), id[:], size, jsonColumn{filter}, look)
+	if last == nil {
 		return found, "", err
 	}
-	last := &found[len(found)-1]
 	return found, writeToken(last.CreatedAt, last.ID[:]), nil
 }
 
@@ -144,7 +145,7 @@ func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.T
 	if !parent.IsZero() {
 		name, args = "children_page", append(args, idColumn(&parent))
 	}
-	found, err := query(ctx, s.db, name, taskRow, args...)
+	found, err := query(ctx, s.scans, name, taskRow, args...)
 	if err != nil || len(found) < size {
 		return found, "", err
 	}
@@ -155,7 +156,7 @@ func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.T
 // Tree reads all tasks of a session by the start of their first run, which is when
 // it was accepted, then by id.
 func (s *Store) Tree(ctx context.Context, session tree.SessionID) ([]tree.Task, error) {
-	return query(ctx, s.db, "tree", taskRow, idColumn(&session))
+	return query(ctx, s.scans, "tree", taskRow, idColumn(&session))
 }
 
 // Idle says whether nothing of a session is pending or running, and gives the

@@ -160,6 +160,7 @@ type Begun struct {
 type Store struct {
 	Config
 	db           database
+	scans        scanning
 	installation string
 	committers   []*committer  // of commands
 	steps        *committer    // of the store's own steps
@@ -208,7 +209,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 			c.Clock = time.Now
 		}
 	}
-	s := &Store{Config: c, db: db, ended: make(chan struct{}), held: transcript.NewHeld(), definitions: newDefinitions()}
+	s := &Store{Config: c, db: db, scans: newScanning(db), ended: make(chan struct{}), held: transcript.NewHeld(), definitions: newDefinitions()}
 	s.ahead.disabled = !c.Ahead || c.Caps != (Caps{})
 	for range c.Committers {
 		s.committers = append(s.committers, s.newCommitter(c.MaxBatch))

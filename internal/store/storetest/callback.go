@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coppice-run/coppice/internal/store"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -79,7 +80,10 @@ func callbackHosts(t *testing.T, d Dialect) {
 		{10, 10, "1 6 7 8 2 9 3 4 5"},
 		{10, 5, "1 6 7 8 2"},
 	} {
-		due := must[[]store.Callback](t)(b.DueCallbacks(t.Context(), c.ofHost, c.limit))
+		due, next, err := b.DueCallbacks(t.Context(), "", c.ofHost, c.limit)
+		if next != "" || err != nil {
+			t.Errorf("there are more hosts after %q: %v", next, err)
+		}
 		got := make([]string, len(due))
 		for i := range due {
 			got[i] = fmt.Sprint(due[i].Session[15])
@@ -88,8 +92,50 @@ func callbackHosts(t *testing.T, d Dialect) {
 	}
 }
 
+// callbackRound: however many hosts there are, a look is at some, and looks that go on after
+// one another come to all. A host may be as long as a URL.
+func callbackRound(t *testing.T, d Dialect) {
+	const hosts = 300
+	b := setup(t, d)
+	long := strings.Builder{}
+	for n := range 2000 {
+		fmt.Fprint(&long, n*n*n)
+	}
+	var ended errgroup.Group
+	for n := range hosts {
+		ended.Go(func() error {
+			cmd, agent := create(n+1), *general
+			agent.OnComplete = fmt.Sprintf("https://%d.%s", n, long.String())
+			cmd.Agent, cmd.Message = &agent, say("go")
+			answer, err := b.Update(t.Context(), cmd.ID, cmd)
+			if err == nil {
+				_, err = b.Update(t.Context(), cmd.ID, tree.Cancel{Task: answer.(tree.Created).Root})
+			}
+			return err
+		})
+	}
+	if err := ended.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	found := map[tree.SessionID]bool{}
+	looks, after := 0, ""
+	for more := true; more; more = after != "" {
+		due, next, err := b.DueCallbacks(t.Context(), after, 10, hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range due {
+			found[due[i].Session] = true
+		}
+		after = next
+		looks++
+	}
+	eq(t, "the hosts that were found", len(found), hosts)
+	eq(t, "whether one look was enough", looks == 1, false)
+}
+
 func (b *bundle) dueCallbacks() (int, error) {
-	due, err := b.DueCallbacks(b.t.Context(), 10, 10)
+	due, _, err := b.DueCallbacks(b.t.Context(), "", 10, 10)
 	return len(due), err
 }
 

@@ -319,7 +319,7 @@ type ListApprovalsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The approvals, oldest first.
 	Approvals []*Approval `protobuf:"bytes,1,rep,name=approvals,proto3" json:"approvals,omitempty"`
-	// Where to go on; empty on the last page.
+	// Where to go on; empty on the last page, and only there.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

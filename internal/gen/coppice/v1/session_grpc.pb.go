@@ -64,7 +64,8 @@ type SessionServiceClient interface {
 	// GetSession reads one session. Read-only. NOT_FOUND: no such session.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
 	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
-	// session and never appear here. Read-only.
+	// session and never appear here. With a filter a page may have fewer than page_size,
+	// or none, before the last one. Read-only.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// SendMessage gives a task a user message. An ended task (the current branch,
 	// unless task_id says otherwise) starts its next run with it; a running one takes it
@@ -319,7 +320,8 @@ type SessionServiceServer interface {
 	// GetSession reads one session. Read-only. NOT_FOUND: no such session.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
 	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
-	// session and never appear here. Read-only.
+	// session and never appear here. With a filter a page may have fewer than page_size,
+	// or none, before the last one. Read-only.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// SendMessage gives a task a user message. An ended task (the current branch,
 	// unless task_id says otherwise) starts its next run with it; a running one takes it

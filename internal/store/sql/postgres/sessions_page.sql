@@ -1,10 +1,14 @@
--- Reads a page of a tenant's sessions that have all pairs of a filter.
+-- Reads a page of a tenant's sessions that have all pairs of a filter, among the next ones.
 -- Inputs: ?1 tenant, ?2 time and ?3 id of the last one before the page, ?4 how many,
--- ?5 the filter, a JSON object.
--- Result: rows of sessions, newest first. JSONB does not take NUL, so a session with
--- NUL in its metadata is found by no filter.
-SELECT {sessions} FROM sessions
-WHERE tenant = ?1 AND (created_at, id) < (?2, ?3) AND deleted_at IS NULL
-  AND (?5::text = '{}' OR CASE WHEN position('\u0000' IN metadata) > 0 THEN false
-    ELSE metadata::jsonb @> ?5::text::jsonb END)
+-- ?5 the filter, a JSON object, ?6 at how many to look.
+-- Result: rows of sessions, newest first, with whether it has the pairs, and which it is of
+-- those that were looked at: the last one of them is there though it does not have them. JSONB
+-- does not take NUL, so a session with NUL in its metadata is found by no filter.
+SELECT {sessions}, matches, nth FROM (
+  SELECT {sessions}, row_number() OVER (ORDER BY created_at DESC, id DESC) AS nth,
+    ?5::text = '{}' OR CASE WHEN position('\u0000' IN metadata) > 0 THEN false
+      ELSE metadata::jsonb @> ?5::text::jsonb END AS matches
+  FROM sessions WHERE tenant = ?1 AND (created_at, id) < (?2, ?3) AND deleted_at IS NULL
+  ORDER BY created_at DESC, id DESC LIMIT ?6
+) AS looked WHERE matches OR nth = ?6
 ORDER BY created_at DESC, id DESC LIMIT ?4
