@@ -1,14 +1,11 @@
 package assembly_test
 
 import (
-	"context"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
 
 	"github.com/coppice-run/coppice/internal/chaos"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -94,8 +91,9 @@ func TestABlackHoledLinkIsLeft(t *testing.T) {
 	t.Logf("%d trees; %d runs were redelivered; messages after %s", len(all), again, back)
 }
 
-// TestSilenceIsNoOffence keeps connections open on which nobody says anything, for
-// longer than it takes a server that suffers no pings to send a client away.
+// TestSilenceIsNoOffence lets nobody say anything over connections for longer than it takes a
+// server that suffers no pings to send a client away with all its streams: a watch goes on,
+// and calls are taken.
 func TestSilenceIsNoOffence(t *testing.T) {
 	t.Parallel()
 	a := takeApart(t)
@@ -116,26 +114,27 @@ func TestSilenceIsNoOffence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
+	said := make(chan error, 1)
 	go func() {
 		_, err := watch.Recv()
-		ended <- err
+		said <- err
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(often(1, 13))*suspicious)
-	defer cancel()
-	var both sync.WaitGroup
-	for _, conn := range []*grpc.ClientConn{silent, streaming} {
-		both.Go(func() {
-			if conn.WaitForStateChange(ctx, connectivity.Ready) {
-				t.Errorf("a silent connection became %s", conn.GetState())
-			}
-		})
-	}
-	both.Wait()
 	select {
-	case err := <-ended:
+	case err := <-said:
+		t.Fatalf("a silent watch was told something, or has ended: %v", err)
+	case <-time.After(time.Duration(often(1, 13)) * suspicious):
+	}
+	for _, conn := range []*grpc.ClientConn{silent, streaming} {
+		c := newClient(t, conn)
+		if _, err := c.ListSessions(c.ctx(), &pb.ListSessionsRequest{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.UpdateSession(c.ctx(), &pb.UpdateSessionRequest{SessionId: session.GetSession().GetId(), Title: "another"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-said; err != nil {
 		t.Errorf("a silent watch ended: %v", err)
-	default:
 	}
 }
 
