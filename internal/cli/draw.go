@@ -186,6 +186,9 @@ func (c canvas) waitText(n *node) string {
 		q := n.asks[0]
 		return askText(q.GetTool(), q.GetArgument(), q.GetApprovalId(), c.deciding)
 	}
+	if n.asking > 0 && c.deciding.list == "" {
+		return "asks"
+	}
 	if n.asking > 0 {
 		return "asks: see " + safeLine(c.deciding.list)
 	}

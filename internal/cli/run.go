@@ -161,8 +161,7 @@ func (r *runCommand) asked(prompt string) (*pb.CreateSessionRequest, error) {
 	}, nil
 }
 
-// in runs it at an orchestrator, and gives the session. deciding says how an approval is decided
-// on.
+// in runs it at an orchestrator, and gives the session. by says how approvals are decided on.
 func (r *runCommand) in(ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by deciding) (session string, err error) {
 	resp, err := c.sessions.CreateSession(ctx, asked)
 	if err != nil {

@@ -121,17 +121,21 @@ func (w *waitCommand) wait(ctx context.Context, c *client, session, task string,
 	}
 }
 
-// asking gives what tells of each open approval of a session, once. Where they can't be listed
-// there is nothing to tell.
+// asking gives what tells of each open approval of a session, once. That they can't be listed
+// is told once as well, unless the wait itself will meet the reason.
 func (a *app) asking(ctx context.Context, c *client, session string, by deciding) func() {
-	told := map[string]bool{}
+	told, refused := map[string]bool{}, false
 	return func() {
-		_ = c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
+		err := c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
 			if !told[p.GetId()] {
 				told[p.GetId()] = true
 				a.warn("waiting: " + askText(p.GetTool(), p.GetArgument(), p.GetId(), by))
 			}
 			return nil
 		})
+		if err != nil && !refused && ctx.Err() == nil && !mayGoOn(err) {
+			refused = true
+			a.complain("what the session asks can't be told: " + err.Error())
+		}
 	}
 }
