@@ -89,7 +89,7 @@ var allowed = map[string][]string{
 		"internal/loop", "internal/model/governor", "internal/model/price", "internal/orchestrator", "internal/outbound", "internal/redact", "internal/route", "internal/sandbox", "internal/store", "internal/tool",
 		"internal/telemetry", "internal/tree", "internal/worker", "internal/workspace",
 	},
-	"internal/drill": {"internal/dispatch", "internal/gen/coppice/v1"},
+	"internal/drill": {"internal/dispatch", "internal/gen/coppice/v1", "internal/wire"},
 	"internal/cli": {
 		"internal/alive", "internal/assembly", "internal/auth", "internal/callback", "internal/drill", "internal/flags", "internal/gen/coppice/v1", "internal/hook", "internal/mcp",
 		"internal/model/fakellm", "internal/model/provider", "internal/redact", "internal/sandbox", "internal/tool", "internal/transcript", "internal/tree", "internal/wire",
@@ -102,7 +102,7 @@ var allowed = map[string][]string{
 	"internal/proctest":            {},
 	"internal/redistest":           {"internal/proctest"},
 	"internal/chaos": {
-		"internal/gen/coppice/v1", "internal/model", "internal/policy", "internal/tool", "internal/tree",
+		"internal/gen/coppice/v1", "internal/model", "internal/policy", "internal/tool", "internal/tree", "internal/wire",
 	},
 	"internal/chaos/worker": {"internal/alive", "internal/assembly", "internal/chaos", "internal/flags", "internal/model/scripted", "internal/sandbox"},
 	"cmd/coppice":           {"internal/cli", "internal/sandbox"},

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // hand is a worker's stream that is led by hand.
@@ -18,6 +20,9 @@ type hand struct {
 
 	replica  string   // at the other end
 	features []string // beside "reattach"
+
+	rest     []*pb.WorkResponse // of the last message
+	messages int                // with anything but heartbeats
 }
 
 // attempt is what a worker holds, by hand.
@@ -47,15 +52,19 @@ func (c *client) hand() *hand {
 // hear gives the next response that is no heartbeat.
 func (h *hand) hear() *pb.WorkResponse {
 	h.t.Helper()
-	for {
+	for len(h.rest) == 0 {
 		resp, err := h.stream.Recv()
 		if err != nil {
 			h.t.Fatal(err)
 		}
 		if resp.GetHeartbeat() == nil {
-			return resp
+			h.rest = slices.Collect(wire.Apart(resp))
+			h.messages++
 		}
 	}
+	next := h.rest[0]
+	h.rest = h.rest[1:]
+	return next
 }
 
 func (h *hand) send(req *pb.WorkRequest) {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // Streams gives an interceptor for a worker's connection that records each
@@ -117,10 +118,12 @@ func (s *witnessedStream) RecvMsg(m any) error {
 	if !ok {
 		return nil
 	}
-	if resp.GetStoodDown() != nil {
-		s.given(resp.GetGiven())
-	} else if a := s.current(); a != nil {
-		s.answered(a, resp)
+	for r := range wire.Apart(resp) {
+		if r.GetStoodDown() != nil {
+			s.given(r.GetGiven())
+		} else if a := s.current(); a != nil {
+			s.answered(a, r)
+		}
 	}
 	return nil
 }

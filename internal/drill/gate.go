@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // Gate is what a worker takes for its orchestrator: it hands on all that both say, counts the
@@ -194,8 +195,10 @@ func (l *line) answer() error {
 		if err != nil {
 			return err
 		}
-		if l.heard(resp) && l.gate.hit(l.carries()) {
-			return context.Canceled
+		for r := range wire.Apart(resp) {
+			if l.heard(r) && l.gate.hit(l.carries()) {
+				return context.Canceled
+			}
 		}
 		if err := l.worker.Send(resp); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ const (
 	featureHeartbeat = "heartbeat"
 	featureCommands  = "commands"
 	featureGiven     = "given" // of workers that ask for what they were given and have not heard of
+	featureJoined    = "joined"
 )
 
 // Times of a stream. DefaultGrace is how long after it broke its attempt may be gone
@@ -80,6 +82,7 @@ type slot struct {
 	sending  sync.Mutex
 	revoked  chan struct{} // holds one: look whether the attempt was ended from outside
 	left     atomic.Bool   // its worker has ended the stream in good order
+	joins    atomic.Bool   // its worker takes several responses in one message
 	standing atomic.Pointer[standing]
 	// stoodDown holds one: what has become of the slot that has waited.
 	stoodDown chan stoodDown
@@ -115,7 +118,7 @@ func (s *Service) Work(stream WorkStream) error {
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
 		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Window: workWindow,
 		Protocol: Protocol, OldestProtocol: OldestProtocol,
-		Features: []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces}, Grace: durationpb.New(s.Grace),
+		Features: []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces, featureJoined}, Grace: durationpb.New(s.Grace),
 	}}}); err != nil {
 		return err
 	}
@@ -217,6 +220,9 @@ func (l *slot) receive() error {
 			l.show(k.Delta)
 			continue
 		}
+		if shows := req.GetShows(); shows != nil {
+			l.show(shows)
+		}
 		a, wanted, err := l.submit(req)
 		if err == nil && (!req.GetMore() || a.open) {
 			err = l.queue()
@@ -245,6 +251,9 @@ func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
 	claim, again := req.GetClaim(), req.GetReattach()
 	if (claim != nil || again != nil) && (lease != nil || l.standing.Load() != nil || l.claiming.Swap(true)) {
 		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream, or may come")
+	}
+	if claim != nil || again != nil {
+		l.joins.Store(slices.Contains(append(claim.GetFeatures(), again.GetFeatures()...), featureJoined))
 	}
 	l.meet(req)
 	l.mu.Lock()
@@ -314,6 +323,11 @@ func (l *slot) answer() {
 	send := func(seq int64, responses ...*pb.WorkResponse) {
 		for _, r := range responses {
 			r.Seq = seq
+		}
+		if l.joins.Load() {
+			responses = wire.Joined(responses)
+		}
+		for _, r := range responses {
 			broken = broken || l.send(r) != nil
 		}
 	}

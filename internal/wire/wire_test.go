@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -252,5 +253,29 @@ func TestPiecesHoldEverythingInOrder(t *testing.T) {
 	}
 	if Pieces(nil) != nil {
 		t.Error("nothing is a piece")
+	}
+}
+
+// TestJoinedResponsesComeApart in their order, whether they were joined or are too many for that.
+func TestJoinedResponsesComeApart(t *testing.T) {
+	t.Parallel()
+	for n := range 6 {
+		var sent []*pb.WorkResponse
+		for i := range n {
+			sent = append(sent, &pb.WorkResponse{Seq: int64(i + 1)})
+		}
+		joined := Joined(sent)
+		if want := map[bool]int{true: min(n, 1), false: n}[n <= mostJoined]; len(joined) != want {
+			t.Errorf("%d responses are %d messages, want %d", n, len(joined), want)
+		}
+		var got []int64
+		for _, m := range joined {
+			for r := range Apart(m) {
+				got = append(got, r.GetSeq())
+			}
+		}
+		if len(got) != n || !slices.IsSorted(got) {
+			t.Errorf("of %d responses came %v", n, got)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"iter"
 	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -104,6 +105,34 @@ func Answer(req *pb.WorkRequest) *pb.Message {
 		return k.Compact.GetMessage()
 	}
 	return nil
+}
+
+// mostJoined is how many responses go into one message: an answer, the assignment of the run
+// that it gives, and its transcript, if that is one piece.
+const mostJoined = 3
+
+// Joined puts responses into one message, unless they are too many for one.
+func Joined(responses []*pb.WorkResponse) []*pb.WorkResponse {
+	if n := len(responses); n < 2 || n > mostJoined {
+		return responses
+	}
+	first := responses[0]
+	first.FollowedBy = responses[1:]
+	return responses[:1]
+}
+
+// Apart gives a response, and then what came in the same message.
+func Apart(r *pb.WorkResponse) iter.Seq[*pb.WorkResponse] {
+	return func(yield func(*pb.WorkResponse) bool) {
+		if !yield(r) {
+			return
+		}
+		for _, next := range r.GetFollowedBy() {
+			if !yield(next) {
+				return
+			}
+		}
+	}
 }
 
 // maxAwait bounds how long a call may wait for a task's output.

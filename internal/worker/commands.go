@@ -21,7 +21,7 @@ const farewell = 2 * time.Second
 
 // features are what a worker can do beyond the protocol version.
 func features() []string {
-	return []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces, featureGiven}
+	return []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces, featureGiven, featureJoined}
 }
 
 // launched is a command that has become a task, and is this worker's.

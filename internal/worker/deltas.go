@@ -57,17 +57,29 @@ func (d *deltas) flush() {
 	d.flushed()
 }
 
+// take gives what is kept, for who shows it with something else; nil if nothing is.
+func (d *deltas) take() *pb.TextDelta {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.taken()
+}
+
 // flushed is flush for who holds the lock.
 func (d *deltas) flushed() {
-	if d.timer == nil && d.text.Len() == 0 {
-		return
+	if piece := d.taken(); piece != nil {
+		d.send(piece)
 	}
+}
+
+// taken is take for who holds the lock.
+func (d *deltas) taken() (piece *pb.TextDelta) {
 	if d.timer != nil {
 		d.timer.Stop()
 		d.timer = nil
 	}
 	if d.text.Len() > 0 {
-		d.send(&pb.TextDelta{Text: d.text.String(), Thinking: d.thinking})
+		piece = &pb.TextDelta{Text: d.text.String(), Thinking: d.thinking}
 		d.text.Reset()
 	}
+	return piece
 }

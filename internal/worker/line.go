@@ -11,6 +11,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // window is how many requests may be without an answer.
@@ -122,30 +123,37 @@ func (l *line) receive(k *link) error {
 		if err != nil {
 			return err
 		}
-		switch kind := resp.GetKind().(type) {
-		case *pb.WorkResponse_Heartbeat:
-		case *pb.WorkResponse_Lost:
-			l.lose()
-		case *pb.WorkResponse_Drain:
-			l.drain()
-		case *pb.WorkResponse_StoodDown:
-			l.stoodDown(resp.GetGiven())
-		case *pb.WorkResponse_BackgroundCommands:
-			l.letGo(int(kind.BackgroundCommands.GetOrdinal()))
-		case *pb.WorkResponse_Assignment:
-			k.useful.Store(true)
-			l.oldest(func(r *request) bool { r.response = resp; return false })
-		case *pb.WorkResponse_Transcript:
-			l.oldest(func(r *request) bool {
-				r.chunks = append(r.chunks, kind.Transcript.GetMessages()...)
-				return kind.Transcript.GetLast()
-			})
-		default:
-			if r := resp.GetRefused(); r != nil && r.GetCause() != pb.RefusedCause_REFUSED_CAUSE_PROTOCOL {
-				k.useful.Store(true)
-			}
-			l.oldest(func(r *request) bool { r.response = resp; return true })
+		for r := range wire.Apart(resp) {
+			l.hear(k, r)
 		}
+	}
+}
+
+// hear sees to one response.
+func (l *line) hear(k *link, resp *pb.WorkResponse) {
+	switch kind := resp.GetKind().(type) {
+	case *pb.WorkResponse_Heartbeat:
+	case *pb.WorkResponse_Lost:
+		l.lose()
+	case *pb.WorkResponse_Drain:
+		l.drain()
+	case *pb.WorkResponse_StoodDown:
+		l.stoodDown(resp.GetGiven())
+	case *pb.WorkResponse_BackgroundCommands:
+		l.letGo(int(kind.BackgroundCommands.GetOrdinal()))
+	case *pb.WorkResponse_Assignment:
+		k.useful.Store(true)
+		l.oldest(func(r *request) bool { r.response = resp; return false })
+	case *pb.WorkResponse_Transcript:
+		l.oldest(func(r *request) bool {
+			r.chunks = append(r.chunks, kind.Transcript.GetMessages()...)
+			return kind.Transcript.GetLast()
+		})
+	default:
+		if r := resp.GetRefused(); r != nil && r.GetCause() != pb.RefusedCause_REFUSED_CAUSE_PROTOCOL {
+			k.useful.Store(true)
+		}
+		l.oldest(func(r *request) bool { r.response = resp; return true })
 	}
 }
 
@@ -184,7 +192,7 @@ func (l *line) adopt(k *link) error {
 	}
 	l.forgetUnsent() // it is among what has no answer
 	for _, r := range l.waiting {
-		r.chunks = nil
+		r.chunks, r.req.Shows = nil, nil
 		if c := r.req.GetClaim(); c != nil {
 			c.Protocol = k.protocol
 		}
@@ -297,6 +305,13 @@ func (l *line) rests() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.over && l.stands == nil
+}
+
+// joins reports whether what is shown may go with what is said next.
+func (l *line) joins() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.link != nil && l.link.can(featureJoined)
 }
 
 // carries reports whether the attempt of a journal is on the line.

@@ -26,6 +26,7 @@ const (
 	featurePolicy    = "policy"
 	featureCommands  = "commands"
 	featureGiven     = "given"
+	featureJoined    = "joined"
 
 	featureWorkspaces = "workspaces"
 )

@@ -62,8 +62,12 @@ func heldOf(begins []tree.Message) *pb.TranscriptHeld {
 // does, whoever has put it in.
 func (j *journal) send(req *pb.WorkRequest) *request {
 	l := j.line
+	if l.joins() {
+		req.Shows = j.deltas.take()
+	} else {
+		j.deltas.flush()
+	}
 	l.clean(req)
-	j.deltas.flush()
 	r := &request{line: l, req: req, answered: make(chan struct{})}
 	if j.takes != nil && givesBack(req) {
 		req.Takes, r.begins = j.takes()

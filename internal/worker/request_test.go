@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
+	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -64,6 +65,41 @@ func TestWhatGoesOnIsKept(t *testing.T) {
 		c.then(j, j.Spawn(children))
 		if !slices.Equal(stream.kinds, c.want) {
 			t.Errorf("%s: %q was sent, not %q", name, stream.kinds, c.want)
+		}
+	}
+}
+
+// TestWhatIsShownGoesWithWhatIsSaid: a piece of an answer that is complete by then comes with
+// it in one message, without secrets, and once. A replica that does not know that gets it before.
+func TestWhatIsShownGoesWithWhatIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		features []string
+		want     []string // what is sent
+		shown    string   // with the end
+	}{
+		"joined": {[]string{featureJoined}, []string{"1 *coppicev1.WorkRequest_End"}, "so"},
+		"apart":  {nil, []string{"0 *coppicev1.WorkRequest_Delta", "1 *coppicev1.WorkRequest_End"}, ""},
+	} {
+		stream := &sentOver{}
+		l, j := lineOf(stream, nil)
+		l.link.welcome = &pb.Welcome{Features: c.features}
+		j.Delta(model.Delta{Text: "so"})
+		j.End(loop.Ending{})
+		if !slices.Equal(stream.kinds, c.want) {
+			t.Errorf("%s: %q was sent, not %q", name, stream.kinds, c.want)
+		}
+		end := stream.sent[len(stream.sent)-1]
+		if got := end.GetShows().GetText(); got != c.shown {
+			t.Errorf("%s: %q is shown with the end, not %q", name, got, c.shown)
+		}
+		l.takeDown(l.link)
+		other := &sentOver{answers: []*pb.WorkResponse{{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{}}}}}
+		if err := l.adopt(&link{stream: other, protocol: Protocol, welcome: &pb.Welcome{Features: append(c.features, featureReattach)}}); err != nil {
+			t.Fatal(err)
+		}
+		if again := other.sent[1]; again.GetEnd() == nil || again.GetShows() != nil {
+			t.Errorf("%s: over another stream %v is sent", name, again)
 		}
 	}
 }

@@ -240,7 +240,10 @@ type WorkRequest struct {
 	Takes *Takes `protobuf:"bytes,23,opt,name=takes,proto3" json:"takes,omitempty"`
 	// Whether the next request of the attempt follows at once, which it has to then: they
 	// are stored together.
-	More          bool `protobuf:"varint,24,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,24,opt,name=more,proto3" json:"more,omitempty"`
+	// A piece of the answer under way that is to be shown before, as if Delta had come before
+	// the request; for a replica with the feature "joined". It is not sent again.
+	Shows         *TextDelta `protobuf:"bytes,27,opt,name=shows,proto3" json:"shows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -472,6 +475,13 @@ func (x *WorkRequest) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *WorkRequest) GetShows() *TextDelta {
+	if x != nil {
+		return x.Shows
+	}
+	return nil
 }
 
 type isWorkRequest_Kind interface {
@@ -794,7 +804,11 @@ type WorkResponse struct {
 	// yet, and it stands by. The next one that becomes ready is claimed for it with the nonce
 	// that was offered, in the transaction that makes it ready, and comes with StoodDown.
 	// Until then the slot takes no hints.
-	StandsBy      bool `protobuf:"varint,16,opt,name=stands_by,json=standsBy,proto3" json:"stands_by,omitempty"`
+	StandsBy bool `protobuf:"varint,16,opt,name=stands_by,json=standsBy,proto3" json:"stands_by,omitempty"`
+	// What comes right after it, in order, each as if it were a message of its own: most of what
+	// a small message costs is not its content. Only for a worker with the feature "joined", and
+	// none of these has others.
+	FollowedBy    []*WorkResponse `protobuf:"bytes,17,rep,name=followed_by,json=followedBy,proto3" json:"followed_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -974,6 +988,13 @@ func (x *WorkResponse) GetStandsBy() bool {
 	return false
 }
 
+func (x *WorkResponse) GetFollowedBy() []*WorkResponse {
+	if x != nil {
+		return x.FollowedBy
+	}
+	return nil
+}
+
 type isWorkResponse_Kind interface {
 	isWorkResponse_Kind()
 }
@@ -1147,7 +1168,8 @@ type Welcome struct {
 	// The lowest protocol version that the replica speaks.
 	OldestProtocol int32 `protobuf:"varint,5,opt,name=oldest_protocol,json=oldestProtocol,proto3" json:"oldest_protocol,omitempty"`
 	// What the replica can do beyond the protocol version: "reattach",
-	// "heartbeat", "commands" (that are tasks), "policy", "workspaces". Others are to be ignored.
+	// "heartbeat", "commands" (that are tasks), "policy", "workspaces", "joined". Others are to be
+	// ignored.
 	Features []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
 	// How long after a stream broke its attempt may be gone on with.
 	Grace         *durationpb.Duration `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
@@ -3784,7 +3806,7 @@ var File_coppice_v1_worker_proto protoreflect.FileDescriptor
 const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/worker.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\b\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\b\n" +
 	"\vWorkRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12)\n" +
 	"\x05claim\x18\x02 \x01(\v2\x11.coppice.v1.ClaimH\x00R\x05claim\x12,\n" +
@@ -3813,7 +3835,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"stand_down\x18\x1a \x01(\v2\x15.coppice.v1.StandDownH\x00R\tstandDown\x12'\n" +
 	"\x05takes\x18\x17 \x01(\v2\x11.coppice.v1.TakesR\x05takes\x12\x12\n" +
-	"\x04more\x18\x18 \x01(\bR\x04moreB\x06\n" +
+	"\x04more\x18\x18 \x01(\bR\x04more\x12+\n" +
+	"\x05shows\x18\x1b \x01(\v2\x15.coppice.v1.TextDeltaR\x05showsB\x06\n" +
 	"\x04kind\"\x8a\x01\n" +
 	"\x05Takes\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12 \n" +
@@ -3822,7 +3845,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x04held\x18\x03 \x01(\v2\x1a.coppice.v1.TranscriptHeldR\x04held\x12\x19\n" +
 	"\bstand_by\x18\x04 \x01(\bR\astandBy\"\v\n" +
 	"\tStandDown\"\v\n" +
-	"\tStoodDown\"\x99\x06\n" +
+	"\tStoodDown\"\xd4\x06\n" +
 	"\fWorkResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12/\n" +
 	"\awelcome\x18\x02 \x01(\v2\x13.coppice.v1.WelcomeH\x00R\awelcome\x128\n" +
@@ -3847,7 +3870,9 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"stood_down\x18\x0f \x01(\v2\x15.coppice.v1.StoodDownH\x00R\tstoodDown\x12*\n" +
 	"\x05given\x18\r \x01(\v2\x14.coppice.v1.GivenRunR\x05given\x12\x1b\n" +
-	"\tstands_by\x18\x10 \x01(\bR\bstandsByB\x06\n" +
+	"\tstands_by\x18\x10 \x01(\bR\bstandsBy\x129\n" +
+	"\vfollowed_by\x18\x11 \x03(\v2\x18.coppice.v1.WorkResponseR\n" +
+	"followedByB\x06\n" +
 	"\x04kind\"X\n" +
 	"\bGivenRun\x12\x1d\n" +
 	"\n" +
@@ -4157,60 +4182,62 @@ var file_coppice_v1_worker_proto_depIdxs = []int32{
 	10, // 17: coppice.v1.WorkRequest.hello:type_name -> coppice.v1.Hello
 	5,  // 18: coppice.v1.WorkRequest.stand_down:type_name -> coppice.v1.StandDown
 	4,  // 19: coppice.v1.WorkRequest.takes:type_name -> coppice.v1.Takes
-	16, // 20: coppice.v1.Takes.held:type_name -> coppice.v1.TranscriptHeld
-	9,  // 21: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
-	18, // 22: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
-	25, // 23: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
-	17, // 24: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
-	42, // 25: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
-	45, // 26: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
-	46, // 27: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
-	47, // 28: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
-	13, // 29: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
-	14, // 30: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
-	39, // 31: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
-	11, // 32: coppice.v1.WorkResponse.drain:type_name -> coppice.v1.Drain
-	6,  // 33: coppice.v1.WorkResponse.stood_down:type_name -> coppice.v1.StoodDown
-	8,  // 34: coppice.v1.WorkResponse.given:type_name -> coppice.v1.GivenRun
-	48, // 35: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
-	49, // 36: coppice.v1.Hello.start_time:type_name -> google.protobuf.Timestamp
-	16, // 37: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
-	0,  // 38: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
-	50, // 39: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
-	23, // 40: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
-	24, // 41: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
-	19, // 42: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
-	22, // 43: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
-	51, // 44: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
-	22, // 45: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
-	52, // 46: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
-	1,  // 47: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
-	51, // 48: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
-	51, // 49: coppice.v1.Append.message:type_name -> coppice.v1.Message
-	51, // 50: coppice.v1.Compact.message:type_name -> coppice.v1.Message
-	53, // 51: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
-	31, // 52: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
-	48, // 53: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
-	2,  // 54: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
-	48, // 55: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
-	32, // 56: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
-	48, // 57: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
-	41, // 58: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
-	51, // 59: coppice.v1.End.answer:type_name -> coppice.v1.Message
-	41, // 60: coppice.v1.End.failure:type_name -> coppice.v1.Failure
-	54, // 61: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
-	44, // 62: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
-	43, // 63: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
-	51, // 64: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
-	51, // 65: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
-	55, // 66: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
-	3,  // 67: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
-	7,  // 68: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
-	68, // [68:69] is the sub-list for method output_type
-	67, // [67:68] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	37, // 20: coppice.v1.WorkRequest.shows:type_name -> coppice.v1.TextDelta
+	16, // 21: coppice.v1.Takes.held:type_name -> coppice.v1.TranscriptHeld
+	9,  // 22: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
+	18, // 23: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
+	25, // 24: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
+	17, // 25: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
+	42, // 26: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
+	45, // 27: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
+	46, // 28: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
+	47, // 29: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
+	13, // 30: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
+	14, // 31: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
+	39, // 32: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
+	11, // 33: coppice.v1.WorkResponse.drain:type_name -> coppice.v1.Drain
+	6,  // 34: coppice.v1.WorkResponse.stood_down:type_name -> coppice.v1.StoodDown
+	8,  // 35: coppice.v1.WorkResponse.given:type_name -> coppice.v1.GivenRun
+	7,  // 36: coppice.v1.WorkResponse.followed_by:type_name -> coppice.v1.WorkResponse
+	48, // 37: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
+	49, // 38: coppice.v1.Hello.start_time:type_name -> google.protobuf.Timestamp
+	16, // 39: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
+	0,  // 40: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
+	50, // 41: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
+	23, // 42: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
+	24, // 43: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
+	19, // 44: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
+	22, // 45: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
+	51, // 46: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
+	22, // 47: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
+	52, // 48: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
+	1,  // 49: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
+	51, // 50: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
+	51, // 51: coppice.v1.Append.message:type_name -> coppice.v1.Message
+	51, // 52: coppice.v1.Compact.message:type_name -> coppice.v1.Message
+	53, // 53: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
+	31, // 54: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
+	48, // 55: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
+	2,  // 56: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
+	48, // 57: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
+	32, // 58: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
+	48, // 59: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
+	41, // 60: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
+	51, // 61: coppice.v1.End.answer:type_name -> coppice.v1.Message
+	41, // 62: coppice.v1.End.failure:type_name -> coppice.v1.Failure
+	54, // 63: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
+	44, // 64: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
+	43, // 65: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
+	51, // 66: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
+	51, // 67: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
+	55, // 68: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
+	3,  // 69: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
+	7,  // 70: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
+	70, // [70:71] is the sub-list for method output_type
+	69, // [69:70] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_worker_proto_init() }
