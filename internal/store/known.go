@@ -14,6 +14,7 @@ type session struct {
 	fairTag int64            // of its last ready run
 	version int64            // of its row; changed with each commit that changes anything of it
 	row     *sessionAsStored // nil: there is none
+	written *sessionAsStored // what the row is with the batch; nil: as before
 
 	// contested says that somebody else had changed the session when it was last looked
 	// at. Then it is only good for guesses until it is read.
@@ -43,10 +44,11 @@ func (s *session) read(row *tree.Session, beside beside) {
 	}
 }
 
-// asStored fills in what the row is once everything of the session is stored.
-func (s *session) asStored(row *sessionAsStored) {
-	row.Session = *s.view.Session()
-	row.beside = beside{maxRunning: row.Cap(), fairTag: s.fairTag, version: s.version}
+// write gives what the row is once everything of the session is stored.
+func (s *session) write() *sessionAsStored {
+	now := s.view.Session()
+	s.written = &sessionAsStored{*now, beside{maxRunning: now.Cap(), fairTag: s.fairTag, version: s.version}}
+	return s.written
 }
 
 // madeRoom reports whether a run has left its worker, or the session may run more at once, while
@@ -110,10 +112,9 @@ func (k *known) keep(id tree.SessionID, s *session) {
 	if s.view.Session() == nil {
 		return
 	}
-	if s.row == nil {
-		s.row = &sessionAsStored{}
+	if s.written != nil {
+		s.row, s.written = s.written, nil
 	}
-	s.asStored(s.row)
 	s.size, s.kept = s.view.Size(), time.Now()
 	k.tasks += s.size
 	k.sessions.Add(id, s)

@@ -164,17 +164,14 @@ func (b *batch) collectRuns(id tree.SessionID, c *tree.Changes, put func(string,
 
 // collectSession lists the row of a session.
 func (b *batch) collectSession(s *session, put func(string, []any)) {
-	row := &sessionAsStored{}
 	if s.row == nil {
 		s.version = b.now.UnixMicro() // one that comes after a deleted one has none of its versions
-		s.asStored(row)
-		put("add_sessions", row.columns(nil))
+		put("add_sessions", s.write().columns(nil))
 		return
 	}
 	s.version++
-	s.asStored(row)
 	was, now := &b.compared[0], &b.compared[1]
-	*was, *now = s.row.columns((*was)[:0]), row.columns((*now)[:0])
+	*was, *now = s.row.columns((*was)[:0]), s.write().columns((*now)[:0])
 	put(sessionTable.change(*was, *now))
 }
 

@@ -216,7 +216,7 @@ func granted(grants, rules []string) []string {
 func (d *decision) close(t *Task, a *Approval, state ApprovalState) {
 	a.State, a.DecidedAt = state, d.env.Now
 	d.view.touchApproval(a)
-	d.view.changes.Timers[CallKey{a.Task, a.Ref}] = nil
+	set(&d.view.changes.Timers, CallKey{a.Task, a.Ref}, nil)
 	d.countAsking(t, -1)
 }
 
@@ -281,7 +281,7 @@ func (n *needs) asking(t *Task) {
 // PutApproval hands the view a stored approval; nil means that there is none.
 func (v *View) PutApproval(id ApprovalID, a *Approval) {
 	if _, held := v.approvals[id]; !held {
-		v.approvals[id] = a
+		set(&v.approvals, id, a)
 	}
 }
 
@@ -294,6 +294,6 @@ func (v *View) approval(id ApprovalID) *Approval {
 }
 
 func (v *View) touchApproval(a *Approval) {
-	v.approvals[a.ID] = a
-	v.changes.Approvals[a.ID] = a
+	set(&v.approvals, a.ID, a)
+	set(&v.changes.Approvals, a.ID, a)
 }

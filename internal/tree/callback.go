@@ -56,15 +56,16 @@ func (d *decision) callBack(t *Task) {
 
 func (d *decision) putCallback(c *Callback) {
 	key := ChildRun{c.Task, c.Run}
-	d.view.callbacks[key] = c
-	d.view.changes.Callbacks[key] = c
+	set(&d.view.callbacks, key, c)
+	set(&d.view.changes.Callbacks, key, c)
 }
 
 // dropCallback ends a callback with an event. The event is of no run: the run has
 // had its last one.
 func (d *decision) dropCallback(t *Task, c *Callback, delivered bool, detail string) {
 	key := ChildRun{c.Task, c.Run}
-	d.view.callbacks[key], d.view.changes.Callbacks[key] = nil, nil
+	set(&d.view.callbacks, key, nil)
+	set(&d.view.changes.Callbacks, key, nil)
 	detail = excerpt.Tail(detail, maxDetail)
 	d.emitAside(t, CallbackEnded{Run: c.Run, URL: c.URL, Delivered: delivered, Tries: c.Tries, Detail: detail})
 }

@@ -223,7 +223,7 @@ func (c Expire) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	if c.ofRun() {
-		d.view.changes.Timers[CallKey{c.Task, c.Ref}] = nil
+		set(&d.view.changes.Timers, CallKey{c.Task, c.Ref}, nil)
 		d.runOut(t, c.Ref)
 		return Done{}, nil
 	}
@@ -236,7 +236,7 @@ func (c Expire) decide(d *decision) (Answer, error) {
 	case call != nil && call.State == CallWaiting:
 		d.waitedEnough(t, call, c)
 	default:
-		d.view.changes.Timers[CallKey{c.Task, c.Ref}] = nil
+		set(&d.view.changes.Timers, CallKey{c.Task, c.Ref}, nil)
 	}
 	return Done{}, nil
 }

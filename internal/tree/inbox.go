@@ -39,13 +39,13 @@ func (c ClearInbox) decide(d *decision) (Answer, error) {
 		default:
 			cleared.Messages++
 		}
-		d.view.changes.Inbox[e.ID] = nil
+		set(&d.view.changes.Inbox, e.ID, nil)
 	}
 	cleared.Left = len(left)
 	if cleared.Messages+len(cleared.News) == 0 {
 		return cleared, nil
 	}
-	d.view.inbox[t.ID] = left
+	set(&d.view.inbox, t.ID, left)
 	t.Inbox = len(left)
 	d.view.touchTask(t)
 	d.emitAside(t, InboxCleared{Messages: cleared.Messages, News: cleared.News, Left: cleared.Left})

@@ -16,12 +16,12 @@ func (d *decision) settle(t *Task) {
 	if t.Watchers > 0 {
 		t.Watchers = 0
 		for _, row := range d.view.watchers[run] {
-			d.view.changes.Waits[row] = false
+			set(&d.view.changes.Waits, row, false)
 			if d.resolve(t, row.Task, row.Ref) && row.Task == t.Caller {
 				told = true
 			}
 		}
-		d.view.watchers[run] = nil
+		set(&d.view.watchers, run, nil)
 	}
 	if t.Background && !t.Caller.IsZero() {
 		caller := d.view.task(t.Caller)
@@ -52,7 +52,7 @@ func (d *decision) resolve(ended *Task, caller TaskID, ref CallRef) bool {
 // task has reached its boundary.
 func (d *decision) closeCall(t *Task, c *Call) {
 	if c.State == CallWaiting {
-		d.view.changes.Timers[CallKey{t.ID, c.Ref}] = nil
+		set(&d.view.changes.Timers, CallKey{t.ID, c.Ref}, nil)
 	}
 	c.State = CallClosed
 	t.OpenCalls--
@@ -99,7 +99,7 @@ func (d *decision) dropOpenCalls(t *Task) {
 			d.withdraw(t, c)
 		}
 		c.Text, c.IsError, c.State = "not finished: the run ended before the result came", true, CallClosed
-		d.view.changes.Timers[CallKey{t.ID, c.Ref}] = nil
+		set(&d.view.changes.Timers, CallKey{t.ID, c.Ref}, nil)
 		d.view.touchCall(c)
 		d.emit(t, CallResolved{Ref: c.Ref, IsError: true})
 	}
@@ -111,7 +111,7 @@ func (d *decision) dropOpenCalls(t *Task) {
 // stopWatching drops the wait row of a call that does not wait any longer. The
 // target keeps its count, which is only a hint to look.
 func (d *decision) stopWatching(c *Call) {
-	d.view.changes.Waits[WaitRow{Target: c.Child, Task: c.Task, Ref: c.Ref}] = false
+	set(&d.view.changes.Waits, WaitRow{Target: c.Child, Task: c.Task, Ref: c.Ref}, false)
 }
 
 // takeInbox moves the task's inbox to its transcript: user messages first, then
@@ -137,10 +137,10 @@ func (d *decision) takeInbox(t *Task) {
 			}
 			t.Source = cmp.Or(t.Source, e.Source)
 			d.append(t, &Message{ID: e.ID, Role: RoleUser, Blocks: e.Blocks, News: e.News})
-			d.view.changes.Inbox[e.ID] = nil
+			set(&d.view.changes.Inbox, e.ID, nil)
 		}
 	}
-	d.view.inbox[t.ID] = nil
+	set(&d.view.inbox, t.ID, nil)
 	t.Inbox = 0
 	d.view.touchTask(t)
 	d.emitAside(t, InboxEmpty{})
@@ -149,9 +149,9 @@ func (d *decision) takeInbox(t *Task) {
 // queue puts an entry into a task's inbox; the command has asked for the inbox.
 func (d *decision) queue(t *Task, e *InboxEntry) {
 	e.Task, e.ID, e.QueuedAt = t.ID, MessageID(d.env.NewID()), d.env.Now
-	d.view.inbox[t.ID] = append(d.view.inbox[t.ID], e)
+	set(&d.view.inbox, t.ID, append(d.view.inbox[t.ID], e))
 	t.Inbox++
-	d.view.changes.Inbox[e.ID] = e
+	set(&d.view.changes.Inbox, e.ID, e)
 	d.view.touchTask(t)
 	if t.State.Active() {
 		d.emit(t, Queued{News: e.News, Message: e.ID, Waiting: t.Inbox})

@@ -87,9 +87,9 @@ func (d *decision) attach(t *Task) {
 	t.Attach++
 	t.Replica = d.env.Replica
 	d.view.touchTask(t)
-	d.view.changes.Attempts[t.ID] = &Attempt{
+	set(&d.view.changes.Attempts, t.ID, &Attempt{
 		Task: t.ID, Epoch: t.Epoch, Attach: t.Attach, Replica: t.Replica, Worker: t.Worker, At: d.env.Now,
-	}
+	})
 }
 
 // park takes a running run from its worker until what it waits for has come.
@@ -150,7 +150,7 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	}
 	d.view.unready(t)
 	if !t.Deadline.IsZero() {
-		d.view.changes.Timers[CallKey{t.ID, deadlineRef}] = nil
+		set(&d.view.changes.Timers, CallKey{t.ID, deadlineRef}, nil)
 	}
 	if !t.Background {
 		d.called(t)
@@ -193,7 +193,7 @@ func (d *decision) leaves(t *Task, to State, lost bool) {
 // offer raises the epoch and makes the pending run ready for dispatch under it.
 func (d *decision) offer(t *Task) {
 	t.Epoch++
-	d.view.changes.Ready[t.ID] = &Ready{Task: t.ID, Epoch: t.Epoch, Priority: t.Priority, At: d.env.Now}
+	set(&d.view.changes.Ready, t.ID, &Ready{Task: t.ID, Epoch: t.Epoch, Priority: t.Priority, At: d.env.Now})
 }
 
 // priorityBackground is that of work that nobody waits for, and of what is
@@ -201,7 +201,7 @@ func (d *decision) offer(t *Task) {
 const priorityBackground = 1
 
 func (d *decision) setTimer(t *Task, ref CallRef, due time.Time) {
-	d.view.changes.Timers[CallKey{t.ID, ref}] = &Timer{Task: t.ID, Ref: ref, Due: due}
+	set(&d.view.changes.Timers, CallKey{t.ID, ref}, &Timer{Task: t.ID, Ref: ref, Due: due})
 }
 
 // timeUp is when a run that a worker has since a moment has been RUNNING for too long.
@@ -217,8 +217,8 @@ func (t *Task) timeUp(since time.Time) time.Time {
 func (d *decision) endAttempt(t *Task) {
 	if t.Timeout > 0 {
 		t.Ran += d.env.Now.Sub(t.ClaimedAt)
-		d.view.changes.Timers[CallKey{t.ID, timeoutRef}] = nil
+		set(&d.view.changes.Timers, CallKey{t.ID, timeoutRef}, nil)
 	}
 	t.Nonce, t.LastSeq, t.Attach, t.Replica, t.Worker, t.ClaimedAt, t.Release = 0, 0, 0, "", "", time.Time{}, 0
-	d.view.changes.Attempts[t.ID] = nil
+	set(&d.view.changes.Attempts, t.ID, nil)
 }

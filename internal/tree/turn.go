@@ -112,7 +112,7 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 	for _, call := range opened {
 		d.view.touchCall(call)
 	}
-	d.view.open[t.ID] = true
+	set(&d.view.open, t.ID, true)
 	t.OpenMessage, t.OpenCalls = m.Ordinal, len(opened)
 	t.RunTools += len(opened)
 	t.ToolUses += len(opened)
@@ -253,8 +253,8 @@ func (c AwaitTask) decide(d *decision) (Answer, error) {
 func (d *decision) watch(target, t *Task, call *Call) {
 	run := ChildRun{target.ID, target.Run}
 	row := WaitRow{Target: run, Task: t.ID, Ref: call.Ref}
-	d.view.watchers[run] = append(d.view.watchers[run], row)
-	d.view.changes.Waits[row] = true
+	set(&d.view.watchers, run, append(d.view.watchers[run], row))
+	set(&d.view.changes.Waits, row, true)
 	target.Watchers++
 	d.view.touchTask(target)
 }

@@ -71,35 +71,14 @@ type Revoked struct {
 }
 
 // NewView gives a view of a session, nil if there is none.
-func NewView(session *Session) *View {
-	v := &View{
-		session:   session,
-		tasks:     map[TaskID]*Task{},
-		stored:    map[TaskID]*Task{},
-		calls:     map[TaskID]map[CallRef]*Call{},
-		open:      map[TaskID]bool{},
-		inbox:     map[TaskID][]*InboxEntry{},
-		watchers:  map[ChildRun][]WaitRow{},
-		callbacks: map[ChildRun]*Callback{},
-		below:     map[TaskID]bool{},
-		approvals: map[ApprovalID]*Approval{},
-	}
-	v.changes = newChanges()
-	return v
-}
+func NewView(session *Session) *View { return &View{session: session} }
 
-func newChanges() Changes {
-	return Changes{
-		Tasks:     map[TaskID]*Task{},
-		Calls:     map[CallKey]*Call{},
-		Inbox:     map[MessageID]*InboxEntry{},
-		Waits:     map[WaitRow]bool{},
-		Timers:    map[CallKey]*Timer{},
-		Ready:     map[TaskID]*Ready{},
-		Attempts:  map[TaskID]*Attempt{},
-		Callbacks: map[ChildRun]*Callback{},
-		Approvals: map[ApprovalID]*Approval{},
+// set puts a value into a map, which is made with the first: of most views few are needed.
+func set[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
 	}
+	(*m)[key] = value
 }
 
 // Changes gives what the commands decided so far have changed.
@@ -128,9 +107,7 @@ func (v *View) Committed() {
 			delete(v.calls[key.Task], key.Ref)
 		}
 	}
-	clear(v.callbacks)
-	clear(v.approvals)
-	v.changes = newChanges()
+	v.callbacks, v.approvals, v.changes = nil, nil, Changes{}
 }
 
 // Held gives a task if the view holds it, and otherwise nil.
@@ -146,7 +123,7 @@ func (v *View) store(t *Task) {
 		return
 	}
 	copied := *t
-	v.stored[t.ID] = &copied
+	set(&v.stored, t.ID, &copied)
 }
 
 // Size is how many tasks the view holds.
@@ -185,7 +162,8 @@ func (v *View) PutTask(id TaskID, t *Task) {
 	if _, held := v.tasks[id]; held {
 		return
 	}
-	v.tasks[id], v.children = t, nil
+	set(&v.tasks, id, t)
+	v.children = nil
 	if t != nil {
 		v.store(t)
 	}
@@ -199,10 +177,12 @@ func (v *View) PutCall(key CallKey, c *Call) {
 }
 
 func (v *View) holdCall(key CallKey, c *Call) {
-	if v.calls[key.Task] == nil {
-		v.calls[key.Task] = map[CallRef]*Call{}
+	calls := v.calls[key.Task]
+	if calls == nil {
+		calls = map[CallRef]*Call{}
+		set(&v.calls, key.Task, calls)
 	}
-	v.calls[key.Task][key.Ref] = c
+	calls[key.Ref] = c
 }
 
 // PutOpenCalls hands the view every stored call of a task that is not closed.
@@ -210,20 +190,20 @@ func (v *View) PutOpenCalls(id TaskID, calls []*Call) {
 	for _, c := range calls {
 		v.PutCall(CallKey{id, c.Ref}, c)
 	}
-	v.open[id] = true
+	set(&v.open, id, true)
 }
 
 // PutInbox hands the view the whole stored inbox of a task, oldest first.
 func (v *View) PutInbox(id TaskID, entries []*InboxEntry) {
 	if _, held := v.inbox[id]; !held {
-		v.inbox[id] = entries
+		set(&v.inbox, id, entries)
 	}
 }
 
 // PutWatchers hands the view all stored waits on a run.
 func (v *View) PutWatchers(run ChildRun, rows []WaitRow) {
 	if _, held := v.watchers[run]; !held {
-		v.watchers[run] = rows
+		set(&v.watchers, run, rows)
 	}
 }
 
@@ -232,14 +212,14 @@ func (v *View) PutBelow(id TaskID, tasks []*Task) {
 	for _, t := range tasks {
 		v.PutTask(t.ID, t)
 	}
-	v.below[id] = true
+	set(&v.below, id, true)
 }
 
 // PutCallback hands the view the stored callback of a run; nil means that there is
 // none.
 func (v *View) PutCallback(run ChildRun, c *Callback) {
 	if _, held := v.callbacks[run]; !held {
-		v.callbacks[run] = c
+		set(&v.callbacks, run, c)
 	}
 }
 
@@ -354,15 +334,15 @@ func (v *View) touchTask(t *Task) {
 	if v.tasks[t.ID] == nil {
 		v.children = nil
 	}
-	v.tasks[t.ID] = t
-	v.changes.Tasks[t.ID] = t
+	set(&v.tasks, t.ID, t)
+	set(&v.changes.Tasks, t.ID, t)
 }
 
 // unready says that a run waits for a worker no longer. There is a row of it only if it
 // did when it was last stored.
 func (v *View) unready(t *Task) {
 	if was := v.stored[t.ID]; was != nil && was.State == StatePending {
-		v.changes.Ready[t.ID] = nil
+		set(&v.changes.Ready, t.ID, nil)
 		return
 	}
 	delete(v.changes.Ready, t.ID)
@@ -371,5 +351,5 @@ func (v *View) unready(t *Task) {
 func (v *View) touchCall(c *Call) {
 	key := CallKey{c.Task, c.Ref}
 	v.holdCall(key, c)
-	v.changes.Calls[key] = c
+	set(&v.changes.Calls, key, c)
 }
