@@ -256,7 +256,12 @@ func (b *batch) readyRow(id tree.SessionID, r *tree.Ready) Ready {
 // inOrder gives the tasks of a map by age, so that what was made ready first is
 // offered first.
 func inOrder[T any](rows map[tree.TaskID]T) []tree.TaskID {
-	return slices.SortedFunc(maps.Keys(rows), byAge)
+	tasks := make([]tree.TaskID, 0, len(rows))
+	for task := range rows {
+		tasks = append(tasks, task)
+	}
+	slices.SortFunc(tasks, byAge)
+	return tasks
 }
 
 func byAge[Of any](a, b tree.ID[Of]) int { return bytes.Compare(a[:], b[:]) }
