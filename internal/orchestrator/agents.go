@@ -39,9 +39,9 @@ type agents struct {
 	mu     sync.Mutex // guards what is below
 	base   *agentdef.Registry
 	wrong  []agentdef.Problem
-	merged map[string]merged               // by tenant
-	last   map[string]*store.AgentsThen    // what was last read of a tenant
-	parsed map[string]*agentdef.Definition // by version
+	merged map[string]merged                // by tenant
+	last   map[string]*store.AgentsSnapshot // what was last read of a tenant
+	parsed map[string]*agentdef.Definition  // by version
 }
 
 // merged is the definitions of files with those of a tenant over them.
@@ -54,7 +54,7 @@ type merged struct {
 func newAgents(c Config) *agents {
 	return &agents{
 		store: c.Store, files: c.Agents, log: c.Logger, base: agentdef.Builtin(),
-		merged: map[string]merged{}, parsed: map[string]*agentdef.Definition{}, last: map[string]*store.AgentsThen{},
+		merged: map[string]merged{}, parsed: map[string]*agentdef.Definition{}, last: map[string]*store.AgentsSnapshot{},
 	}
 }
 
@@ -130,18 +130,18 @@ func (a *agents) problems() []agentdef.Problem {
 	return a.wrong
 }
 
-// of gives the definitions that count for a tenant.
-func (a *agents) of(ctx context.Context, tenant string) (*agentdef.Registry, error) {
-	now, err := a.now(ctx, tenant)
+// registryOf gives the definitions that count for a tenant.
+func (a *agents) registryOf(ctx context.Context, tenant string) (*agentdef.Registry, error) {
+	now, err := a.snapshot(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	return a.with(ctx, tenant, now.Versions())
+	return a.registryWith(ctx, tenant, now.Versions())
 }
 
-// now reads what a tenant has put.
-func (a *agents) now(ctx context.Context, tenant string) (*store.AgentsThen, error) {
-	now, err := a.store.AgentsNow(ctx, tenant)
+// snapshot reads what a tenant has put.
+func (a *agents) snapshot(ctx context.Context, tenant string) (*store.AgentsSnapshot, error) {
+	now, err := a.store.SnapshotAgents(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -154,15 +154,15 @@ func (a *agents) now(ctx context.Context, tenant string) (*store.AgentsThen, err
 	return now, nil
 }
 
-// before gives what was last read of what a tenant has put; nil if nothing was.
-func (a *agents) before(tenant string) *store.AgentsThen {
+// lastSnapshot gives the last snapshot of a tenant; nil if there was none.
+func (a *agents) lastSnapshot(tenant string) *store.AgentsSnapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.last[tenant]
 }
 
-// with gives the definitions that count for a tenant that has put these.
-func (a *agents) with(ctx context.Context, tenant string, versions []store.AgentVersion) (*agentdef.Registry, error) {
+// registryWith gives the definitions that count for a tenant that has put these.
+func (a *agents) registryWith(ctx context.Context, tenant string, versions []store.AgentVersion) (*agentdef.Registry, error) {
 	base := a.ofFiles()
 	if len(versions) == 0 {
 		return base, nil
@@ -175,7 +175,7 @@ func (a *agents) with(ctx context.Context, tenant string, versions []store.Agent
 	}
 	var put []*agentdef.Definition
 	for _, v := range versions {
-		def, err := a.version(ctx, v.Version)
+		def, err := a.definition(ctx, v.Version)
 		if err != nil {
 			// A replica of a later release may have taken what can't be read here.
 			a.log.ErrorContext(ctx, "a stored definition can't be used", "agent", v.Name, "version", v.Version, "error", err)
@@ -196,8 +196,8 @@ func (a *agents) with(ctx context.Context, tenant string, versions []store.Agent
 	return all, nil
 }
 
-// version gives a definition that was stored.
-func (a *agents) version(ctx context.Context, version string) (*agentdef.Definition, error) {
+// definition gives a definition that was stored.
+func (a *agents) definition(ctx context.Context, version string) (*agentdef.Definition, error) {
 	a.mu.Lock()
 	def := a.parsed[version]
 	a.mu.Unlock()
@@ -222,7 +222,7 @@ func (a *agents) version(ctx context.Context, version string) (*agentdef.Definit
 
 // complete looks up the agent and the model of a child that a client asks for.
 func (s *Service) complete(ctx context.Context, tenant string, child *tree.Child) error {
-	now, err := s.agents.now(ctx, tenant)
+	now, err := s.agents.snapshot(ctx, tenant)
 	if err != nil {
 		return err
 	}
@@ -230,8 +230,8 @@ func (s *Service) complete(ctx context.Context, tenant string, child *tree.Child
 }
 
 // completeWith is complete with the agents that the tenant had put at some time.
-func (s *Service) completeWith(ctx context.Context, tenant string, then *store.AgentsThen, child *tree.Child) error {
-	all, err := s.agents.with(ctx, tenant, then.Versions())
+func (s *Service) completeWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, child *tree.Child) error {
+	all, err := s.agents.registryWith(ctx, tenant, then.Versions())
 	if err != nil {
 		return err
 	}
@@ -241,8 +241,8 @@ func (s *Service) completeWith(ctx context.Context, tenant string, then *store.A
 	return nil
 }
 
-// agentsThen are the definitions that counted at some time.
-type agentsThen struct {
+// toldAgents are the definitions of which a worker was told, and when.
+type toldAgents struct {
 	all *agentdef.Registry
 	at  time.Time
 }
@@ -253,17 +253,17 @@ const toldFor = time.Second
 // spawnableBy gives a look-up of the agents that the agent of an attempt may spawn:
 // the definition that its task has pinned says which, of those that count now.
 func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLookup, error) {
-	by, err := s.agents.version(ctx, held.version)
+	by, err := s.agents.definition(ctx, held.version)
 	if err != nil {
 		return nil, err
 	}
 	told := held.agents.Load()
 	if told == nil || s.Now().Sub(told.at) > toldFor {
-		all, err := s.agents.of(ctx, held.tenant)
+		all, err := s.agents.registryOf(ctx, held.tenant)
 		if err != nil {
 			return nil, err
 		}
-		told = &agentsThen{all: all}
+		told = &toldAgents{all: all}
 	}
 	all := told.all
 	spawnable := all.Spawnable(by)
@@ -276,15 +276,15 @@ func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLooku
 
 // spawnable lists the agents that the agent of an attempt may spawn.
 func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.AgentVersion) ([]*pb.SpawnableAgent, error) {
-	by, err := s.agents.version(ctx, held.version)
+	by, err := s.agents.definition(ctx, held.version)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.agents.with(ctx, held.tenant, versions)
+	all, err := s.agents.registryWith(ctx, held.tenant, versions)
 	if err != nil {
 		return nil, err
 	}
-	held.agents.Store(&agentsThen{all, s.Now()})
+	held.agents.Store(&toldAgents{all, s.Now()})
 	var out []*pb.SpawnableAgent
 	for _, d := range all.Spawnable(by) {
 		out = append(out, &pb.SpawnableAgent{Name: d.Name, Description: d.Description, Background: d.Background})

@@ -23,7 +23,7 @@ func (l *slot) meet(req *pb.WorkRequest) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.worker == nil && !l.over {
+	if l.worker == nil && !l.closed {
 		l.worker = l.workers.Meet(id, from.Addr, port)
 	}
 }

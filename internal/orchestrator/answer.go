@@ -11,7 +11,7 @@ import (
 
 // respond waits for one request and says what came of it. An error means that
 // the attempt can't go on.
-func (l *slot) respond(ctx context.Context, a *asked) ([]*pb.WorkResponse, error) {
+func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, error) {
 	var answer tree.Answer
 	err := a.err
 	if err == nil {

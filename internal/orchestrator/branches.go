@@ -51,7 +51,7 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 // pinned gives the agent of a task as the task has pinned it, whatever has become
 // of its definition since.
 func (s *Service) pinned(ctx context.Context, t *tree.Task) (*tree.Agent, error) {
-	def, err := s.agents.version(ctx, t.AgentVersion)
+	def, err := s.agents.definition(ctx, t.AgentVersion)
 	if err != nil {
 		return nil, fmt.Errorf("reading a pinned definition: %w", err)
 	}

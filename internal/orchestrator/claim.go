@@ -16,7 +16,7 @@ import (
 
 // claimed answers a claim: with the assignment and its transcript, or with why
 // it was refused.
-func (l *slot) claimed(ctx context.Context, a *asked, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	claim := a.req.GetClaim()
 	a.open = false
 	l.claims.add(l.Now())
@@ -51,7 +51,7 @@ var errUnfit = errors.New("the worker lacks a feature that the run needs")
 
 // granted puts a claimed run on the stream; nil: it takes none any more. known is whether the
 // worker can come for it then.
-func (l *slot) granted(a *asked, run *tree.Claimed, by carrier, known bool) *lease {
+func (l *slot) granted(a *exchange, run *tree.Claimed, by carrier, known bool) *lease {
 	held := leaseOf(run, by)
 	if !l.hold(held, a.expected) {
 		l.strand(held, a.expected, a.worker, known)
@@ -78,7 +78,7 @@ func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed,
 }
 
 // reattached answers a worker that goes on with its attempt over this stream.
-func (l *slot) reattached(ctx context.Context, a *asked, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	again := a.req.GetReattach()
 	a.open = false
 	granted, ok := answer.(tree.Reattached)
@@ -195,7 +195,7 @@ func chunks(messages []*pb.Message) []*pb.WorkResponse {
 }
 
 // submitFor submits a request for an attempt, unless it could not be read.
-func (l *slot) submitFor(a *asked, session tree.SessionID, cmd tree.Command, task tree.TaskID, epoch int64, unread error) {
+func (l *slot) submitFor(a *exchange, session tree.SessionID, cmd tree.Command, task tree.TaskID, epoch int64, unread error) {
 	if unread != nil {
 		a.err = unreadable(unread)
 		return

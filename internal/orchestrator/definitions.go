@@ -15,7 +15,7 @@ const versionsShown = 100
 // ListAgents lists the definitions that count for a tenant, by name, and the files
 // that can't be used.
 func (s *Service) ListAgents(ctx context.Context, tenant string) ([]*agentdef.Definition, []agentdef.Problem, error) {
-	all, err := s.agents.of(ctx, tenant)
+	all, err := s.agents.registryOf(ctx, tenant)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -28,7 +28,7 @@ func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*
 	if err := checkAgent(name); err != nil {
 		return nil, nil, err
 	}
-	all, err := s.agents.of(ctx, tenant)
+	all, err := s.agents.registryOf(ctx, tenant)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,7 +42,7 @@ func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*
 	case ok && (version == "" || version == def.Version):
 		return def, versions, nil
 	case wasPut:
-		def, err = s.agents.version(ctx, version)
+		def, err = s.agents.definition(ctx, version)
 		return def, versions, err
 	case ok:
 		return nil, nil, tree.ErrNoAgent.With("%s in version %s", name, version)
@@ -73,7 +73,7 @@ func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.
 		}
 		s.Logger.InfoContext(ctx, "an agent was put", "tenant", tenant, "agent", def.Name, "version", def.Version)
 	}
-	return s.agents.version(ctx, def.Version)
+	return s.agents.definition(ctx, def.Version)
 }
 
 // DeleteAgent takes away an agent that the tenant has put, and gives the version that

@@ -22,7 +22,7 @@ type lease struct {
 	by      carrier
 	stored  int64 // requests up to here were stored before this stream
 
-	agents atomic.Pointer[agentsThen] // that the worker was told of; nil: none
+	agents atomic.Pointer[toldAgents] // that the worker was told of; nil: none
 
 	// How far the worker knows the transcript; only the sender looks at these.
 	seen   int
@@ -139,14 +139,14 @@ func (l *slot) current() *lease {
 func (l *slot) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.over = true
+	l.closed = true
 }
 
 // hold puts an attempt on the stream that was expected. It reports false if the stream
 // takes none any more.
 func (l *slot) hold(next *lease, expected *expectation) bool {
 	l.mu.Lock()
-	if l.over {
+	if l.closed {
 		l.mu.Unlock()
 		return false
 	}

@@ -41,10 +41,10 @@ type Request struct {
 // agents are still those that were last read, and reads them if the commit finds that they
 // are not.
 func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession, req Request) (session *tree.Session, root *tree.Task, err error) {
-	then := s.agents.before(tenant)
+	then := s.agents.lastSnapshot(tenant)
 	for {
 		if then == nil {
-			if then, err = s.agents.now(ctx, tenant); err != nil {
+			if then, err = s.agents.snapshot(ctx, tenant); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -57,7 +57,7 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession
 }
 
 // createWith opens a session as long as the tenant's agents are those of then.
-func (s *Service) createWith(ctx context.Context, tenant string, then *store.AgentsThen, n NewSession, req Request) (*tree.Session, *tree.Task, error) {
+func (s *Service) createWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, n NewSession, req Request) (*tree.Session, *tree.Task, error) {
 	if n.Agent == "" {
 		n.Agent = DefaultAgent
 	}

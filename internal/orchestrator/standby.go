@@ -20,18 +20,18 @@ type standby struct {
 	census *census
 
 	mu      sync.Mutex
-	waiting []*standing // who has waited for longest first
-	taken   int         // with committers
-	closed  bool        // nobody waits any more
+	waiting []*standbySlot // who has waited for longest first
+	taken   int            // with committers
+	closed  bool           // nobody waits any more
 }
 
-// standing is a slot that waits. It ends once: with a run, or without.
-type standing struct {
-	slot   *slot
-	by     carrier
-	worker *alive.Worker
-	offers *pb.Takes
-	over   bool // it is not to wait any more; guarded by standby.mu
+// standbySlot is a slot that stands by. It does so once: until it has a run, or none.
+type standbySlot struct {
+	slot      *slot
+	by        carrier
+	worker    *alive.Worker
+	offers    *pb.Takes
+	dismissed bool // it is not to wait any more; guarded by standby.mu
 }
 
 func newStandby(c *census) *standby { return &standby{census: c} }
@@ -71,7 +71,7 @@ func (b *standby) Take() store.Slot {
 }
 
 // add lets a slot wait, and reports whether it does.
-func (b *standby) add(s *standing) bool {
+func (b *standby) add(s *standbySlot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
@@ -82,10 +82,10 @@ func (b *standby) add(s *standing) bool {
 
 // end has a slot wait no longer, unless it is about to have a run: then it waits no longer
 // if it gets none. It reports whether it waited.
-func (b *standby) end(s *standing) bool {
+func (b *standby) end(s *standbySlot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.over = true
+	s.dismissed = true
 	i := slices.Index(b.waiting, s)
 	if i < 0 {
 		return false
@@ -112,37 +112,37 @@ func (b *standby) relieve(n int) {
 	b.waiting = b.waiting[n:]
 	b.mu.Unlock()
 	for _, s := range relieved {
-		s.slot.stoodDown <- stoodDown{standing: s}
+		s.slot.stoodDown <- stoodDown{standbySlot: s}
 	}
 }
 
 // back takes in a slot that a committer has had, and that has got a run or not. It reports
 // whether it waits again.
-func (b *standby) back(s *standing, got bool) (waits bool) {
+func (b *standby) back(s *standbySlot, got bool) (waits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.taken--
-	if waits = !got && !s.over && !b.closed; waits {
+	if waits = !got && !s.dismissed && !b.closed; waits {
 		b.waiting = slices.Insert(b.waiting, 0, s)
 	}
 	return waits
 }
 
 // Offers implements store.Slot.
-func (s *standing) Offers() store.Takes {
+func (s *standbySlot) Offers() store.Takes {
 	return store.Takes{Worker: s.by.worker, Nonce: s.offers.GetNonce()}
 }
 
 // Given implements store.Slot. The run is held before anybody can hear that it was ended from
 // outside.
-func (s *standing) Given(run *store.Given) {
+func (s *standbySlot) Given(run *store.Given) {
 	l := s.slot
 	waits := l.standby.back(s, run != nil)
 	switch {
 	case waits:
 		poke(l.offers.some)
 	case run == nil:
-		l.stoodDown <- stoodDown{standing: s}
+		l.stoodDown <- stoodDown{standbySlot: s}
 	default:
 		l.claims.add(l.Now())
 		l.lookForMore()
@@ -157,7 +157,7 @@ func (s *standing) Given(run *store.Given) {
 
 // stoodDown is what has become of a slot that has waited: a run, or none.
 type stoodDown struct {
-	*standing
+	*standbySlot
 	run   *store.Given
 	lease *lease
 }
@@ -171,26 +171,26 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 	if !l.offers.enoughFor(time.Now(), l.pulling()-1) {
 		return false
 	}
-	s := &standing{slot: l, by: by, worker: worker, offers: takes}
+	s := &standbySlot{slot: l, by: by, worker: worker, offers: takes}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over || !l.standby.add(s) {
+	if l.closed || !l.standby.add(s) {
 		return false
 	}
-	l.standing.Store(s)
+	l.onStandby.Store(s)
 	return true
 }
 
 // standDown has the slot wait no longer, whether it is told so or its stream has ended.
 func (l *slot) standDown() {
-	if s := l.standing.Load(); s != nil && l.standby.end(s) {
-		l.stoodDown <- stoodDown{standing: s}
+	if s := l.onStandby.Load(); s != nil && l.standby.end(s) {
+		l.stoodDown <- stoodDown{standbySlot: s}
 	}
 }
 
 // toldStoodDown is what the worker is told of a slot that has waited.
 func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResponse {
-	l.standing.CompareAndSwap(down.standing, nil)
+	l.onStandby.CompareAndSwap(down.standbySlot, nil)
 	answer := &pb.WorkResponse{Kind: &pb.WorkResponse_StoodDown{StoodDown: &pb.StoodDown{}}}
 	if down.run == nil {
 		return []*pb.WorkResponse{answer}
@@ -243,4 +243,4 @@ func (s *Service) giveOffered(ctx context.Context) {
 }
 
 var _ store.Standby = (*standby)(nil)
-var _ store.Slot = (*standing)(nil)
+var _ store.Slot = (*standbySlot)(nil)

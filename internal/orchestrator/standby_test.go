@@ -8,10 +8,10 @@ import (
 )
 
 // slotsOn gives slots that wait, each with room for what becomes of it.
-func slotsOn(b *standby, n int) []*standing {
-	all := make([]*standing, n)
+func slotsOn(b *standby, n int) []*standbySlot {
+	all := make([]*standbySlot, n)
 	for i := range all {
-		all[i] = &standing{slot: &slot{Service: &Service{standby: b, offers: newOffers()}, stoodDown: make(chan stoodDown, 1)}}
+		all[i] = &standbySlot{slot: &slot{Service: &Service{standby: b, offers: newOffers()}, stoodDown: make(chan stoodDown, 1)}}
 		b.census.joined()
 		b.add(all[i])
 	}
@@ -19,7 +19,7 @@ func slotsOn(b *standby, n int) []*standing {
 }
 
 // relieved reports whether a slot was told that it waits no longer, without a run.
-func relieved(s *standing) bool {
+func relieved(s *standbySlot) bool {
 	select {
 	case down := <-s.slot.stoodDown:
 		return down.run == nil

@@ -14,7 +14,7 @@ import (
 
 // prepare makes a request of the attempt on the stream ready to be queued. A worker that
 // offers to takes another run if the request gives its own back.
-func (l *slot) prepare(a *asked, lease *lease, cmd tree.Command) {
+func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var takes *store.Takes
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
 		a.next = l.offers.takeFor(time.Now(), func(other tree.SessionID) bool { return l.Store.Together(other, lease.session) })
@@ -33,9 +33,9 @@ func (l *slot) prepare(a *asked, lease *lease, cmd tree.Command) {
 	l.prepared = append(l.prepared, a.pending)
 }
 
-// over ends what was expected of a request. What its slot was to have and has not got goes
+// conclude ends what was expected of a request. What its slot was to have and has not got goes
 // to others.
-func (a *asked) over(s *Service) {
+func (a *exchange) conclude(s *Service) {
 	s.offers.back(a.next)
 	s.leases.settled(a.expected)
 }
@@ -49,7 +49,7 @@ func (l *slot) queue() error {
 
 // taken adds to the answer that gives a run back the one that the slot has got in its
 // place, if it has got one.
-func (l *slot) taken(ctx context.Context, a *asked, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
+func (l *slot) taken(ctx context.Context, a *exchange, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
 	a.open = false
 	granted, known := l.takenWith(ctx, a), last.by.can(featureGiven)
@@ -94,7 +94,7 @@ func (l *slot) withRun(ctx context.Context, answer *pb.WorkResponse, held *lease
 
 // takenWith gives the run that a slot has got in the transaction which has given its own back,
 // if it has got one.
-func (l *slot) takenWith(ctx context.Context, a *asked) *tree.Claimed {
+func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
 	granted, refused := a.pending.Taken()
 	if refused != nil {
 		l.notTaken(ctx, a.next.Hint, refused)
@@ -107,7 +107,7 @@ func (l *slot) takenWith(ctx context.Context, a *asked) *tree.Claimed {
 
 // takeOffered claims the first of the runs that are kept for slots which have become free,
 // if there is one that it can have. done has to be called when it is on the stream.
-func (l *slot) takeOffered(ctx context.Context, a *asked, last *lease) (granted *tree.Claimed, done func()) {
+func (l *slot) takeOffered(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
 	for takes != nil && last.by.worker != "" && ctx.Err() == nil {
 		next, any := l.offers.take(time.Now())
@@ -160,7 +160,7 @@ func (l *slot) settle(ctx context.Context, p *store.Pending) (tree.Answer, error
 }
 
 // leftOver sees to an attempt that a request has been granted while its stream broke.
-func (l *slot) leftOver(a *asked) {
+func (l *slot) leftOver(a *exchange) {
 	if !a.open || a.err != nil {
 		return
 	}

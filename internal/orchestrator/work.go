@@ -55,8 +55,8 @@ type WorkStream interface {
 	Recv() (*pb.WorkRequest, error)
 }
 
-// asked is a request whose answer is still to be sent.
-type asked struct {
+// exchange is a request whose answer is still to be sent.
+type exchange struct {
 	req     *pb.WorkRequest
 	pending *store.Pending
 	err     error // refused before it was submitted
@@ -73,24 +73,24 @@ type asked struct {
 // order in which they came, so a worker need not wait for one before the next.
 type slot struct {
 	*Service
-	stream   WorkStream
-	asked    chan asked
-	claiming atomic.Bool // a claim or a reattachment is on its way
-	begun    time.Time
-	heard    atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
-	failed   chan error   // holds one: why the stream can't go on
-	sending  sync.Mutex
-	revoked  chan struct{} // holds one: look whether the attempt was ended from outside
-	left     atomic.Bool   // its worker has ended the stream in good order
-	joins    atomic.Bool   // its worker takes several responses in one message
-	standing atomic.Pointer[standing]
+	stream    WorkStream
+	exchanges chan exchange
+	claiming  atomic.Bool // a claim or a reattachment is on its way
+	begun     time.Time
+	heard     atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
+	failed    chan error   // holds one: why the stream can't go on
+	sending   sync.Mutex
+	revoked   chan struct{} // holds one: look whether the attempt was ended from outside
+	left      atomic.Bool   // its worker has ended the stream in good order
+	joins     atomic.Bool   // its worker takes several responses in one message
+	onStandby atomic.Pointer[standbySlot]
 	// stoodDown holds one: what has become of the slot that has waited.
 	stoodDown chan stoodDown
 	prepared  []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
 
 	mu     sync.Mutex    // guards what is below: the receiver reads it, the sender writes it
 	lease  *lease        // nil: no attempt is on the stream
-	over   bool          // the stream takes no attempt any more
+	closed bool          // the stream takes no attempt any more
 	worker *alive.Worker // whose stream it is; nil: that was not said, or it can't be asked whether it lives
 
 	counted bool // as a slot
@@ -107,7 +107,7 @@ func (s *Service) Work(stream WorkStream) error {
 	s.census.joined()
 	poke(s.offers.some)
 	l := &slot{
-		Service: s, stream: stream, begun: s.Now(), asked: make(chan asked, workWindow), counted: true,
+		Service: s, stream: stream, begun: s.Now(), exchanges: make(chan exchange, workWindow), counted: true,
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 		stoodDown: make(chan stoodDown, 1),
 	}
@@ -128,7 +128,7 @@ func (s *Service) Work(stream WorkStream) error {
 		l.answer()
 	})
 	s.serving.Go(func() {
-		defer close(l.asked)
+		defer close(l.exchanges)
 		received <- l.receive()
 	})
 	s.serving.Go(l.beat)
@@ -228,16 +228,16 @@ func (l *slot) receive() error {
 			err = l.queue()
 		}
 		if err != nil {
-			a.over(l.Service)
+			a.conclude(l.Service)
 			return err
 		}
 		if !wanted {
 			continue
 		}
 		select {
-		case l.asked <- a:
+		case l.exchanges <- a:
 		default:
-			a.over(l.Service)
+			a.conclude(l.Service)
 			return tree.ErrBadInput.With("more than %d requests without an answer", workWindow)
 		}
 	}
@@ -245,11 +245,11 @@ func (l *slot) receive() error {
 
 // submit hands a request to the store. One that was sent before the worker knew
 // that its attempt is over is not wanted. The error ends the stream.
-func (l *slot) submit(req *pb.WorkRequest) (a asked, wanted bool, err error) {
-	a = asked{req: req}
+func (l *slot) submit(req *pb.WorkRequest) (a exchange, wanted bool, err error) {
+	a = exchange{req: req}
 	lease := l.current()
 	claim, again := req.GetClaim(), req.GetReattach()
-	if (claim != nil || again != nil) && (lease != nil || l.standing.Load() != nil || l.claiming.Swap(true)) {
+	if (claim != nil || again != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
 		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream, or may come")
 	}
 	if claim != nil || again != nil {
@@ -333,7 +333,7 @@ func (l *slot) answer() {
 	}
 	for {
 		select {
-		case a, more := <-l.asked:
+		case a, more := <-l.exchanges:
 			if !more {
 				return
 			}
@@ -343,7 +343,7 @@ func (l *slot) answer() {
 				responses, err = l.respond(ctx, &a)
 			}
 			l.leftOver(&a)
-			a.over(l.Service)
+			a.conclude(l.Service)
 			switch {
 			case broken || ctx.Err() != nil:
 				continue
@@ -364,7 +364,7 @@ func (l *slot) answer() {
 			switch {
 			case lease == nil:
 			case l.leases.gone(lease.task, lease.token.Epoch):
-				if l.standing.Swap(nil) != nil {
+				if l.onStandby.Swap(nil) != nil {
 					<-l.stoodDown // with the run, of which the worker has not heard
 				}
 				l.letGo()

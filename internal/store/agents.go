@@ -77,14 +77,14 @@ func (s *Store) TenantAgents(ctx context.Context, tenant string) ([]AgentVersion
 	return query(ctx, glancing{s.db}, "tenant_agents", plainVersionRow, tenant)
 }
 
-// AgentsThen are the agents that a tenant had put at some time. They never change.
-type AgentsThen struct {
+// AgentsSnapshot is which agents a tenant had put at some time. It never changes.
+type AgentsSnapshot struct {
 	versions []AgentVersion
 	lines    string // the same, as the database puts it
 }
 
-// AgentsNow is TenantAgents, for what is to be decided only as long as they are the same.
-func (s *Store) AgentsNow(ctx context.Context, tenant string) (*AgentsThen, error) {
+// SnapshotAgents is TenantAgents for what is to be decided only as long as they are the same.
+func (s *Store) SnapshotAgents(ctx context.Context, tenant string) (*AgentsSnapshot, error) {
 	versions, err := s.TenantAgents(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -93,11 +93,11 @@ func (s *Store) AgentsNow(ctx context.Context, tenant string) (*AgentsThen, erro
 	for i, v := range versions {
 		lines[i] = v.Name + " " + v.Version
 	}
-	return &AgentsThen{versions, strings.Join(lines, "\n")}, nil
+	return &AgentsSnapshot{versions, strings.Join(lines, "\n")}, nil
 }
 
 // Versions lists them, by name.
-func (a *AgentsThen) Versions() []AgentVersion { return a.versions }
+func (a *AgentsSnapshot) Versions() []AgentVersion { return a.versions }
 
 // ErrAgentsChanged says that a tenant's agents are not those that a session was to be opened
 // with. Nothing was decided.
@@ -109,7 +109,7 @@ func (b *batch) readsAgents() bool { return b.again || b.Store.db.alone() }
 
 // unchangedAgents has the database look that a tenant's agents are those that a session is
 // to be opened with. It fails with errChanged if they are not.
-func (b *batch) unchangedAgents(tenant string, then *AgentsThen) []lookup {
+func (b *batch) unchangedAgents(tenant string, then *AgentsSnapshot) []lookup {
 	if b.agents[tenant] == &then.versions {
 		return nil
 	}

@@ -71,7 +71,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		changes := b.sessions[id].view.Changes()
 		c.openings.keep(id, changes.Messages)
 		c.wakings.keep(id, changes, c.Store.held)
-		c.asked.keep(id, b.sessions[id].view)
+		c.prompts.keep(id, b.sessions[id].view)
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
 	b.tellGiven()

@@ -16,7 +16,7 @@ type committer struct {
 	known    *known
 	openings openings
 	wakings  wakings
-	asked    asked
+	prompts  prompts
 	compared [2][]any // rows that are only compared: they are large
 	present  present
 	turns    *turns // only of the one that takes steps
@@ -25,7 +25,7 @@ type committer struct {
 func (s *Store) newCommitter(most int) *committer {
 	return &committer{
 		Store: s, db: packingWriter{s.db.writer(), s.packs, s.db.layout()}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
-		openings: newOpenings(), wakings: newWakings(), asked: newAsked(), turns: newTurns(),
+		openings: newOpenings(), wakings: newWakings(), prompts: newPrompts(), turns: newTurns(),
 	}
 }
 

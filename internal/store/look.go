@@ -89,7 +89,7 @@ func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.S
 // End is how a run has ended, for those who have waited for it.
 type End struct {
 	task   tree.Task
-	asked  []messageAndBody // one, if it is remembered
+	prompt []messageAndBody // one, if it is remembered
 	answer []messageAndBody // one, if it was said with the end
 	shown  int
 }
@@ -102,14 +102,14 @@ func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) 
 	shown := b.sessions[id].view.Session().Limits.Output()
 	asked := map[tree.TaskID][]messageAndBody{}
 	for _, r := range changes.Runs {
-		asked[r.Task] = b.asked.take(id, tree.ChildRun{Task: r.Task, Run: r.Run})
+		asked[r.Task] = b.prompts.take(id, tree.ChildRun{Task: r.Task, Run: r.Run})
 	}
 	return func(task tree.TaskID) *End {
 		t := changes.Tasks[task]
 		if t == nil || !t.State.Terminal() {
 			return nil
 		}
-		e := &End{task: *t, asked: asked[task], shown: shown}
+		e := &End{task: *t, prompt: asked[task], shown: shown}
 		for _, m := range changes.Messages {
 			if m.Task == task && m.Ordinal == t.Answer {
 				e.answer = append(e.answer, remembered(id, m))
@@ -124,13 +124,13 @@ func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) 
 // the same for all who have waited, and nobody's to change.
 func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, tree.RunOutput, error) {
 	t := &e.task
-	if e.asked != nil && e.answer != nil && e.answer[0].Text() != "" {
+	if e.prompt != nil && e.answer != nil && e.answer[0].Text() != "" {
 		return t, e.output(t), nil
 	}
 	r := s.session(t.Session)
 	r.shown = e.shown
-	r.near.take(t, slices.Concat(e.asked, e.answer))
-	if e.asked == nil {
+	r.near.take(t, slices.Concat(e.prompt, e.answer))
+	if e.prompt == nil {
 		r.near.prompts = nil // it was not looked for
 	}
 	out, err := r.output(ctx, t)
@@ -141,7 +141,7 @@ func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, tree.RunOutput, 
 func (e *End) output(t *tree.Task) tree.RunOutput {
 	outcome := tree.Outcome{Run: t.Ended(), Answer: e.answer[0].Text(), Session: t.Session, Limit: e.shown}
 	out := tree.RunOutput{Output: outcome.Output(t), Answer: outcome.Answer}
-	out.Prompt = tree.PromptShown(&e.asked[0].Message)
+	out.Prompt = tree.PromptShown(&e.prompt[0].Message)
 	out.Cut = isCut(&out.Output)
 	return out
 }

@@ -48,7 +48,7 @@ func (p *Pending) opens() bool {
 // Create opens a session and gives it with its root, as they were then. If the request
 // has a key and is a repeat, they are given as they are now. If the tenant's agents are not
 // those of then, it fails with ErrAgentsChanged; nil: they are whatever they are.
-func (s *Store) Create(ctx context.Context, key *Key, cmd tree.CreateSession, then *AgentsThen) (*tree.Session, *tree.Task, error) {
+func (s *Store) Create(ctx context.Context, key *Key, cmd tree.CreateSession, then *AgentsSnapshot) (*tree.Session, *tree.Task, error) {
 	p := s.Prepare(cmd.ID, cmd, nil)
 	p.key, p.agents = key, then
 	if err := s.committerOf(cmd.ID).enqueue(ctx, p); err != nil {

@@ -99,9 +99,9 @@ type Pending struct {
 	session tree.SessionID
 	cmd     tree.Command
 	key     *Key
-	takes   *Takes      // nil: no other run
-	slot    Slot        // that the run is claimed for; nil: for who asks
-	agents  *AgentsThen // what it was put together with; nil: that does not matter
+	takes   *Takes          // nil: no other run
+	slot    Slot            // that the run is claimed for; nil: for who asks
+	agents  *AgentsSnapshot // what it was put together with; nil: that does not matter
 
 	step func(context.Context, *batch) error // in the place of a command
 

@@ -13,7 +13,7 @@ const taskTool = "task"
 // authorize computes what a run may do, from the task's own permissions and the
 // authority of everybody above it as it is now. A root, and what counts as one,
 // keeps what it began with.
-func (d *decision) authorize(t *Task, a asked) {
+func (d *decision) authorize(t *Task, a requester) {
 	t.Source = cmp.Or(t.Origin, a.source)
 	if !a.by.IsZero() {
 		t.Source = cmp.Or(t.Source, d.view.task(a.by).Source)

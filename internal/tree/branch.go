@@ -124,10 +124,10 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 	d.emitAside(t, opened)
 	switch {
 	case len(c.Message) > 0:
-		d.accept(t, asked{trace: c.Trace})
+		d.accept(t, requester{trace: c.Trace})
 		d.append(t, &Message{Role: RoleUser, Blocks: c.Message})
 	case c.Again:
-		d.accept(t, asked{trace: c.Trace})
+		d.accept(t, requester{trace: c.Trace})
 	}
 	if c.Select {
 		d.goTo(t)

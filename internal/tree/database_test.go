@@ -31,7 +31,7 @@ type database struct {
 	approvals map[ApprovalID]Approval
 
 	// asked remembers who wanted each run, which only the current run's row says.
-	asked map[ChildRun]asked
+	asked map[ChildRun]requester
 	// dropped are the runs of which news was taken from an inbox.
 	dropped map[ChildRun]bool
 
@@ -55,7 +55,7 @@ func newDatabase() *database {
 		ready:     map[TaskID]Ready{},
 		attempts:  map[TaskID]Attempt{},
 		callbacks: map[ChildRun]Callback{},
-		asked:     map[ChildRun]asked{},
+		asked:     map[ChildRun]requester{},
 		approvals: map[ApprovalID]Approval{},
 		dropped:   map[ChildRun]bool{},
 		now:       began,
@@ -342,7 +342,7 @@ func (db *database) write(c *Changes) error {
 	for id, t := range c.Tasks {
 		db.tasks[id] = *t
 		if t.Run > 0 {
-			db.asked[ChildRun{id, t.Run}] = asked{by: t.Caller, call: t.Call, background: t.Background}
+			db.asked[ChildRun{id, t.Run}] = requester{by: t.Caller, call: t.Call, background: t.Background}
 		}
 	}
 	for _, m := range c.Messages {

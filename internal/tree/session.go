@@ -107,7 +107,7 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 		d.begin(t, c.History)
 	}
 	if len(c.Message) > 0 {
-		d.accept(t, asked{trace: c.Trace})
+		d.accept(t, requester{trace: c.Trace})
 		d.append(t, &Message{Role: RoleUser, Blocks: c.Message})
 	}
 	return Created{Session: c.ID, Root: root}, nil
@@ -200,7 +200,7 @@ func (c Send) decide(d *decision) (Answer, error) {
 			d.rename(title)
 		}
 	}
-	sent := Sent{Task: t.ID, Message: d.say(t, asked{source: c.Source, trace: c.Trace}, c.Message)}
+	sent := Sent{Task: t.ID, Message: d.say(t, requester{source: c.Source, trace: c.Trace}, c.Message)}
 	sent.Queued = !sent.Message.IsZero()
 	if sent.Queued && c.Interrupt {
 		sent.Backgrounded = d.interrupt(t)
@@ -210,7 +210,7 @@ func (c Send) decide(d *decision) (Answer, error) {
 }
 
 // say gives a task a user message, or gives the id that it will have if it had to be queued.
-func (d *decision) say(t *Task, a asked, blocks []Block) (queued MessageID) {
+func (d *decision) say(t *Task, a requester, blocks []Block) (queued MessageID) {
 	if !t.State.Active() {
 		d.accept(t, a)
 		d.takeInbox(t)

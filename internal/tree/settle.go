@@ -161,7 +161,7 @@ func (d *decision) queue(t *Task, e *InboxEntry) {
 // tell brings the news of a background run's end to its caller.
 func (d *decision) tell(caller, t *Task, run ChildRun) {
 	if caller.Depth == 0 && !caller.State.Active() {
-		d.accept(caller, asked{source: t.Source})
+		d.accept(caller, requester{source: t.Source})
 		d.takeInbox(caller)
 		d.append(caller, &Message{Role: RoleUser, News: run})
 		return

@@ -77,7 +77,7 @@ func (d *decision) launch(t *Task, call *Call, c CallChild) (*Task, error) {
 	shell := d.newTask(TaskID(d.env.NewID()), t, Agent{}, "", c.about())
 	shell.Kind, shell.MaxIterations, shell.Timeout = KindShell, 0, c.Shell.Timeout
 	shell.Origin = t.Source
-	d.accept(shell, asked{by: t.ID, call: call.Ref, background: true})
+	d.accept(shell, requester{by: t.ID, call: call.Ref, background: true})
 	d.append(shell, &Message{Role: RoleUser, Blocks: []Block{Text{Text: c.Shell.Line}}})
 	d.claim(shell, c.Shell.Nonce, t.Worker)
 	return shell, nil

@@ -86,7 +86,7 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 	if err := checkSource(c.Source); err != nil {
 		return nil, err
 	}
-	a := asked{background: true, source: c.Source, trace: c.Trace}
+	a := requester{background: true, source: c.Source, trace: c.Trace}
 	if a.trace.IsZero() && parent.Run > 0 {
 		a.trace = parent.below()
 	}
@@ -98,7 +98,7 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 }
 
 // spawn starts a child; if it is to see its parent's conversation, then from base on.
-func (d *decision) spawn(parent *Task, c Child, a asked, base Base) *Task {
+func (d *decision) spawn(parent *Task, c Child, a requester, base Base) *Task {
 	model := c.Model
 	if model == InheritModel || model == "" && (c.Agent.Model == "" || c.Agent.Model == InheritModel) {
 		model = parent.Model
@@ -190,7 +190,7 @@ func (c CallChild) kind() Kind {
 
 // spawnCall gives one call its child, or its refusal as the result.
 func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
-	a := asked{by: t.ID, call: call.Ref, background: c.Background}
+	a := requester{by: t.ID, call: call.Ref, background: c.Background}
 	var child *Task
 	err := d.mayJoin(c)
 	switch {
@@ -246,7 +246,7 @@ func (d *decision) mayJoin(c CallChild) error {
 
 // resume gives an ended task below the caller its next run; a running one is
 // steered with the prompt, and its current run awaited.
-func (d *decision) resume(t *Task, call *Call, c CallChild, a asked) (*Task, error) {
+func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task, error) {
 	child, err := d.below(t, c.Resume)
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func (t *Task) below() Trace {
 
 // traceOf says where the run that begins hangs: below the span of the client that asks
 // for it, if it has named one, below the run that asks for it, or in a trace of its own.
-func (d *decision) traceOf(t *Task, a asked) Trace {
+func (d *decision) traceOf(t *Task, a requester) Trace {
 	if !a.trace.IsZero() {
 		return a.trace
 	}

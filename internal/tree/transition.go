@@ -5,8 +5,8 @@ import "time"
 // Every move of a run's state is in this file, each guarded: a move from a state
 // that does not allow it is a defect and panics, since decide has to check first.
 
-// asked says who wants a run: nobody but a client, or a call of a task.
-type asked struct {
+// requester says who wants a run: nobody but a client, or a call of a task.
+type requester struct {
 	by         TaskID
 	call       CallRef
 	background bool
@@ -16,7 +16,7 @@ type asked struct {
 }
 
 // accept starts the next run of a task that has none: it waits for a worker.
-func (d *decision) accept(t *Task, a asked) {
+func (d *decision) accept(t *Task, a requester) {
 	if t.State.Active() {
 		panic("tree: accept of a task whose run has not ended")
 	}
@@ -172,7 +172,7 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 
 // nextTurn starts the root's next run with what is in its inbox.
 func (d *decision) nextTurn(t *Task) {
-	d.accept(t, asked{})
+	d.accept(t, requester{})
 	d.takeInbox(t)
 }
 

@@ -80,15 +80,15 @@ func pins(t *testing.T, d Dialect) {
 func agentsThen(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	ctx := t.Context()
-	put := func(tenant, name string) *store.AgentsThen {
+	put := func(tenant, name string) *store.AgentsSnapshot {
 		t.Helper()
 		if err := b.PutAgent(ctx, tenant, store.AgentVersion{Name: name, Version: "v1"}, []byte("body")); err != nil {
 			t.Fatal(err)
 		}
-		return must[*store.AgentsThen](t)(b.AgentsNow(ctx, tenant))
+		return must[*store.AgentsSnapshot](t)(b.SnapshotAgents(ctx, tenant))
 	}
 	tenant := create(0).Tenant
-	none := must[*store.AgentsThen](t)(b.AgentsNow(ctx, tenant))
+	none := must[*store.AgentsSnapshot](t)(b.SnapshotAgents(ctx, tenant))
 	b.createdWith(none, 1, nil)
 	one := put(tenant, "b")
 	put("other", "a")
@@ -99,7 +99,7 @@ func agentsThen(t *testing.T, d Dialect) {
 	b.restart()
 	outcomes := make([]error, 6)
 	var all sync.WaitGroup
-	for n, then := range []*store.AgentsThen{none, one, two, nil, one, two} {
+	for n, then := range []*store.AgentsSnapshot{none, one, two, nil, one, two} {
 		all.Go(func() {
 			cmd := create(10 + n)
 			if n == 4 {
@@ -122,7 +122,7 @@ func agentsThen(t *testing.T, d Dialect) {
 }
 
 // createdWith opens a session with what its tenant's agents were then.
-func (b *bundle) createdWith(then *store.AgentsThen, n int, want error) {
+func (b *bundle) createdWith(then *store.AgentsSnapshot, n int, want error) {
 	b.t.Helper()
 	cmd := create(n)
 	_, _, err := b.Create(b.t.Context(), nil, cmd, then)
