@@ -123,7 +123,11 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass.Refused(ctx, time.Millisecond)
+	pass.Refused(ctx, time.Hour)
+	waiting, leave := context.WithCancel(ctx)
+	if _, err := limits.Enter(waiting, "openai:0123456789abcdef", func(time.Duration) { leave() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("who left went on with %v", err)
+	}
 	takeOver(ctx, t, own)
 	stopWorking() // it leaves its group, by a script
 	stopServing()

@@ -16,6 +16,8 @@ import (
 //	coppice:{<installation>}:text:<replica> channel: text for a replica to show
 //	coppice:{<installation>}:rate:<bucket>  hash: what is known of a provider's rate
 //	                                        limit; workers' alone
+//	    ...:asked                           hash: who waits for it, and has last asked
+//	    ...:left                            hash: who waits for it no longer
 //
 //	<installation>  1 to 64 of A-Z, a-z, 0-9 and -: the database's installation id
 //	<pool>          1 to 63 of a-z, 0-9 and -

@@ -1,6 +1,9 @@
 package governor
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // alone is a bucket of this process only, for the time without Redis. It is cruder
 // than what bucket.lua does.
@@ -10,6 +13,7 @@ import "time"
 type alone struct {
 	rate    float64       // requests a second; 0: no limit is known
 	next    time.Time     // the next place
+	queue   []*ticket     // of those who wait, by their places
 	closed  time.Time     // until when nothing goes
 	stood   time.Duration // how far the clock of the places will be behind then
 	lowered time.Time
@@ -34,9 +38,27 @@ func (a *alone) enter(now time.Time, t *ticket) time.Duration {
 		if a.rate > 0 {
 			a.rate *= aloneClimbs
 			a.next = t.at.Add(time.Duration(float64(time.Second) / a.rate))
+			a.queue = append(a.queue, t)
 		}
 	}
-	return max(0, latest(t.at.Add(a.stood), a.closed).Sub(now))
+	wait := max(0, latest(t.at.Add(a.stood), a.closed).Sub(now))
+	if i := slices.Index(a.queue, t); wait == 0 && i >= 0 {
+		a.queue = slices.Delete(a.queue, i, i+1)
+	}
+	return wait
+}
+
+// leave gives a place up: those behind it move up by one.
+func (a *alone) leave(t *ticket) {
+	i := slices.Index(a.queue, t)
+	if i < 0 {
+		return
+	}
+	a.next = a.queue[len(a.queue)-1].at
+	for j := len(a.queue) - 1; j > i; j-- {
+		a.queue[j].at = a.queue[j-1].at
+	}
+	a.queue = slices.Delete(a.queue, i, i+1)
 }
 
 func latest(a, b time.Time) time.Time {
@@ -48,7 +70,7 @@ func latest(a, b time.Time) time.Time {
 
 // learn takes over the rate that all share. The places that were given here have ended:
 // who waits has one with all the others now, or soon.
-func (a *alone) learn(rate float64) { a.rate, a.next = rate, time.Time{} }
+func (a *alone) learn(rate float64) { a.rate, a.next, a.queue = rate, time.Time{}, nil }
 
 // refuse lowers the rate, once a second at most.
 func (a *alone) refuse(now time.Time, after time.Duration) {

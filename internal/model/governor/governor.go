@@ -44,8 +44,9 @@ func New(log *slog.Logger) *Governor {
 	return &Governor{log: log, script: redis.NewScript(bucketScript), alone: map[string]*alone{}}
 }
 
-// Share makes it one with all governors on the same Redis; key names a bucket there.
-// The client is borrowed.
+// Share makes it one with all governors on the same Redis; key names a bucket there,
+// and what belongs to one: the bucket's name with ":asked" or ":left" behind it. The
+// client is borrowed.
 func (g *Governor) Share(client *redis.Client, key func(bucket string) string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,10 +77,12 @@ const lookAgain = 5 * time.Second
 // how long that will take as far as is known, each time that is looked at. The
 // error is ctx's cause.
 func (g *Governor) Enter(ctx context.Context, bucket string, waiting func(time.Duration)) (*Pass, error) {
-	for place := (ticket{}); ; {
+	place := new(ticket)
+	for {
 		pass := &Pass{governor: g, bucket: bucket}
-		wait, err := g.ask(ctx, pass, &place)
+		wait, err := g.ask(ctx, pass, place)
 		if err != nil {
+			g.leave(ctx, bucket, place)
 			return nil, err
 		}
 		if wait == 0 {
@@ -89,8 +92,23 @@ func (g *Governor) Enter(ctx context.Context, bucket string, waiting func(time.D
 			waiting(wait)
 		}
 		if err := sleep(ctx, min(wait, lookAgain)); err != nil {
+			g.leave(ctx, bucket, place)
 			return nil, err
 		}
+	}
+}
+
+// leave gives up the place of one whose ctx has ended. Where Redis can't be told, it
+// finds out by itself after a while.
+func (g *Governor) leave(ctx context.Context, bucket string, place *ticket) {
+	if place.number != 0 {
+		_, _ = g.run(context.WithoutCancel(ctx), bucket, "leave", place.number)
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if own := g.alone[bucket]; own != nil {
+		own.leave(place)
 	}
 }
 
@@ -161,7 +179,8 @@ func (g *Governor) run(ctx context.Context, bucket, do string, args ...any) ([]i
 	g.mu.Unlock()
 	asking, cancel := context.WithTimeout(ctx, redisPatience)
 	defer cancel()
-	got, err := g.eval(asking, client, key(bucket), append([]any{do}, args...))
+	keys := []string{key(bucket), key(bucket + ":asked"), key(bucket + ":left")}
+	got, err := g.eval(asking, client, keys, append([]any{do}, args...))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -178,15 +197,19 @@ func (g *Governor) run(ctx context.Context, bucket, do string, args ...any) ([]i
 
 // eval runs the script in one way or the other; the client must not repeat it on
 // its own.
-func (g *Governor) eval(ctx context.Context, client *redis.Client, key string, args []any) ([]int64, error) {
+func (g *Governor) eval(ctx context.Context, client *redis.Client, keys []string, args []any) ([]int64, error) {
 	for _, how := range [][]any{{"evalsha", g.script.Hash()}, {"eval", bucketScript}} {
-		cmd := redis.NewIntSliceCmd(ctx, append(append(how, 1, key), args...)...)
+		how = append(how, len(keys))
+		for _, key := range keys {
+			how = append(how, key)
+		}
+		cmd := redis.NewIntSliceCmd(ctx, append(how, args...)...)
 		err := client.Process(ctx, once{cmd})
 		if err == nil {
 			return cmd.Val(), nil
 		}
 		if !redis.HasErrorPrefix(err, "NOSCRIPT") {
-			return nil, fmt.Errorf("asking the bucket %s: %w", key, err)
+			return nil, fmt.Errorf("asking the bucket %s: %w", keys[0], err)
 		}
 	}
 	return nil, errAlone // EVAL needs no script to be there
