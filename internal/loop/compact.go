@@ -67,7 +67,8 @@ func (r *runner) mostTokens() int64 {
 
 // summarise asks the model for a summary of messages. It is asked in the same
 // conversation, which a provider has cached, and with the same tools, of which it
-// has to use none.
+// has to use none. Only a whole answer without calls is one: what is not in it is lost
+// to the model.
 func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Message, error) {
 	request := tree.Message{Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: compactProse}}}
 	answer, err := r.Model.Generate(ctx, &model.Request{
@@ -78,6 +79,14 @@ func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Mes
 		return nil, err
 	}
 	said := tree.Message{Blocks: answer.Blocks}
+	switch {
+	case answer.Stop == tree.StopRefusal:
+		return nil, errors.New("the model declined")
+	case answer.Stop == tree.StopMaxTokens:
+		return nil, errors.New("the summary was cut at the limit of its length")
+	case len(transcript.Calls(&said)) > 0:
+		return nil, errors.New("the model called a tool instead")
+	}
 	text := strings.TrimSpace(r.clean(said.Text()))
 	if text == "" {
 		return nil, errors.New("the model's answer has no text")

@@ -164,9 +164,15 @@ func TestACrashRepeatsOneSummary(t *testing.T) {
 
 func TestWithoutASummaryTheRunGoesOn(t *testing.T) {
 	t.Parallel()
-	for name, refuse := range map[string]func() (*model.Answer, error){
-		"error":   func() (*model.Answer, error) { return nil, errModel },
-		"no text": func() (*model.Answer, error) { return calls(use("nothing", nil)) },
+	text, call := tree.Text{Text: "let me see"}, use("nothing", nil)
+	for name, answer := range map[string]*model.Answer{
+		"error":            nil,
+		"no text":          {Stop: tree.StopEndTurn},
+		"a call alone":     {Stop: tree.StopToolUse, Blocks: []tree.Block{call}},
+		"text with a call": {Stop: tree.StopToolUse, Blocks: []tree.Block{text, call}},
+		"a call unsaid":    {Stop: tree.StopEndTurn, Blocks: []tree.Block{text, call}},
+		"declined":         {Stop: tree.StopRefusal, Blocks: []tree.Block{text}},
+		"cut":              {Stop: tree.StopMaxTokens, Blocks: []tree.Block{text}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -174,17 +180,16 @@ func TestWithoutASummaryTheRunGoesOn(t *testing.T) {
 			c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
 				if asksForSummary(req) {
 					tries++
-					a, err := refuse()
-					if a != nil {
-						a.Blocks = a.Blocks[1:]
+					if answer == nil {
+						return nil, errModel
 					}
-					return a, err
+					return answer, nil
 				}
 				return worker(req)
 			}))
 			c.compactAt = 70
 			start(t, c)
-			if said := c.say(); !strings.Contains(said, "root: completed") || tries != 1 {
+			if said := c.say(); !strings.Contains(said, "root: completed") || strings.Contains(said, "was summed up") || tries != 1 {
 				t.Errorf("after %d tries:\n%s", tries, said)
 			}
 		})
