@@ -116,20 +116,38 @@ func (a *answer) whole() *model.Answer {
 		return out // what it had begun to do is part of what it declined
 	}
 	for i, c := range a.calls {
-		cut := out.Stop == tree.StopMaxTokens && i == len(a.calls)-1
+		cut := (out.Stop == tree.StopMaxTokens || out.Stop == tree.StopUnspecified) && i == len(a.calls)-1
 		out.Blocks = append(out.Blocks, tree.ToolUse{ProviderID: c.id, Name: c.name, Input: upstream.Input(c.input.String(), cut)})
 	}
 	return out
 }
 
+// stop says why the model stopped. Servers have reasons of their own beside OpenAI's; of
+// one that is not known nothing is said, and the answer may not be whole.
 func (a *answer) stop() tree.StopReason {
-	switch {
-	case a.finish == "length":
+	end := tree.StopUnspecified
+	switch strings.ToLower(a.finish) {
+	case "length", "model_length", "max_tokens", "model_context_window_exceeded":
 		return tree.StopMaxTokens
-	case a.finish == "content_filter", a.refusal.Len() > 0:
+	case "content_filter", "sensitive":
 		return tree.StopRefusal
-	case len(a.calls) > 0: // some servers say "stop" nevertheless
+	case "stop", "tool_calls", "function_call", "tool_use", "end_turn", "eos", "eos_token", "stop_sequence":
+		end = tree.StopEndTurn
+	}
+	switch {
+	case a.refusal.Len() > 0:
+		return tree.StopRefusal
+	case len(a.calls) > 0 && end == tree.StopEndTurn: // some servers say "stop" nevertheless
 		return tree.StopToolUse
 	}
-	return tree.StopEndTurn
+	return end
+}
+
+// failed reports whether the server says with the finish reason that it has not finished.
+func (a *answer) failed() bool {
+	switch strings.ToLower(a.finish) {
+	case "error", "network_error", "insufficient_system_resource", "abort":
+		return true
+	}
+	return false
 }

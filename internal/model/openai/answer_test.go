@@ -97,6 +97,48 @@ func TestHabitsOfServers(t *testing.T) {
 	}
 }
 
+// TestEnds: how an answer ended decides what it is; a call that may have been cut is
+// not taken for a whole one.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	call := `{"tool_calls":[{"index":0,"id":"a","function":{"name":"ls","arguments":"{}"}}]}`
+	for finish, test := range map[string]struct{ text, call tree.StopReason }{
+		"stop":                          {tree.StopEndTurn, tree.StopToolUse},
+		"STOP":                          {tree.StopEndTurn, tree.StopToolUse},
+		"tool_calls":                    {tree.StopEndTurn, tree.StopToolUse},
+		"function_call":                 {tree.StopEndTurn, tree.StopToolUse},
+		"eos":                           {tree.StopEndTurn, tree.StopToolUse},
+		"eos_token":                     {tree.StopEndTurn, tree.StopToolUse},
+		"stop_sequence":                 {tree.StopEndTurn, tree.StopToolUse},
+		"length":                        {tree.StopMaxTokens, tree.StopMaxTokens},
+		"model_length":                  {tree.StopMaxTokens, tree.StopMaxTokens},
+		"model_context_window_exceeded": {tree.StopMaxTokens, tree.StopMaxTokens},
+		"content_filter":                {tree.StopRefusal, tree.StopRefusal},
+		"sensitive":                     {tree.StopRefusal, tree.StopRefusal},
+		"repetition":                    {tree.StopUnspecified, tree.StopUnspecified},
+	} {
+		t.Run(finish, func(t *testing.T) {
+			t.Parallel()
+			said, err := ask(t, chunks(finish, `{"content":"x"}`))
+			if err != nil || said.Stop != test.text || !reflect.DeepEqual(said.Blocks, []tree.Block{tree.Text{Text: "x"}}) {
+				t.Errorf("a text is %+v, %v", said, err)
+			}
+			input := `{}`
+			if test.call != tree.StopToolUse {
+				input = `{` // which no tool takes
+			}
+			want := []tree.Block{tree.ToolUse{ProviderID: "a", Name: "ls", Input: []byte(input)}}
+			if test.call == tree.StopRefusal {
+				want = nil
+			}
+			called, err := ask(t, chunks(finish, call))
+			if err != nil || called.Stop != test.call || !reflect.DeepEqual(called.Blocks, want) {
+				t.Errorf("a call is %+v, %v", called, err)
+			}
+		})
+	}
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	event := func(text string) server { return server{status: http.StatusOK, body: "data: " + text + "\n\n"} }
@@ -120,6 +162,10 @@ func TestErrors(t *testing.T) {
 		"an event with a text":              {event(`{"error":"no"}`), model.ErrorBroken},
 		"an event that is no JSON":          {event(`{"choices":[`), model.ErrorBroken},
 		"the end without a finish reason":   {server{status: http.StatusOK, body: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n"}, model.ErrorBroken},
+		"a finish that says error":          {chunks("error", `{"content":"x"}`), model.ErrorBroken},
+		"a finish for want of a server":     {chunks("insufficient_system_resource", `{"content":"x"}`), model.ErrorBroken},
+		"a finish for want of a network":    {chunks("network_error", `{"content":"x"}`), model.ErrorBroken},
+		"a finish that was an abort":        {chunks("abort", `{"content":"x"}`), model.ErrorBroken},
 		"a page":                            {server{status: http.StatusOK, body: "<html>\n\n</html>\n"}, model.ErrorBroken},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,13 +1,14 @@
 // Package openai asks models of OpenAI's chat completions API, or of one of the
 // many servers that speak it: vLLM, Ollama, llama.cpp, gateways.
 //
-// An answer counts only when its stream has given a finish reason and then [DONE];
-// whatever ends before is an error. Nothing is tried again here.
+// An answer counts only when its stream has given a finish reason that is no failure,
+// and then [DONE]; whatever ends before is an error. Nothing is tried again here.
 package openai
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -91,6 +92,8 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 		return nil, brokenOff(ctx, err)
 	case !events.done || a.finish == "":
 		return nil, upstream.Broken(ctx, io.ErrUnexpectedEOF)
+	case a.failed():
+		return nil, upstream.Broken(ctx, fmt.Errorf("the provider ended the answer with the reason %q", a.finish))
 	}
 	return a.whole(), nil
 }
