@@ -72,8 +72,8 @@ func reasoning(d *sdk.ChatCompletionChunkChoiceDelta) string {
 	return ""
 }
 
-// addCall takes in a piece of a call. A piece with another id begins another call
-// even under the same index: some servers give all calls the index 0.
+// addCall takes in a piece of a call. A piece of another one may have the same index:
+// some servers give all calls the index 0.
 func (a *answer) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	var c *call
 	for i := len(a.calls) - 1; i >= 0 && c == nil; i-- {
@@ -81,7 +81,7 @@ func (a *answer) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 			c = a.calls[i]
 		}
 	}
-	if c == nil || d.ID != "" && c.id != "" && d.ID != c.id {
+	if c == nil || c.isAnother(d) {
 		c = &call{index: d.Index}
 		a.calls = append(a.calls, c)
 	}
@@ -92,6 +92,16 @@ func (a *answer) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 		c.name = d.Function.Name
 	}
 	c.input.WriteString(d.Function.Arguments)
+}
+
+// isAnother reports whether a piece of the same index is of another call: if it has
+// another id or, where there are no ids, brings a name and input for a call that has
+// all of its own.
+func (c *call) isAnother(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) bool {
+	if d.ID != "" || c.id != "" {
+		return d.ID != "" && c.id != "" && d.ID != c.id
+	}
+	return c.name != "" && d.Function.Name != "" && d.Function.Arguments != "" && json.Valid([]byte(c.input.String()))
 }
 
 func usage(u *sdk.CompletionUsage) tree.Usage {

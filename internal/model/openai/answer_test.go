@@ -74,6 +74,16 @@ func TestHabitsOfServers(t *testing.T) {
 			chunks("tool_calls", `{"tool_calls":[{"index":0,"function":{"name":"ls","arguments":"{"}},{"index":1,"function":{"name":"glob"}}]}`, `{"tool_calls":[{"index":1,"function":{"arguments":"{}"}},{"index":0,"function":{"arguments":"}"}}]}`),
 			[]tree.Block{tree.ToolUse{Name: "ls", Input: []byte(`{}`)}, tree.ToolUse{Name: "glob", Input: []byte(`{}`)}}, tree.StopToolUse,
 		},
+		"all calls have the index 0 and no id": {
+			chunks("tool_calls", `{"tool_calls":[{"index":0,"function":{"name":"ls","arguments":"{\"p\":1}"}}]}`, `{"tool_calls":[{"index":0,"function":{"name":"ls","arguments":"{\"p\""}}]}`,
+				`{"tool_calls":[{"index":0,"function":{"arguments":":2}"}}]}`, `{"tool_calls":[{"index":0,"function":{"name":"glob","arguments":"{}"}}]}`),
+			[]tree.Block{tree.ToolUse{Name: "ls", Input: []byte(`{"p":1}`)}, tree.ToolUse{Name: "ls", Input: []byte(`{"p":2}`)}, tree.ToolUse{Name: "glob", Input: []byte(`{}`)}}, tree.StopToolUse,
+		},
+		"no id, and the name comes with each piece": {
+			chunks("tool_calls", `{"tool_calls":[{"index":0,"function":{"name":"ls"}}]}`, `{"tool_calls":[{"index":0,"function":{"name":"ls","arguments":"{\"p\""}}]}`,
+				`{"tool_calls":[{"index":0,"function":{"name":"ls","arguments":":1}"}}]}`, `{"tool_calls":[{"index":0,"function":{"name":"ls","arguments":""}}]}`),
+			[]tree.Block{tree.ToolUse{Name: "ls", Input: []byte(`{"p":1}`)}}, tree.StopToolUse,
+		},
 		"reasoning under either name": {
 			chunks("stop", `{"reasoning_content":"h"}`, `{"reasoning":"m"}`, `{"content":"ok"}`),
 			[]tree.Block{tree.Thinking{Text: "hm"}, tree.Text{Text: "ok"}}, tree.StopEndTurn,
