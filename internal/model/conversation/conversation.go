@@ -26,8 +26,9 @@ type Turn struct {
 // Messages of one side that follow each other become one turn. Text without a
 // visible character is left out, and so is a message of which nothing stays. Calls
 // and their results carry an id that is no other call's, made of letters, digits,
-// _ and -: the provider's own where it is like that. The input of a call is always
-// a JSON object; what was none is kept in one as text, under the key "malformed".
+// _ and -: the provider's own where it is like that. The name of a called tool, which a
+// model may have invented, is made of the same. The input of a call is always a JSON
+// object; what was none is kept in one as text, under the key "malformed".
 func Shape(messages []tree.Message) []Turn {
 	s := shaper{taken: map[string]bool{}}
 	for i := range messages {
@@ -58,6 +59,7 @@ func (s *shaper) add(place int, m *tree.Message) {
 			s.put(role, b)
 		case tree.ToolUse:
 			b.ProviderID = s.id(b.ProviderID, place, i)
+			b.Name = plainName(b.Name)
 			b.Input = object(b.Input)
 			s.calls[i] = b.ProviderID
 			s.put(role, b)
@@ -88,6 +90,22 @@ func (s *shaper) id(wanted string, place, block int) string {
 	}
 	s.taken[id] = true
 	return id
+}
+
+// notPlain is what a provider may not take in the name of a tool.
+var notPlain = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// longestName is how long every provider lets the name of a tool be.
+const longestName = 64
+
+// plainName gives the name of a tool in a form that every provider takes. What tools
+// are called is like that already.
+func plainName(name string) string {
+	if name == "" {
+		return "unknown"
+	}
+	plain := notPlain.ReplaceAllLiteralString(name, "_")
+	return plain[:min(len(plain), longestName)]
 }
 
 // object gives the input of a call as a JSON object.

@@ -30,6 +30,9 @@ func use(id, input string) tree.ToolUse {
 	return tree.ToolUse{ProviderID: id, Name: "ls", Input: json.RawMessage(input)}
 }
 
+// called is a call of a tool of a name, without an id.
+func called(name string) tree.ToolUse { return tree.ToolUse{Name: name} }
+
 func result(block int, text string) tree.ToolResult {
 	return tree.ToolResult{Block: block, ProviderID: "whatever", Text: text}
 }
@@ -49,7 +52,12 @@ func show(turns []conversation.Turn) string {
 			case tree.Thinking:
 				line += fmt.Sprintf(" (%s)", b.Text)
 			case tree.ToolUse:
-				line += fmt.Sprintf(" %s%s", b.ProviderID, b.Input)
+				line += " " + b.ProviderID
+				if b.Name != "ls" {
+					line += "=" + b.Name
+				} else {
+					line += string(b.Input)
+				}
 			case tree.ToolResult:
 				line += fmt.Sprintf(" %s=%s", b.ProviderID, b.Text)
 			}
@@ -96,6 +104,15 @@ func TestShape(t *testing.T) {
 			"an input that is no object is kept in one",
 			[]tree.Message{user("a"), assistant(use("x", `{"p": `), use("y", `[1]`), use("z", "\"\x00")), tools(result(0, ""), result(1, ""), result(2, ""))},
 			"user: \"a\"\nassistant: x{\"malformed\":\"{\\\"p\\\": \"} y{\"malformed\":\"[1]\"} z{\"malformed\":\"\\\"\\u0000\"}\nuser: x= y= z=",
+		},
+		{
+			"names that no provider takes are made to fit",
+			[]tree.Message{
+				user("a"), assistant(called("multi_tool_use.parallel"), called("läs\n"), called(" "), called(""), called(strings.Repeat("n", 65)), called("mcp__a-b__C_1")),
+				tools(result(0, ""), result(1, ""), result(2, ""), result(3, ""), result(4, ""), result(5, "")),
+			},
+			"user: \"a\"\nassistant: call_1_0_0=multi_tool_use_parallel call_1_1_0=l_s_ call_1_2_0=_ call_1_3_0=unknown call_1_4_0=" + strings.Repeat("n", 64) + " call_1_5_0=mcp__a-b__C_1\n" +
+				"user: call_1_0_0= call_1_1_0= call_1_2_0= call_1_3_0= call_1_4_0= call_1_5_0=",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

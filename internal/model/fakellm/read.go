@@ -13,7 +13,8 @@ import (
 )
 
 // reading is a conversation being taken apart. It refuses what the real servers do:
-// a call without its result, a result without its call, an id that occurs twice.
+// a call without its result, a result without its call, an id that occurs twice, a name
+// that can't be a tool's.
 type reading struct {
 	req  *model.Request
 	seen map[string]bool
@@ -24,7 +25,10 @@ func newReading(name string, maxTokens int) *reading {
 	return &reading{req: &model.Request{Model: name, MaxTokens: maxTokens}, seen: map[string]bool{}, open: map[string]int{}}
 }
 
-var callID = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+var (
+	callID   = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+)
 
 // add adds a block of a message; results and other words become messages of their own.
 func (r *reading) add(role tree.Role, b tree.Block) error {
@@ -42,6 +46,8 @@ func (r *reading) add(role tree.Role, b tree.Block) error {
 			return errors.New("only an assistant calls tools")
 		case !callID.MatchString(b.ProviderID) || r.seen[b.ProviderID]:
 			return fmt.Errorf("the id %q of a call is wrong, or occurs twice", b.ProviderID)
+		case !toolName.MatchString(b.Name):
+			return fmt.Errorf("the name %q of a call does not match %s", b.Name, toolName)
 		case !json.Valid(b.Input) || bytes.TrimSpace(b.Input)[0] != '{':
 			return fmt.Errorf("the input of %s is no object", b.ProviderID)
 		}

@@ -270,6 +270,37 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// TestInventedNames: a call of a tool of an impossible name, which was closed with an
+// error, does not end the conversation, though the servers refuse such names.
+func TestInventedNames(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, api string) {
+		m, _ := serve(t, api, fakellm.Config{Model: always(rich())})
+		for _, name := range []string{"multi_tool_use.parallel", "", "läs", strings.Repeat("n", 65)} {
+			req := ask()
+			req.Messages = append(req.Messages,
+				tree.Message{Role: tree.RoleAssistant, Blocks: []tree.Block{tree.ToolUse{ProviderID: "c", Name: name}}},
+				tree.Message{Role: tree.RoleTool, Blocks: []tree.Block{tree.ToolResult{Text: "there is no such tool", IsError: true}}},
+			)
+			if _, err := m.Generate(t.Context(), req, nil); err != nil {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	})
+	server := httptest.NewServer(fakellm.New(fakellm.Config{Model: always(rich())}))
+	t.Cleanup(server.Close)
+	body := `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"},` +
+		`{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"a.b","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"no"}]}`
+	resp, err := server.Client().Post(server.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // only the status counts
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("a request with such a name is answered %s", resp.Status)
+	}
+}
+
 // TestMuchThinking: the bound of an answer leaves room for it, however much a model may
 // think before.
 func TestMuchThinking(t *testing.T) {
