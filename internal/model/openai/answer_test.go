@@ -158,6 +158,7 @@ func TestErrors(t *testing.T) {
 	}{
 		"an event with a number":            {event(`{"error":{"message":"no","type":"BadRequestError","code":400}}`), model.ErrorInvalid},
 		"an event with a name":              {event(`{"error":{"message":"no","code":"rate_limit_exceeded"}}`), model.ErrorRateLimited},
+		"an event of too large a request":   {event(`{"error":{"message":"Request too large for gpt-x","type":"tokens","code":"rate_limit_exceeded"}}`), model.ErrorInvalid},
 		"an event with a type":              {event(`{"error":{"message":"no","type":"server_error","code":null}}`), model.ErrorOverloaded},
 		"an event with a number in quotes":  {event(`{"error":{"message":"no","code":"400"}}`), model.ErrorInvalid},
 		"an event with a limit in quotes":   {event(`{"error":{"message":"no","code":"429"}}`), model.ErrorRateLimited},
@@ -198,9 +199,17 @@ func TestRefusals(t *testing.T) {
 		want   model.ErrorKind
 		text   string
 	}{
-		"OpenAI's":            {said(401, `{"error":{"message":"wrong key","type":"invalid_request_error","code":"invalid_api_key"}}`), model.ErrorAuth, "wrong key"},
-		"used up":             {said(429, `{"error":{"code":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
-		"used up, by type":    {said(429, `{"error":{"type":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
+		"OpenAI's":         {said(401, `{"error":{"message":"wrong key","type":"invalid_request_error","code":"invalid_api_key"}}`), model.ErrorAuth, "wrong key"},
+		"used up":          {said(429, `{"error":{"code":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
+		"used up, by type": {said(429, `{"error":{"type":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
+		"more than a minute allows": {
+			said(429, `{"error":{"message":"Request too large for gpt-x in organization o on tokens per min (TPM): Limit 30000, Requested 48000. The input or output tokens must be reduced in order to run successfully.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`),
+			model.ErrorInvalid, "Limit 30000",
+		},
+		"what a minute allows is used": {
+			said(429, `{"error":{"message":"Rate limit reached for gpt-x in organization o on tokens per min (TPM): Limit 30000, Used 29937, Requested 385.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`),
+			model.ErrorRateLimited, "Used 29937",
+		},
 		"a text as the error": {said(400, `{"error":"no such model"}`), model.ErrorInvalid, "no such model"},
 		"a wrong key so":      {said(401, `{"error":"wrong key"}`), model.ErrorAuth, "wrong key"},
 		"a limit so":          {said(429, `{"error":"too fast"}`), model.ErrorRateLimited, "too fast"},

@@ -135,8 +135,11 @@ func refusal(ctx context.Context, resp *http.Response, err error) error {
 		body = []byte(err.Error())
 	}
 	e := upstream.Refusal(resp.StatusCode, resp.Header, strings.TrimSpace(string(body)))
-	if troubleOf(body).says(codeQuota) {
+	switch t := troubleOf(body); {
+	case t.says(codeQuota):
 		e.Kind = model.ErrorAuth
+	case t.tooLarge && e.Kind == model.ErrorRateLimited:
+		e.Kind = model.ErrorInvalid
 	}
 	return e
 }

@@ -13,11 +13,17 @@ import (
 // codeQuota is that of a 429 which no waiting mends: the account is used up.
 const codeQuota = "insufficient_quota"
 
+// saysTooLarge begins what OpenAI says of a request with more tokens than the account may
+// ever use in a minute. In all else it is like one that came too soon, but no waiting
+// mends it.
+const saysTooLarge = "Request too large"
+
 // trouble is what a server says of an error. Servers put into it what would be the
 // status, under one name or another, as a number or in words.
 type trouble struct {
-	status int // 0: it is not said
-	words  []string
+	status   int // 0: it is not said
+	words    []string
+	tooLarge bool
 }
 
 // troubleOf reads the object error of a body or an event; whatever else there is says
@@ -25,14 +31,18 @@ type trouble struct {
 func troubleOf(data []byte) trouble {
 	var body struct {
 		Error struct {
-			Type   any `json:"type"`
-			Code   any `json:"code"`
-			Status any `json:"status"`
+			Type    any `json:"type"`
+			Code    any `json:"code"`
+			Status  any `json:"status"`
+			Message any `json:"message"`
 		} `json:"error"`
 	}
 	var t trouble
 	if json.Unmarshal(data, &body) != nil {
 		return t
+	}
+	if message, ok := body.Error.Message.(string); ok {
+		t.tooLarge = strings.HasPrefix(message, saysTooLarge)
 	}
 	for _, said := range []any{body.Error.Type, body.Error.Status, body.Error.Code} {
 		switch said := said.(type) {
@@ -74,6 +84,8 @@ func (t trouble) kind() model.ErrorKind {
 	switch {
 	case t.says(codeQuota):
 		return model.ErrorAuth
+	case t.tooLarge:
+		return model.ErrorInvalid
 	case t.says("rate_limit"):
 		return model.ErrorRateLimited
 	case t.says("overloaded", "server_error"):
