@@ -70,7 +70,8 @@ type ticket struct {
 	at     time.Time // in that of this process, by its clock; see alone
 }
 
-// lookAgain is how long one who waits trusts what was said about the wait.
+// lookAgain is how long one who waits trusts what was said about the wait. One who does
+// not look for three times as long counts as gone: SILENT in bucket.lua.
 const lookAgain = 5 * time.Second
 
 // Enter waits until a request to a bucket may be made. waiting, if not nil, is told

@@ -203,11 +203,11 @@ func TestRefusals(t *testing.T) {
 		"used up":          {said(429, `{"error":{"code":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
 		"used up, by type": {said(429, `{"error":{"type":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
 		"more than a minute allows": {
-			said(429, `{"error":{"message":"Request too large for gpt-x in organization o on tokens per min (TPM): Limit 30000, Requested 48000. The input or output tokens must be reduced in order to run successfully.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`),
+			said(429, `{"error":{"message":"Request too large for gpt-x on tokens per min (TPM): Limit 30000, Requested 48000. The input or output tokens must be reduced in order to run successfully.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`),
 			model.ErrorInvalid, "Limit 30000",
 		},
 		"what a minute allows is used": {
-			said(429, `{"error":{"message":"Rate limit reached for gpt-x in organization o on tokens per min (TPM): Limit 30000, Used 29937, Requested 385.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`),
+			said(429, `{"error":{"message":"Rate limit reached for gpt-x on tokens per min (TPM): Limit 30000, Used 29937, Requested 385.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`),
 			model.ErrorRateLimited, "Used 29937",
 		},
 		"a text as the error": {said(400, `{"error":"no such model"}`), model.ErrorInvalid, "no such model"},
