@@ -115,20 +115,7 @@ func (b *builder) close() {
 		}
 		return
 	}
-	results := map[int]tree.ToolResult{}
-	for _, c := range Calls(m) {
-		id := b.calls[c.Ref.Block]
-		found := b.results[id]
-		if len(found) == 0 {
-			found = b.beside(parts, id)
-		}
-		if len(found) == 0 {
-			b.note("a call without a result was closed as not finished")
-			found = []tree.ToolResult{{Text: notFinished, IsError: true}}
-		}
-		results[c.Ref.Block] = found[0]
-		b.results[id] = found[1:]
-	}
+	results := b.resultsOf(m, parts)
 	for _, left := range b.results {
 		if len(left) > 0 {
 			b.note(noCall)
@@ -146,22 +133,46 @@ func (b *builder) close() {
 	b.put(answered, tools)
 }
 
-// beside looks for a result on a line that another one was gone on from: results
-// of parallel calls come each after the part that opened the call.
-func (b *builder) beside(parts []*record, id string) []tree.ToolResult {
+// resultsOf gives each call of a message the next result with its id, by block.
+func (b *builder) resultsOf(m *tree.Message, parts []*record) map[int]tree.ToolResult {
+	calls, missing := Calls(m), map[string]int{}
+	for _, c := range calls {
+		missing[b.calls[c.Ref.Block]]++
+	}
+	for id := range missing {
+		missing[id] -= len(b.results[id])
+	}
+	b.beside(parts, missing)
+	results := map[int]tree.ToolResult{}
+	for _, c := range calls {
+		id := b.calls[c.Ref.Block]
+		found := b.results[id]
+		if len(found) == 0 {
+			b.note("a call without a result was closed as not finished")
+			found = []tree.ToolResult{{Text: notFinished, IsError: true}}
+		}
+		results[c.Ref.Block] = found[0]
+		b.results[id] = found[1:]
+	}
+	return results
+}
+
+// beside takes in the results that are missing, by the ids of calls, from lines that others were
+// gone on from: results of parallel calls come each after the part that opened the call.
+func (b *builder) beside(parts []*record, missing map[string]int) {
 	for _, p := range parts {
 		for _, r := range b.after[p.UUID] {
 			if r.taken {
 				continue
 			}
 			for _, part := range r.blocks {
-				if part.Type == typeResult && part.CallID == id {
-					return []tree.ToolResult{b.result(part)}
+				if part.Type == typeResult && missing[part.CallID] > 0 {
+					missing[part.CallID]--
+					b.results[part.CallID] = append(b.results[part.CallID], b.result(part))
 				}
 			}
 		}
 	}
-	return nil
 }
 
 // put adds the message that is made of a line.
@@ -216,7 +227,8 @@ func attachment(part block) tree.Attachment {
 	return a
 }
 
-// result reads the result of a call: its texts. What else is in it is named.
+// result reads the result of a call: its texts. What else is in it is named. Content of another
+// shape, or of too many parts, is taken as it is written.
 func (b *builder) result(part block) tree.ToolResult {
 	r := tree.ToolResult{IsError: part.IsError}
 	if len(part.Content) == 0 || bytes.Equal(part.Content, []byte("null")) {

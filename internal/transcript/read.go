@@ -16,6 +16,12 @@ const MaxLines = 32 << 20
 // maxRecords bounds its lines: most of an agent's are about progress.
 const maxRecords = 200_000
 
+// maxNotes bounds what is said of what was left out: a transcript may hold any number of kinds.
+const maxNotes = 100
+
+// moreNotes is the last note if there are more.
+const moreNotes = "more was left out or put in than is said here"
+
 // History is a conversation that was read from lines.
 type History struct {
 	Messages []tree.Message // as a session can begin with them
@@ -31,7 +37,7 @@ func Read(data []byte) (*History, error) {
 	if len(data) > MaxLines {
 		return nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", MaxLines)
 	}
-	f := &file{byID: map[string]*record{}, after: map[string][]*record{}}
+	f := &file{byID: map[string]*record{}, after: map[string][]*record{}, noted: map[string]bool{}}
 	if err := f.parse(data); err != nil {
 		return nil, err
 	}
@@ -68,12 +74,23 @@ type file struct {
 	byID    map[string]*record
 	after   map[string][]*record // by the uuid of the line before
 	notes   []string
+	noted   map[string]bool // the notes that there are
 }
 
+// note says once what was left out or put in.
 func (f *file) note(format string, args ...any) {
-	if note := fmt.Sprintf(format, args...); !slices.Contains(f.notes, note) {
-		f.notes = append(f.notes, note)
+	if len(f.notes) > maxNotes {
+		return
 	}
+	note := fmt.Sprintf(format, args...)
+	if f.noted[note] {
+		return
+	}
+	if len(f.notes) == maxNotes {
+		note = moreNotes
+	}
+	f.noted[note] = true
+	f.notes = append(f.notes, note)
 }
 
 func (f *file) parse(data []byte) error {
@@ -88,7 +105,7 @@ func (f *file) parse(data []byte) error {
 		}
 		r := &record{number: number}
 		if err := r.read(text); err != nil {
-			return tree.ErrBadInput.With("line %d of the transcript: %v", number, err)
+			return wrongLine(number, err)
 		}
 		switch {
 		case r.UUID == "":
@@ -102,6 +119,15 @@ func (f *file) parse(data []byte) error {
 		f.after[r.parent] = append(f.after[r.parent], r)
 	}
 	return nil
+}
+
+// wrongLine refuses a line that is too large or not what it should be.
+func wrongLine(number int, err error) error {
+	kind := tree.ErrBadInput
+	if errors.Is(err, errParts) {
+		kind = tree.ErrTooLarge
+	}
+	return kind.With("line %d of the transcript: %v", number, err)
 }
 
 // read reads a line. Of those that are no message only the links count.
@@ -137,7 +163,11 @@ func (r *record) read(text []byte) error {
 	return err
 }
 
-// contentOf reads content, which is a text or a list of blocks.
+// errParts refuses content with more blocks than a message may have.
+var errParts = fmt.Errorf("expected at most %d parts", tree.MaxBlocks)
+
+// contentOf reads content, which is a text or a list of blocks. It stops where there are too
+// many: a block takes many times the room of the few bytes that it can be written in.
 func contentOf(content json.RawMessage) ([]block, error) {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
@@ -146,9 +176,20 @@ func contentOf(content json.RawMessage) ([]block, error) {
 		}
 		return []block{{Type: typeText, Text: text}}, nil
 	}
+	d := json.NewDecoder(bytes.NewReader(content))
+	if start, err := d.Token(); err != nil || start != json.Delim('[') {
+		return nil, errors.New("expected content, a text or a list of blocks")
+	}
 	var blocks []block
-	if err := json.Unmarshal(content, &blocks); err != nil {
-		return nil, fmt.Errorf("expected content, a text or a list of blocks: %w", err)
+	for d.More() {
+		if len(blocks) == tree.MaxBlocks {
+			return nil, errParts
+		}
+		var b block
+		if err := d.Decode(&b); err != nil {
+			return nil, fmt.Errorf("expected content, a text or a list of blocks: %w", err)
+		}
+		blocks = append(blocks, b)
 	}
 	return blocks, nil
 }
