@@ -132,6 +132,23 @@ func TestALongConversationIsSummedUp(t *testing.T) {
 	}
 }
 
+// TestWithoutFiguresItIsSummedUpToo: of a server that counts no tokens the text counts.
+func TestWithoutFiguresItIsSummedUpToo(t *testing.T) {
+	t.Parallel()
+	c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+		a, err := worker(req)
+		if a != nil {
+			a.Usage = tree.Usage{}
+		}
+		return a, err
+	}))
+	c.compactAt = 70
+	start(t, c)
+	if said := c.say(); !strings.Contains(said, "root: completed") || !strings.Contains(said, "text What came before was summed up") {
+		t.Errorf("the conversation was not summed up:\n%s", said)
+	}
+}
+
 // TestACrashRepeatsOneSummary kills the worker at each request in turn: the tree
 // ends the same, and at most one model call is made again.
 func TestACrashRepeatsOneSummary(t *testing.T) {

@@ -5,22 +5,38 @@ import "github.com/coppice-run/coppice/internal/tree"
 // bytesPerToken is about how much text makes a token.
 const bytesPerToken = 4
 
-// Size is about how many tokens a conversation has: those that it had when its model last
-// answered, and what has come since. Before the first answer, and before the first after a
-// summary, only what has come counts.
+// Size is about how many tokens a conversation has: those that were counted when its model last
+// answered, and what has come since. An answer without figures is text like what has come, and so is
+// one from before the summary, whose figures count what is not seen any more. Where there is no
+// other, all that is seen counts by its text.
 func Size(seen []tree.Message) int64 {
+	summary := 0
+	if len(seen) > 0 && seen[0].UpTo > 0 {
+		summary = seen[0].Ordinal
+	}
 	var since int64
 	for i := len(seen) - 1; i >= 0; i-- {
 		m := &seen[i]
-		if m.Role == tree.RoleAssistant {
-			return m.Usage.Total() + since
+		if counted := m.Usage.Total(); m.Role == tree.RoleAssistant && counted > 0 && m.Ordinal > summary {
+			return counted + since
 		}
-		since += int64(tree.TextBytes(m.Blocks) / bytesPerToken)
-		if m.UpTo > 0 {
-			break
-		}
+		since += textTokens(m.Blocks)
 	}
 	return since
+}
+
+// textTokens is about how many tokens the text of blocks has. What no model is sent has none:
+// attachments, and thoughts that their provider has not signed.
+func textTokens(blocks []tree.Block) int64 {
+	size := 0
+	for i, b := range blocks {
+		thought, thinks := b.(tree.Thinking)
+		if _, attached := b.(tree.Attachment); attached || thinks && thought.Signature == "" {
+			continue
+		}
+		size += tree.TextBytes(blocks[i : i+1])
+	}
+	return int64(size / bytesPerToken)
 }
 
 // Model is the model that has last answered in a conversation; empty if none has.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,38 @@ func TestSize(t *testing.T) {
 		}
 		if got := transcript.Size(transcript.Seen(messages)); got != want {
 			t.Errorf("%q has %d tokens, want %d", words, got, want)
+		}
+	}
+}
+
+// TestSizeWithoutFigures: where a server gives no usage, and where the usage is of a time before the
+// last summary, the text counts that a model is sent.
+func TestSizeWithoutFigures(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("word", 1000)
+	for name, c := range map[string]struct {
+		words   string
+		figures []int // the answers with usage
+		want    int64
+	}{
+		"none at all":           {"u a u a u", nil, 5000},
+		"once":                  {"u a u a u", []int{2}, 20 + 3000},
+		"none since a summary":  {"u a u s2 a u", nil, 4000},
+		"a summary's own count": {"u c1 t s1 u", []int{2}, 4000},
+		"asked for again":       {"u c1 t s1 u a u", []int{2, 6}, 60 + 1000},
+	} {
+		messages := conversation(1, c.words)
+		for i := range messages {
+			m := &messages[i]
+			if m.Role == tree.RoleAssistant && !slices.Contains(c.figures, m.Ordinal) {
+				m.Usage = tree.Usage{}
+			}
+			m.Blocks = []tree.Block{
+				tree.Text{Text: long}, tree.Thinking{Text: long}, tree.Attachment{Kind: tree.AttachmentImage, Data: []byte(long)},
+			}
+		}
+		if got := transcript.Size(transcript.Seen(messages)); got != c.want {
+			t.Errorf("%s: %q has %d tokens, want %d", name, c.words, got, c.want)
 		}
 	}
 }
