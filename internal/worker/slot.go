@@ -165,8 +165,11 @@ func (w *Worker) carry(stopping, ctx context.Context, log *slog.Logger, a *assig
 	return outcome
 }
 
-// refuse ends a run that can't be begun.
+// refuse ends a run that can't be begun. If ctx has ended, that may be why: others begin it.
 func (w *Worker) refuse(ctx context.Context, log *slog.Logger, j *journal, why error) loop.Outcome {
+	if ctx.Err() != nil {
+		return loop.Lost
+	}
 	log.ErrorContext(ctx, "the assignment can't be run", "error", why)
 	detail := strings.ToValidUTF8(why.Error(), "\uFFFD")
 	j.End(loop.Ending{Reason: tree.ReasonRuntimeError, Detail: detail}).Wait(ctx) //nolint:errcheck // lost is lost
