@@ -17,7 +17,7 @@ func (l *line) stayConnected(ctx context.Context) {
 	for wait := retryFirst; ctx.Err() == nil; {
 		if k := l.open(ctx, settled); k != nil {
 			err := l.serve(ctx, k)
-			if k.useful.Load() {
+			if k.useful.Load() || k.aged.Load() {
 				wait = retryFirst
 			}
 			if settled = k.aged.Load() || err == nil; err == nil {

@@ -1,0 +1,75 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// quiet is a replica that has nothing to say but that it is there.
+type quiet struct {
+	pb.WorkerServiceClient
+	opened, ended chan time.Time // of each stream
+}
+
+func (q quiet) Work(ctx context.Context, _ ...grpc.CallOption) (pb.WorkerService_WorkClient, error) {
+	q.opened <- time.Now()
+	return &quietStream{ctx: ctx, ended: q.ended}, nil
+}
+
+type quietStream struct {
+	pb.WorkerService_WorkClient
+	ctx      context.Context
+	ended    chan time.Time
+	welcomed bool
+}
+
+func (s *quietStream) Send(*pb.WorkRequest) error { return s.ctx.Err() }
+func (s *quietStream) CloseSend() error           { return nil }
+
+func (s *quietStream) Recv() (*pb.WorkResponse, error) {
+	if !s.welcomed {
+		s.welcomed = true
+		return &pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
+			Window: window, Protocol: Protocol, OldestProtocol: Protocol, Features: []string{featureHeartbeat},
+		}}}, nil
+	}
+	select {
+	case <-time.After(beatEvery):
+		return &pb.WorkResponse{Kind: &pb.WorkResponse_Heartbeat{Heartbeat: &pb.Heartbeat{}}}, nil
+	case <-s.ctx.Done():
+		s.ended <- time.Now()
+		return nil, s.ctx.Err()
+	}
+}
+
+// TestAnIdleSlotIsSoonConnectedAgain when its stream has ended for its age, however often.
+func TestAnIdleSlotIsSoonConnectedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const streams = 20
+		q := quiet{opened: make(chan time.Time), ended: make(chan time.Time, streams)}
+		l := (&Worker{Config: Config{Client: q, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, replicas: newReplicas()}).newLine()
+		ctx, stop := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			l.stayConnected(ctx)
+		}()
+		<-q.opened
+		for n := 1; n < streams; n++ {
+			ended, opened := <-q.ended, <-q.opened
+			if without := opened.Sub(ended); without > 2*retryFirst {
+				t.Errorf("after stream %d there was none for %s", n, without)
+			}
+		}
+		stop()
+		<-over
+	})
+}
