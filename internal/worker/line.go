@@ -232,6 +232,9 @@ func (l *line) reattach(k *link, claim *pb.Claim, last *request) (*pb.WorkRespon
 			return nil, err
 		case resp.GetHeartbeat() != nil:
 			continue
+		case resp.GetDrain() != nil:
+			l.drain()
+			continue
 		}
 		k.useful.Store(true)
 		return resp, nil

@@ -103,3 +103,23 @@ func TestWhatIsShownGoesWithWhatIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// TestADrainIsNoAnswer to the question whether the attempt goes on: it may come before that.
+func TestADrainIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	l, j := lineOf(&sentOver{}, nil)
+	drains := 0
+	l.drain = func() { drains++ }
+	l.attempt.drop = func() { t.Error("the attempt is dropped") }
+	l.takeDown(l.link)
+	next := &sentOver{answers: []*pb.WorkResponse{
+		{Kind: &pb.WorkResponse_Drain{Drain: &pb.Drain{}}},
+		{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{}}},
+	}}
+	if err := l.adopt(&link{stream: next, protocol: Protocol, welcome: &pb.Welcome{Features: []string{featureReattach}}}); err != nil {
+		t.Fatal(err)
+	}
+	if !l.carries(j) || drains != 1 {
+		t.Errorf("the attempt goes on: %t, drains: %d", l.carries(j), drains)
+	}
+}
