@@ -285,6 +285,9 @@ func (j *journal) boundary(last int) *loop.Boundary {
 			out.Results = append(out.Results, b.(tree.ToolResult))
 		}
 	}
+	if len(out.News) > 0 {
+		out.Source = j.view.Changes().Tasks[j.from.Task].Source
+	}
 	j.seen = last
 	return out
 }

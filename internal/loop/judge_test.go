@@ -157,6 +157,36 @@ func TestHiddenToolsAreNotOffered(t *testing.T) {
 	}
 }
 
+// TestAMessageFromOutsideTurnsTheRun that takes it in: from then on the model is told of no
+// internal tool, also where the orchestrator says more after the message.
+func TestAMessageFromOutsideTurnsTheRun(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]tree.ToolUse{
+		"a result":                    use("ls", nil),
+		"a wait that is over at once": use("task_output", map[string]any{"task_id": tree.TaskID{1}.String(), "block": true}),
+	} {
+		var c *core
+		var offered []string
+		run := aRun(t, answers(func(req *model.Request) (*model.Answer, error) {
+			if turn(req) == 0 {
+				c.must(tree.Send{Message: []tree.Block{tree.Text{Text: "from outside"}}, Source: "mcp"})
+				return calls(call)
+			}
+			for _, s := range req.Tools {
+				offered = append(offered, s.Name)
+			}
+			return says("done")
+		}), tool.Builtin())
+		c = run.Journal.(*journal).core
+		if outcome, err := run.Do(t.Context()); err != nil || outcome != loop.Ended {
+			t.Errorf("%s: %v, %v", name, outcome, err)
+		}
+		if run.Source != "mcp" || len(offered) == 0 || slices.Contains(offered, "task_output") {
+			t.Errorf("%s: the run is on behalf of %q, and is offered %q", name, run.Source, offered)
+		}
+	}
+}
+
 // aRun is the first run of a session's root, claimed.
 func aRun(t *testing.T, m model.Model, tools []tool.Tool) *loop.Run {
 	t.Helper()

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -304,7 +305,8 @@ func (w *batch) settle(ctx context.Context, asked *tree.Message) (parked bool, _
 			boundary = reply.Boundary
 		case reply.Boundary != nil:
 			boundary.News = append(boundary.News, reply.Boundary.News...)
-			boundary.Source, boundary.Spent, boundary.Short = reply.Boundary.Source, reply.Boundary.Spent, reply.Boundary.Short
+			boundary.Source = cmp.Or(reply.Boundary.Source, boundary.Source) // it is said with news only
+			boundary.Spent, boundary.Short = reply.Boundary.Spent, reply.Boundary.Short
 		}
 	}
 	if boundary == nil {
