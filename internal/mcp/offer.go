@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -105,7 +107,11 @@ var propertyForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 // schemaOf gives the schema of a tool's input, as far as it has to be right for a
 // provider to take it.
 func schemaOf(said any) (json.RawMessage, error) {
-	schema, ok := said.(map[string]any)
+	tidy, err := tidied(said, maxDepth)
+	if err != nil {
+		return nil, err
+	}
+	schema, ok := tidy.(map[string]any)
 	if !ok {
 		return nil, errors.New("its input schema is no JSON object")
 	}
@@ -114,17 +120,19 @@ func schemaOf(said any) (json.RawMessage, error) {
 	}
 	schema["type"] = "object"
 	// Providers don't take these at the top; the server checks its input anyway.
-	for _, key := range []string{"oneOf", "anyOf", "allOf"} {
+	for _, key := range []string{"oneOf", "anyOf", "allOf", "enum", "not"} {
 		delete(schema, key)
+	}
+	if schema["properties"] == nil {
+		schema["properties"] = map[string]any{} // OpenAI wants them even if there are none
 	}
 	if err := checkProperties(schema); err != nil {
 		return nil, err
 	}
-	tidy, err := tidied(schema, maxDepth)
-	if err != nil {
+	if _, err := takeable("", schema); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(tidy)
+	text, err := json.Marshal(schema)
 	if err != nil {
 		return nil, fmt.Errorf("its input schema: %w", err)
 	}
@@ -136,29 +144,167 @@ func schemaOf(said any) (json.RawMessage, error) {
 
 func checkProperties(schema map[string]any) error {
 	properties, ok := schema["properties"].(map[string]any)
-	if !ok && schema["properties"] != nil {
+	if !ok {
 		return errors.New("the properties of its input schema are no JSON object")
 	}
-	for name, property := range properties {
-		switch property.(type) {
-		case map[string]any, bool:
-		default:
-			return errors.New("a property of its input schema is no schema")
-		}
+	for name := range properties {
 		if !propertyForm.MatchString(name) {
 			return fmt.Errorf("providers don't take %.100q for the name of an argument", name)
 		}
 	}
-	required, ok := schema["required"].([]any)
-	if !ok && schema["required"] != nil {
-		return errors.New("what its input schema requires is no list")
+	return nil
+}
+
+// takeable gives a schema that says the same and that providers take: Anthropic wants
+// JSON Schema of the draft 2020-12, OpenAI an items for each array, and some others take
+// no true for a schema. What stands at the keyword and is no schema is an error. The
+// schema may be changed.
+func takeable(keyword string, value any) (any, error) {
+	switch value {
+	case true:
+		return map[string]any{}, nil
+	case false:
+		return false, nil
 	}
-	for _, name := range required {
-		if _, ok := name.(string); !ok {
-			return errors.New("what its input schema requires is no list of names")
+	schema, ok := value.(map[string]any)
+	if !ok {
+		return nil, brokenUnless(false, keyword)
+	}
+	renew(schema)
+	for key, value := range schema {
+		taken, err := takeableAt(key, value)
+		if err != nil {
+			return nil, err
+		}
+		schema[key] = taken
+	}
+	types, _ := schema["type"].([]any)
+	if _, ok := schema["items"]; !ok && (schema["type"] == "array" || slices.Contains(types, any("array"))) {
+		schema["items"] = map[string]any{}
+	}
+	return schema, nil
+}
+
+// takeableAt gives what stands at a keyword of a schema in a form that providers take.
+func takeableAt(keyword string, value any) (any, error) {
+	switch keyword {
+	case "additionalProperties", "unevaluatedItems", "unevaluatedProperties":
+		if _, ok := value.(bool); ok {
+			return value, nil
+		}
+		return takeable(keyword, value)
+	case "items", "contains", "not", "if", "then", "else", "propertyNames", "contentSchema":
+		return takeable(keyword, value)
+	case "allOf", "anyOf", "oneOf", "prefixItems":
+		list, ok := value.([]any)
+		for i, item := range list {
+			taken, err := takeable(keyword, item)
+			if err != nil {
+				return nil, err
+			}
+			list[i] = taken
+		}
+		return value, brokenUnless(ok && len(list) > 0, keyword)
+	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
+		object, ok := value.(map[string]any)
+		for name, item := range object {
+			if keyword == "dependencies" && areNames(item) {
+				continue
+			}
+			taken, err := takeable(keyword, item)
+			if err != nil {
+				return nil, err
+			}
+			object[name] = taken
+		}
+		return value, brokenUnless(ok, keyword)
+	}
+	return value, brokenUnless(fits(keyword, value), keyword)
+}
+
+func brokenUnless(ok bool, keyword string) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("its input schema breaks the draft 2020-12 at %q", keyword)
+}
+
+// fits reports whether a value may stand at a keyword that is not about other schemas.
+func fits(keyword string, value any) bool {
+	text, isText := value.(string)
+	list, isList := value.([]any)
+	number, isNumber := value.(float64)
+	switch keyword {
+	case "type":
+		return slices.Contains(types, text) || areNames(value) && len(list) > 0 &&
+			!slices.ContainsFunc(list, func(one any) bool { return !fits(keyword, one) })
+	case "title", "description", "format", "pattern", "contentEncoding", "contentMediaType",
+		"$comment", "$id", "$schema", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor":
+		return isText
+	case "deprecated", "readOnly", "writeOnly", "uniqueItems":
+		return value == true || value == false
+	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
+		return isNumber
+	case "multipleOf":
+		return number > 0
+	case "minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains", "minProperties", "maxProperties":
+		return isNumber && number >= 0 && number == math.Trunc(number)
+	case "enum", "examples":
+		return isList
+	case "required":
+		return areNames(value)
+	case "dependentRequired":
+		object, ok := value.(map[string]any)
+		for _, names := range object {
+			ok = ok && areNames(names)
+		}
+		return ok
+	}
+	return true
+}
+
+// types are those that JSON Schema knows.
+var types = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
+
+// areNames reports whether a value is a list of texts, none of them twice.
+func areNames(value any) bool {
+	list, ok := value.([]any)
+	seen := map[string]bool{}
+	for _, item := range list {
+		name, isText := item.(string)
+		ok = ok && isText && !seen[name]
+		seen[name] = true
+	}
+	return ok
+}
+
+// renew says in a schema by the draft 2020-12 what earlier ones say otherwise, and
+// leaves out keywords that are null. That an argument is required, and how long a list
+// of schemas may go on, is no longer said there; the server checks it anyway.
+func renew(schema map[string]any) {
+	maps.DeleteFunc(schema, func(key string, value any) bool { return value == nil && key != "default" && key != "const" })
+	if list, ok := schema["items"].([]any); ok {
+		schema["items"] = map[string]any{}
+		if rest, ok := schema["additionalItems"].(map[string]any); ok {
+			schema["items"] = rest
+		}
+		delete(schema, "additionalItems")
+		if len(list) > 0 {
+			schema["prefixItems"] = list
 		}
 	}
-	return nil
+	for exclusive, bound := range map[string]string{"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"} {
+		if is, ok := schema[exclusive].(bool); ok {
+			delete(schema, exclusive)
+			if limit, ok := schema[bound]; ok && is {
+				schema[exclusive] = limit
+				delete(schema, bound)
+			}
+		}
+	}
+	if _, ok := schema["required"].(bool); ok {
+		delete(schema, "required")
+	}
 }
 
 // tidied gives a JSON value whose texts are clean. Names that would have to be cleaned

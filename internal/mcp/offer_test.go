@@ -76,36 +76,89 @@ func object(text string) any {
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{}`:                `{"type":"object"}`,
-		`{"type":"object"}`: `{"type":"object"}`,
-		`{"type":"object","properties":{"a":{"type":"string","description":"x\u0000\u001b[1m\u202e y"},"b":true},"required":["a"]}`://
-		`{"properties":{"a":{"description":"x[1m y","type":"string"},"b":true},"required":["a"],"type":"object"}`,
-		`{"type":"object","oneOf":[{}],"anyOf":[{}],"allOf":[{}]}`: `{"type":"object"}`,
+		`{}`:                               `{"properties":{},"type":"object"}`,
+		`{"type":"object"}`:                `{"properties":{},"type":"object"}`,
+		`{"properties":null,"title":null}`: `{"properties":{},"type":"object"}`,
+		`{"type":"object","properties":{"a":{"type":"string","description":"x\u0000\u001b[1m\u202e y"},"b":false},"required":["a"]}`://
+		`{"properties":{"a":{"description":"x[1m y","type":"string"},"b":false},"required":["a"],"type":"object"}`,
+		`{"type":"object","oneOf":[{}],"anyOf":[{}],"allOf":[{}],"enum":[{}],"not":{}}`: `{"properties":{},"type":"object"}`,
 		`null`:                       "! its input schema is no JSON object",
 		`[]`:                         "! its input schema is no JSON object",
 		`true`:                       "! its input schema is no JSON object",
 		`{"type":"array"}`:           "! its input is not an object",
 		`{"type":["object","null"]}`: "! its input is not an object",
 		`{"properties":[]}`:          "! the properties of its input schema are no JSON object",
-		`{"properties":{"a":7}}`:     "! a property of its input schema is no schema",
+		`{"properties":{"a":7}}`:     `! its input schema breaks the draft 2020-12 at "properties"`,
 		`{"properties":{"a b":{}}}`:  `! providers don't take "a b" for the name of an argument`,
-		`{"required":"a"}`:           "! what its input schema requires is no list",
-		`{"required":[1]}`:           "! what its input schema requires is no list of names",
 		`{"$defs":{"\u0000":{}}}`:    "! a name in its input schema can't be shown",
 		`{"x":"` + strings.Repeat("x", maxSchema) + `"}`:                  "! its input schema has 32",
 		`{"x":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`: "! its input schema has more than 30 levels",
 	} {
-		got, err := schemaOf(object(text))
-		said := string(got)
-		if err != nil {
-			said = "! " + err.Error()
-		}
-		if said != want && !(strings.HasPrefix(want, "!") && strings.HasPrefix(said, want)) {
+		if said := schemaSaid(text); said != want && !(strings.HasPrefix(want, "!") && strings.HasPrefix(said, want)) {
 			t.Errorf("%.200s: %s, want %s", text, said, want)
 		}
 	}
 	if _, err := schemaOf(nil); err == nil {
 		t.Error("no schema: no error")
+	}
+}
+
+// schemaSaid is the schema that is made of one, or an error behind a "!".
+func schemaSaid(text string) string {
+	got, err := schemaOf(object(text))
+	if err != nil {
+		return "! " + err.Error()
+	}
+	return string(got)
+}
+
+// What a provider would refuse is written otherwise where that says the same, wherever
+// in a schema it stands, and only where it is a schema.
+func TestSchemasOfArguments(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"type":"array"}`:                                  `{"items":{},"type":"array"}`,
+		`{"type":["array","null"]}`:                         `{"items":{},"type":["array","null"]}`,
+		`{"type":"array","items":true}`:                     `{"items":{},"type":"array"}`,
+		`{"type":"array","items":{"type":"array"}}`:         `{"items":{"items":{},"type":"array"},"type":"array"}`,
+		`{"type":"array","items":[{"type":"array"},true]}`:  `{"items":{},"prefixItems":[{"items":{},"type":"array"},{}],"type":"array"}`,
+		`{"items":[{}],"additionalItems":{"type":"array"}}`: `{"items":{"items":{},"type":"array"},"prefixItems":[{}]}`,
+		`{"items":[],"additionalItems":false}`:              `{"items":{}}`,
+		`true`:                                              `{}`,
+		`{"anyOf":[{"type":"array"},{"type":"null"}]}`:      `{"anyOf":[{"items":{},"type":"array"},{"type":"null"}]}`,
+		`{"patternProperties":{"^x":{"type":"array"}},"additionalProperties":true}`: `{"additionalProperties":true,"patternProperties":{"^x":{"items":{},"type":"array"}}}`,
+		`{"additionalProperties":{"type":"array"}}`:                                 `{"additionalProperties":{"items":{},"type":"array"}}`,
+		`{"properties":{"type":{"type":"array"},"items":{},"required":{}}}`:         `{"properties":{"items":{},"required":{},"type":{"items":{},"type":"array"}}}`,
+		`{"default":{"type":"array"},"enum":[{"type":"array"}],"examples":[null]}`:  `{"default":{"type":"array"},"enum":[{"type":"array"}],"examples":[null]}`,
+		`{"default":null,"const":null,"description":null,"required":null}`:          `{"const":null,"default":null}`,
+		`{"minimum":1,"exclusiveMinimum":true,"maximum":9,"exclusiveMaximum":true}`: `{"exclusiveMaximum":9,"exclusiveMinimum":1}`,
+		`{"minimum":1,"exclusiveMinimum":false,"exclusiveMaximum":true}`:            `{"minimum":1}`,
+		`{"type":"string","required":true,"nullable":true}`:                         `{"nullable":true,"type":"string"}`,
+		`{"dependencies":{"a":["b"],"c":{"type":"array"}}}`:                         `{"dependencies":{"a":["b"],"c":{"items":{},"type":"array"}}}`,
+	} {
+		whole := `{"properties":{"a":` + want + `},"type":"object"}`
+		if said := schemaSaid(`{"properties":{"a":` + text + `}}`); said != whole {
+			t.Errorf("%s: %s, want %s", text, said, whole)
+		}
+	}
+}
+
+// What Anthropic does not take for JSON Schema of the draft 2020-12 is left out.
+func TestSchemasThatAreNone(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{"type":"int"}`, `{"type":"any"}`, `{"type":["string","string"]}`, `{"type":[]}`, `{"type":[7]}`, `{"type":{}}`,
+		`7`, `"string"`, `[]`, `{"items":7}`, `{"anyOf":[]}`, `{"anyOf":{}}`, `{"anyOf":["string"]}`, `{"not":[]}`,
+		`{"additionalProperties":"no"}`, `{"properties":{"b":"string"}}`, `{"properties":[]}`, `{"$defs":{"b":{"type":"b"}}}`,
+		`{"required":"b"}`, `{"required":[1]}`, `{"required":["b","b"]}`, `{"dependentRequired":{"b":"c"}}`, `{"dependencies":{"b":[7]}}`,
+		`{"enum":"b"}`, `{"examples":"b"}`, `{"description":["b"]}`, `{"pattern":7}`, `{"uniqueItems":"yes"}`,
+		`{"minimum":"1"}`, `{"exclusiveMinimum":"1"}`, `{"multipleOf":0}`, `{"minLength":-1}`, `{"maxItems":1.5}`, `{"maxItems":"1"}`,
+	} {
+		for _, whole := range []string{`{"properties":{"a":` + text + `}}`, `{"$defs":{"x":{"not":` + text + `}}}`} {
+			if said := schemaSaid(whole); !strings.HasPrefix(said, "! its input schema breaks the draft 2020-12 at ") {
+				t.Errorf("%s: %s", whole, said)
+			}
+		}
 	}
 }
 
