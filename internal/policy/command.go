@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // commands cuts a command line into the plain commands that it joins with ;, &&, ||
@@ -76,8 +77,8 @@ const operators = ";&|<>(){}\n"
 var argued = strings.NewReplacer("${IFS}", " ", "$IFS", " ", "$", " …$", "`", " …`", "{", " …{", "<", " …<")
 
 // parts gives a command line, and what may be commands in it: it is cut at every
-// operator, quoted or not, and each piece is also shown plain. A rule that denies is
-// held against all of them. That catches what is written plainly; a shell has further
+// operator, quoted or not, and each piece is also shown plain, and without what belongs to
+// a redirection that cuts it. A rule that denies is held against all of them. That catches what is written plainly; a shell has further
 // ways to say the same. Of a long line there are many: they are made one after another.
 func parts(line string) iter.Seq[shown] {
 	lists := strings.ContainsRune(line, '{')
@@ -85,7 +86,7 @@ func parts(line string) iter.Seq[shown] {
 		if !yield(shown{text: strings.TrimSpace(line)}) {
 			return
 		}
-		for piece := range strings.FieldsFuncSeq(argued.Replace(line), ends) {
+		for piece := range pieces(argued.Replace(line)) {
 			if !yield(shown{text: strings.TrimSpace(piece)}) || !plain(piece, yield) {
 				return
 			}
@@ -94,6 +95,45 @@ func parts(line string) iter.Seq[shown] {
 			}
 		}
 	}
+}
+
+// pieces cuts a text where a command may end.
+func pieces(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for text != "" {
+			end := strings.IndexFunc(text, ends)
+			if end < 0 {
+				yield(text)
+				return
+			}
+			piece := text[:end]
+			if piece != "" && !yield(piece) {
+				return
+			}
+			if bare := undirected(piece, text[end:]); bare != piece && bare != "" && !yield(bare) {
+				return
+			}
+			_, size := utf8.DecodeRuneInString(text[end:])
+			text = text[end+size:]
+		}
+	}
+}
+
+// undirected gives a piece of a command line without what belongs to the redirection
+// that may come after it: the number of what is redirected, and the word that stands
+// for an argument.
+func undirected(piece, rest string) string {
+	if rest[0] != '>' && rest[0] != '<' || strings.HasPrefix(rest, "<(") {
+		return piece
+	}
+	if rest[0] == '<' {
+		piece = strings.TrimSuffix(piece, " …")
+	}
+	bare := strings.TrimRight(piece, "0123456789")
+	if bare == "" || strings.HasSuffix(bare, " ") || strings.HasSuffix(bare, "\t") {
+		return bare
+	}
+	return piece
 }
 
 // ends reports whether a command may end at a character.

@@ -36,6 +36,8 @@ func TestBeginningsOfACommand(t *testing.T) {
 		"/usr/bin/env // rm": {"/usr/bin/env // rm", "env // rm", "// rm", "/ rm", "rm"},
 		"a;nice b":           {"a;nice b", "a", "nice b", "b"},
 		"{a,b}":              {"{a,b}", "…", "a,b", "a b"},
+		"a b 2>x":            {"a b 2>x", "a b 2", "a b", "x"},
+		"2<x":                {"2<x", "2 …", "x"},
 	} {
 		got := writtenOut(line)
 		slices.Sort(got)
@@ -53,7 +55,7 @@ func TestMatchesWhatIsWrittenOut(t *testing.T) {
 	some := func(texts ...string) *rapid.Generator[string] {
 		return rapid.Map(rapid.SliceOfN(rapid.SampledFrom(texts), 1, 12), func(some []string) string { return strings.Join(some, "") })
 	}
-	lines := some("a", "b", "/", "/", " ", " ", "\t", "sudo ", " find ", "x=", ";", "'", `\`, "{", ",", "$", "é", "\xc3", "\"\xa9", "\u00a0")
+	lines := some("a", "b", "/", "/", " ", " ", "\t", "sudo ", " find ", "x=", ";", " 2>", "<", "'", `\`, "{", ",", "$", "é", "\xc3", "\"\xa9", "\u00a0")
 	globs := some("a", "b", "/", " ", "*", "?", "[!a]", "[a-b]", "sudo", "x=", "é", "\uFFFD", "**").
 		Filter(func(text string) bool {
 			_, err := parseGlob(text)

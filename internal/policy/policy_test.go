@@ -120,6 +120,23 @@ func TestRules(t *testing.T) {
 		{"bash(rm *)", shell("x() { rm x; }; x"), false, true},
 		{"bash(rm *)", shell("cat <<E\nrm x\nE"), false, true},
 		{"bash(rm *)", shell("echo rm x"), false, false},
+		{"bash(make deploy)", shell("make deploy 2>&1"), false, true},
+		{"bash(make deploy)", shell("make deploy 2>/dev/null"), false, true},
+		{"bash(make deploy)", shell("make deploy>x 2>&1"), false, true},
+		{"bash(make deploy)", shell("make deploy\t12>x"), false, true},
+		{"bash(make deploy)", shell("make deploy <x"), false, true},
+		{"bash(make deploy)", shell("make deploy 0<x | tail"), false, true},
+		{"bash(make deploy)", shell("make deploy <<E\ny\nE"), false, true},
+		{"bash(make deploy)", shell("ls && sudo /bin/make deploy 2>x"), false, true},
+		{"bash(make deploy)", shell("bash -c 'make deploy 2>x'"), false, true},
+		{"bash(make deploy)", shell("make deploy 2 >x"), false, false},
+		{"bash(make deploy)", shell("make deploy a2>x"), false, false},
+		{"bash(make deploy)", shell(`make deploy "2">x`), false, false},
+		{"bash(make deploy)", shell("make deploy 2; x"), false, false},
+		{"bash(make deploy)", shell("make deploy <(x)"), false, false},
+		{"bash(make deploy)", shell("make deploy $x"), false, false},
+		{"bash(make deploy 2)", shell("make deploy 2>x"), false, true},
+		{"bash(cat *)", shell("cat <x"), false, true},
 	} {
 		r := rules(t, c.rule)[0]
 		if wholly, partly := r.wholly(c.call), r.partly(c.call); wholly != c.wholly || partly != c.partly {
