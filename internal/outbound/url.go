@@ -14,9 +14,9 @@ import (
 // ParseURL reads an absolute http or https URL and gives it in its one plain form,
 // so that what is decided on its text is decided on what is reached: the host in
 // lower case, without a dot at its end, and in ASCII; no port that goes without
-// saying; a path without dot segments and without escapes that it does not need; no
-// fragment. One with a user or password is refused, since it looks like another
-// host's.
+// saying; a path without dot segments and without escapes that it does not need; a query
+// as it is written, with escapes for what no query may have; no fragment. One with a user
+// or password is refused, since it looks like another host's.
 func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -44,6 +44,7 @@ func ParseURL(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("no URL: %w", err)
 	}
 	u.RawPath = escaped
+	u.RawQuery = escapeQuery(u.RawQuery)
 	// Resolving takes dot segments out.
 	return (&url.URL{}).ResolveReference(u), nil
 }
@@ -109,6 +110,20 @@ func unescape(escaped string) string {
 			continue
 		}
 		out.WriteByte(escaped[i])
+	}
+	return out.String()
+}
+
+// escapeQuery escapes what browsers escape in a query and servers refuse: blanks,
+// quotation marks, angle brackets, and all that is not ASCII.
+func escapeQuery(query string) string {
+	var out strings.Builder
+	for i := range len(query) {
+		if b := query[i]; b <= ' ' || b >= 0x7f || strings.IndexByte(`"<>`, b) >= 0 {
+			fmt.Fprintf(&out, "%%%02X", b)
+		} else {
+			out.WriteByte(b)
+		}
 	}
 	return out.String()
 }

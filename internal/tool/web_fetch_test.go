@@ -83,6 +83,15 @@ func TestWebFetchKinds(t *testing.T) {
 	}
 }
 
+// Models write queries with blanks, which may not go out as they are.
+func TestWebFetchQueriesAreEscaped(t *testing.T) {
+	t.Parallel()
+	fetch := fetching(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Query().Get("q")) })
+	if got := fetch(`/?q=a b "ü" <c>+%26#d`); got.IsError || !strings.HasSuffix(got.Text, "\n\na b \"ü\" <c> &") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestWebFetchBounds(t *testing.T) {
 	t.Parallel()
 	fetch := fetching(t, func(w http.ResponseWriter, r *http.Request) {
