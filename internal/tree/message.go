@@ -78,8 +78,8 @@ type ToolResult struct {
 	IsError    bool
 }
 
-// Attachment is an image or a document. It is carried along for models that can
-// look at it; others do without.
+// Attachment is an image or a document. Models that can look at it are shown it; others
+// read that there is one.
 type Attachment struct {
 	Kind      AttachmentKind
 	MediaType string

@@ -152,6 +152,10 @@ func mark(b *sdk.ContentBlockParamUnion) {
 		b.OfText.CacheControl = sdk.NewCacheControlEphemeralParam()
 	case b.OfToolResult != nil:
 		b.OfToolResult.CacheControl = sdk.NewCacheControlEphemeralParam()
+	case b.OfImage != nil:
+		b.OfImage.CacheControl = sdk.NewCacheControlEphemeralParam()
+	case b.OfDocument != nil:
+		b.OfDocument.CacheControl = sdk.NewCacheControlEphemeralParam()
 	}
 }
 
@@ -181,6 +185,25 @@ func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 			result.Content = []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: b.Text}}}
 		}
 		return sdk.ContentBlockParamUnion{OfToolResult: &result}, true
+	case tree.Attachment:
+		return attachment(b), true
 	}
 	return sdk.ContentBlockParamUnion{}, false
+}
+
+// attachment shows an image or a document, or says that there is one.
+func attachment(a tree.Attachment) sdk.ContentBlockParamUnion {
+	switch {
+	case conversation.Image(a):
+		return sdk.NewImageBlockBase64(a.MediaType, conversation.Base64(a))
+	case conversation.Document(a, conversation.PDF):
+		return sdk.NewDocumentBlock(sdk.Base64PDFSourceParam{Data: conversation.Base64(a)})
+	case conversation.Document(a, conversation.PlainText):
+		return sdk.NewDocumentBlock(sdk.PlainTextSourceParam{Data: string(a.Data)})
+	case a.URL != "" && a.Kind == tree.AttachmentImage:
+		return sdk.NewImageBlock(sdk.URLImageSourceParam{URL: a.URL})
+	case a.URL != "" && a.Kind == tree.AttachmentDocument:
+		return sdk.NewDocumentBlock(sdk.URLPDFSourceParam{URL: a.URL})
+	}
+	return sdk.NewTextBlock(conversation.Note(a))
 }

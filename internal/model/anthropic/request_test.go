@@ -55,6 +55,24 @@ func TestRequests(t *testing.T) {
 				`{"content":[{"tool_use_id":"c1","is_error":true,MARK,"content":[{"text":"no","type":"text"}],"type":"tool_result"},{"text":"mind","type":"text"}],"role":"user"}],"model":"m"}`,
 		},
 		{
+			"images and documents, and what can't be shown",
+			model.Request{Messages: []tree.Message{
+				said(tree.RoleUser, tree.Attachment{Kind: tree.AttachmentImage, MediaType: "image/png", Data: []byte("png")}),
+				said(tree.RoleAssistant, tree.Text{Text: "a"}, tree.Attachment{Kind: tree.AttachmentImage, MediaType: "image/png", Data: []byte("png")}),
+				said(tree.RoleUser,
+					tree.Attachment{Kind: tree.AttachmentDocument, MediaType: "application/pdf", Data: []byte("pdf")},
+					tree.Attachment{Kind: tree.AttachmentDocument, MediaType: "text/plain", Data: []byte("txt")},
+					tree.Attachment{Kind: tree.AttachmentDocument, URL: "https://h/d"},
+					tree.Attachment{Kind: tree.AttachmentImage, Name: "x", MediaType: "image/tiff", Data: []byte("tiff")},
+					tree.Attachment{Kind: tree.AttachmentImage, URL: "https://h/i"},
+				),
+			}},
+			`{"max_tokens":9,"messages":[{"content":[{"source":{"data":"cG5n","media_type":"image/png","type":"base64"},MARK,"type":"image"}],"role":"user"},` +
+				`{"content":[{"text":"a","type":"text"}],"role":"assistant"},{"content":[{"source":{"data":"cGRm","media_type":"application/pdf","type":"base64"},"type":"document"},` +
+				`{"source":{"data":"txt","media_type":"text/plain","type":"text"},"type":"document"},{"source":{"url":"https://h/d","type":"url"},"type":"document"},` +
+				`{"text":"[an image, x, image/tiff, 4 bytes: it can't be shown here]","type":"text"},{"source":{"url":"https://h/i","type":"url"},MARK,"type":"image"}],"role":"user"}],"model":"m"}`,
+		},
+		{
 			"an assistant of which only another's reasoning is there",
 			model.Request{Messages: []tree.Message{
 				said(tree.RoleUser, tree.Text{Text: "hi"}), said(tree.RoleAssistant, tree.Thinking{Text: "x"}, tree.Text{Text: "a"}), said(tree.RoleUser, tree.Text{Text: "b"}),

@@ -66,6 +66,10 @@ func (s *shaper) add(place int, m *tree.Message) {
 		case tree.ToolResult:
 			b.ProviderID = s.calls[b.Block]
 			s.put(role, b)
+		case tree.Attachment:
+			if role == tree.RoleUser { // a model shows none
+				s.put(role, b)
+			}
 		}
 	}
 }

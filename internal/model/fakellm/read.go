@@ -152,6 +152,9 @@ func (c *content) UnmarshalJSON(data []byte) error {
 func (c content) text() string {
 	var texts []string
 	for _, b := range c {
+		if b.Type == "image_url" || b.Type == "file" {
+			b.Text = "[" + b.Type + "]"
+		}
 		texts = append(texts, b.Text)
 	}
 	return strings.Join(texts, "\n")

@@ -108,6 +108,8 @@ func (r *reading) block(side string, b block) error {
 		return r.add(role, tree.Thinking{Text: b.Thinking, Signature: b.Signature + b.Data})
 	case "tool_use":
 		return r.add(role, tree.ToolUse{ProviderID: b.ID, Name: b.Name, Input: b.Input})
+	case "image", "document":
+		return r.add(role, tree.Text{Text: "[" + b.Type + "]"})
 	case "tool_result":
 		return r.result(b.ToolUseID, b.Content.text(), b.IsError)
 	}

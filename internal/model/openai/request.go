@@ -18,7 +18,7 @@ import (
 func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) {
 	p := sdk.ChatCompletionNewParams{
 		Model:         req.Model,
-		Messages:      messages(req.System, remind(conversation.Shape(req.Messages), req.Reminder)),
+		Messages:      c.messages(req.System, remind(conversation.Shape(req.Messages), req.Reminder)),
 		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
 	}
 	if req.Model == "" {
@@ -55,7 +55,7 @@ func remind(turns []conversation.Turn, reminder string) []conversation.Turn {
 	return turns
 }
 
-func messages(system string, turns []conversation.Turn) []sdk.ChatCompletionMessageParamUnion {
+func (c Config) messages(system string, turns []conversation.Turn) []sdk.ChatCompletionMessageParamUnion {
 	var out []sdk.ChatCompletionMessageParamUnion
 	if strings.TrimSpace(system) != "" {
 		out = append(out, sdk.SystemMessage(system))
@@ -67,7 +67,7 @@ func messages(system string, turns []conversation.Turn) []sdk.ChatCompletionMess
 			}
 			continue
 		}
-		out = append(out, heard(t.Blocks)...)
+		out = append(out, c.heard(t.Blocks)...)
 	}
 	return out
 }
@@ -99,9 +99,10 @@ func said(blocks []tree.Block) (_ sdk.ChatCompletionMessageParamUnion, ok bool) 
 
 // heard is a turn of the user's: a message for each result, and one for all else
 // that was said, because many servers want the sides to take turns.
-func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
+func (c Config) heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 	var out []sdk.ChatCompletionMessageParamUnion
 	var texts []string
+	var parts []sdk.ChatCompletionContentPartUnionParam
 	for _, b := range blocks {
 		switch b := b.(type) {
 		case tree.ToolResult:
@@ -112,10 +113,44 @@ func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 			out = append(out, sdk.ToolMessage(text, b.ProviderID))
 		case tree.Text:
 			texts = append(texts, b.Text)
+		case tree.Attachment:
+			if part, ok := c.attachment(b); ok {
+				parts = append(parts, part)
+			} else {
+				texts = append(texts, conversation.Note(b))
+			}
 		}
 	}
-	if len(texts) > 0 {
-		out = append(out, sdk.UserMessage(strings.Join(texts, "\n\n")))
+	text := strings.Join(texts, "\n\n")
+	switch {
+	case len(parts) > 0 && text != "":
+		out = append(out, sdk.UserMessage(append(parts, sdk.TextContentPart(text))))
+	case len(parts) > 0:
+		out = append(out, sdk.UserMessage(parts))
+	case text != "":
+		out = append(out, sdk.UserMessage(text))
 	}
 	return out
+}
+
+// attachment shows an image or a document, if it can be shown. Other servers than OpenAI's own
+// may have a model that can't look at any, and refuse the conversation.
+func (c Config) attachment(a tree.Attachment) (part sdk.ChatCompletionContentPartUnionParam, ok bool) {
+	data := func() string { return "data:" + a.MediaType + ";base64," + conversation.Base64(a) }
+	switch {
+	case c.BaseURL != "":
+	case conversation.Image(a):
+		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: data()}), true
+	case a.URL != "" && a.Kind == tree.AttachmentImage:
+		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: a.URL}), true
+	case conversation.Document(a, conversation.PDF):
+		name := a.Name
+		if name == "" {
+			name = "document.pdf" // one is required
+		}
+		return sdk.FileContentPart(sdk.ChatCompletionContentPartFileFileParam{FileData: param.NewOpt(data()), Filename: param.NewOpt(name)}), true
+	case conversation.Document(a, conversation.PlainText):
+		return sdk.TextContentPart(string(a.Data)), true
+	}
+	return part, false
 }

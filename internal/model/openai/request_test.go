@@ -38,6 +38,26 @@ func TestRequests(t *testing.T) {
 				`"tools":[{"function":{"name":"a","description":"A","parameters":{"type":"object"}},"type":"function"}]}`,
 		},
 		{
+			"images and documents at OpenAI's", Config{Model: "m"},
+			model.Request{Messages: []tree.Message{
+				says(tree.RoleUser, tree.Attachment{Kind: tree.AttachmentImage, MediaType: "image/png", Data: []byte("png")}), says(tree.RoleAssistant, tree.Text{Text: "a"}),
+				says(tree.RoleUser,
+					tree.Attachment{Kind: tree.AttachmentImage, URL: "https://h/i"}, tree.Text{Text: "and"},
+					tree.Attachment{Kind: tree.AttachmentDocument, MediaType: "application/pdf", Data: []byte("pdf")},
+					tree.Attachment{Kind: tree.AttachmentDocument, MediaType: "text/plain", Data: []byte("txt")},
+					tree.Attachment{Kind: tree.AttachmentDocument, URL: "https://h/d"},
+				),
+			}},
+			`{"messages":[{"content":[{"image_url":{"url":"data:image/png;base64,cG5n"},"type":"image_url"}],"role":"user"},{"content":"a","role":"assistant"},` +
+				`{"content":[{"image_url":{"url":"https://h/i"},"type":"image_url"},{"file":{"file_data":"data:application/pdf;base64,cGRm","filename":"document.pdf"},"type":"file"},` +
+				`{"text":"txt","type":"text"},{"text":"and\n\n[a document, https://h/d: it can't be shown here]","type":"text"}],"role":"user"}],"model":"m","stream_options":{"include_usage":true}}`,
+		},
+		{
+			"an image elsewhere", Config{Model: "m", BaseURL: "http://h/v1"},
+			model.Request{Messages: []tree.Message{says(tree.RoleUser, tree.Attachment{Kind: tree.AttachmentImage, MediaType: "image/png", Data: []byte("png")})}},
+			`{"messages":[{"content":"[an image, image/png, 3 bytes: it can't be shown here]","role":"user"}],"model":"m","stream_options":{"include_usage":true}}`,
+		},
+		{
 			"calls, results, news and a reminder", Config{Model: "m"},
 			model.Request{Reminder: "mind", Messages: []tree.Message{
 				hi, says(tree.RoleAssistant, tree.Thinking{Text: "hm"}, tree.Text{Text: "a"}, tree.Text{Text: "b"}, tree.ToolUse{ProviderID: "c1", Name: "ls", Input: json.RawMessage(`{"p`)}),

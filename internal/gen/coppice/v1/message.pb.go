@@ -477,8 +477,8 @@ func (*Block_ToolResult) isBlock_Kind() {}
 
 func (*Block_Attachment) isBlock_Kind() {}
 
-// AttachmentBlock is an image or a document. It is carried along for models that
-// can look at it.
+// AttachmentBlock is an image or a document. Models that can look at it are shown it; others
+// read that there is one.
 type AttachmentBlock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is.

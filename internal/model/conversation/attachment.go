@@ -1,0 +1,49 @@
+package conversation
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// The types of documents that models can be shown.
+const (
+	PDF       = "application/pdf"
+	PlainText = "text/plain"
+)
+
+// images are the types of images that models can be shown.
+var images = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
+
+// Image reports whether the data of an attachment is an image that models can be shown.
+func Image(a tree.Attachment) bool {
+	return a.Kind == tree.AttachmentImage && len(a.Data) > 0 && slices.Contains(images, a.MediaType)
+}
+
+// Document reports whether the data of an attachment is a document of a type.
+func Document(a tree.Attachment, mediaType string) bool {
+	return a.Kind == tree.AttachmentDocument && len(a.Data) > 0 && a.MediaType == mediaType
+}
+
+// Base64 gives the data of an attachment.
+func Base64(a tree.Attachment) string { return base64.StdEncoding.EncodeToString(a.Data) }
+
+// Note stands for an attachment that a model can't be shown.
+func Note(a tree.Attachment) string {
+	words := []string{"an image"}
+	if a.Kind == tree.AttachmentDocument {
+		words[0] = "a document"
+	}
+	for _, w := range []string{a.Name, a.MediaType, a.URL} {
+		if w != "" {
+			words = append(words, w)
+		}
+	}
+	if len(a.Data) > 0 {
+		words = append(words, fmt.Sprintf("%d bytes", len(a.Data)))
+	}
+	return "[" + strings.Join(words, ", ") + ": it can't be shown here]"
+}
