@@ -40,7 +40,7 @@ func TestToolsAreFound(t *testing.T) {
 		c := newCore(t, answers(finder))
 		c.lose = lose
 		c.prepare = func(r *loop.Run) {
-			r.Tools, r.Deferred = tool.Defer(append(r.Tools, counter{runs}), []string{"deploy"})
+			r.Tools, r.Deferred = tool.Defer(append(r.Tools, counter{runs}), []string{"deploy"}, true)
 		}
 		start(t, c)
 		if runs.Load() > 1 {

@@ -26,6 +26,9 @@ var findSchema = json.RawMessage(`{
   "additionalProperties": false
 }`)
 
+// FindTool is the tool that finds others. It comes by itself where there are any to be found.
+const FindTool = "find_tools"
+
 const (
 	// MaxHandedOver is how many tools a run is handed from the start. If it has more,
 	// those that don't come with Coppice have to be looked for.
@@ -51,8 +54,9 @@ type Finder interface {
 // Defer splits the tools of a run into those that it is handed from the start and
 // those that it has to look for, which are the ones that the entries (see
 // [policy.Names]) name, and if there are too many, all that don't come with Coppice.
-// If any are deferred, the tool to find them is among the first.
-func Defer(tools []Tool, entries []string) (first, deferred []Tool) {
+// If any are deferred, the tool to find them is among the first; an agent that may not find
+// any is without them.
+func Defer(tools []Tool, entries []string, finds bool) (first, deferred []Tool) {
 	own := Names()
 	for _, t := range tools {
 		name := t.Spec().Name
@@ -62,7 +66,10 @@ func Defer(tools []Tool, entries []string) (first, deferred []Tool) {
 		}
 		first = append(first, t)
 	}
-	if len(deferred) > 0 {
+	switch {
+	case !finds:
+		return first, nil
+	case len(deferred) > 0:
 		first = append(first, newFind(deferred))
 	}
 	return first, deferred
@@ -84,7 +91,7 @@ func newFind(deferred []Tool) Finder {
 	if len(names) > maxNamed {
 		prose += fmt.Sprintf(", and %d more", len(names)-maxNamed)
 	}
-	t.spec = model.ToolSpec{Name: "find_tools", Description: prose + "\n", Schema: findSchema}
+	t.spec = model.ToolSpec{Name: FindTool, Description: prose + "\n", Schema: findSchema}
 	return t
 }
 

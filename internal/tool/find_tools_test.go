@@ -47,11 +47,11 @@ func answers(t *testing.T, tool Tool, cases map[string]string) {
 func TestDefer(t *testing.T) {
 	t.Parallel()
 	some := append(Builtin(), spare{"send_mail", "sends"}, spare{"read_mail", "reads"})
-	first, deferred := Defer(some, nil)
+	first, deferred := Defer(some, nil, true)
 	if len(first) != len(some) || len(deferred) != 0 {
 		t.Errorf("nothing is deferred, yet: %s; %s", specNames(first), specNames(deferred))
 	}
-	first, deferred = Defer(some, []string{"send_mail", "grep", "nobody"})
+	first, deferred = Defer(some, []string{"send_mail", "grep", "nobody"}, true)
 	if specNames(deferred) != "grep send_mail" || !strings.HasSuffix(specNames(first), "read_mail find_tools") {
 		t.Errorf("named: %s; %s", specNames(first), specNames(deferred))
 	}
@@ -59,7 +59,7 @@ func TestDefer(t *testing.T) {
 	for entry, want := range map[string]string{
 		"mcp__mail": "mcp__mail__send mcp__mail__read", "mcp__mail__s*": "mcp__mail__send", "mcp__*": "mcp__mail__send mcp__mail__read mcp__git__push",
 	} {
-		if _, deferred = Defer(servers, []string{entry}); specNames(deferred) != want {
+		if _, deferred = Defer(servers, []string{entry}, true); specNames(deferred) != want {
 			t.Errorf("%s: %s, want %s", entry, specNames(deferred), want)
 		}
 	}
@@ -67,15 +67,20 @@ func TestDefer(t *testing.T) {
 		t.Errorf("looked for by a glob: %v", best)
 	}
 	var many []Tool
-	for _, name := range Names() {
+	own := slices.DeleteFunc(Names(), func(name string) bool { return name == FindTool }) // it comes by itself
+	for _, name := range own {
 		many = append(many, spare{name, "comes with Coppice"})
 	}
 	for i := range MaxHandedOver {
 		many = append(many, spare{fmt.Sprint("spare_", i), "does nothing"})
 	}
-	first, deferred = Defer(many, nil)
-	if specNames(first) != strings.Join(Names(), " ")+" find_tools" || len(deferred) != MaxHandedOver {
+	first, deferred = Defer(many, nil, true)
+	if specNames(first) != strings.Join(own, " ")+" find_tools" || len(deferred) != MaxHandedOver {
 		t.Errorf("too many: %s; %d", specNames(first), len(deferred))
+	}
+	first, deferred = Defer(many, nil, false)
+	if specNames(first) != strings.Join(own, " ") || len(deferred) != 0 {
+		t.Errorf("none may be found: %s; %d", specNames(first), len(deferred))
 	}
 }
 

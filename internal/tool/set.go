@@ -17,7 +17,7 @@ func Builtin() []Tool {
 // Names are those of all tools that a definition may name, beside those of MCP servers and
 // of whoever builds a worker of his own.
 func Names() []string {
-	names := []string{TaskTool, SkillTool, DocsTool, BashTool, WebFetchTool}
+	names := []string{TaskTool, SkillTool, DocsTool, BashTool, WebFetchTool, FindTool}
 	for _, t := range Builtin() {
 		names = append(names, t.Spec().Name)
 	}
@@ -45,8 +45,8 @@ func Lookup(tools []Tool, name string) (Tool, bool) {
 
 // Select gives the tools that the allowed entries (see [policy.Names]) name, in the
 // order they have; all of them if allowed is empty. It is an error if there is no tool
-// of an allowed name, unless it is one of an MCP server, which may come and go; or if
-// there are two tools with one name.
+// of an allowed name, unless it is one of an MCP server, which may come and go, or [FindTool];
+// or if there are two tools with one name.
 func Select(tools []Tool, allowed []string) ([]Tool, error) {
 	var names []string
 	for _, t := range tools {
@@ -57,7 +57,7 @@ func Select(tools []Tool, allowed []string) ([]Tool, error) {
 		names = append(names, name)
 	}
 	for _, name := range allowed {
-		if !slices.Contains(names, name) && !strings.HasPrefix(name, policy.MCPPrefix) {
+		if !slices.Contains(names, name) && !strings.HasPrefix(name, policy.MCPPrefix) && name != FindTool {
 			return nil, fmt.Errorf("select tools: no tool is named %q: there are %s", name, orNone(names))
 		}
 	}

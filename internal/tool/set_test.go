@@ -24,6 +24,7 @@ func TestSelect(t *testing.T) {
 		"task,read,ls":                 "ls read task",
 		"ls,ls":                        "ls",
 		"ls,mcp__gone__x,mcp__gone__*": "ls",
+		"ls,find_tools":                "ls",
 	} {
 		got, err := Select(all, slices.DeleteFunc(strings.Split(allowed, ","), func(s string) bool { return s == "" }))
 		if err != nil || names(got) != want {

@@ -67,7 +67,8 @@ func choose(def *agentdef.Definition, all []tool.Tool, missing []tool.Missing, a
 		return t.Effect() == tool.EffectDelegated && len(agents) == 0 && (!shell || t.Spec().Name == tool.TaskTool)
 	})
 	h := handed{note: missingNote(append(missing, unnamed(def.Tools, tools, missing)...))}
-	h.first, h.deferred = tool.Defer(tools, def.DeferredTools)
+	finds := !slices.ContainsFunc(def.DisallowedTools, func(entry string) bool { return policy.Names(entry, tool.FindTool) })
+	h.first, h.deferred = tool.Defer(tools, def.DeferredTools, finds)
 	return h, nil
 }
 
