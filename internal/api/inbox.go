@@ -8,7 +8,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// sessionChildren is how many sub-agents ListSessions gives of each session.
+// sessionChildren is among how many tasks of each session, beside its root, ListSessions looks for
+// sub-agents.
 const sessionChildren = 100
 
 // withChildren adds the sub-agents of a session, oldest first.
@@ -18,8 +19,9 @@ func (s *sessionServer) withChildren(ctx context.Context, session *tree.Session,
 		return err
 	}
 	for i := range tasks {
-		if tasks[i].ID != session.Root && len(shown.Children) < sessionChildren {
-			shown.Children = append(shown.Children, wire.Task(&tasks[i]))
+		t := &tasks[i]
+		if t.Branch == tree.BranchSubagent && t.Kind != tree.KindShell {
+			shown.Children = append(shown.Children, wire.Task(t))
 		}
 	}
 	return nil

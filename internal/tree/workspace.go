@@ -1,6 +1,10 @@
 package tree
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/google/uuid"
+)
 
 // maxWorkspace bounds the name of a workspace, in bytes.
 const maxWorkspace = 100
@@ -21,7 +25,7 @@ func CheckWorkspace(name string) error {
 			return ErrBadInput.With("the workspace %q: expected letters, digits, ., _ and -, the first a letter or digit", name)
 		}
 	}
-	if _, err := ParseID[Session](name); err == nil {
+	if len(name) == len(uuid.Nil.String()) && uuid.Validate(name) == nil {
 		return ErrBadInput.With("the workspace %q: a session's id names its own directory, and no other session has it", name)
 	}
 	return nil

@@ -12,6 +12,7 @@ func TestCheckWorkspace(t *testing.T) {
 		strings.Repeat("x", 101): CodeExhausted,
 		"..":                     CodeInvalid, ".": CodeInvalid, ".git": CodeInvalid, "-x": CodeInvalid, "a/b": CodeInvalid, "/a": CodeInvalid, "a\\b": CodeInvalid, "../a": CodeInvalid,
 		"a b": CodeInvalid, "a\x00": CodeInvalid, "caf\u00e9": CodeInvalid, "\xff": CodeInvalid, "~": CodeInvalid, "a\n": CodeInvalid,
+		"00000000-0000-0000-0000-000000000000": CodeInvalid,
 		"018f0000-0000-7000-8000-000000000000": CodeInvalid, "018F0000-0000-7000-8000-00000000000A": CodeInvalid,
 	} {
 		err := CheckWorkspace(name)

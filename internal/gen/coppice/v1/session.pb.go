@@ -160,8 +160,8 @@ type Session struct {
 	CloseTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
 	// Whether background work is switched off in it.
 	NoBackground bool `protobuf:"varint,13,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
-	// Its sub-agents, oldest first, at most 100. Only ListSessions fills it in, when
-	// asked to; ListTasks gives all of them.
+	// Its sub-agents, oldest first, as far as they are among its first 100 tasks. Only
+	// ListSessions fills it in, when asked to; ListTasks gives all of them.
 	Children []*Task `protobuf:"bytes,14,rep,name=children,proto3" json:"children,omitempty"`
 	// The task that a message goes to which names none: the root, or a branch.
 	CurrentTaskId string `protobuf:"bytes,15,opt,name=current_task_id,json=currentTaskId,proto3" json:"current_task_id,omitempty"`
