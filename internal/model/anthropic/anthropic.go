@@ -2,14 +2,17 @@
 // speaks it.
 //
 // An answer counts only when its stream has come to message_stop; whatever ends
-// before is an error. Nothing is tried again here.
+// before is an error. Nothing is tried again here but a request that was refused for
+// the reasoning that went back with it.
 package anthropic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
@@ -41,6 +44,7 @@ const defaultMaxTokens = 32_000
 type Model struct {
 	config   Config
 	messages sdk.MessageService
+	drops    sync.Map // the names of models that have refused reasoning, and drop it if asked to
 }
 
 var _ model.Model = (*Model)(nil)
@@ -70,15 +74,38 @@ func New(c Config) (*Model, error) {
 	return &Model{config: c, messages: sdk.NewMessageService(options...)}, nil
 }
 
-// Generate asks once.
+// Generate asks once. If the provider refuses the reasoning that goes back it is asked
+// again to drop it, as it is from then on, and at last without any.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if emit == nil {
 		emit = func(model.Delta) {}
 	}
+	name := cmp.Or(req.Model, m.config.Model)
+	_, drop := m.drops.Load(name)
+	answer, err := m.ask(ctx, req, drop, emit)
+	refused, droppable := refusedThoughts(err)
+	if droppable && !drop {
+		answer, err = m.ask(ctx, req, true, emit)
+		if refused = invalid(err); err == nil {
+			m.drops.Store(name, true)
+		}
+	}
+	if refused {
+		return m.ask(ctx, forgetful(req), false, emit)
+	}
+	return answer, err
+}
+
+// ask asks once; drop says that the provider is to drop reasoning that it would refuse.
+func (m *Model) ask(ctx context.Context, req *model.Request, drop bool, emit func(model.Delta)) (*model.Answer, error) {
+	params, options := m.config.params(req), m.caller(req)
+	if drop {
+		options = append(options, dropping(&params)...)
+	}
 	// A stream that is given up must not go on in the background.
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream := m.messages.NewStreaming(streaming, m.config.params(req), m.caller(req)...)
+	stream := m.messages.NewStreaming(streaming, params, options...)
 	defer stream.Close() //nolint:errcheck // what was read to its end, or given up, has nothing to lose
 	var a answer
 	for stream.Next() {

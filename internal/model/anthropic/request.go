@@ -32,64 +32,11 @@ func (c Config) params(req *model.Request) sdk.MessageNewParams {
 	if strings.TrimSpace(req.System) != "" {
 		p.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
 	}
-	switch {
-	case c.Thinking.Adaptive:
-		p.Thinking.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
-	case c.Thinking.Tokens > 0 && !lostThoughts(req.Messages):
-		p.Thinking = sdk.ThinkingConfigParamOfEnabled(c.Thinking.Tokens)
+	p.Thinking = c.Thinking.of(p.Model, req.Messages)
+	if p.Thinking.OfEnabled != nil {
 		p.MaxTokens = withThoughts(p.Model, p.MaxTokens, c.Thinking.Tokens)
 	}
 	return p
-}
-
-// withThoughts gives the bound of an answer together with its reasoning: the provider
-// counts both, and demands more than the reasoning alone. What the model can't write is
-// taken from the answer.
-func withThoughts(name string, answer, thoughts int64) int64 {
-	both := answer + thoughts
-	if limit := outputLimit(name); limit > thoughts {
-		return min(both, limit)
-	}
-	return both
-}
-
-// outputLimit gives how many tokens a model writes at most, of those that take a number
-// of tokens to think with; 0 if that is no less than 128,000, or not known. The provider
-// refuses requests that ask for more.
-func outputLimit(name string) int64 {
-	for _, known := range []struct {
-		prefix string
-		limit  int64
-	}{
-		{"claude-3-7-", 64_000},
-		{"claude-haiku-4-5", 64_000},
-		{"claude-sonnet-4-5", 64_000},
-		{"claude-sonnet-4-0", 64_000},
-		{"claude-sonnet-4-2025", 64_000},
-		{"claude-opus-4-5", 64_000},
-		{"claude-opus-4-1", 32_000},
-		{"claude-opus-4-0", 32_000},
-		{"claude-opus-4-2025", 32_000},
-	} {
-		if strings.HasPrefix(name, known.prefix) {
-			return known.limit
-		}
-	}
-	return 0
-}
-
-// lostThoughts reports whether reasoning of the turn under way can't go back to the
-// provider. It demands that reasoning goes on with what it was, so there is no more
-// of it until the turn is over.
-func lostThoughts(messages []tree.Message) bool {
-	for i := len(messages) - 1; i >= 0 && messages[i].Role != tree.RoleUser; i-- {
-		for _, b := range messages[i].Blocks {
-			if thought, ok := b.(tree.Thinking); ok && thought.Signature == "" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func tools(specs []model.ToolSpec) []sdk.ToolUnionParam {
