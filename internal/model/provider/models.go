@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/anthropic"
@@ -53,13 +55,35 @@ type known struct {
 
 var _ model.Model = (*Models)(nil)
 
+// read reads the provider's key and server from the environment. What can't be right
+// is an error here, where a person sees it: a request would fail as if the network had,
+// and be tried again.
+func (k *known) read(getenv func(string) string) error {
+	prefix := strings.ToUpper(k.name)
+	k.key, k.base = strings.TrimSpace(getenv(prefix+"_API_KEY")), strings.TrimSpace(getenv(prefix+"_BASE_URL"))
+	if strings.ContainsFunc(k.key, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return fmt.Errorf("%s_API_KEY has a space or a line break in it", prefix)
+	}
+	if k.base == "" {
+		return nil
+	}
+	u, err := url.Parse(k.base)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return fmt.Errorf("%s_BASE_URL is %q; expected a URL like http://host:8080 or https://host/path", prefix, k.base)
+	}
+	return nil
+}
+
 // open opens what the environment names.
 func (m *Models) open(getenv func(string) string) error {
 	client := upstream.NewClient(upstream.DefaultTimes())
 	for _, k := range []*known{
-		{name: anthropicName, key: getenv("ANTHROPIC_API_KEY"), base: getenv("ANTHROPIC_BASE_URL")},
-		{name: openaiName, key: getenv("OPENAI_API_KEY"), base: getenv("OPENAI_BASE_URL")},
+		{name: anthropicName},
+		{name: openaiName},
 	} {
+		if err := k.read(getenv); err != nil {
+			return err
+		}
 		if k.key+k.base == "" {
 			continue
 		}

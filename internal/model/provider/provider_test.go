@@ -43,6 +43,13 @@ func TestChoice(t *testing.T) {
 		{"thinking", provider.Flags{Thinking: "much"}, map[string]string{"ANTHROPIC_API_KEY": "k"}, `--thinking is "much"`},
 		{"too little thinking", provider.Flags{Thinking: "5"}, map[string]string{"ANTHROPIC_API_KEY": "k"}, `--thinking is "5"`},
 		{"no patience", provider.Flags{Patience: -1}, map[string]string{"ANTHROPIC_API_KEY": "k"}, "--patience is -1ns"},
+		{"a key and a server from files", provider.Flags{Model: "m"}, map[string]string{"OPENAI_API_KEY": "k\n", "OPENAI_BASE_URL": " http://h/v1\n"}, "asking openai/m at http://h/v1"},
+		{"an empty line for a key", provider.Flags{}, map[string]string{"OPENAI_API_KEY": "\n"}, "no provider key set: playing the built-in demo scenario"},
+		{"two lines for a key", provider.Flags{}, map[string]string{"ANTHROPIC_API_KEY": "k\nl"}, "ANTHROPIC_API_KEY has a space or a line break in it"},
+		{"a server without a scheme", provider.Flags{Model: "m"}, map[string]string{"OPENAI_BASE_URL": "127.0.0.1:11434/v1"}, `OPENAI_BASE_URL is "127.0.0.1:11434/v1"; expected`},
+		{"a server with a name for a scheme", provider.Flags{Model: "m"}, map[string]string{"OPENAI_BASE_URL": "localhost:11434/v1"}, `OPENAI_BASE_URL is "localhost:11434/v1"; expected`},
+		{"a server of no host", provider.Flags{}, map[string]string{"ANTHROPIC_BASE_URL": "http://:8080"}, `ANTHROPIC_BASE_URL is "http://:8080"; expected`},
+		{"a server that is no web server", provider.Flags{}, map[string]string{"ANTHROPIC_BASE_URL": "unix:///run/llm.sock"}, `ANTHROPIC_BASE_URL is "unix:///run/llm.sock"; expected`},
 		{"no scenario", provider.Flags{Scenario: "/nowhere"}, nil, "reading the scenario"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

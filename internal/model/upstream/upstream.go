@@ -4,7 +4,7 @@ package upstream
 
 import (
 	"context"
-	"crypto/x509"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -118,9 +118,8 @@ func Broken(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	kind := model.ErrorBroken
-	var authority x509.UnknownAuthorityError
-	var hostname x509.HostnameError
-	if errors.As(err, &authority) || errors.As(err, &hostname) {
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &certificate) {
 		kind = model.ErrorInvalid // no retry makes the certificate right
 	}
 	return &model.Error{Kind: kind, Err: err}

@@ -2,10 +2,12 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,8 +61,11 @@ func TestBroken(t *testing.T) {
 	if err := Broken(t.Context(), io.ErrUnexpectedEOF); !errors.As(err, &failed) || failed.Kind != model.ErrorBroken {
 		t.Errorf("a cut stream is %v", err)
 	}
-	if err := Broken(t.Context(), x509.UnknownAuthorityError{}); !errors.As(err, &failed) || failed.Kind != model.ErrorInvalid {
-		t.Errorf("a wrong certificate is %v", err)
+	for _, why := range []error{x509.UnknownAuthorityError{}, x509.HostnameError{Certificate: &x509.Certificate{}}, x509.CertificateInvalidError{Reason: x509.Expired}, errors.New("certificate signed by nobody")} {
+		err := Broken(t.Context(), &url.Error{Op: "Post", URL: "https://h", Err: &tls.CertificateVerificationError{Err: why}})
+		if !errors.As(err, &failed) || failed.Kind != model.ErrorInvalid {
+			t.Errorf("a wrong certificate is %v", err)
+		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("the run is over")
