@@ -2,16 +2,19 @@
 // many servers that speak it: vLLM, Ollama, llama.cpp, gateways.
 //
 // An answer counts only when its stream has given a finish reason that is no failure,
-// and then [DONE]; whatever ends before is an error. Nothing is tried again here.
+// and then [DONE]; whatever ends before is an error. Nothing is tried again here but a
+// request that was refused for want of what only some models want.
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -27,6 +30,8 @@ type Config struct {
 	BaseURL string       // with its version, as in http://127.0.0.1:11434/v1; empty: OpenAI's own
 	Model   string       // for requests that name none; required
 	HTTP    *http.Client // required; see [upstream.NewClient]
+
+	habits habits // of the model that is asked
 }
 
 // ownURL is OpenAI's own server.
@@ -36,6 +41,7 @@ const ownURL = "https://api.openai.com/v1"
 type Model struct {
 	config Config
 	client sdk.Client
+	habits sync.Map // of models, by name
 }
 
 var _ model.Model = (*Model)(nil)
@@ -62,12 +68,35 @@ func New(c Config) (*Model, error) {
 	return &Model{config: c, client: sdk.NewClient(options...)}, nil
 }
 
-// Generate asks once.
+// Generate asks once, and once more if the refusal says what the model wants, which it
+// gets from then on. If that is refused too, the first refusal counts.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if emit == nil {
 		emit = func(model.Delta) {}
 	}
-	params, err := m.config.params(req)
+	name, config := cmp.Or(req.Model, m.config.Model), m.config
+	if known, ok := m.habits.Load(name); ok {
+		config.habits = known.(habits)
+	}
+	answer, refused := m.ask(ctx, config, req, emit)
+	learned := config.habits.after(refused, len(req.Tools) > 0)
+	if learned == config.habits {
+		return answer, refused
+	}
+	config.habits = learned
+	answer, err := m.ask(ctx, config, req, emit)
+	switch {
+	case err == nil:
+		m.habits.Store(name, learned)
+	case invalid(err):
+		return nil, refused
+	}
+	return answer, err
+}
+
+// ask asks once.
+func (m *Model) ask(ctx context.Context, config Config, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
+	params, err := config.params(req)
 	if err != nil {
 		return nil, &model.Error{Kind: model.ErrorInvalid, Err: err}
 	}

@@ -39,6 +39,7 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 			Name: t.Name, Description: param.NewOpt(t.Description), Parameters: schema,
 		}))
 	}
+	c.habits.heed(&p)
 	return p, nil
 }
 
@@ -62,7 +63,7 @@ func (c Config) messages(system string, turns []conversation.Turn) []sdk.ChatCom
 	}
 	for _, t := range turns {
 		if t.Role == tree.RoleAssistant {
-			if m, ok := said(t.Blocks); ok {
+			if m, ok := said(t.Blocks, c.habits); ok {
 				out = append(out, m)
 			}
 			continue
@@ -72,8 +73,8 @@ func (c Config) messages(system string, turns []conversation.Turn) []sdk.ChatCom
 	return out
 }
 
-// said is a turn of the model's. Reasoning is not handed back.
-func said(blocks []tree.Block) (_ sdk.ChatCompletionMessageParamUnion, ok bool) {
+// said is a turn of the model's. Reasoning is not handed back unless that is a habit.
+func said(blocks []tree.Block, h habits) (_ sdk.ChatCompletionMessageParamUnion, ok bool) {
 	var m sdk.ChatCompletionAssistantMessageParam
 	var texts []string
 	for _, b := range blocks {
@@ -94,6 +95,7 @@ func said(blocks []tree.Block) (_ sdk.ChatCompletionMessageParamUnion, ok bool) 
 	if len(texts) > 0 {
 		m.Content.OfString = param.NewOpt(strings.Join(texts, "\n"))
 	}
+	h.remembered(&m, blocks)
 	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &m}, len(texts)+len(m.ToolCalls) > 0
 }
 

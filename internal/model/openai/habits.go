@@ -1,0 +1,62 @@
+package openai
+
+import (
+	"errors"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// habits are what a model wants in requests that others would refuse. They are learned
+// from refusals: which servers have them can't be told from names.
+type habits struct {
+	// still: with tools it takes requests only if it is told not to reason. OpenAI's
+	// models from gpt-5.6 on are like that here.
+	still bool
+	// thoughts: a call goes back with the reasoning that led to it, as DeepSeek's models
+	// want it.
+	thoughts bool
+}
+
+// after gives the habits that a refusal speaks of, besides these. Its words are all
+// there is to tell them by.
+func (h habits) after(err error, tools bool) habits {
+	if invalid(err) {
+		h.still = h.still || tools && strings.Contains(err.Error(), "reasoning_effort")
+		h.thoughts = h.thoughts || strings.Contains(err.Error(), reasoningContent)
+	}
+	return h
+}
+
+func invalid(err error) bool {
+	var failed *model.Error
+	return errors.As(err, &failed) && failed.Kind == model.ErrorInvalid
+}
+
+// heed makes a request as the model wants it.
+func (h habits) heed(p *sdk.ChatCompletionNewParams) {
+	if h.still && len(p.Tools) > 0 {
+		p.ReasoningEffort = shared.ReasoningEffortNone
+	}
+}
+
+const reasoningContent = "reasoning_content"
+
+// remembered puts the reasoning that a server like this one has sent into a message with
+// calls. Where there was none it is empty, but there.
+func (h habits) remembered(m *sdk.ChatCompletionAssistantMessageParam, blocks []tree.Block) {
+	if !h.thoughts || len(m.ToolCalls) == 0 {
+		return
+	}
+	var texts []string
+	for _, b := range blocks {
+		if thought, ok := b.(tree.Thinking); ok && thought.Signature == "" {
+			texts = append(texts, thought.Text)
+		}
+	}
+	m.SetExtraFields(map[string]any{reasoningContent: strings.Join(texts, "\n")})
+}
