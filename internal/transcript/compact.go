@@ -25,18 +25,41 @@ func Size(seen []tree.Message) int64 {
 	return since
 }
 
-// textTokens is about how many tokens the text of blocks has. What no model is sent has none:
-// attachments, and thoughts that their provider has not signed.
-func textTokens(blocks []tree.Block) int64 {
+// What attachments take about: an image of the size that models look at, and a page of a
+// document, which has so many bytes.
+const (
+	imageTokens = 1_600
+	pageTokens  = 2_000
+	pageBytes   = 50_000
+)
+
+// textTokens is about how many tokens blocks have, most of them by their text. Thoughts that their
+// provider has not signed are sent to no model, and have none.
+func textTokens(blocks []tree.Block) (tokens int64) {
 	size := 0
 	for i, b := range blocks {
-		thought, thinks := b.(tree.Thinking)
-		if _, attached := b.(tree.Attachment); attached || thinks && thought.Signature == "" {
+		switch b := b.(type) {
+		case tree.Attachment:
+			tokens += attachmentTokens(b)
 			continue
+		case tree.Thinking:
+			if b.Signature == "" {
+				continue
+			}
 		}
 		size += tree.TextBytes(blocks[i : i+1])
 	}
-	return int64(size / bytesPerToken)
+	return tokens + int64(size/bytesPerToken)
+}
+
+func attachmentTokens(a tree.Attachment) int64 {
+	switch {
+	case a.Kind == tree.AttachmentImage:
+		return imageTokens
+	case a.MediaType == "text/plain":
+		return int64(len(a.Data) / bytesPerToken)
+	}
+	return pageTokens * int64(1+len(a.Data)/pageBytes)
 }
 
 // Model is the model that has last answered in a conversation; empty if none has.

@@ -203,12 +203,25 @@ func TestSizeWithoutFigures(t *testing.T) {
 			if m.Role == tree.RoleAssistant && !slices.Contains(c.figures, m.Ordinal) {
 				m.Usage = tree.Usage{}
 			}
-			m.Blocks = []tree.Block{
-				tree.Text{Text: long}, tree.Thinking{Text: long}, tree.Attachment{Kind: tree.AttachmentImage, Data: []byte(long)},
-			}
+			m.Blocks = []tree.Block{tree.Text{Text: long}, tree.Thinking{Text: long}}
 		}
 		if got := transcript.Size(transcript.Seen(messages)); got != c.want {
 			t.Errorf("%s: %q has %d tokens, want %d", name, c.words, got, c.want)
+		}
+	}
+}
+
+// TestSizeOfAttachments: an image counts as what models look at, whatever its bytes; a document by
+// its pages, and plain text as text.
+func TestSizeOfAttachments(t *testing.T) {
+	t.Parallel()
+	for want, a := range map[int64]tree.Attachment{
+		1600: {Kind: tree.AttachmentImage, MediaType: "image/png", Data: make([]byte, 1<<20)},
+		6000: {Kind: tree.AttachmentDocument, MediaType: "application/pdf", Data: make([]byte, 120_000)},
+		1000: {Kind: tree.AttachmentDocument, MediaType: "text/plain", Data: make([]byte, 4000)},
+	} {
+		if got := transcript.Size([]tree.Message{{Ordinal: 1, Role: tree.RoleUser, Blocks: []tree.Block{a}}}); got != want {
+			t.Errorf("%s has %d tokens, want %d", a.MediaType, got, want)
 		}
 	}
 }
