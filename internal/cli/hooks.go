@@ -14,7 +14,7 @@ import (
 type hookFlags struct {
 	Hooks           string   `placeholder:"FILE" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool     `help:"Run the hooks that come with agents' definitions as well."`
-	CallbackHosts   []string `placeholder:"HOST,..." help:"Hosts that agents' on_complete may call, as globs."`
+	CallbackHosts   []string `placeholder:"HOST,..." help:"Hosts that agents' on_complete may call, as globs; COPPICE_CALLBACK_SECRET signs the calls."`
 }
 
 // hooks reads the file, if there is one.
