@@ -50,8 +50,9 @@ type options struct {
 	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"Bytes of a task's output that are shown; of longer output the end."`
 	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" help:"Bytes of one message part."`
 
-	MaxSessionTokens int     `env:"COPPICE_MAX_SESSION_TOKENS" default:"0" help:"Tokens that all tasks of one session may use together, unless it was opened with a smaller budget; 0 is no bound."`
-	MaxSessionCost   float64 `env:"COPPICE_MAX_SESSION_COST" default:"0" placeholder:"DOLLARS" help:"What they may cost together, as far as prices are known; 0 is no bound."`
+	MaxSessionTokens     int     `env:"COPPICE_MAX_SESSION_TOKENS" default:"0" help:"Tokens that all tasks of one session may use together, unless it was opened with a smaller budget; 0 is no bound."`
+	MaxSessionCost       float64 `env:"COPPICE_MAX_SESSION_COST" default:"0" placeholder:"DOLLARS" help:"What they may cost together, as far as prices are known; 0 is no bound."`
+	MaxSessionModelCalls int     `env:"COPPICE_MAX_SESSION_MODEL_CALLS" default:"0" help:"Calls of models that they may make together; 0 is no bound."`
 
 	NoBackground    bool          `env:"COPPICE_NO_BACKGROUND" help:"What agents ask to run in the background runs in the foreground, in sessions that are opened from now on."`
 	RetainSessions  time.Duration `env:"COPPICE_RETAIN_SESSIONS" default:"0" placeholder:"DURATION" help:"Delete sessions in which nothing runs and nothing has happened for so long, like 720h; 0 keeps them."`
@@ -102,7 +103,9 @@ func (f options) budget() (tree.Budget, error) {
 	if !(f.MaxSessionCost >= 0 && f.MaxSessionCost <= maxDollars) { // nor is it a number otherwise
 		return tree.Budget{}, fmt.Errorf("--max-session-cost %g must be from 0 to %g", f.MaxSessionCost, maxDollars)
 	}
-	return tree.Budget{Tokens: int64(f.MaxSessionTokens), Cost: int64(math.Ceil(f.MaxSessionCost * 1e6))}, nil
+	return tree.Budget{
+		Tokens: int64(f.MaxSessionTokens), Cost: int64(math.Ceil(f.MaxSessionCost * 1e6)), ModelCalls: int64(f.MaxSessionModelCalls),
+	}, nil
 }
 
 func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handler) error {

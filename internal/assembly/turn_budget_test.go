@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 const fanOnce = `
@@ -48,7 +49,7 @@ func TestABudgetEndsATree(t *testing.T) {
 		}
 		c.sound()
 
-		for _, b := range []*pb.Budget{{Tokens: -1}, {CostMicros: -1}} {
+		for _, b := range []*pb.Budget{{Tokens: -1}, {CostMicros: -1}, {ModelCalls: -1}} {
 			if _, err := c.UpdateSession(c.ctx(), &pb.UpdateSessionRequest{SessionId: session, Budget: b}); status.Code(err) != codes.InvalidArgument {
 				t.Errorf("a budget of %v: %v", b, err)
 			}
@@ -122,6 +123,41 @@ func TestABudgetIsReserved(t *testing.T) {
 	})
 }
 
+// TestABudgetOfModelCallsIsKept: twenty sub-agents at once make as many calls as their tree may
+// make, if it needs them, and none more.
+func TestABudgetOfModelCallsIsKept(t *testing.T) {
+	t.Parallel()
+	onBoth(t, fanDeep, nil, func(t *testing.T, d *deployment) {
+		c := d.client()
+		const needed = 2 + 20*3
+		for _, most := range []int64{1, 30, needed - 1, needed, 0} {
+			opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
+				Message: &pb.UserMessage{Text: "fan"}, Budget: &pb.Budget{ModelCalls: most},
+			}, grpc.WaitForReady(c.patient))
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := opened.GetSession().GetId()
+			events, _ := c.idle(id)
+			made := int64(0)
+			for _, e := range events {
+				if e.GetMessage().GetRole() == pb.Role_ROLE_ASSISTANT {
+					made++
+				}
+			}
+			want := int64(needed)
+			if most > 0 {
+				want = min(want, most)
+			}
+			got, err := c.GetSession(c.ctx(), &pb.GetSessionRequest{SessionId: id})
+			if err != nil || made != want || got.GetSession().GetModelCalls() != made {
+				t.Errorf("%d calls were made with a budget of %d, and %d counted: %v", made, most, got.GetSession().GetModelCalls(), err)
+			}
+			c.sound()
+		}
+	})
+}
+
 func tokens(u *pb.Usage) int64 {
 	return u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()
 }
@@ -131,13 +167,14 @@ func tokens(u *pb.Usage) int64 {
 func TestABudgetIsNoMoreThanAnother(t *testing.T) {
 	t.Parallel()
 	a := takeApart(t)
-	a.budget.Tokens, a.budget.Cost = 1000, 2_000_000
+	a.budget = tree.Budget{Tokens: 1000, Cost: 2_000_000, ModelCalls: 40}
 	_, address := a.orchestrator()
 	c := a.client(address)
 	for _, test := range []struct{ asked, want *pb.Budget }{
-		{nil, &pb.Budget{Tokens: 1000, CostMicros: 2_000_000}},
-		{&pb.Budget{Tokens: 10}, &pb.Budget{Tokens: 10, CostMicros: 2_000_000}},
-		{&pb.Budget{Tokens: 2000, CostMicros: 1}, &pb.Budget{Tokens: 1000, CostMicros: 1}},
+		{nil, &pb.Budget{Tokens: 1000, CostMicros: 2_000_000, ModelCalls: 40}},
+		{&pb.Budget{Tokens: 10}, &pb.Budget{Tokens: 10, CostMicros: 2_000_000, ModelCalls: 40}},
+		{&pb.Budget{Tokens: 2000, CostMicros: 1, ModelCalls: 39}, &pb.Budget{Tokens: 1000, CostMicros: 1, ModelCalls: 39}},
+		{&pb.Budget{ModelCalls: 41}, &pb.Budget{Tokens: 1000, CostMicros: 2_000_000, ModelCalls: 40}},
 	} {
 		opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: "go"}, Budget: test.asked})
 		if err != nil {

@@ -99,11 +99,14 @@ func (c *inquiry) watched() {
 // usage: tokens are counted once each.
 func (c *inquiry) usage() {
 	var all tokens
-	var dearest int64 // of all calls
+	var dearest, made int64 // of all calls
 	for _, t := range c.Tasks {
 		var spoken, ended tokens
 		for _, m := range c.Transcripts[t.GetId()] {
 			spoken.add(m.GetUsage())
+			if m.GetSumsUpTo() > 0 || m.GetRole() == pb.Role_ROLE_ASSISTANT && t.GetKind() != pb.TaskKind_TASK_KIND_SHELL {
+				made++
+			}
 			call := tokensOf(m.GetUsage())
 			dearest = max(dearest, call.sum())
 		}
@@ -115,6 +118,7 @@ func (c *inquiry) usage() {
 		c.must(!terminal(t.GetState()) || spoken == ended, UsageAdds, t.GetId(), "its results say %v, its messages %v", ended, spoken)
 	}
 	c.must(all == tokensOf(c.Session.GetUsage()), UsageAdds, "", "the session counts %v, its tasks %v", c.Session.GetUsage(), all)
+	c.must(made == c.Session.GetModelCalls(), UsageAdds, "", "the session counts %d calls of models, its messages say %d", c.Session.GetModelCalls(), made)
 	budget := c.Session.GetBudget().GetTokens()
 	c.must(budget == 0 || all.sum() < budget+dearest, BudgetKept, "", "%d tokens are used, the budget is %d and a call took %d at most", all.sum(), budget, dearest)
 }

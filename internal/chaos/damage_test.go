@@ -186,6 +186,7 @@ func damagesOfLog() []damage {
 		}},
 		{"usage counted twice", "noting", chaos.UsageAdds, func(f *file) { f.Tasks[1].Usage.InputTokens *= 2 }},
 		{"usage of the tree is not its nodes'", "noting", chaos.UsageAdds, func(f *file) { f.Session.Usage.OutputTokens++ }},
+		{"call of a model not counted", "noting", chaos.UsageAdds, func(f *file) { f.Session.ModelCalls-- }},
 		{"budget overspent", "scarce", chaos.BudgetKept, func(f *file) { f.Session.Budget.Tokens /= 2 }},
 		{"width cap exceeded", "crowded", chaos.CapsHold, func(f *file) { f.Limits.Width-- }},
 		{"running cap exceeded", "crowded", chaos.CapsHold, func(f *file) {

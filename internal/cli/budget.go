@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 
@@ -10,8 +11,9 @@ import (
 
 // budgetFlags say what all tasks of a session may use together.
 type budgetFlags struct {
-	MaxTokens *int     `env:"" placeholder:"N" help:"Tokens of all kinds that the tree may use; 0 is no bound."`
-	MaxCost   *float64 `env:"" placeholder:"DOLLARS" help:"What the tree may cost, as far as prices are known; 0 is no bound."`
+	MaxTokens     *int     `env:"" placeholder:"N" help:"Tokens of all kinds that the tree may use; 0 is no bound."`
+	MaxCost       *float64 `env:"" placeholder:"DOLLARS" help:"What the tree may cost, as far as prices are known; 0 is no bound."`
+	MaxModelCalls *int     `env:"" placeholder:"N" help:"Calls of models that the tree may make; 0 is no bound."`
 }
 
 // maxDollars is the largest cost that can be said.
@@ -19,10 +21,10 @@ const maxDollars = 1e9
 
 // over gives a budget with what the flags say in its place; nil if they say nothing.
 func (f budgetFlags) over(was *pb.Budget) (*pb.Budget, error) {
-	if f.MaxTokens == nil && f.MaxCost == nil {
+	if f == (budgetFlags{}) {
 		return nil, nil
 	}
-	budget := &pb.Budget{Tokens: was.GetTokens(), CostMicros: was.GetCostMicros()}
+	budget := &pb.Budget{Tokens: was.GetTokens(), CostMicros: was.GetCostMicros(), ModelCalls: was.GetModelCalls()}
 	if tokens := f.MaxTokens; tokens != nil {
 		if *tokens < 0 {
 			return nil, usagef("--max-tokens %d is negative", *tokens)
@@ -34,6 +36,12 @@ func (f budgetFlags) over(was *pb.Budget) (*pb.Budget, error) {
 			return nil, usagef("--max-cost %g must be from 0 to %g", *cost, maxDollars)
 		}
 		budget.CostMicros = int64(math.Ceil(*cost * 1e6))
+	}
+	if calls := f.MaxModelCalls; calls != nil {
+		if *calls < 0 {
+			return nil, usagef("--max-model-calls %d is negative", *calls)
+		}
+		budget.ModelCalls = int64(*calls)
 	}
 	return budget, nil
 }
@@ -62,7 +70,7 @@ func (b *budgetCommand) Run(ctx context.Context, a *app) error {
 		case err != nil:
 			return err
 		case b.None && budget != nil:
-			return usagef("--none can't be used with --max-tokens and --max-cost")
+			return usagef("--none can't be used with --max-tokens, --max-cost and --max-model-calls")
 		case b.None:
 			budget = &pb.Budget{}
 		}
@@ -98,12 +106,28 @@ func budgetText(s *pb.Session) string {
 	if cost != "" {
 		parts = append(parts, cost)
 	}
-	if tokens, micros := s.GetReserved().GetTokens(), s.GetReserved().GetCostMicros(); tokens > 0 {
-		reserved := countText(tokens) + " tokens"
-		if micros > 0 {
-			reserved += ", " + moneyText(micros)
-		}
+	switch made, most := s.GetModelCalls(), budget.GetModelCalls(); {
+	case most > 0:
+		parts = append(parts, fmt.Sprintf("%d of %s", made, plural(most, "model call")))
+	case made > 0:
+		parts = append(parts, plural(made, "model call"))
+	}
+	if reserved := reservedText(s.GetReserved()); reserved != "" {
 		parts = append(parts, "reserved for calls under way: "+reserved)
 	}
 	return strings.Join(parts, " · ")
+}
+
+func reservedText(b *pb.Budget) string {
+	var parts []string
+	if tokens := b.GetTokens(); tokens > 0 {
+		parts = append(parts, countText(tokens)+" tokens")
+	}
+	if micros := b.GetCostMicros(); micros > 0 {
+		parts = append(parts, moneyText(micros))
+	}
+	if calls := b.GetModelCalls(); calls > 0 {
+		parts = append(parts, plural(calls, "model call"))
+	}
+	return strings.Join(parts, ", ")
 }

@@ -8,15 +8,19 @@ import "fmt"
 // Calls are paid for when their answers are stored. Until then each run that is with a worker
 // has reserved what a call is reckoned to take ([Session.Reckoned]), and no more runs are
 // with workers than there is left for ([Session.Cap]); one alone always may be. So more is
-// spent than the budget only by what calls take beyond what they were reckoned to.
+// spent than the budget only by what calls take beyond what they were reckoned to, and no
+// more calls are made than it has.
 type Budget struct {
-	Tokens int64 // of all kinds; 0: no bound
-	Cost   int64 // of what has a price, as in [Usage]; 0: no bound
+	Tokens     int64 // of all kinds; 0: no bound
+	Cost       int64 // of what has a price, as in [Usage]; 0: no bound
+	ModelCalls int64 // as in [Session]; 0: no bound
 }
 
 // Within is the budget, but no more than another one leaves.
 func (b Budget) Within(most Budget) Budget {
-	return Budget{Tokens: within(b.Tokens, most.Tokens), Cost: within(b.Cost, most.Cost)}
+	return Budget{
+		Tokens: within(b.Tokens, most.Tokens), Cost: within(b.Cost, most.Cost), ModelCalls: within(b.ModelCalls, most.ModelCalls),
+	}
 }
 
 func within(n, most int64) int64 {
@@ -28,7 +32,7 @@ func within(n, most int64) int64 {
 
 // Check refuses a budget that makes no sense.
 func (b Budget) Check() error {
-	if min(b.Tokens, b.Cost) < 0 {
+	if min(b.Tokens, b.Cost, b.ModelCalls) < 0 {
 		return ErrBadInput.With("a budget is negative")
 	}
 	return nil
@@ -41,6 +45,8 @@ func (s *Session) spent() string {
 		return fmt.Sprintf("the session has used %d tokens, its budget is %d", s.Usage.Total(), s.Budget.Tokens)
 	case s.Budget.Cost > 0 && s.Usage.Cost >= s.Budget.Cost:
 		return fmt.Sprintf("the session has cost $%.4f, its budget is $%.4f", dollars(s.Usage.Cost), dollars(s.Budget.Cost))
+	case s.Budget.ModelCalls > 0 && s.ModelCalls >= s.Budget.ModelCalls:
+		return fmt.Sprintf("the session has made %d model calls, its budget is %d", s.ModelCalls, s.Budget.ModelCalls)
 	}
 	return ""
 }
@@ -49,6 +55,7 @@ func (s *Session) spent() string {
 func (d *decision) spends(answer *Message) bool {
 	after := *d.session()
 	after.Usage = after.Usage.Add(answer.Usage)
+	after.ModelCalls++
 	return after.spent() != ""
 }
 
@@ -69,7 +76,11 @@ func (s *Session) reckon(u Usage) {
 // Reserved is what the calls of the runs that are with workers are reckoned to take.
 func (s *Session) Reserved() Budget {
 	n := int64(s.Running)
-	return Budget{Tokens: n * s.Reckoned.Tokens, Cost: n * s.Reckoned.Cost}
+	reserved := Budget{Tokens: n * s.Reckoned.Tokens, Cost: n * s.Reckoned.Cost}
+	if s.Budget.ModelCalls > 0 {
+		reserved.ModelCalls = n
+	}
+	return reserved
 }
 
 // Cap is how many tasks may be with workers at once: as many as the budget has left for a
@@ -80,6 +91,7 @@ func (s *Session) Cap() int {
 		return most
 	}
 	most = affordable(most, s.Budget.Tokens-s.Usage.Total(), s.Budget.Tokens, s.Reckoned.Tokens)
+	most = affordable(most, s.Budget.ModelCalls-s.ModelCalls, s.Budget.ModelCalls, 1)
 	return affordable(most, s.Budget.Cost-s.Usage.Cost, s.Budget.Cost, s.Reckoned.Cost)
 }
 

@@ -22,10 +22,7 @@ func TestABudgetIsKept(t *testing.T) {
 		call := said(nil, nil).Usage.Total()
 		needs := call * int64(2+s.children*s.calls)
 		budget := Budget{Tokens: rapid.Int64Range(1, needs+call).Draw(t, "budget")}
-		s.must(CreateSession{ID: SessionID{1}, Agent: boss, Message: texts([]string{"Go."}), Limits: limits, Budget: budget})
-		for !s.ended() {
-			s.step(rapid.SampledFrom(byID(s.db.tasks)).Draw(t, "task"))
-		}
+		s.run(limits, budget)
 		used := s.db.session.Usage.Total()
 		if used >= budget.Tokens+call {
 			t.Fatalf("%d tokens were used, the budget is %d", used, budget.Tokens)
@@ -38,6 +35,32 @@ func TestABudgetIsKept(t *testing.T) {
 	})
 }
 
+// TestABudgetOfCallsIsKept: all runs of a tree together never make more calls than their budget
+// has, whatever their order, and none less if they need them.
+func TestABudgetOfCallsIsKept(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := &spender{
+			t: t, db: newDatabase(), told: map[TaskID]Stored{},
+			children: rapid.IntRange(1, 10).Draw(t, "children"), calls: rapid.IntRange(1, 4).Draw(t, "calls of each"),
+		}
+		limits := DefaultLimits()
+		limits.Running = rapid.IntRange(1, 12).Draw(t, "running")
+		needs := int64(2 + s.children*s.calls)
+		budget := rapid.Int64Range(1, needs+1).Draw(t, "budget")
+		s.run(limits, Budget{ModelCalls: budget})
+		if s.made != min(needs, budget) || s.db.session.ModelCalls != s.made {
+			t.Fatalf("%d calls were made and %d counted, of %d that the tree needs; the budget is %d",
+				s.made, s.db.session.ModelCalls, needs, budget)
+		}
+		for _, task := range s.db.tasks {
+			if completed := task.State == StateCompleted; !completed && budget >= needs {
+				t.Fatalf("task %s ended %s", task.ID, task.State)
+			}
+		}
+	})
+}
+
 // spender drives the runs of a tree as workers do: the root spawns children, each of which
 // makes some calls of the model.
 type spender struct {
@@ -45,6 +68,15 @@ type spender struct {
 	db              *database
 	children, calls int
 	told            map[TaskID]Stored // what a run was told at its last boundary
+	made            int64             // calls of the model
+}
+
+// run opens a session and lets all of its tree end.
+func (s *spender) run(limits Limits, budget Budget) {
+	s.must(CreateSession{ID: SessionID{1}, Agent: boss, Message: texts([]string{"Go."}), Limits: limits, Budget: budget})
+	for !s.ended() {
+		s.step(rapid.SampledFrom(byID(s.db.tasks)).Draw(s.t, "task"))
+	}
 }
 
 func (s *spender) ended() bool { return s.db.session.live() == 0 }
@@ -96,6 +128,7 @@ func (s *spender) step(id TaskID) {
 
 // call is one of the model, and what comes of it.
 func (s *spender) call(t *Task, f From) {
+	s.made++
 	switch {
 	case t.Depth == 0 && t.AllIterations == 0:
 		asks, children := manyChildren(s.children)
@@ -158,7 +191,11 @@ func TestNothingIsReservedWithoutABudget(t *testing.T) {
 	d := &decision{view: NewView(&Session{ID: SessionID{1}, Running: 2, Budget: Budget{Tokens: 100}}), env: Env{NewID: func() [16]byte { return [16]byte{} }}}
 	d.view.PutTask(TaskID{}, &Task{Session: SessionID{1}})
 	d.session().reckon(Usage{Input: 10})
-	if got := d.session().Reserved(); got.Tokens != 20 {
+	if got := d.session().Reserved(); got.Tokens != 20 || got.ModelCalls != 0 {
+		t.Errorf("%+v is reserved", got)
+	}
+	d.allot(Budget{ModelCalls: 3})
+	if got := d.session().Reserved(); got.ModelCalls != 2 {
 		t.Errorf("%+v is reserved", got)
 	}
 	d.allot(Budget{})

@@ -29,6 +29,7 @@ func (c Compact) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	d.took(t, c.From)
+	d.session().ModelCalls++
 	m := d.append(t, &Message{
 		Role: RoleUser, Blocks: c.Said.Blocks, UpTo: c.UpTo, Model: c.Said.Model, Usage: c.Said.Usage, Stop: c.Said.Stop,
 	})

@@ -347,7 +347,7 @@ func (h *history) clearInbox() Command {
 func (h *history) rare() Command {
 	return pick(h,
 		weighted[Command]{30, ChangeSession{Title: strings.Repeat("t", h.rng.IntN(3))}},
-		weighted[Command]{10, ChangeSession{Budget: &Budget{Tokens: int64(h.rng.IntN(6)) * 100}}},
+		weighted[Command]{10, ChangeSession{Budget: &Budget{Tokens: int64(h.rng.IntN(6)) * 100, ModelCalls: int64(h.rng.IntN(3)) * 10}}},
 		weighted[Command]{2, CloseSession{Detail: "enough"}},
 		weighted[Command]{1, DeleteSession{IdleFor: time.Duration(h.rng.IntN(5)) * time.Second}},
 		weighted[Command]{1, DeleteSession{}},

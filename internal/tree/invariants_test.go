@@ -82,6 +82,9 @@ func (c *checker) log() {
 	for i, e := range c.events {
 		c.must(e.Seq == int64(i+1), "event %d at place %d", e.Seq, i+1)
 		then.pays(e.Kind)
+		if m, ok := e.Kind.(MessageAppended); ok && (m.UpTo > 0 || m.Role == RoleAssistant && c.tasks[e.Task].Kind != KindShell) {
+			then.ModelCalls++
+		}
 		switch kind := e.Kind.(type) {
 		case SessionOpened:
 			c.must(i == 0, "the session is opened by event %d", e.Seq)
@@ -119,6 +122,7 @@ func (c *checker) log() {
 				"event %d completes a sub-agent with %d live background children", e.Seq, background[e.Task])
 		}
 	}
+	c.must(c.session.ModelCalls == then.ModelCalls, "%d model calls are counted, the log has %d", c.session.ModelCalls, then.ModelCalls)
 	for id, t := range c.tasks {
 		c.must(t.State.Active() == active[id] && t.Run == current[id], "task %s is %s in run %d, its events differ", id, t.State, t.Run)
 	}

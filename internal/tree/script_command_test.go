@@ -97,9 +97,11 @@ func (s *script) command(v *View, words []string) Command {
 	return nil
 }
 
-// budget reads tokens=N and cost=MICROS.
+// budget reads tokens=N, cost=MICROS and calls=N.
 func (s *script) budget(words []string) Budget {
-	return Budget{Tokens: int64(s.option(words, "tokens")), Cost: int64(s.option(words, "cost"))}
+	return Budget{
+		Tokens: int64(s.option(words, "tokens")), Cost: int64(s.option(words, "cost")), ModelCalls: int64(s.option(words, "calls")),
+	}
 }
 
 // taskOrRoot gives the zero id for the root: a client need not know its id.

@@ -163,10 +163,18 @@ func inboxEvent(kind EventKind) (string, bool) {
 	case SessionChanged:
 		return map[SessionChange]string{
 			SessionClosed: "closed", SessionDeleted: "deleted", SessionRenamed: fmt.Sprintf("renamed %q", k.Title),
-			SessionBudgeted: fmt.Sprintf("budget of %d tokens and %d micros", k.Budget.Tokens, k.Budget.Cost),
+			SessionBudgeted: budgetText(k.Budget),
 		}[k.Change], true
 	}
 	return "", false
+}
+
+func budgetText(b Budget) string {
+	text := fmt.Sprintf("budget of %d tokens and %d micros", b.Tokens, b.Cost)
+	if b.ModelCalls > 0 {
+		text += fmt.Sprintf(" and %d calls", b.ModelCalls)
+	}
+	return text
 }
 
 func (s *script) started(k Started) string {

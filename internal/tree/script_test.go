@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 // for a refusal), the events, and the new state of each task that changed. The
 // commands:
 //
-//	limits CAP=N … [foreground] [tokens=N] [cost=MICROS]    caps and budget of the session that is opened next
+//	limits CAP=N … [foreground] [tokens=N] [cost=MICROS] [calls=N]    caps and budget of the session that is opened next
 //	agent NAME MODE [iterations=N] [model=M] [timeout=DURATION] [brittle] [callback=URL] [PERMISSION …]
 //	session [PERMISSION …] [source=S]   of the session that is opened next
 //	clock DURATION                 time passes
@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //	hear TASK SOURCE "text"         a message from outside
 //	approve APPROVAL [session] · deny APPROVAL [session] ["text"]
 //	clear TASK [news]              what waits for it
-//	close [WHY] · delete [IDLE] · rename TITLE · budget [tokens=N] [cost=MICROS]
+//	close [WHY] · delete [IDLE] · rename TITLE · budget [tokens=N] [cost=MICROS] [calls=N]
 //	spawn PARENT NAME [CHILD] [notify]
 //	cancel TASK [run=N] [WHY]
 //	claim TASK WORKER [epoch=N] [again]
@@ -212,7 +212,7 @@ func (s *script) aside(line string) bool {
 			case "foreground":
 				s.limits.NoBackground = true
 				continue
-			case "tokens", "cost":
+			case "tokens", "cost", "calls":
 				continue
 			}
 			*caps[name] = s.number(value)

@@ -17,7 +17,7 @@ type Session struct {
 	Metadata map[string]string
 	Limits   Limits
 	Budget   Budget
-	Reckoned Budget // what a call of a model is reckoned to take; known where there is a budget
+	Reckoned Budget // tokens and cost that a call of a model is reckoned to take; known where there is a budget
 
 	NextSeq int64 // the number of the next event, from 1
 
@@ -25,7 +25,9 @@ type Session struct {
 	// run are Shells, all others that run are Running.
 	Total, Pending, Running, Waiting, Shells int
 
-	Usage     Usage
+	Usage      Usage
+	ModelCalls int64 // answers and summaries that are stored
+
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	ClosedAt  time.Time // zero: it is open

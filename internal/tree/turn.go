@@ -126,6 +126,7 @@ func (c AppendAnswer) decide(d *decision) (Answer, error) {
 func (d *decision) appendAnswer(t *Task, said Message) *Message {
 	t.Iterations++
 	t.AllIterations++
+	d.session().ModelCalls++
 	return d.append(t, &Message{
 		Role: RoleAssistant, Blocks: said.Blocks, Model: said.Model, Usage: said.Usage, Stop: said.Stop,
 	})

@@ -201,12 +201,12 @@ func Budget(b tree.Budget) *pb.Budget {
 	if b == (tree.Budget{}) {
 		return nil
 	}
-	return &pb.Budget{Tokens: b.Tokens, CostMicros: b.Cost}
+	return &pb.Budget{Tokens: b.Tokens, CostMicros: b.Cost, ModelCalls: b.ModelCalls}
 }
 
 // BudgetFrom reads what a session may use.
 func BudgetFrom(b *pb.Budget) tree.Budget {
-	return tree.Budget{Tokens: b.GetTokens(), Cost: b.GetCostMicros()}
+	return tree.Budget{Tokens: b.GetTokens(), Cost: b.GetCostMicros(), ModelCalls: b.GetModelCalls()}
 }
 
 // EncodeBody gives the part of a message that the store keeps as one value:

@@ -83,6 +83,7 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 		Workspace:     s.Workspace,
 		Budget:        Budget(s.Budget),
 		Reserved:      Budget(s.Reserved()),
+		ModelCalls:    s.ModelCalls,
 	}
 }
 

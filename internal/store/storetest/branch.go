@@ -85,7 +85,10 @@ func summaries(t *testing.T, d Dialect) {
 	stored := b.must(id, tree.Compact{From: w.from(), UpTo: 1, Said: said}).(tree.Stored)
 	eq(t, "the summary's ordinal", stored.Ordinal, 4)
 	w.answers("done")
+	b.must(id, tree.ChangeSession{Budget: &tree.Budget{ModelCalls: 9}})
 	b.restart()
+	s := must[*tree.Session](t)(b.Session(t.Context(), "acme", id))
+	eq(t, "its model calls, and how many it may make", [2]int64{s.ModelCalls, s.Budget.ModelCalls}, [2]int64{3, 9})
 	eq(t, "the last summary", must[*tree.Task](t)(b.Task(t.Context(), id, root)).Compacted, 4)
 	seen := must[*store.Conversation](t)(b.Conversation(t.Context(), "", id, root))
 	if got, want := ordinals(seen.Messages), []int{4, 2, 3, 5}; !reflect.DeepEqual(got, want) {

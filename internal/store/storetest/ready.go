@@ -120,6 +120,21 @@ func readyCap(t *testing.T, d Dialect) {
 	eq(t, "their session", taken[0].Session, session(1))
 }
 
+// readyBudget: a session is offered no more runs than it may make calls of a model, counting
+// what is announced and what runs; all of them once it may make none.
+func readyBudget(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.spread(1, 5, 5)
+	b.must(session(1), tree.ChangeSession{Budget: &tree.Budget{ModelCalls: 2}})
+	taken := b.take(100)
+	eq(t, "how many are offered for two calls", len(taken), 2)
+	first, second := b.claim(session(1), taken[0].Task), b.claim(session(1), taken[1].Task)
+	first.answers("done")
+	eq(t, "how many are offered while the last call is under way", len(b.take(100)), 0)
+	second.answers("done")
+	eq(t, "how many are offered to end without a call", len(b.take(100)), 3)
+}
+
 // readyFlood: a session with very many runs, all before the others, keeps nobody
 // from their turn, at its cap or below.
 func readyFlood(t *testing.T, d Dialect) {

@@ -898,14 +898,17 @@ func (x *Usage) GetPricedTokens() int64 {
 // call of a model: once it is spent, runs end with BUDGET_EXHAUSTED in the place of calling.
 // For calls under way as much is reserved as the dearest have taken lately, and no more runs
 // are with workers than there is left for, but one at least: more is spent than the budget only
-// by what the last calls take beyond what they were reckoned to. With a greater budget (UpdateSession) the session goes on
-// with the next message. What has no known price counts by its tokens alone.
+// by what the last calls take beyond what they were reckoned to, and of model_calls never more.
+// With a greater budget (UpdateSession) the session goes on with the next message. What has no
+// known price counts by its tokens and calls alone.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tokens of all kinds, as in Usage; 0 means no bound.
 	Tokens int64 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	// Cost in millionths of a US dollar, as in Usage; 0 means no bound.
-	CostMicros    int64 `protobuf:"varint,2,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	CostMicros int64 `protobuf:"varint,2,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// Calls of models, as in Session; 0 means no bound.
+	ModelCalls    int64 `protobuf:"varint,3,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -950,6 +953,13 @@ func (x *Budget) GetTokens() int64 {
 func (x *Budget) GetCostMicros() int64 {
 	if x != nil {
 		return x.CostMicros
+	}
+	return 0
+}
+
+func (x *Budget) GetModelCalls() int64 {
+	if x != nil {
+		return x.ModelCalls
 	}
 	return 0
 }
@@ -1075,11 +1085,13 @@ const file_coppice_v1_message_proto_rawDesc = "" +
 	"\vcost_micros\x18\x05 \x01(\x03H\x00R\n" +
 	"costMicros\x88\x01\x01\x12#\n" +
 	"\rpriced_tokens\x18\x06 \x01(\x03R\fpricedTokensB\x0e\n" +
-	"\f_cost_micros\"A\n" +
+	"\f_cost_micros\"b\n" +
 	"\x06Budget\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x03R\x06tokens\x12\x1f\n" +
 	"\vcost_micros\x18\x02 \x01(\x03R\n" +
-	"costMicros\"5\n" +
+	"costMicros\x12\x1f\n" +
+	"\vmodel_calls\x18\x03 \x01(\x03R\n" +
+	"modelCalls\"5\n" +
 	"\bChildRun\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\x05R\x03run*N\n" +

@@ -170,8 +170,12 @@ type Session struct {
 	// What its tasks may use together; unset: no bound.
 	Budget *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
 	// What the calls of models that are under way are reckoned to take, beside what is used
-	// already. Unset without a budget, and before the first answer.
-	Reserved      *Budget `protobuf:"bytes,22,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	// already. Unset without a budget, and tokens and cost before the first answer; model_calls
+	// only if the budget bounds them: one of each run that is with a worker.
+	Reserved *Budget `protobuf:"bytes,22,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	// Calls of models that all its tasks have made: answers and summaries that are stored, since
+	// releases count them.
+	ModelCalls    int64 `protobuf:"varint,23,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -337,6 +341,13 @@ func (x *Session) GetReserved() *Budget {
 		return x.Reserved
 	}
 	return nil
+}
+
+func (x *Session) GetModelCalls() int64 {
+	if x != nil {
+		return x.ModelCalls
+	}
+	return 0
 }
 
 // TaskCounts counts the tasks of a session.
@@ -2683,7 +2694,7 @@ var File_coppice_v1_session_proto protoreflect.FileDescriptor
 const file_coppice_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/session.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x06\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf4\x06\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x14\n" +
@@ -2708,7 +2719,9 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\x0fcurrent_task_id\x18\x0f \x01(\tR\rcurrentTaskId\x12\x1c\n" +
 	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
 	"\x06budget\x18\x15 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\x12.\n" +
-	"\breserved\x18\x16 \x01(\v2\x12.coppice.v1.BudgetR\breserved\x1a;\n" +
+	"\breserved\x18\x16 \x01(\v2\x12.coppice.v1.BudgetR\breserved\x12\x1f\n" +
+	"\vmodel_calls\x18\x17 \x01(\x03R\n" +
+	"modelCalls\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
