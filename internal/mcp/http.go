@@ -14,7 +14,12 @@ import (
 // private one.
 func (s *server) reach() wire {
 	base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is documented to be one
-	client := &http.Client{Transport: carrier{base: base, headers: s.Headers}, CheckRedirect: staysThere}
+	asked := carrier{base: base, headers: s.Headers}
+	unasked := asked
+	unasked.streams = func(req *http.Request) *http.Response {
+		return newStanding(&http.Client{Transport: asked, CheckRedirect: staysThere}, req, s.times)
+	}
+	client := &http.Client{Transport: unasked, CheckRedirect: staysThere}
 	return wire{
 		transport: &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: client, MaxEventSize: maxMessage},
 		stop:      func() error { return nil },
@@ -43,9 +48,13 @@ func staysThere(next *http.Request, via []*http.Request) error {
 type carrier struct {
 	base    http.RoundTripper
 	headers []Header
+	streams func(*http.Request) *http.Response // answers requests for a stream that stands; nil: the server does
 }
 
 func (c carrier) RoundTrip(req *http.Request) (*http.Response, error) {
+	if c.streams != nil && stands(req) {
+		return c.streams(req), nil
+	}
 	req = req.Clone(req.Context())
 	for _, h := range c.headers {
 		req.Header.Set(h.Name, h.Value)
@@ -62,7 +71,7 @@ func (c carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	// A stream of events is bounded event by event.
-	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), eventStream) {
 		resp.Body = &bounded{ReadCloser: resp.Body, left: maxMessage}
 	}
 	return resp, err

@@ -10,7 +10,7 @@
 //
 // The protocol is the SDK's business, whose types stop here. Ours is what surrounds
 // it: configuration and its secrets (config.go, read.go, secrets.go), processes
-// (process.go) and HTTP (http.go), the life of a connection (server.go, link.go), what
+// (process.go) and HTTP (http.go, standing.go), the life of a connection (server.go, link.go), what
 // models are told (name.go, offer.go), calls (call.go) and their results (result.go).
 package mcp
 
@@ -23,6 +23,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/sandbox"
@@ -62,6 +64,15 @@ func (t times) orDefault() times {
 		pause: 200 * time.Millisecond, pauses: 30 * time.Second, stable: 10 * time.Second,
 		probe: 5 * time.Second, close: 2 * time.Second,
 	}
+}
+
+// backoff gives pauses that grow.
+func (t times) backoff() backoff.ExponentialBackOff {
+	pauses := backoff.ExponentialBackOff{
+		InitialInterval: t.pause, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: t.pauses,
+	}
+	pauses.Reset()
+	return pauses
 }
 
 // Servers are the MCP servers of a worker. Nothing is started before Run.

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/sandbox"
 )
@@ -54,10 +52,7 @@ func (s *server) set(change func()) {
 // keep connects again and again until ctx ends.
 func (s *server) keep(ctx context.Context) {
 	defer s.calls.Wait()
-	pauses := backoff.ExponentialBackOff{
-		InitialInterval: s.times.pause, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: s.times.pauses,
-	}
-	pauses.Reset()
+	pauses := s.times.backoff()
 	for ctx.Err() == nil {
 		l, offers, err := s.connect(ctx)
 		if err == nil {

@@ -1,0 +1,168 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// standing is the body of the stream over which a server says things unasked. No
+// server has to have one, so nothing that becomes of it is anything to the connection:
+// it is asked for when it is first read, and again when it breaks, after pauses that
+// grow; if the server has none, it is silent. It ends with the context of its request.
+// What a server asks or tells is passed on, all else is left out. As what was said
+// while it was broken is lost, the tools are then said to have changed.
+type standing struct {
+	client *http.Client
+	req    *http.Request
+	times  times
+
+	pauses  backoff.ExponentialBackOff
+	body    io.ReadCloser // nil: it is not there
+	in      *bufio.Reader
+	since   time.Time // that it is there
+	broken  bool      // it was there before
+	pending []byte    // to be read
+}
+
+// stands reports whether a request is for such a stream. One that goes on after an
+// event is for the answer to a call, and one that a redirect has made for anything.
+func stands(req *http.Request) bool {
+	return req.Response == nil &&
+		(req.Method == http.MethodGet && req.Header.Get("Last-Event-Id") == "" ||
+			req.Method == http.MethodPost && req.Header.Get("Mcp-Method") == "subscriptions/listen")
+}
+
+// newStanding answers a request for a stream before the server does.
+func newStanding(client *http.Client, req *http.Request, t times) *http.Response {
+	s := &standing{client: client, req: req, times: t, pauses: t.backoff()}
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {eventStream}}, ContentLength: -1, Body: s, Request: req,
+	}
+}
+
+const eventStream = "text/event-stream"
+
+// changedEvent says that the tools have changed.
+const changedEvent = `data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n\n"
+
+func (s *standing) Read(p []byte) (int, error) {
+	for len(s.pending) == 0 {
+		if s.body == nil {
+			if err := s.open(); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		data, err := s.event()
+		if message, decodeErr := jsonrpc.DecodeMessage(data); decodeErr == nil {
+			if _, ok := message.(*jsonrpc.Request); ok {
+				s.pending = fmt.Appendf(nil, "data: %s\n\n", bytes.ReplaceAll(data, []byte("\n"), []byte(" ")))
+			}
+		}
+		if err != nil {
+			_ = s.Close() // it is broken
+			if time.Since(s.since) >= s.times.stable {
+				s.pauses.Reset()
+			}
+		}
+	}
+	n := copy(p, s.pending)
+	s.pending = s.pending[n:]
+	return n, nil
+}
+
+// Close lets go of what is there of the stream.
+func (s *standing) Close() error {
+	if s.body == nil {
+		return nil
+	}
+	body := s.body
+	s.body = nil
+	return body.Close()
+}
+
+// open asks for the stream until it is there.
+func (s *standing) open() error {
+	ctx := s.req.Context()
+	if s.broken {
+		sleep(ctx, s.pauses.NextBackOff())
+	}
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		resp, err := s.ask(ctx)
+		switch {
+		case err != nil || passing(resp):
+		case resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), eventStream):
+			_ = resp.Body.Close() // the server has no such stream
+			<-ctx.Done()
+			return context.Cause(ctx)
+		default:
+			if s.broken {
+				s.pending = []byte(changedEvent)
+			}
+			s.body, s.in, s.since, s.broken = resp.Body, bufio.NewReader(resp.Body), time.Now(), true
+			return nil
+		}
+		if err == nil {
+			_ = resp.Body.Close() // only its status matters
+		}
+		sleep(ctx, s.pauses.NextBackOff())
+	}
+}
+
+// ask sends the request once.
+func (s *standing) ask(ctx context.Context) (*http.Response, error) {
+	req := s.req.Clone(ctx)
+	if s.req.GetBody != nil {
+		body, err := s.req.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		req.Body = body
+	}
+	return s.client.Do(req)
+}
+
+// passing reports a failure that may be over soon.
+func passing(resp *http.Response) bool {
+	return resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests
+}
+
+// event reads the data of an event. One that is not whole is none.
+func (s *standing) event() ([]byte, error) {
+	var data []byte
+	size := 0
+	for {
+		line, err := s.in.ReadSlice('\n')
+		whole := bytes.Clone(line)
+		for errors.Is(err, bufio.ErrBufferFull) && len(whole) <= maxMessage {
+			line, err = s.in.ReadSlice('\n')
+			whole = append(whole, line...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if size += len(whole); size > maxMessage {
+			return nil, fmt.Errorf("an event has more than %d bytes", maxMessage)
+		}
+		if whole = bytes.TrimRight(whole, "\r\n"); len(whole) == 0 {
+			return data, nil
+		}
+		if part, ok := bytes.CutPrefix(whole, []byte("data:")); ok {
+			data = append(append(data, part...), '\n')
+		}
+	}
+}

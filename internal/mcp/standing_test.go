@@ -1,0 +1,108 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coppice-run/coppice/internal/tool"
+)
+
+// legacy makes a server one of before 2026-07-28.
+func legacy(s *sdk.Server) *sdk.Server {
+	s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			if method == "server/discover" {
+				return nil, sdk.ErrConnectionClosed
+			}
+			return next(ctx, method, req)
+		}
+	})
+	return s
+}
+
+// A server may keep the stream for what it says unasked waiting, for its first event
+// or for ever: its tools are there, and the end does not wait for it.
+func TestStreamThatNeverBegins(t *testing.T) {
+	t.Parallel()
+	for name, server := range map[string]*sdk.Server{"legacy": legacy(newTestServer()), "new": newTestServer()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := make(chan struct{}, 10)
+			ts := overHTTP(t, server, func(_ http.ResponseWriter, r *http.Request) bool {
+				if stands(r) {
+					asked <- struct{}{}
+					<-r.Context().Done()
+					return true
+				}
+				return false
+			})
+			k := keep(t, quick(), web(ts.URL))
+			if got := k.call("echo", "{}"); got.IsError {
+				t.Errorf("%+v", got)
+			}
+			<-asked
+			k.stop()
+		})
+	}
+}
+
+// However often that stream is cut, calls under way go on, and the tools that have
+// changed meanwhile are found.
+func TestStreamThatIsCut(t *testing.T) {
+	t.Parallel()
+	for name, server := range map[string]*sdk.Server{"legacy": legacy(newTestServer()), "new": newTestServer()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var cuts atomic.Int64
+			var whole atomic.Bool
+			entered, over := make(chan struct{}), make(chan struct{})
+			addRaw(server, &sdk.Tool{Name: "wait"}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
+				close(entered)
+				<-over
+				return says("over")
+			})
+			ts := overHTTP(t, server, func(w http.ResponseWriter, r *http.Request) bool {
+				if stands(r) && !whole.Load() {
+					w.Header().Set("Content-Type", eventStream)
+					w.Write([]byte(": hello\n\nid: 1\ndata: nonsense\n\nno colon\n\ndata: {\"jsonrpc\":\"2.0\","))
+					cuts.Add(1)
+					return true
+				}
+				return false
+			})
+			k := keep(t, quick(), web(ts.URL))
+			waiting := make(chan tool.Done)
+			go func() { waiting <- k.call("wait", "{}") }()
+			<-entered
+			before := cuts.Load()
+			k.eventually("it is cut often", func() bool { return cuts.Load() > before+10 })
+			addRaw(server, &sdk.Tool{Name: "meanwhile"}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { return says("") })
+			k.eventually("the new tool is listed", func() bool { return k.has("mcp__s__meanwhile") })
+			close(over)
+			if got := <-waiting; got.IsError || got.Text != "over" {
+				t.Errorf("%+v", got)
+			}
+			whole.Store(true)
+			k.eventually("the stream is there", func() bool {
+				addRaw(server, &sdk.Tool{Name: "after"}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { return says("") })
+				return k.has("mcp__s__after")
+			})
+			if log := k.log.String(); strings.Contains(log, "is down") {
+				t.Errorf("the connection was lost:\n%s", log)
+			}
+		})
+	}
+}
+
+// has reports whether there is a tool.
+func (k *kept) has(name string) bool {
+	tools, _ := k.Tools(context.Background(), all)
+	_, ok := tool.Lookup(tools, name)
+	return ok
+}
