@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -211,8 +212,10 @@ func (s *server) explained(ctx context.Context, l *link, err error) error {
 		// Of these answers the SDK keeps the text only, behind its own.
 		text := strings.TrimPrefix(err.Error(), sdk.ErrConnectionClosed.Error()+": ")
 		return fmt.Errorf("the MCP server %s answered with an error: %s", s.Name, text)
-	case ok && (answer.Code != codeRejected || f.sent.Load() && !f.refused.Load()):
+	case ok && (answer.Code != codeRejected || f.sent.Load() && f.status.Load() == 0):
 		return fmt.Errorf("the MCP server %s answered with an error: %s (%d)", s.Name, answer.Message, answer.Code)
+	case ok && f.failed():
+		return fmt.Errorf("the MCP server %s failed at the call, which may have had its effect: %w", s.Name, err)
 	case ok:
 		return fmt.Errorf("the MCP server %s did not take the call: %w", s.Name, err)
 	default:
@@ -232,9 +235,9 @@ const codeRejected = -32005
 
 // fate is what is known of a call on its way.
 type fate struct {
-	sent    atomic.Bool // it was given to what the connection goes over
-	refused atomic.Bool // with a status of HTTP
-	unknown atomic.Bool // the server does not know the session it came in
+	sent    atomic.Bool  // it was given to what the connection goes over
+	status  atomic.Int32 // of HTTP that it was answered with, if that is an error
+	unknown atomic.Bool  // the server does not know the session it came in
 }
 
 type fateKey struct{}
@@ -261,6 +264,13 @@ func (f *fate) unsent(err error) bool {
 	return ok && dial.Op == "dial" || broken && errors.Is(pipe, syscall.EPIPE) ||
 		f.unknown.Load() && errors.Is(err, sdk.ErrSessionMissing) ||
 		!f.sent.Load() && errors.Is(err, sdk.ErrConnectionClosed)
+}
+
+// failed reports whether a call was answered with a status that does not say whether it
+// has reached the server's tools.
+func (f *fate) failed() bool {
+	status := f.status.Load()
+	return status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable
 }
 
 // probe ends the connection to a server that does not answer anything any more.

@@ -65,10 +65,15 @@ func (c carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := c.base.RoundTrip(req)
 	if f != nil && err == nil && resp.StatusCode >= http.StatusBadRequest {
-		f.refused.Store(true)
+		f.status.Store(int32(resp.StatusCode))
 		if req.Method == http.MethodPost && resp.StatusCode == http.StatusNotFound {
 			f.unknown.Store(true)
 		}
+	}
+	// Whatever else is said of it, the session is over.
+	if err == nil && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
+		_ = resp.Body.Close() // only its status matters
+		resp.Body = http.NoBody
 	}
 	// A stream of events is bounded event by event.
 	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), eventStream) {

@@ -94,6 +94,51 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// A session that is over is one, whatever the answer says besides: the call is made in
+// the next.
+func TestSessionIsOver(t *testing.T) {
+	t.Parallel()
+	var gone atomic.Bool
+	ts := overHTTP(t, legacy(newTestServer()), func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost && gone.CompareAndSwap(true, false) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusNotFound)
+			io.WriteString(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
+			return true
+		}
+		return false
+	})
+	k := keep(t, quick(), web(ts.URL))
+	k.tool("mcp__s__echo")
+	gone.Store(true)
+	if got := k.call("echo", `{"a":1}`); got.IsError || got.Text != `{"a":1}` {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A call that was answered with a failure of the server, or of what stands before it,
+// may have had its effect; one that was turned away has not.
+func TestMayHaveHadItsEffect(t *testing.T) {
+	t.Parallel()
+	for status, may := range map[int]bool{429: false, 500: true, 502: true, 503: false, 504: true} {
+		var fails atomic.Bool
+		ts := overHTTP(t, newTestServer(), func(w http.ResponseWriter, r *http.Request) bool {
+			if fails.Load() && r.Method == http.MethodPost {
+				w.WriteHeader(status)
+				return true
+			}
+			return false
+		})
+		k := keep(t, quick(), web(ts.URL))
+		k.tool("mcp__s__echo")
+		fails.Store(true)
+		got := k.call("echo", "{}")
+		if !got.IsError || strings.Contains(got.Text, "may have had its effect") != may || strings.Contains(got.Text, "did not take") == may {
+			t.Errorf("%d: %+v", status, got)
+		}
+	}
+}
+
 // What has ended a connection is what callers are told until there is another attempt.
 func TestTheReasonStays(t *testing.T) {
 	t.Parallel()
