@@ -4,7 +4,8 @@
 //
 // A server belongs to the worker process and is shared by its runs. One goroutine
 // keeps it ([Servers.Run]): it connects, lists the tools, lists them anew when the
-// server says that they have changed, and connects again when the connection is lost,
+// server says that they have changed (over HTTP, where that may be lost, also from
+// time to time), and connects again when the connection is lost,
 // after pauses that grow. The tools that were listed last stay there meanwhile, and a
 // call of one of them waits a short time for the server to come back.
 //
@@ -53,6 +54,7 @@ type times struct {
 	stable  time.Duration // after which pauses begin anew
 	probe   time.Duration // that a server has to answer anything, after a call was given up
 	close   time.Duration // that a process has to end by itself
+	list    time.Duration // after which tools are listed anew over HTTP, whatever was said
 }
 
 func (t times) orDefault() times {
@@ -62,7 +64,7 @@ func (t times) orDefault() times {
 	return times{
 		connect: 30 * time.Second, settle: 10 * time.Second, back: 5 * time.Second,
 		pause: 200 * time.Millisecond, pauses: 30 * time.Second, stable: 10 * time.Second,
-		probe: 5 * time.Second, close: 2 * time.Second,
+		probe: 5 * time.Second, close: 2 * time.Second, list: time.Minute,
 	}
 }
 

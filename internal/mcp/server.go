@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -97,8 +98,10 @@ func sleep(ctx context.Context, d time.Duration) {
 const relistEvery = time.Second
 
 // watch lists the tools anew when they change, until the connection ends, and says why
-// it did. If ctx ends first, it ends the connection.
+// it did. If ctx ends first, it ends the connection. Over HTTP, where what a server says
+// unasked may be lost, it lists them from time to time too. What fails is tried again.
 func (s *server) watch(ctx context.Context, l *link) error {
+	pauses, next := s.times.backoff(), s.anew()
 	for {
 		select {
 		case <-l.done:
@@ -108,12 +111,13 @@ func (s *server) watch(ctx context.Context, l *link) error {
 			<-l.done
 			return l.why
 		case <-l.relist:
+		case <-next:
 		}
-		if offers, err := s.list(ctx, l); err == nil {
-			s.set(func() { s.offers = offers })
-			s.log.InfoContext(ctx, "the tools of an MCP server have changed", "tools", len(offers))
-		} else if ctx.Err() == nil {
-			s.log.WarnContext(ctx, "listing the tools of an MCP server failed", "error", s.text(err))
+		if s.relist(ctx, l) {
+			pauses.Reset()
+			next = s.anew()
+		} else {
+			next = time.After(pauses.NextBackOff())
 		}
 		select {
 		case <-l.done:
@@ -121,6 +125,30 @@ func (s *server) watch(ctx context.Context, l *link) error {
 		case <-time.After(relistEvery):
 		}
 	}
+}
+
+// anew tells when tools are to be listed though the server has not said so; nil: never.
+func (s *server) anew() <-chan time.Time {
+	if s.URL == "" {
+		return nil
+	}
+	return time.After(s.times.list)
+}
+
+// relist lists the tools anew, and reports whether it could.
+func (s *server) relist(ctx context.Context, l *link) bool {
+	offers, err := s.list(ctx, l)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.WarnContext(ctx, "listing the tools of an MCP server failed", "error", s.text(err))
+		}
+		return false
+	}
+	if old, _ := s.listed(); !reflect.DeepEqual(old, offers) {
+		s.set(func() { s.offers = offers })
+		s.log.InfoContext(ctx, "the tools of an MCP server have changed", "tools", len(offers))
+	}
+	return true
 }
 
 // listed gives the tools that were listed last, and whether any ever were.

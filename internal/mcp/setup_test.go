@@ -168,6 +168,7 @@ func quick() times {
 	return times{
 		connect: time.Minute, settle: time.Minute, back: time.Minute, pause: 10 * time.Millisecond,
 		pauses: 100 * time.Millisecond, stable: time.Hour, probe: time.Minute, close: 200 * time.Millisecond,
+		list: time.Hour,
 	}
 }
 

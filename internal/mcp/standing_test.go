@@ -3,10 +3,12 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -97,6 +99,45 @@ func TestStreamThatIsCut(t *testing.T) {
 				t.Errorf("the connection was lost:\n%s", log)
 			}
 		})
+	}
+}
+
+// Tools that have changed are found though the server can't say so.
+func TestChangesThatAreNotSaid(t *testing.T) {
+	t.Parallel()
+	server := legacy(newTestServer())
+	ts := overHTTP(t, server, func(w http.ResponseWriter, r *http.Request) bool {
+		if stands(r) {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+		return stands(r)
+	})
+	often := quick()
+	often.list = 10 * time.Millisecond
+	k := keep(t, often, web(ts.URL))
+	k.tool("mcp__s__echo")
+	addRaw(server, &sdk.Tool{Name: "unsaid"}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { return says("") })
+	k.eventually("the new tool is listed", func() bool { return k.has("mcp__s__unsaid") })
+}
+
+// A list that fails once the tools have changed is asked for again.
+func TestListFails(t *testing.T) {
+	t.Parallel()
+	var lists atomic.Int64
+	server := newTestServer()
+	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			if method == "tools/list" && lists.Add(1) == 2 {
+				return nil, errors.New("not now")
+			}
+			return next(ctx, method, req)
+		}
+	})
+	k := keep(t, quick(), web(overHTTP(t, server, nil).URL))
+	k.call("grow", "{}")
+	k.eventually("the new tool is listed", func() bool { return k.has("mcp__s__grown") })
+	if log := k.log.String(); !strings.Contains(log, "not now") || strings.Contains(log, "is down") {
+		t.Errorf("the log:\n%s", log)
 	}
 }
 
