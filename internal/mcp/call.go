@@ -219,7 +219,12 @@ func (s *server) explained(ctx context.Context, l *link, err error) error {
 	case ok:
 		return fmt.Errorf("the MCP server %s did not take the call: %w", s.Name, err)
 	default:
-		// The end of the connection says more than that of the call.
+		// The end of the connection, if it is that, says more than that of the call.
+		select {
+		case <-l.ending:
+		case <-time.After(endsWithin):
+			return fmt.Errorf("the MCP server %s gave no answer that can be read to the call, which may have had its effect: %w", s.Name, err)
+		}
 		select {
 		case <-l.done:
 			err = l.why
@@ -228,6 +233,9 @@ func (s *server) explained(ctx context.Context, l *link, err error) error {
 	}
 	return fmt.Errorf("the connection to the MCP server %s was lost during the call, which may have had its effect: %w", s.Name, err)
 }
+
+// endsWithin is how long after a call that it ends a connection is known to end.
+const endsWithin = time.Second
 
 // codeRejected is what the SDK gives a call that it could not hand over. Servers may
 // answer with it too.

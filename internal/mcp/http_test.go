@@ -139,6 +139,36 @@ func TestMayHaveHadItsEffect(t *testing.T) {
 	}
 }
 
+// An answer that can't be read is no lost connection.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	for _, result := range []string{`{"content":[{"type":"hologram"}]}`, `{"content":7}`} {
+		var fails atomic.Bool
+		ts := overHTTP(t, newTestServer(), func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPost || !fails.CompareAndSwap(true, false) {
+				return false
+			}
+			var call struct{ ID json.RawMessage }
+			if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
+				t.Error(err)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, call.ID, result)
+			return true
+		})
+		k := keep(t, quick(), web(ts.URL))
+		k.tool("mcp__s__echo")
+		fails.Store(true)
+		got := k.call("echo", "{}")
+		if !got.IsError || !strings.Contains(got.Text, "no answer that can be read") || strings.Contains(got.Text, "lost") {
+			t.Errorf("%s: %+v", result, got)
+		}
+		if got := k.call("echo", "{}"); got.IsError || strings.Contains(k.log.String(), "is down") {
+			t.Errorf("%s: afterwards: %+v\n%s", result, got, k.log)
+		}
+	}
+}
+
 // What has ended a connection is what callers are told until there is another attempt.
 func TestTheReasonStays(t *testing.T) {
 	t.Parallel()
