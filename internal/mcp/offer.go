@@ -178,8 +178,8 @@ func takeable(keyword string, value any) (any, error) {
 		}
 		schema[key] = taken
 	}
-	types, _ := schema["type"].([]any)
-	if _, ok := schema["items"]; !ok && (schema["type"] == "array" || slices.Contains(types, any("array"))) {
+	kinds, _ := schema["type"].([]any)
+	if _, ok := schema["items"]; !ok && (schema["type"] == "array" || slices.Contains(kinds, any("array"))) {
 		schema["items"] = map[string]any{}
 	}
 	return schema, nil

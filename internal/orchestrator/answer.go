@@ -118,3 +118,25 @@ func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Bounda
 	}
 	return out, nil
 }
+
+func lost(detail string) *pb.WorkResponse {
+	return &pb.WorkResponse{Kind: &pb.WorkResponse_Lost{Lost: &pb.Lost{Detail: detail}}}
+}
+
+// lose ends the attempt on the stream after a request was refused or failed.
+func (l *slot) lose(ctx context.Context, err error) *pb.WorkResponse {
+	if tree.CodeOf(err) != tree.CodeStale {
+		l.Logger.WarnContext(ctx, "an attempt can't go on", "error", err)
+	}
+	l.abandon(workersFault(err))
+	return lost(err.Error())
+}
+
+// workersFault reports whether a request was refused for what it asked.
+func workersFault(err error) bool {
+	switch tree.CodeOf(err) {
+	case tree.CodeInvalid, tree.CodePrecondition, tree.CodeExhausted, tree.CodeNotFound:
+		return true
+	}
+	return false
+}
