@@ -8,20 +8,18 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// sessionChildren is among how many tasks of each session, beside its root, ListSessions looks for
-// sub-agents.
+// sessionChildren is how many tasks beside its root ListSessions gives of each session.
 const sessionChildren = 100
 
-// withChildren adds the sub-agents of a session, oldest first.
+// withChildren adds the tasks of a session beside its root, oldest first.
 func (s *sessionServer) withChildren(ctx context.Context, session *tree.Session, shown *pb.Session) error {
 	tasks, _, err := s.svc.Store.Tasks(ctx, session.ID, tree.TaskID{}, "", sessionChildren+1)
 	if err != nil {
 		return err
 	}
 	for i := range tasks {
-		t := &tasks[i]
-		if t.Branch == tree.BranchSubagent && t.Kind != tree.KindShell {
-			shown.Children = append(shown.Children, wire.Task(t))
+		if tasks[i].ID != session.Root && len(shown.Children) < sessionChildren {
+			shown.Children = append(shown.Children, wire.Task(&tasks[i]))
 		}
 	}
 	return nil

@@ -175,10 +175,6 @@ func TestBranches(t *testing.T) {
 		if again := c.branch(on); again.GetId() != slow.GetId() {
 			t.Errorf("the same request made %s and %s", slow.GetId(), again.GetId())
 		}
-		all, err := c.ListSessions(c.ctx(), &pb.ListSessionsRequest{IncludeChildren: true})
-		if err != nil || len(all.GetSessions()) != 1 || len(all.GetSessions()[0].GetChildren()) != 0 {
-			t.Errorf("a session with a branch and no sub-agent is listed as %v, %v", all, err)
-		}
 		background := c.branch(&pb.CreateBranchRequest{SessionId: session, MessageId: base[1].GetId(), Text: "background"})
 		started := map[string]bool{}
 		c.events(session, func(e *pb.Event) bool {

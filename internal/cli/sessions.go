@@ -14,7 +14,7 @@ import (
 type sessionsCommand struct {
 	remote
 	Limit  int               `env:"" default:"20" help:"How many at most; 0 means all."`
-	All    bool              `env:"" help:"With the sub-agents of each session."`
+	All    bool              `env:"" help:"With the other tasks of each session: sub-agents, commands and branches."`
 	Filter map[string]string `env:"" placeholder:"KEY=VALUE" help:"Only sessions whose metadata has this pair; may be given several times."`
 }
 

@@ -160,8 +160,8 @@ type Session struct {
 	CloseTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
 	// Whether background work is switched off in it.
 	NoBackground bool `protobuf:"varint,13,opt,name=no_background,json=noBackground,proto3" json:"no_background,omitempty"`
-	// Its sub-agents, oldest first, as far as they are among its first 100 tasks. Only
-	// ListSessions fills it in, when asked to; ListTasks gives all of them.
+	// Its tasks beside the root, oldest first, at most 100: sub-agents, commands and branches.
+	// Only ListSessions fills it in, when asked to; ListTasks gives all of them.
 	Children []*Task `protobuf:"bytes,14,rep,name=children,proto3" json:"children,omitempty"`
 	// The task that a message goes to which names none: the root, or a branch.
 	CurrentTaskId string `protobuf:"bytes,15,opt,name=current_task_id,json=currentTaskId,proto3" json:"current_task_id,omitempty"`
@@ -1236,7 +1236,7 @@ type ListSessionsRequest struct {
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only sessions whose metadata has all these pairs.
 	Filter map[string]string `protobuf:"bytes,3,rep,name=filter,proto3" json:"filter,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Whether to give the sub-agents of each session too.
+	// Whether to give the other tasks of each session too.
 	IncludeChildren bool `protobuf:"varint,4,opt,name=include_children,json=includeChildren,proto3" json:"include_children,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
