@@ -86,7 +86,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	refused, droppable := refusedThoughts(err)
 	if droppable && !drop {
 		answer, err = m.ask(ctx, req, true, emit)
-		if refused = invalid(err); err == nil {
+		if refused = upstream.IsInvalid(err); err == nil {
 			m.drops.Store(name, true)
 		}
 	}

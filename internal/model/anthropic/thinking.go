@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"errors"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/upstream"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -112,16 +112,11 @@ const (
 // whether the provider would drop that if it is asked to. Its words are all there is to
 // tell it by.
 func refusedThoughts(err error) (refused, droppable bool) {
-	if !invalid(err) {
+	if !upstream.IsInvalid(err) {
 		return false, false
 	}
 	droppable = strings.Contains(err.Error(), dropField)
 	return droppable || strings.Contains(err.Error(), "thinking` block"), droppable
-}
-
-func invalid(err error) bool {
-	var failed *model.Error
-	return errors.As(err, &failed) && failed.Kind == model.ErrorInvalid
 }
 
 // dropping asks the provider to drop what reasoning it would refuse.

@@ -1,13 +1,12 @@
 package openai
 
 import (
-	"errors"
 	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/shared"
 
-	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/upstream"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -25,16 +24,11 @@ type habits struct {
 // after gives the habits that a refusal speaks of, besides these. Its words are all
 // there is to tell them by.
 func (h habits) after(err error, tools bool) habits {
-	if invalid(err) {
+	if upstream.IsInvalid(err) {
 		h.still = h.still || tools && strings.Contains(err.Error(), "reasoning_effort")
 		h.thoughts = h.thoughts || strings.Contains(err.Error(), reasoningContent)
 	}
 	return h
-}
-
-func invalid(err error) bool {
-	var failed *model.Error
-	return errors.As(err, &failed) && failed.Kind == model.ErrorInvalid
 }
 
 // heed makes a request as the model wants it.

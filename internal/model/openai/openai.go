@@ -88,7 +88,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	switch {
 	case err == nil:
 		m.habits.Store(name, learned)
-	case invalid(err):
+	case upstream.IsInvalid(err):
 		return nil, refused
 	}
 	return answer, err

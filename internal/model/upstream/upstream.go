@@ -143,6 +143,12 @@ func Refusal(status int, header http.Header, said string) *model.Error {
 // statusOverloaded is Anthropic's.
 const statusOverloaded = 529
 
+// IsInvalid reports whether a provider has refused a request for what it asked.
+func IsInvalid(err error) bool {
+	failed, known := errors.AsType[*model.Error](err)
+	return known && failed.Kind == model.ErrorInvalid
+}
+
 // KindOf says what can be done about an HTTP status.
 func KindOf(status int) model.ErrorKind {
 	switch status {
