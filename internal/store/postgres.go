@@ -50,7 +50,6 @@ var settings = map[string]string{
 	"application_name": "coppice", "jit": "off", "plan_cache_mode": "force_generic_plan",
 	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
 	"idle_in_transaction_session_timeout": "10s",
-	"coppice.versions":                    "counted", // see migration 15
 }
 
 // readSettings are those of the pool beside. What is sent together there is one

@@ -50,7 +50,7 @@ func TestReplicas(t *testing.T) {
 	server := pgtest.Start(t)
 	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"Open": replicasOpen, "Write": replicasWrite, "Pick": replicasPick, "Create": replicasCreate,
-		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "OtherRelease": otherRelease, "StrayRow": strayRow,
+		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "StrayRow": strayRow,
 		"Beat": beatsAlone, "Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge, "PurgeApart": replicasPurgeApart,
 	} {
 		t.Run(name, func(t *testing.T) {

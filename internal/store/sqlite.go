@@ -126,8 +126,10 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	_, err = provider.Up(ctx)
-	return err
+	if _, err = provider.Up(ctx); err != nil {
+		return errors.Join(ctx.Err(), err) // a transaction that ctx has ended says only that it is over
+	}
+	return nil
 }
 
 // close closes every connection, and its statements with it.

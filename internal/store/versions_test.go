@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -44,39 +42,6 @@ func waiting(t *testing.T, db *store.Store) (tree.SessionID, tree.TaskID) {
 		t.Fatal(err)
 	}
 	return id, created.(tree.Created).Root
-}
-
-// otherRelease: a replica of an earlier release, which knows nothing of versions, changes
-// a task. What is held of its session is not gone by.
-func otherRelease(t *testing.T, server *pgtest.Server) {
-	url := server.Database(t)
-	db := replicas(t, url, 1)[0]
-	id, root := waiting(t, db)
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	for _, statement := range []string{
-		"UPDATE tasks SET description = 'of a task'", "UPDATE sessions SET workspace = 'of a session'",
-	} {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	claim := tree.Claim{Task: root, Token: tree.Token{Epoch: 1, Nonce: 7}, Worker: "w"}
-	answer, err := db.Update(t.Context(), id, claim)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := answer.(*tree.Claimed); got.Task.Description != "of a task" || got.Workspace != "of a session" {
-		t.Errorf("what was changed elsewhere is not seen: %+v", got)
-	}
-	var changes int64
-	err = conn.QueryRow(t.Context(), "SELECT version - created_at FROM sessions").Scan(&changes)
-	if err != nil || changes != 3 {
-		t.Errorf("after three changes the version is %d more, %v", changes, err)
-	}
 }
 
 // strayRow: what would write a new row is not held up by one that should not be there.

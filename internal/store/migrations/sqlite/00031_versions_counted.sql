@@ -1,0 +1,5 @@
+-- +goose Up
+
+-- There is nothing to do: one process has the file.
+
+-- +goose Down
