@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
@@ -23,8 +24,12 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	toRead := b.toRead(anyway)
 	if len(toRead) == 0 && !anyway {
 		b.now, b.fairNow = b.timeThere(), b.turnsCame(b.present.fairNow)
-		return b.tx.ask(ctx, append(b.tenantAgents(queued), b.unchanged(), b.refreshPresent())...)
+		if err := b.tx.ask(ctx, append(b.tenantAgents(queued), b.refreshPresent())...); err != nil || !hasSteps(queued) {
+			return err
+		}
+		return b.lock(ctx)
 	}
+	b.locked = true
 	found := map[tree.SessionID]bool{}
 	keys := make([][]any, len(toRead))
 	for i := range toRead {
@@ -103,29 +108,62 @@ func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 	return unsure
 }
 
+// hasSteps reports whether there are steps of the store's own among commands.
+func hasSteps(queued []*Pending) bool {
+	return slices.ContainsFunc(queued, func(p *Pending) bool { return p.cmd == nil })
+}
+
+// lock locks sessions until the transaction ends, if none of them is yet, and has the database
+// look that they are still as they are held. A transaction that only writes leaves both to the
+// writing of them (see saveSessions); whatever else is read or locked comes after.
+func (b *batch) lock(ctx context.Context) error {
+	if b.locked {
+		return nil
+	}
+	b.locked = true
+	return b.tx.ask(ctx, b.unchanged())
+}
+
+// held are the sessions that are to be as they are held. Where nobody else writes there is no
+// need to look.
+func (b *batch) held() (held []tree.SessionID) {
+	for _, id := range b.order {
+		if b.sessions[id].row != nil && !b.Store.db.alone() {
+			held = append(held, id)
+		}
+	}
+	return held
+}
+
 // unchanged looks that sessions are still as they are held, and fails with errChanged if
-// one is not. Where nobody else writes there is no need to.
+// one is not.
 func (b *batch) unchanged() lookup {
 	var keys [][]any
-	for _, id := range b.order {
-		if s := b.sessions[id]; s.row != nil && !b.Store.db.alone() {
-			keys = append(keys, []any{idColumn(&id), s.version})
-		}
+	for _, id := range b.held() {
+		keys = append(keys, []any{idColumn(&id), b.sessions[id].row.version})
 	}
 	name := "unchanged"
 	if len(keys) == 1 {
 		name = "unchanged_one"
 	}
-	b.unread = len(keys) > 0 // its row comes after all that was asked for before
-	return lookup{name, keys, func(row row) error {
+	return lookup{name, keys, b.allCame(keys)}
+}
+
+// allCame notes that the row has come of what was asked for last: so has all before it.
+func (b *batch) allCame(keys [][]any) func(row) error {
+	b.unread = len(keys) > 0
+	return func(row row) error {
 		b.unread = false
 		return row.Scan(new(int))
-	}}
+	}
 }
 
 // load hands the views what they miss, all of it read in one go. What is not found
 // is handed over as not there, so that nobody asks again.
 func (b *batch) load(ctx context.Context, wanted []want) error {
+	if err := b.lock(ctx); err != nil {
+		return err
+	}
 	lookups, put := b.lookups(wanted)
 	if err := b.tx.load(ctx, lookups...); err != nil {
 		return err

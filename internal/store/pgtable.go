@@ -24,8 +24,11 @@ func (t table) writingMany(types []string) map[string]string {
 	}
 	for _, u := range t.updates {
 		given := slices.Concat(types[:t.keys], types[t.fixed:u.end])
-		from := fmt.Sprintf("FROM (%s) AS changed (%s)", unnest(given), numbered("c", len(given)))
+		from := fmt.Sprintf("FROM (%s) AS given (%s)", unnest(given), numbered("c", len(given)))
 		texts[u.name] = t.updating(u, "c", from, t.joined("c"))
+		if next := t.next(u, "c", types); next != "" {
+			texts[following(u.name)] = allOf(t.updating(u, "c", from, t.joined("c")+" AND "+next), "cardinality(?1)")
+		}
 	}
 	return texts
 }
@@ -42,8 +45,31 @@ func (t table) writingOne(types []string) map[string]string {
 	}
 	for _, u := range t.updates {
 		texts[u.name] = t.updating(u, "$", "", t.keyed("$"))
+		if next := t.next(u, "$", types); next != "" {
+			texts[following(u.name)] = allOf(t.updating(u, "$", "", t.keyed("$")+" AND "+next), "1")
+		}
 	}
 	return texts
+}
+
+// following is the name of the statement that does what an update does, for rows of which each
+// has the version before the one that it is given. If one has not, it fails with a division by
+// zero, and otherwise it gives a row.
+func following(update string) string { return update + "_following" }
+
+// next says of a row that it has the version before that of an update's arguments, which have a
+// prefix before their number; nothing if they have none.
+func (t table) next(u update, prefix string, types []string) string {
+	at := slices.Index(t.columns[:u.end], "version")
+	if at < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s.version = %s%d::%s - 1", t.name, prefix, at-t.fixed+t.keys+1, types[at])
+}
+
+// allOf makes a statement fail if it does not concern so many rows.
+func allOf(statement, rows string) string {
+	return fmt.Sprintf("WITH changed AS (%s RETURNING 1) SELECT 1 / ((SELECT count(*) FROM changed) = %s)::int", statement, rows)
 }
 
 // number is the type of columns that are NULL instead of zero, if they are sparse: a zero takes

@@ -190,10 +190,7 @@ const (
 )
 
 func (tx *pgTransaction) save(_ context.Context, name string, rows ...[]any) error {
-	s := tx.writer.db.statements[name]
-	if s.single != "" && len(rows) <= max(rowsAlone, len(s.types)/columnsEach) {
-		s = pgStatement{text: s.single}
-	}
+	s := tx.writer.db.statements[name].of(len(rows))
 	args, err := s.arguments(rows, &tx.writer.buffer)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -219,6 +216,14 @@ func (tx *pgTransaction) send(ctx context.Context) error {
 	tx.queued = &pgx.Batch{}
 	tx.writer.conn.PgConn().Frontend().Send(space{&tx.writer.sent, len(tx.writer.buffer) + batch.Len()*besideColumns})
 	return tx.writer.conn.SendBatch(ctx, batch).Close()
+}
+
+// of gives the statement for so many rows.
+func (s pgStatement) of(rows int) pgStatement {
+	if s.single != "" && rows <= max(rowsAlone, len(s.types)/columnsEach) {
+		return pgStatement{text: s.single}
+	}
+	return s
 }
 
 // arguments gives the arguments of each time that the statement has to be run. Those for

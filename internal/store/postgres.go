@@ -286,7 +286,7 @@ func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
 // those of a query were read.
 func (db *postgres) queue(to *pgx.Batch, buffer *[]byte, begun, over func(), lookups []lookup) error {
 	for _, l := range lookups {
-		s := db.statements[l.name]
+		s := db.statements[l.name].of(len(l.keys))
 		args, err := s.arguments(l.keys, buffer)
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)

@@ -36,6 +36,9 @@ func (b *batch) save(ctx context.Context) error {
 		return err
 	}
 	delete(rows, "add_sessions")
+	if err := b.saveSessions(ctx, rows); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		if !strings.HasSuffix(name, newTasks) {
 			slices.SortFunc(rows[name], keyOrder)
@@ -45,6 +48,20 @@ func (b *batch) save(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// saveSessions writes the sessions that were there, if nothing else is written than what
+// changes with each commit, with one statement that also looks that they are still as they are
+// held. Otherwise it locks them for what is written then.
+func (b *batch) saveSessions(ctx context.Context, rows map[string][][]any) error {
+	name := sessionTable.updates[0].name
+	changed, held := rows[name], b.held()
+	if b.locked || len(held) == 0 || len(changed) < len(held) {
+		return b.lock(ctx)
+	}
+	delete(rows, name)
+	b.locked = true
+	return b.tx.ask(ctx, lookup{following(name), changed, b.allCame(changed)})
 }
 
 // newTasks is how the names of statements end that write whole tasks. New ones are not in the order
