@@ -1,0 +1,115 @@
+// Command turns compares builds of our programs: an installation of each is up at the same
+// time, and they are measured by turns, so that a slow minute of the machine strikes all.
+//
+//	go run ./turns --rounds 5 before/ after/
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coppice-run/coppice/bench/installation"
+)
+
+// settings are what was asked for on the command line.
+type settings struct {
+	kind          installation.Kind
+	slots, atOnce int
+	rounds        int
+	during        time.Duration
+	ways          []string
+	dirs          []string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	s, err := read()
+	if err != nil {
+		return err
+	}
+	var sides []*side
+	defer func() {
+		for _, of := range sides {
+			err = errors.Join(err, of.Stop())
+		}
+	}()
+	for _, dir := range s.dirs {
+		i, err := installation.Start(ctx, installation.Options{Kind: s.kind, Binaries: installation.Built(dir), Workers: 1, Slots: s.slots})
+		if err != nil {
+			return fmt.Errorf("starting %s: %w", dir, err)
+		}
+		sides = append(sides, &side{Installation: i, dir: dir, turns: map[string][]turn{}})
+	}
+	for round := range s.rounds + 1 {
+		if err := s.round(ctx, round, sides); err != nil {
+			return err
+		}
+	}
+	for _, way := range s.ways {
+		for _, of := range sides {
+			fmt.Println(summary(way, of, sides[0]))
+		}
+	}
+	return nil
+}
+
+// read reads the command line.
+func read() (settings, error) {
+	var s settings
+	kind := flag.String("installation", string(installation.Separate), fmt.Sprint("which of ", installation.Kinds()))
+	named := flag.String("ways", "stream,fan", "what to measure, with commas between them: "+strings.Join(slices.Sorted(maps.Keys(ways)), ", "))
+	flag.IntVar(&s.slots, "slots", 100, "of the worker")
+	flag.IntVar(&s.atOnce, "at-once", 100, "sessions that are open at once")
+	flag.IntVar(&s.rounds, "rounds", 5, "how often each is measured, after a round that warms up")
+	flag.DurationVar(&s.during, "turn", 2*time.Second, "how long a turn lasts, about")
+	flag.Parse()
+	s.kind, s.ways, s.dirs = installation.Kind(*kind), strings.Split(*named, ","), flag.Args()
+	if len(s.dirs) == 0 {
+		return s, errors.New("name the directories with the built programs")
+	}
+	if !slices.Contains(installation.Kinds(), s.kind) {
+		return s, fmt.Errorf("there is no installation %q; there are %q", s.kind, installation.Kinds())
+	}
+	for _, name := range s.ways {
+		if ways[name] == nil {
+			return s, fmt.Errorf("there is no way %q", name)
+		}
+	}
+	return s, nil
+}
+
+// round gives each side a turn in each way, in an order that changes. The first round warms
+// up, and finds how much a turn takes.
+func (s *settings) round(ctx context.Context, round int, sides []*side) error {
+	for _, way := range s.ways {
+		for at := range sides {
+			of := sides[(at+round)%len(sides)]
+			t, err := of.measure(ctx, s, way)
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", of.dir, way, err)
+			}
+			if round > 0 {
+				of.turns[way] = append(of.turns[way], t)
+				fmt.Fprintf(os.Stderr, "%d %s\n", round, t.line(way, of.dir))
+			}
+		}
+	}
+	return nil
+}

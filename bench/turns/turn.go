@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coppice-run/coppice/bench/installation"
+)
+
+// fan is how many children a parent has at once.
+const fan = 1_000
+
+// ways are the workloads: each runs about so many tasks, and says how many they were.
+var ways = map[string]func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error){
+	"stream": func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error) {
+		return tasks, i.DoMany(ctx, installation.Child, "answer", tasks, s.atOnce)
+	},
+	"fan": func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
+		times := max(1, tasks/fan)
+		for range times {
+			session, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", fan))
+			if err != nil {
+				return 0, err
+			}
+			if err := i.Holds(ctx, session, 1+fan); err != nil {
+				return 0, err
+			}
+		}
+		return times * fan, nil
+	},
+	"rounds": func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
+		_, err := i.Do(ctx, installation.Parent, fmt.Sprint("rounds ", tasks))
+		return tasks, err
+	},
+}
+
+// side is one of the builds that are compared.
+type side struct {
+	*installation.Installation
+
+	dir   string
+	turns map[string][]turn
+	pace  map[string]int // tasks of a turn
+}
+
+// turn is what was measured once.
+type turn struct {
+	rate float64                  // tasks a second
+	used map[string]time.Duration // CPU of a task, by process
+}
+
+func (t turn) sum() (all time.Duration) {
+	for _, used := range t.used {
+		all += used
+	}
+	return all
+}
+
+func (t turn) line(way, dir string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(t.used)) {
+		parts = append(parts, fmt.Sprintf("%s %.1f", name, microseconds(t.used[name])))
+	}
+	return fmt.Sprintf("%-7s %6.0f/s  %6.1f µs CPU (%s)  %s", way, t.rate, microseconds(t.sum()), strings.Join(parts, ", "), dir)
+}
+
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// measure has one side run a workload for about as long as a turn is to last.
+func (of *side) measure(ctx context.Context, s *settings, way string) (turn, error) {
+	const first = 500 // tasks of the turn that warms up
+	if of.pace == nil {
+		of.pace = map[string]int{}
+	}
+	tasks := of.pace[way]
+	if tasks == 0 {
+		tasks = first
+	}
+	before, err := of.spent()
+	if err != nil {
+		return turn{}, err
+	}
+	started := time.Now()
+	done, err := ways[way](ctx, of.Installation, s, tasks)
+	if err != nil {
+		return turn{}, err
+	}
+	took := time.Since(started)
+	used, err := of.spent()
+	if err != nil {
+		return turn{}, err
+	}
+	for name := range used {
+		used[name] = (used[name] - before[name]) / time.Duration(done)
+	}
+	t := turn{rate: float64(done) / took.Seconds(), used: used}
+	if of.pace[way] == 0 {
+		of.pace[way] = max(1, int(t.rate*s.during.Seconds()))
+	}
+	return t, nil
+}
+
+// spent is what each process has used so far.
+func (of *side) spent() (map[string]time.Duration, error) {
+	spent := map[string]time.Duration{}
+	for _, p := range of.Processes() {
+		used, err := p.CPU()
+		if err != nil {
+			return nil, err
+		}
+		spent[p.Name] += used
+	}
+	return spent, nil
+}
+
+// summary are the medians of a side, and how they stand to those of the first.
+func summary(way string, of, first *side) string {
+	mine, its := median(of.turns[way]), median(first.turns[way])
+	return fmt.Sprintf("%s  %.3f × the rate for %.3f of the CPU", mine.line(way, of.dir), mine.rate/its.rate,
+		float64(mine.sum())/float64(its.sum()))
+}
+
+func median(turns []turn) turn {
+	m := turn{rate: middle(turns, func(t turn) float64 { return t.rate }), used: map[string]time.Duration{}}
+	for name := range turns[0].used {
+		m.used[name] = middle(turns, func(t turn) time.Duration { return t.used[name] })
+	}
+	return m
+}
+
+func middle[T float64 | time.Duration](of []turn, value func(turn) T) T {
+	var values []T
+	for _, t := range of {
+		values = append(values, value(t))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
