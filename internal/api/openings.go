@@ -23,9 +23,13 @@ const openingsAtOnce = 256
 type openings struct {
 	*sessionServer
 	stream  pb.SessionService_CreateSessionsServer
+	all     *errgroup.Group
 	next    chan *pb.CreateSessionsRequest // for who has answered one
 	over    chan struct{}                  // closed: there is none any more
 	sending sync.Mutex
+
+	mu    sync.Mutex
+	ended bool // nobody joins all any more
 }
 
 func (s *sessionServer) CreateSessions(stream pb.SessionService_CreateSessionsServer) error {
@@ -36,9 +40,11 @@ func (s *sessionServer) CreateSessions(stream pb.SessionService_CreateSessionsSe
 	defer cancel()
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(openingsAtOnce)
-	o := &openings{sessionServer: s, stream: stream, next: make(chan *pb.CreateSessionsRequest), over: make(chan struct{})}
-	err := o.begin(ctx, all)
-	close(o.over)
+	o := &openings{sessionServer: s, stream: stream, all: all, next: make(chan *pb.CreateSessionsRequest), over: make(chan struct{})}
+	received := make(chan error, 1)
+	go func() { received <- o.receive(ctx) }()
+	err := o.wait(ctx, received)
+	o.end()
 	if err != nil && !errors.Is(err, tree.ErrStopping) {
 		cancel() // nobody is to wait on for what will not be sent
 	}
@@ -48,28 +54,20 @@ func (s *sessionServer) CreateSessions(stream pb.SessionService_CreateSessionsSe
 	return err
 }
 
-// begin has requests answered until the client has no more of them, or the stream has to end.
-func (o *openings) begin(ctx context.Context, all *errgroup.Group) error {
-	received, ended := make(chan *pb.CreateSessionsRequest), make(chan error, 1)
-	go func() { ended <- o.receive(ctx, received) }()
-	for {
-		select {
-		case req := <-received:
-			if err := o.give(ctx, all, req); err != nil {
-				return err
-			}
-		case err := <-ended:
-			return err
-		case <-ctx.Done(): // an answer could not be sent: the group knows why
-			return nil
-		case <-o.svc.Stopping():
-			return tree.ErrStopping
-		}
+// wait waits until the client has no more requests, or the stream has to end.
+func (o *openings) wait(ctx context.Context, received <-chan error) error {
+	select {
+	case err := <-received:
+		return err
+	case <-ctx.Done(): // an answer could not be sent: the group knows why
+		return nil
+	case <-o.svc.Stopping():
+		return tree.ErrStopping
 	}
 }
 
-// receive passes requests on until the client has no more of them.
-func (o *openings) receive(ctx context.Context, to chan<- *pb.CreateSessionsRequest) error {
+// receive has requests answered until the client has no more of them.
+func (o *openings) receive(ctx context.Context) error {
 	for {
 		req, err := o.stream.Recv()
 		switch {
@@ -78,32 +76,44 @@ func (o *openings) receive(ctx context.Context, to chan<- *pb.CreateSessionsRequ
 		case err != nil:
 			return err
 		}
-		select {
-		case to <- req:
-		case <-ctx.Done():
+		if !o.give(ctx, req) {
 			return nil
 		}
 	}
 }
 
 // give hands a request to somebody who is idle, to somebody new, or to the first who becomes
-// idle.
-func (o *openings) give(ctx context.Context, all *errgroup.Group, req *pb.CreateSessionsRequest) error {
+// idle. It reports false if nobody takes requests any more.
+func (o *openings) give(ctx context.Context, req *pb.CreateSessionsRequest) bool {
 	select {
 	case o.next <- req:
-		return nil
+		return true
 	default:
 	}
-	if all.TryGo(func() error { return o.work(ctx, req) }) {
-		return nil
+	if o.hire(ctx, req) {
+		return true
 	}
 	select {
 	case o.next <- req:
-	case <-ctx.Done():
-	case <-o.svc.Stopping():
-		return tree.ErrStopping
+		return true
+	case <-o.over:
+		return false
 	}
-	return nil
+}
+
+// hire has a request answered by somebody new, if there is room for one.
+func (o *openings) hire(ctx context.Context, req *pb.CreateSessionsRequest) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.ended && o.all.TryGo(func() error { return o.work(ctx, req) })
+}
+
+// end lets those go who have answered what they were given. Nobody new comes.
+func (o *openings) end() {
+	o.mu.Lock()
+	o.ended = true
+	o.mu.Unlock()
+	close(o.over)
 }
 
 // work answers a request, and others after it.
