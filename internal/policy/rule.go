@@ -14,9 +14,10 @@ type Kind uint8
 
 // The kinds of arguments.
 const (
-	KindText    Kind = iota // as it is: a name, a URL
+	KindText    Kind = iota // as it is: a name
 	KindPath                // a clean path of the workspace, with slashes
 	KindCommand             // a command line of a shell
+	KindURL                 // a URL in its plain form
 )
 
 // Call is what is decided on.
@@ -126,6 +127,8 @@ func (r Rule) wholly(c Call) bool {
 	case c.Kind == KindCommand:
 		plain := commands(c.Argument)
 		return len(plain) == 1 && r.argument.match(plain[0], false)
+	case c.Kind == KindURL:
+		return r.argument.wholeAddress(c.Argument)
 	}
 	return r.argument.match(c.Argument, c.Kind == KindPath)
 }
@@ -138,6 +141,8 @@ func (r Rule) partly(c Call) bool {
 		return false
 	case !r.narrow:
 		return true
+	case c.Kind == KindURL:
+		return r.argument.partlyAddress(c.Argument)
 	case c.Kind != KindCommand:
 		return r.argument.match(c.Argument, c.Kind == KindPath)
 	}

@@ -180,7 +180,7 @@ func (skillTool) Guard() Guard {
 // Guard: the argument is the URL in its plain form, as it is fetched. What is no URL
 // is given as it was written; it is fetched from nowhere.
 func (webFetchTool) Guard() Guard {
-	return Guard{Access: policy.AccessNetwork, Arguments: func(call Call) []string {
+	return Guard{Access: policy.AccessNetwork, Kind: policy.KindURL, Arguments: func(call Call) []string {
 		text := call.parsed.optional("url", "", maxURL)
 		if u, err := outbound.ParseURL(text); err == nil {
 			text = u.String()

@@ -261,6 +261,62 @@ func TestWebFetchIsJudgedByItsURL(t *testing.T) {
 	}
 }
 
+// A rule and a call mean the same URL, whichever of them has its characters escaped.
+func TestWebFetchRulesNeedNoEscapes(t *testing.T) {
+	t.Parallel()
+	type calls map[string]bool // by their URL; whether a rule is for them
+	for _, c := range []struct {
+		written []string // a rule, in several ways
+		wholly  calls
+		partly  calls // what it asks about and denies, but does not allow
+	}{
+		{
+			[]string{"https://go.dev/s?q=büro*", "https://go.dev/s?q=b%C3%BCro*", "https://go.dev/s?q=%62%c3%bcro*", "https://go.dev/s?q=b?ro*"},
+			calls{
+				"https://go.dev/s?q=büro": true, "https://go.dev/s?q=b%c3%bcro&x": true, "https://go.dev/%73?q=%62%C3%BCro": true,
+				"https://go.dev/s?q=b%c3%bcro&%zz%FC": true, "https://go.dev/s?q=bu%CC%88ro": false, "https://go.dev/s?q=": false,
+			},
+			calls{"https://go.dev/s?q=büro": true, "https://go.dev/s%3Fq=büro": true, "https://go.dev/s?q=%25C3%BCro": false},
+		},
+		{
+			[]string{`https://go.dev/a \"b"/{*}?<c>|d`, "https://go.dev/a%20%22b%22/%7b*%7D?%3Cc%3E%7cd", `https://go.dev/%61 %22b"/{*}?%3cc>|d`},
+			calls{`https://go.dev/a "b"/{x}?<c>|d`: true, "https://go.dev/a%20%22b%22/%7bx%7d?%3cc%3e%7Cd": true, `https://go.dev/a+"b"/{x}?<c>|d`: false},
+			calls{`https://go.dev/a "b"/%7bx%7d?<c>|d`: true, `https://go.dev/a "b"%2f{x}%3F<c>|d`: true},
+		},
+		{
+			[]string{"https://*.bücher.example/ü/*", "https://*.xn--bcher-kva.example/ü/*", "https://*.bücher.example/%c3%bc/*"},
+			calls{"https://www.BÜCHER.example/ü/": true, "https://www.xn--bcher-kva.example:443/%c3%bc/x": true, "https://www.bucher.example/ü/": false},
+			calls{"https://www.bücher.example/ü/": true, "https://www.bücher.example/ü%2f": true},
+		},
+		{
+			[]string{"https://go.dev/%2Fa?x=%26%25", "https://go.dev/%2fa?%78=%26%25"},
+			calls{"https://go.dev/%2fa?x=%26%25": true, "https://go.dev//a?x=%26%25": false, "https://go.dev/%2Fa?x=&%25": false},
+			calls{"https://go.dev//a?x=%26%25": true, "https://go.dev/%2Fa?x=&%25": true, "https://go.dev/%2Fa?x=%26%2525": false},
+		},
+	} {
+		for _, rule := range c.written {
+			rules, err := policy.ParseRules([]string{"web_fetch(" + rule + ")"})
+			must(t, err)
+			judged := func(l policy.Layer, target string, decision policy.Decision, want bool) {
+				t.Helper()
+				input, err := json.Marshal(map[string]string{"url": target})
+				must(t, err)
+				a := policy.OfRoot(l, policy.Permissions{}, false).Open()
+				if v, argument := Judge(a, webFetchTool{}, Call{Input: input}); (v.Decision == decision) != want {
+					t.Errorf("%s on %s (%s): %s", l, target, argument, v.Decision)
+				}
+			}
+			for target, want := range c.wholly {
+				judged(policy.Layer{Allow: rules}, target, policy.Allow, want)
+			}
+			for target, want := range c.partly {
+				judged(policy.Layer{Mode: policy.ModeBypass, Ask: rules}, target, policy.Ask, want)
+				judged(policy.Layer{Mode: policy.ModeBypass, Deny: rules}, target, policy.Deny, want)
+			}
+		}
+	}
+}
+
 func TestPageText(t *testing.T) {
 	t.Parallel()
 	base, err := url.Parse("https://example.com/a/b?c")
