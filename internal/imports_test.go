@@ -43,7 +43,7 @@ var allowed = map[string][]string{
 	"internal/model/price":    {"internal/tree"},
 	// Vendors' types stop in the packages named after them.
 	"internal/model/conversation": {"internal/tree"},
-	"internal/model/upstream":     {"internal/model"},
+	"internal/model/upstream":     {"internal/model", "internal/tree"},
 	"internal/model/anthropic": {
 		"internal/model", "internal/model/conversation", "internal/model/upstream", "internal/tree",
 	},

@@ -3,7 +3,7 @@
 //
 // An answer counts only when its stream has come to message_stop; whatever ends
 // before is an error. Nothing is tried again here but a request that was refused for
-// the reasoning that went back with it.
+// the reasoning that went back with it, or with attachments.
 package anthropic
 
 import (
@@ -44,7 +44,8 @@ const defaultMaxTokens = 32_000
 type Model struct {
 	config   Config
 	messages sdk.MessageService
-	drops    sync.Map // the names of models that have refused reasoning, and drop it if asked to
+	drops    sync.Map               // the names of models that have refused reasoning, and drop it if asked to
+	blind    upstream.Learned[bool] // conversations whose attachments were refused
 }
 
 var _ model.Model = (*Model)(nil)
@@ -74,26 +75,30 @@ func New(c Config) (*Model, error) {
 	return &Model{config: c, messages: sdk.NewMessageService(options...)}, nil
 }
 
-// Generate asks once. If the provider refuses the reasoning that goes back it is asked
-// again to drop it, as it is from then on, and at last without any.
+// Generate asks once, and once more without each thing that the provider has refused, as
+// far as that can be told; see [attempt].
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if emit == nil {
 		emit = func(model.Delta) {}
 	}
 	name := cmp.Or(req.Model, m.config.Model)
 	_, drop := m.drops.Load(name)
-	answer, err := m.ask(ctx, req, drop, emit)
-	refused, droppable := refusedThoughts(err)
-	if droppable && !drop {
-		answer, err = m.ask(ctx, req, true, emit)
-		if refused = upstream.IsInvalid(err); err == nil {
+	known := attempt{drop: drop, blind: m.blind.Of(name, req) || m.config.blind(name)}
+	try := known
+	for {
+		answer, err := m.ask(ctx, try.request(req), try.drop, emit)
+		if next := try.after(err, req); next != try {
+			try = next
+			continue
+		}
+		if err == nil && try.drop {
 			m.drops.Store(name, true)
 		}
+		if err == nil && try.blind != known.blind {
+			m.blind.Learn(name, req, true)
+		}
+		return answer, err
 	}
-	if refused {
-		return m.ask(ctx, forgetful(req), false, emit)
-	}
-	return answer, err
 }
 
 // ask asks once; drop says that the provider is to drop reasoning that it would refuse.

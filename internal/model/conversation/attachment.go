@@ -47,3 +47,32 @@ func Note(a tree.Attachment) string {
 	}
 	return "[" + strings.Join(words, ", ") + ": it can't be shown here]"
 }
+
+// Attached reports whether there is an attachment among messages that is shown to models.
+func Attached(messages []tree.Message) bool {
+	return slices.ContainsFunc(messages, func(m tree.Message) bool {
+		return m.Role != tree.RoleAssistant && slices.ContainsFunc(m.Blocks, isAttachment)
+	})
+}
+
+func isAttachment(b tree.Block) bool {
+	_, is := b.(tree.Attachment)
+	return is
+}
+
+// Noted gives messages with a note in the place of each attachment.
+func Noted(messages []tree.Message) []tree.Message {
+	noted := slices.Clone(messages)
+	for i, m := range noted {
+		if m.Role == tree.RoleAssistant || !slices.ContainsFunc(m.Blocks, isAttachment) {
+			continue
+		}
+		noted[i].Blocks = slices.Clone(m.Blocks)
+		for j, b := range m.Blocks {
+			if a, is := b.(tree.Attachment); is {
+				noted[i].Blocks[j] = tree.Text{Text: Note(a)}
+			}
+		}
+	}
+	return noted
+}

@@ -3,7 +3,7 @@
 //
 // An answer counts only when its stream has given a finish reason that is no failure,
 // and then [DONE]; whatever ends before is an error. Nothing is tried again here but a
-// request that was refused for want of what only some models want.
+// request that was refused for want of what only some models want, or with attachments.
 package openai
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/conversation"
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
@@ -32,6 +33,7 @@ type Config struct {
 	HTTP    *http.Client // required; see [upstream.NewClient]
 
 	habits habits // of the model that is asked
+	blind  bool   // it has refused what is attached to the conversation
 }
 
 // ownURL is OpenAI's own server.
@@ -42,6 +44,7 @@ type Model struct {
 	config Config
 	client sdk.Client
 	habits sync.Map // of models, by name
+	blind  upstream.Learned[bool]
 }
 
 var _ model.Model = (*Model)(nil)
@@ -68,8 +71,9 @@ func New(c Config) (*Model, error) {
 	return &Model{config: c, client: sdk.NewClient(options...)}, nil
 }
 
-// Generate asks once, and once more if the refusal says what the model wants, which it
-// gets from then on. If that is refused too, the first refusal counts.
+// Generate asks once, and once more for each thing that a refusal says the model wants,
+// which it gets from then on. At last a refused conversation goes without its attachments,
+// and then does so from then on. If that is refused too, the first refusal counts.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if emit == nil {
 		emit = func(model.Delta) {}
@@ -78,20 +82,34 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	if known, ok := m.habits.Load(name); ok {
 		config.habits = known.(habits)
 	}
-	answer, refused := m.ask(ctx, config, req, emit)
-	learned := config.habits.after(refused, len(req.Tools) > 0)
-	if learned == config.habits {
-		return answer, refused
+	config.blind = m.blind.Of(name, req)
+	known := config
+	var first error
+	for {
+		answer, err := m.ask(ctx, config, req, emit)
+		next := config.after(err, req)
+		switch {
+		case err == nil && config != known:
+			m.habits.Store(name, config.habits)
+			m.blind.Learn(name, req, config.blind)
+		case next != config:
+			first, config = cmp.Or(first, err), next
+			continue
+		case first != nil && upstream.IsInvalid(err):
+			return nil, first
+		}
+		return answer, err
 	}
-	config.habits = learned
-	answer, err := m.ask(ctx, config, req, emit)
-	switch {
-	case err == nil:
-		m.habits.Store(name, learned)
-	case upstream.IsInvalid(err):
-		return nil, refused
+}
+
+// after gives what to ask with after a refusal.
+func (c Config) after(err error, req *model.Request) Config {
+	learned := c.habits.after(err, len(req.Tools) > 0)
+	if learned == c.habits && upstream.IsInvalid(err) && c.BaseURL == "" && conversation.Attached(req.Messages) {
+		c.blind = true
 	}
-	return answer, err
+	c.habits = learned
+	return c
 }
 
 // ask asks once.

@@ -140,7 +140,7 @@ func (c Config) heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion
 func (c Config) attachment(a tree.Attachment) (part sdk.ChatCompletionContentPartUnionParam, ok bool) {
 	data := func() string { return "data:" + a.MediaType + ";base64," + conversation.Base64(a) }
 	switch {
-	case c.BaseURL != "":
+	case c.BaseURL != "" || c.blind:
 	case conversation.Image(a):
 		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: data()}), true
 	case a.URL != "" && a.Kind == tree.AttachmentImage:

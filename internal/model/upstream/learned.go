@@ -1,0 +1,45 @@
+package upstream
+
+import (
+	"sync"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// maxLearned is of how many conversations is kept what was learned.
+const maxLearned = 10_000
+
+// Learned is what models have refused of conversations, for as long as the process lives.
+// When there is too much of it all is forgotten, and learned anew. The zero value is empty;
+// it may be used by any number of goroutines.
+type Learned[V any] struct {
+	mu sync.Mutex
+	of map[asked]V
+}
+
+type asked struct {
+	model string
+	task  tree.TaskID
+}
+
+// Of gives what was learned of a request's conversation with a model; the zero value if
+// that is nothing.
+func (l *Learned[V]) Of(name string, req *model.Request) V {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[asked{name, req.Task}]
+}
+
+// Learn keeps what was learned. Of one that says no task nothing is kept.
+func (l *Learned[V]) Learn(name string, req *model.Request, v V) {
+	if req.Task.IsZero() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil || len(l.of) >= maxLearned {
+		l.of = map[asked]V{}
+	}
+	l.of[asked{name, req.Task}] = v
+}
