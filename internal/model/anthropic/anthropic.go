@@ -44,8 +44,8 @@ const defaultMaxTokens = 32_000
 type Model struct {
 	config   Config
 	messages sdk.MessageService
-	drops    sync.Map               // the names of models that have refused reasoning, and drop it if asked to
-	blind    upstream.Learned[bool] // conversations whose attachments were refused
+	drops    sync.Map // the names of models that have refused reasoning, and drop it if asked to
+	lacks    upstream.Learned[lack]
 }
 
 var _ model.Model = (*Model)(nil)
@@ -83,8 +83,9 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	}
 	name := cmp.Or(req.Model, m.config.Model)
 	_, drop := m.drops.Load(name)
-	known := attempt{drop: drop, blind: m.blind.Of(name, req) || m.config.blind(name)}
-	try := known
+	known := m.lacks.Of(name, req)
+	known.attachments = known.attachments || m.config.blind(name)
+	try := attempt{drop: drop, lack: known}
 	for {
 		answer, err := m.ask(ctx, try.request(req), try.drop, emit)
 		if next := try.after(err, req); next != try {
@@ -94,8 +95,8 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 		if err == nil && try.drop {
 			m.drops.Store(name, true)
 		}
-		if err == nil && try.blind != known.blind {
-			m.blind.Learn(name, req, true)
+		if err == nil && try.lack != known {
+			m.lacks.Learn(name, req, try.lack)
 		}
 		return answer, err
 	}

@@ -11,23 +11,28 @@ import (
 // notes in their place, whatever it says: many words are in use for what it may not like
 // about them, and a conversation has them for good.
 type attempt struct {
-	drop      bool // reasoning is to be dropped
-	dropping  bool // and that is new to the provider
-	forgetful bool // no reasoning goes back
-	blind     bool // no attachment is shown
+	drop     bool // reasoning is to be dropped
+	dropping bool // and that is new to the provider
+	lack
+}
+
+// lack is what a conversation goes without. The zero value is nothing.
+type lack struct {
+	thoughts    string // reasoning up to that with this signature
+	allThoughts bool   // and whatever comes after it, since some of that was refused too
+	attachments bool
 }
 
 // request gives the request as it is made.
-func (a attempt) request(req *model.Request) *model.Request {
-	if a.forgetful {
-		req = forgetful(req)
+func (l lack) request(req *model.Request) *model.Request {
+	out := *req
+	if l.thoughts != "" {
+		out.Messages = forgetful(out.Messages, l)
 	}
-	if a.blind {
-		noted := *req
-		noted.Messages = conversation.Noted(req.Messages)
-		req = &noted
+	if l.attachments {
+		out.Messages = conversation.Noted(out.Messages)
 	}
-	return req
+	return &out
 }
 
 // after gives the attempt to make after one with this outcome; the same if there is none.
@@ -36,13 +41,16 @@ func (a attempt) after(err error, req *model.Request) attempt {
 		return a
 	}
 	refused, droppable := refusedThoughts(err)
+	last := lastSignature(req.Messages)
+	thinks := last != a.thoughts && !a.allThoughts
 	switch {
-	case droppable && !a.drop && !a.forgetful:
+	case thinks && droppable && !a.drop:
 		a.drop, a.dropping = true, true
-	case (refused || a.dropping) && !a.forgetful:
-		a.drop, a.dropping, a.forgetful = false, false, true
+	case thinks && (refused || a.dropping):
+		a.drop, a.dropping = false, false
+		a.thoughts, a.allThoughts = last, a.thoughts != ""
 	case conversation.Attached(req.Messages):
-		a.blind = true
+		a.attachments = true
 	}
 	return a
 }

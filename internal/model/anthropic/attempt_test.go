@@ -29,7 +29,7 @@ func TestRefusedAttachments(t *testing.T) {
 		"a server's own model": {"deepseek-chat", "http://gateway", shows, []bool{false, false, false}, ""},
 		"reasoning as well": {
 			"claude-opus-5", "", func(body string) bool { return shows(body) || strings.Contains(body, `"signature"`) },
-			[]bool{true, true, false, false, false, true, true, false}, "",
+			[]bool{true, true, false, false, true, true, false}, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
-	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/upstream"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -129,18 +128,33 @@ func dropping(p *sdk.MessageNewParams) []option.RequestOption {
 	return append(options, option.WithJSONSet(dropField, "drop_block"))
 }
 
-// forgetful is a request in which no reasoning can go back.
-func forgetful(req *model.Request) *model.Request {
-	out := *req
-	out.Messages = slices.Clone(req.Messages)
-	for i := range out.Messages {
-		blocks := slices.Clone(out.Messages[i].Blocks)
-		for j, b := range blocks {
-			if thought, ok := b.(tree.Thinking); ok {
-				blocks[j] = tree.Thinking{Text: thought.Text}
+// lastSignature gives that of the last reasoning that can go back; empty if there is none.
+func lastSignature(messages []tree.Message) string {
+	for _, m := range slices.Backward(messages) {
+		for _, b := range slices.Backward(m.Blocks) {
+			if thought, ok := b.(tree.Thinking); ok && thought.Signature != "" {
+				return thought.Signature
 			}
 		}
-		out.Messages[i].Blocks = blocks
 	}
-	return &out
+	return ""
+}
+
+// forgetful gives messages whose reasoning can't go back, as far as it is lacking. If the
+// last of it is not among them, they have none of it any more.
+func forgetful(messages []tree.Message, l lack) []tree.Message {
+	out := slices.Clone(messages)
+	lost := l.allThoughts
+	for i := range slices.Backward(out) {
+		blocks := slices.Clone(out[i].Blocks)
+		for j, b := range slices.Backward(blocks) {
+			if thought, ok := b.(tree.Thinking); ok {
+				if lost = lost || thought.Signature == l.thoughts; lost {
+					blocks[j] = tree.Thinking{Text: thought.Text}
+				}
+			}
+		}
+		out[i].Blocks = blocks
+	}
+	return out
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -132,17 +134,17 @@ func TestRefusedThoughts(t *testing.T) {
 				}
 				return refuse(moved, thinks(body))
 			},
-			Thinking{Adaptive: true}, "claude-opus-5-5", []string{"thoughts", "dropped", "none", "thoughts", "dropped", "none"},
+			Thinking{Adaptive: true}, "claude-opus-5-5", []string{"thoughts", "dropped", "none", "none"},
 		},
 		"they can't be read": {
 			func(body string, _ http.Header) string { return refuse(spoilt, thinks(body)) },
-			Thinking{Adaptive: true}, "claude-opus-5-5", []string{"thoughts", "none", "thoughts", "none"},
+			Thinking{Adaptive: true}, "claude-opus-5-5", []string{"thoughts", "none", "none"},
 		},
 		"a number of tokens goes with them": {
 			func(body string, _ http.Header) string {
 				return refuse(spoilt, thinks(body) || strings.Contains(body, `"budget_tokens"`))
 			},
-			Thinking{Tokens: 2000}, "claude-sonnet-4-5", []string{"thoughts", "none", "thoughts", "none"},
+			Thinking{Tokens: 2000}, "claude-sonnet-4-5", []string{"thoughts", "none", "none"},
 		},
 		"another refusal": {
 			func(string, http.Header) string { return "prompt is too long" },
@@ -156,7 +158,7 @@ func TestRefusedThoughts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			req := &model.Request{Messages: []tree.Message{
+			req := &model.Request{Task: tree.TaskID{1}, Messages: []tree.Message{
 				said(tree.RoleUser, tree.Text{Text: "hi"}),
 				said(tree.RoleAssistant, tree.Thinking{Text: "hm", Signature: "s"}, tree.ToolUse{ProviderID: "c", Name: "ls", Input: []byte("{}")}),
 				said(tree.RoleTool, tree.ToolResult{Block: 1, Text: "r"}),
@@ -188,3 +190,56 @@ func TestRefusedThoughts(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedThoughtsAreRemembered: what was refused once does not go back to be refused with
+// each call. New reasoning does, unless that is refused as well.
+func TestRefusedThoughtsAreRemembered(t *testing.T) {
+	t.Parallel()
+	var refused []string
+	provider := &strict{refusal: func(body string, _ http.Header) string {
+		if slices.ContainsFunc(refused, func(s string) bool { return strings.Contains(body, `"`+s+`"`) }) {
+			return "Invalid `signature` in `thinking` block"
+		}
+		return ""
+	}}
+	m, err := New(Config{Key: "k", Model: "claude-opus-5", HTTP: &http.Client{Transport: provider}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &model.Request{Task: tree.TaskID{1}, Messages: []tree.Message{said(tree.RoleUser, tree.Text{Text: "hi"})}}
+	thought := func(signatures ...string) {
+		for _, s := range signatures {
+			req.Messages = append(req.Messages, said(tree.RoleAssistant, tree.Thinking{Text: "hm", Signature: s}), said(tree.RoleUser, tree.Text{Text: "and?"}))
+		}
+	}
+	for _, step := range []struct {
+		thoughts []string // that have come in
+		refused  []string
+		want     []string // the signatures in each request
+	}{
+		{[]string{"sa", "sb"}, []string{"sa"}, []string{"sa sb", ""}},
+		{nil, []string{"sa"}, []string{""}},
+		{[]string{"sc"}, []string{"sa"}, []string{"sc"}},
+		{[]string{"sd"}, []string{"sd"}, []string{"sc sd", ""}},
+		{[]string{"se"}, nil, []string{""}},
+	} {
+		thought(step.thoughts...)
+		refused, provider.bodies = step.refused, nil
+		if _, err := m.Generate(t.Context(), req, nil); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, body := range provider.bodies {
+			got = append(got, strings.Join(signature.FindAllString(body, -1), " "))
+		}
+		if !slices.Equal(got, step.want) {
+			t.Errorf("with %v: asked with %q, want %q", step.thoughts, got, step.want)
+		}
+	}
+	req.Task, refused, provider.bodies = tree.TaskID{2}, nil, nil
+	if _, err := m.Generate(t.Context(), req, nil); err != nil || len(provider.bodies) != 1 || !strings.Contains(provider.bodies[0], "se") {
+		t.Errorf("another conversation: %v, asked with %v", err, provider.bodies)
+	}
+}
+
+var signature = regexp.MustCompile(`\bs[a-e]\b`)
