@@ -103,7 +103,9 @@ func (g *Governor) Enter(ctx context.Context, bucket string, waiting func(time.D
 // finds out by itself after a while.
 func (g *Governor) leave(ctx context.Context, bucket string, place *ticket) {
 	if place.number != 0 {
-		_, _ = g.run(context.WithoutCancel(ctx), bucket, "leave", place.number)
+		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavePatience)
+		defer cancel()
+		_, _ = g.run(leaving, bucket, "leave", place.number)
 		return
 	}
 	g.mu.Lock()
@@ -156,9 +158,11 @@ func (p *Pass) Refused(ctx context.Context, after time.Duration) {
 	g.alone[p.bucket].refuse(time.Now(), after)
 }
 
-// How long Redis may take, and how long it is left alone after a failure.
+// How long Redis may take, and how long it may hold one who gives up, since a run that was
+// cancelled has to be over within a second; how long it is left alone after a failure.
 const (
 	redisPatience = time.Second
+	leavePatience = 300 * time.Millisecond
 	redisPause    = time.Second
 )
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/redistest"
@@ -170,6 +171,49 @@ func TestWhoIsGoneIsNotWaitedFor(t *testing.T) {
 		}
 		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("one who came after them went after %s", took)
+		}
+	})
+}
+
+// hanging is a Redis that, from a moment on, answers nobody.
+type hanging struct{ hangs atomic.Bool }
+
+func (h *hanging) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.hangs.Load() {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *hanging) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hanging) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestLeavingIsNotHeldUp: who gives up is soon gone, also if Redis can't be told. A run has
+// a second for all of its end.
+func TestLeavingIsNotHeldUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, end := embedded(t)
+		defer end()
+		var server hanging
+		client.AddHook(&server)
+		g := open()
+		g.Share(client, named)
+		limited(t, g, "b")
+		ctx, cancel := context.WithCancel(t.Context())
+		all := crowd(ctx, t, g, 30)
+		server.hangs.Store(true)
+		cancel()
+		began := time.Now()
+		all.Wait()
+		if took := time.Since(began); took > 500*time.Millisecond {
+			t.Errorf("they were held for %s", took)
 		}
 	})
 }
