@@ -25,15 +25,28 @@ var (
 
 // tells reports whether a name says that its value is a secret.
 func tells(name string) bool {
-	words := strings.FieldsFunc(strings.ToUpper(name), func(c rune) bool { return c == '_' || c == '-' || c == '.' })
+	words := wordsOf(name)
 	if len(words) == 0 || slices.Contains(harmless, words[len(words)-1]) {
 		return false
 	}
+	return slices.ContainsFunc(telling, func(end string) bool { return ends(words, end) })
+}
+
+// tellsOfAddress reports whether a name says that its value is an address, which is no
+// secret as a whole: a webhook's is one.
+func tellsOfAddress(name string) bool {
+	return strings.HasSuffix(name, "_URL") && !ends(wordsOf(name), "WEBHOOK")
+}
+
+func wordsOf(name string) []string {
+	return strings.FieldsFunc(strings.ToUpper(name), func(c rune) bool { return c == '_' || c == '-' || c == '.' })
+}
+
+// ends reports whether one of the words has an end, or its plural.
+func ends(words []string, end string) bool {
 	return slices.ContainsFunc(words, func(word string) bool {
 		word = strings.TrimRight(word, "0123456789")
-		return slices.ContainsFunc(telling, func(end string) bool {
-			return strings.HasSuffix(word, end) || strings.HasSuffix(word, end+"S")
-		})
+		return strings.HasSuffix(word, end) || strings.HasSuffix(word, end+"S")
 	})
 }
 
@@ -46,7 +59,7 @@ func FromEnviron(environ, named []string) []Secret {
 		name, value, _ := strings.Cut(entry, "=")
 		if isURL(value) && !slices.Contains(named, name) {
 			all = append(all, FromURL(name, value)...)
-			if !tells(name) || strings.HasSuffix(name, "_URL") {
+			if !tells(name) || tellsOfAddress(name) {
 				continue
 			}
 		}
@@ -92,15 +105,18 @@ func FromURL(name, value string) []Secret {
 	return all
 }
 
-// misread reports whether the URL of a database has a password with what means something in
+// servers are the schemes of databases and of what passes messages on, as far as their
+// URLs are known to have no @ elsewhere.
+var servers = []string{
+	"redis", "rediss", "valkey", "postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "sqlserver",
+	"clickhouse", "cockroachdb", "amqp", "amqps", "nats",
+}
+
+// misread reports whether the URL of a server has a password with what means something in
 // URLs, so that it was taken for the end of the host and what follows.
 func misread(u *url.URL) bool {
-	switch strings.ToLower(u.Scheme) {
-	case "redis", "rediss", "postgres", "postgresql":
-	default:
-		return false
-	}
-	return u.User == nil && (strings.Contains(u.Path+u.Fragment, "@") || u.Path == "" && strings.Contains(u.RawQuery, "@"))
+	return slices.Contains(servers, strings.ToLower(u.Scheme)) && u.User == nil &&
+		(strings.Contains(u.Path+u.Fragment, "@") || u.Path == "" && strings.Contains(u.RawQuery, "@"))
 }
 
 // beforeLast gives the password of a URL that was not read as it was meant: what is between the
