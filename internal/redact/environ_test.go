@@ -103,6 +103,7 @@ func TestUnfitSecrets(t *testing.T) {
 	for value, want := range map[string]string{
 		"seven77": "less than 8 bytes", "Password": "a common word", "xxxxxxxxxxx": "one character", "12345678": "a short number",
 		file: "the name of a file", "MY_TOKEN": "its own name", "redacted: M": "its own name",
+		"environ_test.go": "the name of a file", "./environ_test.go": "the name of a file", "environ_test.golang": "",
 		"long-enough": "", file + "x": "", "123456789012": "", "": "", "  \n": "",
 	} {
 		_, refused := redact.New(redact.Secret{Name: "MY_TOKEN", Value: value})

@@ -2,7 +2,6 @@ package redact
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -43,10 +42,8 @@ func unfit(s Secret) string {
 	case strings.Contains(placeholder(plainName(s.Name)), v):
 		return "it is its own name"
 	}
-	if filepath.IsAbs(v) {
-		if _, err := os.Lstat(v); err == nil {
-			return "it is the name of a file"
-		}
+	if _, err := os.Lstat(v); err == nil {
+		return "it is the name of a file"
 	}
 	return ""
 }
