@@ -104,6 +104,29 @@ func TestMCP(t *testing.T) {
 	})
 }
 
+// TestMCPAmongSessions: where each session has a directory of its own a server does not see
+// them, unless it is told to work there.
+func TestMCPAmongSessions(t *testing.T) {
+	t.Parallel()
+	onBoth(t, greeted, func(d *deployment) {
+		d.workspaces = d.in("work")
+		d.write("work/checkout/seen", "", "tmp/other", "")
+		d.environ = map[string][]string{"worker": {"TMPDIR=" + d.in("tmp")}}
+		server := func(cwd string) string {
+			script := fmt.Sprintf(`GREETING="$(echo %s/*)" exec %s`, d.workspaces, filepath.Join(d.bin, "greeter"))
+			return fmt.Sprintf(`{"command": "/bin/sh", "args": ["-c", %q]%s}`, script, cwd)
+		}
+		d.write("mcp.json", fmt.Sprintf(`{"mcpServers": {"local": %s, "web": %s}}`, server(""), server(`, "cwd": "."`)))
+		d.workerFlags = []string{"--mcp-config", d.in("mcp.json"), "--sandbox-readable", d.bin}
+	}, func(t *testing.T, d *deployment) {
+		c := d.client()
+		got := strings.Split(c.doneWith(c.openAs("greet", "", &pb.Permissions{Allow: []string{"mcp__*"}})), " | ")
+		if len(got) != 4 || got[0] != d.workspaces+"/*, Ann" || !strings.Contains(got[1], d.workspaces+"/checkout") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 // TestMCPAllowLists: what an agent is handed of MCP servers is what its definition
 // says, and it is told what is not there.
 func TestMCPAllowLists(t *testing.T) {

@@ -240,13 +240,14 @@ func (w Worker) measure(run *worker.Worker) error {
 }
 
 // mcp starts keeping the MCP servers, until stop is called. They are shared by all runs,
-// so they work in the worker's own directory.
+// so they work in the worker's own directory. If that has those of sessions in it, each
+// has another one to itself unless it is configured to work there.
 func (w Worker) mcp(ctx context.Context, box *sandbox.Sandbox) (_ *mcp.Servers, stop func(), _ error) {
 	dir, err := filepath.Abs(cmp.Or(w.Workspaces, w.Workspace))
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding the workspace: %w", err)
 	}
-	servers, err := mcp.New(mcp.Config{Servers: w.MCP, Sandbox: box, Workspace: dir, Logger: w.Logger})
+	servers, err := mcp.New(mcp.Config{Servers: w.MCP, Sandbox: box, Workspace: dir, Apart: w.Workspaces != "", Logger: w.Logger})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -19,7 +19,7 @@ type Server struct {
 	Command  string
 	Args     []string
 	Env      []string // KEY=VALUE
-	Dir      string   // where it runs; relative to the workspace; empty: the workspace itself
+	Dir      string   // where it runs; relative to the workspace; empty: the workspace itself, or see [Config]
 	Writable []string // further directories that it may change, absolute
 	Network  bool     // it may use the network
 

@@ -39,7 +39,10 @@ type Config struct {
 	Sandbox *sandbox.Sandbox
 	// Workspace is where they run, absolute.
 	Workspace string
-	Logger    *slog.Logger
+	// Apart has those that say no directory run in one of their own instead: what is in
+	// the workspace are directories of sessions that must not see each other's.
+	Apart  bool
+	Logger *slog.Logger
 
 	times times
 }
@@ -101,10 +104,13 @@ func New(c Config) (*Servers, error) {
 		if one.Timeout == 0 {
 			one.Timeout = DefaultTimeout
 		}
+		apart := c.Apart && one.Dir == ""
 		if one.Command != "" {
 			one = one.placed(c.Workspace)
 		}
-		all.servers = append(all.servers, newServer(one, c.Sandbox, c.Logger.With("mcp_server", one.Name), all.times))
+		kept := newServer(one, c.Sandbox, c.Logger.With("mcp_server", one.Name), all.times)
+		kept.apart = apart
+		all.servers = append(all.servers, kept)
 	}
 	return all, nil
 }

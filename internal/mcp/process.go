@@ -3,6 +3,7 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/coppice-run/coppice/internal/sandbox"
+	"github.com/coppice-run/coppice/internal/tool"
 )
 
 // maxMessage bounds what a server says at once, in bytes.
@@ -60,9 +62,40 @@ func resolved(path string) string {
 	return path
 }
 
+// dir gives where the process runs. A directory of its own is made for the first one and
+// stays for the next.
+func (s *server) dir() (string, error) {
+	if !s.apart || s.own != "" {
+		return cmp.Or(s.own, s.Dir), nil
+	}
+	made, err := os.MkdirTemp("", "coppice-mcp-")
+	if err != nil {
+		return "", fmt.Errorf("making a directory for the process: %w", err)
+	}
+	if err := tool.GiveAs(made, s.Dir); err != nil {
+		return "", errors.Join(fmt.Errorf("making a directory for the process: %w", err), os.Remove(made))
+	}
+	s.own = resolved(made)
+	return s.own, nil
+}
+
+// moveOut removes the directory of its own, if there is one.
+func (s *server) moveOut(ctx context.Context) {
+	if s.own == "" {
+		return
+	}
+	if err := os.RemoveAll(s.own); err != nil {
+		s.log.WarnContext(ctx, "the directory of an MCP server is left behind", "error", err)
+	}
+}
+
 // start starts the process of a server, which speaks over its standard input and
 // output.
 func (s *server) start(ctx context.Context) (wire, error) {
+	dir, err := s.dir()
+	if err != nil {
+		return wire{}, err
+	}
 	stdin, toProcess, err := os.Pipe()
 	if err != nil {
 		return wire{}, fmt.Errorf("making a pipe: %w", err)
@@ -75,7 +108,7 @@ func (s *server) start(ctx context.Context) (wire, error) {
 	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
 	chatter := newChatter(s.log, s.scrubber)
 	p, err := s.sandbox.Start(ctx, sandbox.Command{
-		Argv: append([]string{s.Command}, s.Args...), Dir: s.Dir, Writable: s.Writable, Env: s.Env, Network: s.Network,
+		Argv: append([]string{s.Command}, s.Args...), Dir: dir, Writable: s.Writable, Env: s.Env, Network: s.Network,
 		Stdin: stdin, Stdout: stdout, Stderr: chatter.stream("stderr"),
 	})
 	// The process has its own ends of the pipes, if there is one.

@@ -21,6 +21,8 @@ type server struct {
 
 	wake    chan struct{}  // somebody waits for it to come back
 	calls   sync.WaitGroup // calls and probes under way
+	apart   bool           // it runs in a directory of its own, whose owner is that of Dir
+	own     string         // that directory, once it is made; the keeper's own
 	old     bool           // it is greeted as servers before 2026-07-28 are; the keeper's own
 	omitted string         // what was last said to be left out; the keeper's own
 
@@ -52,6 +54,7 @@ func (s *server) set(change func()) {
 
 // keep connects again and again until ctx ends.
 func (s *server) keep(ctx context.Context) {
+	defer s.moveOut(ctx)
 	defer s.calls.Wait()
 	pauses := s.times.backoff()
 	for ctx.Err() == nil {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -146,6 +147,21 @@ func newTestServer() *sdk.Server {
 			return says("cancelled")
 		},
 		"pid": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { return says("%d", os.Getpid()) },
+		// It gives where it runs and what is there, and puts a file beside.
+		"work": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
+			dir, err := os.Getwd()
+			if err != nil {
+				return nil, err
+			}
+			found, err := filepath.Glob("*")
+			if err != nil {
+				return nil, err
+			}
+			if err := os.WriteFile("left", nil, 0o600); err != nil {
+				return nil, err
+			}
+			return says("%s: %s", dir, strings.Join(found, " "))
+		},
 		"leave": func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) {
 			cmd := exec.Command("sleep", "1000")
 			if err := cmd.Start(); err != nil {
@@ -196,15 +212,27 @@ func keep(t *testing.T, tt times, servers ...Server) *kept {
 // keepIn keeps servers in a sandbox of a mode: off, their processes can be seen.
 func keepIn(t *testing.T, mode sandbox.Mode, tt times, servers ...Server) *kept {
 	t.Helper()
-	box, err := sandbox.New(sandbox.Config{
+	return keepWith(t, Config{Servers: servers, Sandbox: box(t, mode), Workspace: t.TempDir(), times: tt})
+}
+
+func box(t *testing.T, mode sandbox.Mode) *sandbox.Sandbox {
+	t.Helper()
+	made, err := sandbox.New(sandbox.Config{
 		Mode: mode, Environ: []string{"PATH=" + os.Getenv("PATH")}, Readable: []string{os.Args[0]},
 		Limits: sandbox.Limits{AddressSpace: unbounded, Memory: unbounded},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return made
+}
+
+func keepWith(t *testing.T, c Config) *kept {
+	t.Helper()
 	k := &kept{t: t, log: &lockedBuffer{}}
-	k.Servers, err = New(Config{Servers: servers, Sandbox: box, Workspace: t.TempDir(), times: tt, Logger: slog.New(slog.NewTextHandler(k.log, nil))})
+	c.Logger = slog.New(slog.NewTextHandler(k.log, nil))
+	var err error
+	k.Servers, err = New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +263,12 @@ func (k *kept) tool(name string) tool.Tool {
 // call calls a tool of the server s.
 func (k *kept) call(own, input string) tool.Done {
 	k.t.Helper()
-	return k.tool("mcp__s__"+own).Call(context.Background(), tool.Call{Input: json.RawMessage(input)}).(tool.Done)
+	return k.callOf("s", own, input)
+}
+
+func (k *kept) callOf(server, own, input string) tool.Done {
+	k.t.Helper()
+	return k.tool("mcp__"+server+"__"+own).Call(context.Background(), tool.Call{Input: json.RawMessage(input)}).(tool.Done)
 }
 
 // eventually waits for what has to come about.

@@ -43,6 +43,19 @@ func (o owner) take(chown func(uid, gid int) error) error {
 	return err
 }
 
+// GiveAs makes a directory that this process has made his who has another one.
+func GiveAs(made, other string) error {
+	info, err := os.Stat(other)
+	if err != nil {
+		return err
+	}
+	owner, err := ownerOf(info)
+	if err != nil {
+		return err
+	}
+	return owner.take(func(uid, gid int) error { return os.Lchown(made, uid, gid) })
+}
+
 // MakeFile makes a file that was not there, to write to. It is his who has the directory.
 func MakeFile(root *os.Root, name string, mode fs.FileMode) (*os.File, error) {
 	file, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
