@@ -3,6 +3,7 @@ package assembly_test
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -313,4 +314,39 @@ func TestBadHooksFile(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), file+":4: unknown key comand") {
 		t.Errorf("%v: %s", err, out)
 	}
+}
+
+// TestHooksStayInTheWorkspace: whoever puts a link in the place of a run's workspace leads
+// no hook elsewhere.
+func TestHooksStayInTheWorkspace(t *testing.T) {
+	t.Parallel()
+	onBoth(t, scribes, func(d *deployment) {
+		d.workspaces = d.in("work")
+		d.write("hooks.yaml", strings.ReplaceAll(`
+hooks:
+  - name: turns
+    event: SubagentStart
+    command: [sh, -c, "pwd > DIR/where; mv $(pwd) $(pwd).moved; ln -s DIR/other $(cat DIR/where)"]
+  - name: looks
+    event: SubagentStop
+    command: [sh, -c, "pwd; rm $(cat DIR/where); mv $(cat DIR/where).moved $(cat DIR/where)"]
+`, "DIR", d.dir), "other/secret", "", "work/other/seen", "", "agents/scribe.md", agent("scribe", ""))
+		d.orchestratorFlags = []string{"--agents-dir", d.in("agents")}
+		d.workerFlags = []string{"--hooks", d.in("hooks.yaml")}
+	}, func(t *testing.T, d *deployment) {
+		c := d.client()
+		session := c.create("go").GetId()
+		c.wait(session, "")
+		said := map[string]string{}
+		events, _ := c.idle(session)
+		for _, e := range events {
+			if ran := e.GetHookRan(); ran != nil {
+				said[ran.GetName()] = strings.TrimSpace(ran.GetMessage())
+			}
+		}
+		want := map[string]string{"turns": "", "looks": filepath.Join(d.workspaces, session) + ".moved"}
+		if !maps.Equal(said, want) {
+			t.Errorf("hooks said %q, want %q", said, want)
+		}
+	})
 }

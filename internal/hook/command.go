@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -26,7 +27,12 @@ const pipesPatience = 300 * time.Millisecond
 // outlives it: what it leaves behind is killed with it.
 func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) result {
 	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...) //nolint:gosec // it is what the operator has configured
-	cmd.Dir, cmd.Env = in.Dir, h.environment(in)
+	dir, leave, err := in.enter()
+	if err != nil {
+		return failed("opening the workspace: %v", err)
+	}
+	defer leave()
+	cmd.Dir, cmd.Env = dir, h.environment(in)
 	cmd.Stdin = bytes.NewReader(body)
 	out, errs := newEnds(maxOutput), newEnds(maxOutput)
 	cmd.Stdout, cmd.Stderr = out, errs
@@ -36,11 +42,24 @@ func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) re
 	if err := cmd.Start(); err != nil {
 		return notStarted(err)
 	}
-	err := cmd.Wait()
+	err = cmd.Wait()
 	if killed := killGroup(cmd); killed != nil && err == nil {
 		err = killed
 	}
 	return ended(in.event, cmd, err, out.String(), errs.String())
+}
+
+// enter gives the path by which a process gets into the workspace until leave is called:
+// on Linux, into what was opened, under whichever name that is by now.
+func (in *input) enter() (path string, leave func(), _ error) {
+	if in.open == nil || runtime.GOOS != "linux" {
+		return in.Dir, func() {}, nil
+	}
+	dir, err := in.open()
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), func() { dir.Close() }, nil
 }
 
 // killGroup kills all of a command's process group; that none is left is fine.

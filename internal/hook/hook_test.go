@@ -104,6 +104,39 @@ func read(t *testing.T, dir, name string) []byte {
 	return data
 }
 
+// TestHooksStayInTheWorkspace: a link in its place leads no command elsewhere.
+func TestHooksStayInTheWorkspace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"work/who": "agent", "other/who": "secret"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, "work"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	if err := os.Rename(filepath.Join(dir, "work"), filepath.Join(dir, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("other", filepath.Join(dir, "work")); err != nil {
+		t.Fatal(err)
+	}
+	h := hook.New(hook.Config{Specs: []hook.Spec{sh(tree.SubagentStart, "cat who; pwd")}, Environ: []string{"PATH=" + os.Getenv("PATH")}})
+	t.Cleanup(h.Close)
+	where := subject
+	where.Dir, where.Open = filepath.Join(dir, "work"), func() (*os.File, error) { return root.Open(".") }
+	ran := ask(t.Context(), h.For(where, nil), tree.SubagentStart)
+	if len(ran) != 1 || ran[0].Output != "agent"+filepath.Join(dir, "moved") {
+		t.Errorf("got %+v", ran)
+	}
+}
+
 // TestHostileHooks: whatever a hook does is an outcome, in bounded time and space,
 // and nothing of it is left.
 func TestHostileHooks(t *testing.T) {

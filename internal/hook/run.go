@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -58,6 +59,9 @@ type Subject struct {
 	Run                   int
 	Agent, Prompt         string
 	Dir                   string // its workspace; commands run there
+	// Open opens the workspace, whatever its path leads to by now: agents may have put a
+	// link in its place. nil: it is where the path leads.
+	Open func() (*os.File, error)
 }
 
 // Bound are the hooks of one run.
@@ -114,13 +118,14 @@ type input struct {
 	StopHookActive bool   `json:"stop_hook_active"`
 
 	event tree.HookEvent
+	open  func() (*os.File, error)
 }
 
 func (b *Bound) input(event tree.HookEvent) *input {
 	s := b.subject
 	return &input{
 		Event: event.String(), Session: s.Session, Task: s.Task, Parent: s.Parent, Run: s.Run,
-		Agent: s.Agent, Prompt: excerpt.Head(s.Prompt, maxInput), Dir: s.Dir, event: event,
+		Agent: s.Agent, Prompt: excerpt.Head(s.Prompt, maxInput), Dir: s.Dir, event: event, open: s.Open,
 	}
 }
 

@@ -79,6 +79,9 @@ func (w *Workspace) Resolved() string { return w.resolved }
 // Dir is the absolute path of the directory.
 func (w *Workspace) Dir() string { return w.dir }
 
+// Open opens the directory anew, whatever its path leads to by now. The caller closes it.
+func (w *Workspace) Open() (*os.File, error) { return w.root.Open(".") }
+
 // InPlace reports whether the directory is still what its path leads to.
 func (w *Workspace) InPlace() bool {
 	opened, err := w.root.Stat(".")
