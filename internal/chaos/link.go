@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -51,6 +53,7 @@ type passage struct {
 	ended     chan struct{}
 	end       sync.Once
 	left      int64 // bytes until it breaks; 0: it does not; guarded by the link
+	hushed    bool  // nothing gets through any more; guarded by the link
 }
 
 // OpenLink listens on a free port and passes connections on to a target.
@@ -81,15 +84,25 @@ func (l *Link) Set(w Weather) {
 }
 
 // Cut breaks all connections there are and says how many.
-func (l *Link) Cut() int {
+func (l *Link) Cut() int { return l.each((*passage).close) }
+
+// Hush lets nothing through the connections there are, as if the other side were gone without a
+// word. Those that come later are not affected.
+func (l *Link) Hush() int {
+	return l.each(func(p *passage) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		p.hushed = true
+	})
+}
+
+// each does something to all connections there are and says how many.
+func (l *Link) each(do func(*passage)) int {
 	l.mu.Lock()
-	conns := make([]*passage, 0, len(l.conns))
-	for p := range l.conns {
-		conns = append(conns, p)
-	}
+	conns := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
 	for _, p := range conns {
-		p.close()
+		do(p)
 	}
 	return len(conns)
 }
@@ -224,7 +237,7 @@ func (l *Link) share(p *passage, n int) (pass int, whole bool) {
 func (l *Link) clear(p *passage, way Direction) bool {
 	for {
 		l.mu.Lock()
-		blocked, changed := l.weather.Block[way], l.changed
+		blocked, changed := p.hushed || l.weather.Block[way], l.changed
 		l.mu.Unlock()
 		if !blocked {
 			return true

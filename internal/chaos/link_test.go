@@ -77,6 +77,29 @@ func TestLinkPassesBytes(t *testing.T) {
 	}
 }
 
+// TestHushedLink: what is said over the connections that there were stays unheard.
+func TestHushedLink(t *testing.T) {
+	t.Parallel()
+	link := echo(t)
+	before := dial(t, link)
+	if got, err := hear(t, before, "before", 6); err != nil || got != "before" {
+		t.Fatal(got, err)
+	}
+	if n := link.Hush(); n != 1 {
+		t.Errorf("%d connections were hushed", n)
+	}
+	if _, err := io.WriteString(before, "anybody?"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := hear(t, dial(t, link), "later", 5); err != nil || got != "later" {
+		t.Error(got, err)
+	}
+	link.Cut()
+	if heard, err := io.ReadAll(before); len(heard) > 0 {
+		t.Errorf("over the old one %q came back (%v)", heard, err)
+	}
+}
+
 func TestCutLinkBreaksItsConnections(t *testing.T) {
 	t.Parallel()
 	link := echo(t)

@@ -113,6 +113,13 @@ func ofPostgres() []fault {
 			return nil
 		}},
 		cut("orchestrator cut from PostgreSQL", orchestratorsPostgres),
+		{name: "orchestrator's connections to PostgreSQL fall silent", long: true, do: func(ctx context.Context, c *cluster, rng *rand.Rand) error {
+			l := orchestratorsPostgres(c, rng)
+			l.Hush()
+			pause(ctx, between(rng, 4*second, 8*second))
+			l.Cut() // or the server would keep those that nobody uses any more
+			return nil
+		}},
 		spell("PostgreSQL cut off in the middle of a message", orchestratorsPostgres, moment, 3*moment, midway),
 		spell("orchestrator's PostgreSQL black-holed", orchestratorsPostgres, moment, second, hole),
 		spell("orchestrator's PostgreSQL late", orchestratorsPostgres, 3*moment, second, late),

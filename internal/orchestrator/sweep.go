@@ -85,10 +85,7 @@ func (s *Service) stayAlive(ctx context.Context) error {
 // beat says that this replica is alive, and learns whether others are, and how much all
 // workers can do.
 func (s *Service) beat(ctx context.Context) error {
-	if err := s.Store.Beat(ctx, s.Replica, s.census.slots()); err != nil {
-		return err
-	}
-	there, err := s.Store.Capacity(ctx, s.replicaDead())
+	there, err := s.Store.Beat(ctx, s.Replica, s.census.slots(), s.replicaDead())
 	if err != nil {
 		return err
 	}

@@ -22,9 +22,9 @@ type committer struct {
 	turns    *turns // only of the one that takes steps
 }
 
-func (s *Store) newCommitter(most int) *committer {
+func (s *Store) newCommitter(most int, patience time.Duration) *committer {
 	return &committer{
-		Store: s, db: packingWriter{s.db.writer(), s.packs, s.db.layout()}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
+		Store: s, db: packingWriter{s.db.writer(patience), s.packs, s.db.layout()}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
 		openings: newOpenings(), wakings: newWakings(), prompts: newPrompts(), turns: newTurns(),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 )
 
 // database is an open database. Each dialect of SQL has its own kind; statements
@@ -21,9 +22,9 @@ type database interface {
 	alone() bool
 	// layout is how rows of the newest form are laid out.
 	layout() layout
-	// writer opens a connection that writes. There is only one where the database
-	// is had alone.
-	writer() writer
+	// writer opens a connection that writes, each transaction of which may take so long.
+	// There is only one, which takes what it takes, where the database is had alone.
+	writer(patience time.Duration) writer
 	// close closes all connections.
 	close() error
 }

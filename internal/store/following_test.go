@@ -16,7 +16,7 @@ import (
 func TestFollowing(t *testing.T) {
 	t.Parallel()
 	db := planned(t, pgtest.Start(t).Database(t))
-	w := db.writer()
+	w := db.writer(stallPatience)
 	for sessions := 1; sessions <= rowsAlone+2; sessions++ {
 		t.Run(fmt.Sprint(sessions), func(t *testing.T) {
 			session := func(i int, version int64) []any {

@@ -47,12 +47,12 @@ func (db *postgres) glance(ctx context.Context, lookups ...lookup) error {
 	look := g.wait(lookups)
 	if look == nil {
 		defer g.goOn()
-		return db.load(ctx, lookups...)
+		return db.look(ctx, reachPatience, lookups...)
 	}
 	select {
 	case err := <-look.done:
 		if errors.Is(err, errAlone) {
-			return db.load(ctx, lookups...)
+			return db.look(ctx, reachPatience, lookups...)
 		}
 		return err
 	case <-ctx.Done():
@@ -105,10 +105,9 @@ func (g *glances) take() []*glance {
 
 // look makes looks in one round trip. What fails in it fails nobody else.
 func (g *glances) look(looks []*glance) {
-	ctx, cancel := context.WithTimeout(context.Background(), stallPatience)
-	defer cancel()
-	lost, err := g.send(ctx, looks)
-	if lost {
+	ctx := context.Background()
+	err := g.send(ctx, looks)
+	if errors.As(err, &passing{}) {
 		err = unreached(err)
 		g.db.sayUnreached(ctx, err)
 	}
@@ -124,8 +123,8 @@ func (g *glances) look(looks []*glance) {
 	}
 }
 
-// send makes the round trip; lost is whether the connection was, which is an error.
-func (g *glances) send(ctx context.Context, looks []*glance) (lost bool, err error) {
+// send makes the round trip.
+func (g *glances) send(ctx context.Context, looks []*glance) error {
 	batch := &pgx.Batch{}
 	for _, look := range looks {
 		if look.gone.Load() {
@@ -134,15 +133,9 @@ func (g *glances) send(ctx context.Context, looks []*glance) (lost bool, err err
 		before := batch.Len()
 		err := g.db.queue(batch, new([]byte), func() { look.begun = true }, func() { look.left-- }, look.lookups)
 		if err != nil {
-			return false, err
+			return err
 		}
 		look.left = batch.Len() - before
 	}
-	conn, err := g.db.reads.Acquire(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer conn.Release()
-	err = conn.SendBatch(ctx, batch).Close()
-	return err != nil && conn.Conn().IsClosed(), err
+	return g.db.exchange(ctx, reachPatience, batch)
 }

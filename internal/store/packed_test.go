@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib" // registers the driver "pgx"
@@ -153,7 +154,7 @@ func TestPackedBesideTheReleaseBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			for n, db := range dbs {
-				if err := db.Beat(t.Context(), []string{"replica-0", "replica-1"}[n], 1); err != nil {
+				if _, err := db.Beat(t.Context(), []string{"replica-0", "replica-1"}[n], 1, time.Minute); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -83,7 +84,7 @@ func BenchmarkCommit(b *testing.B) {
 			b.Fatal(err)
 		}
 		a := newAttempt(b, database)
-		if err := a.db.Beat(b.Context(), "bench", 1); err != nil { // so that it is packed
+		if _, err := a.db.Beat(b.Context(), "bench", 1, time.Minute); err != nil { // so that it is packed
 			b.Fatal(err)
 		}
 		b.ReportAllocs()

@@ -14,10 +14,11 @@ import (
 // pgWriter makes transactions on a connection of its own, which it makes anew when
 // it is lost. Not safe for concurrent use.
 type pgWriter struct {
-	db     *postgres
-	conn   *pgx.Conn // nil: none yet
-	buffer []byte    // for the arguments of a transaction
-	sent   []byte    // for what the connection sends of them
+	db       *postgres
+	patience time.Duration // how long a transaction may take
+	conn     *pgx.Conn     // nil: none yet
+	buffer   []byte        // for the arguments of a transaction
+	sent     []byte        // for what the connection sends of them
 }
 
 // bufferMost is how large buffers are kept for the next transaction.
@@ -55,7 +56,7 @@ func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) e
 
 // attempt makes one transaction. After a passing error nothing of it is stored.
 func (w *pgWriter) attempt(ctx context.Context, work func(transaction) error) error {
-	ctx, cancel := context.WithTimeout(ctx, stallPatience)
+	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
 	if err := w.connect(ctx); err != nil {
 		return err

@@ -34,11 +34,13 @@ type postgres struct {
 	said       atomic.Int64 // when it was last said that it is out of reach, in ns
 }
 
-// reachPatience is for how long a database that is out of reach is tried again,
-// and stallPatience how long one may take to answer.
+// reachPatience is for how long a database that is out of reach is tried again, and how long
+// one may take to answer a glance; stallPatience is how long it may take for anything else, and
+// beatPatience for a heartbeat, which is missed soon.
 const (
 	reachPatience = 5 * time.Second
 	stallPatience = 30 * time.Second
+	beatPatience  = 2 * time.Second
 )
 
 // settings are those of each connection. All statements are look-ups by an index,
@@ -109,6 +111,7 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 	}
 	config.ConnConfig.ConnectTimeout = reachPatience
 	config.AfterConnect = prepareConnection
+	config.ShouldPing = neverPing
 	if err := migratePostgres(ctx, config.ConnConfig); err != nil {
 		return nil, forGood(config.ConnConfig, fmt.Errorf("bringing it up to date: %w", err))
 	}
@@ -241,8 +244,8 @@ func (*postgres) alone() bool { return false }
 
 func (db *postgres) layout() layout { return layout{db.sparse, toastChunk} }
 
-func (db *postgres) writer() writer {
-	w := &pgWriter{db: db}
+func (db *postgres) writer(patience time.Duration) writer {
+	w := &pgWriter{db: db, patience: patience}
 	db.writers = append(db.writers, w)
 	return w
 }
@@ -256,25 +259,24 @@ func (db *postgres) close() error {
 	return errors.Join(errs...)
 }
 
-// load tries again on another connection when one turns out to be lost, as long as
-// no row was read.
 func (db *postgres) load(ctx context.Context, lookups ...lookup) error {
+	return db.look(ctx, stallPatience, lookups...)
+}
+
+// look tries again on another connection when one turns out to be lost, as long as
+// no row was read.
+func (db *postgres) look(ctx context.Context, patience time.Duration, lookups ...lookup) error {
 	err := reached(ctx, func() error {
 		begun := false
 		batch := &pgx.Batch{}
 		if err := db.queue(batch, new([]byte), func() { begun = true }, func() {}, lookups); err != nil || batch.Len() == 0 {
 			return err
 		}
-		conn, err := db.reads.Acquire(ctx)
-		if err != nil {
-			return passing{err}
-		}
-		defer conn.Release()
-		err = conn.SendBatch(ctx, batch).Close()
-		if err != nil && begun && conn.Conn().IsClosed() && ctx.Err() == nil {
+		err := db.exchange(ctx, patience, batch)
+		if begun && errors.As(err, &passing{}) && ctx.Err() == nil {
 			return unreached(err)
 		}
-		return unlessLost(conn.Conn(), err)
+		return err
 	})
 	if errors.Is(err, errUnreached) {
 		db.sayUnreached(ctx, err)

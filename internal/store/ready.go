@@ -83,21 +83,25 @@ func (s *Store) Forget(ctx context.Context) error {
 	})
 }
 
-// Beat says that a replica is alive, and how many runs the workers on its streams
-// can carry. It learns which form of rows all replicas read. It waits for nothing that
-// others do.
-func (s *Store) Beat(ctx context.Context, replica string, slots int) error {
-	form := 0
+// Beat says that a replica is alive, and how many runs the workers on its streams can carry. It
+// learns which form of rows all replicas read, and what Capacity there is. It waits for nothing
+// that others do, and is sent in one piece: none is ever half done when its connection falls silent.
+func (s *Store) Beat(ctx context.Context, replica string, slots int, silent time.Duration) (*Capacity, error) {
+	var form int
+	var there Capacity
 	err := s.beats.take(ctx, func(ctx context.Context, b *batch) error {
 		if err := b.tx.save(ctx, "beat", []any{s.clock(), replica, slots, packedForm}); err != nil {
 			return err
 		}
-		return b.tx.load(ctx, lookup{"row_form", [][]any{{}}, func(row row) error { return row.Scan(&form) }})
+		return b.tx.ask(ctx,
+			lookup{"row_form", [][]any{{}}, func(row row) error { return row.Scan(&form) }},
+			lookup{"capacity", [][]any{{s.clock(), silent.Microseconds()}}, func(row row) error { return row.Scan(capacityRow(&there)...) }})
 	})
-	if err == nil {
-		s.readable.Store(form >= packedForm)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	s.readable.Store(form >= packedForm)
+	return &there, nil
 }
 
 // Capacity is what there is to do work with.
@@ -106,10 +110,11 @@ type Capacity struct {
 	Slots    int // runs that all workers can carry
 }
 
+func capacityRow(c *Capacity) []any { return []any{&c.Replicas, &c.Slots} }
+
 // Capacity looks what there is, but for replicas that have not been heard of for so long.
 func (s *Store) Capacity(ctx context.Context, silent time.Duration) (*Capacity, error) {
-	return one(ctx, s.db, errors.New("no answer"), "capacity", func(c *Capacity) []any { return []any{&c.Replicas, &c.Slots} },
-		s.clock(), silent.Microseconds())
+	return one(ctx, s.db, errors.New("no answer"), "capacity", capacityRow, s.clock(), silent.Microseconds())
 }
 
 // Work is what there is to do, and what is being done.

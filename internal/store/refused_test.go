@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -134,11 +135,11 @@ func refusedWrites(t *testing.T, db *store.Store, hangsUp bool, refuse, mend fun
 		}
 	}
 	check()
-	if err := db.Beat(t.Context(), "replica-0", 0); err != nil && !errors.Is(err, store.ErrUnavailable) {
+	if _, err := db.Beat(t.Context(), "replica-0", 0, time.Minute); err != nil && !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("a beat was answered %v", err)
 	}
 	mend()
-	if err := db.Beat(t.Context(), "replica-0", 0); err != nil {
+	if _, err := db.Beat(t.Context(), "replica-0", 0, time.Minute); err != nil {
 		t.Errorf("a beat after the database takes writes again: %v", err)
 	}
 	for i := range writers {

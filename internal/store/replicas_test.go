@@ -51,7 +51,7 @@ func TestReplicas(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"Open": replicasOpen, "Write": replicasWrite, "Pick": replicasPick, "Create": replicasCreate,
 		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "StrayRow": strayRow,
-		"Beat": beatsAlone, "Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge, "PurgeApart": replicasPurgeApart,
+		"Beat": beatsAlone, "Silence": beatsInSilence, "Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge, "PurgeApart": replicasPurgeApart,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -227,7 +227,7 @@ func databaseClock(t *testing.T, server *pgtest.Server) {
 	if err != nil || s.CreatedAt.Before(before) || s.CreatedAt.After(after) {
 		t.Errorf("a session was made between %s and %s: %+v, %v", before, after, s, err)
 	}
-	if err := db.Beat(t.Context(), "replica-0", 0); err != nil {
+	if _, err := db.Beat(t.Context(), "replica-0", 0, time.Minute); err != nil {
 		t.Error(err)
 	}
 	if lost, err := db.LostAttempts(t.Context(), time.Minute); err != nil || len(lost) > 0 {
@@ -299,7 +299,7 @@ func beatsAlone(t *testing.T, server *pgtest.Server) {
 			t.Fatal(err)
 		}
 	}
-	if err := db.Beat(t.Context(), "replica-0", 0); err != nil {
+	if _, err := db.Beat(t.Context(), "replica-0", 0, time.Minute); err != nil {
 		t.Error(err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -320,7 +320,7 @@ func oldBatches(t *testing.T, server *pgtest.Server) {
 		return n
 	}
 	beat := func() {
-		if err := db.Beat(t.Context(), "replica-0", 0); err != nil {
+		if _, err := db.Beat(t.Context(), "replica-0", 0, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -89,7 +89,7 @@ func fill(t *testing.T, s *Store, rows int) {
 		}
 		sessions, approvals = append(sessions, sessionRow(&own, &beside{})), append(approvals, approvalRow(&a))
 	}
-	err := s.db.writer().transact(t.Context(), func(tx transaction) error {
+	err := s.db.writer(stallPatience).transact(t.Context(), func(tx transaction) error {
 		if err := tx.save(t.Context(), "put_sessions", sessions...); err != nil {
 			return err
 		}

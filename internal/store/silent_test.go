@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -58,14 +59,23 @@ func TestSilentDatabase(t *testing.T) {
 // silent is a database whose server takes connections and says nothing.
 func silent(t *testing.T, log *slog.Logger) *postgres {
 	t.Helper()
+	return served(t, log, func(conn net.Conn) { io.Copy(io.Discard, conn) })
+}
+
+// served is a database of which somebody else serves the connections.
+func served(t *testing.T, log *slog.Logger, serve func(net.Conn)) *postgres {
+	t.Helper()
 	config, err := pgxpool.ParseConfig("postgres://silent@127.0.0.1/none?sslmode=disable")
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.MaxConns = mostReads
+	config.ShouldPing = neverPing
 	config.ConnConfig.ConnectTimeout = reachPatience
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
-		go io.Copy(io.Discard, theirs)
+		go serve(theirs)
 		return ours, nil
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
@@ -73,5 +83,10 @@ func silent(t *testing.T, log *slog.Logger) *postgres {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return &postgres{reads: pool, log: log, statements: map[string]pgStatement{"anything": {text: "SELECT 1"}}}
+	db := &postgres{config: config.ConnConfig, reads: pool, log: log, statements: map[string]pgStatement{"anything": {text: "SELECT 1"}}}
+	for _, name := range []string{"batch", "batch_void", "batch_committed"} {
+		db.statements[name] = pgStatement{text: "SELECT $1"}
+	}
+	db.glances.db = db
+	return db
 }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -163,7 +164,7 @@ func (*sqlite) alone() bool { return true }
 func (*sqlite) layout() layout { return layout{} }
 
 // writer is the one there is.
-func (db *sqlite) writer() writer { return sqliteWriter{db} }
+func (db *sqlite) writer(time.Duration) writer { return sqliteWriter{db} }
 
 // sqliteWriter is the connection that writes, and its transactions.
 type sqliteWriter struct{ *sqlite }

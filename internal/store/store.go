@@ -212,13 +212,13 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{Config: c, db: db, scans: newScanning(db), ended: make(chan struct{}), held: transcript.NewHeld(), definitions: newDefinitions()}
 	s.ahead.disabled = !c.Ahead || c.Caps != (Caps{})
 	for range c.Committers {
-		s.committers = append(s.committers, s.newCommitter(c.MaxBatch))
+		s.committers = append(s.committers, s.newCommitter(c.MaxBatch, stallPatience))
 	}
 	s.steps, s.beats = s.committers[0], s.committers[0]
 	if !db.alone() {
 		// Each has a transaction to itself, which holds no session while it waits. A heartbeat
 		// must not wait for any other: a replica that is late is taken to be gone.
-		s.steps, s.beats = s.newCommitter(1), s.newCommitter(1)
+		s.steps, s.beats = s.newCommitter(1, stallPatience), s.newCommitter(1, beatPatience)
 	}
 	if err := s.takeOver(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", nameOf(c.Database), err), db.close())

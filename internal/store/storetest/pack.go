@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -32,7 +33,7 @@ func largeTexts(t *testing.T, d Dialect) {
 	}
 	for turn := range 3 {
 		if turn == 1 {
-			if err := b.Beat(t.Context(), replica, 1); err != nil {
+			if _, err := b.Beat(t.Context(), replica, 1, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -228,7 +228,7 @@ func attempts(t *testing.T, d Dialect) {
 	}
 	beat := func(replica string) {
 		t.Helper()
-		if err := b.Beat(b.t.Context(), replica, 4); err != nil {
+		if _, err := b.Beat(b.t.Context(), replica, 4, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}

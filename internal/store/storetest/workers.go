@@ -24,7 +24,8 @@ func (c crew) beat(replicas ...string) {
 	c.t.Helper()
 	for _, r := range replicas {
 		c.check(c.Forget(c.t.Context()))
-		c.check(c.Beat(c.t.Context(), r, 4))
+		_, err := c.Beat(c.t.Context(), r, 4, time.Minute)
+		c.check(err)
 	}
 }
 
