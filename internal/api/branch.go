@@ -47,6 +47,9 @@ func (s *taskServer) SelectBranch(ctx context.Context, req *pb.SelectBranchReque
 // inherited sends what a task sees of others' conversations, after an ordinal.
 func (s *taskServer) inherited(t *tree.Task, after int, stream pb.TaskService_GetTranscriptServer) error {
 	messages, err := s.svc.Store.Inherited(stream.Context(), t.Session, t.ID)
+	if gone := s.gone(stream.Context(), t); gone != nil {
+		return gone
+	}
 	if err != nil {
 		return err
 	}

@@ -173,6 +173,9 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 	}
 	for after := int(req.GetAfterOrdinal()); ; {
 		messages, err := s.svc.Store.Transcript(ctx, session, t.ID, after, transcriptPage)
+		if gone := s.gone(ctx, t); gone != nil {
+			return gone
+		}
 		if err != nil || len(messages) == 0 {
 			return err
 		}
@@ -183,4 +186,11 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 		}
 		after = messages[len(messages)-1].Ordinal
 	}
+}
+
+// gone says that a task that was there is not any more. The messages of a session that is
+// deleted go in no order: what was read of them is whole if the task is there afterwards.
+func (s *taskServer) gone(ctx context.Context, t *tree.Task) error {
+	_, err := s.svc.Store.Standing(ctx, tenant(ctx), t.Session, t.ID)
+	return err
 }

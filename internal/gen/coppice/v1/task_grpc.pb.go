@@ -89,7 +89,8 @@ type TaskServiceClient interface {
 	BackgroundTask(ctx context.Context, in *BackgroundTaskRequest, opts ...grpc.CallOption) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
-	// or task.
+	// or task, also if the session is deleted meanwhile: what is streamed is never
+	// a part that looks like all.
 	GetTranscript(ctx context.Context, in *GetTranscriptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetTranscriptResponse], error)
 	// CreateBranch lets a person go on from a message of a task in a conversation of
 	// its own; the task that it starts from stays as it is. A branch is like the
@@ -278,7 +279,8 @@ type TaskServiceServer interface {
 	BackgroundTask(context.Context, *BackgroundTaskRequest) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
-	// or task.
+	// or task, also if the session is deleted meanwhile: what is streamed is never
+	// a part that looks like all.
 	GetTranscript(*GetTranscriptRequest, grpc.ServerStreamingServer[GetTranscriptResponse]) error
 	// CreateBranch lets a person go on from a message of a task in a conversation of
 	// its own; the task that it starts from stays as it is. A branch is like the
