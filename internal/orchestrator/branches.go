@@ -26,6 +26,9 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 	if err != nil {
 		return nil, err
 	}
+	if err := from.MustBeAgent(); err != nil {
+		return nil, err
+	}
 	at, err := s.Store.MessageByID(ctx, id, from.ID, n.Message)
 	if err != nil {
 		return nil, err

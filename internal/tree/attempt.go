@@ -65,7 +65,7 @@ func (Reattached) isAnswer() {}
 func (d *decision) attempt(f From) (*Task, error) {
 	t, err := d.inOrder(f)
 	if err == nil {
-		err = t.mustBeAgent()
+		err = t.MustBeAgent()
 	}
 	return t, err
 }

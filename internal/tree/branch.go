@@ -105,7 +105,7 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := from.mustBeAgent(); err != nil {
+	if err := from.MustBeAgent(); err != nil {
 		return nil, err
 	}
 	base, head, err := c.base(from)

@@ -178,7 +178,7 @@ func (c Send) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	limits := d.session().Limits
-	if err := t.mustBeAgent(); err != nil {
+	if err := t.MustBeAgent(); err != nil {
 		return nil, err
 	}
 	if len(c.Message) == 0 {

@@ -61,8 +61,8 @@ const (
 // isShell reports whether a task runs a command.
 func (t *Task) isShell() bool { return t.Kind == KindShell }
 
-// mustBeAgent refuses what only agents can do.
-func (t *Task) mustBeAgent() error {
+// MustBeAgent refuses what only agents can do.
+func (t *Task) MustBeAgent() error {
 	if t.isShell() {
 		return ErrNotAnAgent.With("%s is a command", t.ID)
 	}
@@ -217,7 +217,7 @@ func (c BackgroundCommands) decide(d *decision) (Answer, error) {
 	case d.session().Limits.NoBackground:
 		return nil, ErrNoBackground
 	}
-	if err := t.mustBeAgent(); err != nil {
+	if err := t.MustBeAgent(); err != nil {
 		return nil, err
 	}
 	if !d.release(t) {

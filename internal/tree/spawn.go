@@ -74,7 +74,7 @@ func (c SpawnTask) decide(d *decision) (Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := parent.mustBeAgent(); err != nil {
+	if err := parent.MustBeAgent(); err != nil {
 		return nil, err
 	}
 	if err := d.mayHaveChild(parent, c.Child); err != nil {
@@ -254,7 +254,7 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task,
 	if err := d.mayDelegate(t, call, child.Agent); err != nil {
 		return nil, err
 	}
-	if err := child.mustBeAgent(); err != nil {
+	if err := child.MustBeAgent(); err != nil {
 		return nil, err
 	}
 	if c.Prompt == "" {
