@@ -94,6 +94,9 @@ type SessionServiceClient interface {
 	// GetTree reads the tree of a session, or the part below a task. Siblings are
 	// ordered by start time, then id; a task starts when it is accepted, whether a
 	// worker is free or not, so their order never changes. Read-only. NOT_FOUND: no such session or task.
+	// RESOURCE_EXHAUSTED: the answer is over 64 MiB, as that for 100,000 tasks may be.
+	// ListTasks gives the tasks in pages, and with a task_id there are only those below it.
+	// gRPC itself refuses answers over 4 MiB, some 9,000 tasks, unless the client raises that bound.
 	GetTree(ctx context.Context, in *GetTreeRequest, opts ...grpc.CallOption) (*GetTreeResponse, error)
 	// ListInbox lists what waits for a task's next boundary, in the order in which
 	// it will be taken in: messages of users, then ends of background children.
@@ -350,6 +353,9 @@ type SessionServiceServer interface {
 	// GetTree reads the tree of a session, or the part below a task. Siblings are
 	// ordered by start time, then id; a task starts when it is accepted, whether a
 	// worker is free or not, so their order never changes. Read-only. NOT_FOUND: no such session or task.
+	// RESOURCE_EXHAUSTED: the answer is over 64 MiB, as that for 100,000 tasks may be.
+	// ListTasks gives the tasks in pages, and with a task_id there are only those below it.
+	// gRPC itself refuses answers over 4 MiB, some 9,000 tasks, unless the client raises that bound.
 	GetTree(context.Context, *GetTreeRequest) (*GetTreeResponse, error)
 	// ListInbox lists what waits for a task's next boundary, in the order in which
 	// it will be taken in: messages of users, then ends of background children.
