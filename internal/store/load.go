@@ -317,12 +317,8 @@ func inboxEntry(row row) (*tree.InboxEntry, error) {
 	if err := row.Scan(inboxRow(new(tree.SessionID), e, &body)...); err != nil {
 		return nil, err
 	}
-	m := tree.Message{}
-	if err := wire.DecodeBody(body, &m); err != nil {
+	if err := wire.DecodeEntry(body, e); err != nil {
 		return nil, err
-	}
-	if len(m.Blocks) > 0 {
-		e.Blocks = m.Blocks
 	}
 	return e, nil
 }

@@ -206,7 +206,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 			put("drop_inbox", []any{idColumn(&id), idColumn(&entry)})
 			continue
 		}
-		body := wire.EncodeBody(&tree.Message{Blocks: e.Blocks})
+		body := wire.EncodeEntry(e)
 		put("put_inbox", inboxRow(&id, e, &body))
 	}
 	for row, there := range c.Waits {

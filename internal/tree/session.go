@@ -217,7 +217,7 @@ func (d *decision) say(t *Task, a requester, blocks []Block) (queued MessageID) 
 		d.append(t, &Message{Role: RoleUser, Blocks: blocks})
 		return MessageID{}
 	}
-	e := &InboxEntry{Blocks: blocks, Source: a.source}
+	e := &InboxEntry{Blocks: blocks, Source: a.source, Trace: a.trace}
 	d.queue(t, e)
 	if t.State == StateWaiting && t.Wait.Kind == WaitBackground {
 		d.takeInbox(t)

@@ -262,6 +262,7 @@ type InboxEntry struct {
 	Blocks   []Block   // a user's message
 	News     ChildRun  // or: the child run that ended
 	Source   string    // who outside it comes from; empty: nobody
+	Trace    Trace     // where a turn hangs that it starts; zero: nothing is said of that
 	QueuedAt time.Time
 }
 

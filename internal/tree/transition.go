@@ -1,6 +1,9 @@
 package tree
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Every move of a run's state is in this file, each guarded: a move from a state
 // that does not allow it is a defect and panics, since decide has to check first.
@@ -172,7 +175,11 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 
 // nextTurn starts the root's next run with what is in its inbox.
 func (d *decision) nextTurn(t *Task) {
-	d.accept(t, requester{})
+	var a requester
+	for _, e := range d.view.inbox[t.ID] {
+		a.trace = cmp.Or(a.trace, e.Trace)
+	}
+	d.accept(t, a)
 	d.takeInbox(t)
 }
 

@@ -1,6 +1,11 @@
 package wire
 
 import (
+	"encoding/binary"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -31,6 +36,54 @@ func InboxEntry(e *tree.InboxEntry) *pb.InboxEntry {
 	return &pb.InboxEntry{
 		MessageId: id(e.ID), Text: said.Text(), News: childRun(e.News), QueueTime: timestamp(e.QueuedAt),
 	}
+}
+
+// entryTrace is the field in which the body of an entry has the trace of who has sent it. Replicas
+// that don't know it pass it over.
+const (
+	entryTrace      protowire.Number = 100
+	entryTraceBytes                  = len(tree.Trace{}.ID) + 8 + 1
+)
+
+// EncodeEntry gives what the store keeps as one value of what waits for a task: its blocks and
+// its trace.
+func EncodeEntry(e *tree.InboxEntry) []byte {
+	body := EncodeBody(&tree.Message{Blocks: e.Blocks})
+	if e.Trace.IsZero() {
+		return body
+	}
+	body = protowire.AppendTag(body, entryTrace, protowire.BytesType)
+	body = protowire.AppendVarint(body, uint64(entryTraceBytes))
+	body = append(body, e.Trace.ID[:]...)
+	body = binary.BigEndian.AppendUint64(body, uint64(e.Trace.Parent))
+	return append(body, e.Trace.Flags)
+}
+
+// DecodeEntry reads what EncodeEntry gave.
+func DecodeEntry(data []byte, e *tree.InboxEntry) error {
+	var m tree.Message
+	if err := DecodeBody(data, &m); err != nil {
+		return err
+	}
+	if len(m.Blocks) > 0 {
+		e.Blocks = m.Blocks
+	}
+	for len(data) > 0 { // which are fields, or it could not have been decoded
+		field, _, tag := protowire.ConsumeTag(data)
+		if field != entryTrace {
+			_, _, n := protowire.ConsumeField(data)
+			data = data[n:]
+			continue
+		}
+		trace, _ := protowire.ConsumeBytes(data[tag:])
+		if len(trace) != entryTraceBytes {
+			return fmt.Errorf("a trace has %d bytes", len(trace))
+		}
+		parent := trace[copy(e.Trace.ID[:], trace):]
+		e.Trace.Parent, e.Trace.Flags = tree.SpanID(binary.BigEndian.Uint64(parent)), parent[8]
+		return nil
+	}
+	return nil
 }
 
 // Output gives what there is to read of a task's run.

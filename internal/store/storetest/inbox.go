@@ -33,6 +33,34 @@ func inbox(t *testing.T, d Dialect) {
 	b.events(id)
 }
 
+// tracedLater: the turn that messages start which had to wait hangs below the span of the first
+// that has named one.
+func tracedLater(t *testing.T, d Dialect) {
+	for name, restart := range map[string]bool{"held": false, "read again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, d)
+			id, root := session(1), b.create(1, "go")
+			w := b.claim(id, root)
+			first := tree.Trace{ID: [16]byte{15: 1}, Parent: 1 << 63, Flags: tree.TraceGiven | 1}
+			for _, trace := range []tree.Trace{{}, first, {ID: [16]byte{2}, Parent: 2}} {
+				b.must(id, tree.Send{Message: say("more"), Trace: trace})
+			}
+			if restart {
+				b.restart()
+			}
+			waiting := must[[]tree.InboxEntry](t)(b.Inbox(t.Context(), id, root))
+			eq(t, "how many wait", len(waiting), 3)
+			eq(t, "what the second was sent with", waiting[1].Trace, first)
+			w.answers("done")
+			now := must[*tree.Task](t)(b.Task(t.Context(), id, root))
+			eq(t, "the run", now.Run, 2)
+			eq(t, "where it hangs", now.Trace, first)
+			eq(t, "what is said", len(must[[]tree.Message](t)(b.Transcript(t.Context(), id, root, now.NextOrdinal-4, 0))), 3)
+		})
+	}
+}
+
 // clockSetBack: what happens later is not written down as earlier, though the clock says so.
 func clockSetBack(t *testing.T, d Dialect) {
 	for name, restart := range map[string]bool{"held": false, "read again": true} {

@@ -1024,7 +1024,7 @@ var File_coppice_v1_message_proto protoreflect.FileDescriptor
 const file_coppice_v1_message_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/message.proto\x12\n" +
-	"coppice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb0\x03\n" +
+	"coppice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x03\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tparent_id\x18\x02 \x01(\tR\bparentId\x12\x18\n" +
@@ -1041,7 +1041,7 @@ const file_coppice_v1_message_proto_rawDesc = "" +
 	"createTime\x12(\n" +
 	"\x04news\x18\v \x01(\v2\x14.coppice.v1.ChildRunR\x04news\x12\x1c\n" +
 	"\n" +
-	"sums_up_to\x18\x0e \x01(\x05R\bsumsUpTo\"\xab\x02\n" +
+	"sums_up_to\x18\x0e \x01(\x05R\bsumsUpToJ\x04\bd\x10e\"\xab\x02\n" +
 	"\x05Block\x12+\n" +
 	"\x04text\x18\x01 \x01(\v2\x15.coppice.v1.TextBlockH\x00R\x04text\x127\n" +
 	"\bthinking\x18\x02 \x01(\v2\x19.coppice.v1.ThinkingBlockH\x00R\bthinking\x125\n" +
