@@ -162,7 +162,7 @@ func (w Worker) name() string {
 
 // confine makes ready what commands run in, and says how far it goes.
 func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
-	config, err := w.Sandbox.Config(os.Environ(), w.Workspace)
+	config, err := w.Sandbox.Config(os.Environ(), cmp.Or(w.Workspaces, w.Workspace))
 	if err != nil {
 		return nil, err
 	}

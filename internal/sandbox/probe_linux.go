@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,12 @@ func (s *Sandbox) probe(c Config) error {
 		on, chosen = append(on, LayerNamespaces), w
 		break
 	}
+	if chosen == wayNone {
+		// What fails without any layer says nothing about layers, and would leave out all of them.
+		if err := s.try(wayNone, nil, dir); err != nil {
+			return fmt.Errorf("no command can be started in %s: %w", cmp.Or(dir, "a new directory"), err)
+		}
+	}
 	for _, name := range names[1:] {
 		if err := s.try(wayNone, []string{name}, dir); err != nil {
 			details[name] = err.Error()
@@ -68,6 +75,9 @@ func (c Config) probeDir() (string, error) {
 	dir, err := realPath(c.Workspace)
 	if err != nil {
 		return "", fmt.Errorf("the workspace: %w", err)
+	}
+	if dir == "/" {
+		return "", fmt.Errorf("the workspace: %w", errRoot)
 	}
 	return dir, nil
 }

@@ -52,7 +52,7 @@ type Config struct {
 	// Limits are those of a command; the zero value of each stands for its default.
 	Limits Limits
 	// Workspace is a directory that commands will work in; empty: none is known yet.
-	// New tries out whether they could.
+	// New fails if they could not.
 	Workspace string
 	Logger    *slog.Logger // nil: none
 
@@ -109,6 +109,8 @@ type Command struct {
 	Stderr   io.Writer
 }
 
+var errRoot = errors.New("the root of the file system can't be what a command may change")
+
 // checked is the command with the paths of its directories in their shortest form.
 func (c Command) checked() (Command, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
@@ -120,7 +122,7 @@ func (c Command) checked() (Command, error) {
 			return c, fmt.Errorf("%q is not an absolute path", path)
 		}
 		if writable[i] = filepath.Clean(path); writable[i] == "/" {
-			return c, errors.New("the root of the file system can't be what a command may change")
+			return c, errRoot
 		}
 	}
 	c.Dir, c.Writable = writable[0], writable[1:]
