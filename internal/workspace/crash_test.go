@@ -70,7 +70,7 @@ func TestCutOff(t *testing.T) {
 			must(t, os.RemoveAll(filepath.Join(dir, ".coppice/worktrees", id)))
 		},
 		"by git": func(t *testing.T, dir, id string) {
-			command(t, dir, "worktree", "remove", filepath.Join(dir, ".coppice/worktrees", id))
+			command(t, dir, "worktree", "remove", "-f", "-f", filepath.Join(dir, ".coppice/worktrees", id))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

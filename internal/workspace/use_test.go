@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // TestUsedStays: a worktree is not removed under those who still work in it when the run
@@ -62,7 +64,7 @@ func TestReplaced(t *testing.T) {
 	w := plant(t)
 	id := newTask()
 	first, leaveFirst := w.grow("1", id)
-	command(t, w.dir, "worktree", "remove", "--force", first.Dir())
+	command(t, w.dir, "worktree", "remove", "-f", "-f", first.Dir())
 	second, leaveSecond := enter(t, w.Places, w.run("1", newTask(), id))
 	third, leaveThird := enter(t, w.Places, w.run("1", newTask(), id))
 	if second.Workspace == first.Workspace || second.Workspace != third.Workspace {
@@ -77,4 +79,34 @@ func TestReplaced(t *testing.T) {
 		t.Errorf("when others have left it sees %q", got)
 	}
 	leaveThird()
+}
+
+// TestPrunedBeside: an agent does not see the worktrees of others, and tidies up what git then
+// takes for gone. Neither one under way nor one that is kept is.
+func TestPrunedBeside(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	kept, other := newTask(), newTask()
+	before, leave := w.grow("1", kept)
+	write(t, filepath.Join(before.Dir(), "new"), "x")
+	w.end(before, leave)
+	underway, leaveUnderway := w.grow("1", other)
+	tidy, _ := w.grow("1", newTask())
+	if got := w.bash(tidy.Workspace, "git worktree prune -v && git gc -q --prune=now && echo all"); got != "all" {
+		t.Errorf("it is told %q", got)
+	}
+	if got := w.bash(underway.Workspace, "touch new && git add new && git status --short"); got != "A  new" {
+		t.Errorf("the one under way gets %q", got)
+	}
+	if got := w.end(underway, leaveUnderway); !strings.HasSuffix(got, ": changes that are not committed]") {
+		t.Errorf("it tells %q", got)
+	}
+	for _, id := range []tree.TaskID{kept, other} {
+		again, leave := w.grow("2", id)
+		command(t, again.Dir(), "add", "-A")
+		if got := command(t, again.Dir(), "status", "--short"); got != "A  new" {
+			t.Errorf("resumed, it finds %q", got)
+		}
+		leave()
+	}
 }

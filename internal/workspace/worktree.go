@@ -47,6 +47,13 @@ func (w worktree) mark() string { return filepath.Join(w.admin(), "coppice-ready
 // index is written when all files are laid out, and removed before the first of them.
 func (w worktree) index() string { return filepath.Join(w.admin(), "index") }
 
+// locked is git's: it does not take a worktree for gone that has it, where its directory is not
+// seen. Commands in one worktree do not see the others.
+func (w worktree) locked() string { return filepath.Join(w.admin(), "locked") }
+
+// lockedFor is what git says when somebody wants to remove a worktree.
+const lockedFor = "a sub-agent works here, or may be resumed"
+
 // users is the file whose lock all share that work there.
 func (w worktree) users() string { return filepath.Join(w.admin(), "coppice-users") }
 
@@ -60,6 +67,9 @@ const olderMark = ".ready"
 
 // ready marks a worktree.
 func (r *repository) ready(w worktree, text string) error {
+	if err := r.write(w.locked(), lockedFor+"\n"); err != nil { // older workers have not
+		return err
+	}
 	if err := r.write(w.dir+olderMark, text); err != nil {
 		return err
 	}
@@ -115,7 +125,7 @@ func (r *repository) add(ctx context.Context, w worktree, from string) error {
 		return err
 	}
 	// Files come after: git would run filters for them.
-	if _, err := r.ask(ctx, append([]string{"worktree", "add", "--quiet", "--no-checkout"}, at...)...); err != nil {
+	if _, err := r.ask(ctx, append([]string{"worktree", "add", "--quiet", "--no-checkout", "--lock"}, at...)...); err != nil {
 		return err
 	}
 	head, err := r.head(ctx, []worktree{w})

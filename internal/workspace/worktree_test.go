@@ -194,7 +194,7 @@ func TestResumeAfterMerge(t *testing.T) {
 	place, leave = w.grow("3", id)
 	command(t, place.Dir(), "commit", "-q", "--allow-empty", "-m", "more")
 	w.end(place, leave)
-	command(t, w.dir, "worktree", "remove", "--force", place.Dir())
+	command(t, w.dir, "worktree", "remove", "-f", "-f", place.Dir())
 	place, leave = w.grow("4", id)
 	if got := command(t, place.Dir(), "log", "-1", "--format=%s"); got != "more" {
 		t.Errorf("it goes on from %q", got)
