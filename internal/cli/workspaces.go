@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -45,17 +46,19 @@ func (p *pruneCommand) Run(ctx context.Context, a *app) error {
 		if len(gone) == 0 {
 			a.none("workspaces of sessions that are gone")
 		}
+		var left []error // what can't be removed keeps no others
 		for _, name := range gone {
 			if p.Delete {
-				if err := root.RemoveAll(name); err != nil {
-					return fmt.Errorf("removing the workspace of a session: %w", err)
+				if err := sandbox.RemoveAll(root, name); err != nil {
+					left = append(left, fmt.Errorf("removing the workspace of a session: %w", err))
+					continue
 				}
 			}
 			if err := p.tell(a, name); err != nil {
-				return err
+				return errors.Join(append(left, err)...)
 			}
 		}
-		return nil
+		return errors.Join(left...)
 	}), root.Close())
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -186,42 +185,9 @@ func (s *Sandbox) launchPlain(ctx context.Context, l *launch) error {
 
 // removeHome removes the home of a command that has ended.
 func removeHome(dir string) error {
-	err := os.RemoveAll(dir)
-	if err == nil {
-		return nil
-	}
-	// What is in a directory that may not be written to can't be removed, and some tools
-	// leave their caches like that.
-	parent, openErr := os.OpenRoot(filepath.Dir(dir))
-	if openErr != nil {
-		return errors.Join(err, openErr)
-	}
-	defer parent.Close()
-	locked := unlock(parent, filepath.Base(dir))
-	if err := os.RemoveAll(dir); err != nil {
-		return errors.Join(err, locked)
-	}
-	return nil
-}
-
-// unlock lets this user change a directory and all below it. It follows no link.
-func unlock(parent *os.Root, name string) error {
-	if info, err := parent.Lstat(name); err != nil || !info.IsDir() {
-		return err
-	}
-	if err := parent.Chmod(name, 0o700); err != nil {
-		return err
-	}
-	dir, err := parent.OpenRoot(name)
+	parent, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	entries, err := fs.ReadDir(dir.FS(), ".")
-	for _, e := range entries {
-		if e.IsDir() {
-			err = errors.Join(err, unlock(dir, e.Name()))
-		}
-	}
-	return err
+	return errors.Join(RemoveAll(parent, filepath.Base(dir)), parent.Close())
 }

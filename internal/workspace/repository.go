@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/coppice-run/coppice/internal/sandbox"
 	"github.com/coppice-run/coppice/internal/tool"
 )
 
@@ -172,7 +173,7 @@ func (r *repository) read(name string) (string, error) {
 
 // remove removes what has a name, with all below it; that there is nothing is fine.
 func (r *repository) remove(name string) error {
-	if err := r.root.RemoveAll(name); err != nil {
+	if err := sandbox.RemoveAll(r.root, name); err != nil {
 		return fmt.Errorf("removing %s: %w", name, err)
 	}
 	return nil

@@ -1,0 +1,44 @@
+package sandbox
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// RemoveAll removes what commands have made below a directory, as [os.Root.RemoveAll] does. It
+// also removes what is in directories that may not be written to: some tools leave their
+// caches like that.
+func RemoveAll(root *os.Root, name string) error {
+	err := root.RemoveAll(name)
+	if err == nil {
+		return nil
+	}
+	unlocked := unlock(root, name)
+	if err := root.RemoveAll(name); err != nil {
+		return errors.Join(err, unlocked)
+	}
+	return nil
+}
+
+// unlock lets this user change a directory and all below it. It follows no link.
+func unlock(parent *os.Root, name string) error {
+	if info, err := parent.Lstat(name); err != nil || !info.IsDir() {
+		return err
+	}
+	if err := parent.Chmod(name, 0o700); err != nil {
+		return err
+	}
+	dir, err := parent.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	for _, e := range entries {
+		if e.IsDir() {
+			err = errors.Join(err, unlock(dir, e.Name()))
+		}
+	}
+	return err
+}
