@@ -120,6 +120,9 @@ func (s *Sandbox) launch(ctx context.Context, c Command, probe bool) (_ *launch,
 		return nil, err
 	}
 	own := []string{"PATH=" + defaultPath, "LANG=C.UTF-8"}
+	if l.spec.Way == wayNone && l.spec.Landlock {
+		own = append(own, "GIT_CONFIG_NOSYSTEM=1") // git ends where there is a configuration that it may not read
+	}
 	fixed := []string{"HOME=" + l.spec.Home, "PWD=" + c.Dir}
 	if s.mode != Off {
 		fixed = append(fixed, "TMPDIR="+tmpOf(l.spec))
