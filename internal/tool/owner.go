@@ -90,6 +90,15 @@ func MakeDirs(root *os.Root, dir string, mode fs.FileMode) error {
 	return root.MkdirAll(dir, mode)
 }
 
+// GiveDir makes a directory that this process has made his who has another one.
+func GiveDir(made *os.Root, like fs.FileInfo) error {
+	owner, err := ownerOf(like)
+	if err != nil {
+		return err
+	}
+	return owner.take(func(uid, gid int) error { return made.Lchown(".", uid, gid) })
+}
+
 // takeDir makes a directory his who has the one that holds it.
 func takeDir(root *os.Root, dir string) error {
 	owner, err := around(root, dir)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/tool"
@@ -48,4 +49,38 @@ func TestWorkspaceOfAnotherUser(t *testing.T) {
 	if kept := w.end(place, leave); !strings.Contains(kept, "1 commit") {
 		t.Errorf("it tells %q", kept)
 	}
+}
+
+// TestGitDirIsTheOwners: git may run as him who has the worktree, and its directory with it.
+func TestGitDirIsTheOwners(t *testing.T) {
+	t.Parallel()
+	w := plant(t)
+	id := newTask()
+	place, leave := w.grow("1", id)
+	defer leave()
+	user := os.Getuid()
+	if user == 0 {
+		user = 1000
+		must(t, os.Lchown(place.Dir(), user, user))
+	}
+	must(t, w.inRepository(t.Context(), w.dir, func(repo *repository) error {
+		dir, err := repo.makeGitDir(place.own[0], "0123", "sha1")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			if is := info.Sys().(*syscall.Stat_t); int(is.Uid) != user {
+				t.Errorf("%s belongs to user %d, not %d", path, is.Uid, user)
+			}
+			return nil
+		})
+	}))
 }

@@ -223,29 +223,11 @@ func (r *repository) apartTo(ctx context.Context, out io.Writer, w worktree, com
 	if err != nil {
 		return "", err
 	}
-	made, err := os.MkdirTemp("", "coppice-git-")
+	dir, err := r.makeGitDir(w, commit, format)
 	if err != nil {
 		return "", fmt.Errorf("making a directory for git: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(made)) }()
-	dir, err := filepath.EvalSymlinks(made) // links lead to where the machine has such directories
-	if err != nil {
-		return "", fmt.Errorf("making a directory for git: %w", err)
-	}
-	for name, text := range map[string]string{
-		"HEAD":         commit + "\n",
-		"config":       "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectFormat = " + format + "\n",
-		"info/exclude": "/" + tool.KeptDir + "/\n/" + tool.WorktreesDir + "/\n",
-		"refs/.keep":   "",
-		"objects/none": "",
-	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), newDirMode); err != nil {
-			return "", fmt.Errorf("making a directory for git: %w", err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			return "", fmt.Errorf("making a directory for git: %w", err)
-		}
-	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	files := r.path(w.dir)
 	return r.git.run(ctx, gitCall{
 		in: files, gitDir: dir, writable: []string{dir, r.path(gitDir)}, args: args, out: out,
@@ -255,6 +237,58 @@ func (r *repository) apartTo(ctx context.Context, out io.Writer, w worktree, com
 			"GIT_INDEX_FILE=" + r.path(w.admin()+"/index"),
 		},
 	})
+}
+
+// makeGitDir makes a git directory that is at a commit and has nothing else. It is his who has
+// the worktree, since git may run as him.
+func (r *repository) makeGitDir(w worktree, commit, format string) (dir string, err error) {
+	made, err := os.MkdirTemp("", "coppice-git-")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(made))
+		}
+	}()
+	if dir, err = filepath.EvalSymlinks(made); err != nil { // links lead to where the machine has such directories
+		return "", err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	like, err := r.root.Lstat(w.dir)
+	if err == nil {
+		err = tool.GiveDir(root, like)
+	}
+	for name, text := range map[string]string{
+		"HEAD":         commit + "\n",
+		"config":       "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectFormat = " + format + "\n",
+		"info/exclude": "/" + tool.KeptDir + "/\n/" + tool.WorktreesDir + "/\n",
+		"refs/.keep":   "",
+		"objects/none": "",
+	} {
+		if err != nil {
+			break
+		}
+		err = makeText(root, name, text)
+	}
+	return dir, err
+}
+
+// makeText makes a file with what is missing of its path.
+func makeText(root *os.Root, name, text string) error {
+	if err := tool.MakeDirs(root, filepath.Dir(name), newDirMode); err != nil {
+		return err
+	}
+	file, err := tool.MakeFile(root, name, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
 }
 
 // state is what a worktree holds that its parent has not.
