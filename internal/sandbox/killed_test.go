@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,14 @@ func TestNothingSurvivesTheWorker(t *testing.T) {
 			for lines := bufio.NewScanner(stdout); lines.Scan() && lines.Text() != "ready"; {
 				fmt.Fprintln(&said, lines.Text())
 			}
-			alive := len(marked(marker))
+			homes := func() []string {
+				found, err := filepath.Glob(filepath.Join(variable(cmd.Env, "TMPDIR"), "coppice-command-*"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return found
+			}
+			alive, made := len(marked(marker)), len(homes())
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -44,9 +52,15 @@ func TestNothingSurvivesTheWorker(t *testing.T) {
 			if alive < killedCount {
 				t.Fatalf("of %d commands %d were alive before the worker was killed:\n%s", killedCount, alive, said.String())
 			}
+			if k.by == wayNone && made < killedCount {
+				t.Fatalf("of %d commands %d had a home before the worker was killed:\n%s", killedCount, made, said.String())
+			}
 			deadline := time.Now().Add(20 * time.Second)
-			for len(marked(marker)) > 0 && time.Now().Before(deadline) {
+			for len(marked(marker))+len(homes()) > 0 && time.Now().Before(deadline) {
 				time.Sleep(5 * time.Millisecond)
+			}
+			if left := homes(); len(left) > 0 {
+				t.Errorf("%d homes outlive the worker: %v", len(left), left)
 			}
 			if left := marked(marker); len(left) > 0 {
 				t.Errorf("%d processes outlive the worker: %v", len(left), left)
@@ -54,6 +68,16 @@ func TestNothingSurvivesTheWorker(t *testing.T) {
 			t.Logf("%d processes of %d commands, 0 outlive the worker", alive, killedCount)
 		})
 	}
+}
+
+// variable gives what the last entry of an environment with a name says.
+func variable(environ []string, name string) (value string) {
+	for _, entry := range environ {
+		if v, ok := strings.CutPrefix(entry, name+"="); ok {
+			value = v
+		}
+	}
+	return value
 }
 
 // TestWorkerThatIsKilled is the worker of TestNothingSurvivesTheWorker.
@@ -68,7 +92,7 @@ func TestWorkerThatIsKilled(t *testing.T) {
 		g.Go(func() error {
 			up := &signalled{up: make(chan struct{})}
 			_, err := box.Start(t.Context(), Command{
-				Argv: []string{"bash", "-c", `trap '' HUP INT TERM; for i in 1 2; do setsid -f sleep $MARK >/dev/null 2>&1; done; sleep $MARK & until grep -qs "$MARK" /proc/$!/cmdline; do :; done; echo up; wait`},
+				Argv: []string{"bash", "-c", `trap '' HUP INT TERM; mkdir ~/cache && touch ~/cache/f && chmod 500 ~/cache; for i in 1 2; do setsid -f sleep $MARK >/dev/null 2>&1; done; sleep $MARK & until grep -qs "$MARK" /proc/$!/cmdline; do :; done; echo up; wait`},
 				Dir:  t.TempDir(), Env: []string{"MARK=" + rest[0]}, Stdout: up,
 			})
 			if err == nil {

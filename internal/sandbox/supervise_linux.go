@@ -52,7 +52,11 @@ func supervise() int {
 	if err := status.Close(); err != nil {
 		return codeFailed
 	}
-	return newReaper(main).run(s.Way == wayNative)
+	code := newReaper(main).run(s.Way == wayNative)
+	if s.Way == wayNone {
+		_ = removeHome(s.Home) // the worker tries again, and says so if it can't; it may be gone
+	}
+	return code
 }
 
 // startInner starts the stage that confines itself, directly or in bubblewrap.
