@@ -14,6 +14,9 @@ var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// email is whose a commit of git is where neither the repository nor the environment says it.
+const email = "coppice@localhost"
+
 // Environ takes of an environment what any command may have, and the variables that
 // are named.
 func Environ(environ, named []string) []string {

@@ -15,7 +15,13 @@ func TestGit(t *testing.T) {
 			unread = "1"
 		}
 		for name, tt := range map[string]struct{ script, want string }{
-			"a repository":  {`git init -q && git status --short && echo fine`, "fine\n"},
+			"a repository": {`git init -q && git status --short && echo fine`, "fine\n"},
+			"a commit": {
+				`git init -q && git commit -q --allow-empty -m x && git log --format='%ae %ce' -1`, "coppice@localhost coppice@localhost\n",
+			},
+			"a commit by who is configured": {
+				`git init -q && git config user.email a@b && git commit -q --allow-empty -m x && git log --format='%ae %ce' -1`, "a@b a@b\n",
+			},
 			"the machine's": {`echo "$GIT_CONFIG_NOSYSTEM"`, unread + "\n"},
 		} {
 			t.Run(kind+" "+name, func(t *testing.T) {

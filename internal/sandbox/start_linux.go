@@ -119,7 +119,7 @@ func (s *Sandbox) launch(ctx context.Context, c Command, probe bool) (_ *launch,
 	if err != nil {
 		return nil, err
 	}
-	own := []string{"PATH=" + defaultPath, "LANG=C.UTF-8"}
+	own := []string{"PATH=" + defaultPath, "LANG=C.UTF-8", "EMAIL=" + email}
 	if l.spec.Way == wayNone && l.spec.Landlock {
 		own = append(own, "GIT_CONFIG_NOSYSTEM=1") // git ends where there is a configuration that it may not read
 	}
