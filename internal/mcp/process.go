@@ -72,7 +72,11 @@ func (s *server) dir() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("making a directory for the process: %w", err)
 	}
-	if err := tool.GiveAs(made, s.Dir); err != nil {
+	like, err := os.Stat(s.Dir)
+	if err == nil {
+		err = tool.GiveDir(made, like)
+	}
+	if err != nil {
 		return "", errors.Join(fmt.Errorf("making a directory for the process: %w", err), os.Remove(made))
 	}
 	s.own = resolved(made)

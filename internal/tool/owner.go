@@ -43,19 +43,6 @@ func (o owner) take(chown func(uid, gid int) error) error {
 	return err
 }
 
-// GiveAs makes a directory that this process has made his who has another one.
-func GiveAs(made, other string) error {
-	info, err := os.Stat(other)
-	if err != nil {
-		return err
-	}
-	owner, err := ownerOf(info)
-	if err != nil {
-		return err
-	}
-	return owner.take(func(uid, gid int) error { return os.Lchown(made, uid, gid) })
-}
-
 // MakeFile makes a file that was not there, to write to. It is his who has the directory.
 func MakeFile(root *os.Root, name string, mode fs.FileMode) (*os.File, error) {
 	file, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
@@ -91,12 +78,12 @@ func MakeDirs(root *os.Root, dir string, mode fs.FileMode) error {
 }
 
 // GiveDir makes a directory that this process has made his who has another one.
-func GiveDir(made *os.Root, like fs.FileInfo) error {
+func GiveDir(made string, like fs.FileInfo) error {
 	owner, err := ownerOf(like)
 	if err != nil {
 		return err
 	}
-	return owner.take(func(uid, gid int) error { return made.Lchown(".", uid, gid) })
+	return owner.take(func(uid, gid int) error { return os.Lchown(made, uid, gid) })
 }
 
 // takeDir makes a directory his who has the one that holds it.

@@ -261,7 +261,7 @@ func (r *repository) makeGitDir(w worktree, commit, format string) (dir string, 
 	defer root.Close()
 	like, err := r.root.Lstat(w.dir)
 	if err == nil {
-		err = tool.GiveDir(root, like)
+		err = tool.GiveDir(dir, like)
 	}
 	for name, text := range map[string]string{
 		"HEAD":         commit + "\n",
