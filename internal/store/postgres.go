@@ -109,7 +109,7 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 	for name, value := range settings {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
-	config.ConnConfig.ConnectTimeout = reachPatience
+	config.ConnConfig.ConnectTimeout, config.ConnConfig.DialFunc = reachPatience, dial
 	config.AfterConnect = prepareConnection
 	config.ShouldPing = neverPing
 	if err := migratePostgres(ctx, config.ConnConfig); err != nil {
