@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/pgtest"
 	"github.com/coppice-run/coppice/internal/store"
@@ -189,6 +190,26 @@ func TestCut(t *testing.T) {
 				t.Errorf("answered was %+v, %v; stored is %s", answer, err, tasks[1].ID)
 			}
 		})
+	}
+}
+
+// TestCutHeartbeat: who has not heard what a heartbeat has found is not told that nobody is there.
+func TestCutHeartbeat(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	p := newProxy(t, server.Addr())
+	db := replicas(t, p.database(server.Database(t)), 1)[0]
+	if _, err := db.Beat(t.Context(), "one", 4, time.Minute); err != nil { // which makes the connection
+		t.Fatal(err)
+	}
+	c := p.arm(cut{answered: committed})
+	there, err := db.Beat(t.Context(), "one", 4, time.Minute)
+	<-c.done
+	if !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("its answer is %+v, %v", there, err)
+	}
+	if there, err := db.Beat(t.Context(), "one", 4, time.Minute); err != nil || there.Replicas != 1 || there.Slots != 4 {
+		t.Errorf("the next one's is %+v, %v", there, err)
 	}
 }
 

@@ -61,8 +61,9 @@ var readSettings = map[string]string{
 }
 
 var (
-	errUnreached = ErrUnavailable.With("the database could not be reached")
-	errUnknown   = ErrUnavailable.With("the database was lost while it committed; whether it did is unknown")
+	errUnreached  = ErrUnavailable.With("the database could not be reached")
+	errUnanswered = ErrUnavailable.With("the database was lost before its answer came")
+	errUnknown    = ErrUnavailable.With("the database was lost while it committed; whether it did is unknown")
 )
 
 // unreached is errUnreached with its cause in words alone: a patience of ours that has

@@ -97,8 +97,11 @@ func (s *Store) Beat(ctx context.Context, replica string, slots int, silent time
 			lookup{"row_form", [][]any{{}}, func(row row) error { return row.Scan(&form) }},
 			lookup{"capacity", [][]any{{s.clock(), silent.Microseconds()}}, func(row row) error { return row.Scan(capacityRow(&there)...) }})
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case there.Replicas == 0: // it has counted this one, and the connection was lost before that came
+		return nil, errUnanswered
 	}
 	s.readable.Store(form >= packedForm)
 	return &there, nil
