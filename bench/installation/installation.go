@@ -46,6 +46,8 @@ type Options struct {
 	// Statements has PostgreSQL count what it executes (pg_stat_statements), which costs
 	// a little.
 	Statements bool
+	// Unseen has workers not listen for who asks whether they live.
+	Unseen bool
 	// Metered puts a meter into each connection of a separate installation. That costs
 	// time: measure none with it.
 	Metered bool
@@ -209,10 +211,14 @@ func (i *Installation) workerFlags() []string {
 // StartWorker adds a worker to a separate installation.
 func (i *Installation) StartWorker(_ context.Context) (*Process, error) {
 	i.started++
-	p, err := i.run(fmt.Sprint("worker-", i.started), i.Binaries.Worker, append([]string{
+	args := append([]string{
 		"--orchestrator", through(i.WorkersToOrchestrator, i.address),
 		"--redis-url", redisURL(through(i.WorkersToRedis, i.wire())), "--slots", fmt.Sprint(i.Slots),
-	}, i.workerFlags()...))
+	}, i.workerFlags()...)
+	if i.Unseen {
+		args = append(args, "--alive-listen", "")
+	}
+	p, err := i.run(fmt.Sprint("worker-", i.started), i.Binaries.Worker, args)
 	if err != nil {
 		return nil, err
 	}

@@ -14,15 +14,17 @@ import (
 // of them is with another.
 func recovery(ctx context.Context, l *Lab) error {
 	for _, loss := range []struct {
-		name string
-		end  func(*installation.Process) error
+		name   string
+		unseen bool // nobody can look whether the worker lives
+		end    func(*installation.Process) error
 	}{
-		{"kill -9 of a worker", (*installation.Process).Kill},
-		{"a worker is asked to stop", (*installation.Process).Stop},
+		{"kill -9 of a worker", false, (*installation.Process).Kill},
+		{"kill -9 of a worker that can't be looked at", true, (*installation.Process).Kill},
+		{"a worker is asked to stop", false, (*installation.Process).Stop},
 	} {
 		var times []time.Duration
 		for range l.Repeat {
-			err := l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+			err := l.with(ctx, installation.Options{Unseen: loss.unseen}, func(i *installation.Installation) error {
 				found, err := recoverOnce(ctx, i, loss.end)
 				times = append(times, found...)
 				return err
