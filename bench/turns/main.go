@@ -55,7 +55,7 @@ func run(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("starting %s: %w", dir, err)
 		}
-		sides = append(sides, &side{Installation: i, dir: dir, turns: map[string][]turn{}})
+		sides = append(sides, &side{Installation: i, dir: dir, turns: map[string][]turn{}, pace: map[string]int{}})
 	}
 	for round := range s.rounds + 1 {
 		if err := s.round(ctx, round, sides); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -73,13 +74,7 @@ func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // measure has one side run a workload for about as long as a turn is to last.
 func (of *side) measure(ctx context.Context, s *settings, way string) (turn, error) {
 	const first = 500 // tasks of the turn that warms up
-	if of.pace == nil {
-		of.pace = map[string]int{}
-	}
-	tasks := of.pace[way]
-	if tasks == 0 {
-		tasks = first
-	}
+	tasks := cmp.Or(of.pace[way], first)
 	before, err := of.spent()
 	if err != nil {
 		return turn{}, err

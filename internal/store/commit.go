@@ -24,7 +24,7 @@ type batch struct {
 	ready    []Ready
 	events   map[tree.SessionID][][]byte // as they are stored
 	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed, or whose sessions are opened
-	locked   bool                        // its sessions, which were there; or that was left to what is sent next
+	locked   bool                        // the sessions that were there are, or will be with what is sent next
 	unread   bool                        // what was asked for has not come: the connection was lost once it was committed
 	again    bool                        // a first try found that somebody else had changed something
 	supposes bool                        // that rows which should be new are not there; a second try looks

@@ -16,9 +16,13 @@ import (
 
 // params translates a request. A tool whose schema is no JSON object is an error.
 func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) {
+	said := req.Messages
+	if c.blind || c.BaseURL != "" { // other servers than OpenAI's own may have a model that can't look at anything
+		said = conversation.Noted(said)
+	}
 	p := sdk.ChatCompletionNewParams{
 		Model:         req.Model,
-		Messages:      c.messages(req.System, remind(conversation.Shape(req.Messages), req.Reminder)),
+		Messages:      c.messages(req.System, remind(conversation.Shape(said), req.Reminder)),
 		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
 	}
 	if req.Model == "" {
@@ -68,7 +72,7 @@ func (c Config) messages(system string, turns []conversation.Turn) []sdk.ChatCom
 			}
 			continue
 		}
-		out = append(out, c.heard(t.Blocks)...)
+		out = append(out, heard(t.Blocks)...)
 	}
 	return out
 }
@@ -101,7 +105,7 @@ func said(blocks []tree.Block, h habits) (_ sdk.ChatCompletionMessageParamUnion,
 
 // heard is a turn of the user's: a message for each result, and one for all else
 // that was said, because many servers want the sides to take turns.
-func (c Config) heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
+func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 	var out []sdk.ChatCompletionMessageParamUnion
 	var texts []string
 	var parts []sdk.ChatCompletionContentPartUnionParam
@@ -116,7 +120,7 @@ func (c Config) heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion
 		case tree.Text:
 			texts = append(texts, b.Text)
 		case tree.Attachment:
-			if part, ok := c.attachment(b); ok {
+			if part, ok := attachment(b); ok {
 				parts = append(parts, part)
 			} else {
 				texts = append(texts, conversation.Note(b))
@@ -135,12 +139,10 @@ func (c Config) heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion
 	return out
 }
 
-// attachment shows an image or a document, if it can be shown. Other servers than OpenAI's own
-// may have a model that can't look at any, and refuse the conversation.
-func (c Config) attachment(a tree.Attachment) (part sdk.ChatCompletionContentPartUnionParam, ok bool) {
+// attachment shows an image or a document, if it can be shown.
+func attachment(a tree.Attachment) (part sdk.ChatCompletionContentPartUnionParam, ok bool) {
 	data := func() string { return "data:" + a.MediaType + ";base64," + conversation.Base64(a) }
 	switch {
-	case c.BaseURL != "" || c.blind:
 	case conversation.Image(a):
 		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: data()}), true
 	case a.URL != "" && a.Kind == tree.AttachmentImage:
