@@ -74,7 +74,7 @@ type exchange struct {
 type slot struct {
 	*Service
 	stream    WorkStream
-	exchanges chan exchange
+	exchanges chan *exchange
 	claiming  atomic.Bool // a claim or a reattachment is on its way
 	begun     time.Time
 	heard     atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
@@ -107,7 +107,7 @@ func (s *Service) Work(stream WorkStream) error {
 	s.census.joined()
 	poke(s.offers.some)
 	l := &slot{
-		Service: s, stream: stream, begun: s.Now(), exchanges: make(chan exchange, workWindow), counted: true,
+		Service: s, stream: stream, begun: s.Now(), exchanges: make(chan *exchange, workWindow), counted: true,
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 		stoodDown: make(chan stoodDown, 1),
 	}
@@ -245,8 +245,8 @@ func (l *slot) receive() error {
 
 // submit hands a request to the store. One that was sent before the worker knew
 // that its attempt is over is not wanted. The error ends the stream.
-func (l *slot) submit(req *pb.WorkRequest) (a exchange, wanted bool, err error) {
-	a = exchange{req: req}
+func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error) {
+	a = &exchange{req: req}
 	lease := l.current()
 	claim, again := req.GetClaim(), req.GetReattach()
 	if (claim != nil || again != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
@@ -265,16 +265,16 @@ func (l *slot) submit(req *pb.WorkRequest) (a exchange, wanted bool, err error) 
 		a.err = errProtocol
 	case claim != nil:
 		session, cmd, err := wire.ClaimFrom(claim)
-		l.submitFor(&a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
+		l.submitFor(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
 	case again != nil:
 		session, cmd, err := wire.ReattachFrom(again)
-		l.submitFor(&a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
+		l.submitFor(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
 	case lease == nil:
 		return a, false, nil
 	default:
 		var cmd tree.Command
 		if cmd, a.err = l.command(ctx, lease, req); a.err == nil {
-			l.prepare(&a, lease, cmd)
+			l.prepare(a, lease, cmd)
 		}
 	}
 	return a, true, nil
@@ -340,9 +340,9 @@ func (l *slot) answer() {
 			var responses []*pb.WorkResponse
 			var err error
 			if !broken && ctx.Err() == nil {
-				responses, err = l.respond(ctx, &a)
+				responses, err = l.respond(ctx, a)
 			}
-			l.leftOver(&a)
+			l.leftOver(a)
 			a.conclude(l.Service)
 			switch {
 			case broken || ctx.Err() != nil:

@@ -29,7 +29,8 @@ func (t table) change(was, now []any) (statement string, arguments []any) {
 	return "put_" + t.name, slices.Clone(now)
 }
 
-// same reports whether two columns have the same value.
+// same reports whether two columns have the same value. They are of the same type: one that
+// has its own way into the database, or a pointer.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case *int:
@@ -44,8 +45,13 @@ func same(a, b any) bool {
 		return *a.id == *b.(id16).id
 	case timeColumn:
 		return a.time.Equal(*b.(timeColumn).time)
+	case durationColumn:
+		return *a.duration == *b.(durationColumn).duration
 	case bitsColumn:
 		return *a.bits == *b.(bitsColumn).bits
+	}
+	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer && v.Elem().Comparable() {
+		return v.Elem().Equal(reflect.ValueOf(b).Elem())
 	}
 	return reflect.DeepEqual(a, b)
 }

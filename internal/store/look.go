@@ -150,16 +150,17 @@ func (e *End) output(t *tree.Task) tree.RunOutput {
 func (n *near) take(t *tree.Task, messages []messageAndBody) {
 	run := tree.ChildRun{Task: t.ID, Run: t.Run}
 	var asked []messageAndBody
-	n.answers = map[messageKey]messageAndBody{}
+	n.answers = map[messageKey]*messageAndBody{}
 	for _, m := range messages {
 		if m.Ordinal == t.Answer {
-			n.answers[messageKey{t.ID, m.Ordinal}] = m
+			n.answers[messageKey{t.ID, m.Ordinal}] = &m
 		} else {
 			asked = append(asked, m)
 		}
 	}
 	n.prompts = map[tree.ChildRun][]messageAndBody{run: asked}
 	if t.State.Terminal() {
-		n.runs = map[tree.ChildRun]tree.Run{run: t.Ended()}
+		ended := t.Ended()
+		n.runs = map[tree.ChildRun]*tree.Run{run: &ended}
 	}
 }

@@ -12,15 +12,15 @@ import (
 type near struct {
 	task    tree.TaskID
 	calls   []tree.Call // closed, in the order of messages and blocks
-	runs    map[tree.ChildRun]tree.Run
-	answers map[messageKey]messageAndBody
+	runs    map[tree.ChildRun]*tree.Run
+	answers map[messageKey]*messageAndBody
 	prompts map[tree.ChildRun][]messageAndBody // one, or none
 }
 
 // around gives the look-ups of what is near a task's messages from an ordinal on.
 func (r *sessionReader) around(task *tree.TaskID, from int) []lookup {
 	n := &r.near
-	*n = near{task: *task, runs: map[tree.ChildRun]tree.Run{}, answers: map[messageKey]messageAndBody{}}
+	*n = near{task: *task, runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]*messageAndBody{}}
 	key := [][]any{{idColumn(&r.session), idColumn(task), from}}
 	return []lookup{
 		r.callsClosed(&n.calls, task, from, noLimit), {"runs_called", key, n.takeRun}, {"answers_called", key, n.takeAnswer}, r.limits(),
@@ -30,7 +30,7 @@ func (r *sessionReader) around(task *tree.TaskID, from int) []lookup {
 // end reads what there is to say of how a task's run has ended.
 func (r *sessionReader) end(ctx context.Context, t *tree.Task) error {
 	n, run := &r.near, tree.ChildRun{Task: t.ID, Run: t.Run}
-	*n = near{runs: map[tree.ChildRun]tree.Run{}, answers: map[messageKey]messageAndBody{}}
+	*n = near{runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]*messageAndBody{}}
 	var prompts []messageAndBody
 	err := r.db.load(ctx, r.limits(), r.prompts(&prompts, &run),
 		lookup{"runs", [][]any{{idColumn(&r.session), idColumn(&run.Task), run.Run}}, n.takeRun},
@@ -42,14 +42,14 @@ func (r *sessionReader) end(ctx context.Context, t *tree.Task) error {
 func (n *near) takeRun(row row) error {
 	var run tree.Run
 	err := row.Scan(plainRunRow(&run)...)
-	n.runs[tree.ChildRun{Task: run.Task, Run: run.Run}] = run
+	n.runs[tree.ChildRun{Task: run.Task, Run: run.Run}] = &run
 	return err
 }
 
 func (n *near) takeAnswer(row row) error {
 	var m messageAndBody
 	err := row.Scan(storedMessageRow(&m)...)
-	n.answers[messageKey{m.Task, m.Ordinal}] = m
+	n.answers[messageKey{m.Task, m.Ordinal}] = &m
 	return err
 }
 

@@ -51,11 +51,11 @@ func (r *sessionReader) outcomes(ctx context.Context, runs []tree.ChildRun) (map
 // ends reads the rows of runs that have ended, and how much is shown of an answer.
 func (r *sessionReader) ends(ctx context.Context, runs []tree.ChildRun) ([]tree.Run, error) {
 	var sessions []tree.Session
-	var ended []tree.Run
+	ended := make([]tree.Run, 0, len(runs))
 	var keys [][]any
 	for i := range runs {
 		if run, held := r.near.runs[runs[i]]; held {
-			ended = append(ended, run)
+			ended = append(ended, *run)
 			continue
 		}
 		keys = append(keys, []any{idColumn(&r.session), idColumn(&runs[i].Task), runs[i].Run})
@@ -84,12 +84,13 @@ type messageKey struct {
 func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[messageKey]string, error) {
 	var rows []messageAndBody
 	var keys [][]any
+	found := make([]*messageAndBody, 0, len(ended))
 	for i := range ended {
 		if ended[i].Answer == 0 {
 			continue
 		}
-		if row, held := r.near.answers[messageKey{ended[i].Task, ended[i].Answer}]; held {
-			rows = append(rows, row)
+		if m, held := r.near.answers[messageKey{ended[i].Task, ended[i].Answer}]; held {
+			found = append(found, m)
 			continue
 		}
 		keys = append(keys, []any{idColumn(&r.session), idColumn(&ended[i].Task), ended[i].Answer})
@@ -97,9 +98,11 @@ func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[mess
 	if err := r.db.load(ctx, each(&rows, "messages", storedMessageRow, keys)); err != nil {
 		return nil, err
 	}
-	texts := make(map[messageKey]string, len(rows))
 	for i := range rows {
-		m := &rows[i]
+		found = append(found, &rows[i])
+	}
+	texts := make(map[messageKey]string, len(found))
+	for _, m := range found {
 		if err := m.open(); err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ type wakings struct {
 type tail struct {
 	rows  []messageAndBody
 	asks  map[int]int // how many calls a message makes
-	calls map[tree.CallRef]tree.Call
+	calls map[tree.CallRef]*tree.Call
 	near  near
 	bytes int
 }
@@ -42,8 +42,8 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held
 		t := w.tails[key]
 		switch {
 		case t == nil && (m.MakesCalls() || m.Role != tree.RoleTool && follows(held.Begins(transcript.Of{Session: id, Task: m.Task}), m.Ordinal)):
-			t = &tail{asks: map[int]int{}, calls: map[tree.CallRef]tree.Call{}, near: near{
-				task: m.Task, runs: map[tree.ChildRun]tree.Run{}, answers: map[messageKey]messageAndBody{},
+			t = &tail{asks: map[int]int{}, calls: map[tree.CallRef]*tree.Call{}, near: near{
+				task: m.Task, runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]*messageAndBody{},
 			}}
 			w.tails[key] = t
 		case t == nil:
@@ -76,7 +76,7 @@ func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes) {
 			answers[messageKey{m.Task, m.Ordinal}] = m
 		}
 	}
-	runs := map[tree.ChildRun]*tree.Run{}
+	runs := make(map[tree.ChildRun]*tree.Run, len(c.Runs))
 	for _, r := range c.Runs {
 		runs[tree.ChildRun{Task: r.Task, Run: r.Run}] = r
 	}
@@ -85,17 +85,17 @@ func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes) {
 		if t == nil || call.State != tree.CallClosed {
 			continue
 		}
-		t.calls[call.Ref] = *call
+		t.calls[call.Ref] = call
 		w.grew(t, rowBytes+len(call.Text))
 		run := runs[call.Child]
 		if !call.ByOutcome || run == nil {
 			continue // what is missing is read
 		}
-		t.near.runs[call.Child] = *run
+		t.near.runs[call.Child] = run
 		key := messageKey{run.Task, run.Answer}
 		if m := answers[key]; m != nil {
 			row := remembered(id, m)
-			t.near.answers[key] = row
+			t.near.answers[key] = &row
 			w.grew(t, row.size())
 		}
 	}
@@ -194,7 +194,7 @@ func (w *woken) conversation(ctx context.Context, s *Store) (*Conversation, erro
 	}
 	r.shown, r.near = w.shown, w.tail.near
 	for _, c := range w.tail.calls {
-		r.near.calls = append(r.near.calls, c)
+		r.near.calls = append(r.near.calls, *c)
 	}
 	slices.SortFunc(r.near.calls, func(a, b tree.Call) int {
 		return cmp.Or(cmp.Compare(a.Ref.Message, b.Ref.Message), cmp.Compare(a.Ref.Block, b.Ref.Block))

@@ -19,7 +19,8 @@ type Workspace struct {
 	resolved string // the same without symbolic links
 	beside   []string
 	root     *os.Root
-	changing sync.Mutex // held while a file is looked at and changed
+	opened   fs.FileInfo // of the root
+	changing sync.Mutex  // held while a file is looked at and changed
 }
 
 var errNoWorkspace = errors.New("this run has no workspace, so there are no files to work with")
@@ -38,7 +39,15 @@ func OpenWorkspace(dir string) (*Workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
-	return &Workspace{dir: abs, resolved: resolved, root: root}, nil
+	return opened(&Workspace{dir: abs, resolved: resolved, root: root})
+}
+
+// opened gives a workspace whose root was opened just now.
+func opened(w *Workspace) (_ *Workspace, err error) {
+	if w.opened, err = w.root.Stat("."); err != nil {
+		return nil, fmt.Errorf("open workspace: %w", errors.Join(err, w.root.Close()))
+	}
+	return w, nil
 }
 
 // Below opens a directory of the workspace as a workspace of its own. No part of its
@@ -62,9 +71,9 @@ func (w *Workspace) Below(name string, beside ...string) (*Workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", pathError(name, err))
 	}
-	return &Workspace{
+	return opened(&Workspace{
 		dir: filepath.Join(w.dir, name), resolved: filepath.Join(w.resolved, name), root: root, beside: beside,
-	}, nil
+	})
 }
 
 // Beside gives directories outside the workspace that commands have to change when
@@ -84,12 +93,8 @@ func (w *Workspace) Open() (*os.File, error) { return w.root.Open(".") }
 
 // InPlace reports whether the directory is still what its path leads to.
 func (w *Workspace) InPlace() bool {
-	opened, err := w.root.Stat(".")
-	if err != nil {
-		return false
-	}
 	found, err := os.Lstat(w.resolved)
-	return err == nil && os.SameFile(opened, found)
+	return err == nil && os.SameFile(w.opened, found)
 }
 
 // Close gives the directory back. Calls under way end with an error.
