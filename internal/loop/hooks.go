@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/coppice-run/coppice/internal/excerpt"
@@ -34,15 +33,10 @@ func (r *runner) start(ctx context.Context) error {
 		return nil
 	}
 	reply, err := r.Journal.StartHooks(ran).Wait(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case reply.Boundary == nil:
-		return errors.New("the hooks on the start were answered with nothing to go on with")
 	}
-	r.Transcript = append(r.Transcript, reply.Boundary.News...)
-	r.takeIn(reply.Boundary)
-	return nil
+	return r.goOn(reply.Boundary)
 }
 
 // stop records the model's answer as the end of the run, with what the hooks on its

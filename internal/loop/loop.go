@@ -32,9 +32,10 @@ type Outcome uint8
 
 // The outcomes of an attempt.
 const (
-	Lost   Outcome = iota // the run goes on elsewhere, or the context ended
-	Parked                // the run waits and holds no worker
-	Ended                 // the run has its result
+	ongoing Outcome = iota // it is not over
+	Lost                   // the run goes on elsewhere, or the context ended
+	Parked                 // the run waits and holds no worker
+	Ended                  // the run has its result
 )
 
 // Run is a run as it was claimed, and all that is needed to go on with it.
@@ -123,8 +124,8 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 		if asked == nil {
 			return Lost, errors.New("calls are open, but the transcript does not end with the message that opened them")
 		}
-		if parked, err := r.work(ctx, asked, r.Open, nil); parked || err != nil {
-			return Parked, err
+		if out, err := r.work(ctx, asked, r.Open, nil); out != ongoing || err != nil {
+			return out, err
 		}
 	}
 	if err := r.start(ctx); err != nil {
@@ -138,8 +139,8 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 			return r.fail(ctx, tree.ReasonMaxIterations,
 				fmt.Sprintf("stopped after %d model calls; resume the task to let it go on", r.Iterations))
 		}
-		if parked, err := r.makeWay(ctx); parked || err != nil {
-			return Parked, err
+		if out, err := r.makeWay(ctx); out != ongoing || err != nil {
+			return out, err
 		}
 		if err := r.compact(ctx); err != nil {
 			return Lost, err
@@ -155,16 +156,14 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 			return r.fail(ctx, reason, err.Error())
 		}
 		r.Iterations++
-		calls := transcript.Calls(answer)
-		if len(calls) == 0 {
-			outcome, goOn, err := r.end(ctx, answer)
-			if !goOn || err != nil {
-				return outcome, err
-			}
-			continue
+		var out Outcome
+		if calls := transcript.Calls(answer); len(calls) > 0 {
+			out, err = r.work(ctx, answer, calls, r.Journal.Append(answer))
+		} else {
+			out, err = r.end(ctx, answer)
 		}
-		if parked, err := r.work(ctx, answer, calls, r.Journal.Append(answer)); parked || err != nil {
-			return Parked, err
+		if out != ongoing || err != nil {
+			return out, err
 		}
 	}
 }
@@ -207,48 +206,48 @@ var lacks = map[tree.StopReason]string{
 	tree.StopRefusal:   "[The model declined to answer.]",
 }
 
-// end records the model's answer as the end of the run. goOn is set if there is
-// news that the run has to take in first.
-func (r *runner) end(ctx context.Context, answer *tree.Message) (_ Outcome, goOn bool, _ error) {
+// end records the model's answer as the end of the run, which goes on if there is news
+// that it has to take in first.
+func (r *runner) end(ctx context.Context, answer *tree.Message) (Outcome, error) {
 	r.tell(answer, lacks[answer.Stop])
 	reply, err := r.stop(ctx, answer)
 	switch {
 	case err != nil:
-		return Lost, false, err
+		return Lost, err
 	case reply.Ended:
-		return Ended, false, nil
+		return Ended, nil
 	case reply.Parked:
-		return Parked, false, nil
-	case reply.Boundary == nil:
-		return Lost, false, errors.New("the end of the run was answered with nothing to go on with")
+		return Parked, nil
 	}
 	answer.Ordinal = reply.Ordinal
-	r.Transcript = append(append(r.Transcript, *answer), reply.Boundary.News...)
-	r.takeIn(reply.Boundary)
-	return Lost, true, nil
+	r.Transcript = append(r.Transcript, *answer)
+	return ongoing, r.goOn(reply.Boundary)
 }
 
-// takeIn takes in what a boundary says beside the transcript.
-func (r *runner) takeIn(b *Boundary) {
+// goOn takes in the boundary from which the run goes on.
+func (r *runner) goOn(b *Boundary) error {
+	if b == nil {
+		return errors.New("the run was answered with nothing to go on with")
+	}
+	r.Transcript = append(r.Transcript, b.News...)
 	r.turnTo(b.Source)
 	r.Spent, r.Short = b.Spent, b.Short
+	return nil
 }
 
 // makeWay gives the run back if the budget has nothing left for a call of it just now.
-func (r *runner) makeWay(ctx context.Context) (parked bool, _ error) {
+func (r *runner) makeWay(ctx context.Context) (Outcome, error) {
 	if !r.Short {
-		return false, nil
+		return ongoing, nil
 	}
 	reply, err := r.Journal.Park().Wait(ctx)
 	switch {
-	case err != nil || reply.Parked:
-		return reply.Parked, err
-	case reply.Boundary == nil:
-		return false, errors.New("the run was not parked, and was answered with nothing to go on with")
+	case err != nil:
+		return Lost, err
+	case reply.Parked:
+		return Parked, nil
 	}
-	r.Transcript = append(r.Transcript, reply.Boundary.News...)
-	r.takeIn(reply.Boundary)
-	return false, nil
+	return ongoing, r.goOn(reply.Boundary)
 }
 
 func (r *runner) fail(ctx context.Context, reason tree.Reason, detail string) (Outcome, error) {

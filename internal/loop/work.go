@@ -22,7 +22,7 @@ import (
 // What the orchestrator does on a call's behalf (children, waits) is asked for
 // at once, in the order of the calls and in one request; every other tool runs
 // at the same time as the rest, once the message is known to be recorded.
-func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call, appended Pending) (parked bool, _ error) {
+func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call, appended Pending) (Outcome, error) {
 	w := &batch{runner: r, asked: asked, appended: appended, own: map[int]tree.ToolResult{}}
 	defer w.drop()
 	var tools []tree.Call
@@ -38,28 +38,28 @@ func (r *runner) work(ctx context.Context, asked *tree.Message, open []tree.Call
 	}
 	approved, err := w.answers(ctx)
 	if err != nil {
-		return false, err
+		return Lost, err
 	}
-	tools = w.delegated(ctx, asked, append(tools, approved...))
+	tools = w.delegated(ctx, append(tools, approved...))
 	w.spawn()
 	if len(tools) > 0 {
 		if err := w.recorded(ctx); err != nil {
-			return false, err
+			return Lost, err
 		}
-		if err := w.run(ctx, asked, tools); err != nil {
-			return false, err
+		if err := w.run(ctx, tools); err != nil {
+			return Lost, err
 		}
 	}
 	if w.waiting {
 		if err := w.hearLaunched(ctx); err != nil {
-			return false, err
+			return Lost, err
 		}
 		w.sent = append(w.sent, r.Journal.Park())
 	}
 	if err := w.recorded(ctx); err != nil {
-		return false, err
+		return Lost, err
 	}
-	return w.settle(ctx, asked)
+	return w.settle(ctx)
 }
 
 // recorded waits until the message that has made the calls is known to be recorded.
@@ -105,10 +105,10 @@ func (r *runner) effect(name string) tool.Effect {
 
 // delegated asks the orchestrator for what calls need that it sees to, in the order
 // of the calls, and gives the other calls.
-func (w *batch) delegated(ctx context.Context, asked *tree.Message, calls []tree.Call) (own []tree.Call) {
+func (w *batch) delegated(ctx context.Context, calls []tree.Call) (own []tree.Call) {
 	slices.SortFunc(calls, func(a, b tree.Call) int { return a.Ref.Block - b.Ref.Block })
 	for _, c := range calls {
-		use := asked.Blocks[c.Ref.Block].(tree.ToolUse)
+		use := w.asked.Blocks[c.Ref.Block].(tree.ToolUse)
 		if w.effect(use.Name) == tool.EffectDelegated {
 			w.delegate(ctx, c.Ref.Block, use)
 			continue
@@ -167,7 +167,7 @@ func (w *batch) spawn() {
 
 // run runs the tools of calls at the same time and records each result as it comes.
 // When it is asked to, it lets those go on in the background that can.
-func (w *batch) run(ctx context.Context, asked *tree.Message, calls []tree.Call) error {
+func (w *batch) run(ctx context.Context, calls []tree.Call) error {
 	type result struct {
 		block   int
 		outcome tool.Outcome
@@ -175,10 +175,10 @@ func (w *batch) run(ctx context.Context, asked *tree.Message, calls []tree.Call)
 	}
 	results, background := make(chan result, len(calls)), make(chan struct{})
 	for _, c := range calls {
-		use := asked.Blocks[c.Ref.Block].(tree.ToolUse)
+		use := w.asked.Blocks[c.Ref.Block].(tree.ToolUse)
 		w.report(use)
 		go func() {
-			outcome, err := w.perform(ctx, tree.CallRef{Message: asked.Ordinal, Block: c.Ref.Block}, use, background)
+			outcome, err := w.perform(ctx, tree.CallRef{Message: w.asked.Ordinal, Block: c.Ref.Block}, use, background)
 			results <- result{c.Ref.Block, outcome, err}
 		}()
 	}
@@ -198,7 +198,7 @@ func (w *batch) run(ctx context.Context, asked *tree.Message, calls []tree.Call)
 				failed = w.hearLaunched(ctx)
 			}
 		case ordinal := <-w.Release:
-			if ordinal == asked.Ordinal && !let {
+			if ordinal == w.asked.Ordinal && !let {
 				let = true
 				close(background)
 			}
@@ -292,15 +292,15 @@ func (w *batch) close(block int, done tool.Done) {
 }
 
 // settle waits for all answers and takes the boundary into the transcript.
-func (w *batch) settle(ctx context.Context, asked *tree.Message) (parked bool, _ error) {
+func (w *batch) settle(ctx context.Context) (Outcome, error) {
 	var boundary *Boundary
 	for _, p := range w.sent {
 		reply, err := p.Wait(ctx)
 		switch {
 		case err != nil:
-			return false, err
+			return Lost, err
 		case reply.Parked:
-			return true, nil
+			return Parked, nil
 		case reply.Boundary != nil && boundary == nil:
 			boundary = reply.Boundary
 		case reply.Boundary != nil:
@@ -310,24 +310,22 @@ func (w *batch) settle(ctx context.Context, asked *tree.Message) (parked bool, _
 		}
 	}
 	if boundary == nil {
-		return false, fmt.Errorf("no call of message %d is left to do, but the run is not at a boundary", asked.Ordinal)
+		return Lost, fmt.Errorf("no call of message %d is left to do, but the run is not at a boundary", w.asked.Ordinal)
 	}
-	if last := len(w.Transcript); last == 0 || w.Transcript[last-1].Ordinal != asked.Ordinal {
-		w.Transcript = append(w.Transcript, *asked)
+	if last := len(w.Transcript); last == 0 || w.Transcript[last-1].Ordinal != w.asked.Ordinal {
+		w.Transcript = append(w.Transcript, *w.asked)
 	}
-	w.Transcript = append(w.Transcript, w.results(asked, boundary))
-	w.Transcript = append(w.Transcript, boundary.News...)
-	w.takeIn(boundary)
-	return false, nil
+	w.Transcript = append(w.Transcript, w.results(boundary))
+	return ongoing, w.goOn(boundary)
 }
 
 // results puts the tool message together, one block a call in the order of the calls.
-func (w *batch) results(asked *tree.Message, b *Boundary) tree.Message {
+func (w *batch) results(b *Boundary) tree.Message {
 	for _, r := range b.Results {
 		w.own[r.Block] = r
 	}
 	return tree.Message{
-		ID: b.ID, Ordinal: b.Ordinal, Role: tree.RoleTool, Blocks: transcript.Results(asked, w.own),
+		ID: b.ID, Ordinal: b.Ordinal, Role: tree.RoleTool, Blocks: transcript.Results(w.asked, w.own),
 	}
 }
 
