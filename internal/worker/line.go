@@ -34,7 +34,7 @@ type line struct {
 	reach    *reach // whether there are streams
 	replicas *replicas
 	welcome  func(*pb.Welcome) // called for each stream
-	window   chan struct{}     // one for each request without an answer
+	window   chan struct{}     // one for each counted request without an answer
 	secrets  *redact.Redactor  // what goes out is without them
 	needs    string            // a feature that a replica has to have; empty: none
 
@@ -80,6 +80,7 @@ type request struct {
 	line     *line
 	req      *pb.WorkRequest
 	answered chan struct{}
+	counted  bool // it has a place in the window: all have but the claim of a run that was given
 	response *pb.WorkResponse
 	chunks   []*pb.Message  // of a claim: the transcript so far, after what is held
 	begins   []tree.Message // of an end: what is held of the transcript that may be next

@@ -68,7 +68,7 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 		j.deltas.flush()
 	}
 	l.clean(req)
-	r := &request{line: l, req: req, answered: make(chan struct{})}
+	r := &request{line: l, req: req, answered: make(chan struct{}), counted: true}
 	if j.takes != nil && givesBack(req) {
 		req.Takes, r.begins = j.takes()
 	}
@@ -78,9 +78,8 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 	l.mu.Lock()
 	if l.over || l.attempt.number != j.attempt {
 		l.mu.Unlock()
-		<-l.window
 		r.err = loop.ErrLost
-		close(r.answered)
+		r.done()
 		return r
 	}
 	l.seq++
@@ -168,7 +167,6 @@ func (l *line) oldest(take func(*request) bool) {
 		return
 	}
 	l.waiting = l.waiting[1:]
-	room := true
 	switch k := r.response.GetKind().(type) {
 	case *pb.WorkResponse_Parked, *pb.WorkResponse_Ended, *pb.WorkResponse_Refused:
 		l.over = true
@@ -176,7 +174,6 @@ func (l *line) oldest(take func(*request) bool) {
 		case l.closed:
 		case given != nil:
 			l.beginGiven(r, given)
-			room = false // what stands for its claim takes it
 		case r.response.GetStandsBy():
 			l.stands, l.stood = r, make(chan struct{})
 		}
@@ -192,10 +189,7 @@ func (l *line) oldest(take func(*request) bool) {
 	case *pb.WorkResponse_Ack:
 		l.attempt.known = max(l.attempt.known, k.Ack.GetOrdinal(), k.Ack.GetBoundary().GetOrdinal())
 	}
-	close(r.answered)
-	if room {
-		<-l.window
-	}
+	r.done()
 }
 
 // lose ends the attempt on the line: nothing that is under way will be answered.
@@ -209,20 +203,23 @@ func (l *line) drops(given *pb.GivenRun) {
 	lost := l.waiting
 	for _, r := range lost {
 		r.err = loop.ErrLost
-		close(r.answered)
+		r.done()
 	}
 	l.waiting, l.over = nil, true
 	l.standsNoMore()
 	if l.attempt.drop != nil {
 		l.attempt.drop()
 	}
-	places := len(lost)
-	if given != nil && places > 0 && !l.closed {
-		l.beginGiven(lost[places-1], given)
-		places-- // what stands for its claim takes one
+	if n := len(lost); given != nil && n > 0 && !l.closed {
+		l.beginGiven(lost[n-1], given)
 	}
-	for range places {
-		<-l.window
+}
+
+// done says that the request has its answer, or will have none, and gives its place back.
+func (r *request) done() {
+	close(r.answered)
+	if r.counted {
+		<-r.line.window
 	}
 }
 

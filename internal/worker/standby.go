@@ -53,7 +53,6 @@ func (l *line) stoodDown(given *pb.GivenRun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stands != nil && given != nil && !l.closed {
-		l.window <- struct{}{} // nothing is under way on a line that waits
 		l.beginGiven(l.stands, given)
 	}
 	l.standsNoMore()
