@@ -67,27 +67,27 @@ func (s *spawning) Wait(ctx context.Context) (loop.Reply, error) {
 	return reply, nil
 }
 
-// launch carries a command to its end beside the slots, until ctx ends.
-func (w *Worker) launch(ctx context.Context, c *launched) {
-	w.carrying.Go(func() { w.carryCommand(ctx, c) })
+// launch carries a command to its end beside the slots, until working ends.
+func (w *Worker) launch(working context.Context, c *launched) {
+	w.carrying.Go(func() { w.carryCommand(working, c) })
 }
 
 // carryCommand runs a command over a line of its own, and tells what it prints and how it
 // ends. It is killed when its task is ended from outside, and when the worker stops.
-func (w *Worker) carryCommand(ctx context.Context, c *launched) {
+func (w *Worker) carryCommand(working context.Context, c *launched) {
 	log := w.Logger.With("session_id", c.claim.GetSessionId(), "task_id", c.claim.GetTaskId(), "epoch", c.claim.GetEpoch())
-	running, kill := context.WithCancel(ctx)
+	ctx, kill := context.WithCancel(working)
 	defer kill()
 	l := w.newLine()
 	l.needs = featureCommands
 	j := l.goOn(kill, c.claim)
-	lineEnds, endLine := context.WithCancel(context.WithoutCancel(ctx))
+	lineEnds, endLine := context.WithCancel(context.WithoutCancel(working))
 	var keeping sync.WaitGroup
 	keeping.Go(func() { l.stayConnected(lineEnds) })
 	defer keeping.Wait()
 	defer endLine()
 	var last *request
-	end := c.command.Carry(running, func(output string) {
+	end := c.command.Carry(ctx, func(output string) {
 		if last == nil || last.over() {
 			last = j.print(output)
 		}
@@ -99,46 +99,9 @@ func (w *Worker) carryCommand(ctx context.Context, c *launched) {
 	said := j.endCommand(end)
 	select {
 	case <-said.answered:
-	case <-ctx.Done():
+	case <-working.Done():
 		said.within(farewell)
 	}
-}
-
-// goOn puts an attempt on the line that is this worker's already. drop is called when
-// it is lost.
-func (l *line) goOn(drop context.CancelFunc, claim *pb.Claim) *journal {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.begin(claim, nil, drop)
-}
-
-// session is that of the attempt on the line.
-func (l *line) session() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.attempt.claim.GetSessionId()
-}
-
-// releases tells of messages whose commands are to go on in the background.
-func (l *line) releases() <-chan int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.attempt.release
-}
-
-// letGo tells the attempt on the line that the commands of a message are to go on in
-// the background. It never waits: only the last message counts.
-func (l *line) letGo(ordinal int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.attempt.release == nil {
-		return
-	}
-	select {
-	case <-l.attempt.release:
-	default:
-	}
-	l.attempt.release <- ordinal
 }
 
 // print tells what a command has printed last.
@@ -153,24 +116,4 @@ func (j *journal) endCommand(end tool.CommandEnd) *request {
 		e.Failure = &pb.Failure{Reason: pb.Reason(end.Reason), Detail: end.Detail}
 	}
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CommandEnd{CommandEnd: e}})
-}
-
-// over reports whether the request has its answer, or will have none.
-func (r *request) over() bool {
-	select {
-	case <-r.answered:
-		return true
-	default:
-		return false
-	}
-}
-
-// within waits for the answer so long.
-func (r *request) within(d time.Duration) {
-	wait := time.NewTimer(d)
-	defer wait.Stop()
-	select {
-	case <-r.answered:
-	case <-wait.C:
-	}
 }

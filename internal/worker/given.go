@@ -64,7 +64,7 @@ func (l *line) takeUp(ctx context.Context, drop context.CancelFunc) (*assignment
 	if l.attempt.drop = drop; l.over {
 		drop() // it was lost before anybody could be told
 	}
-	j := newJournal(l, l.attempt.number)
+	j := newJournal(l)
 	l.mu.Unlock()
 	l.sending.Unlock()
 	a, err := r.assigned(ctx, r.begins)

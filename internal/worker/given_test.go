@@ -16,7 +16,8 @@ import (
 func lineOf(stream *sentOver, begins []tree.Message) (*line, *journal) {
 	l := (&Worker{Config: Config{Now: time.Now}}).newLine()
 	l.link = &link{stream: stream, protocol: Protocol}
-	j := l.begin(&pb.Claim{SessionId: "s", TaskId: "child", Epoch: 1, Nonce: 1, WorkerId: "w"}, nil, nil)
+	l.begin(&pb.Claim{SessionId: "s", TaskId: "child", Epoch: 1, Nonce: 1, WorkerId: "w"}, nil, nil)
+	j := newJournal(l)
 	j.takes = func() (*pb.Takes, []tree.Message) {
 		return &pb.Takes{Nonce: 7, HeldTaskId: "parent", Held: heldOf(begins)}, begins
 	}

@@ -26,9 +26,9 @@ type journal struct {
 	deltas deltas // of the answer under way
 }
 
-// newJournal records an attempt over a line.
-func newJournal(l *line, attempt int) *journal {
-	j := &journal{line: l, attempt: attempt}
+// newJournal records the attempt on a line. It needs the lock of the line.
+func newJournal(l *line) *journal {
+	j := &journal{line: l, attempt: l.attempt.number}
 	j.deltas.send = j.delta
 	return j
 }

@@ -38,7 +38,7 @@ type line struct {
 	secrets  *redact.Redactor  // what goes out is without them
 	needs    string            // a feature that a replica has to have; empty: none
 
-	sending   sync.Mutex // held while a request is numbered and sent
+	sending   sync.Mutex // held while a request is numbered and sent; taken before mu
 	seq       int64
 	unsent    []*request // numbered, to be sent with what follows
 	hasUnsent atomic.Bool
@@ -69,10 +69,18 @@ type attempt struct {
 }
 
 // begin puts an attempt on the line, unless that is closed. It needs the lock.
-func (l *line) begin(claim *pb.Claim, begins []tree.Message, drop context.CancelFunc) *journal {
+func (l *line) begin(claim *pb.Claim, begins []tree.Message, drop context.CancelFunc) {
 	l.attempt = attempt{number: l.attempt.number + 1, claim: claim, begins: begins, release: make(chan int, 1), drop: drop}
 	l.over = l.closed
-	return newJournal(l, l.attempt.number)
+}
+
+// goOn puts an attempt on the line that is this worker's already. drop is called when
+// it is lost.
+func (l *line) goOn(drop context.CancelFunc, claim *pb.Claim) *journal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begin(claim, nil, drop)
+	return newJournal(l)
 }
 
 // request is one request under way.
@@ -323,6 +331,35 @@ func (l *line) carries(j *journal) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.over && l.attempt.number == j.attempt
+}
+
+// session is that of the attempt on the line.
+func (l *line) session() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attempt.claim.GetSessionId()
+}
+
+// releases tells of messages whose commands are to go on in the background.
+func (l *line) releases() <-chan int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attempt.release
+}
+
+// letGo tells the attempt on the line that the commands of a message are to go on in
+// the background. It never waits: only the last message counts.
+func (l *line) letGo(ordinal int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.attempt.release == nil {
+		return
+	}
+	select {
+	case <-l.attempt.release:
+	default:
+	}
+	l.attempt.release <- ordinal
 }
 
 // beat tells the other side of a stream that this one is there.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,7 +21,8 @@ func (l *line) claim(ctx context.Context, drop context.CancelFunc, c *pb.Claim, 
 	l.renumber(0)
 	l.sending.Unlock()
 	l.mu.Lock()
-	j := l.begin(c, begins, drop)
+	l.begin(c, begins, drop)
+	j := newJournal(l)
 	if l.link != nil {
 		c.Protocol = l.link.protocol
 	}
@@ -234,5 +236,25 @@ func (r *request) wait(ctx context.Context) error {
 		return r.err
 	case <-ctx.Done():
 		return loop.ErrLost
+	}
+}
+
+// over reports whether the request has its answer, or will have none.
+func (r *request) over() bool {
+	select {
+	case <-r.answered:
+		return true
+	default:
+		return false
+	}
+}
+
+// within waits for the answer so long.
+func (r *request) within(d time.Duration) {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-r.answered:
+	case <-wait.C:
 	}
 }

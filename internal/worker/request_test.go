@@ -60,7 +60,7 @@ func TestWhatGoesOnIsKept(t *testing.T) {
 		stream := &sentOver{}
 		l := (&Worker{}).newLine()
 		l.over, l.link = false, &link{stream: stream}
-		j := newJournal(l, l.attempt.number)
+		j := newJournal(l)
 		j.Append(answer)
 		c.then(j, j.Spawn(children))
 		if !slices.Equal(stream.kinds, c.want) {

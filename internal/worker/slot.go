@@ -21,11 +21,11 @@ import (
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
-// slot claims and runs, over a line of its own, until ctx ends, or until it has no run once
+// slot claims and runs, over a line of its own, until working ends, or until it has no run once
 // taking has ended.
-func (w *Worker) slot(ctx, taking context.Context) {
+func (w *Worker) slot(working, taking context.Context) {
 	l := w.newLine()
-	lineEnds, endLine := context.WithCancel(ctx)
+	lineEnds, endLine := context.WithCancel(working)
 	var keeping sync.WaitGroup
 	keeping.Go(func() { l.stayConnected(lineEnds) })
 	defer keeping.Wait()
@@ -37,8 +37,8 @@ func (w *Worker) slot(ctx, taking context.Context) {
 			return
 		}
 		l.turnTo(d.Hint.From)
-		w.attempt(ctx, l, d.Hint, d.ID)
-		for w.next(ctx, taking, l) {
+		w.attempt(working, l, d.Hint, d.ID)
+		for w.next(working, taking, l) {
 		}
 	}
 }
@@ -62,10 +62,9 @@ func (w *Worker) hint(ctx context.Context, l *line) (d dispatch.Delivery, any bo
 
 // attempt claims what a hint names and carries it forward. A hint whose claim has
 // had no answer stays, for whoever takes it over.
-func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id string) {
+func (w *Worker) attempt(working context.Context, l *line, hint dispatch.Hint, id string) {
 	log := w.about(hint.Session, hint.Task, hint.Epoch)
-	stopping := ctx
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(working)
 	defer cancel()
 	a, journal, err := l.claim(ctx, cancel, &pb.Claim{
 		SessionId: hint.Session.String(), TaskId: hint.Task.String(), Epoch: hint.Epoch,
@@ -85,7 +84,7 @@ func (w *Worker) attempt(ctx context.Context, l *line, hint dispatch.Hint, id st
 		return
 	}
 	w.finished.add(id)
-	w.forward(stopping, ctx, l, a, journal)
+	w.forward(working, ctx, l, a, journal)
 }
 
 // about says in a log which delivery is meant.
@@ -95,32 +94,31 @@ func (w *Worker) about(session, task any, epoch int64) *slog.Logger {
 
 // next carries the run forward that has come with the end of the last one, or for which the
 // slot has stood by since, and reports whether there was one.
-func (w *Worker) next(ctx, taking context.Context, l *line) bool {
+func (w *Worker) next(working, taking context.Context, l *line) bool {
 	l.standBy(taking)
-	stopping := ctx
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(working)
 	defer cancel()
 	a, journal, err := l.takeUp(ctx, cancel)
 	switch {
 	case err != nil:
 		w.Logger.DebugContext(ctx, "a run that was given is not there any more", "error", err)
 	case a != nil:
-		w.forward(stopping, ctx, l, a, journal)
+		w.forward(working, ctx, l, a, journal)
 	}
 	return a != nil
 }
 
-// forward carries a run forward until it is given back, or lost.
-func (w *Worker) forward(stopping, ctx context.Context, l *line, a *assignment, journal *journal) {
+// forward carries a run forward until it is given back, or lost. ctx is the attempt's.
+func (w *Worker) forward(working, ctx context.Context, l *line, a *assignment, journal *journal) {
 	task := a.GetTask()
 	log := w.about(task.GetSessionId(), task.GetId(), task.GetEpoch())
 	w.busy.Add(1)
 	defer w.busy.Add(-1)
 	ctx = telemetry.WithParent(ctx, a.GetTraceParent())
-	outcome := w.carry(stopping, ctx, log, a, journal)
+	outcome := w.carry(working, ctx, log, a, journal)
 	if outcome == loop.Lost {
 		log.InfoContext(ctx, "the attempt is lost")
-		if l.carries(journal) && stopping.Err() == nil {
+		if l.carries(journal) && working.Err() == nil {
 			// The orchestrator does not know yet: without its stream it will.
 			l.lose()
 			l.retire()
@@ -129,8 +127,8 @@ func (w *Worker) forward(stopping, ctx context.Context, l *line, a *assignment, 
 }
 
 // carry runs a run where it has its place. Its commands in the background stay there until
-// they have ended, or stopping has.
-func (w *Worker) carry(stopping, ctx context.Context, log *slog.Logger, a *assignment, j *journal) loop.Outcome {
+// they have ended, or working has.
+func (w *Worker) carry(working, ctx context.Context, log *slog.Logger, a *assignment, j *journal) loop.Outcome {
 	place, err := w.enter(ctx, a)
 	if err != nil {
 		return w.refuse(ctx, log, j, err)
@@ -142,7 +140,7 @@ func (w *Worker) carry(stopping, ctx context.Context, log *slog.Logger, a *assig
 	}()
 	j.launch = func(c *launched) {
 		c.place = place.Share()
-		w.launch(stopping, c)
+		w.launch(working, c)
 	}
 	run, err := w.prepare(ctx, a, j, place)
 	if err != nil {
@@ -151,7 +149,7 @@ func (w *Worker) carry(stopping, ctx context.Context, log *slog.Logger, a *assig
 	if !place.Owns() { // or it is tidied up first
 		j.takes = func() (*pb.Takes, []tree.Message) { return w.takes(run.Session, a.GetTask().GetParentId()) }
 	}
-	given := run.Transcript
+	claimed := run.Transcript // Do adds to it
 	outcome, err := run.Do(ctx)
 	if err != nil {
 		log.ErrorContext(ctx, "the attempt failed", "error", err)
@@ -160,7 +158,7 @@ func (w *Worker) carry(stopping, ctx context.Context, log *slog.Logger, a *assig
 	case loop.Ended:
 		tidy(ctx, log, place)
 	case loop.Parked:
-		w.held.Keep(transcript.Of{Session: run.Session, Task: run.Task}, given)
+		w.held.Keep(transcript.Of{Session: run.Session, Task: run.Task}, claimed)
 	}
 	return outcome
 }
