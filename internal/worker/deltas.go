@@ -30,12 +30,12 @@ func (d *deltas) add(text string, thinking bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if thinking != d.thinking {
-		d.flushed()
+		d.show()
 	}
 	d.thinking = thinking
 	d.text.WriteString(text)
 	if d.text.Len() >= deltaBytes {
-		d.flushed()
+		d.show()
 	} else if d.timer == nil {
 		d.timer = time.AfterFunc(deltaPause, d.flush)
 	}
@@ -46,7 +46,7 @@ func (d *deltas) restart(text string, thinking bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.text.Reset()
-	d.flushed()
+	d.show()
 	d.send(&pb.TextDelta{Text: text, Thinking: thinking, Restart: true})
 }
 
@@ -54,25 +54,25 @@ func (d *deltas) restart(text string, thinking bool) {
 func (d *deltas) flush() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.flushed()
+	d.show()
 }
 
 // take gives what is kept, for who shows it with something else; nil if nothing is.
 func (d *deltas) take() *pb.TextDelta {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.taken()
+	return d.cut()
 }
 
-// flushed is flush for who holds the lock.
-func (d *deltas) flushed() {
-	if piece := d.taken(); piece != nil {
+// show is flush. It needs the lock.
+func (d *deltas) show() {
+	if piece := d.cut(); piece != nil {
 		d.send(piece)
 	}
 }
 
-// taken is take for who holds the lock.
-func (d *deltas) taken() (piece *pb.TextDelta) {
+// cut is take. It needs the lock.
+func (d *deltas) cut() (piece *pb.TextDelta) {
 	if d.timer != nil {
 		d.timer.Stop()
 		d.timer = nil

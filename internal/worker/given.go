@@ -11,9 +11,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// takes offers the slot of a run to what becomes ready with its end: most often the parent,
+// offers offers the slot of a run to what becomes ready with its end: most often the parent,
 // of whose transcript the worker may hold the beginning. Nil: it takes none any more.
-func (w *Worker) takes(session tree.SessionID, parent string) (*pb.Takes, []tree.Message) {
+func (w *Worker) offers(session tree.SessionID, parent string) (*pb.Takes, []tree.Message) {
 	if w.drains() {
 		return nil, nil
 	}
@@ -41,11 +41,11 @@ func (l *line) beginGiven(last *request, given *pb.GivenRun) {
 	if takes.GetHeldTaskId() == given.GetTaskId() {
 		claim.Held, begins = takes.GetHeld(), last.begins
 	}
-	l.given = &request{
+	l.unclaimed = &request{
 		line: l, req: &pb.WorkRequest{Kind: &pb.WorkRequest_Claim{Claim: claim}}, answered: make(chan struct{}), begins: begins,
 	}
 	l.begin(claim, begins, nil)
-	l.waiting = append(l.waiting, l.given)
+	l.waiting = append(l.waiting, l.unclaimed)
 }
 
 // takeUp waits for the assignment of the run that has come with the end of the last one.
@@ -53,8 +53,8 @@ func (l *line) beginGiven(last *request, given *pb.GivenRun) {
 func (l *line) takeUp(ctx context.Context, drop context.CancelFunc) (*assignment, *journal, error) {
 	l.sending.Lock()
 	l.mu.Lock()
-	r := l.given
-	l.given = nil
+	r := l.unclaimed
+	l.unclaimed = nil
 	if r == nil {
 		l.mu.Unlock()
 		l.sending.Unlock()

@@ -18,7 +18,7 @@ func lineOf(stream *sentOver, begins []tree.Message) (*line, *journal) {
 	l.link = &link{stream: stream, protocol: Protocol}
 	l.begin(&pb.Claim{SessionId: "s", TaskId: "child", Epoch: 1, Nonce: 1, WorkerId: "w"}, nil, nil)
 	j := newJournal(l)
-	j.takes = func() (*pb.Takes, []tree.Message) {
+	j.offers = func() (*pb.Takes, []tree.Message) {
 		return &pb.Takes{Nonce: 7, HeldTaskId: "parent", Held: heldOf(begins)}, begins
 	}
 	return l, j

@@ -20,9 +20,9 @@ type journal struct {
 	line    *line
 	attempt int
 	launch  func(*launched) // carries a command on that is a task
-	// takes offers the slot to another run, with what is held of its transcript; nil: it
+	// offers offers the slot to another run, with what is held of its transcript; nil: it
 	// is not offered.
-	takes  func() (*pb.Takes, []tree.Message)
+	offers func() (*pb.Takes, []tree.Message)
 	deltas deltas // of the answer under way
 }
 

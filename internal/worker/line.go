@@ -43,19 +43,19 @@ type line struct {
 	unsent    []*request // numbered, to be sent with what follows
 	hasUnsent atomic.Bool
 
-	mu      sync.Mutex
-	link    *link         // what requests go over; nil while there is none
-	up      chan struct{} // closed while there is one
-	moved   chan struct{} // closed when requests go over that no longer
-	toward  string        // the endpoint that the next is to go to; empty: any
-	leaving sync.WaitGroup
-	closed  bool
-	attempt attempt
-	over    bool          // it is not on the line any more: new requests fail
-	waiting []*request    // without an answer
-	given   *request      // stands for the claim of the attempt, if that came with the end of the last; until it is taken up
-	stands  *request      // the end of the last attempt, if the line waits for a run of the orchestrator's choice
-	stood   chan struct{} // closed when it does so no longer
+	mu        sync.Mutex
+	link      *link         // what requests go over; nil while there is none
+	up        chan struct{} // closed while there is one
+	moved     chan struct{} // closed when requests go over that no longer
+	toward    string        // the endpoint that the next is to go to; empty: any
+	leaving   sync.WaitGroup
+	closed    bool
+	attempt   attempt
+	over      bool          // it is not on the line any more: new requests fail
+	waiting   []*request    // without an answer
+	unclaimed *request      // stands for the claim of the attempt, if that came with the end of the last; until it is taken up
+	stands    *request      // the end of the last attempt, if the line waits for a run of the orchestrator's choice
+	stood     chan struct{} // closed when it does so no longer
 }
 
 // attempt is what a line knows of the attempt on it, or of the last one.

@@ -71,8 +71,8 @@ func (j *journal) send(req *pb.WorkRequest) *request {
 	}
 	l.clean(req)
 	r := &request{line: l, req: req, answered: make(chan struct{}), counted: true}
-	if j.takes != nil && givesBack(req) {
-		req.Takes, r.begins = j.takes()
+	if j.offers != nil && givesBack(req) {
+		req.Takes, r.begins = j.offers()
 	}
 	l.window <- struct{}{} // room comes with an answer, or with the end of the attempt
 	l.sending.Lock()

@@ -147,7 +147,7 @@ func (w *Worker) carry(working, ctx context.Context, log *slog.Logger, a *assign
 		return w.refuse(ctx, log, j, err)
 	}
 	if !place.Owns() { // or it is tidied up first
-		j.takes = func() (*pb.Takes, []tree.Message) { return w.takes(run.Session, a.GetTask().GetParentId()) }
+		j.offers = func() (*pb.Takes, []tree.Message) { return w.offers(run.Session, a.GetTask().GetParentId()) }
 	}
 	claimed := run.Transcript // Do adds to it
 	outcome, err := run.Do(ctx)
