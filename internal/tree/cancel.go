@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/coppice-run/coppice/internal/excerpt"
@@ -59,48 +60,32 @@ func (c Cancel) decide(d *decision) (Answer, error) {
 }
 
 // cancel ends a task's run for a reason and all runs below it because of that.
-func (d *decision) cancel(top *Task, reason Reason, detail string) int {
-	below := d.view.descendants(top.ID)
-	d.falls(top.ID)
-	ended := 0
-	if top.State.Active() {
-		ended++
-		d.revoke(top)
-		d.finish(top, StateCancelled, reason, detail)
-	}
-	ended += d.bringDown(below)
-	d.falling = nil
+func (d *decision) cancel(top *Task, reason Reason, detail string) (runs int) {
+	only := []*Task{top}
+	d.unheard(only, func() {
+		runs = d.bringDown(only, reason, detail)
+		runs += d.bringDown(d.view.descendants(top.ID), ReasonCancelledByParent, "")
+	})
 	if top.Depth == 0 && d.heardOfUser(top) {
 		d.nextTurn(top)
 	}
-	return ended
+	return runs
 }
 
 // fail ends a run from outside. The children that it waited for fall with it;
 // what runs in the background goes on.
 func (d *decision) fail(t *Task, reason Reason, detail string) {
-	falling := d.view.awaited(t)
+	awaited := d.view.awaited(t)
 	d.revoke(t)
 	d.finish(t, StateFailed, reason, detail)
-	d.bringDown(falling)
-	d.falling = nil
+	d.bringDown(awaited, ReasonCancelledByParent, "")
 }
 
-// falls says that a task's run is ending with others.
-func (d *decision) falls(id TaskID) {
-	if d.falling == nil {
-		d.falling = map[TaskID]bool{}
-	}
-	d.falling[id] = true
-}
-
-// bringDown ends the runs of tasks since their parent's has ended. It goes from
-// the top down, so that nobody is woken by a child whose end is only a part of
-// its own.
-func (d *decision) bringDown(tasks []*Task) int {
+// bringDown ends the runs of tasks together: from the top down and without news to
+// any of them, so that nobody is woken by an end that is only a part of its own.
+func (d *decision) bringDown(tasks []*Task, reason Reason, detail string) int {
 	var ending []*Task
 	for _, t := range tasks {
-		d.falls(t.ID)
 		if t.State.Active() {
 			ending = append(ending, t)
 		}
@@ -108,11 +93,24 @@ func (d *decision) bringDown(tasks []*Task) int {
 	slices.SortFunc(ending, func(a, b *Task) int {
 		return cmp.Or(a.Depth-b.Depth, bytes.Compare(a.ID[:], b.ID[:]))
 	})
-	for _, t := range ending {
-		d.revoke(t)
-		d.finish(t, StateCancelled, ReasonCancelledByParent, "")
-	}
+	d.unheard(tasks, func() {
+		for _, t := range ending {
+			d.revoke(t)
+			d.finish(t, StateCancelled, reason, detail)
+		}
+	})
 	return len(ending)
+}
+
+// unheard does something without news to these tasks of the ends of background children.
+func (d *decision) unheard(by []*Task, do func()) {
+	before := d.deaf
+	d.deaf = maps.Clone(before)
+	for _, t := range by {
+		set(&d.deaf, t.ID, true)
+	}
+	do()
+	d.deaf = before
 }
 
 // revoke has the worker of a running run told.

@@ -1,9 +1,6 @@
 package tree
 
 import (
-	"bytes"
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/excerpt"
@@ -115,29 +112,12 @@ func (d *decision) rename(title string) {
 	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionRenamed, Title: title})
 }
 
-// closeSession ends all runs from the top down. Nobody is told of an end, since
-// nobody can go on.
+// closeSession ends all runs. Nobody is told of an end, since nobody can go on.
 func (d *decision) closeSession(detail string) int {
+	runs := d.bringDown(d.view.all(), ReasonAbandoned, detail)
 	s := d.session()
-	root := d.view.task(s.Root)
-	all := d.view.all()
-	slices.SortFunc(all, func(a, b *Task) int {
-		return cmp.Or(a.Depth-b.Depth, bytes.Compare(a.ID[:], b.ID[:]))
-	})
-	for _, t := range all {
-		d.falls(t.ID)
-	}
-	runs := 0
-	for _, t := range all {
-		if t.State.Active() {
-			runs++
-			d.revoke(t)
-			d.finish(t, StateCancelled, ReasonAbandoned, detail)
-		}
-	}
-	d.falling = nil
 	s.ClosedAt = d.env.Now
-	d.emitAside(root, SessionChanged{Change: SessionClosed})
+	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionClosed})
 	return runs
 }
 

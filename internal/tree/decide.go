@@ -45,7 +45,7 @@ type decision struct {
 	view *View
 	env  Env
 
-	falling map[TaskID]bool // what is being cancelled: the task and all below it
+	deaf map[TaskID]bool // who is not told of the ends of its background children
 }
 
 func (d *decision) session() *Session { return d.view.session }

@@ -43,18 +43,8 @@ func (d *decision) wonBy(t *Task, won *Call) {
 			d.leave(t, c, child)
 			continue
 		}
-		d.abort(child, "enough others of its group were first")
+		d.cancel(child, ReasonCancelledByParent, "enough others of its group were first")
 	}
-}
-
-// abort ends a child's run, and those below it, for a reason that its parent has.
-func (d *decision) abort(child *Task, detail string) {
-	below := d.view.descendants(child.ID)
-	d.falls(child.ID)
-	d.revoke(child)
-	d.finish(child, StateCancelled, ReasonCancelledByParent, detail)
-	d.bringDown(below)
-	d.falling = nil
 }
 
 // complete asks for what is read when a run ends with an answer: the children that
@@ -93,7 +83,7 @@ func (n *needs) race(id TaskID, ref CallRef) {
 // goes on in the background, or ends where there is no such thing.
 func (d *decision) joinOver(child *Task) {
 	if d.session().Limits.NoBackground {
-		d.abort(child, "the join's deadline passed, and background work is switched off")
+		d.cancel(child, ReasonCancelledByParent, "the join's deadline passed, and background work is switched off")
 		return
 	}
 	d.background(child)

@@ -27,7 +27,7 @@ func (d *decision) settle(t *Task) {
 		caller := d.view.task(t.Caller)
 		caller.LiveBackground--
 		d.view.touchTask(caller)
-		if !told && !d.falling[caller.ID] {
+		if !told && !d.deaf[caller.ID] {
 			d.tell(caller, t, run)
 		}
 	}

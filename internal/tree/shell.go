@@ -263,8 +263,7 @@ func (d *decision) stop(t *Task, call *Call, target *Task) {
 	call.Text = string(text)
 	d.closeCall(t, call)
 	if target.State.Active() {
-		d.falls(t.ID)
-		d.abort(target, "ended by a task above it")
+		d.unheard([]*Task{t}, func() { d.cancel(target, ReasonCancelledByParent, "ended by a task above it") })
 	}
 }
 
