@@ -74,7 +74,7 @@ const (
 	maxArgument = 4000
 )
 
-func (c Ask) needs(n *needs) { c.From.callNeeds(n, c.Block) }
+func (c Ask) needs(n *needs) { n.openCall(c.From, c.Block) }
 
 func (c Ask) decide(d *decision) (Answer, error) {
 	t, err := d.attempt(c.From)

@@ -160,7 +160,7 @@ func (c Repeat) needs(n *needs) {
 		n.call(t.ID, CallRef{t.OpenMessage, *c.Asked})
 	}
 	if t != nil {
-		n.launches(t, t.LastAnswer, c.Launched)
+		n.launched(t, t.LastAnswer, c.Launched)
 	}
 }
 

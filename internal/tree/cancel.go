@@ -34,15 +34,7 @@ func (c Cancel) target(v *View) TaskID {
 	return c.Task
 }
 
-func (c Cancel) needs(n *needs) {
-	id := c.target(n.view)
-	n.below(id)
-	for _, t := range append(n.view.descendants(id), n.task(id)) {
-		if t != nil && t.State.Active() {
-			n.finish(t)
-		}
-	}
-}
+func (c Cancel) needs(n *needs) { n.cancel(c.target(n.view)) }
 
 func (c Cancel) decide(d *decision) (Answer, error) {
 	t, err := d.task(c.target(d.view))
@@ -72,6 +64,14 @@ func (d *decision) cancel(top *Task, reason Reason, detail string) (runs int) {
 	return runs
 }
 
+func (n *needs) cancel(id TaskID) {
+	if id.IsZero() {
+		return // below the zero id is every task
+	}
+	n.below(id)
+	n.bringDown(append(n.view.descendants(id), n.task(id)))
+}
+
 // fail ends a run from outside. The children that it waited for fall with it;
 // what runs in the background goes on.
 func (d *decision) fail(t *Task, reason Reason, detail string) {
@@ -79,6 +79,14 @@ func (d *decision) fail(t *Task, reason Reason, detail string) {
 	d.revoke(t)
 	d.finish(t, StateFailed, reason, detail)
 	d.bringDown(awaited, ReasonCancelledByParent, "")
+}
+
+func (n *needs) fail(t *Task) {
+	n.finish(t)
+	if t != nil && t.OpenCalls > 0 {
+		n.below(t.ID)
+		n.bringDown(n.view.awaited(t))
+	}
 }
 
 // bringDown ends the runs of tasks together: from the top down and without news to
@@ -100,6 +108,14 @@ func (d *decision) bringDown(tasks []*Task, reason Reason, detail string) int {
 		}
 	})
 	return len(ending)
+}
+
+func (n *needs) bringDown(tasks []*Task) {
+	for _, t := range tasks {
+		if t != nil && t.State.Active() {
+			n.finish(t)
+		}
+	}
 }
 
 // unheard does something without news to these tasks of the ends of background children.
@@ -165,18 +181,4 @@ func (v *View) awaited(t *Task) []*Task {
 	}
 	slices.SortFunc(found, func(a, b *Task) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	return slices.Compact(found)
-}
-
-// fail asks for what is read when a run fails from outside.
-func (n *needs) fail(t *Task) {
-	n.finish(t)
-	if t == nil || t.OpenCalls == 0 {
-		return
-	}
-	n.below(t.ID)
-	for _, below := range n.view.awaited(t) {
-		if below.State.Active() {
-			n.finish(below)
-		}
-	}
 }

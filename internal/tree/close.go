@@ -59,7 +59,7 @@ func (v *View) mayDecide(cmd Command) error {
 	return nil
 }
 
-func (c CloseSession) needs(n *needs) { n.everything() }
+func (c CloseSession) needs(n *needs) { n.closeSession() }
 
 func (c CloseSession) decide(d *decision) (Answer, error) {
 	if !d.session().ClosedAt.IsZero() {
@@ -69,7 +69,7 @@ func (c CloseSession) decide(d *decision) (Answer, error) {
 	return Closed{Runs: d.closeSession(detail)}, nil
 }
 
-func (c DeleteSession) needs(n *needs) { n.everything() }
+func (c DeleteSession) needs(n *needs) { n.closeSession() }
 
 func (c DeleteSession) decide(d *decision) (Answer, error) {
 	s := d.session()
@@ -121,28 +121,19 @@ func (d *decision) closeSession(detail string) int {
 	return runs
 }
 
+func (n *needs) closeSession() {
+	if n.root() != nil && n.view.session.live() > 0 {
+		n.below(TaskID{})
+		n.bringDown(n.view.all())
+	}
+}
+
 // root asks for the root.
 func (n *needs) root() *Task {
 	if n.view.session == nil {
 		return nil
 	}
 	return n.task(n.view.session.Root)
-}
-
-// everything asks for what is read when all runs of the session end.
-func (n *needs) everything() {
-	if n.root() == nil {
-		return
-	}
-	if s := n.view.session; s.live() == 0 {
-		return
-	}
-	n.below(TaskID{})
-	for _, t := range n.view.all() {
-		if t.State.Active() {
-			n.finish(t)
-		}
-	}
 }
 
 // all gives the tasks that the view holds, in no order: those of the whole session
@@ -155,17 +146,4 @@ func (v *View) all() []*Task {
 		}
 	}
 	return all
-}
-
-// fall asks for what is read when a task's run ends with all runs below it.
-func (n *needs) fall(t *Task) {
-	if t == nil {
-		return
-	}
-	n.below(t.ID)
-	for _, t := range append(n.view.descendants(t.ID), t) {
-		if t.State.Active() {
-			n.finish(t)
-		}
-	}
 }

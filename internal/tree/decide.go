@@ -8,7 +8,8 @@ import (
 // Command is something asked of a session; its types are in the files named
 // after what they are about.
 type Command interface {
-	// needs asks for all rows that decide reads.
+	// needs asks for all rows that decide reads. A step of it asks for what the
+	// decision's step of the same name reads, and stands beside that.
 	needs(n *needs)
 	// decide checks everything, then changes the view. It returns an error only
 	// before the first change.

@@ -212,7 +212,7 @@ func (c Expire) needs(n *needs) {
 		n.approval(call.Approval)
 	case call.State == CallWaiting && !call.Child.Task.IsZero():
 		if child := n.task(call.Child.Task); child != nil && child.called(call) && n.view.session.Limits.NoBackground {
-			n.fall(child)
+			n.cancel(child.ID)
 		}
 	}
 }

@@ -83,8 +83,7 @@ func (d *decision) interrupt(t *Task) int {
 	return moved
 }
 
-// interrupted asks for what is read when a run is interrupted.
-func (n *needs) interrupted(t *Task) {
+func (n *needs) interrupt(t *Task) {
 	if t == nil {
 		return
 	}

@@ -47,24 +47,9 @@ func (d *decision) wonBy(t *Task, won *Call) {
 	}
 }
 
-// complete asks for what is read when a run ends with an answer: the children that
-// have lost against it end with it.
-func (n *needs) complete(t *Task) {
-	n.finish(t)
-	if t == nil {
-		return
-	}
-	if !t.Background && !t.Caller.IsZero() {
-		n.race(t.Caller, t.Call)
-	}
-	for _, row := range n.view.watchers[ChildRun{t.ID, t.Run}] {
-		n.race(row.Task, row.Ref)
-	}
-}
-
-// race asks for the other calls of a call's race, and for all that ends with those for which
-// this was the last that had to complete.
-func (n *needs) race(id TaskID, ref CallRef) {
+// wonBy asks for what ends with the calls of the race for which this was the last that had
+// to complete.
+func (n *needs) wonBy(id TaskID, ref CallRef) {
 	won := n.view.calls[id][ref]
 	t := n.view.tasks[id]
 	if won == nil || t == nil || won.Join == JoinAll {
@@ -75,7 +60,22 @@ func (n *needs) race(id TaskID, ref CallRef) {
 		if other.Message != ref.Message || other == ref || c == nil || c.State != CallWaiting || c.Join != JoinAny {
 			continue
 		}
-		n.fall(n.task(c.Child.Task))
+		n.cancel(c.Child.Task)
+	}
+}
+
+// complete asks for what is read when a run ends with an answer: the children that
+// have lost against it end with it.
+func (n *needs) complete(t *Task) {
+	n.finish(t)
+	if t == nil {
+		return
+	}
+	if !t.Background && !t.Caller.IsZero() {
+		n.wonBy(t.Caller, t.Call)
+	}
+	for _, row := range n.view.watchers[ChildRun{t.ID, t.Run}] {
+		n.wonBy(row.Task, row.Ref)
 	}
 }
 

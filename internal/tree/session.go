@@ -168,7 +168,7 @@ func (c Send) needs(n *needs) {
 		n.root() // whose log says what the session is named
 	}
 	if c.Interrupt {
-		n.interrupted(t)
+		n.interrupt(t)
 	}
 }
 

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"cmp"
+	"slices"
 )
 
 // settle tells everyone who waits for a run that it has ended: the caller's call
@@ -82,6 +83,15 @@ func (d *decision) boundary(t *Task) {
 	d.takeInbox(t)
 	if t.State == StateWaiting {
 		d.wake(t)
+	}
+}
+
+func (n *needs) boundary(t *Task) {
+	if t == nil || t.Inbox == 0 {
+		return
+	}
+	if _, held := n.view.inbox[t.ID]; !held && !slices.Contains(n.Inbox, t.ID) {
+		n.Inbox = append(n.Inbox, t.ID)
 	}
 }
 

@@ -135,8 +135,7 @@ func (d *decision) launched(t *Task, message int, blocks []int) []Launch {
 	return all
 }
 
-// launches asks for what launched reads.
-func (n *needs) launches(t *Task, message int, blocks []int) {
+func (n *needs) launched(t *Task, message int, blocks []int) {
 	if t == nil {
 		return
 	}

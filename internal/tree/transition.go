@@ -173,6 +173,25 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	}
 }
 
+func (n *needs) finish(t *Task) {
+	if t == nil {
+		return
+	}
+	n.boundary(t)
+	n.openCalls(t)
+	n.asking(t)
+	if !t.Caller.IsZero() {
+		n.boundary(n.task(t.Caller))
+		if !t.Background {
+			n.call(t.Caller, t.Call)
+		}
+	}
+	for _, row := range n.watchers(t) {
+		n.boundary(n.task(row.Task))
+		n.call(row.Task, row.Ref)
+	}
+}
+
 // nextTurn starts the root's next run with what is in its inbox.
 func (d *decision) nextTurn(t *Task) {
 	var a requester

@@ -148,15 +148,15 @@ func (d *decision) openCall(t *Task, block int) (*Call, error) {
 	return c, nil
 }
 
-// callNeeds asks for a call of the attempt's message.
-func (f From) callNeeds(n *needs, block int) {
+// openCall asks also for what is read when the call is closed.
+func (n *needs) openCall(f From, block int) {
 	if t := n.task(f.Task); t != nil {
 		n.boundary(t)
 		n.call(t.ID, CallRef{t.OpenMessage, block})
 	}
 }
 
-func (c StartCall) needs(n *needs) { c.From.callNeeds(n, c.Block) }
+func (c StartCall) needs(n *needs) { n.openCall(c.From, c.Block) }
 
 func (c StartCall) decide(d *decision) (Answer, error) {
 	t, err := d.attempt(c.From)
@@ -173,7 +173,7 @@ func (c StartCall) decide(d *decision) (Answer, error) {
 	return Stored{}, nil
 }
 
-func (c CloseCall) needs(n *needs) { c.From.callNeeds(n, c.Block) }
+func (c CloseCall) needs(n *needs) { n.openCall(c.From, c.Block) }
 
 func (c CloseCall) decide(d *decision) (Answer, error) {
 	t, err := d.attempt(c.From)
@@ -194,22 +194,11 @@ func (c CloseCall) decide(d *decision) (Answer, error) {
 }
 
 func (c AwaitTask) needs(n *needs) {
-	c.From.callNeeds(n, c.Block)
+	n.openCall(c.From, c.Block)
 	n.ancestors(c.Target)
 	n.watchers(n.task(c.Target))
 	if c.Stop {
-		n.fall(n.task(c.Target))
-	}
-}
-
-// watchers asks for the waits on a task's current run before one is added.
-func (n *needs) watchers(t *Task) {
-	if t == nil || t.Watchers == 0 {
-		return
-	}
-	run := ChildRun{t.ID, t.Run}
-	if _, held := n.view.watchers[run]; !held {
-		n.Watchers = append(n.Watchers, run)
+		n.cancel(c.Target)
 	}
 }
 

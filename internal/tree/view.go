@@ -251,49 +251,23 @@ func (n *needs) openCalls(t *Task) {
 	}
 }
 
-// boundary asks for what is read when the task's last open call closes.
-func (n *needs) boundary(t *Task) {
-	if t == nil || t.Inbox == 0 {
-		return
+// watchers asks for the waits on a task's current run.
+func (n *needs) watchers(t *Task) []WaitRow {
+	if t == nil || t.Watchers == 0 {
+		return nil
 	}
-	if _, held := n.view.inbox[t.ID]; !held && !slices.Contains(n.Inbox, t.ID) {
-		n.Inbox = append(n.Inbox, t.ID)
+	run := ChildRun{t.ID, t.Run}
+	rows, held := n.view.watchers[run]
+	if !held {
+		n.Watchers = append(n.Watchers, run)
 	}
+	return rows
 }
 
 // ancestors asks for everything between a task and the root.
 func (n *needs) ancestors(id TaskID) {
 	for t := n.task(id); t != nil && !t.Parent.IsZero(); {
 		t = n.task(t.Parent)
-	}
-}
-
-// finish asks for what is read when the task's current run ends.
-func (n *needs) finish(t *Task) {
-	if t == nil {
-		return
-	}
-	n.boundary(t)
-	n.openCalls(t)
-	n.asking(t)
-	if !t.Caller.IsZero() {
-		n.boundary(n.task(t.Caller))
-		if !t.Background {
-			n.call(t.Caller, t.Call)
-		}
-	}
-	if t.Watchers == 0 {
-		return
-	}
-	run := ChildRun{t.ID, t.Run}
-	rows, held := n.view.watchers[run]
-	if !held {
-		n.Watchers = append(n.Watchers, run)
-		return
-	}
-	for _, row := range rows {
-		n.boundary(n.task(row.Task))
-		n.call(row.Task, row.Ref)
 	}
 }
 
