@@ -90,7 +90,7 @@ func TestNothingIsMadeToCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	req, answer := &model.Request{Provider: "p"}, &model.Answer{Model: "oak", Usage: tree.Usage{Input: 3, Output: 4}}
-	ended := &tree.Task{Kind: tree.KindAgent, State: tree.StateCompleted}
+	ended := &tree.Task{Kind: tree.KindAgent, CurrentRun: tree.CurrentRun{State: tree.StateCompleted}}
 	refused := []string{"STALE_TOKEN"}
 	verdict := tree.Verdict{Kind: tree.KindAgent, Refused: "NO_SUCH_AGENT"}
 	for what, count := range map[string]func(){

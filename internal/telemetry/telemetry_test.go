@@ -61,7 +61,7 @@ func TestPage(t *testing.T) {
 	r.Committed(12, []string{"STALE_TOKEN", "STALE_TOKEN"}, 4*time.Millisecond)
 	r.Watched(3 * time.Millisecond)
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	ended := &tree.Task{Kind: tree.KindAgent, State: tree.StateFailed, Reason: tree.ReasonTimeout}
+	ended := &tree.Task{Kind: tree.KindAgent, CurrentRun: tree.CurrentRun{State: tree.StateFailed, Reason: tree.ReasonTimeout}}
 	for _, p := range []tree.Passed{
 		{Part: tree.PartQueued, First: true, Next: tree.StateRunning}, {Part: tree.PartQueued, First: true, Next: tree.StateCancelled},
 		{Part: tree.PartParked}, {Part: tree.PartAttempt, Lost: true, Next: tree.StatePending}, {Part: tree.PartRun, Kind: tree.KindAgent, Ended: ended},
@@ -128,7 +128,7 @@ func TestSampling(t *testing.T) {
 		{tree.Trace{ID: high, Parent: 1, Flags: tree.TraceGiven | 1}, "-01"},
 		{tree.Trace{ID: low, Parent: 1, Flags: tree.TraceGiven}, "-00"},
 	} {
-		if got := half.Parent(&tree.Task{ID: tree.TaskID{1}, Run: 1, Trace: c.trace}); !strings.HasSuffix(got, c.want) {
+		if got := half.Parent(&tree.Task{ID: tree.TaskID{1}, CurrentRun: tree.CurrentRun{Run: 1, Trace: c.trace}}); !strings.HasSuffix(got, c.want) {
 			t.Errorf("%+v: %s, want %s", c.trace, got, c.want)
 		}
 	}

@@ -72,7 +72,7 @@ func BenchmarkDecide(b *testing.B) {
 			continue
 		}
 		for range below {
-			ended := Task{Session: t.Session, ID: TaskID(db.env().NewID()), Parent: id, Depth: 2, State: StateCompleted}
+			ended := Task{Session: t.Session, ID: TaskID(db.env().NewID()), Parent: id, Depth: 2, CurrentRun: CurrentRun{State: StateCompleted}}
 			db.tasks[ended.ID] = ended
 		}
 	}

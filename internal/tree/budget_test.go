@@ -161,7 +161,10 @@ func (s *Session) pays(kind EventKind) {
 func TestMakingWayIsNoLoss(t *testing.T) {
 	t.Parallel()
 	d := &decision{view: NewView(&Session{ID: SessionID{1}, Running: 1}), env: Env{NewID: func() [16]byte { return [16]byte{} }}}
-	task := &Task{Session: SessionID{1}, ID: TaskID{2}, Kind: KindAgent, State: StateRunning, Worker: "w"}
+	task := &Task{
+		Session: SessionID{1}, ID: TaskID{2}, Kind: KindAgent,
+		CurrentRun: CurrentRun{State: StateRunning}, Hold: Hold{Worker: "w"},
+	}
 	d.view.PutTask(task.ID, task)
 	d.makeWay(d.view.task(task.ID))
 	passed := d.view.Changes().Passed
@@ -174,7 +177,10 @@ func TestMakingWayIsNoLoss(t *testing.T) {
 func TestNothingIsToldUnmeasured(t *testing.T) {
 	t.Parallel()
 	d := &decision{view: NewView(&Session{ID: SessionID{1}, Running: 1}), env: Env{Unmeasured: true, NewID: func() [16]byte { return [16]byte{} }}}
-	task := &Task{Session: SessionID{1}, ID: TaskID{2}, Kind: KindAgent, State: StateRunning, Worker: "w", Caller: TaskID{3}, Call: CallRef{Message: 4}}
+	task := &Task{
+		Session: SessionID{1}, ID: TaskID{2}, Kind: KindAgent,
+		CurrentRun: CurrentRun{State: StateRunning, Caller: TaskID{3}, Call: CallRef{Message: 4}}, Hold: Hold{Worker: "w"},
+	}
 	d.view.PutTask(task.ID, task)
 	d.makeWay(d.view.task(task.ID))
 	d.called(task)

@@ -117,7 +117,7 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, description string) *Task {
 	s := d.session()
 	t := &Task{
-		Session: s.ID, ID: id, Kind: KindAgent, Branch: BranchMain, State: StateNew,
+		Session: s.ID, ID: id, Kind: KindAgent, Branch: BranchMain, CurrentRun: CurrentRun{State: StateNew},
 		Agent: agent.Name, AgentVersion: agent.Version, Model: model, Description: description,
 		CreatedAt: d.env.Now, NextOrdinal: 1, Timeout: agent.Timeout, FailOnInterrupt: agent.FailOnInterrupt,
 		OnComplete: agent.OnComplete, Permissions: agent.Permissions,

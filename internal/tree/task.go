@@ -125,7 +125,34 @@ type Task struct {
 
 	Worktrees string // the ids of the tasks in whose worktrees it works, each below the one before; empty: the session's directory
 
-	// The current run.
+	CurrentRun
+
+	Epoch int64 // rises with every offer to the workers
+	Hold
+
+	// The transcript.
+	NextOrdinal int // from 1
+	Head        MessageID
+	LastAnswer  int // ordinal of the last assistant message, or 0
+	Compacted   int // ordinal of the last summary, or 0
+	OpenMessage int // ordinal of the assistant message with open calls, or 0
+	OpenCalls   int
+	Inbox       int // entries that wait for the next boundary
+
+	// Children.
+	Children       int // ever spawned
+	LiveBackground int // background children whose run has not ended
+	Watchers       int // waits of other tasks' calls on the current run
+
+	// Over all runs.
+	Usage         Usage
+	ToolUses      int
+	AllIterations int
+}
+
+// CurrentRun is what a task's row says of its current run. With the next, what accept does
+// not set is zero again.
+type CurrentRun struct {
 	Run        int // counted from 1; 0 for StateNew
 	State      State
 	Reason     Reason
@@ -153,42 +180,24 @@ type Task struct {
 	Asking      int              // open calls that wait for an approval
 	StartHooked bool             // the outcome of the hooks on its start is stored
 	StopHooked  int              // how often hooks on its stop have made it go on
+	Strikes     int              // deliveries in a row that were lost without progress
 
-	// The attempt. Epoch stays when an attempt ends; the others are zero unless RUNNING.
-	Epoch     int64
+	// What it is doing.
+	Activity string
+	Recent   string // the last activities, one a line, oldest first
+	Told     string // the line of progress that was shown last to somebody who reads its output
+	Output   string // of a command: the end of what it has printed so far
+}
+
+// Hold is how a worker has the current run; zero unless that is RUNNING.
+type Hold struct {
 	Nonce     uint64
 	Attach    int // how often a stream was given the attempt; only the last one speaks for it
 	LastSeq   int64
 	Replica   string
 	Worker    string
 	ClaimedAt time.Time
-	Strikes   int // deliveries in a row that were lost without progress
-
-	// The transcript.
-	NextOrdinal int // from 1
-	Head        MessageID
-	LastAnswer  int // ordinal of the last assistant message, or 0
-	Compacted   int // ordinal of the last summary, or 0
-	OpenMessage int // ordinal of the assistant message with open calls, or 0
-	OpenCalls   int
-	Inbox       int // entries that wait for the next boundary
-
-	// Children.
-	Children       int // ever spawned
-	LiveBackground int // background children whose run has not ended
-	Watchers       int // waits of other tasks' calls on the current run
-
-	// Over all runs.
-	Usage         Usage
-	ToolUses      int
-	AllIterations int
-
-	// What the current run is doing.
-	Activity string
-	Recent   string // the last activities, one a line, oldest first
-	Told     string // the line of progress that was shown last to somebody who reads its output
-	Output   string // of a command: the end of what it has printed so far
-	Release  int    // the ordinal of the message whose commands are to go on in the background, or 0
+	Release   int // the ordinal of the message whose commands are to go on in the background, or 0
 }
 
 // Ended is how the current run has ended. Until the next run starts the task says it too.

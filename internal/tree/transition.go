@@ -18,20 +18,16 @@ type requester struct {
 	trace      Trace     // below which it hangs; zero: below the run that asks for it
 }
 
-// accept starts the next run of a task that has none: it waits for a worker.
+// accept starts the next run of a task that has none: it waits for a worker. Kept of the last
+// one are its state, which move counts from, and the authority, which a root has for good.
 func (d *decision) accept(t *Task, a requester) {
 	if t.State.Active() {
 		panic("tree: accept of a task whose run has not ended")
 	}
-	t.Run++
-	t.Reason, t.Detail = ReasonUnspecified, ""
-	t.Caller, t.Call, t.Background = a.by, a.call, a.background
-	t.Iterations, t.RunUsage, t.RunTools, t.Answer, t.Strikes = 0, Usage{}, 0, 0, 0
-	t.AcceptedAt, t.StartedAt, t.EndedAt = d.env.Now, time.Time{}, time.Time{}
-	t.Activity, t.Recent, t.Told, t.Output = "", "", "", ""
-	t.ReportedAt, t.Ran, t.Deadline = time.Time{}, 0, a.deadline
-	t.StartHooked, t.StopHooked = false, 0
-	t.Priority = 0
+	t.CurrentRun = CurrentRun{
+		Run: t.Run + 1, State: t.State, MovedAt: t.MovedAt, Authority: t.Authority,
+		Caller: a.by, Call: a.call, Background: a.background, AcceptedAt: d.env.Now, Deadline: a.deadline,
+	}
 	if t.Background || !a.by.IsZero() && d.view.task(a.by).Priority > 0 {
 		t.Priority = priorityBackground
 	}
@@ -71,7 +67,7 @@ func (d *decision) claim(t *Task, nonce uint64, worker string) {
 	if t.State != StatePending {
 		panic("tree: claim of a run that is not pending")
 	}
-	t.Nonce, t.LastSeq, t.Attach, t.Worker, t.ClaimedAt = nonce, 0, 0, worker, d.env.Now
+	t.Hold = Hold{Nonce: nonce, Worker: worker, ClaimedAt: d.env.Now}
 	if t.StartedAt.IsZero() {
 		t.StartedAt = d.env.Now
 	}
@@ -245,6 +241,6 @@ func (d *decision) endAttempt(t *Task) {
 		t.Ran += d.env.Now.Sub(t.ClaimedAt)
 		set(&d.view.changes.Timers, CallKey{t.ID, timeoutRef}, nil)
 	}
-	t.Nonce, t.LastSeq, t.Attach, t.Replica, t.Worker, t.ClaimedAt, t.Release = 0, 0, 0, "", "", time.Time{}, 0
+	t.Hold = Hold{}
 	set(&d.view.changes.Attempts, t.ID, nil)
 }

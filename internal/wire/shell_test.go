@@ -54,7 +54,7 @@ func TestCommandsAreRead(t *testing.T) {
 
 func TestOutputOfACommand(t *testing.T) {
 	t.Parallel()
-	task := &tree.Task{Kind: tree.KindShell, State: tree.StateFailed, Reason: tree.ReasonToolError}
+	task := &tree.Task{Kind: tree.KindShell, CurrentRun: tree.CurrentRun{State: tree.StateFailed, Reason: tree.ReasonToolError}}
 	out := wire.Output(task, tree.Output{Prompt: "make", Output: "o", Error: "exit code 2"}, true)
 	shell := out.GetShell()
 	if out.GetKind() != pb.TaskKind_TASK_KIND_SHELL || out.GetOutput() != "o" || !out.GetCut() ||
