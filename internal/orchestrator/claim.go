@@ -52,7 +52,7 @@ var errUnfit = errors.New("the worker lacks a feature that the run needs")
 // granted puts a claimed run on the stream; nil: it takes none any more. known is whether the
 // worker can come for it then.
 func (l *slot) granted(a *exchange, run *tree.Claimed, by carrier, known bool) *lease {
-	held := leaseOf(run, by)
+	held := leaseOf(&run.Task, run.Tenant, by)
 	if !l.hold(held, a.expected) {
 		l.strand(held, a.expected, a.worker, known)
 		return nil
@@ -94,11 +94,8 @@ func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, 
 	}
 	l.reattachment()
 	t := &granted.Task
-	held := &lease{
-		session: t.Session, task: t.ID, tenant: granted.Tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
-		by:     carrier{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), featureReattach)},
-		stored: t.LastSeq, seen: int(again.GetKnownOrdinal()), closed: map[int]bool{},
-	}
+	held := leaseOf(t, granted.Tenant, carrier{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), featureReattach)})
+	held.stored, held.seen = t.LastSeq, int(again.GetKnownOrdinal())
 	if t.Kind == tree.KindShell {
 		l.uncount()
 	}

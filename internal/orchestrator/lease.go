@@ -10,7 +10,20 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// lease is an attempt that is on a stream.
+// lease is an attempt of this replica. This is how one comes and goes:
+//
+//	expect, expectAny  a stream asks for it, or may get it; until settled
+//	hold               it is on the stream
+//	letGo              it is over: off the stream and forgotten
+//	abandon            off the stream and forgotten; others get the run
+//	detach             its stream broke: it is held for the grace (waitFor), in which its
+//	                   worker may come back for it over another stream; then others get
+//	                   the run and it is forgotten (graceOver)
+//	strand             it was granted too late for its stream: as detach if its worker
+//	                   will come for it, otherwise others get the run
+//
+// Others get a run by handOver. An attempt that is ended from outside is marked as gone,
+// and its stream lets go of it.
 type lease struct {
 	session tree.SessionID
 	task    tree.TaskID
@@ -23,6 +36,11 @@ type lease struct {
 	stored  int64 // requests up to here were stored before this stream
 
 	agents atomic.Pointer[toldAgents] // that the worker was told of; nil: none
+
+	// These are guarded by leases.
+	look chan<- struct{} // tells the stream that one of the others has changed
+	gone bool            // it was ended from outside
+	let  int             // the message whose commands are to go on in the background, of which the worker is to be told; or 0
 
 	// How far the worker knows the transcript; only the sender looks at these.
 	seen   int
@@ -38,11 +56,10 @@ type carrier struct {
 
 func (c *carrier) can(feature string) bool { return slices.Contains(c.features, feature) }
 
-// leaseOf is for a run that was just claimed.
-func leaseOf(granted *tree.Claimed, by carrier) *lease {
-	t := &granted.Task
+// leaseOf is for a run whose worker knows all of the transcript that there is.
+func leaseOf(t *tree.Task, tenant string, by carrier) *lease {
 	return &lease{
-		session: t.Session, task: t.ID, tenant: granted.Tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
+		session: t.Session, task: t.ID, tenant: tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
 		by: by, seen: t.NextOrdinal - 1, closed: map[int]bool{},
 	}
 }
@@ -87,6 +104,38 @@ func (l *slot) askAfter() {
 	worker := l.worker
 	l.mu.Unlock()
 	worker.IfDead(l.Grace, func() {})
+}
+
+// leftOver sees to an attempt that a request has been granted while its stream broke.
+func (l *slot) leftOver(a *exchange) {
+	if !a.open || a.err != nil {
+		return
+	}
+	answer, err := a.pending.Wait(context.Background())
+	if err != nil {
+		return // nothing was granted
+	}
+	switch granted := answer.(type) {
+	case *tree.Claimed:
+		claim := a.req.GetClaim()
+		l.strand(leaseOf(&granted.Task, granted.Tenant, carrier{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
+	case tree.ParkedRun, tree.Ended:
+		if taken := l.takenWith(context.Background(), a); taken != nil {
+			l.strand(leaseOf(&taken.Task, taken.Tenant, a.by), a.expected, a.worker, a.by.can(featureGiven))
+		}
+	}
+}
+
+// strand sees to an attempt that was granted too late for its stream. A worker to which it is
+// known comes for it over another one, unless it is dead: it has claimed it, or asks what it was
+// given with its last end. For one that it does not know of nobody comes.
+func (s *Service) strand(held *lease, expected *expectation, worker *alive.Worker, known bool) {
+	if !known {
+		s.handOver(held, false)
+		return
+	}
+	s.leases.add(held, expected, make(chan struct{}, 1))
+	s.waitFor(worker, held)
 }
 
 // waitFor gives a worker the grace to come back for an attempt, unless it is found to be

@@ -8,10 +8,10 @@ import (
 )
 
 // leases knows which attempts are on streams of this replica, or were until a
-// moment ago.
+// moment ago: one whose stream broke is held for the grace.
 type leases struct {
 	mu       sync.Mutex
-	held     map[tree.TaskID]holding
+	held     map[tree.TaskID]*lease
 	expected map[tree.TaskID][]*expectation
 	anyOf    map[tree.SessionID]map[*expectation]struct{} // of any attempt of the session
 }
@@ -25,20 +25,9 @@ type expectation struct {
 	gone    []heldAttempt // attempts that were ended meanwhile
 }
 
-// holding is an attempt on a stream; gone is set when it was ended from outside,
-// and the stream is told to look. A stream that broke leaves its attempt held for
-// the grace.
-type holding struct {
-	epoch  int64
-	attach int
-	gone   bool
-	let    int // the message whose commands are to go on in the background, of which the worker is to be told; or 0
-	look   chan<- struct{}
-}
-
 func newLeases() *leases {
 	return &leases{
-		held: map[tree.TaskID]holding{}, expected: map[tree.TaskID][]*expectation{}, anyOf: map[tree.SessionID]map[*expectation]struct{}{},
+		held: map[tree.TaskID]*lease{}, expected: map[tree.TaskID][]*expectation{}, anyOf: map[tree.SessionID]map[*expectation]struct{}{},
 	}
 }
 
@@ -85,17 +74,17 @@ func (l *leases) settled(e *expectation) {
 	l.expected[e.task] = rest
 }
 
-// add holds an attempt that was expected, unless it has come back over another stream
-// already.
+// add holds an attempt, unless it has come back over another stream already. e is nil if
+// it was not expected. Through look its stream is told that there is news of it.
 func (l *leases) add(a *lease, e *expectation, look chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h := l.held[a.task]; h.epoch == a.token.Epoch && h.attach > a.attach {
+	if again := l.of(a.task, a.token.Epoch); again != nil && again.attach > a.attach {
 		return
 	}
-	l.held[a.task] = holding{epoch: a.token.Epoch, attach: a.attach, look: look}
-	if slices.Contains(e.gone, heldAttempt{a.task, a.token.Epoch}) {
-		l.end(a.task)
+	l.held[a.task], a.look = a, look
+	if e != nil && slices.Contains(e.gone, heldAttempt{a.task, a.token.Epoch}) {
+		a.end()
 	}
 }
 
@@ -103,7 +92,7 @@ func (l *leases) add(a *lease, e *expectation, look chan<- struct{}) {
 func (l *leases) drop(a *lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h := l.held[a.task]; h.epoch == a.token.Epoch && h.attach == a.attach {
+	if l.held[a.task] == a {
 		delete(l.held, a.task)
 	}
 }
@@ -119,17 +108,23 @@ func (l *leases) revoke(session tree.SessionID, task tree.TaskID, epoch int64) {
 	for e := range l.anyOf[session] {
 		e.gone = append(e.gone, heldAttempt{task, epoch})
 	}
-	if h, held := l.held[task]; held && h.epoch == epoch {
-		l.end(task)
+	if a := l.of(task, epoch); a != nil {
+		a.end()
 	}
 }
 
-// end tells the stream that holds an attempt that it is over.
-func (l *leases) end(task tree.TaskID) {
-	h := l.held[task]
-	h.gone = true
-	l.held[task] = h
-	poke(h.look)
+// of gives an attempt if it is held. It needs the lock.
+func (l *leases) of(task tree.TaskID, epoch int64) *lease {
+	if a := l.held[task]; a != nil && a.token.Epoch == epoch {
+		return a
+	}
+	return nil
+}
+
+// end tells the stream of an attempt that it is over. It needs the lock of leases.
+func (a *lease) end() {
+	a.gone = true
+	poke(a.look)
 }
 
 // release tells the stream that holds an attempt that commands of a message are to go
@@ -137,41 +132,31 @@ func (l *leases) end(task tree.TaskID) {
 func (l *leases) release(task tree.TaskID, epoch int64, message int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, held := l.held[task]
-	if !held || h.epoch != epoch {
-		return
+	if a := l.of(task, epoch); a != nil {
+		a.let = message
+		poke(a.look)
 	}
-	h.let = message
-	l.held[task] = h
-	poke(h.look)
 }
 
 // released gives the message whose commands are to go on in the background, once.
-func (l *leases) released(task tree.TaskID, epoch int64) int {
+func (l *leases) released(a *lease) (message int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, held := l.held[task]
-	if !held || h.epoch != epoch {
-		return 0
-	}
-	message := h.let
-	h.let = 0
-	l.held[task] = h
+	message, a.let = a.let, 0
 	return message
 }
 
-// gone reports whether an attempt on a stream was ended from outside.
-func (l *leases) gone(task tree.TaskID, epoch int64) bool {
+// gone reports whether an attempt was ended from outside.
+func (l *leases) gone(a *lease) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.held[task]
-	return h.epoch == epoch && h.gone
+	return a.gone
 }
 
 func (l *leases) holds(task tree.TaskID, epoch int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.held[task].epoch == epoch
+	return l.of(task, epoch) != nil
 }
 
 // epoch gives the latest delivery of a task that is held or expected here: an older one
@@ -179,8 +164,9 @@ func (l *leases) holds(task tree.TaskID, epoch int64) bool {
 func (l *leases) epoch(task tree.TaskID) (epoch int64, any bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, held := l.held[task]
-	epoch, any = h.epoch, held
+	if a := l.held[task]; a != nil {
+		epoch, any = a.token.Epoch, true
+	}
 	for _, e := range l.expected[task] {
 		epoch, any = max(epoch, e.epoch), true
 	}
@@ -198,9 +184,9 @@ func (l *leases) all() []heldAttempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var found []heldAttempt
-	for task, h := range l.held {
-		if !h.gone {
-			found = append(found, heldAttempt{task, h.epoch})
+	for task, a := range l.held {
+		if !a.gone {
+			found = append(found, heldAttempt{task, a.token.Epoch})
 		}
 	}
 	return found

@@ -11,18 +11,17 @@ import (
 func TestExpectedAttempts(t *testing.T) {
 	t.Parallel()
 	task := tree.TaskID{1}
-	a := &lease{task: task, token: tree.Token{Epoch: 3}}
 	for name, c := range map[string]struct {
 		revoked int64
 		gone    bool
 	}{
 		"ended": {revoked: 3, gone: true}, "an older delivery ended": {revoked: 2}, "nothing ended": {},
 	} {
-		l, look := newLeases(), make(chan struct{}, 1)
+		l, look, a := newLeases(), make(chan struct{}, 1), &lease{task: task, token: tree.Token{Epoch: 3}}
 		first, second := l.expect(task, 3), l.expect(task, 3)
 		l.revoke(tree.SessionID{}, task, c.revoked)
 		l.add(a, first, look)
-		if got := l.gone(task, 3); got != c.gone || len(look) == 1 != c.gone {
+		if got := l.gone(a); got != c.gone || len(look) == 1 != c.gone {
 			t.Errorf("%s: it is gone: %v, looks: %d", name, got, len(look))
 		}
 		l.settled(first)
@@ -43,15 +42,16 @@ func TestLatestDelivery(t *testing.T) {
 	t.Parallel()
 	task, l := tree.TaskID{1}, newLeases()
 	first := l.expect(task, 1)
-	l.add(&lease{task: task, token: tree.Token{Epoch: 1}}, first, make(chan struct{}, 1))
+	held := &lease{task: task, token: tree.Token{Epoch: 1}}
+	l.add(held, first, make(chan struct{}, 1))
 	l.settled(first)
 	next := l.expect(task, 2)
 	if epoch, any := l.epoch(task); epoch != 2 || !any {
 		t.Errorf("the latest is %d, %v", epoch, any)
 	}
 	l.revoke(tree.SessionID{}, task, 2)
-	if len(next.gone) == 0 || l.gone(task, 1) {
-		t.Errorf("ended: the next %v, the one before %v", next.gone, l.gone(task, 1))
+	if len(next.gone) == 0 || l.gone(held) {
+		t.Errorf("ended: the next %v, the one before %v", next.gone, l.gone(held))
 	}
 }
 
@@ -69,11 +69,11 @@ func TestAnyAttemptIsExpected(t *testing.T) {
 		"it": {session, task, 3, true}, "an older delivery": {session, task, 2, false},
 		"another task": {session, tree.TaskID{2}, 3, false}, "of another session": {tree.SessionID{2}, task, 3, false},
 	} {
-		l, look := newLeases(), make(chan struct{}, 1)
+		l, look, a := newLeases(), make(chan struct{}, 1), &lease{session: session, task: task, token: tree.Token{Epoch: 3}}
 		e := l.expectAny(session)
 		l.revoke(c.session, c.task, c.epoch)
-		l.add(&lease{session: session, task: task, token: tree.Token{Epoch: 3}}, e, look)
-		if got := l.gone(task, 3); got != c.gone || len(look) == 1 != c.gone {
+		l.add(a, e, look)
+		if got := l.gone(a); got != c.gone || len(look) == 1 != c.gone {
 			t.Errorf("%s was ended: it is gone: %v, looks: %d", name, got, len(look))
 		}
 		l.settled(e)

@@ -146,12 +146,12 @@ func (s *standbySlot) Given(run *store.Given) {
 	default:
 		l.claims.add(l.Now())
 		l.lookForMore()
-		lease := leaseOf(run.Claimed, s.by)
-		if l.hold(lease, &expectation{}) {
+		lease := leaseOf(&run.Task, run.Tenant, s.by)
+		if l.hold(lease, nil) {
 			l.stoodDown <- stoodDown{s, run, lease}
 			return
 		}
-		l.serving.Go(func() { l.strand(lease, &expectation{}, s.worker, s.by.can(featureGiven) && !l.left.Load()) })
+		l.serving.Go(func() { l.strand(lease, nil, s.worker, s.by.can(featureGiven) && !l.left.Load()) })
 	}
 }
 

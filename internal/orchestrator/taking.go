@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
@@ -157,38 +156,6 @@ func (l *slot) settle(ctx context.Context, p *store.Pending) (tree.Answer, error
 		return nil, err
 	}
 	return p.Wait(context.WithoutCancel(ctx))
-}
-
-// leftOver sees to an attempt that a request has been granted while its stream broke.
-func (l *slot) leftOver(a *exchange) {
-	if !a.open || a.err != nil {
-		return
-	}
-	answer, err := a.pending.Wait(context.Background())
-	if err != nil {
-		return // nothing was granted
-	}
-	switch granted := answer.(type) {
-	case *tree.Claimed:
-		claim := a.req.GetClaim()
-		l.strand(leaseOf(granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
-	case tree.ParkedRun, tree.Ended:
-		if taken := l.takenWith(context.Background(), a); taken != nil {
-			l.strand(leaseOf(taken, a.by), a.expected, a.worker, a.by.can(featureGiven))
-		}
-	}
-}
-
-// strand sees to an attempt that was granted too late for its stream. A worker to which it is
-// known comes for it over another one, unless it is dead: it has claimed it, or asks what it was
-// given with its last end. For one that it does not know of nobody comes.
-func (s *Service) strand(held *lease, expected *expectation, worker *alive.Worker, known bool) {
-	if !known {
-		s.handOver(held, false)
-		return
-	}
-	s.leases.add(held, expected, make(chan struct{}, 1))
-	s.waitFor(worker, held)
 }
 
 // givenTo finds the run that a slot was given with an end of which its worker has not heard.

@@ -363,14 +363,14 @@ func (l *slot) answer() {
 			lease := l.current()
 			switch {
 			case lease == nil:
-			case l.leases.gone(lease.task, lease.token.Epoch):
+			case l.leases.gone(lease):
 				if l.onStandby.Swap(nil) != nil {
 					<-l.stoodDown // with the run, of which the worker has not heard
 				}
 				l.letGo()
 				send(0, lost("the run was ended from outside"))
 			case lease.by.can(featureCommands):
-				if message := l.leases.released(lease.task, lease.token.Epoch); message > 0 {
+				if message := l.leases.released(lease); message > 0 {
 					send(0, backgroundCommands(message))
 				}
 			}
