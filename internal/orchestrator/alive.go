@@ -24,7 +24,7 @@ func (l *slot) meet(req *pb.WorkRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.worker == nil && !l.closed {
-		l.worker = l.workers.Meet(id, from.Addr, port)
+		l.worker = l.svc.workers.Meet(id, from.Addr, port)
 	}
 }
 

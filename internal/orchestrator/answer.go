@@ -86,7 +86,7 @@ func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Bounda
 	if last == after || last == after+1 && lease.opened > 0 && len(lease.closed) == lease.opened {
 		return &pb.Boundary{Ordinal: int32(last)}, nil
 	}
-	messages, err := l.Store.Transcript(ctx, lease.session, lease.task, after, 0)
+	messages, err := l.svc.Store.Transcript(ctx, lease.session, lease.task, after, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Bounda
 		shown.Blocks = unknown
 	}
 	if len(out.GetMessages()) > 0 {
-		t, err := l.Store.Task(ctx, lease.session, lease.task)
+		t, err := l.svc.Store.Task(ctx, lease.session, lease.task)
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +126,7 @@ func lost(detail string) *pb.WorkResponse {
 // lose ends the attempt on the stream after a request was refused or failed.
 func (l *slot) lose(ctx context.Context, err error) *pb.WorkResponse {
 	if tree.CodeOf(err) != tree.CodeStale {
-		l.Logger.WarnContext(ctx, "an attempt can't go on", "error", err)
+		l.svc.Logger.WarnContext(ctx, "an attempt can't go on", "error", err)
 	}
 	l.abandon(workersFault(err))
 	return lost(err.Error())

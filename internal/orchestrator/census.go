@@ -58,14 +58,14 @@ func (l *slot) uncount() {
 	defer l.mu.Unlock()
 	if l.counted {
 		l.counted = false
-		l.census.left(l.lease == nil)
+		l.svc.census.left(l.lease == nil)
 	}
 }
 
 // put puts an attempt on the stream, or takes off what is there. It needs the slot's lock.
 func (l *slot) put(next *lease) {
 	if had := l.lease != nil; l.counted && had != (next != nil) {
-		l.census.turned(had)
+		l.svc.census.turned(had)
 	}
 	l.lease = next
 }

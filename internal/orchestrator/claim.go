@@ -19,9 +19,9 @@ import (
 func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	claim := a.req.GetClaim()
 	a.open = false
-	l.claims.add(l.Now())
-	l.offers.came(time.Now())
-	l.lookForMore()
+	l.svc.claims.add(l.svc.Now())
+	l.svc.offers.came(time.Now())
+	l.svc.lookForMore()
 	granted, ok := answer.(*tree.Claimed)
 	switch {
 	case errors.Is(err, errProtocol):
@@ -54,7 +54,7 @@ var errUnfit = errors.New("the worker lacks a feature that the run needs")
 func (l *slot) granted(a *exchange, run *tree.Claimed, by carrier, known bool) *lease {
 	held := leaseOf(&run.Task, run.Tenant, by)
 	if !l.hold(held, a.expected) {
-		l.strand(held, a.expected, a.worker, known)
+		l.svc.strand(held, a.expected, a.worker, known)
 		return nil
 	}
 	return held
@@ -67,9 +67,9 @@ func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed,
 		l.abandon(false)
 		return nil, errUnfit
 	}
-	seen, err := l.Store.Recall(ctx, known)
+	seen, err := l.svc.Store.Recall(ctx, known)
 	if err == nil && seen == nil {
-		seen, err = l.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID)
+		seen, err = l.svc.Store.Conversation(ctx, granted.Tenant, t.Session, t.ID)
 	}
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, 
 	case !ok:
 		return nil, fmt.Errorf("a reattachment was answered with %T", answer)
 	}
-	l.reattachment()
+	l.svc.reattachment()
 	t := &granted.Task
 	held := leaseOf(t, granted.Tenant, carrier{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), featureReattach)})
 	held.stored, held.seen = t.LastSeq, int(again.GetKnownOrdinal())
@@ -115,7 +115,7 @@ func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
 	if err != nil {
 		return err
 	}
-	return l.releaseReady(ctx, session, cmd.Task, cmd.Token.Epoch)
+	return l.svc.releaseReady(ctx, session, cmd.Task, cmd.Token.Epoch)
 }
 
 // releaseReady makes a run that was announced due again, and has it looked at: there may be
@@ -135,11 +135,11 @@ func (l *slot) assignment(
 	ctx context.Context, held *lease, granted *tree.Claimed, seen *store.Conversation, has *pb.TranscriptHeld,
 ) ([]*pb.WorkResponse, error) {
 	t := &granted.Task
-	definition, err := l.Store.AgentVersion(ctx, t.AgentVersion)
+	definition, err := l.svc.Store.AgentVersion(ctx, t.AgentVersion)
 	if err != nil {
 		return nil, err
 	}
-	spawnable, err := l.spawnable(ctx, held, seen.Agents)
+	spawnable, err := l.svc.spawnable(ctx, held, seen.Agents)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (l *slot) assignment(
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: spawnable,
 		MaxIterations: int32(t.MaxIterations), MaxPartBytes: int32(granted.PartBytes),
 		NoBackground: granted.NoBackground, TakesCompact: true, TakesCommands: true,
-		Authority: string(t.Authority), Source: t.Source, TraceParent: l.Telemetry.Parent(t), Workspace: granted.Workspace, BudgetSpent: granted.Spent,
+		Authority: string(t.Authority), Source: t.Source, TraceParent: l.svc.Telemetry.Parent(t), Workspace: granted.Workspace, BudgetSpent: granted.Spent,
 		WorktreeTaskIds: strings.Fields(t.Worktrees),
 	}
 	if t.Depth > 0 {
@@ -197,6 +197,6 @@ func (l *slot) submitFor(a *exchange, session tree.SessionID, cmd tree.Command, 
 		a.err = unreadable(unread)
 		return
 	}
-	a.open, a.expected = true, l.leases.expect(task, epoch)
-	a.pending, a.err = l.Store.Submit(l.stream.Context(), session, cmd)
+	a.open, a.expected = true, l.svc.leases.expect(task, epoch)
+	a.pending, a.err = l.svc.Store.Submit(l.stream.Context(), session, cmd)
 }

@@ -71,8 +71,8 @@ const handOverFor = 10 * time.Second
 func (l *slot) abandon(blame bool) {
 	if lease := l.current(); lease != nil {
 		l.letGo()
-		poke(l.offers.some)
-		l.handOver(lease, blame)
+		poke(l.svc.offers.some)
+		l.svc.handOver(lease, blame)
 	}
 }
 
@@ -94,7 +94,7 @@ func (l *slot) detach() {
 	l.put(nil)
 	worker := l.worker
 	l.mu.Unlock()
-	l.waitFor(worker, lease)
+	l.svc.waitFor(worker, lease)
 }
 
 // askAfter has it found out whether the worker of a slot that was idle is dead: it may have
@@ -103,7 +103,7 @@ func (l *slot) askAfter() {
 	l.mu.Lock()
 	worker := l.worker
 	l.mu.Unlock()
-	worker.IfDead(l.Grace, func() {})
+	worker.IfDead(l.svc.Grace, func() {})
 }
 
 // leftOver sees to an attempt that a request has been granted while its stream broke.
@@ -118,10 +118,10 @@ func (l *slot) leftOver(a *exchange) {
 	switch granted := answer.(type) {
 	case *tree.Claimed:
 		claim := a.req.GetClaim()
-		l.strand(leaseOf(&granted.Task, granted.Tenant, carrier{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
+		l.svc.strand(leaseOf(&granted.Task, granted.Tenant, carrier{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
 	case tree.ParkedRun, tree.Ended:
 		if taken := l.takenWith(context.Background(), a); taken != nil {
-			l.strand(leaseOf(&taken.Task, taken.Tenant, a.by), a.expected, a.worker, a.by.can(featureGiven))
+			l.svc.strand(leaseOf(&taken.Task, taken.Tenant, a.by), a.expected, a.worker, a.by.can(featureGiven))
 		}
 	}
 }
@@ -201,7 +201,7 @@ func (l *slot) hold(next *lease, expected *expectation) bool {
 	}
 	l.put(next)
 	l.mu.Unlock()
-	l.leases.add(next, expected, l.revoked)
+	l.svc.leases.add(next, expected, l.revoked)
 	return true
 }
 
@@ -212,6 +212,6 @@ func (l *slot) letGo() {
 	l.put(nil)
 	l.mu.Unlock()
 	if last != nil {
-		l.leases.drop(last)
+		l.svc.leases.drop(last)
 	}
 }

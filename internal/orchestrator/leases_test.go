@@ -117,7 +117,7 @@ func TestIdleStreams(t *testing.T) {
 	}
 	stream := func() *slot {
 		c.joined()
-		return &slot{Service: service, counted: true, revoked: make(chan struct{}, 1)}
+		return &slot{svc: service, counted: true, revoked: make(chan struct{}, 1)}
 	}
 	carry := func(s *slot, task byte) *lease {
 		a := &lease{task: tree.TaskID{15: task}, token: tree.Token{Epoch: 1}}

@@ -137,21 +137,21 @@ func (s *standbySlot) Offers() store.Takes {
 // outside.
 func (s *standbySlot) Given(run *store.Given) {
 	l := s.slot
-	waits := l.standby.back(s, run != nil)
+	waits := l.svc.standby.back(s, run != nil)
 	switch {
 	case waits:
-		poke(l.offers.some)
+		poke(l.svc.offers.some)
 	case run == nil:
 		l.stoodDown <- stoodDown{standbySlot: s}
 	default:
-		l.claims.add(l.Now())
-		l.lookForMore()
+		l.svc.claims.add(l.svc.Now())
+		l.svc.lookForMore()
 		lease := leaseOf(&run.Task, run.Tenant, s.by)
 		if l.hold(lease, nil) {
 			l.stoodDown <- stoodDown{s, run, lease}
 			return
 		}
-		l.serving.Go(func() { l.strand(lease, nil, s.worker, s.by.can(featureGiven) && !l.left.Load()) })
+		l.svc.serving.Go(func() { l.svc.strand(lease, nil, s.worker, s.by.can(featureGiven) && !l.left.Load()) })
 	}
 }
 
@@ -165,16 +165,16 @@ type stoodDown struct {
 // standsBy lets a slot that has given its run back wait for the next one, and reports whether
 // it does. It does not while the dispatch stream has more hints than others may come for.
 func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool {
-	if !takes.GetStandBy() || by.worker == "" || !l.roster.serves(l, l.Pool) {
+	if !takes.GetStandBy() || by.worker == "" || !l.svc.roster.serves(l, l.svc.Pool) {
 		return false
 	}
-	if !l.offers.enoughFor(time.Now(), l.pulling()-1) {
+	if !l.svc.offers.enoughFor(time.Now(), l.svc.pulling()-1) {
 		return false
 	}
 	s := &standbySlot{slot: l, by: by, worker: worker, offers: takes}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || !l.standby.add(s) {
+	if l.closed || !l.svc.standby.add(s) {
 		return false
 	}
 	l.onStandby.Store(s)
@@ -183,7 +183,7 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 
 // standDown has the slot wait no longer, whether it is told so or its stream has ended.
 func (l *slot) standDown() {
-	if s := l.onStandby.Load(); s != nil && l.standby.end(s) {
+	if s := l.onStandby.Load(); s != nil && l.svc.standby.end(s) {
 		l.stoodDown <- stoodDown{standbySlot: s}
 	}
 }

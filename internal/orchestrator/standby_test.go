@@ -11,7 +11,7 @@ import (
 func slotsOn(b *standby, n int) []*standbySlot {
 	all := make([]*standbySlot, n)
 	for i := range all {
-		all[i] = &standbySlot{slot: &slot{Service: &Service{standby: b, offers: newOffers()}, stoodDown: make(chan stoodDown, 1)}}
+		all[i] = &standbySlot{slot: &slot{svc: &Service{standby: b, offers: newOffers()}, stoodDown: make(chan stoodDown, 1)}}
 		b.census.joined()
 		b.add(all[i])
 	}

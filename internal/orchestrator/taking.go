@@ -16,19 +16,19 @@ import (
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var takes *store.Takes
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
-		a.next = l.offers.takeFor(time.Now(), func(other tree.SessionID) bool { return l.Store.Together(other, lease.session) })
+		a.next = l.svc.offers.takeFor(time.Now(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
 		takes = &store.Takes{
-			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.census.idle(),
+			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.svc.census.idle(),
 			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
 		}
 		a.open, a.by = true, lease.by
 		if a.next.Task.IsZero() {
-			a.expected = l.leases.expectAny(lease.session)
+			a.expected = l.svc.leases.expectAny(lease.session)
 		} else {
-			a.expected = l.leases.expect(a.next.Task, a.next.Epoch)
+			a.expected = l.svc.leases.expect(a.next.Task, a.next.Epoch)
 		}
 	}
-	a.pending = l.Store.Prepare(lease.session, cmd, takes)
+	a.pending = l.svc.Store.Prepare(lease.session, cmd, takes)
 	l.prepared = append(l.prepared, a.pending)
 }
 
@@ -41,7 +41,7 @@ func (a *exchange) conclude(s *Service) {
 
 // queue queues what was prepared.
 func (l *slot) queue() error {
-	err := l.Store.Queue(l.stream.Context(), l.prepared...)
+	err := l.svc.Store.Queue(l.stream.Context(), l.prepared...)
 	l.prepared = nil
 	return err
 }
@@ -60,11 +60,11 @@ func (l *slot) taken(ctx context.Context, a *exchange, last *lease, answer *pb.W
 	}
 	if granted == nil {
 		answer.StandsBy = l.standsBy(a.req.GetTakes(), last.by, a.worker)
-		poke(l.offers.some) // the slot is idle
+		poke(l.svc.offers.some) // the slot is idle
 		return answers
 	}
-	l.claims.add(l.Now())
-	l.lookForMore()
+	l.svc.claims.add(l.svc.Now())
+	l.svc.lookForMore()
 	held := l.granted(a, granted, last.by, known)
 	if held == nil {
 		return answers
@@ -82,7 +82,7 @@ func (l *slot) withRun(ctx context.Context, answer *pb.WorkResponse, held *lease
 	assignment, err := l.assigned(ctx, held, run, known, has)
 	if err != nil {
 		if ctx.Err() == nil { // otherwise it is left as the stream ends
-			l.Logger.WarnContext(ctx, "a run was not given to the slot that it was for", "task_id", t.ID, "error", err)
+			l.svc.Logger.WarnContext(ctx, "a run was not given to the slot that it was for", "task_id", t.ID, "error", err)
 			l.abandon(false)
 		}
 		return []*pb.WorkResponse{answer}
@@ -96,7 +96,7 @@ func (l *slot) withRun(ctx context.Context, answer *pb.WorkResponse, held *lease
 func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
 	granted, refused := a.pending.Taken()
 	if refused != nil {
-		l.notTaken(ctx, a.next.Hint, refused)
+		l.svc.notTaken(ctx, a.next.Hint, refused)
 	}
 	if granted != nil || refused != nil {
 		a.next = waitingRun{}
@@ -109,26 +109,26 @@ func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
 func (l *slot) takeOffered(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
 	for takes != nil && last.by.worker != "" && ctx.Err() == nil {
-		next, any := l.offers.take(time.Now())
+		next, any := l.svc.offers.take(time.Now())
 		if !any {
 			break
 		}
-		l.leases.settled(a.expected)
-		a.expected = l.leases.expect(next.Task, next.Epoch)
-		a.pending = l.Store.Prepare(next.Session, tree.Claim{
+		l.svc.leases.settled(a.expected)
+		a.expected = l.svc.leases.expect(next.Task, next.Epoch)
+		a.pending = l.svc.Store.Prepare(next.Session, tree.Claim{
 			Task: next.Task, Token: tree.Token{Epoch: next.Epoch, Nonce: takes.GetNonce()}, Worker: last.by.worker,
 		}, nil)
 		answer, err := l.settle(ctx, a.pending)
 		if claimed, ok := answer.(*tree.Claimed); ok {
-			return claimed, l.offers.taken
+			return claimed, l.svc.offers.taken
 		}
-		l.offers.taken()
-		l.lookForMore()
+		l.svc.offers.taken()
+		l.svc.lookForMore()
 		if ctx.Err() != nil {
-			l.offers.back(next)
+			l.svc.offers.back(next)
 			break
 		}
-		if !l.notTaken(ctx, next.Hint, err) {
+		if !l.svc.notTaken(ctx, next.Hint, err) {
 			break
 		}
 	}
@@ -152,7 +152,7 @@ func (s *Service) notTaken(ctx context.Context, run dispatch.Hint, err error) (o
 
 // settle waits for a command even if the stream ends: what it is granted is handed over then.
 func (l *slot) settle(ctx context.Context, p *store.Pending) (tree.Answer, error) {
-	if err := l.Store.Queue(ctx, p); err != nil {
+	if err := l.svc.Store.Queue(ctx, p); err != nil {
 		return nil, err
 	}
 	return p.Wait(context.WithoutCancel(ctx))
@@ -163,7 +163,7 @@ func (l *slot) givenTo(ctx context.Context, again *pb.Reattach) (*pb.GivenRun, e
 	if again.GetTakesNonce() == 0 {
 		return nil, nil
 	}
-	given, err := l.Store.AttemptsBy(ctx, again.GetWorkerId(), again.GetTakesNonce())
+	given, err := l.svc.Store.AttemptsBy(ctx, again.GetWorkerId(), again.GetTakesNonce())
 	if err != nil || len(given) == 0 {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (*viewer) unsure()                 {}
 
 // watching is one watch of a session.
 type watching struct {
-	*Service
+	svc     *Service
 	id      tree.SessionID
 	several bool
 	last    int64 // the last event that was sent
@@ -76,7 +76,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	if w.Deltas && !s.Store.Alone() {
 		defer s.wishes.join(id)()
 	}
-	v := &watching{Service: s, id: id, several: w.Several, last: w.After, send: send}
+	v := &watching{svc: s, id: id, several: w.Several, last: w.After, send: send}
 	for more := true; more; {
 		if err := v.catchUp(ctx, false); err != nil {
 			return nil, err
@@ -96,7 +96,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 // watcher had seen all that there was.
 func (v *watching) catchUp(ctx context.Context, live bool) error {
 	for {
-		events, err := v.readLog(ctx, v.id, v.last)
+		events, err := v.svc.readLog(ctx, v.id, v.last)
 		if err := v.show(events, live); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (v *watching) show(events []logged, live bool) error {
 			}
 			v.last = next[i].seq
 			if live {
-				v.watched(&next[i])
+				v.svc.watched(&next[i])
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func (v *watching) together(events []logged) int {
 
 // goOn sends what happens, once what has happened was sent.
 func (v *watching) goOn(ctx context.Context, look *viewer, untilIdle bool) (*pb.Idle, error) {
-	t, leave := v.tail(v.id, untilIdle)
+	t, leave := v.svc.tail(v.id, untilIdle)
 	defer leave()
 	room := make([]logged, watchGlimpse)
 	for {
@@ -182,7 +182,7 @@ func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *view
 			if err := v.send(d); err != nil {
 				return err
 			}
-		case <-v.stopping:
+		case <-v.svc.stopping:
 			return tree.ErrStopping
 		case <-ctx.Done():
 			return ctx.Err()

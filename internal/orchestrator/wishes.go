@@ -157,8 +157,8 @@ func (l *slot) show(d *pb.TextDelta) {
 		p := dispatch.Piece{
 			Session: lease.session, Task: lease.task, Run: lease.run, Text: piece, Thinking: d.GetThinking(), Restart: restart,
 		}
-		l.showPiece(p)
-		l.relay.put(p)
+		l.svc.showPiece(p)
+		l.svc.relay.put(p)
 	}
 }
 

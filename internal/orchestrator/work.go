@@ -72,7 +72,7 @@ type exchange struct {
 // the answers in the same order and sends them. Requests reach the store in the
 // order in which they came, so a worker need not wait for one before the next.
 type slot struct {
-	*Service
+	svc       *Service
 	stream    WorkStream
 	exchanges chan *exchange
 	claiming  atomic.Bool // a claim or a reattachment is on its way
@@ -107,7 +107,7 @@ func (s *Service) Work(stream WorkStream) error {
 	s.census.joined()
 	poke(s.offers.some)
 	l := &slot{
-		Service: s, stream: stream, begun: s.Now(), exchanges: make(chan *exchange, workWindow), counted: true,
+		svc: s, stream: stream, begun: s.Now(), exchanges: make(chan *exchange, workWindow), counted: true,
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 		stoodDown: make(chan stoodDown, 1),
 	}
@@ -187,7 +187,7 @@ func (l *slot) beat() {
 // silent reports whether a worker that sends heartbeats has stopped to.
 func (l *slot) silent() bool {
 	heard := l.heard.Load()
-	return heard != 0 && l.Now().Sub(l.begun)-time.Duration(heard) > silentAtMost
+	return heard != 0 && l.svc.Now().Sub(l.begun)-time.Duration(heard) > silentAtMost
 }
 
 // send sends one response.
@@ -205,13 +205,13 @@ func (l *slot) receive() error {
 			return err
 		}
 		if l.heard.Load() != 0 || req.GetHeartbeat() != nil {
-			l.heard.Store(int64(max(l.Now().Sub(l.begun), 1)))
+			l.heard.Store(int64(max(l.svc.Now().Sub(l.begun), 1)))
 		}
 		switch k := req.GetKind().(type) {
 		case *pb.WorkRequest_Heartbeat:
 			continue
 		case *pb.WorkRequest_Hello:
-			l.roster.join(l, k.Hello)
+			l.svc.roster.join(l, k.Hello)
 			continue
 		case *pb.WorkRequest_StandDown:
 			l.standDown()
@@ -228,7 +228,7 @@ func (l *slot) receive() error {
 			err = l.queue()
 		}
 		if err != nil {
-			a.conclude(l.Service)
+			a.conclude(l.svc)
 			return err
 		}
 		if !wanted {
@@ -237,7 +237,7 @@ func (l *slot) receive() error {
 		select {
 		case l.exchanges <- a:
 		default:
-			a.conclude(l.Service)
+			a.conclude(l.svc)
 			return tree.ErrBadInput.With("more than %d requests without an answer", workWindow)
 		}
 	}
@@ -297,11 +297,11 @@ func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (
 	agents := func(*tree.Child) {}
 	if req.GetSpawn() != nil {
 		var err error
-		if agents, err = l.spawnableBy(ctx, lease); err != nil {
+		if agents, err = l.svc.spawnableBy(ctx, lease); err != nil {
 			return nil, err
 		}
 	}
-	l.price(wire.Answer(req))
+	l.svc.price(wire.Answer(req))
 	cmd, err := wire.CommandFrom(req, from, agents)
 	return cmd, unreadable(err)
 }
@@ -343,7 +343,7 @@ func (l *slot) answer() {
 				responses, err = l.respond(ctx, a)
 			}
 			l.leftOver(a)
-			a.conclude(l.Service)
+			a.conclude(l.svc)
 			switch {
 			case broken || ctx.Err() != nil:
 				continue
@@ -363,14 +363,14 @@ func (l *slot) answer() {
 			lease := l.current()
 			switch {
 			case lease == nil:
-			case l.leases.gone(lease):
+			case l.svc.leases.gone(lease):
 				if l.onStandby.Swap(nil) != nil {
 					<-l.stoodDown // with the run, of which the worker has not heard
 				}
 				l.letGo()
 				send(0, lost("the run was ended from outside"))
 			case lease.by.can(featureCommands):
-				if message := l.leases.released(lease); message > 0 {
+				if message := l.svc.leases.released(lease); message > 0 {
 					send(0, backgroundCommands(message))
 				}
 			}
