@@ -21,19 +21,7 @@ func (l *slot) meet(req *pb.WorkRequest) {
 	if port == 0 || !known {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.worker == nil && !l.closed {
-		l.worker = l.svc.workers.Meet(id, from.Addr, port)
-	}
-}
-
-// leave says that the stream is nobody's any more.
-func (l *slot) leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.worker.Leave()
-	l.worker = nil
+	l.seat.meet(l.svc.workers, id, from.Addr, port)
 }
 
 // How much is done at once about workers that died. What is left out is found by the sweep.

@@ -28,7 +28,7 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 		defer l.claiming.Store(false)
 		return l.reattached(ctx, a, answer, err)
 	}
-	lease := l.current()
+	lease := l.seat.current()
 	switch {
 	case lease == nil:
 		return nil, nil // the worker has been told

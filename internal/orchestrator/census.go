@@ -51,25 +51,6 @@ func (c *census) slots() int {
 	return c.all
 }
 
-// uncount says that the stream is none of a slot, or is none any more: one that a
-// command is on carries no run of an agent.
-func (l *slot) uncount() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.counted {
-		l.counted = false
-		l.svc.census.left(l.lease == nil)
-	}
-}
-
-// put puts an attempt on the stream, or takes off what is there. It needs the slot's lock.
-func (l *slot) put(next *lease) {
-	if had := l.lease != nil; l.counted && had != (next != nil) {
-		l.svc.census.turned(had)
-	}
-	l.lease = next
-}
-
 // pulling is how many idle slots may come for what is on the dispatch stream; of some of them
 // the workers may not.
 func (s *Service) pulling() int { return s.census.idle() - s.standby.size() }

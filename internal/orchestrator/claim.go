@@ -97,7 +97,7 @@ func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, 
 	held := leaseOf(t, granted.Tenant, carrier{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), featureReattach)})
 	held.stored, held.seen = t.LastSeq, int(again.GetKnownOrdinal())
 	if t.Kind == tree.KindShell {
-		l.uncount()
+		l.seat.uncount()
 	}
 	if !l.hold(held, a.expected) {
 		return nil, nil // the stream ends; the worker comes back over another one

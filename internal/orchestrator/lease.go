@@ -64,12 +64,26 @@ func leaseOf(t *tree.Task, tenant string, by carrier) *lease {
 	}
 }
 
-// handOverFor bounds how long the end of a stream may take to be recorded.
-const handOverFor = 10 * time.Second
+// hold puts an attempt on the stream that was expected. It reports false if the stream
+// takes none any more.
+func (l *slot) hold(next *lease, expected *expectation) bool {
+	if !l.seat.put(next) {
+		return false
+	}
+	l.svc.leases.add(next, expected, l.revoked)
+	return true
+}
+
+// letGo takes the attempt off the stream, if there is one.
+func (l *slot) letGo() {
+	if last := l.seat.clear(); last != nil {
+		l.svc.leases.drop(last)
+	}
+}
 
 // abandon offers the run to others, if an attempt is on the stream.
 func (l *slot) abandon(blame bool) {
-	if lease := l.current(); lease != nil {
+	if lease := l.seat.current(); lease != nil {
 		l.letGo()
 		poke(l.svc.offers.some)
 		l.svc.handOver(lease, blame)
@@ -81,29 +95,18 @@ func (l *slot) abandon(blame bool) {
 // the worker that comes back is refused, since the run is under the next epoch, and
 // what is lost is its call of the model.
 func (l *slot) detach() {
-	lease := l.current()
+	lease := l.seat.current()
 	if lease == nil {
-		l.askAfter()
+		// A worker that is dead may have read hints that nobody else hears of.
+		l.seat.whose().IfDead(l.svc.Grace, func() {})
 		return
 	}
 	if !lease.by.can(featureReattach) {
 		l.abandon(true)
 		return
 	}
-	l.mu.Lock()
-	l.put(nil)
-	worker := l.worker
-	l.mu.Unlock()
-	l.svc.waitFor(worker, lease)
-}
-
-// askAfter has it found out whether the worker of a slot that was idle is dead: it may have
-// read hints that nobody else hears of then.
-func (l *slot) askAfter() {
-	l.mu.Lock()
-	worker := l.worker
-	l.mu.Unlock()
-	worker.IfDead(l.svc.Grace, func() {})
+	l.seat.clear()
+	l.svc.waitFor(l.seat.whose(), lease)
 }
 
 // leftOver sees to an attempt that a request has been granted while its stream broke.
@@ -164,6 +167,9 @@ func (s *Service) graceOver(lease *lease) {
 	time.AfterFunc(beatEvery, func() { s.graceOver(lease) })
 }
 
+// handOverFor bounds how long the end of a stream may take to be recorded.
+const handOverFor = 10 * time.Second
+
 // handOver offers a run to others, and reports whether that was stored.
 func (s *Service) handOver(lease *lease, blame bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), handOverFor)
@@ -176,42 +182,4 @@ func (s *Service) handOver(lease *lease, blame bool) bool {
 		s.Logger.WarnContext(ctx, "handing a run over failed", "session_id", lease.session, "task_id", lease.task, "error", err)
 	}
 	return err == nil
-}
-
-func (l *slot) current() *lease {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lease
-}
-
-// finish makes the stream take no attempt any more.
-func (l *slot) finish() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-}
-
-// hold puts an attempt on the stream that was expected. It reports false if the stream
-// takes none any more.
-func (l *slot) hold(next *lease, expected *expectation) bool {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return false
-	}
-	l.put(next)
-	l.mu.Unlock()
-	l.svc.leases.add(next, expected, l.revoked)
-	return true
-}
-
-// letGo takes the attempt off the stream, if there is one.
-func (l *slot) letGo() {
-	l.mu.Lock()
-	last := l.lease
-	l.put(nil)
-	l.mu.Unlock()
-	if last != nil {
-		l.svc.leases.drop(last)
-	}
 }

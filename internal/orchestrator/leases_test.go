@@ -117,7 +117,7 @@ func TestIdleStreams(t *testing.T) {
 	}
 	stream := func() *slot {
 		c.joined()
-		return &slot{svc: service, counted: true, revoked: make(chan struct{}, 1)}
+		return &slot{svc: service, seat: seat{census: c, counted: true}, revoked: make(chan struct{}, 1)}
 	}
 	carry := func(s *slot, task byte) *lease {
 		a := &lease{task: tree.TaskID{15: task}, token: tree.Token{Epoch: 1}}
@@ -133,16 +133,14 @@ func TestIdleStreams(t *testing.T) {
 	lost := carry(first, 1)
 	carry(second, 2)
 	idle("both have an attempt", 0)
-	first.mu.Lock()
-	first.put(nil) // its stream breaks, and the attempt is held
-	first.mu.Unlock()
-	first.uncount()
-	first.uncount()
+	first.seat.clear() // its stream breaks, and the attempt is held
+	first.seat.uncount()
+	first.seat.uncount()
 	idle("one is gone", 0)
 	second.letGo()
 	idle("the other has given its back", 1)
 	second.letGo()
-	second.uncount()
+	second.seat.uncount()
 	carry(second, 3)
 	idle("it carries a command", 0)
 	second.letGo()

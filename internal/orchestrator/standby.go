@@ -172,13 +172,13 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 		return false
 	}
 	s := &standbySlot{slot: l, by: by, worker: worker, offers: takes}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || !l.svc.standby.add(s) {
-		return false
-	}
-	l.onStandby.Store(s)
-	return true
+	return l.seat.unlessClosed(func() bool { // so that whoever closes it has the slot stand down
+		waits := l.svc.standby.add(s)
+		if waits {
+			l.onStandby.Store(s)
+		}
+		return waits
+	})
 }
 
 // standDown has the slot wait no longer, whether it is told so or its stream has ended.
@@ -195,7 +195,7 @@ func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResp
 	if down.run == nil {
 		return []*pb.WorkResponse{answer}
 	}
-	if l.current() != down.lease {
+	if l.seat.current() != down.lease {
 		return nil // it was ended from outside, and the worker has been told
 	}
 	return l.withRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.offers)

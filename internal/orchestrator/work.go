@@ -88,13 +88,7 @@ type slot struct {
 	stoodDown chan stoodDown
 	prepared  []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
 
-	mu     sync.Mutex    // guards what is below: the receiver reads it, the sender writes it
-	lease  *lease        // nil: no attempt is on the stream
-	closed bool          // the stream takes no attempt any more
-	worker *alive.Worker // whose stream it is; nil: that was not said, or it can't be asked whether it lives
-
-	counted bool // as a slot
-
+	seat      seat
 	drains    chan struct{} // holds one: tell the worker to drain
 	enlisted  *enlisted     // whose stream it is; this and the next are the roster's
 	offRoster bool          // for good
@@ -107,12 +101,12 @@ func (s *Service) Work(stream WorkStream) error {
 	s.census.joined()
 	poke(s.offers.some)
 	l := &slot{
-		svc: s, stream: stream, begun: s.Now(), exchanges: make(chan *exchange, workWindow), counted: true,
+		svc: s, stream: stream, begun: s.Now(), exchanges: make(chan *exchange, workWindow), seat: seat{census: &s.census, counted: true},
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 		stoodDown: make(chan stoodDown, 1),
 	}
-	defer l.uncount()
-	defer l.leave()
+	defer l.seat.uncount()
+	defer l.seat.leave()
 	defer l.standDown()
 	defer s.roster.leave(l)
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
@@ -144,7 +138,7 @@ func (s *Service) Work(stream WorkStream) error {
 			said = answered
 		case <-said:
 			l.left.Store(true)
-			l.finish()
+			l.seat.close()
 			l.standDown()
 			l.abandon(false)
 			return nil
@@ -163,7 +157,7 @@ func (s *Service) Work(stream WorkStream) error {
 // breakOff ends the stream from this side: returning ends both goroutines. What
 // was submitted may still be stored; the worker learns of it when it reattaches.
 func (l *slot) breakOff(err error) error {
-	l.finish()
+	l.seat.close()
 	l.detach()
 	return err
 }
@@ -247,7 +241,7 @@ func (l *slot) receive() error {
 // that its attempt is over is not wanted. The error ends the stream.
 func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error) {
 	a = &exchange{req: req}
-	lease := l.current()
+	lease := l.seat.current()
 	claim, again := req.GetClaim(), req.GetReattach()
 	if (claim != nil || again != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
 		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream, or may come")
@@ -256,9 +250,7 @@ func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error)
 		l.joins.Store(slices.Contains(append(claim.GetFeatures(), again.GetFeatures()...), featureJoined))
 	}
 	l.meet(req)
-	l.mu.Lock()
-	a.worker = l.worker
-	l.mu.Unlock()
+	a.worker = l.seat.whose()
 	ctx := l.stream.Context()
 	switch {
 	case claim != nil && (claim.GetProtocol() > Protocol || claim.GetProtocol() < OldestProtocol):
@@ -360,7 +352,7 @@ func (l *slot) answer() {
 		case <-l.drains:
 			send(0, &pb.WorkResponse{Kind: &pb.WorkResponse_Drain{Drain: &pb.Drain{}}})
 		case <-l.revoked:
-			lease := l.current()
+			lease := l.seat.current()
 			switch {
 			case lease == nil:
 			case l.svc.leases.gone(lease):
