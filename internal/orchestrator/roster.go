@@ -15,6 +15,7 @@ import (
 type roster struct {
 	mu      sync.Mutex
 	workers map[string]*enlisted
+	streams map[*slot]*enlisted // nil: it has not been said
 }
 
 // enlisted is a worker with streams.
@@ -23,22 +24,34 @@ type enlisted struct {
 	streams map[*slot]bool // whether it was told to drain over that
 }
 
-func newRoster() *roster { return &roster{workers: map[string]*enlisted{}} }
+func newRoster() *roster {
+	return &roster{workers: map[string]*enlisted{}, streams: map[*slot]*enlisted{}}
+}
 
-// join puts a stream on the roster, unless it has left.
+// open puts a stream on the roster.
+func (r *roster) open(l *slot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.streams[l] = nil
+}
+
+// join notes whose a stream is, the first time, unless it has left.
 func (r *roster) join(l *slot, hello *pb.Hello) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := hello.GetWorkerId()
-	if id == "" || unfit(id+hello.GetPool()+hello.GetVersion()) || l.offRoster || l.enlisted != nil {
+	known, open := r.streams[l]
+	if id == "" || unfit(id+hello.GetPool()+hello.GetVersion()) || !open || known != nil {
 		return
 	}
-	if r.workers[id] == nil {
-		r.workers[id] = &enlisted{streams: map[*slot]bool{}}
+	w := r.workers[id]
+	if w == nil {
+		w = &enlisted{streams: map[*slot]bool{}}
+		r.workers[id] = w
 	}
-	l.enlisted = r.workers[id]
-	l.enlisted.streams[l] = false
-	l.enlisted.Worker = store.Worker{
+	r.streams[l] = w
+	w.streams[l] = false
+	w.Worker = store.Worker{
 		ID: id, Pool: hello.GetPool(), Slots: int(hello.GetSlots()), Version: hello.GetVersion(),
 		Started: hello.GetStartTime().AsTime().Truncate(time.Microsecond), // as it is stored
 	}
@@ -55,13 +68,14 @@ func unfit(said string) bool { return len(said) > maxOfWorker || strings.Contain
 func (r *roster) leave(l *slot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.offRoster = true
-	if l.enlisted == nil {
+	w := r.streams[l]
+	delete(r.streams, l)
+	if w == nil {
 		return
 	}
-	delete(l.enlisted.streams, l)
-	if len(l.enlisted.streams) == 0 {
-		delete(r.workers, l.enlisted.ID)
+	delete(w.streams, l)
+	if len(w.streams) == 0 {
+		delete(r.workers, w.ID)
 	}
 }
 
@@ -69,7 +83,8 @@ func (r *roster) leave(l *slot) {
 func (r *roster) serves(l *slot, pool string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return l.enlisted != nil && l.enlisted.Pool == pool
+	w := r.streams[l]
+	return w != nil && w.Pool == pool
 }
 
 // all gives the workers by id.

@@ -112,7 +112,7 @@ func (b *standby) relieve(n int) {
 	b.waiting = b.waiting[n:]
 	b.mu.Unlock()
 	for _, s := range relieved {
-		s.slot.stoodDown <- stoodDown{standbySlot: s}
+		s.over(nil, nil)
 	}
 }
 
@@ -142,13 +142,13 @@ func (s *standbySlot) Given(run *store.Given) {
 	case waits:
 		poke(l.svc.offers.some)
 	case run == nil:
-		l.stoodDown <- stoodDown{standbySlot: s}
+		s.over(nil, nil)
 	default:
 		l.svc.claims.add(l.svc.Now())
 		l.svc.lookForMore()
 		lease := leaseOf(&run.Task, run.Tenant, s.by)
 		if l.hold(lease, nil) {
-			l.stoodDown <- stoodDown{s, run, lease}
+			s.over(run, lease)
 			return
 		}
 		l.svc.serving.Go(func() { l.svc.strand(lease, nil, s.worker, s.by.can(featureGiven) && !l.left.Load()) })
@@ -160,6 +160,12 @@ type stoodDown struct {
 	*standbySlot
 	run   *store.Given
 	lease *lease
+}
+
+// over tells the slot's stream how its wait has ended. A wait ends once, and the next one
+// begins only after the stream has looked, so this never waits.
+func (s *standbySlot) over(run *store.Given, lease *lease) {
+	s.slot.stoodDown <- stoodDown{s, run, lease}
 }
 
 // standsBy lets a slot that has given its run back wait for the next one, and reports whether
@@ -184,7 +190,7 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 // standDown has the slot wait no longer, whether it is told so or its stream has ended.
 func (l *slot) standDown() {
 	if s := l.onStandby.Load(); s != nil && l.svc.standby.end(s) {
-		l.stoodDown <- stoodDown{standbySlot: s}
+		s.over(nil, nil)
 	}
 }
 

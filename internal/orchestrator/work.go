@@ -74,6 +74,7 @@ type exchange struct {
 type slot struct {
 	svc       *Service
 	stream    WorkStream
+	seat      seat
 	exchanges chan *exchange
 	claiming  atomic.Bool // a claim or a reattachment is on its way
 	begun     time.Time
@@ -81,17 +82,13 @@ type slot struct {
 	failed    chan error   // holds one: why the stream can't go on
 	sending   sync.Mutex
 	revoked   chan struct{} // holds one: look whether the attempt was ended from outside
+	drains    chan struct{} // holds one: tell the worker to drain
 	left      atomic.Bool   // its worker has ended the stream in good order
 	joins     atomic.Bool   // its worker takes several responses in one message
 	onStandby atomic.Pointer[standbySlot]
 	// stoodDown holds one: what has become of the slot that has waited.
 	stoodDown chan stoodDown
 	prepared  []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
-
-	seat      seat
-	drains    chan struct{} // holds one: tell the worker to drain
-	enlisted  *enlisted     // whose stream it is; this and the next are the roster's
-	offRoster bool          // for good
 }
 
 // Work serves a worker's stream until it ends. An attempt that is still on it
@@ -105,10 +102,17 @@ func (s *Service) Work(stream WorkStream) error {
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 		stoodDown: make(chan stoodDown, 1),
 	}
-	defer l.seat.uncount()
-	defer l.seat.leave()
-	defer l.standDown()
-	defer s.roster.leave(l)
+	s.roster.open(l)
+	err := l.serve()
+	l.end(err == nil)
+	return err
+}
+
+// serve does so until the stream has ended in good order, or, with an error, because it can't
+// go on. Then returning from Work ends the goroutines. What was submitted may still be stored;
+// the worker learns of it when it reattaches.
+func (l *slot) serve() error {
+	s := l.svc
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
 		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Window: workWindow,
 		Protocol: Protocol, OldestProtocol: OldestProtocol,
@@ -133,33 +137,37 @@ func (s *Service) Work(stream WorkStream) error {
 		select {
 		case err := <-received:
 			if !errors.Is(err, io.EOF) {
-				return l.breakOff(err) // an answer that it does not read would never be sent
+				return err // an answer that it does not read would never be sent
 			}
 			said = answered
 		case <-said:
-			l.left.Store(true)
-			l.seat.close()
-			l.standDown()
-			l.abandon(false)
 			return nil
 		case err := <-l.failed:
-			return l.breakOff(err)
+			return err
 		case <-s.stopping:
-			return l.breakOff(tree.ErrStopping)
+			return tree.ErrStopping
 		case <-tick.C:
 			if l.silent() {
-				return l.breakOff(tree.ErrUnavailable.With("nothing was heard of the worker for %s", silentAtMost))
+				return tree.ErrUnavailable.With("nothing was heard of the worker for %s", silentAtMost)
 			}
 		}
 	}
 }
 
-// breakOff ends the stream from this side: returning ends both goroutines. What
-// was submitted may still be stored; the worker learns of it when it reattaches.
-func (l *slot) breakOff(err error) error {
+// end takes down what there is of a stream: first nothing new may come to it, then what is
+// there goes. The worker is known until somebody has asked whether it lives.
+func (l *slot) end(inGoodOrder bool) {
+	l.left.Store(inGoodOrder)
 	l.seat.close()
-	l.detach()
-	return err
+	l.standDown()
+	if inGoodOrder {
+		l.abandon(false)
+	} else {
+		l.detach()
+	}
+	l.svc.roster.leave(l)
+	l.seat.leave()
+	l.seat.uncount()
 }
 
 // beat tells the worker that this side is there, until the stream ends.
@@ -357,7 +365,7 @@ func (l *slot) answer() {
 			case lease == nil:
 			case l.svc.leases.gone(lease):
 				if l.onStandby.Swap(nil) != nil {
-					<-l.stoodDown // with the run, of which the worker has not heard
+					<-l.stoodDown // with the run, which was held first, and of which the worker has not heard
 				}
 				l.letGo()
 				send(0, lost("the run was ended from outside"))
