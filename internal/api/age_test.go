@@ -245,7 +245,7 @@ func (r *replica) Work(stream grpc.BidiStreamingServer[pb.WorkRequest, pb.WorkRe
 	r.add("Work", 1)
 	defer r.add("Work", -1)
 	answers := []*pb.WorkResponse{{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
-		InstallationId: "i", ReplicaId: r.name, Window: 1024, Protocol: worker.Protocol, OldestProtocol: 1,
+		InstallationId: "i", ReplicaId: r.name, Window: 1024, Protocol: wire.Protocol, OldestProtocol: 1,
 	}}}}
 	for {
 		for _, answer := range answers {

@@ -37,12 +37,6 @@ func (s *Service) DecideApproval(ctx context.Context, tenant string, id tree.Ses
 	return &store.Approval{Session: found.Session, Approval: answer.(tree.Decided).Approval}, nil
 }
 
-// featurePolicy is that of workers which judge calls before they run them.
-const featurePolicy = "policy"
-
-// featureWorkspaces is that of workers which know more than one workspace.
-const featureWorkspaces = "workspaces"
-
 // placed reports whether a run may only be carried by a worker that can tell
 // workspaces apart.
 func placed(c *tree.Claimed) bool { return c.Workspace != "" || c.Task.Worktrees != "" }

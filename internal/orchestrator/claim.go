@@ -63,7 +63,7 @@ func (l *slot) granted(a *exchange, run *tree.Claimed, by carrier, known bool) *
 // assigned gives the assignment and the transcript of a run that is on the stream.
 func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed, known store.AtHand, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
 	t, by := &granted.Task, &held.by
-	if guarded(t) && !by.can(featurePolicy) || placed(granted) && !by.can(featureWorkspaces) {
+	if guarded(t) && !by.Has(wire.FeaturePolicy) || placed(granted) && !by.Has(wire.FeatureWorkspaces) {
 		l.abandon(false)
 		return nil, errUnfit
 	}
@@ -94,7 +94,7 @@ func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, 
 	}
 	l.svc.reattachment()
 	t := &granted.Task
-	held := leaseOf(t, granted.Tenant, carrier{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), featureReattach)})
+	held := leaseOf(t, granted.Tenant, carrier{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), wire.FeatureReattach)})
 	held.stored, held.seen = t.LastSeq, int(again.GetKnownOrdinal())
 	if t.Kind == tree.KindShell {
 		l.seat.uncount()

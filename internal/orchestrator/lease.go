@@ -2,12 +2,12 @@ package orchestrator
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // lease is an attempt of this replica. This is how one comes and goes:
@@ -50,11 +50,9 @@ type lease struct {
 
 // carrier is the worker of a run, as far as it has said who it is and what it can do.
 type carrier struct {
-	worker   string
-	features []string
+	worker string
+	wire.Features
 }
-
-func (c *carrier) can(feature string) bool { return slices.Contains(c.features, feature) }
 
 // leaseOf is for a run whose worker knows all of the transcript that there is.
 func leaseOf(t *tree.Task, tenant string, by carrier) *lease {
@@ -101,7 +99,7 @@ func (l *slot) detach() {
 		l.seat.whose().IfDead(l.svc.Grace, func() {})
 		return
 	}
-	if !lease.by.can(featureReattach) {
+	if !lease.by.Has(wire.FeatureReattach) {
 		l.abandon(true)
 		return
 	}
@@ -124,7 +122,7 @@ func (l *slot) leftOver(a *exchange) {
 		l.svc.strand(leaseOf(&granted.Task, granted.Tenant, carrier{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
 	case tree.ParkedRun, tree.Ended:
 		if taken := l.takenWith(context.Background(), a); taken != nil {
-			l.svc.strand(leaseOf(&taken.Task, taken.Tenant, a.by), a.expected, a.worker, a.by.can(featureGiven))
+			l.svc.strand(leaseOf(&taken.Task, taken.Tenant, a.by), a.expected, a.worker, a.by.Has(wire.FeatureGiven))
 		}
 	}
 }

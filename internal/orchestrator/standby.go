@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/alive"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // standby holds the slots that wait for a run without asking the dispatch stream for one:
@@ -151,7 +152,7 @@ func (s *standbySlot) Given(run *store.Given) {
 			s.over(run, lease)
 			return
 		}
-		l.svc.serving.Go(func() { l.svc.strand(lease, nil, s.worker, s.by.can(featureGiven) && !l.left.Load()) })
+		l.svc.serving.Go(func() { l.svc.strand(lease, nil, s.worker, s.by.Has(wire.FeatureGiven) && !l.left.Load()) })
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // prepare makes a request of the attempt on the stream ready to be queued. A worker that
@@ -51,7 +52,7 @@ func (l *slot) queue() error {
 func (l *slot) taken(ctx context.Context, a *exchange, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
 	a.open = false
-	granted, known := l.takenWith(ctx, a), last.by.can(featureGiven)
+	granted, known := l.takenWith(ctx, a), last.by.Has(wire.FeatureGiven)
 	if granted == nil {
 		var done func()
 		granted, done = l.takeOffered(ctx, a, last)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,24 +17,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Protocol is the highest version of the worker protocol spoken here, and
-// OldestProtocol the lowest.
-const (
-	Protocol       = 1
-	OldestProtocol = 1
-)
-
 // errProtocol says that a worker speaks a version that is not spoken here.
 var errProtocol = errors.New("the protocol version is not spoken here")
-
-// What a side can do beyond the protocol version.
-const (
-	featureReattach  = "reattach"
-	featureHeartbeat = "heartbeat"
-	featureCommands  = "commands"
-	featureGiven     = "given" // of workers that ask for what they were given and have not heard of
-	featureJoined    = "joined"
-)
 
 // Times of a stream. DefaultGrace is how long after it broke its attempt may be gone
 // on with over another one.
@@ -84,7 +67,6 @@ type slot struct {
 	revoked   chan struct{} // holds one: look whether the attempt was ended from outside
 	drains    chan struct{} // holds one: tell the worker to drain
 	left      atomic.Bool   // its worker has ended the stream in good order
-	joins     atomic.Bool   // its worker takes several responses in one message
 	onStandby atomic.Pointer[standbySlot]
 	// stoodDown holds one: what has become of the slot that has waited.
 	stoodDown chan stoodDown
@@ -115,8 +97,8 @@ func (l *slot) serve() error {
 	s := l.svc
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
 		InstallationId: s.Store.Installation(), ReplicaId: s.Replica, Window: workWindow,
-		Protocol: Protocol, OldestProtocol: OldestProtocol,
-		Features: []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces, featureJoined}, Grace: durationpb.New(s.Grace),
+		Protocol: wire.Protocol, OldestProtocol: wire.OldestProtocol,
+		Features: wire.ReplicaFeatures(), Grace: durationpb.New(s.Grace),
 	}}}); err != nil {
 		return err
 	}
@@ -254,14 +236,11 @@ func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error)
 	if (claim != nil || again != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
 		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream, or may come")
 	}
-	if claim != nil || again != nil {
-		l.joins.Store(slices.Contains(append(claim.GetFeatures(), again.GetFeatures()...), featureJoined))
-	}
 	l.meet(req)
 	a.worker = l.seat.whose()
 	ctx := l.stream.Context()
 	switch {
-	case claim != nil && (claim.GetProtocol() > Protocol || claim.GetProtocol() < OldestProtocol):
+	case claim != nil && (claim.GetProtocol() > wire.Protocol || claim.GetProtocol() < wire.OldestProtocol):
 		a.err = errProtocol
 	case claim != nil:
 		session, cmd, err := wire.ClaimFrom(claim)
@@ -324,8 +303,10 @@ func (l *slot) answer() {
 		for _, r := range responses {
 			r.Seq = seq
 		}
-		if l.joins.Load() {
-			responses = wire.Joined(responses)
+		if len(responses) > 1 { // of a run, which is on the stream
+			if held := l.seat.current(); held != nil && held.by.Has(wire.FeatureJoined) {
+				responses = wire.Joined(responses)
+			}
 		}
 		for _, r := range responses {
 			broken = broken || l.send(r) != nil
@@ -369,7 +350,7 @@ func (l *slot) answer() {
 				}
 				l.letGo()
 				send(0, lost("the run was ended from outside"))
-			case lease.by.can(featureCommands):
+			case lease.by.Has(wire.FeatureCommands):
 				if message := l.svc.leases.released(lease); message > 0 {
 					send(0, backgroundCommands(message))
 				}

@@ -112,7 +112,7 @@ type replica struct {
 func (r replica) Work(ctx context.Context, _ ...grpc.CallOption) (pb.WorkerService_WorkClient, error) {
 	s := &streamed{replica: r, ctx: ctx, answers: make(chan *pb.WorkResponse, window)}
 	s.answers <- &pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
-		InstallationId: "i", ReplicaId: "r", Window: window, Protocol: Protocol, OldestProtocol: oldestProtocol,
+		InstallationId: "i", ReplicaId: "r", Window: window, Protocol: wire.Protocol, OldestProtocol: wire.OldestProtocol,
 	}}}
 	return s, nil
 }

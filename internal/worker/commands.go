@@ -13,16 +13,12 @@ import (
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 	"github.com/coppice-run/coppice/internal/workspace"
 )
 
 // farewell is how long a worker that stops tries to tell how its commands have ended.
 const farewell = 2 * time.Second
-
-// features are what a worker can do beyond the protocol version.
-func features() []string {
-	return []string{featureReattach, featureHeartbeat, featurePolicy, featureCommands, featureWorkspaces, featureGiven, featureJoined}
-}
 
 // launched is a command that has become a task, and is this worker's.
 type launched struct {
@@ -79,7 +75,7 @@ func (w *Worker) carryCommand(working context.Context, c *launched) {
 	ctx, kill := context.WithCancel(working)
 	defer kill()
 	l := w.newLine()
-	l.needs = featureCommands
+	l.needs = wire.FeatureCommands
 	j := l.goOn(kill, c.claim)
 	lineEnds, endLine := context.WithCancel(context.WithoutCancel(working))
 	var keeping sync.WaitGroup

@@ -10,12 +10,13 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // lineOf puts an attempt on a line, which offers its slot.
 func lineOf(stream *sentOver, begins []tree.Message) (*line, *journal) {
 	l := (&Worker{Config: Config{Now: time.Now}}).newLine()
-	l.link = &link{stream: stream, protocol: Protocol}
+	l.link = &link{stream: stream, protocol: wire.Protocol}
 	l.begin(&pb.Claim{SessionId: "s", TaskId: "child", Epoch: 1, Nonce: 1, WorkerId: "w"}, nil, nil)
 	j := newJournal(l)
 	j.offers = func() (*pb.Takes, []tree.Message) {
@@ -55,7 +56,7 @@ func TestGivenRun(t *testing.T) {
 		}
 		if c.breaks {
 			l.takeDown(l.link)
-			if err := l.adopt(&link{stream: stream, protocol: Protocol}); err != nil {
+			if err := l.adopt(&link{stream: stream, protocol: wire.Protocol}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -94,7 +95,7 @@ func TestGivenRunIsAskedFor(t *testing.T) {
 		l, j := lineOf(stream, []tree.Message{{ID: tree.MessageID{1}, Ordinal: 1}})
 		end := j.End(loop.Ending{})
 		l.takeDown(l.link)
-		next := &link{stream: stream, protocol: Protocol, welcome: &pb.Welcome{Features: []string{featureReattach}}}
+		next := &link{stream: stream, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}
 		if err := l.adopt(next); err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ func (l *line) stayConnected(ctx context.Context) {
 func (l *line) open(ctx context.Context, settled bool) *link {
 	aim := l.aim()
 	k, err := openLink(ctx, l.client, aim, l.hello, l.now())
-	if err == nil && l.needs != "" && !k.can(l.needs) {
+	if err == nil && l.needs != "" && !k.features().Has(l.needs) {
 		k.cancel()
 		err = fmt.Errorf("replica %s does not know %q", k.welcome.GetReplicaId(), l.needs)
 	}

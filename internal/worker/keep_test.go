@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // quiet is a replica that has nothing to say but that it is there.
@@ -37,7 +38,7 @@ func (s *quietStream) Recv() (*pb.WorkResponse, error) {
 	if !s.welcomed {
 		s.welcomed = true
 		return &pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
-			Window: window, Protocol: Protocol, OldestProtocol: Protocol, Features: []string{featureHeartbeat},
+			Window: window, Protocol: wire.Protocol, OldestProtocol: wire.Protocol, Features: []string{wire.FeatureHeartbeat},
 		}}}, nil
 	}
 	select {

@@ -217,7 +217,7 @@ func (l *line) adopt(k *link) error {
 // reattach asks for the attempt to go on over a stream. If it has ended with the last request,
 // if there is one, the answer may give the slot another run.
 func (l *line) reattach(k *link, claim *pb.Claim, last *request) (*pb.WorkResponse, error) {
-	if !k.can(featureReattach) {
+	if !k.features().Has(wire.FeatureReattach) {
 		return nil, nil
 	}
 	offered := uint64(0)
@@ -229,7 +229,7 @@ func (l *line) reattach(k *link, claim *pb.Claim, last *request) (*pb.WorkRespon
 	l.mu.Unlock()
 	if err := k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
 		SessionId: claim.GetSessionId(), TaskId: claim.GetTaskId(),
-		Epoch: claim.GetEpoch(), Nonce: claim.GetNonce(), KnownOrdinal: known, Features: features(),
+		Epoch: claim.GetEpoch(), Nonce: claim.GetNonce(), KnownOrdinal: known, Features: wire.WorkerFeatures(),
 		WorkerId: l.worker, AlivePort: uint32(l.alive), TakesNonce: offered,
 	}}}); err != nil {
 		return nil, err
@@ -323,7 +323,7 @@ func (l *line) rests() bool {
 func (l *line) joins() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.link != nil && l.link.can(featureJoined)
+	return l.link != nil && l.link.features().Has(wire.FeatureJoined)
 }
 
 // carries reports whether the attempt of a journal is on the line.

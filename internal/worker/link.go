@@ -4,31 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/route"
-)
-
-// Protocol is the highest version of the worker protocol spoken here, and
-// oldestProtocol the lowest.
-const (
-	Protocol       = 1
-	oldestProtocol = 1
-)
-
-// What a side can do beyond the protocol version.
-const (
-	featureReattach  = "reattach"
-	featureHeartbeat = "heartbeat"
-	featurePolicy    = "policy"
-	featureCommands  = "commands"
-	featureGiven     = "given"
-	featureJoined    = "joined"
-
-	featureWorkspaces = "workspaces"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // Times of a stream. One on which nothing was heard for silentAtMost is broken.
@@ -81,14 +62,14 @@ func openLink(opening context.Context, client pb.WorkerServiceClient, endpoint s
 	welcome := first.GetWelcome()
 	k := &link{
 		stream: stream, welcome: welcome, endpoint: way.Took(), cancel: cancel, broken: make(chan struct{}), left: make(chan struct{}),
-		protocol: min(Protocol, welcome.GetProtocol()), begun: now, lives: aged(ageAtLeast),
+		protocol: min(wire.Protocol, welcome.GetProtocol()), begun: now, lives: aged(ageAtLeast),
 	}
 	switch {
 	case welcome == nil:
 		err = fmt.Errorf("the orchestrator did not start with a welcome, but with %T", first.GetKind())
-	case k.protocol < max(oldestProtocol, welcome.GetOldestProtocol()):
+	case k.protocol < max(wire.OldestProtocol, welcome.GetOldestProtocol()):
 		err = fmt.Errorf("no common protocol: replica %s speaks %d to %d, this worker %d to %d",
-			welcome.GetReplicaId(), welcome.GetOldestProtocol(), welcome.GetProtocol(), oldestProtocol, Protocol)
+			welcome.GetReplicaId(), welcome.GetOldestProtocol(), welcome.GetProtocol(), wire.OldestProtocol, wire.Protocol)
 	case welcome.GetWindow() < window:
 		err = fmt.Errorf("replica %s takes %d requests ahead, need %d", welcome.GetReplicaId(), welcome.GetWindow(), window)
 	default:
@@ -108,13 +89,13 @@ func (k *link) receive(now func() time.Time) (*pb.WorkResponse, error) {
 	return resp, err
 }
 
-// can reports whether the orchestrator has a feature.
-func (k *link) can(feature string) bool { return slices.Contains(k.welcome.GetFeatures(), feature) }
+// features are those of the orchestrator.
+func (k *link) features() wire.Features { return k.welcome.GetFeatures() }
 
 // watch keeps the stream alive, and ends it when the other side is silent or when
 // it is old and idle. beat sends a heartbeat, and may block.
 func (k *link) watch(now func() time.Time, beat func(), idle func() bool) {
-	if k.can(featureHeartbeat) {
+	if k.features().Has(wire.FeatureHeartbeat) {
 		go func() {
 			tick := time.NewTicker(beatEvery)
 			defer tick.Stop()
@@ -138,7 +119,7 @@ func (k *link) watch(now func() time.Time, beat func(), idle func() bool) {
 		}
 		silent := now().Sub(k.begun)-time.Duration(k.heard.Load()) > silentAtMost
 		old := k.old(now()) && idle()
-		if silent && k.can(featureHeartbeat) || old {
+		if silent && k.features().Has(wire.FeatureHeartbeat) || old {
 			k.aged.Store(old)
 			k.cancel()
 			return

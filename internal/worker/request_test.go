@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // sentOver is a stream that notes what is sent over it, and has answers.
@@ -78,7 +79,7 @@ func TestWhatIsShownGoesWithWhatIsSaid(t *testing.T) {
 		want     []string // what is sent
 		shown    string   // with the end
 	}{
-		"joined": {[]string{featureJoined}, []string{"1 *coppicev1.WorkRequest_End"}, "so"},
+		"joined": {[]string{wire.FeatureJoined}, []string{"1 *coppicev1.WorkRequest_End"}, "so"},
 		"apart":  {nil, []string{"0 *coppicev1.WorkRequest_Delta", "1 *coppicev1.WorkRequest_End"}, ""},
 	} {
 		stream := &sentOver{}
@@ -95,7 +96,7 @@ func TestWhatIsShownGoesWithWhatIsSaid(t *testing.T) {
 		}
 		l.takeDown(l.link)
 		other := &sentOver{answers: []*pb.WorkResponse{{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{}}}}}
-		if err := l.adopt(&link{stream: other, protocol: Protocol, welcome: &pb.Welcome{Features: append(c.features, featureReattach)}}); err != nil {
+		if err := l.adopt(&link{stream: other, protocol: wire.Protocol, welcome: &pb.Welcome{Features: append(c.features, wire.FeatureReattach)}}); err != nil {
 			t.Fatal(err)
 		}
 		if again := other.sent[1]; again.GetEnd() == nil || again.GetShows() != nil {
@@ -116,7 +117,7 @@ func TestADrainIsNoAnswer(t *testing.T) {
 		{Kind: &pb.WorkResponse_Drain{Drain: &pb.Drain{}}},
 		{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{}}},
 	}}
-	if err := l.adopt(&link{stream: next, protocol: Protocol, welcome: &pb.Welcome{Features: []string{featureReattach}}}); err != nil {
+	if err := l.adopt(&link{stream: next, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}); err != nil {
 		t.Fatal(err)
 	}
 	if !l.carries(j) || drains != 1 {

@@ -68,7 +68,7 @@ func (w *Worker) attempt(working context.Context, l *line, hint dispatch.Hint, i
 	defer cancel()
 	a, journal, err := l.claim(ctx, cancel, &pb.Claim{
 		SessionId: hint.Session.String(), TaskId: hint.Task.String(), Epoch: hint.Epoch,
-		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: Protocol, Features: features(), AlivePort: uint32(w.AlivePort),
+		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: wire.Protocol, Features: wire.WorkerFeatures(), AlivePort: uint32(w.AlivePort),
 	}, w.held.Begins(transcript.Of{Session: hint.Session, Task: hint.Task}))
 	var refused *refusal
 	switch {

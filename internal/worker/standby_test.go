@@ -8,6 +8,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/tree"
+	"github.com/coppice-run/coppice/internal/wire"
 )
 
 // standing is a line that waits for a run since the end of its last one.
@@ -100,7 +101,7 @@ func TestAStreamBreaksUnderALineThatStandsBy(t *testing.T) {
 		stream := &sentOver{answers: []*pb.WorkResponse{{
 			Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: pb.RefusedCause_REFUSED_CAUSE_STALE}}, Given: c.given,
 		}}}
-		next := &link{stream: stream, protocol: Protocol, welcome: &pb.Welcome{Features: []string{featureReattach}}}
+		next := &link{stream: stream, protocol: wire.Protocol, welcome: &pb.Welcome{Features: []string{wire.FeatureReattach}}}
 		if err := l.adopt(next); err != nil {
 			t.Fatal(err)
 		}
