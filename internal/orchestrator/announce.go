@@ -65,7 +65,7 @@ func (s *Service) unhurried(ctx context.Context, looked time.Time) {
 // found anything.
 func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	room := s.room()
-	if s.offers.enough(room) {
+	if s.stock.enough(room) {
 		return false, nil // the slot that takes one looks again
 	}
 	rows, err := s.Store.TakeReady(ctx, room, announceLease)
@@ -75,7 +75,7 @@ func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	if rows, err = s.withoutWaiting(ctx, rows, room); err != nil {
 		return false, err
 	}
-	s.offers.add(time.Now(), rows...)
+	s.stock.add(time.Now(), rows...)
 	return true, nil
 }
 

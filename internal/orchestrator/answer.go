@@ -41,10 +41,10 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ack{Ack: ack}}}, err
 	case tree.ParkedRun:
 		l.letGo()
-		return l.taken(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}), nil
+		return l.nextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}), nil
 	case tree.Ended:
 		l.letGo()
-		return l.taken(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}), nil
+		return l.nextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}), nil
 	}
 	return nil, fmt.Errorf("a worker's request was answered with %T", answer)
 }

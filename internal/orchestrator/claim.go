@@ -18,9 +18,9 @@ import (
 // it was refused.
 func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	claim := a.req.GetClaim()
-	a.open = false
+	a.mayGrant = false
 	l.svc.claims.add(l.svc.Now())
-	l.svc.offers.came(time.Now())
+	l.svc.stock.came(time.Now())
 	l.svc.lookForMore()
 	granted, ok := answer.(*tree.Claimed)
 	switch {
@@ -80,7 +80,7 @@ func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed,
 // reattached answers a worker that goes on with its attempt over this stream.
 func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	again := a.req.GetReattach()
-	a.open = false
+	a.mayGrant = false
 	granted, ok := answer.(tree.Reattached)
 	switch {
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
@@ -197,6 +197,6 @@ func (l *slot) submitFor(a *exchange, session tree.SessionID, cmd tree.Command, 
 		a.err = unreadable(unread)
 		return
 	}
-	a.open, a.expected = true, l.svc.leases.expect(task, epoch)
+	a.mayGrant, a.expected = true, l.svc.leases.expect(task, epoch)
 	a.pending, a.err = l.svc.Store.Submit(l.stream.Context(), session, cmd)
 }

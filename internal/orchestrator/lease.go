@@ -83,7 +83,7 @@ func (l *slot) letGo() {
 func (l *slot) abandon(blame bool) {
 	if lease := l.seat.current(); lease != nil {
 		l.letGo()
-		poke(l.svc.offers.some)
+		poke(l.svc.stock.some)
 		l.svc.handOver(lease, blame)
 	}
 }
@@ -109,7 +109,7 @@ func (l *slot) detach() {
 
 // leftOver sees to an attempt that a request has been granted while its stream broke.
 func (l *slot) leftOver(a *exchange) {
-	if !a.open || a.err != nil {
+	if !a.mayGrant || a.err != nil {
 		return
 	}
 	answer, err := a.pending.Wait(context.Background())
@@ -122,7 +122,7 @@ func (l *slot) leftOver(a *exchange) {
 		l.svc.strand(leaseOf(&granted.Task, granted.Tenant, carrier{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
 	case tree.ParkedRun, tree.Ended:
 		if taken := l.takenWith(context.Background(), a); taken != nil {
-			l.svc.strand(leaseOf(&taken.Task, taken.Tenant, a.by), a.expected, a.worker, a.by.Has(wire.FeatureGiven))
+			l.svc.strand(leaseOf(&taken.Task, taken.Tenant, a.offeredBy), a.expected, a.worker, a.offeredBy.Has(wire.FeatureGiven))
 		}
 	}
 }

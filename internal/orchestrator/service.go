@@ -64,7 +64,7 @@ type Service struct {
 	census     census
 	leases     *leases
 	roster     *roster
-	offers     *offers
+	stock      *stock
 	standby    *standby
 	kick       chan struct{} // something may be ready to announce
 	later      chan struct{} // something may be, though nothing is known to wait
@@ -117,7 +117,7 @@ func New(c Config) (*Service, error) {
 		c.Grace = DefaultGrace
 	}
 	s := &Service{
-		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), roster: newRoster(), offers: newOffers(),
+		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), roster: newRoster(), stock: newStock(),
 		wishes: newWishes(), relay: newRelay(c.Now),
 		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}), dead: make(chan string, deadAtOnce),
 	}
@@ -158,7 +158,7 @@ func (s *Service) Prepare(ctx context.Context) error { return s.agents.read(ctx)
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.announce(ctx) })
-	g.Go(func() error { return s.sendOffers(ctx) })
+	g.Go(func() error { return s.sendDue(ctx) })
 	g.Go(func() error { return s.countHints(ctx) })
 	g.Go(func() error { return s.stayAlive(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
@@ -190,7 +190,7 @@ func (s *Service) Committed(c store.Commit) {
 	for _, r := range c.Released {
 		s.leases.release(r.Task, r.Epoch, r.Message)
 	}
-	switch waiting := s.offers.committed(time.Now(), c.Ready); {
+	switch waiting := s.stock.committed(time.Now(), c.Ready); {
 	case waiting:
 		s.lookForReady()
 	case c.Room:

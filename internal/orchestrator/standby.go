@@ -31,7 +31,7 @@ type standbySlot struct {
 	slot      *slot
 	by        carrier
 	worker    *alive.Worker
-	offers    *pb.Takes
+	takes     *pb.Takes
 	dismissed bool // it is not to wait any more; guarded by standby.mu
 }
 
@@ -131,7 +131,7 @@ func (b *standby) back(s *standbySlot, got bool) (waits bool) {
 
 // Offers implements store.Slot.
 func (s *standbySlot) Offers() store.Takes {
-	return store.Takes{Worker: s.by.worker, Nonce: s.offers.GetNonce()}
+	return store.Takes{Worker: s.by.worker, Nonce: s.takes.GetNonce()}
 }
 
 // Given implements store.Slot. The run is held before anybody can hear that it was ended from
@@ -141,7 +141,7 @@ func (s *standbySlot) Given(run *store.Given) {
 	waits := l.svc.standby.back(s, run != nil)
 	switch {
 	case waits:
-		poke(l.svc.offers.some)
+		poke(l.svc.stock.some)
 	case run == nil:
 		s.over(nil, nil)
 	default:
@@ -175,10 +175,10 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 	if !takes.GetStandBy() || by.worker == "" || !l.svc.roster.serves(l, l.svc.Pool) {
 		return false
 	}
-	if !l.svc.offers.enoughFor(time.Now(), l.svc.pulling()-1) {
+	if !l.svc.stock.enoughFor(time.Now(), l.svc.pulling()-1) {
 		return false
 	}
-	s := &standbySlot{slot: l, by: by, worker: worker, offers: takes}
+	s := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
 	return l.seat.unlessClosed(func() bool { // so that whoever closes it has the slot stand down
 		waits := l.svc.standby.add(s)
 		if waits {
@@ -205,7 +205,7 @@ func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResp
 	if l.seat.current() != down.lease {
 		return nil // it was ended from outside, and the worker has been told
 	}
-	return l.withRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.offers)
+	return l.withRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.takes)
 }
 
 // relieve sends slots that wait to the dispatch stream, for what is on it and nobody has come for
@@ -214,22 +214,22 @@ func (s *Service) relieve(now time.Time) (unsure bool) {
 	if !s.standby.any() {
 		return false
 	}
-	late, coming := s.offers.late(now)
+	late, coming := s.stock.late(now)
 	s.standby.relieve(late)
 	return coming > 0
 }
 
-// giveOffered has slots that wait claim what is kept, as long as there are both. What can't be
+// giveKept has slots that wait claim what is kept, as long as there are both. What can't be
 // claimed is announced again when its announcement has run out.
-func (s *Service) giveOffered(ctx context.Context) {
+func (s *Service) giveKept(ctx context.Context) {
 	for s.standby.any() {
-		run, any := s.offers.first()
+		run, any := s.stock.drawAny()
 		if !any {
 			return
 		}
 		to := s.standby.Take()
 		if to == nil {
-			s.offers.back(run)
+			s.stock.back(run)
 			return
 		}
 		claim, err := s.Store.ClaimFor(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, to)

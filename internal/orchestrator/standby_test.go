@@ -11,7 +11,7 @@ import (
 func slotsOn(b *standby, n int) []*standbySlot {
 	all := make([]*standbySlot, n)
 	for i := range all {
-		all[i] = &standbySlot{slot: &slot{svc: &Service{standby: b, offers: newOffers()}, stoodDown: make(chan stoodDown, 1)}}
+		all[i] = &standbySlot{slot: &slot{svc: &Service{standby: b, stock: newStock()}, stoodDown: make(chan stoodDown, 1)}}
 		b.census.joined()
 		b.add(all[i])
 	}
@@ -88,43 +88,43 @@ func TestStandbyIsClosed(t *testing.T) {
 func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
-	o := offering(now, 1, 1, 1)
-	o.due(now, 3)
+	k := stockOf(now, 1, 1, 1)
+	k.due(now, 3)
 	for idle, want := range map[int]bool{-1: false, 0: false, 2: false, 3: true} {
-		if got := o.enoughFor(now, idle); got != want {
+		if got := k.enoughFor(now, idle); got != want {
 			t.Errorf("with %d idle slots a further one may wait: %v", idle, got)
 		}
 	}
-	if late, coming := o.late(now); late != 0 || coming != 3 {
+	if late, coming := k.late(now); late != 0 || coming != 3 {
 		t.Errorf("at once %d are late, %d coming", late, coming)
 	}
-	if late, coming := o.late(now.Add(comeWithin)); late != 3 || coming != 0 {
+	if late, coming := k.late(now.Add(comeWithin)); late != 3 || coming != 0 {
 		t.Errorf("later %d are late, %d coming", late, coming)
 	}
 	later := now.Add(2 * announceLease)
-	o.onStream = append(o.onStream, now)
-	o.came(later)
-	if o.reconcile(later, 2, 1); o.enoughFor(later, 1) || !o.enoughFor(later, 2) {
+	k.onStream = append(k.onStream, now)
+	k.came(later)
+	if k.reconcile(later, 2, 1); k.enoughFor(later, 1) || !k.enoughFor(later, 2) {
 		t.Error("what nobody has read is not waited for, or what is lost is")
 	}
-	if o.reconcile(later, 4, 1); o.enoughFor(later, 3) || !o.enoughFor(later, 4) {
+	if k.reconcile(later, 4, 1); k.enoughFor(later, 3) || !k.enoughFor(later, 4) {
 		t.Error("hints that others have put there are not waited for")
 	}
-	o.onStream = append(o.onStream, later)
-	if o.reconcile(later, 0, 1); o.enoughFor(later, 0) || !o.enoughFor(later, 1) {
+	k.onStream = append(k.onStream, later)
+	if k.reconcile(later, 0, 1); k.enoughFor(later, 0) || !k.enoughFor(later, 1) {
 		t.Error("what has just been announced is lost at once, or what is lost is waited for")
 	}
-	o.reconcile(later, 3, 1)
+	k.reconcile(later, 3, 1)
 	later = later.Add(2 * announceLease)
-	if o.reconcile(later, 3, 0); o.enoughFor(later, 2) {
+	if k.reconcile(later, 3, 0); k.enoughFor(later, 2) {
 		t.Error("what nobody could come for is lost")
 	}
 	later = later.Add(2 * announceLease)
-	if o.reconcile(later, 3, 1); !o.enoughFor(later, 0) {
+	if k.reconcile(later, 3, 1); !k.enoughFor(later, 0) {
 		t.Error("slots are waited for that do not come")
 	}
-	o.came(later)
-	if o.reconcile(later, 3, 1); o.enoughFor(later, 2) {
+	k.came(later)
+	if k.reconcile(later, 3, 1); k.enoughFor(later, 2) {
 		t.Error("what was given up is not waited for once somebody has come")
 	}
 }

@@ -12,17 +12,35 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
+// How a slot gets its next run:
+//
+//  1. The transaction that stores that it gives its run back claims a run of the stock for it,
+//     if both sessions have the same committer (drawFor), or otherwise
+//  2. what the request has made ready, if nobody has to wait longer for that
+//     (store/taking.go).
+//  3. The answer brings it a run of the stock that was claimed after that (claimKept).
+//  4. It stands by, and the commit that makes a run ready claims it for it (store/standby.go).
+//  5. It stands by, and gets a run of the stock (giveKept).
+//  6. It is idle: its worker reads a hint on the dispatch stream and claims the run.
+//  7. Its stream broke before it heard of what it has got in one of the ways 1 to 5: its worker
+//     asks for that when it reattaches (givenTo).
+//
+// For 1 to 3 the worker has to offer its slot with the request, and for 1 and 3 no hint on the
+// dispatch stream may have waited for long (mayDraw). For 4 and 5 it has to offer to stand by,
+// this replica has to be the only one, and the other idle slots have to be enough for the hints
+// that there are (standsBy).
+
 // prepare makes a request of the attempt on the stream ready to be queued. A worker that
 // offers to takes another run if the request gives its own back.
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var takes *store.Takes
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
-		a.next = l.svc.offers.takeFor(time.Now(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
+		a.next = l.svc.stock.drawFor(time.Now(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
 		takes = &store.Takes{
 			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.svc.census.idle(),
 			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
 		}
-		a.open, a.by = true, lease.by
+		a.mayGrant, a.offeredBy = true, lease.by
 		if a.next.Task.IsZero() {
 			a.expected = l.svc.leases.expectAny(lease.session)
 		} else {
@@ -36,7 +54,7 @@ func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 // conclude ends what was expected of a request. What its slot was to have and has not got goes
 // to others.
 func (a *exchange) conclude(s *Service) {
-	s.offers.back(a.next)
+	s.stock.back(a.next)
 	s.leases.settled(a.expected)
 }
 
@@ -47,21 +65,21 @@ func (l *slot) queue() error {
 	return err
 }
 
-// taken adds to the answer that gives a run back the one that the slot has got in its
+// nextRun adds to the answer that gives a run back the one that the slot has got in its
 // place, if it has got one.
-func (l *slot) taken(ctx context.Context, a *exchange, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
+func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
-	a.open = false
+	a.mayGrant = false
 	granted, known := l.takenWith(ctx, a), last.by.Has(wire.FeatureGiven)
 	if granted == nil {
 		var done func()
-		granted, done = l.takeOffered(ctx, a, last)
+		granted, done = l.claimKept(ctx, a, last)
 		defer done()
 		known = false // the worker may have asked before, over another stream
 	}
 	if granted == nil {
 		answer.StandsBy = l.standsBy(a.req.GetTakes(), last.by, a.worker)
-		poke(l.svc.offers.some) // the slot is idle
+		poke(l.svc.stock.some) // the slot is idle
 		return answers
 	}
 	l.svc.claims.add(l.svc.Now())
@@ -105,12 +123,12 @@ func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
 	return granted
 }
 
-// takeOffered claims the first of the runs that are kept for slots which have become free,
-// if there is one that it can have. done has to be called when it is on the stream.
-func (l *slot) takeOffered(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
+// claimKept claims the first run of the stock that the slot can have, if there is one. done
+// has to be called when it is on the stream.
+func (l *slot) claimKept(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
 	for takes != nil && last.by.worker != "" && ctx.Err() == nil {
-		next, any := l.svc.offers.take(time.Now())
+		next, any := l.svc.stock.draw(time.Now())
 		if !any {
 			break
 		}
@@ -121,12 +139,12 @@ func (l *slot) takeOffered(ctx context.Context, a *exchange, last *lease) (grant
 		}, nil)
 		answer, err := l.settle(ctx, a.pending)
 		if claimed, ok := answer.(*tree.Claimed); ok {
-			return claimed, l.svc.offers.taken
+			return claimed, l.svc.stock.drawn
 		}
-		l.svc.offers.taken()
+		l.svc.stock.drawn()
 		l.svc.lookForMore()
 		if ctx.Err() != nil {
-			l.svc.offers.back(next)
+			l.svc.stock.back(next)
 			break
 		}
 		if !l.svc.notTaken(ctx, next.Hint, err) {

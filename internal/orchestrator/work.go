@@ -44,16 +44,17 @@ type exchange struct {
 	pending *store.Pending
 	err     error // refused before it was submitted
 
-	expected *expectation  // of a claim or a reattachment that was submitted, or of what takes its place
-	open     bool          // an attempt that it has been granted is not on the stream yet
-	worker   *alive.Worker // who asks
-	by       carrier       // who has offered its slot
-	next     waitingRun    // the run that it is to have in the place of its own, until it is known whether it has; or none
+	expected  *expectation  // of a claim or a reattachment that was submitted, or of what takes its place
+	mayGrant  bool          // an attempt, which is not on the stream yet: it is waited for even if the stream breaks
+	worker    *alive.Worker // who asks
+	offeredBy carrier       // who has offered its slot
+	next      waitingRun    // the run that it is to have in the place of its own, until it is known whether it has; or none
 }
 
 // slot serves one stream: one goroutine receives and submits, another waits for
 // the answers in the same order and sends them. Requests reach the store in the
-// order in which they came, so a worker need not wait for one before the next.
+// order in which they came, so a worker need not wait for one before the next. How
+// it gets its runs stands in taking.go.
 type slot struct {
 	svc       *Service
 	stream    WorkStream
@@ -78,7 +79,7 @@ type slot struct {
 // is not.
 func (s *Service) Work(stream WorkStream) error {
 	s.census.joined()
-	poke(s.offers.some)
+	poke(s.stock.some)
 	l := &slot{
 		svc: s, stream: stream, begun: s.Now(), exchanges: make(chan *exchange, workWindow), seat: seat{census: &s.census, counted: true},
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
@@ -208,7 +209,7 @@ func (l *slot) receive() error {
 			l.show(shows)
 		}
 		a, wanted, err := l.submit(req)
-		if err == nil && (!req.GetMore() || a.open) {
+		if err == nil && (!req.GetMore() || a.mayGrant) {
 			err = l.queue()
 		}
 		if err != nil {

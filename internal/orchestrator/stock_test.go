@@ -10,13 +10,13 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// offering holds runs of some sessions, which have been announced at one time.
-func offering(now time.Time, sessions ...byte) *offers {
-	o := newOffers()
+// stockOf holds runs of some sessions, which have been announced at one time.
+func stockOf(now time.Time, sessions ...byte) *stock {
+	k := newStock()
 	for i, s := range sessions {
-		o.add(now, store.Ready{Session: tree.SessionID{15: s}, Ready: tree.Ready{Task: tree.TaskID{15: byte(i + 1)}, Epoch: 1}})
+		k.add(now, store.Ready{Session: tree.SessionID{15: s}, Ready: tree.Ready{Task: tree.TaskID{15: byte(i + 1)}, Epoch: 1}})
 	}
-	return o
+	return k
 }
 
 // numbers tells which of them hints are of.
@@ -27,9 +27,9 @@ func numbers(hints ...dispatch.Hint) (n []int) {
 	return n
 }
 
-// TestDueOffers: the dispatch stream gets what idle slots wait for, and what has been kept for
+// TestDueStock: the dispatch stream gets what idle slots wait for, and what has been kept for
 // long enough.
-func TestDueOffers(t *testing.T) {
+func TestDueStock(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 0)
 	for name, test := range map[string]struct {
@@ -41,23 +41,23 @@ func TestDueOffers(t *testing.T) {
 		want  []int
 		again time.Duration
 	}{
-		"no slot is idle":           {again: offerFor},
+		"no slot is idle":           {again: keepFor},
 		"one is":                    {idle: 1, want: []int{1}, again: comeWithin},
 		"more than there are":       {idle: 5, want: []int{1, 2, 3}},
 		"one is on its way":         {idle: 2, sent: 1, want: []int{1}, again: comeWithin},
 		"all are on their way":      {idle: 2, sent: 3, again: comeWithin},
 		"one has come":              {idle: 2, sent: 2, came: 1, want: []int{1}, again: comeWithin},
 		"nobody has come":           {idle: 2, sent: 2, since: -comeWithin, want: []int{1, 2}, again: comeWithin},
-		"they have waited for long": {after: offerFor, want: []int{1, 2, 3}},
+		"they have waited for long": {after: keepFor, want: []int{1, 2, 3}},
 	} {
-		o := offering(begun, 1, 1, 1)
+		k := stockOf(begun, 1, 1, 1)
 		for range test.sent {
-			o.onStream = append(o.onStream, begun.Add(test.since))
+			k.onStream = append(k.onStream, begun.Add(test.since))
 		}
 		for range test.came {
-			o.came(begun)
+			k.came(begun)
 		}
-		hints, again := o.due(begun.Add(test.after), test.idle)
+		hints, again := k.due(begun.Add(test.after), test.idle)
 		if got := numbers(hints...); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v are due, want %v", name, got, test.want)
 		}
@@ -72,9 +72,9 @@ func TestDueOffers(t *testing.T) {
 func TestARunThatComesBackIsAsOld(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 0)
-	o := offering(begun, 1, 1, 2)
-	o.back(o.takeFor(begun.Add(offerFor/2), of(tree.SessionID{15: 1})))
-	if hints, _ := o.due(begun.Add(offerFor), 0); !slices.Equal(numbers(hints...), []int{1, 2, 3}) {
+	k := stockOf(begun, 1, 1, 2)
+	k.back(k.drawFor(begun.Add(keepFor/2), of(tree.SessionID{15: 1})))
+	if hints, _ := k.due(begun.Add(keepFor), 0); !slices.Equal(numbers(hints...), []int{1, 2, 3}) {
 		t.Errorf("%v are due", numbers(hints...))
 	}
 }
@@ -84,46 +84,46 @@ func of(session tree.SessionID) func(tree.SessionID) bool {
 	return func(other tree.SessionID) bool { return other == session }
 }
 
-// TestTakenOffers: a slot that has become free gets the first run, unless something that has
+// TestDrawing: a slot that has become free gets the first run, unless something that has
 // waited for longer is on the dispatch stream.
-func TestTakenOffers(t *testing.T) {
+func TestDrawing(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
-	o := offering(now, 1, 2, 1)
-	if got := o.takeFor(now, of(tree.SessionID{15: 2})); got != (waitingRun{}) {
+	k := stockOf(now, 1, 2, 1)
+	if got := k.drawFor(now, of(tree.SessionID{15: 2})); got != (waitingRun{}) {
 		t.Errorf("a slot of session 2 has got %v, which is not the first", got)
 	}
-	first := o.takeFor(now, of(tree.SessionID{15: 1}))
+	first := k.drawFor(now, of(tree.SessionID{15: 1}))
 	if got := numbers(first.Hint); !slices.Equal(got, []int{1}) {
 		t.Fatalf("a slot of session 1 has got %v, want the first", got)
 	}
-	o.back(first)
-	o.back(waitingRun{}) // it was to have none
+	k.back(first)
+	k.back(waitingRun{}) // it was to have none
 	for i := range 3 {
-		if got, any := o.take(now); !any || !slices.Equal(numbers(got.Hint), []int{i + 1}) {
+		if got, any := k.draw(now); !any || !slices.Equal(numbers(got.Hint), []int{i + 1}) {
 			t.Errorf("slot %d has got %v", i+1, got)
 		}
 	}
-	if got, any := o.take(now); any {
+	if got, any := k.draw(now); any {
 		t.Errorf("%v was taken when there was nothing left", got)
 	}
-	o.back(first)
-	if due, _ := o.due(now, 3); due != nil {
+	k.back(first)
+	if due, _ := k.due(now, 3); due != nil {
 		t.Errorf("%v are due, though the only idle slots are those that take", due)
 	}
 	for range 3 {
-		o.taken()
+		k.drawn()
 	}
-	o.onStream = append(o.onStream, now)
+	k.onStream = append(k.onStream, now)
 	late := now.Add(comeWithin)
-	if got, any := o.take(late); any {
+	if got, any := k.draw(late); any {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)
 	}
-	if got := o.takeFor(late, of(first.Session)); got != (waitingRun{}) {
+	if got := k.drawFor(late, of(first.Session)); got != (waitingRun{}) {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)
 	}
-	o.came(late)
-	if _, any := o.take(late); !any {
+	k.came(late)
+	if _, any := k.draw(late); !any {
 		t.Error("nothing was taken once somebody had come for the hint")
 	}
 }
