@@ -81,7 +81,9 @@ func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.S
 	}
 	r := s.session(session)
 	r.shown = t.limits.Output()
-	r.near.take(&t.Task, messages)
+	if err := r.near.take(&t.Task, messages); err != nil {
+		return nil, tree.RunOutput{}, err
+	}
 	out, err := r.output(ctx, &t.Task)
 	return &t.Task, out, err
 }
@@ -129,7 +131,9 @@ func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, tree.RunOutput, 
 	}
 	r := s.session(t.Session)
 	r.shown = e.shown
-	r.near.take(t, slices.Concat(e.prompt, e.answer))
+	if err := r.near.take(t, slices.Concat(e.prompt, e.answer)); err != nil {
+		return nil, tree.RunOutput{}, err
+	}
 	if e.prompt == nil {
 		r.near.prompts = nil // it was not looked for
 	}
@@ -147,15 +151,16 @@ func (e *End) output(t *tree.Task) tree.RunOutput {
 }
 
 // take takes in how a task's current run has begun, and how it has ended if it has.
-func (n *near) take(t *tree.Task, messages []messageAndBody) {
+func (n *near) take(t *tree.Task, messages []messageAndBody) error {
 	run := tree.ChildRun{Task: t.ID, Run: t.Run}
 	var asked []messageAndBody
-	n.answers = map[messageKey]*messageAndBody{}
-	for _, m := range messages {
-		if m.Ordinal == t.Answer {
-			n.answers[messageKey{t.ID, m.Ordinal}] = &m
-		} else {
-			asked = append(asked, m)
+	n.answers = map[messageKey]string{}
+	for i := range messages {
+		m := &messages[i]
+		if m.Ordinal != t.Answer {
+			asked = append(asked, *m)
+		} else if err := n.answered(m); err != nil {
+			return err
 		}
 	}
 	n.prompts = map[tree.ChildRun][]messageAndBody{run: asked}
@@ -163,4 +168,5 @@ func (n *near) take(t *tree.Task, messages []messageAndBody) {
 		ended := t.Ended()
 		n.runs = map[tree.ChildRun]*tree.Run{run: &ended}
 	}
+	return nil
 }

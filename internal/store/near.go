@@ -13,14 +13,14 @@ type near struct {
 	task    tree.TaskID
 	calls   []tree.Call // closed, in the order of messages and blocks
 	runs    map[tree.ChildRun]*tree.Run
-	answers map[messageKey]*messageAndBody
+	answers map[messageKey]string
 	prompts map[tree.ChildRun][]messageAndBody // one, or none
 }
 
 // around gives the look-ups of what is near a task's messages from an ordinal on.
 func (r *sessionReader) around(task *tree.TaskID, from int) []lookup {
 	n := &r.near
-	*n = near{task: *task, runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]*messageAndBody{}}
+	*n = near{task: *task, runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]string{}}
 	key := [][]any{{idColumn(&r.session), idColumn(task), from}}
 	return []lookup{
 		r.callsClosed(&n.calls, task, from, noLimit), {"runs_called", key, n.takeRun}, {"answers_called", key, n.takeAnswer}, r.limits(),
@@ -30,7 +30,7 @@ func (r *sessionReader) around(task *tree.TaskID, from int) []lookup {
 // end reads what there is to say of how a task's run has ended.
 func (r *sessionReader) end(ctx context.Context, t *tree.Task) error {
 	n, run := &r.near, tree.ChildRun{Task: t.ID, Run: t.Run}
-	*n = near{runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]*messageAndBody{}}
+	*n = near{runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]string{}}
 	var prompts []messageAndBody
 	err := r.db.load(ctx, r.limits(), r.prompts(&prompts, &run),
 		lookup{"runs", [][]any{{idColumn(&r.session), idColumn(&run.Task), run.Run}}, n.takeRun},
@@ -48,9 +48,19 @@ func (n *near) takeRun(row row) error {
 
 func (n *near) takeAnswer(row row) error {
 	var m messageAndBody
-	err := row.Scan(storedMessageRow(&m)...)
-	n.answers[messageKey{m.Task, m.Ordinal}] = &m
-	return err
+	if err := row.Scan(storedMessageRow(&m)...); err != nil {
+		return err
+	}
+	return n.answered(&m)
+}
+
+// answered takes in a message that a run has ended with.
+func (n *near) answered(m *messageAndBody) error {
+	if err := m.open(); err != nil {
+		return err
+	}
+	n.answers[messageKey{m.Task, m.Ordinal}] = m.Text()
+	return nil
 }
 
 // limits looks up how much of an output is shown.

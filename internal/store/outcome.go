@@ -82,15 +82,16 @@ type messageKey struct {
 
 // answers reads the texts with which runs have ended.
 func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[messageKey]string, error) {
+	texts := make(map[messageKey]string, len(ended))
 	var rows []messageAndBody
 	var keys [][]any
-	found := make([]*messageAndBody, 0, len(ended))
 	for i := range ended {
 		if ended[i].Answer == 0 {
 			continue
 		}
-		if m, held := r.near.answers[messageKey{ended[i].Task, ended[i].Answer}]; held {
-			found = append(found, m)
+		key := messageKey{ended[i].Task, ended[i].Answer}
+		if text, held := r.near.answers[key]; held {
+			texts[key] = text
 			continue
 		}
 		keys = append(keys, []any{idColumn(&r.session), idColumn(&ended[i].Task), ended[i].Answer})
@@ -99,10 +100,7 @@ func (r *sessionReader) answers(ctx context.Context, ended []tree.Run) (map[mess
 		return nil, err
 	}
 	for i := range rows {
-		found = append(found, &rows[i])
-	}
-	texts := make(map[messageKey]string, len(found))
-	for _, m := range found {
+		m := &rows[i]
 		if err := m.open(); err != nil {
 			return nil, err
 		}

@@ -30,8 +30,9 @@ type tail struct {
 }
 
 // forgetWakingsAbove is how many bytes of messages and results a committer remembers before
-// all of them are forgotten.
-const forgetWakingsAbove = 2 << 20
+// all of them are forgotten: those of 15,000 children that say little, each of which is three
+// rows to read otherwise.
+const forgetWakingsAbove = 8 << 20
 
 func newWakings() wakings { return wakings{tails: map[inSession[tree.TaskID]]*tail{}} }
 
@@ -43,7 +44,7 @@ func (w *wakings) keep(id tree.SessionID, c *tree.Changes, held *transcript.Held
 		switch {
 		case t == nil && (m.MakesCalls() || m.Role != tree.RoleTool && follows(held.Begins(transcript.Of{Session: id, Task: m.Task}), m.Ordinal)):
 			t = &tail{asks: map[int]int{}, calls: map[tree.CallRef]*tree.Call{}, near: near{
-				task: m.Task, runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]*messageAndBody{},
+				task: m.Task, runs: map[tree.ChildRun]*tree.Run{}, answers: map[messageKey]string{},
 			}}
 			w.tails[key] = t
 		case t == nil:
@@ -94,9 +95,9 @@ func (w *wakings) keepCalls(id tree.SessionID, c *tree.Changes) {
 		t.near.runs[call.Child] = run
 		key := messageKey{run.Task, run.Answer}
 		if m := answers[key]; m != nil {
-			row := remembered(id, m)
-			t.near.answers[key] = &row
-			w.grew(t, row.size())
+			text := m.Text()
+			t.near.answers[key] = text
+			w.grew(t, len(text))
 		}
 	}
 }
