@@ -20,7 +20,7 @@ type batch struct {
 	order    []tree.SessionID // of sessions, by arrival
 	fairNow  int64
 	once     map[requestKey]*request // nil: was not answered
-	fresh    []requestKey            // requests that this batch has answered first
+	answered []requestKey            // requests that this batch has answered first
 	ready    []Ready
 	events   map[tree.SessionID][][]byte // as they are stored
 	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed, or whose sessions are opened
@@ -71,7 +71,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	for _, id := range b.order {
 		changes := b.sessions[id].view.Changes()
 		c.openings.keep(id, changes.Messages)
-		c.wakings.keep(id, changes, c.Store.held)
+		c.wakings.keep(id, changes, c.held)
 		c.prompts.keep(id, b.sessions[id].view)
 	}
 	c.ahead.committed(b.announced, b.waiting, b.claimed)
@@ -118,7 +118,7 @@ var errChanged = errors.New("store: a session, or a tenant's agents, are not as 
 // transact makes one transaction of a batch. If somebody else has changed what it was decided
 // upon, it is made again upon what is there now.
 func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []decided, err error) {
-	supposes, again := !c.Store.db.alone(), false
+	supposes, again := !c.Alone(), false
 	try := func(tx transaction) (err error) {
 		b.spoil() // a first try came to nothing
 		b = c.newBatch(tx)
@@ -130,10 +130,10 @@ func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, 
 		answers, err = b.carryOut(ctx, queued)
 		return err
 	}
-	if err = c.db.transact(ctx, try); errors.Is(err, errChanged) {
+	if err = c.writer.transact(ctx, try); errors.Is(err, errChanged) {
 		b.contest()
 		b, again = nil, true
-		err = c.db.transact(ctx, try)
+		err = c.writer.transact(ctx, try)
 	}
 	if err != nil {
 		b.spoil()
@@ -253,7 +253,7 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 	}
 	if p.key != nil {
 		if r := b.once[requestKey{p.session, p.key.Key}]; r != nil {
-			return r.again(p.key.Hash), nil
+			return r.repeat(p.key.Hash), nil
 		}
 	}
 	if claim, ok := p.cmd.(tree.Claim); ok {
@@ -276,9 +276,9 @@ func (b *batch) decide(ctx context.Context, p *Pending) (decided, error) {
 	if p.key != nil {
 		key := requestKey{p.session, p.key.Key}
 		b.once[key] = &request{hash: p.key.Hash, answer: answer}
-		b.fresh = append(b.fresh, key)
+		b.answered = append(b.answered, key)
 	}
-	taken, notTaken, err := b.take(ctx, p, answer)
+	taken, notTaken, err := b.fillSlot(ctx, p, answer)
 	return decided{answer, nil, openedBy(b.sessions[p.session].view, answer), taken, notTaken}, err
 }
 
@@ -296,8 +296,8 @@ func (b *batch) apply(ctx context.Context, id tree.SessionID, cmd tree.Command) 
 	return answer, refused, nil
 }
 
-// again answers a request that came before.
-func (r *request) again(hash [32]byte) decided {
+// repeat answers a request that came before.
+func (r *request) repeat(hash [32]byte) decided {
 	if r.hash != hash {
 		return decided{err: tree.ErrKeyReused}
 	}

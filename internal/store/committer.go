@@ -10,7 +10,7 @@ import (
 // A session's commands all queue to the same one, so they are decided in order.
 type committer struct {
 	*Store
-	db       writer
+	writer   writer
 	queue    chan *Pending
 	most     int // of commands in one transaction
 	known    *known
@@ -24,7 +24,7 @@ type committer struct {
 
 func (s *Store) newCommitter(most int, patience time.Duration) *committer {
 	return &committer{
-		Store: s, db: packingWriter{s.db.writer(patience), s.packs, s.db.layout()}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
+		Store: s, writer: packingWriter{s.db.writer(patience), s.packs, s.db.layout()}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
 		openings: newOpenings(), wakings: newWakings(), prompts: newPrompts(), turns: newTurns(),
 	}
 }

@@ -67,9 +67,9 @@ func ReadsOf(url string) (int32, error) {
 
 // CountLooks counts what the store's own steps ask the database. It comes before Run.
 func CountLooks(s *Store) *Looks {
-	c := &Looks{writer: s.steps.db}
+	c := &Looks{writer: s.steps.writer}
 	c.Forget()
-	s.steps.db = c
+	s.steps.writer = c
 	return c
 }
 

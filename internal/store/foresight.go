@@ -8,7 +8,7 @@ import "github.com/coppice-run/coppice/internal/tree"
 // the last commits of this replica. It decides nothing: what was guessed too much is not
 // looked at, and what is missing is read afterwards.
 func (b *batch) foreseen(queued []*Pending) (wanted []want) {
-	if b.Store.db.alone() {
+	if b.Alone() {
 		return nil // a look takes no round trip
 	}
 	scratch := map[tree.SessionID]*tree.View{}

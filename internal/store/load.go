@@ -102,7 +102,7 @@ func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 			unsure = append(unsure, id)
 		}
 	}
-	if (len(unsure) > 0 || anyway) && !b.Store.db.alone() {
+	if (len(unsure) > 0 || anyway) && !b.Alone() {
 		return b.order
 	}
 	return unsure
@@ -124,11 +124,11 @@ func (b *batch) lock(ctx context.Context) error {
 	return b.tx.ask(ctx, b.unchanged())
 }
 
-// held are the sessions that are to be as they are held. Where nobody else writes there is no
+// toCompare names the sessions that are to be as they are held. Where nobody else writes there is no
 // need to look.
-func (b *batch) held() (held []tree.SessionID) {
+func (b *batch) toCompare() (held []tree.SessionID) {
 	for _, id := range b.order {
-		if b.sessions[id].row != nil && !b.Store.db.alone() {
+		if b.sessions[id].row != nil && !b.Alone() {
 			held = append(held, id)
 		}
 	}
@@ -139,7 +139,7 @@ func (b *batch) held() (held []tree.SessionID) {
 // one is not.
 func (b *batch) unchanged() lookup {
 	var keys [][]any
-	for _, id := range b.held() {
+	for _, id := range b.toCompare() {
 		keys = append(keys, []any{idColumn(&id), b.sessions[id].row.version})
 	}
 	name := "unchanged"

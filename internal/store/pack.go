@@ -142,7 +142,7 @@ func (c packedColumn) Scan(src any) error {
 // packs reports whether what is written may be packed: a replica of the release before
 // would not read it. While one is known of, and one is for an hour after its end,
 // nothing is.
-func (s *Store) packs() bool { return s.db.alone() || s.readable.Load() }
+func (s *Store) packs() bool { return s.Alone() || s.readable.Load() }
 
 // packingWriter packs what is written, while all who may read it can.
 type packingWriter struct {

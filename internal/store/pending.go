@@ -64,12 +64,12 @@ func (s *Store) Queue(ctx context.Context, commands ...*Pending) error {
 
 // write takes a step of the store's own in a transaction.
 func (s *Store) write(ctx context.Context, step func(context.Context, *batch) error) error {
-	return s.steps.take(ctx, step)
+	return s.steps.step(ctx, step)
 }
 
-// take queues a step to be taken in a transaction. Once it is queued it is waited for,
+// step queues a step to be taken in a transaction. Once it is queued it is waited for,
 // whatever becomes of ctx: the step writes to what its caller holds.
-func (c *committer) take(ctx context.Context, step func(context.Context, *batch) error) error {
+func (c *committer) step(ctx context.Context, step func(context.Context, *batch) error) error {
 	p := c.Prepare(tree.SessionID{}, nil, nil)
 	p.step = step
 	if err := c.enqueue(ctx, p); err != nil {

@@ -89,7 +89,7 @@ func (s *Store) Forget(ctx context.Context) error {
 func (s *Store) Beat(ctx context.Context, replica string, slots int, silent time.Duration) (*Capacity, error) {
 	var form int
 	var there Capacity
-	err := s.beats.take(ctx, func(ctx context.Context, b *batch) error {
+	err := s.beats.step(ctx, func(ctx context.Context, b *batch) error {
 		if err := b.tx.save(ctx, "beat", []any{s.clock(), replica, slots, packedForm}); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func (b *batch) save(ctx context.Context) error {
 		b.collectQueues(id, c, put)
 		b.collect(id, c, put)
 	}
-	for _, key := range b.fresh {
+	for _, key := range b.answered {
 		answer, err := encodeAnswer(b.once[key].answer)
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func (b *batch) save(ctx context.Context) error {
 // held. Otherwise it locks them for what is written then.
 func (b *batch) saveSessions(ctx context.Context, rows map[string][][]any) error {
 	name := sessionTable.updates[0].name
-	changed, held := rows[name], b.held()
+	changed, held := rows[name], b.toCompare()
 	if b.locked || len(held) == 0 || len(changed) < len(held) {
 		return b.lock(ctx)
 	}

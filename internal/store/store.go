@@ -235,7 +235,7 @@ func openDatabase(ctx context.Context, c Config) (database, error) {
 
 // takeOver reads or makes the installation id.
 func (s *Store) takeOver(ctx context.Context) error {
-	err := s.steps.db.transact(ctx, func(tx transaction) error {
+	err := s.steps.writer.transact(ctx, func(tx transaction) error {
 		known := false
 		installation := lookup{"installation", [][]any{{}}, func(row row) error {
 			known = true
@@ -285,7 +285,7 @@ func (s *Store) Run(ctx context.Context) error {
 	for _, c := range s.committers {
 		committing.Go(func() { c.run(ctx) })
 	}
-	if !s.db.alone() {
+	if !s.Alone() {
 		committing.Go(func() { s.steps.run(ctx) })
 		committing.Go(func() { s.beats.run(ctx) })
 	}

@@ -42,9 +42,9 @@ func (b *batch) mayTake(takes *Takes) bool {
 	return b.ahead.spares(takes.Spare)
 }
 
-// take lets a worker that has given its run back claim another one. It may be none; refused
+// fillSlot lets a worker that has given its run back claim another one. It may be none; refused
 // says why it is not the one that it was to be. The last error fails the whole batch.
-func (b *batch) take(ctx context.Context, p *Pending, answer tree.Answer) (taken *tree.Claimed, refused, err error) {
+func (b *batch) fillSlot(ctx context.Context, p *Pending, answer tree.Answer) (taken *tree.Claimed, refused, err error) {
 	switch {
 	case p.takes == nil || !givesBack(answer):
 		return nil, nil, nil
