@@ -130,8 +130,8 @@ func (b *standby) back(s *standbySlot, got bool) (waits bool) {
 }
 
 // Offers implements store.Slot.
-func (s *standbySlot) Offers() store.Takes {
-	return store.Takes{Worker: s.by.worker, Nonce: s.takes.GetNonce()}
+func (s *standbySlot) Offers() store.Offer {
+	return store.Offer{Worker: s.by.worker, Nonce: s.takes.GetNonce()}
 }
 
 // Given implements store.Slot. The run is held before anybody can hear that it was ended from

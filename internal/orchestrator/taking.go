@@ -33,10 +33,10 @@ import (
 // prepare makes a request of the attempt on the stream ready to be queued. A worker that
 // offers to takes another run if the request gives its own back.
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
-	var takes *store.Takes
+	var offer *store.Offer
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
 		a.next = l.svc.stock.drawFor(time.Now(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
-		takes = &store.Takes{
+		offer = &store.Offer{
 			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.svc.census.idle(),
 			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
 		}
@@ -47,7 +47,7 @@ func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 			a.expected = l.svc.leases.expect(a.next.Task, a.next.Epoch)
 		}
 	}
-	a.pending = l.svc.Store.Prepare(lease.session, cmd, takes)
+	a.pending = l.svc.Store.Prepare(lease.session, cmd, offer)
 	l.prepared = append(l.prepared, a.pending)
 }
 

@@ -70,7 +70,7 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	}
 	for _, id := range b.order {
 		changes := b.sessions[id].view.Changes()
-		c.openings.keep(id, changes.Messages)
+		c.beginnings.keep(id, changes.Messages)
 		c.wakings.keep(id, changes, c.held)
 		c.prompts.keep(id, b.sessions[id].view)
 	}
@@ -98,10 +98,10 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 // request each, for which no slot waits, or of one without the run that it would take. It
 // reports false if there is no less.
 func (c *committer) apart(ctx context.Context, queued []*Pending, refused error) bool {
-	switch takes := queued[0].takes; {
+	switch offer := queued[0].offer; {
 	case len(queued) > 1 || !queued[0].alone:
-	case takes != nil && takes.refused == nil:
-		takes.refused = shown(refused)
+	case offer != nil && offer.refused == nil:
+		offer.refused = shown(refused)
 	default:
 		return false
 	}

@@ -10,22 +10,22 @@ import (
 // A session's commands all queue to the same one, so they are decided in order.
 type committer struct {
 	*Store
-	writer   writer
-	queue    chan *Pending
-	most     int // of commands in one transaction
-	known    *known
-	openings openings
-	wakings  wakings
-	prompts  prompts
-	compared [2][]any // rows that are only compared: they are large
-	present  present
-	turns    *turns // only of the one that takes steps
+	writer     writer
+	queue      chan *Pending
+	most       int // of commands in one transaction
+	known      *known
+	beginnings beginnings
+	wakings    wakings
+	prompts    prompts
+	compared   [2][]any // rows that are only compared: they are large
+	present    present
+	turns      *turns // only of the one that takes steps
 }
 
 func (s *Store) newCommitter(most int, patience time.Duration) *committer {
 	return &committer{
 		Store: s, writer: packingWriter{s.db.writer(patience), s.packs, s.db.layout()}, queue: make(chan *Pending, 4*s.MaxBatch), most: most, known: newKnown(s.Committers),
-		openings: newOpenings(), wakings: newWakings(), prompts: newPrompts(), turns: newTurns(),
+		beginnings: newBeginnings(), wakings: newWakings(), prompts: newPrompts(), turns: newTurns(),
 	}
 }
 

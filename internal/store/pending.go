@@ -44,8 +44,8 @@ func (s *Store) Submit(ctx context.Context, id tree.SessionID, cmd tree.Command)
 
 // Prepare gives a command that is to be queued. If it is a request of a worker, that may
 // take another run should the request give its own back.
-func (s *Store) Prepare(id tree.SessionID, cmd tree.Command, takes *Takes) *Pending {
-	return &Pending{session: id, cmd: cmd, takes: takes, done: make(chan struct{}), ended: s.ended}
+func (s *Store) Prepare(id tree.SessionID, cmd tree.Command, offer *Offer) *Pending {
+	return &Pending{session: id, cmd: cmd, offer: offer, done: make(chan struct{}), ended: s.ended}
 }
 
 // Together reports whether a request of one session may take a run of another.
@@ -99,7 +99,7 @@ type Pending struct {
 	session tree.SessionID
 	cmd     tree.Command
 	key     *Key
-	takes   *Takes          // nil: no other run
+	offer   *Offer          // nil: no other run
 	slot    Slot            // that the run is claimed for; nil: for who asks
 	agents  *AgentsSnapshot // what it was put together with; nil: that does not matter
 

@@ -30,16 +30,16 @@ func (w *waiting) announced() bool { return len(w.runs) > 0 && w.runs[0].announc
 
 // candidates reads what may be announced: which queues there are, and how each begins; what
 // nobody has claimed in time; and of what is held back as much as its sessions may run.
-func (b *batch) candidates(ctx context.Context, o *offer) error {
+func (b *batch) candidates(ctx context.Context, p *pick) error {
 	free := map[tree.SessionID]int{}
 	err := b.tx.load(ctx,
 		lookup{"ready_queues", [][]any{{}}, func(row row) error {
 			var q queue
 			err := row.Scan(&q.tenant, &q.priority)
-			o.queue(q).unread = true
+			p.queue(q).unread = true
 			return err
 		}},
-		lookup{"ready_expired", [][]any{{b.now.UnixMicro()}}, o.read},
+		lookup{"ready_expired", [][]any{{b.now.UnixMicro()}}, p.read},
 		lookup{"ready_full", [][]any{{}}, func(row row) error {
 			var session tree.SessionID
 			var n int
@@ -52,29 +52,29 @@ func (b *batch) candidates(ctx context.Context, o *offer) error {
 	}
 	var held [][]any
 	for id, n := range free {
-		if n -= o.announced[id]; n > 0 {
-			held = append(held, []any{idColumn(&id), min(n, o.room)})
+		if n -= p.announced[id]; n > 0 {
+			held = append(held, []any{idColumn(&id), min(n, p.room)})
 		}
 	}
-	return b.fill(ctx, o, lookup{"ready_held", held, func(row row) error {
+	return b.fill(ctx, p, lookup{"ready_held", held, func(row row) error {
 		var c candidate
 		err := row.Scan(readyRow(&c.Ready)...)
 		c.free = free[c.Session]
-		o.add(c)
+		p.add(c)
 		return err
 	}})
 }
 
 // fill reads queues on, and something else with them. What was read before is marked, so
 // that it does not come again.
-func (b *batch) fill(ctx context.Context, o *offer, also ...lookup) error {
-	next := o.toRead()
+func (b *batch) fill(ctx context.Context, p *pick, also ...lookup) error {
+	next := p.toRead()
 	var due [][]any
 	for _, q := range next {
-		due = append(due, []any{q.tenant, q.priority, o.queues[q].most})
+		due = append(due, []any{q.tenant, q.priority, p.queues[q].most})
 	}
-	err := b.tx.load(ctx, append(also, lookup{"ready_due", due, o.read})...)
-	o.filled(next)
+	err := b.tx.load(ctx, append(also, lookup{"ready_due", due, p.read})...)
+	p.filled(next)
 	return err
 }
 
@@ -82,20 +82,20 @@ func (b *batch) fill(ctx context.Context, o *offer, also ...lookup) error {
 // many as there is room for, and of each what falls to it if all have enough. One that
 // has given all that was read of it, since others have less or since much of it is held back,
 // is read on by twice as much.
-func (o *offer) toRead() (next []queue) {
-	room, of := o.room-len(o.taken), map[int]int{}
-	for q, w := range o.queues {
-		if w.spent() && o.mayRun(q.tenant, false) {
+func (p *pick) toRead() (next []queue) {
+	room, of := p.room-len(p.taken), map[int]int{}
+	for q, w := range p.queues {
+		if w.spent() && p.mayRun(q.tenant, false) {
 			next = append(next, q)
 		}
 	}
-	slices.SortFunc(next, o.turn)
+	slices.SortFunc(next, p.turn)
 	next = slices.DeleteFunc(next, func(q queue) bool {
 		of[q.priority]++
 		return of[q.priority] > room
 	})
 	for _, q := range next {
-		w := o.queues[q]
+		w := p.queues[q]
 		w.most = max(min(room, room/min(room, of[q.priority])+1), 2*w.most)
 	}
 	return next
@@ -103,9 +103,9 @@ func (o *offer) toRead() (next []queue) {
 
 // filled takes note of how far queues were read, and orders them. What was announced before
 // comes first: it has its place, and may be what keeps all others from one.
-func (o *offer) filled(read []queue) {
+func (p *pick) filled(read []queue) {
 	for _, q := range read {
-		w := o.queues[q]
+		w := p.queues[q]
 		w.unread = w.due >= w.most
 	}
 	last := func(c candidate) int {
@@ -114,7 +114,7 @@ func (o *offer) filled(read []queue) {
 		}
 		return 1
 	}
-	for _, w := range o.queues {
+	for _, w := range p.queues {
 		slices.SortFunc(w.runs, func(a, b candidate) int {
 			return cmp.Or(last(a)-last(b), cmp.Compare(a.fairTag, b.fairTag), a.At.Compare(b.At))
 		})
@@ -122,26 +122,26 @@ func (o *offer) filled(read []queue) {
 }
 
 // read takes in a row of a run that may be announced.
-func (o *offer) read(row row) error {
+func (p *pick) read(row row) error {
 	var c candidate
 	err := row.Scan(append(readyRow(&c.Ready), &c.free)...)
-	o.add(c)
+	p.add(c)
 	return err
 }
 
-func (o *offer) add(c candidate) {
-	w := o.queue(queue{c.tenant, c.Priority})
+func (p *pick) add(c candidate) {
+	w := p.queue(queue{c.tenant, c.Priority})
 	w.runs = append(w.runs, c)
 	if c.announcedUntil == 0 {
 		w.due++
 	}
 }
 
-func (o *offer) queue(q queue) *waiting {
-	w := o.queues[q]
+func (p *pick) queue(q queue) *waiting {
+	w := p.queues[q]
 	if w == nil {
 		w = &waiting{}
-		o.queues[q] = w
+		p.queues[q] = w
 	}
 	return w
 }

@@ -19,14 +19,14 @@ func TestQueuesReadInParts(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		there := randomQueues(r)
 		caps, room, offered := Caps{Tenant: r.IntN(5), All: r.IntN(9)}, 1+r.IntN(12), r.IntN(backgroundShare)
-		whole, parts := there.offer(caps, room, offered), there.offer(caps, room, offered)
+		whole, parts := there.newPick(caps, room, offered), there.newPick(caps, room, offered)
 		for _, c := range there {
 			if c.announcedUntil == 0 {
 				whole.add(c)
 			}
 		}
 		whole.filled(nil)
-		whole.pick(time.Unix(1, 0))
+		whole.choose(time.Unix(1, 0))
 		read, _ := there.pick(parts)
 		if !slices.Equal(ids(whole.taken), ids(parts.taken)) {
 			t.Fatalf("seed %d: of whole queues %v are picked, of parts %v", seed, ids(whole.taken), ids(parts.taken))
@@ -51,10 +51,10 @@ func TestQueuesBehindAFlood(t *testing.T) {
 		}
 		there = append(there, c)
 	}
-	o := there.offer(Caps{}, room, 0)
-	_, times := there.pick(o)
-	if len(o.taken) != 2 || o.taken[1].Session != there[flood].Session || times > 10 {
-		t.Errorf("%d runs were taken after %d times", len(o.taken), times)
+	p := there.newPick(Caps{}, room, 0)
+	_, times := there.pick(p)
+	if len(p.taken) != 2 || p.taken[1].Session != there[flood].Session || times > 10 {
+		t.Errorf("%d runs were taken after %d times", len(p.taken), times)
 	}
 }
 
@@ -82,49 +82,49 @@ func randomQueues(r *rand.Rand) (there stored) {
 	return there
 }
 
-// offer is a look at all but what is due.
-func (there stored) offer(caps Caps, room, offered int) *offer {
-	o := &offer{turns: newTurns(), caps: caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}, queues: map[queue]*waiting{}}
-	o.offered = offered
+// newPick is a look at all but what is due.
+func (there stored) newPick(caps Caps, room, offered int) *pick {
+	p := &pick{turns: newTurns(), caps: caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}, queues: map[queue]*waiting{}}
+	p.offered = offered
 	for _, c := range there {
 		if c.announcedUntil == 0 {
 			continue
 		}
-		o.add(c)
+		p.add(c)
 		if c.announcedUntil > 0 {
-			o.used[c.tenant]++
-			o.usedAll++
+			p.used[c.tenant]++
+			p.usedAll++
 		}
 	}
-	return o
+	return p
 }
 
 // pick picks, and reads of each queue what is asked for. It counts the rows that it has read,
 // and the times.
-func (there stored) pick(o *offer) (read, times int) {
+func (there stored) pick(p *pick) (read, times int) {
 	for _, c := range there {
 		if c.announcedUntil == 0 {
-			o.queue(queue{c.tenant, c.Priority}).unread = true
+			p.queue(queue{c.tenant, c.Priority}).unread = true
 		}
 	}
-	for more := true; more; more = o.pick(time.Unix(1, 0)) {
+	for more := true; more; more = p.choose(time.Unix(1, 0)) {
 		times++
-		next := o.toRead()
+		next := p.toRead()
 		for _, q := range next {
-			for _, c := range there.due(o, q) {
-				o.add(c)
+			for _, c := range there.due(p, q) {
+				p.add(c)
 				read++
 			}
 		}
-		o.filled(next)
+		p.filled(next)
 	}
 	return read, times
 }
 
 // due are the next runs of a queue that are not marked yet.
-func (there stored) due(o *offer, q queue) (due []candidate) {
+func (there stored) due(p *pick, q queue) (due []candidate) {
 	marked := map[tree.TaskID]bool{}
-	for _, m := range o.marks {
+	for _, m := range p.marks {
 		marked[tree.TaskID(*m[2].(id16).id)] = true
 	}
 	for _, c := range there {
@@ -133,7 +133,7 @@ func (there stored) due(o *offer, q queue) (due []candidate) {
 		}
 	}
 	slices.SortStableFunc(due, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.fairTag, b.fairTag), a.At.Compare(b.At)) })
-	return due[:min(len(due), o.queues[q].most)]
+	return due[:min(len(due), p.queues[q].most)]
 }
 
 func ids(taken []Ready) (ids []tree.TaskID) {

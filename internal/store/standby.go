@@ -22,7 +22,7 @@ type Standby interface {
 // Slot is one that waits for a run.
 type Slot interface {
 	// Offers is what a run is claimed with.
-	Offers() Takes
+	Offers() Offer
 	// Given says what the slot has got, once that is stored: a run, or nil; then it waits
 	// again. It never waits, and comes before anybody else hears of the commit.
 	Given(*Given)
@@ -56,8 +56,8 @@ func (b *batch) atHand(claimed *tree.Claimed) AtHand {
 // ClaimFor claims a run that was announced for a slot that waits, which hears of it by then. If
 // that is refused, or not stored, the slot is the caller's to give back.
 func (s *Store) ClaimFor(ctx context.Context, run Announced, to Slot) (*Pending, error) {
-	offers := to.Offers()
-	p := s.Prepare(run.Session, offers.claim(run.Task, run.Epoch), nil)
+	offer := to.Offers()
+	p := s.Prepare(run.Session, offer.claim(run.Task, run.Epoch), nil)
 	p.slot = to
 	return p, s.committerOf(run.Session).enqueue(ctx, p)
 }
@@ -89,8 +89,8 @@ func (b *batch) claimForStandby(ctx context.Context) error {
 		if slot == nil {
 			return nil
 		}
-		offers := slot.Offers()
-		claimed, _, err := b.claim(ctx, next.session, offers.claim(next.Task, next.Epoch)) // it waits for its turn if the session runs as many as it may
+		offer := slot.Offers()
+		claimed, _, err := b.claim(ctx, next.session, offer.claim(next.Task, next.Epoch)) // it waits for its turn if the session runs as many as it may
 		if claimed == nil {
 			slot.Given(nil)
 		} else {

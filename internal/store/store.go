@@ -31,7 +31,7 @@
 // it is answered with what the commit knows of it.
 //
 // What a worker needs of the conversation of a run that it has claimed was most often
-// written a moment before: a committer remembers it (opening.go for a new child, waking.go
+// written a moment before: a committer remembers it (beginning.go for a new child, waking.go
 // for a parent). A run that becomes ready as another is given back may be claimed with the
 // same transaction (taking.go), and so may one of another session that has waited for a slot;
 // for a slot that waits itself, what becomes ready is claimed at once (standby.go).

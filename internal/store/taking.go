@@ -7,9 +7,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Takes is the claim of another run with the request that gives a worker's own run back.
+// Offer is the claim of another run with the request that gives a worker's own run back.
 // Both steps are one transaction then, and nobody has to be told that the run is ready.
-type Takes struct {
+type Offer struct {
 	Worker string
 	Nonce  uint64
 	// Next is a run that is announced, of a session that may go Together with the request's;
@@ -32,38 +32,38 @@ type Announced struct {
 }
 
 // claim is the claim of a run.
-func (t *Takes) claim(task tree.TaskID, epoch int64) tree.Claim {
-	return tree.Claim{Task: task, Token: tree.Token{Epoch: epoch, Nonce: t.Nonce}, Worker: t.Worker}
+func (o *Offer) claim(task tree.TaskID, epoch int64) tree.Claim {
+	return tree.Claim{Task: task, Token: tree.Token{Epoch: epoch, Nonce: o.Nonce}, Worker: o.Worker}
 }
 
 // mayTake reports whether no other run would have got the slot: nothing waits for its
 // turn, and what was announced finds other slots.
-func (b *batch) mayTake(takes *Takes) bool {
-	return b.ahead.spares(takes.Spare)
+func (b *batch) mayTake(offer *Offer) bool {
+	return b.ahead.spares(offer.Spare)
 }
 
 // fillSlot lets a worker that has given its run back claim another one. It may be none; refused
 // says why it is not the one that it was to be. The last error fails the whole batch.
 func (b *batch) fillSlot(ctx context.Context, p *Pending, answer tree.Answer) (taken *tree.Claimed, refused, err error) {
 	switch {
-	case p.takes == nil || !givesBack(answer):
+	case p.offer == nil || !givesBack(answer):
 		return nil, nil, nil
-	case p.takes.refused != nil && p.takes.Next.Task.IsZero():
+	case p.offer.refused != nil && p.offer.Next.Task.IsZero():
 		return nil, nil, nil
-	case p.takes.refused != nil:
-		return nil, p.takes.refused, nil
+	case p.offer.refused != nil:
+		return nil, p.offer.refused, nil
 	}
 	if claim, any := p.next(); any {
-		return b.claim(ctx, p.takes.Next.Session, claim)
+		return b.claim(ctx, p.offer.Next.Session, claim)
 	}
-	if !b.mayTake(p.takes) {
+	if !b.mayTake(p.offer) {
 		return nil, nil, nil
 	}
 	next := first(b.sessions[p.session].view.Changes().Ready)
 	if next == nil {
 		return nil, nil, nil
 	}
-	taken, _, err = b.claim(ctx, p.session, p.takes.claim(next.Task, next.Epoch)) // it waits for its turn if the session runs as many as it may
+	taken, _, err = b.claim(ctx, p.session, p.offer.claim(next.Task, next.Epoch)) // it waits for its turn if the session runs as many as it may
 	return taken, nil, err
 }
 
@@ -89,10 +89,10 @@ func givesBack(answer tree.Answer) bool {
 
 // next is the claim that is known to come with a request, if there is one.
 func (p *Pending) next() (claim tree.Claim, any bool) {
-	if p.takes == nil || p.takes.refused != nil || p.takes.Next.Task.IsZero() {
+	if p.offer == nil || p.offer.refused != nil || p.offer.Next.Task.IsZero() {
 		return claim, false
 	}
-	return p.takes.claim(p.takes.Next.Task, p.takes.Next.Epoch), true
+	return p.offer.claim(p.offer.Next.Task, p.offer.Next.Epoch), true
 }
 
 // commands are what a request is known to lead to before it is decided, each with its session.
@@ -102,7 +102,7 @@ func (p *Pending) commands() iter.Seq2[tree.SessionID, tree.Command] {
 			return
 		}
 		if claim, any := p.next(); any {
-			yield(p.takes.Next.Session, claim)
+			yield(p.offer.Next.Session, claim)
 		}
 	}
 }

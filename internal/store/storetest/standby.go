@@ -19,14 +19,14 @@ type bench struct {
 // sitting is a slot on a bench, and what it has been given.
 type sitting struct {
 	on    *bench
-	takes store.Takes
+	offer store.Offer
 	given *store.Given
 	again int // how often it has waited again
 }
 
 func (b *bench) sit(worker string) *sitting {
 	b.sat++
-	s := &sitting{on: b, takes: store.Takes{Worker: worker, Nonce: b.sat}}
+	s := &sitting{on: b, offer: store.Offer{Worker: worker, Nonce: b.sat}}
 	b.waiting = append(b.waiting, s)
 	return s
 }
@@ -48,7 +48,7 @@ func (b *bench) Take() store.Slot {
 	return first
 }
 
-func (s *sitting) Offers() store.Takes { return s.takes }
+func (s *sitting) Offers() store.Offer { return s.offer }
 
 func (s *sitting) Given(run *store.Given) {
 	s.on.mu.Lock()

@@ -9,11 +9,11 @@ import (
 )
 
 // inPlace is how a worker claims what becomes ready with the end of its run.
-var inPlace = store.Takes{Worker: "next", Nonce: 1<<63 + 77}
+var inPlace = store.Offer{Worker: "next", Nonce: 1<<63 + 77}
 
 // taken carries commands out in one transaction, the last of which offers the worker's slot.
 // It gives the run that the slot has got.
-func (b *bundle) taken(id tree.SessionID, looks bool, takes store.Takes, cmds ...tree.Command) (*tree.Claimed, tree.Answer) {
+func (b *bundle) taken(id tree.SessionID, looks bool, offer store.Offer, cmds ...tree.Command) (*tree.Claimed, tree.Answer) {
 	b.t.Helper()
 	b.close()
 	b.open() // what is queued before it runs is one transaction
@@ -25,7 +25,7 @@ func (b *bundle) taken(id tree.SessionID, looks bool, takes store.Takes, cmds ..
 	for _, cmd := range cmds[:last] {
 		queued = append(queued, b.Prepare(id, cmd, nil))
 	}
-	p := b.Prepare(id, cmds[last], &takes)
+	p := b.Prepare(id, cmds[last], &offer)
 	if err := b.Queue(b.t.Context(), append(queued, p)...); err != nil {
 		b.t.Fatal(err)
 	}
@@ -35,12 +35,12 @@ func (b *bundle) taken(id tree.SessionID, looks bool, takes store.Takes, cmds ..
 	if granted == nil {
 		return nil, answer
 	}
-	eq(b.t, "who has it", granted.Task.Worker, takes.Worker)
-	found := must[[]store.Attempt](b.t)(b.AttemptsBy(b.t.Context(), takes.Worker, takes.Nonce))
+	eq(b.t, "who has it", granted.Task.Worker, offer.Worker)
+	found := must[[]store.Attempt](b.t)(b.AttemptsBy(b.t.Context(), offer.Worker, offer.Nonce))
 	if len(found) != 1 || found[0].Task != granted.Task.ID || found[0].Epoch != granted.Task.Epoch {
 		b.t.Errorf("under the number of %+v is %+v", granted.Task.Token(), found)
 	}
-	for worker, nonce := range map[string]uint64{takes.Worker: takes.Nonce + 1, "another": takes.Nonce} {
+	for worker, nonce := range map[string]uint64{offer.Worker: offer.Nonce + 1, "another": offer.Nonce} {
 		if found := must[[]store.Attempt](b.t)(b.AttemptsBy(b.t.Context(), worker, nonce)); len(found) > 0 {
 			b.t.Errorf("under another worker or number is %+v", found)
 		}
@@ -78,9 +78,9 @@ func taking(t *testing.T, d Dialect) {
 			if test.before != nil {
 				test.before(b)
 			}
-			takes := inPlace
-			takes.Spare = test.spare
-			got, answer := b.taken(id, !test.unseen, takes, tree.SpawnCalls{From: w.from(), Children: []tree.CallChild{
+			offer := inPlace
+			offer.Spare = test.spare
+			got, answer := b.taken(id, !test.unseen, offer, tree.SpawnCalls{From: w.from(), Children: []tree.CallChild{
 				{Block: 1, Child: child("look beside it"), Background: true},
 				{Block: 2, Child: child("do it"), Background: test.background},
 			}}, tree.Park{From: w.from()})
@@ -97,7 +97,7 @@ func taking(t *testing.T, d Dialect) {
 				}
 			}
 			w = &worker{b: b, session: id, task: got.Task.ID, token: got.Task.Token()}
-			back, _ := b.taken(id, true, takes, tree.End{From: w.from(), Answer: &tree.Message{
+			back, _ := b.taken(id, true, offer, tree.End{From: w.from(), Answer: &tree.Message{
 				Blocks: say("found"), Model: "m-1", Stop: tree.StopEndTurn,
 			}})
 			if back == nil || back.Task.ID != root || back.Task.OpenCalls > 0 {
@@ -131,10 +131,10 @@ func takingNext(t *testing.T, d Dialect) {
 			children = append(children, task.ID)
 		}
 	}
-	next := func(i int) store.Takes {
-		takes := inPlace
-		takes.Next = store.Announced{Session: id, Task: children[i], Epoch: 1}
-		return takes
+	next := func(i int) store.Offer {
+		offer := inPlace
+		offer.Next = store.Announced{Session: id, Task: children[i], Epoch: 1}
+		return offer
 	}
 	w := b.claim(id, children[0])
 	end := func(w *worker) tree.Command {

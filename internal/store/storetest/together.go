@@ -14,7 +14,7 @@ import (
 type pair struct {
 	*bundle
 	request *store.Pending
-	takes   store.Takes
+	offer   store.Offer
 }
 
 // paired queues such a pair. Another worker may have the root already.
@@ -35,13 +35,13 @@ func paired(t *testing.T, d Dialect, request func(*worker) tree.Command, had boo
 	b.close()
 	b.open() // what is queued before it runs is one transaction
 	eq(t, "whether they go together", b.Together(id, session(2)), true)
-	takes := inPlace
-	takes.Spare, takes.Next = 1, store.Announced{Session: session(2), Task: other, Epoch: 1}
-	p := b.Prepare(id, request(w), &takes)
+	offer := inPlace
+	offer.Spare, offer.Next = 1, store.Announced{Session: session(2), Task: other, Epoch: 1}
+	p := b.Prepare(id, request(w), &offer)
 	if err := b.Queue(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	return &pair{b, p, takes}
+	return &pair{b, p, offer}
 }
 
 // takingOther: with the request that gives its run back a slot takes a run of another session,
@@ -91,7 +91,7 @@ func takingOther(t *testing.T, d Dialect) {
 			if !errors.Is(why, test.why) {
 				t.Errorf("that it has not is said to be due to %v", why)
 			}
-			next := p.takes.Next
+			next := p.offer.Next
 			if !test.got && !test.had {
 				p.claim(next.Session, next.Task) // nobody has it
 			}
@@ -99,7 +99,7 @@ func takingOther(t *testing.T, d Dialect) {
 				return
 			}
 			eq(t, "the run that the slot has got", granted.Task.ID, next.Task)
-			found := must[[]store.Attempt](t)(p.AttemptsBy(t.Context(), p.takes.Worker, p.takes.Nonce))
+			found := must[[]store.Attempt](t)(p.AttemptsBy(t.Context(), p.offer.Worker, p.offer.Nonce))
 			eq(t, "how many attempts there are under its number", len(found), 1)
 		})
 	}

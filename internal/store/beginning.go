@@ -5,57 +5,57 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// openings remembers how the conversations of tasks begin that this process has written
+// beginnings remembers how the conversations of tasks begin that this process has written
 // and no worker has had yet, so that a claim need not read what was written a moment ago.
 // Messages never change: whoever else writes, what is remembered is right, and the task's
 // row says whether it is all. Only the committer looks at it.
-type openings struct {
+type beginnings struct {
 	messages map[inSession[tree.TaskID]][]tree.Message
 	bytes    int
 }
 
-// forgetOpeningsAbove is how many bytes of messages a committer remembers before all of
+// forgetBeginningsAbove is how many bytes of messages a committer remembers before all of
 // them are forgotten.
-const forgetOpeningsAbove = 2 << 20
+const forgetBeginningsAbove = 2 << 20
 
-func newOpenings() openings {
-	return openings{messages: map[inSession[tree.TaskID]][]tree.Message{}}
+func newBeginnings() beginnings {
+	return beginnings{messages: map[inSession[tree.TaskID]][]tree.Message{}}
 }
 
 // keep takes in the messages that were just committed for a session.
-func (o *openings) keep(id tree.SessionID, messages []*tree.Message) {
+func (b *beginnings) keep(id tree.SessionID, messages []*tree.Message) {
 	for _, m := range messages {
 		key := inSession[tree.TaskID]{id, m.Task}
-		known := o.messages[key]
+		known := b.messages[key]
 		if m.Role != tree.RoleUser || !m.News.Task.IsZero() || m.Ordinal != len(known)+1 {
-			o.forget(key)
+			b.forget(key)
 			continue
 		}
-		if o.bytes += tree.TextBytes(m.Blocks); o.bytes > forgetOpeningsAbove {
-			clear(o.messages)
-			o.bytes = 0
+		if b.bytes += tree.TextBytes(m.Blocks); b.bytes > forgetBeginningsAbove {
+			clear(b.messages)
+			b.bytes = 0
 			continue
 		}
-		o.messages[key] = append(known, *m)
+		b.messages[key] = append(known, *m)
 	}
 }
 
 // take gives all messages of a task, if they are remembered, for the last time.
-func (o *openings) take(t *tree.Task) []tree.Message {
+func (b *beginnings) take(t *tree.Task) []tree.Message {
 	key := inSession[tree.TaskID]{t.Session, t.ID}
-	known := o.messages[key]
-	o.forget(key)
+	known := b.messages[key]
+	b.forget(key)
 	if len(known) != t.NextOrdinal-1 || t.OpenCalls > 0 || t.Base.Inherits() {
 		return nil
 	}
 	return known
 }
 
-func (o *openings) forget(key inSession[tree.TaskID]) {
-	for _, m := range o.messages[key] {
-		o.bytes -= tree.TextBytes(m.Blocks)
+func (b *beginnings) forget(key inSession[tree.TaskID]) {
+	for _, m := range b.messages[key] {
+		b.bytes -= tree.TextBytes(m.Blocks)
 	}
-	delete(o.messages, key)
+	delete(b.messages, key)
 }
 
 // tenantAgents looks up the agents of the tenants whose runs are claimed, as far as it is
@@ -104,11 +104,11 @@ func (b *batch) tenantOf(p *Pending, waiting bool) (tenant string, known bool) {
 // run's conversation is remembered.
 func (b *batch) knowsClaimed(p *Pending) (id tree.SessionID, known bool) {
 	if claim, any := p.next(); any {
-		id = p.takes.Next.Session
+		id = p.offer.Next.Session
 		return id, b.remembers(id, claim.Task)
 	}
 	id = p.session
-	takes := p.takes != nil && b.mayTake(p.takes)
+	takes := p.offer != nil && b.mayTake(p.offer)
 	switch c := p.cmd.(type) {
 	case tree.Claim:
 		known = b.remembers(id, c.Task)
@@ -123,7 +123,7 @@ func (b *batch) knowsClaimed(p *Pending) (id tree.SessionID, known bool) {
 
 // remembers reports whether something of a task's conversation is remembered.
 func (b *batch) remembers(id tree.SessionID, task tree.TaskID) bool {
-	return len(b.openings.messages[inSession[tree.TaskID]{id, task}]) > 0 || b.wakings.has(id, task)
+	return len(b.beginnings.messages[inSession[tree.TaskID]{id, task}]) > 0 || b.wakings.has(id, task)
 }
 
 // conversation gives what the worker of a claimed run needs, if the batch has it at hand.
@@ -132,7 +132,7 @@ func (b *batch) conversation(claimed *tree.Claimed) *Conversation {
 		return nil
 	}
 	t := &claimed.Task
-	messages, agents := b.openings.take(t), b.agents[claimed.Tenant]
+	messages, agents := b.beginnings.take(t), b.agents[claimed.Tenant]
 	if messages == nil || agents == nil || b.unread {
 		return nil
 	}

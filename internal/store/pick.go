@@ -52,8 +52,8 @@ type candidate struct {
 	free int
 }
 
-// offer is a look at what may be announced.
-type offer struct {
+// pick is a look at what may be announced.
+type pick struct {
 	*turns
 	caps      Caps
 	room      int
@@ -68,73 +68,73 @@ type offer struct {
 // takeReady picks while nobody else does. What somebody is writing at the moment it
 // passes over, so it never waits for a session's transaction, which may wait for it.
 func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
-	o := &offer{turns: b.turns, caps: b.Caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}, queues: map[queue]*waiting{}}
+	p := &pick{turns: b.turns, caps: b.Caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}, queues: map[queue]*waiting{}}
 	lock := lookup{"ready_lock", [][]any{{}}, func(row) error { return nil }}
 	if err := b.tx.load(ctx, lock, b.askPresent()); err != nil {
 		return nil, err
 	}
 	b.now = b.timeThere()
-	if err := b.tx.load(ctx, o.inForce(b.now)...); err != nil {
+	if err := b.tx.load(ctx, p.inForce(b.now)...); err != nil {
 		return nil, err
 	}
-	if o.room <= 0 {
+	if p.room <= 0 {
 		return nil, nil
 	}
-	err := b.candidates(ctx, o)
+	err := b.candidates(ctx, p)
 	for more := true; more; {
 		if err != nil {
 			return nil, err
 		}
-		more = o.pick(b.now.Add(lease))
-		if err := b.tx.save(ctx, "ready_mark", o.marks...); err != nil {
+		more = p.choose(b.now.Add(lease))
+		if err := b.tx.save(ctx, "ready_mark", p.marks...); err != nil {
 			return nil, err
 		}
-		if o.marks = nil; more {
-			err = b.fill(ctx, o)
+		if p.marks = nil; more {
+			err = b.fill(ctx, p)
 		}
 	}
-	if len(o.taken) == 0 {
+	if len(p.taken) == 0 {
 		return nil, nil
 	}
-	for _, r := range o.taken {
+	for _, r := range p.taken {
 		b.present.fairNow = max(b.present.fairNow, r.fairTag)
 	}
 	b.turnsCame(b.present.fairNow)
-	return o.taken, b.tx.save(ctx, "ready_turn", []any{b.present.fairNow})
+	return p.taken, b.tx.save(ctx, "ready_turn", []any{b.present.fairNow})
 }
 
 // inForce looks up what is announced, and what counts for the caps.
-func (o *offer) inForce(now time.Time) []lookup {
+func (p *pick) inForce(now time.Time) []lookup {
 	lookups := []lookup{{"ready_announced", [][]any{{now.UnixMicro()}}, func(row row) error {
 		var session tree.SessionID
 		var n int
 		err := row.Scan(idColumn(&session), &n)
-		o.announced[session] = n
-		o.room -= n
+		p.announced[session] = n
+		p.room -= n
 		return err
 	}}}
-	if o.caps == (Caps{}) {
+	if p.caps == (Caps{}) {
 		return lookups
 	}
 	return append(lookups, lookup{"ready_used", [][]any{{}}, func(row row) error {
 		var tenant string
 		var n int
 		err := row.Scan(&tenant, &n)
-		o.used[tenant] = n
-		o.usedAll += n
+		p.used[tenant] = n
+		p.usedAll += n
 		return err
 	}})
 }
 
-// pick takes runs while there is room, and holds back those whose sessions may not
+// choose takes runs while there is room, and holds back those whose sessions may not
 // run more. It reports whether it has to know more of the queue whose turn it is.
-func (o *offer) pick(until time.Time) (more bool) {
-	for len(o.taken) < o.room {
-		q, any := o.next()
+func (p *pick) choose(until time.Time) (more bool) {
+	for len(p.taken) < p.room {
+		q, any := p.next()
 		if !any {
 			return false
 		}
-		w := o.queues[q]
+		w := p.queues[q]
 		if w.spent() && !w.announced() {
 			return true
 		}
@@ -145,33 +145,33 @@ func (o *offer) pick(until time.Time) (more bool) {
 		}
 		r := c.Ready
 		switch {
-		case o.announced[r.Session] < c.free:
-			o.announced[r.Session]++
+		case p.announced[r.Session] < c.free:
+			p.announced[r.Session]++
 			if r.Again = r.announcedUntil > 0; !r.Again {
-				o.used[r.tenant]++
-				o.usedAll++
+				p.used[r.tenant]++
+				p.usedAll++
 			}
-			o.take(r.tenant)
-			o.taken = append(o.taken, r)
-			o.mark(&r, until.UnixMicro())
+			p.take(r.tenant)
+			p.taken = append(p.taken, r)
+			p.mark(&r, until.UnixMicro())
 		case r.announcedUntil != heldBack:
-			o.mark(&r, heldBack)
+			p.mark(&r, heldBack)
 		}
 	}
 	return false
 }
 
 // next gives the queue whose turn it is; false if there is none.
-func (o *offer) next() (best queue, any bool) {
+func (p *pick) next() (best queue, any bool) {
 	first := 1
-	if (o.offered+1)%backgroundShare == 0 {
+	if (p.offered+1)%backgroundShare == 0 {
 		first = -1
 	}
-	for q, w := range o.queues {
-		if len(w.runs) == 0 && !w.unread || !o.mayRun(q.tenant, w.announced()) {
+	for q, w := range p.queues {
+		if len(w.runs) == 0 && !w.unread || !p.mayRun(q.tenant, w.announced()) {
 			continue
 		}
-		if !any || cmp.Or(first*(q.priority-best.priority), o.turn(q, best)) < 0 {
+		if !any || cmp.Or(first*(q.priority-best.priority), p.turn(q, best)) < 0 {
 			best, any = q, true
 		}
 	}
@@ -179,19 +179,19 @@ func (o *offer) next() (best queue, any bool) {
 }
 
 // turn compares by whose turn comes first.
-func (o *offer) turn(a, b queue) int {
-	return cmp.Or(cmp.Compare(o.of(a.tenant), o.of(b.tenant)), cmp.Compare(a.tenant, b.tenant))
+func (p *pick) turn(a, b queue) int {
+	return cmp.Or(cmp.Compare(p.of(a.tenant), p.of(b.tenant)), cmp.Compare(a.tenant, b.tenant))
 }
 
 // mayRun reports whether the caps leave room for a run. One that was announced
 // before has its place.
-func (o *offer) mayRun(tenant string, announced bool) bool {
+func (p *pick) mayRun(tenant string, announced bool) bool {
 	return announced ||
-		(o.caps.Tenant == 0 || o.used[tenant] < o.caps.Tenant) && (o.caps.All == 0 || o.usedAll < o.caps.All)
+		(p.caps.Tenant == 0 || p.used[tenant] < p.caps.Tenant) && (p.caps.All == 0 || p.usedAll < p.caps.All)
 }
 
-func (o *offer) mark(r *Ready, until int64) {
-	o.marks = append(o.marks, []any{until, idColumn(&r.Session), idColumn(&r.Task), r.Epoch})
+func (p *pick) mark(r *Ready, until int64) {
+	p.marks = append(p.marks, []any{until, idColumn(&r.Session), idColumn(&r.Task), r.Epoch})
 }
 
 // granted reports whether a claim may be decided: under caps only what is announced
