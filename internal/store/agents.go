@@ -105,7 +105,7 @@ var ErrAgentsChanged = errors.New("store: the tenant's agents are others now")
 
 // readsAgents reports whether a batch reads the agents of tenants before it decides, instead
 // of having the database look that they are still the same.
-func (b *batch) readsAgents() bool { return b.again || b.Alone() }
+func (b *batch) readsAgents() bool { return b.care == rereading || b.Alone() }
 
 // unchangedAgents has the database look that a tenant's agents are those that a session is
 // to be opened with. It fails with errChanged if they are not.

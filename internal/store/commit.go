@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -26,9 +25,8 @@ type batch struct {
 	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed, or whose sessions are opened
 	locked   bool                        // the sessions that were there are, or will be with what is sent next
 	unread   bool                        // what was asked for has not come: the connection was lost once it was committed
-	again    bool                        // a first try found that somebody else had changed something
-	supposes bool                        // that rows which should be new are not there; a second try looks
-	standby  Standby                     // nil: no slot is given anything
+	care     care
+	standby  Standby // nil: no slot is given anything
 	given    []given
 
 	announced, waiting, claimed int // ready runs, see ahead
@@ -39,17 +37,6 @@ func (c *committer) newBatch(tx transaction) *batch {
 		committer: c, tx: tx, sessions: map[tree.SessionID]*session{}, events: map[tree.SessionID][][]byte{},
 		once: map[requestKey]*request{}, agents: map[string]*[]AgentVersion{},
 	}
-}
-
-type requestKey struct {
-	session tree.SessionID
-	key     string
-}
-
-// request is a stored answer to a request with a key.
-type request struct {
-	hash   [32]byte
-	answer tree.Answer
 }
 
 // commit makes one transaction of a batch, tells what has changed, and answers everyone: who
@@ -115,15 +102,33 @@ func (c *committer) apart(ctx context.Context, queued []*Pending, refused error)
 // errChanged says that somebody else has changed what a batch was decided upon.
 var errChanged = errors.New("store: a session, or a tenant's agents, are not as they are held")
 
+// care is what a try to make a transaction of a batch takes for granted.
+type care uint8
+
+const (
+	// supposing: what should be new is not there. A session whose id was made for it is not
+	// looked for, and new rows are inserted where others replace what is there. It is how the
+	// first try goes, where a look would be another round trip; if a row is there after all, it
+	// is refused, and the writer tries again.
+	supposing care = iota + 1
+	// careful: nothing is supposed.
+	careful
+	// rereading comes after errChanged. Nothing is supposed, and the agents of tenants, which
+	// the database has only compared before, are read.
+	rereading
+)
+
 // transact makes one transaction of a batch. If somebody else has changed what it was decided
 // upon, it is made again upon what is there now.
 func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, answers []decided, err error) {
-	supposes, again := !c.Alone(), false
+	care := supposing
+	if c.Alone() {
+		care = careful
+	}
 	try := func(tx transaction) (err error) {
 		b.spoil() // a first try came to nothing
 		b = c.newBatch(tx)
-		b.again = again
-		b.supposes, supposes = supposes, false
+		b.care, care = care, max(care, careful)
 		if c.Standby != nil && !queued[0].alone {
 			b.standby = c.Standby()
 		}
@@ -132,7 +137,7 @@ func (c *committer) transact(ctx context.Context, queued []*Pending) (b *batch, 
 	}
 	if err = c.writer.transact(ctx, try); errors.Is(err, errChanged) {
 		b.contest()
-		b, again = nil, true
+		b, care = nil, rereading
 		err = c.writer.transact(ctx, try)
 	}
 	if err != nil {
@@ -294,72 +299,6 @@ func (b *batch) apply(ctx context.Context, id tree.SessionID, cmd tree.Command) 
 	}
 	answer, refused = tree.Decide(view, tree.Env{Now: b.timeIn(view), NewID: b.NewID, Replica: b.Replica, Unmeasured: b.Unmeasured}, cmd)
 	return answer, refused, nil
-}
-
-// repeat answers a request that came before.
-func (r *request) repeat(hash [32]byte) decided {
-	if r.hash != hash {
-		return decided{err: tree.ErrKeyReused}
-	}
-	return decided{answer: r.answer}
-}
-
-// answeredBefore takes in a stored request.
-func (b *batch) answeredBefore(row row) error {
-	var key requestKey
-	var hash, answer []byte
-	if err := row.Scan(idColumn(&key.session), &key.key, &hash, &answer); err != nil {
-		return err
-	}
-	r := &request{hash: [32]byte(hash)}
-	var err error
-	r.answer, err = decodeAnswer(answer)
-	b.once[key] = r
-	return err
-}
-
-// keptAnswer is how an answer is kept: exactly one field is set.
-type keptAnswer struct {
-	Created *tree.Created `json:"created,omitempty"`
-	Sent    *tree.Sent    `json:"sent,omitempty"`
-	Spawned *tree.Spawned `json:"spawned,omitempty"`
-
-	Branched *tree.Branched `json:"branched,omitempty"`
-}
-
-func encodeAnswer(a tree.Answer) ([]byte, error) {
-	var s keptAnswer
-	switch a := a.(type) {
-	case tree.Created:
-		s.Created = &a
-	case tree.Sent:
-		s.Sent = &a
-	case tree.Spawned:
-		s.Spawned = &a
-	case tree.Branched:
-		s.Branched = &a
-	default:
-		return nil, fmt.Errorf("an answer of type %T can't be kept for a repeat", a)
-	}
-	return json.Marshal(s)
-}
-
-func decodeAnswer(data []byte) (tree.Answer, error) {
-	var s keptAnswer
-	if err := json.Unmarshal(data, &s); err != nil {
-		return nil, fmt.Errorf("reading a stored answer: %w", err)
-	}
-	switch {
-	case s.Created != nil && !s.Created.Session.IsZero() && !s.Created.Root.IsZero():
-		return *s.Created, nil
-	case s.Sent != nil && !s.Sent.Task.IsZero():
-		return *s.Sent, nil
-	case s.Spawned != nil && !s.Spawned.Task.IsZero():
-		return *s.Spawned, nil
-	case s.Branched != nil && !s.Branched.Task.IsZero():
-		return *s.Branched, nil
-	}
-	return nil, errors.New("reading a stored answer: it is of no known type, or names nothing")
 }
 
 // told says what the batch has changed.

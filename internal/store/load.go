@@ -58,21 +58,6 @@ func (b *batch) loadFirst(ctx context.Context, queued []*Pending) error {
 	return nil
 }
 
-// repeats names the requests of a batch that may have been answered before.
-func (b *batch) repeats(queued []*Pending) (requests [][]any) {
-	for _, p := range queued {
-		if p.key == nil {
-			continue
-		}
-		key := requestKey{p.session, p.key.Key}
-		if _, asked := b.once[key]; !asked {
-			b.once[key] = nil
-			requests = append(requests, []any{idColumn(&p.session), p.key.Key})
-		}
-	}
-	return requests
-}
-
 // about makes the sessions of a batch its own, as they are held, and gives them in the
 // order of their arrival.
 func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
@@ -94,11 +79,11 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 
 // toRead names the sessions that have to be read: those of which nothing is held. Where
 // others write too, all of them are read, and locked with it, if one has to be, or if
-// something else has to be read anyway. Of one that is opened with an id of its own there
-// is nothing to read, or else its row is refused, and the transaction is made again.
+// something else has to be read anyway. One that is opened with an id of its own is supposed
+// not to be there.
 func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 	for _, id := range b.order {
-		if s := b.sessions[id]; (s.row == nil || s.contested) && !(s.fresh && b.supposes && b.present.lately()) {
+		if s := b.sessions[id]; (s.row == nil || s.contested) && !(s.fresh && b.care == supposing && b.present.lately()) {
 			unsure = append(unsure, id)
 		}
 	}

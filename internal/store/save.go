@@ -142,10 +142,10 @@ func openedWith(c *tree.Changes) map[messageKey]bool {
 	return opened
 }
 
-// writes gives the statement for rows of a table. It is cheaper for new ones, which must not
-// be there: if they are, a second try does not suppose anything.
+// writes gives the statement for rows of a table. It is cheaper for new ones, while they are
+// supposed not to be there.
 func (b *batch) writes(table string, isNew bool) string {
-	if isNew && b.supposes {
+	if isNew && b.care == supposing {
 		return "add_" + table
 	}
 	return "put_" + table
