@@ -23,7 +23,7 @@ type batch struct {
 	ready    []Ready
 	events   map[tree.SessionID][][]byte // as they are stored
 	agents   map[string]*[]AgentVersion  // of the tenants whose runs are claimed, or whose sessions are opened
-	locked   bool                        // the sessions that were there are, or will be with what is sent next
+	locked   bool                        // the sessions that were there are, or will be with what is sent next; see locking.go
 	unread   bool                        // what was asked for has not come: the connection was lost once it was committed
 	care     care
 	standby  Standby // nil: no slot is given anything

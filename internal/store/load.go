@@ -98,51 +98,6 @@ func hasSteps(queued []*Pending) bool {
 	return slices.ContainsFunc(queued, func(p *Pending) bool { return p.cmd == nil })
 }
 
-// lock locks sessions until the transaction ends, if none of them is yet, and has the database
-// look that they are still as they are held. A transaction that only writes leaves both to the
-// writing of them (see saveSessions); whatever else is read or locked comes after.
-func (b *batch) lock(ctx context.Context) error {
-	if b.locked {
-		return nil
-	}
-	b.locked = true
-	return b.tx.ask(ctx, b.unchanged())
-}
-
-// toCompare names the sessions that are to be as they are held. Where nobody else writes there is no
-// need to look.
-func (b *batch) toCompare() (held []tree.SessionID) {
-	for _, id := range b.order {
-		if b.sessions[id].row != nil && !b.Alone() {
-			held = append(held, id)
-		}
-	}
-	return held
-}
-
-// unchanged looks that sessions are still as they are held, and fails with errChanged if
-// one is not.
-func (b *batch) unchanged() lookup {
-	var keys [][]any
-	for _, id := range b.toCompare() {
-		keys = append(keys, []any{idColumn(&id), b.sessions[id].row.version})
-	}
-	name := "unchanged"
-	if len(keys) == 1 {
-		name = "unchanged_one"
-	}
-	return lookup{name, keys, b.allCame(keys)}
-}
-
-// allCame notes that the row has come of what was asked for last: so has all before it.
-func (b *batch) allCame(keys [][]any) func(row) error {
-	b.unread = len(keys) > 0
-	return func(row row) error {
-		b.unread = false
-		return row.Scan(new(int))
-	}
-}
-
 // load hands the views what they miss, all of it read in one go. What is not found
 // is handed over as not there, so that nobody asks again.
 func (b *batch) load(ctx context.Context, wanted []want) error {

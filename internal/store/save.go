@@ -50,20 +50,6 @@ func (b *batch) save(ctx context.Context) error {
 	return nil
 }
 
-// saveSessions writes the sessions that were there, if nothing else is written than what
-// changes with each commit, with one statement that also looks that they are still as they are
-// held. Otherwise it locks them for what is written then.
-func (b *batch) saveSessions(ctx context.Context, rows map[string][][]any) error {
-	name := sessionTable.updates[0].name
-	changed, held := rows[name], b.toCompare()
-	if b.locked || len(held) == 0 || len(changed) < len(held) {
-		return b.lock(ctx)
-	}
-	delete(rows, name)
-	b.locked = true
-	return b.tx.ask(ctx, lookup{following(name), changed, b.allCame(changed)})
-}
-
 // newTasks is how the names of statements end that write whole tasks. New ones are not in the order
 // of their keys, in which they will be claimed: rows of one page of PostgreSQL's that are
 // updated with one transaction have no room for it there.
