@@ -39,9 +39,9 @@ func (c *committer) newBatch(tx transaction) *batch {
 	}
 }
 
-// commit makes one transaction of a batch, tells what has changed, and answers everyone: who
-// is answered may ask at once for what was told. If the database refuses the batch, each gets
-// a transaction of its own, so that only the culprit is refused.
+// commit makes one transaction of a batch, tells what has changed, and answers everyone. If the
+// database refuses the batch, each gets a transaction of its own, so that only the culprit is
+// refused.
 func (c *committer) commit(ctx context.Context, queued []*Pending) {
 	began := time.Now()
 	b, answers, err := c.transact(ctx, queued)
@@ -55,20 +55,39 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		}
 		return
 	}
+	// Who has got a run takes with it what is remembered; who is answered may ask at once for what
+	// was told; and what is told are the changes, which are gone from what is held.
+	b.remember()
+	b.tell(queued, answers, began)
+	b.answer(queued, answers)
+	b.hold()
+}
+
+// remember takes in what was stored that a claim may need soon, and how many runs are announced.
+func (b *batch) remember() {
 	for _, id := range b.order {
-		changes := b.sessions[id].view.Changes()
-		c.beginnings.keep(id, changes.Messages)
-		c.wakings.keep(id, changes, c.held)
-		c.prompts.keep(id, b.sessions[id].view)
+		view := b.sessions[id].view
+		changes := view.Changes()
+		b.beginnings.keep(id, changes.Messages)
+		b.wakings.keep(id, changes, b.held)
+		b.prompts.keep(id, view)
 	}
-	c.ahead.committed(b.announced, b.waiting, b.claimed)
+	b.ahead.committed(b.announced, b.waiting, b.claimed)
+}
+
+// tell tells the slots that have got runs, and then whoever else wants to hear what was stored.
+func (b *batch) tell(queued []*Pending, answers []decided, began time.Time) {
 	b.tellGiven()
 	told := b.told()
 	told.Commands, told.Refused, told.Took = len(queued), refusals(answers), time.Since(began)
-	if !c.Unmeasured {
+	if !b.Unmeasured {
 		told.Verdicts = append(told.Verdicts, notSpawned(queued, answers)...)
 	}
-	c.OnCommit(told)
+	b.OnCommit(told)
+}
+
+// answer answers everyone, with what is known of the runs that were claimed.
+func (b *batch) answer(queued []*Pending, answers []decided) {
 	for i, p := range queued {
 		var known AtHand
 		if p.slot == nil {
@@ -76,8 +95,12 @@ func (c *committer) commit(ctx context.Context, queued []*Pending) {
 		}
 		p.settle(answers[i], known)
 	}
+}
+
+// hold keeps the sessions for the next batch.
+func (b *batch) hold() {
 	for _, id := range b.order {
-		c.known.keep(id, b.sessions[id])
+		b.known.keep(id, b.sessions[id])
 	}
 }
 

@@ -216,7 +216,7 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 			b.claimed++
 			continue
 		}
-		row := b.readyRow(id, r)
+		row := b.place(id, r)
 		b.ready = append(b.ready, row)
 		put(b.writes("ready", !b.wasIn(tree.StatePending, id, task)), readyRow(&row))
 	}
@@ -236,9 +236,10 @@ func (b *batch) collectQueues(id tree.SessionID, c *tree.Changes, put func(strin
 	}
 }
 
-// readyRow says where a ready run waits: on the dispatch stream at once, while nothing
-// else waits; for its turn; or for its session, which runs as many as it may.
-func (b *batch) readyRow(id tree.SessionID, r *tree.Ready) Ready {
+// place decides where a ready run waits, and counts it: on the dispatch stream at once, while
+// nothing else waits; for its turn; or for its session, which runs as many as it may. Those of a
+// session take their turns in the order in which they are placed.
+func (b *batch) place(id tree.SessionID, r *tree.Ready) Ready {
 	s := b.sessions[id].view.Session()
 	row := Ready{Session: id, Ready: *r, Replica: b.Replica, tenant: s.Tenant}
 	free, lease := b.ahead.free()
