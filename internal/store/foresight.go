@@ -15,7 +15,7 @@ func (b *batch) foreseen(queued []*Pending) (wanted []want) {
 	for _, p := range queued {
 		for id, cmd := range p.commands() {
 			s := b.sessions[id]
-			if s.row != nil && !s.contested {
+			if s.trust == trusted {
 				continue
 			}
 			v := scratch[id]

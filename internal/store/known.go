@@ -10,19 +10,26 @@ import (
 
 // session is a session that a batch is about, with as much of it as is held.
 type session struct {
+	trust   trust
 	view    *tree.View
 	fairTag int64            // of its last ready run
-	version int64            // of its row; changed with each commit that changes anything of it
 	row     *sessionAsStored // nil: there is none
 	written *sessionAsStored // what the row is with the batch; nil: as before
-
-	// contested says that somebody else had changed the session when it was last looked
-	// at. Then it is only good for guesses until it is read.
-	contested bool
-	fresh     bool      // nothing was held of it when it was to be opened
-	size      int       // how many tasks are held, as of the last commit
-	kept      time.Time // when something has last happened in it
+	size    int              // how many tasks are held, as of the last commit
+	kept    time.Time        // when something has last happened in it
 }
+
+// trust is what a session is good for as it is held. What is not trusted is read before it is
+// decided upon, but for what is supposed to be novel.
+type trust uint8
+
+const (
+	absent  trust = iota // nothing is held of it
+	novel                // nor is it there, since its id was made for it
+	trusted              // it is as it was stored; where others write too, the commit looks that it still is
+	shared               // so it was, but when it was read another replica had changed it, and may again
+	spoiled              // it has changes that were not stored: only guesses are made upon it
+)
 
 // sessionAsStored is a session as its row is.
 type sessionAsStored struct {
@@ -34,20 +41,22 @@ func (s *sessionAsStored) columns(to []any) []any { return appendSessionRow(to, 
 
 // read takes in a session's row. What is held of it stays if it is still so.
 func (s *session) read(row *tree.Session, beside beside) {
-	if s.version == beside.version {
-		s.contested = false
-		return
+	trust := trusted
+	if s.row != nil {
+		if s.trust != spoiled && s.row.version == beside.version {
+			s.trust = trusted
+			return
+		}
+		trust = shared
 	}
-	*s = session{
-		view: tree.NewView(row), fairTag: beside.fairTag, version: beside.version, row: &sessionAsStored{*row, beside},
-		contested: s.row != nil, size: s.size,
-	}
+	*s = session{trust: trust, view: tree.NewView(row), fairTag: beside.fairTag, row: &sessionAsStored{*row, beside}, size: s.size}
 }
 
-// write gives what the row is once everything of the session is stored.
-func (s *session) write() *sessionAsStored {
+// write gives what the row is once everything of the session is stored. Each commit that changes
+// anything of it gives it another version.
+func (s *session) write(version int64) *sessionAsStored {
 	now := s.view.Session()
-	s.written = &sessionAsStored{*now, beside{maxRunning: now.Cap(), fairTag: s.fairTag, version: s.version}}
+	s.written = &sessionAsStored{*now, beside{maxRunning: now.Cap(), fairTag: s.fairTag, version: version}}
 	return s.written
 }
 
@@ -65,9 +74,6 @@ func (s *session) madeRoom(changes *tree.Changes) bool {
 	}
 	return s.row != nil && now.Cap() > s.row.maxRunning
 }
-
-// noVersion is the version of no row.
-const noVersion = -1
 
 // known holds the sessions of the last commits as these left them, so that they need not
 // be read again. Where nobody else writes to the database they are right; elsewhere the
@@ -115,6 +121,9 @@ func (k *known) keep(id tree.SessionID, s *session) {
 	if s.written != nil {
 		s.row, s.written = s.written, nil
 	}
+	if s.trust != shared {
+		s.trust = trusted
+	}
 	s.size, s.kept = s.view.Size(), time.Now()
 	k.tasks += s.size
 	k.sessions.Add(id, s)
@@ -138,7 +147,7 @@ func (k *known) forgetIdle() {
 func (b *batch) gone(id tree.SessionID) {
 	b.known.forget(id)
 	if s := b.sessions[id]; s != nil {
-		*s = session{view: tree.NewView(nil), version: noVersion}
+		*s = session{view: tree.NewView(nil)}
 	}
 }
 
@@ -158,8 +167,7 @@ func (b *batch) spoil() {
 // guesses.
 func (b *batch) contest() {
 	for _, id := range b.order {
-		s := b.sessions[id]
-		s.version, s.contested = noVersion, true
+		b.sessions[id].trust = spoiled
 	}
 	b.takeBack()
 }

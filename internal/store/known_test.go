@@ -60,6 +60,43 @@ func TestKnown(t *testing.T) {
 	})
 }
 
+// TestTrust: a session is trusted again once it was read as it is held, and what another replica
+// has written is not, until then.
+func TestTrust(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		was, want trust
+		there     int64 // the version that is read; the one that is held is 1
+		stays     bool
+	}{
+		"nothing was held":              {absent, trusted, 1, false},
+		"it is no novelty":              {novel, trusted, 1, false},
+		"nobody has written":            {trusted, trusted, 1, true},
+		"another has written":           {trusted, shared, 2, false},
+		"another has written no more":   {shared, trusted, 1, true},
+		"another writes on":             {shared, shared, 2, false},
+		"what is held was not stored":   {spoiled, shared, 1, false},
+		"nor was it, and another wrote": {spoiled, shared, 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			view := tree.NewView(&tree.Session{})
+			s := &session{trust: c.was, view: view}
+			if c.was > novel {
+				s.row = &sessionAsStored{beside: beside{version: 1}}
+			}
+			s.read(&tree.Session{}, beside{version: c.there})
+			if s.trust != c.want || (s.view == view) != c.stays || s.row.version != c.there {
+				t.Errorf("it is %d with version %d, and what was held stays: %t", s.trust, s.row.version, s.view == view)
+			}
+			newKnown(1).keep(tree.SessionID{1}, s)
+			if s.trust != c.want {
+				t.Errorf("with a commit it becomes %d", s.trust)
+			}
+		})
+	}
+}
+
 // TestPresent: the time does not fall behind because an answer was long on its way, and
 // follows a clock that was set back after a while.
 func TestPresent(t *testing.T) {

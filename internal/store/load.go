@@ -69,7 +69,10 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 			order = append(order, id)
 			s := b.known.of(id)
 			if s == nil {
-				s = &session{view: tree.NewView(nil), version: noVersion, fresh: p.opens()}
+				s = &session{view: tree.NewView(nil)}
+				if p.opens() {
+					s.trust = novel
+				}
 			}
 			b.sessions[id] = s
 		}
@@ -77,13 +80,12 @@ func (b *batch) about(queued []*Pending) (order []tree.SessionID) {
 	return order
 }
 
-// toRead names the sessions that have to be read: those of which nothing is held. Where
-// others write too, all of them are read, and locked with it, if one has to be, or if
-// something else has to be read anyway. One that is opened with an id of its own is supposed
-// not to be there.
+// toRead names the sessions that have to be read: those that are not trusted, unless they are
+// supposed to be novel. Where others write too, all of them are read, and locked with it, if one
+// has to be, or if something else has to be read anyway.
 func (b *batch) toRead(anyway bool) (unsure []tree.SessionID) {
 	for _, id := range b.order {
-		if s := b.sessions[id]; (s.row == nil || s.contested) && !(s.fresh && b.care == supposing && b.present.lately()) {
+		if trust := b.sessions[id].trust; trust != trusted && !(trust == novel && b.care == supposing && b.present.lately()) {
 			unsure = append(unsure, id)
 		}
 	}

@@ -168,13 +168,12 @@ func (b *batch) collectRuns(id tree.SessionID, c *tree.Changes, put func(string,
 // collectSession lists the row of a session.
 func (b *batch) collectSession(s *session, put func(string, []any)) {
 	if s.row == nil {
-		s.version = b.now.UnixMicro() // one that comes after a deleted one has none of its versions
-		put("add_sessions", s.write().columns(nil))
+		version := b.now.UnixMicro() // one that comes after a deleted one has none of its versions
+		put("add_sessions", s.write(version).columns(nil))
 		return
 	}
-	s.version++
 	was, now := &b.compared[0], &b.compared[1]
-	*was, *now = s.row.columns((*was)[:0]), s.write().columns((*now)[:0])
+	*was, *now = s.row.columns((*was)[:0]), s.write(s.row.version+1).columns((*now)[:0])
 	put(sessionTable.change(*was, *now))
 }
 
