@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tool"
@@ -207,6 +208,31 @@ func TestIterationsAreCapped(t *testing.T) {
 		t.Errorf("the model was asked %d times, want 4", asked)
 	}
 	if said := c.say(); !strings.Contains(said, "root: failed MAX_ITERATIONS") {
+		t.Error(said)
+	}
+}
+
+// TestAMessageAtTheEndOfAnAllowanceIsHeard sends one to a root during the last call that it may
+// make: the model hears it in the next run.
+func TestAMessageAtTheEndOfAnAllowanceIsHeard(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+		if asked++; asked == 1 {
+			return calls(use("nothing", nil))
+		}
+		return says("heard: " + req.Messages[len(req.Messages)-1].Text())
+	}))
+	c.agents["root"].MaxIterations = 1
+	sent := false
+	c.prepare = func(*loop.Run) {
+		if !sent {
+			sent = true
+			c.must(tree.Send{Message: []tree.Block{tree.Text{Text: "Also the docs, please."}}})
+		}
+	}
+	start(t, c)
+	if said := c.say(); !strings.Contains(said, "heard: Also the docs, please.") {
 		t.Error(said)
 	}
 }

@@ -131,7 +131,7 @@ func (c Claim) decide(d *decision) (Answer, error) {
 	}
 	d.claim(t, c.Token.Nonce, c.Worker)
 	if t.OpenCalls == 0 {
-		d.takeInbox(t)
+		d.hear(t)
 	}
 	return claimed(s, t), nil
 }

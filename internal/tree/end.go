@@ -120,9 +120,9 @@ func (c End) decide(d *decision) (Answer, error) {
 	}
 	d.took(t, c.From)
 	m := d.appendAnswer(t, *c.Answer)
-	// A run that has used its allowance could do nothing with news: its answer
-	// stands, and what is in the inbox waits for somebody to resume it.
-	goesOn := t.Depth > 0 && t.Iterations < t.MaxIterations && d.session().spent() == ""
+	// A run that may ask no more could do nothing with news: its answer stands, and what is
+	// in the inbox waits for somebody to resume it.
+	goesOn := t.Depth > 0 && d.mayAsk(t)
 	switch {
 	case goesOn && t.Inbox > 0:
 		d.takeInbox(t)

@@ -122,7 +122,7 @@ func (c StartHooks) decide(d *decision) (Answer, error) {
 	t.StartHooked = true
 	d.tellOfHooks(t, c.Ran)
 	d.appendOutputs(t, c.Ran, HookPassed, "Context from the hook %q:\n%s")
-	d.takeInbox(t)
+	d.hear(t)
 	return d.goOn(t), nil
 }
 

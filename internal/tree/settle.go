@@ -80,7 +80,7 @@ func (d *decision) closeCall(t *Task, c *Call) {
 func (d *decision) boundary(t *Task) {
 	d.append(t, &Message{Role: RoleTool})
 	t.OpenMessage, t.Release = 0, 0
-	d.takeInbox(t)
+	d.hear(t)
 	if t.State == StateWaiting {
 		d.wake(t)
 	}
@@ -122,6 +122,19 @@ func (d *decision) dropOpenCalls(t *Task) {
 // target keeps its count, which is only a hint to look.
 func (d *decision) stopWatching(c *Call) {
 	set(&d.view.changes.Waits, WaitRow{Target: c.Child, Task: c.Task, Ref: c.Ref}, false)
+}
+
+// hear takes the inbox in, unless no model would see it in this run: then it is there for
+// the next.
+func (d *decision) hear(t *Task) {
+	if d.mayAsk(t) {
+		d.takeInbox(t)
+	}
+}
+
+// mayAsk reports whether the run may call its model again.
+func (d *decision) mayAsk(t *Task) bool {
+	return t.Iterations < t.MaxIterations && d.session().spent() == ""
 }
 
 // takeInbox moves the task's inbox to its transcript: user messages first, then
