@@ -1,17 +1,15 @@
 package tree
 
-// Background lets a caller go on that waits for a task's run: its call is closed
-// as launched, and the end of the run reaches it as news. A run that nobody waits
-// for stays as it is. Answer: [Done].
+// Background lets everyone go on who waits for a task's run: the call of its caller is
+// closed as launched, and the end of the run reaches the caller as news; so are the calls of
+// others that have steered it, without news, and a call that reads its output has what there
+// is. A run that nobody waits for stays as it is. Answer: [Done].
 type Background struct{ Task TaskID }
 
 func (c Background) needs(n *needs) {
-	t := n.task(c.Task)
-	if t == nil || t.Background || t.Caller.IsZero() {
-		return
+	if t := n.task(c.Task); t != nil {
+		n.settle(t)
 	}
-	n.boundary(n.task(t.Caller))
-	n.call(t.Caller, t.Call)
 }
 
 func (c Background) decide(d *decision) (Answer, error) {
@@ -23,16 +21,39 @@ func (c Background) decide(d *decision) (Answer, error) {
 		return nil, ErrEnded.With("it is %s", t.State)
 	case t.Depth == 0:
 		return nil, ErrBadInput.With("the root is nobody's child")
-	case t.Background:
-		return Done{}, nil
-	case d.session().Limits.NoBackground:
+	case !t.Background && d.session().Limits.NoBackground:
 		return nil, ErrNoBackground
 	}
-	d.background(t)
+	if !t.Background {
+		d.background(t)
+	}
+	run := ChildRun{t.ID, t.Run}
+	for _, row := range d.view.watchers[run] {
+		if c := d.view.call(row.Task, row.Ref); c != nil && c.State == CallWaiting && c.Child == run {
+			d.letGo(d.view.task(row.Task), c)
+		}
+	}
 	return Done{}, nil
 }
 
-// background lets whoever waits for a run go on.
+// letGo closes a call that waits for a run, which goes on: in the background if it is the
+// call that has asked for it.
+func (d *decision) letGo(t *Task, c *Call) {
+	target := d.view.task(c.Child.Task)
+	if target.called(c) {
+		d.background(target)
+		return
+	}
+	d.stopWatching(c)
+	if c.Reads {
+		d.show(c, target)
+	} else {
+		c.Text = launchedText(target, t)
+	}
+	d.closeCall(t, c)
+}
+
+// background lets whoever has asked for a run go on.
 func (d *decision) background(t *Task) {
 	d.called(t)
 	t.Background, t.Priority = true, priorityBackground
@@ -48,6 +69,6 @@ func (d *decision) background(t *Task) {
 	if call == nil || call.State != CallWaiting || call.Child != (ChildRun{t.ID, t.Run}) {
 		return
 	}
-	call.Text = launchedText(t, true)
+	call.Text = launchedText(t, caller)
 	d.closeCall(caller, call)
 }

@@ -234,22 +234,13 @@ func (c Expire) decide(d *decision) (Answer, error) {
 			d.lapse(t, call)
 		}
 	case call != nil && call.State == CallWaiting:
-		d.waitedEnough(t, call, c)
+		if child := d.view.task(call.Child.Task); !child.called(call) || !c.stale(child.AcceptedAt, time.Time{}) {
+			d.joinOver(t, call)
+		}
 	default:
 		set(&d.view.changes.Timers, CallKey{c.Task, c.Ref}, nil)
 	}
 	return Done{}, nil
-}
-
-// waitedEnough lets a call go on without the run that it waits for.
-func (d *decision) waitedEnough(t *Task, call *Call, c Expire) {
-	child := d.view.task(call.Child.Task)
-	switch {
-	case !child.called(call):
-		d.leave(t, call, child)
-	case !c.stale(child.AcceptedAt, time.Time{}):
-		d.joinOver(child)
-	}
 }
 
 // ofRun reports whether the timer is a run's, not a call's.

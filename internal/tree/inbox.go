@@ -68,12 +68,12 @@ func (d *decision) interrupt(t *Task) int {
 		if c.State != CallWaiting || c.Child.Task.IsZero() {
 			continue
 		}
-		child := d.view.task(c.Child.Task)
-		switch {
-		case !child.called(c):
-			d.leave(t, c, child)
-		case !d.session().Limits.NoBackground:
-			d.background(child)
+		moves := d.view.task(c.Child.Task).called(c)
+		if moves && d.session().Limits.NoBackground {
+			continue
+		}
+		d.letGo(t, c)
+		if moves {
 			moved++
 		}
 	}
@@ -99,15 +99,4 @@ func (n *needs) interrupt(t *Task) {
 // called reports whether a call waits for the task as the child that it asked for.
 func (t *Task) called(c *Call) bool {
 	return t.Caller == c.Task && t.Call == c.Ref && !t.Background && c.Child == ChildRun{t.ID, t.Run}
-}
-
-// leave closes a call that waits for a run which somebody else has asked for.
-func (d *decision) leave(t *Task, c *Call, target *Task) {
-	d.stopWatching(c)
-	if c.Reads {
-		d.show(c, target)
-	} else {
-		c.Text = launchedText(target, false)
-	}
-	d.closeCall(t, c)
 }

@@ -38,12 +38,11 @@ func (d *decision) wonBy(t *Task, won *Call) {
 			d.view.touchCall(c)
 			continue
 		}
-		child := d.view.task(c.Child.Task)
-		if !child.called(c) {
-			d.leave(t, c, child)
+		if child := d.view.task(c.Child.Task); child.called(c) {
+			d.cancel(child, ReasonCancelledByParent, "enough others of its group were first")
 			continue
 		}
-		d.cancel(child, ReasonCancelledByParent, "enough others of its group were first")
+		d.letGo(t, c)
 	}
 }
 
@@ -79,12 +78,12 @@ func (n *needs) complete(t *Task) {
 	}
 }
 
-// joinOver acts when a call has waited for its child as long as it may: the child
-// goes on in the background, or ends where there is no such thing.
-func (d *decision) joinOver(child *Task) {
-	if d.session().Limits.NoBackground {
+// joinOver acts when a call has waited as long as it may: its child goes on in the
+// background, or ends where there is no such thing.
+func (d *decision) joinOver(t *Task, c *Call) {
+	if child := d.view.task(c.Child.Task); child.called(c) && d.session().Limits.NoBackground {
 		d.cancel(child, ReasonCancelledByParent, "the join's deadline passed, and background work is switched off")
 		return
 	}
-	d.background(child)
+	d.letGo(t, c)
 }

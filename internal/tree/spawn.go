@@ -220,7 +220,7 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 		return
 	}
 	if c.Background {
-		call.Text = launchedText(child, child.Background && child.Caller == t.ID)
+		call.Text = launchedText(child, t)
 		d.closeCall(t, call)
 		return
 	}
@@ -299,11 +299,11 @@ func (d *decision) below(caller *Task, id TaskID) (*Task, error) {
 	return nil, ErrNotBelow.With("%s", id)
 }
 
-// launchedText is the result of a call whose child runs in the background.
-// told says whether the end of its run will reach the caller as a message.
-func launchedText(child *Task, told bool) string {
+// launchedText is the result of a call of a task whose child runs in the background. It says
+// whether the end of the child's run will reach the task as a message.
+func launchedText(child, t *Task) string {
 	message := "The agent works in the background. Its result will reach you as a message; do not wait for it unless you need it to go on."
-	if !told {
+	if !child.Background || child.Caller != t.ID {
 		message = "The agent was at work already; your prompt reaches it at its next step. Its end is not reported to you: read it with task_output."
 	}
 	text, err := json.Marshal(struct {

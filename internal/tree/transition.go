@@ -176,6 +176,11 @@ func (n *needs) finish(t *Task) {
 	n.boundary(t)
 	n.openCalls(t)
 	n.asking(t)
+	n.settle(t)
+}
+
+// settle asks for all that wait for a run.
+func (n *needs) settle(t *Task) {
 	if !t.Caller.IsZero() {
 		n.boundary(n.task(t.Caller))
 		if !t.Background {

@@ -75,7 +75,9 @@ type TaskServiceClient interface {
 	// is closed.
 	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*CancelTaskResponse, error)
 	// BackgroundTask lets a parent go on that waits for a task: the parent's call is
-	// closed as launched, and the end of the task reaches it as a message.
+	// closed as launched, and the end of the task reaches it as a message. So does any
+	// other task go on that waits for it: what has resumed it while it was at work
+	// hears nothing of its end, and what reads its output has what there is.
 	//
 	// With commands it is the other way round: the task named goes on, and what it runs
 	// in the foreground with the tool bash goes on in the background, each command as a
@@ -266,7 +268,9 @@ type TaskServiceServer interface {
 	// is closed.
 	CancelTask(context.Context, *CancelTaskRequest) (*CancelTaskResponse, error)
 	// BackgroundTask lets a parent go on that waits for a task: the parent's call is
-	// closed as launched, and the end of the task reaches it as a message.
+	// closed as launched, and the end of the task reaches it as a message. So does any
+	// other task go on that waits for it: what has resumed it while it was at work
+	// hears nothing of its end, and what reads its output has what there is.
 	//
 	// With commands it is the other way round: the task named goes on, and what it runs
 	// in the foreground with the tool bash goes on in the background, each command as a
