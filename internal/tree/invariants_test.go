@@ -165,9 +165,9 @@ func (c *checker) state(t *Task) {
 	}
 	c.base(t)
 	if t.Depth == 0 && !t.State.Active() {
-		c.must(t.State == StateCancelled || t.Inbox == 0, "the root has ended with an inbox of %d", t.Inbox)
+		c.must(t.State == StateCancelled || t.Reason == ReasonPoisoned || t.Inbox == 0, "the root has ended with an inbox of %d", t.Inbox)
 		for _, e := range c.inbox {
-			c.must(e.Task != t.ID || e.News != ChildRun{} || !c.session.ClosedAt.IsZero(), "the root was cancelled and a user's message left in its inbox")
+			c.must(e.Task != t.ID || e.News != ChildRun{} || !c.session.ClosedAt.IsZero(), "the root has ended and a user's message left in its inbox")
 		}
 	}
 }

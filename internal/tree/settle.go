@@ -183,13 +183,14 @@ func (d *decision) queue(t *Task, e *InboxEntry) {
 
 // tell brings the news of a background run's end to its caller.
 func (d *decision) tell(caller, t *Task, run ChildRun) {
-	if caller.Depth == 0 && !caller.State.Active() {
+	if caller.Depth == 0 && !caller.State.Active() && caller.Reason != ReasonPoisoned {
 		d.accept(caller, requester{source: t.Source})
 		d.takeInbox(caller)
 		d.append(caller, &Message{Role: RoleUser, News: run})
 		return
 	}
-	// A sub-agent that has ended hears of it when somebody resumes it.
+	// A sub-agent that has ended hears of it when somebody resumes it, and a root that was
+	// poisoned with a user's next message.
 	d.queue(caller, &InboxEntry{News: run, Source: t.Source})
 	if caller.State != StateWaiting || caller.Wait.Kind != WaitBackground {
 		return

@@ -132,7 +132,8 @@ func (d *decision) again(t *Task, cause ReadyCause) {
 }
 
 // finish ends a run and tells everyone who waits for it. A root that has news
-// starts its next run in the same step, so nothing slips between two turns.
+// starts its next run in the same step, so nothing slips between two turns; one that was
+// poisoned only if a user wants it.
 func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	if !t.State.Active() {
 		panic("tree: finish of a run that is not active")
@@ -164,7 +165,7 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	d.emit(t, result)
 	d.callBack(t)
 	d.settle(t)
-	if t.Depth == 0 && t.Inbox > 0 && state != StateCancelled {
+	if t.Depth == 0 && t.Inbox > 0 && state != StateCancelled && (reason != ReasonPoisoned || d.heardOfUser(t)) {
 		d.nextTurn(t)
 	}
 }
