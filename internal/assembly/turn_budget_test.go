@@ -158,6 +158,43 @@ func TestABudgetOfModelCallsIsKept(t *testing.T) {
 	})
 }
 
+// TestAnAnswerOutlivesTheBudget: what a sub-agent has answered before its background child
+// spends the budget is its result.
+func TestAnAnswerOutlivesTheBudget(t *testing.T) {
+	t.Parallel()
+	onBoth(t, `
+steps:
+  - {when: {depth: 0}, calls: [{tool: task, input: {description: lead, prompt: lead, subagent_type: general-purpose}}]}
+  - {when: {depth: 1, turn: 1}, calls: [{tool: task, input: {description: scan, prompt: scan, subagent_type: explore, background: true}}]}
+  - {when: {depth: 1, turn: 2}, text: The answer is 42.}
+  - {when: {depth: 2}, delay: 300ms, text: done}
+`, nil, func(t *testing.T, d *deployment) {
+		c := d.client()
+		opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
+			Message: &pb.UserMessage{Text: "go"}, Budget: &pb.Budget{ModelCalls: 4},
+		}, grpc.WaitForReady(c.patient))
+		if err != nil {
+			t.Fatal(err)
+		}
+		session := opened.GetSession().GetId()
+		events, _ := c.idle(session)
+		lead := c.tasks(session)[1].GetId()
+		if got := c.wait(session, lead); got.GetState() != pb.TaskState_TASK_STATE_COMPLETED || got.GetResult() != "The answer is 42." {
+			t.Errorf("the sub-agent ended %s %s: %q", got.GetState(), got.GetReason(), got.GetResult())
+		}
+		answer := ""
+		for _, e := range events {
+			if e.GetTaskId() == lead && e.GetMessage().GetRole() == pb.Role_ROLE_ASSISTANT {
+				answer = e.GetMessage().GetMessageId()
+			}
+			if named := e.GetResult().GetMessageId(); e.GetTaskId() == lead && e.GetResult() != nil && named != answer {
+				t.Errorf("the result names message %q, the answer is %q", named, answer)
+			}
+		}
+		c.sound()
+	})
+}
+
 func tokens(u *pb.Usage) int64 {
 	return u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()
 }

@@ -120,7 +120,7 @@ func (c Claim) decide(d *decision) (Answer, error) {
 		return nil, ErrNotReady.With("it is a command, which nobody is offered")
 	case t.State == StateRunning && t.Token() == c.Token && t.LastSeq == 0:
 		d.attach(t)
-		return claimed(s, t), nil
+		return d.claimed(t), nil
 	case t.State != StatePending || t.Epoch != c.Token.Epoch:
 		return nil, ErrNotReady.With("epoch %d, the task is at %d", c.Token.Epoch, t.Epoch)
 	case s.Running >= s.Cap():
@@ -130,13 +130,15 @@ func (c Claim) decide(d *decision) (Answer, error) {
 		return nil, err
 	}
 	d.claim(t, c.Token.Nonce, c.Worker)
+	return d.claimed(t), nil
+}
+
+// claimed gives a worker the run, with what has come until now.
+func (d *decision) claimed(t *Task) *Claimed {
 	if t.OpenCalls == 0 {
 		d.hear(t)
 	}
-	return claimed(s, t), nil
-}
-
-func claimed(s *Session, t *Task) *Claimed {
+	s := d.session()
 	return &Claimed{
 		Task: *t, Tenant: s.Tenant, PartBytes: s.Limits.PartBytes, NoBackground: s.Limits.NoBackground, Workspace: s.Workspace,
 		Spent: s.spent(),

@@ -15,9 +15,10 @@ type Park struct{ From }
 // ParkedRun says that the run is parked.
 type ParkedRun struct{}
 
-// End ends a run with the model's answer, or with a failure. Answer: [Ended];
-// [Stored] with a boundary if there is news that the run has to take in first;
-// [ParkedRun] if it has to wait for its background children.
+// End ends a run with the model's answer, or with a failure. A run that has answered, and
+// could not take in what has come since because the budget is spent, completes with that
+// answer. Answer: [Ended]; [Stored] with a boundary if there is news that the run has to take
+// in first; [ParkedRun] if it has to wait for its background children.
 type End struct {
 	From
 	Answer *Message // nil: the run failed
@@ -107,11 +108,14 @@ func (c End) decide(d *decision) (Answer, error) {
 		return nil, ErrCallsOpen
 	}
 	if c.Answer == nil {
+		d.took(t, c.From)
+		if c.Reason == ReasonBudgetExhausted && t.answered() {
+			return d.complete(t), nil
+		}
 		detail := excerpt.Tail(c.Detail, maxDetail)
 		if c.Reason == ReasonUnspecified || c.Reason > ReasonUnknown {
 			c.Reason = ReasonUnknown
 		}
-		d.took(t, c.From)
 		d.finish(t, StateFailed, c.Reason, detail)
 		return Ended{State: StateFailed}, nil
 	}
@@ -133,9 +137,14 @@ func (c End) decide(d *decision) (Answer, error) {
 		d.park(t, ParkedOn{Kind: WaitBackground, Total: t.LiveBackground})
 		return ParkedRun{}, nil
 	}
-	t.Answer = m.Ordinal
+	return d.complete(t), nil
+}
+
+// complete ends a run with what it has answered, which is its last message.
+func (d *decision) complete(t *Task) Ended {
+	t.Answer = t.LastAnswer
 	d.finish(t, StateCompleted, ReasonUnspecified, "")
-	return Ended{State: StateCompleted}, nil
+	return Ended{State: StateCompleted}
 }
 
 func (d *decision) mayAnswer(t *Task, answer *Message) error {

@@ -54,6 +54,9 @@ func (h *history) turn(f From) Command {
 	if t.Iterations >= t.MaxIterations && h.often(80) {
 		return End{From: f, Reason: ReasonMaxIterations}
 	}
+	if h.db.session.spent() != "" && h.often(80) {
+		return End{From: f, Reason: ReasonBudgetExhausted}
+	}
 	if h.db.session.short(&t) && h.often(50) {
 		return h.parks(f)
 	}
@@ -286,6 +289,8 @@ func (h *history) finish(t *Task) []Command {
 		return []Command{Park{From: f}}
 	case t.Iterations >= t.MaxIterations:
 		return []Command{End{From: f, Reason: ReasonMaxIterations}}
+	case h.db.session.spent() != "":
+		return []Command{End{From: f, Reason: ReasonBudgetExhausted}}
 	default:
 		return []Command{End{From: f, Answer: &Message{Blocks: []Block{Text{Text: "done"}}}}}
 	}

@@ -28,10 +28,11 @@ func (c ClearInbox) decide(d *decision) (Answer, error) {
 	}
 	cleared := Cleared{Task: t.ID}
 	var left []*InboxEntry
-	for _, e := range d.view.inbox[t.ID] {
+	woken := t.answered() && t.State != StateWaiting // it needs something to go on with
+	for i, e := range d.view.inbox[t.ID] {
 		isNews := e.News != ChildRun{}
 		switch {
-		case isNews && !c.News:
+		case isNews && !c.News, woken && i == 0:
 			left = append(left, e)
 			continue
 		case isNews:

@@ -78,6 +78,7 @@ func (c *checker) log() {
 	active := map[TaskID]bool{}
 	epochs := map[TaskID]int64{}
 	background := map[TaskID]int{} // live runs that somebody asked for in the background
+	poor := map[TaskID]bool{}      // the budget was spent when a worker got the run
 	var then Session               // its usage and budget at each event
 	for i, e := range c.events {
 		c.must(e.Seq == int64(i+1), "event %d at place %d", e.Seq, i+1)
@@ -106,7 +107,7 @@ func (c *checker) log() {
 			background[c.asked[ChildRun{e.Task, e.Run}].by]++
 		case Dispatched:
 			c.must(kind.Epoch > epochs[e.Task], "event %d dispatches epoch %d again", e.Seq, kind.Epoch)
-			epochs[e.Task] = kind.Epoch
+			epochs[e.Task], poor[e.Task] = kind.Epoch, then.spent() != ""
 		}
 		c.must(active[e.Task] && current[e.Task] == e.Run, "event %d (%T) is outside of its run %d", e.Seq, e.Kind, e.Run)
 		if r, ends := e.Kind.(Result); ends {
@@ -114,10 +115,12 @@ func (c *checker) log() {
 			run, there := c.runs[ChildRun{e.Task, e.Run}]
 			c.must(there && run.State == r.State && run.Reason == r.Reason && run.Detail == r.Detail && run.Usage == r.Usage,
 				"event %d says %v of a run that ended %v", e.Seq, r, run)
+			c.must(run.Answer == 0 && r.Message.IsZero() || run.Answer > 0 && r.Message == c.message(e.Task, run.Answer).ID,
+				"event %d names another message than the answer, %d", e.Seq, run.Answer)
 			if a := c.asked[ChildRun{e.Task, e.Run}]; a.background {
 				background[a.by]--
 			}
-			used := run.Iterations >= c.tasks[e.Task].MaxIterations || then.spent() != "" // nothing could be done with news
+			used := run.Iterations >= c.tasks[e.Task].MaxIterations || then.spent() != "" || poor[e.Task] // nothing could be done with news
 			c.must(c.tasks[e.Task].Depth == 0 || r.State != StateCompleted || used || background[e.Task] == 0,
 				"event %d completes a sub-agent with %d live background children", e.Seq, background[e.Task])
 		}
@@ -183,6 +186,7 @@ func (c *checker) attempt(t *Task) {
 		"task %s and its attempt differ", t.ID)
 	c.must(isAttempt || t.Hold == Hold{}, "task %s is %s and keeps its attempt", t.ID, t.State)
 	c.must(t.Strikes < MaxStrikes || t.Reason == ReasonPoisoned, "task %s has %d strikes", t.ID, t.Strikes)
+	c.must(t.State == StateWaiting || !t.answered() || t.Inbox > 0, "task %s has answered, and goes on with nothing", t.ID)
 	c.must(t.Iterations <= t.MaxIterations, "task %s made %d model calls, its cap is %d", t.ID, t.Iterations, t.MaxIterations)
 }
 

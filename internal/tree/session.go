@@ -220,7 +220,6 @@ func (d *decision) say(t *Task, a requester, blocks []Block) (queued MessageID) 
 	e := &InboxEntry{Blocks: blocks, Source: a.source, Trace: a.trace}
 	d.queue(t, e)
 	if t.State == StateWaiting && t.Wait.Kind == WaitBackground {
-		d.takeInbox(t)
 		d.wake(t)
 	}
 	return e.ID

@@ -200,7 +200,6 @@ func (d *decision) tell(caller, t *Task, run ChildRun) {
 		caller.Wait.Failed++
 	}
 	if caller.LiveBackground == 0 {
-		d.takeInbox(caller)
 		d.wake(caller)
 	}
 }

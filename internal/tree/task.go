@@ -209,6 +209,12 @@ func (t *Task) Ended() Run {
 	}
 }
 
+// answered reports whether the run has answered and nothing has come after that in its
+// transcript: it waits for its background children, or was woken and has taken nothing in yet.
+func (t *Task) answered() bool {
+	return t.State.Active() && t.Iterations > 0 && t.OpenCalls == 0 && t.LastAnswer == t.NextOrdinal-1
+}
+
 // Token gives the token of the current attempt.
 func (t *Task) Token() Token { return Token{Epoch: t.Epoch, Nonce: t.Nonce} }
 

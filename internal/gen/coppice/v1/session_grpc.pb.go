@@ -103,7 +103,8 @@ type SessionServiceClient interface {
 	// Read-only. NOT_FOUND: no such session or task.
 	ListInbox(ctx context.Context, in *ListInboxRequest, opts ...grpc.CallOption) (*ListInboxResponse, error)
 	// ClearInbox takes away the messages of users that wait for a task, and ends of
-	// children only if that is asked for; an event says what was taken.
+	// children only if that is asked for; an event says what was taken. The oldest
+	// entry of a sub-agent stays that had answered and was woken: it goes on with that.
 	//
 	// Idempotent: what is gone is not taken again. NOT_FOUND: no such session or
 	// task. FAILED_PRECONDITION: the session is closed.
@@ -362,7 +363,8 @@ type SessionServiceServer interface {
 	// Read-only. NOT_FOUND: no such session or task.
 	ListInbox(context.Context, *ListInboxRequest) (*ListInboxResponse, error)
 	// ClearInbox takes away the messages of users that wait for a task, and ends of
-	// children only if that is asked for; an event says what was taken.
+	// children only if that is asked for; an event says what was taken. The oldest
+	// entry of a sub-agent stays that had answered and was woken: it goes on with that.
 	//
 	// Idempotent: what is gone is not taken again. NOT_FOUND: no such session or
 	// task. FAILED_PRECONDITION: the session is closed.
