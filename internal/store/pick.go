@@ -201,6 +201,9 @@ func (b *batch) granted(ctx context.Context, id tree.SessionID, c tree.Claim) (b
 	if b.Caps == (Caps{}) {
 		return granted, nil
 	}
+	if err := b.lock(ctx); err != nil {
+		return false, err
+	}
 	key := []any{idColumn(&id), idColumn(&c.Task), c.Token.Epoch}
 	err := b.tx.load(ctx, lookup{"ready_granted", [][]any{key}, func(row row) error { return row.Scan(&granted) }})
 	return granted, err

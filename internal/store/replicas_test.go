@@ -48,7 +48,7 @@ func TestReplicas(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *pgtest.Server){
 		"Open": replicasOpen, "Write": replicasWrite, "Pick": replicasPick, "Create": replicasCreate,
 		"Clock": databaseClock, "Culprit": culprit, "Batches": oldBatches, "Hold": replicasHold, "StrayRow": strayRow,
-		"Beat": beatsAlone, "Silence": beatsInSilence, "Repeat": replicasRepeat, "Exist": replicasExist, "Purge": replicasPurge, "PurgeApart": replicasPurgeApart,
+		"Beat": beatsAlone, "Silence": beatsInSilence, "Repeat": replicasRepeat, "Exist": replicasExist, "Claim": claimsInOrder, "Purge": replicasPurge, "PurgeApart": replicasPurgeApart,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -335,6 +335,17 @@ func oldBatches(t *testing.T, server *pgtest.Server) {
 	beat()
 	if n := count(); n != 1 {
 		t.Errorf("there are %d batches, not only the last", n)
+	}
+}
+
+// awaitWaiting waits until somebody waits for a lock in the database of a connection.
+func awaitWaiting(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	const look = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
+	for waits := false; !waits; {
+		if err := conn.QueryRow(t.Context(), look).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
