@@ -149,3 +149,54 @@ func TestHeartbeatsFallSilent(t *testing.T) {
 		<-first.CleanupDone()
 	})
 }
+
+// TestPlacesInSilence: connections that have fallen silent keep their places no longer than those have patience who wait
+// for them, nor much longer than those who have given them up.
+func TestPlacesInSilence(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		deadline time.Duration // of those who have met silence
+		waits    time.Duration // before somebody else comes
+		most     time.Duration // that he waits
+		want     error
+	}{
+		"given up":   {time.Second, time.Second, farewellPatience, nil},
+		"waited for": {time.Hour, 0, reachPatience, errUnreached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var server muting
+				db := served(t, slog.New(slog.DiscardHandler), server.serve)
+				var looking sync.WaitGroup
+				all := func(ctx context.Context) {
+					for range mostReads {
+						looking.Go(func() {
+							_ = db.load(ctx, lookup{"anything", [][]any{{}}, func(row) error {
+								time.Sleep(time.Millisecond) // so that each has a connection to itself
+								return nil
+							}})
+						})
+					}
+				}
+				all(t.Context())
+				looking.Wait()
+				if n := db.reads.Stat().TotalConns(); n != mostReads {
+					t.Fatalf("there are %d connections", n)
+				}
+				server.fall()
+				ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
+				defer cancel()
+				all(ctx)
+				time.Sleep(test.waits)
+				synctest.Wait()
+				began := time.Now()
+				err := db.glance(t.Context(), lookup{"anything", [][]any{{}}, func(row) error { return nil }})
+				if took := time.Since(began); took > test.most || !errors.Is(err, test.want) {
+					t.Errorf("a glance took %s, want %s at most: %v, want %v", took, test.most, err, test.want)
+				}
+				looking.Wait()
+			})
+		})
+	}
+}

@@ -13,12 +13,12 @@ import (
 // of an hour later, or never.
 var errSilent = errors.New("no answer has come in time")
 
-// exchange makes a round trip on a connection that reads, for which the server has so long once
-// there is one. A passing error says that the connection was lost, or that there is none.
+// exchange makes a round trip on a connection that reads. It waits so long for one, and then so
+// long for the server. A passing error says that the connection was lost, or that there is none.
 func (db *postgres) exchange(ctx context.Context, patience time.Duration, batch *pgx.Batch) error {
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
-	silence := time.AfterFunc(stallPatience, stop)
+	silence := time.AfterFunc(patience, stop)
 	defer silence.Stop()
 	silent := func() bool { return asking.Err() != nil && ctx.Err() == nil }
 	conn, err := db.reads.Acquire(asking)
@@ -35,9 +35,12 @@ func (db *postgres) exchange(ctx context.Context, patience time.Duration, batch 
 		if ctx.Err() == nil {
 			db.reads.Reset() // what has happened to one connection has most often happened to all
 		}
-		if silent() {
-			// Its place is for another one, not for 15 seconds of farewell.
-			err = errors.Join(errSilent, conn.Conn().PgConn().Conn().Close())
+		// Its place is for another one, not for 15 seconds of farewell.
+		switch close := conn.Conn().PgConn().Conn().Close; {
+		case silent():
+			err = errors.Join(errSilent, close())
+		case asking.Err() != nil:
+			time.AfterFunc(farewellPatience, func() { _ = close() }) // most often it is closed by then
 		}
 	}
 	return unlessLost(conn.Conn(), err)
