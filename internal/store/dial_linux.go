@@ -2,20 +2,17 @@ package store
 
 import (
 	"errors"
-	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// giveUp bounds how long what was sent may go without being received.
-func giveUp(network, _ string, c syscall.RawConn) error {
-	if !strings.HasPrefix(network, "tcp") {
-		return nil
-	}
+// giveUp bounds how long what was sent may go without being taken in.
+func giveUp(c syscall.RawConn, after time.Duration) error {
 	var set error
 	err := c.Control(func(fd uintptr) {
-		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(vanishedAfter.Milliseconds()))
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
 	})
 	return errors.Join(err, set)
 }

@@ -2,7 +2,10 @@
 
 package store
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // giveUp does nothing: here the system does not say how long to go on sending.
-func giveUp(string, string, syscall.RawConn) error { return nil }
+func giveUp(syscall.RawConn, time.Duration) error { return nil }
