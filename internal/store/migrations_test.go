@@ -23,7 +23,7 @@ var expanding = []*regexp.Regexp{
 	// NULL is written once nobody reads who does not take it for nothing (packedForm).
 	regexp.MustCompile(`^ALTER TABLE \w+( ALTER COLUMN \w+ DROP NOT NULL,?)+$`),
 	// They counted for releases before migration 15, which did not.
-	regexp.MustCompile(`^(CREATE|DROP) (FUNCTION coppice_count_version|TRIGGER \w+_version )`),
+	regexp.MustCompile(`^(CREATE|DROP) (FUNCTION (IF EXISTS )?coppice_count_version|TRIGGER (IF EXISTS )?\w+_version )`),
 }
 
 // The first migration starts from nothing.
