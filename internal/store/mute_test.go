@@ -17,8 +17,12 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// muting is a server that answers, over the connections that have not fallen silent.
-type muting struct{ fallen atomic.Int64 }
+// muting is a server that answers, over the connections that have not fallen silent, and refuses
+// what it is asked first, once with each of some codes.
+type muting struct {
+	fallen  atomic.Int64
+	refuses chan string // nil: nothing
+}
 
 // fall has all connections that there are fall silent for ever.
 func (m *muting) fall() { m.fallen.Add(1) }
@@ -44,7 +48,12 @@ func (m *muting) serve(conn net.Conn) {
 			return
 		}
 		if query, is := asked.(*pgproto3.Query); is {
-			answer(backend, query.String)
+			select {
+			case code := <-m.refuses:
+				backend.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: code})
+			default:
+				answer(backend, query.String)
+			}
 			backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
 		}
 	}
@@ -196,6 +205,27 @@ func TestPlacesInSilence(t *testing.T) {
 					t.Errorf("a glance took %s, want %s at most: %v, want %v", took, test.most, err, test.want)
 				}
 				looking.Wait()
+			})
+		})
+	}
+}
+
+// TestThrownOutOfADeadlock: who reads and is thrown out, since others are in his way, looks again.
+func TestThrownOutOfADeadlock(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]func(*postgres, context.Context, ...lookup) error{"load": (*postgres).load, "glance": (*postgres).glance} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := muting{refuses: make(chan string, 2)}
+				server.refuses <- codeDeadlock
+				server.refuses <- codeSerialize
+				db := served(t, slog.New(slog.DiscardHandler), server.serve)
+				rows := 0
+				err := read(db, t.Context(), lookup{"anything", [][]any{{}}, func(row) error { rows++; return nil }})
+				if err != nil || rows != 1 || len(server.refuses) > 0 {
+					t.Errorf("%d rows were read, with %d refusals to come: %v", rows, len(server.refuses), err)
+				}
 			})
 		})
 	}

@@ -40,8 +40,6 @@ func (w *pgWriter) transact(ctx context.Context, work func(transaction) error) e
 	return reached(ctx, func() error {
 		err := w.attempt(ctx, work)
 		switch codeOf(err) {
-		case codeSerialize, codeDeadlock:
-			return passing{err}
 		case codeDivision:
 			return fmt.Errorf("%w: %w", errChanged, err)
 		case codeUnique:

@@ -348,9 +348,16 @@ func reached(ctx context.Context, try func() error) error {
 }
 
 // unlessLost makes an error a passing one if the connection is lost, or has to be
-// given up, since its server does not write any more.
+// given up, since its server does not write any more, or if others were in the way.
 func unlessLost(conn *pgx.Conn, err error) error {
-	if err != nil && (conn.IsClosed() || codeOf(err) == codeReadOnly) {
+	if err == nil {
+		return nil
+	}
+	switch codeOf(err) {
+	case codeReadOnly, codeSerialize, codeDeadlock:
+		return passing{err}
+	}
+	if conn.IsClosed() {
 		return passing{err}
 	}
 	return err
