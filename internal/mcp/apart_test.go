@@ -62,8 +62,16 @@ func TestApart(t *testing.T) {
 			if dir, found := work("s"); dir != own || found != "left" {
 				t.Errorf("started again it works in %s, with %q, not in %s", dir, found, own)
 			}
+			if err := os.RemoveAll(own); err != nil {
+				t.Fatal(err)
+			}
+			k.call("die", "{}")
+			next, found := work("s")
+			if found != "" || strings.HasPrefix(next, workspace) {
+				t.Errorf("started again without its directory it works in %s, with %q", next, found)
+			}
 			k.stop()
-			for _, dir := range []string{own, of} {
+			for _, dir := range []string{own, of, next} {
 				if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("%s is left behind: %v", dir, err)
 				}

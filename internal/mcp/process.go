@@ -3,12 +3,12 @@ package mcp
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,10 +63,13 @@ func resolved(path string) string {
 }
 
 // dir gives where the process runs. A directory of its own is made for the first one and
-// stays for the next.
+// stays for the next, unless somebody has cleared it away who looks for what is not used.
 func (s *server) dir() (string, error) {
-	if !s.apart || s.own != "" {
-		return cmp.Or(s.own, s.Dir), nil
+	if !s.apart {
+		return s.Dir, nil
+	}
+	if _, err := os.Lstat(s.own); !errors.Is(err, fs.ErrNotExist) {
+		return s.own, nil
 	}
 	made, err := os.MkdirTemp("", "coppice-mcp-")
 	if err != nil {
