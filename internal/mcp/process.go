@@ -91,7 +91,7 @@ func (s *server) moveOut(ctx context.Context) {
 	if s.own == "" {
 		return
 	}
-	if err := os.RemoveAll(s.own); err != nil {
+	if err := sandbox.RemoveDir(s.own); err != nil {
 		s.log.WarnContext(ctx, "the directory of an MCP server is left behind", "error", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // RemoveAll removes what commands have made below a directory, as [os.Root.RemoveAll] does. It
@@ -19,6 +20,15 @@ func RemoveAll(root *os.Root, name string) error {
 		return errors.Join(err, unlocked)
 	}
 	return nil
+}
+
+// RemoveDir removes a directory and what commands have made in it.
+func RemoveDir(dir string) error {
+	parent, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(RemoveAll(parent, filepath.Base(dir)), parent.Close())
 }
 
 // unlock lets this user change a directory and all below it. It follows no link.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -169,7 +168,7 @@ func (s *Sandbox) launchPlain(ctx context.Context, l *launch) error {
 	}
 	l.spec.Home = dir
 	l.release = func() {
-		if err := removeHome(dir); err != nil {
+		if err := RemoveDir(dir); err != nil {
 			s.log.WarnContext(ctx, "the home of a command is left behind", "error", err)
 		}
 	}
@@ -184,13 +183,4 @@ func (s *Sandbox) launchPlain(ctx context.Context, l *launch) error {
 		}
 	}
 	return nil
-}
-
-// removeHome removes the home of a command that has ended.
-func removeHome(dir string) error {
-	parent, err := os.OpenRoot(filepath.Dir(dir))
-	if err != nil {
-		return err
-	}
-	return errors.Join(RemoveAll(parent, filepath.Base(dir)), parent.Close())
 }

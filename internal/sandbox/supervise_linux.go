@@ -54,7 +54,7 @@ func supervise() int {
 	}
 	code := newReaper(main).run(s.Way == wayNative)
 	if s.Way == wayNone {
-		_ = removeHome(s.Home) // the worker tries again, and says so if it can't; it may be gone
+		_ = RemoveDir(s.Home) // the worker tries again, and says so if it can't; it may be gone
 	}
 	return code
 }
