@@ -168,6 +168,9 @@ func (h *history) spawns(f From) Command {
 		c := CallChild{Block: call.Ref.Block, Child: h.child(), Background: h.often(40)}
 		if h.often(25) {
 			c.Resume = h.aTask()
+			if h.often(90) {
+				c.AgentName = h.db.tasks[c.Resume].Agent
+			}
 		}
 		if h.often(20) {
 			c.Shell = h.aShell()

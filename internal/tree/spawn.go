@@ -257,6 +257,10 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task,
 	if err := child.MustBeAgent(); err != nil {
 		return nil, err
 	}
+	// Rules judge, and people allow, the agent that the call names.
+	if c.AgentName != "" && c.AgentName != child.Agent {
+		return nil, ErrBadInput.With("the task is one of the agent %s, not %s", child.Agent, c.AgentName)
+	}
 	if c.Prompt == "" {
 		return nil, ErrEmpty.With("prompt")
 	}

@@ -2647,7 +2647,8 @@ type SpawnChild struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The index of the call's block, counted from 0.
 	Block int32 `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"`
-	// The agent.
+	// The agent. A task that gets another run is one of this agent, or the call is
+	// refused; empty stands for whatever agent it is one of.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	// A few words on what the child is for.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
