@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/policy"
@@ -72,10 +73,14 @@ func Judge(layers policy.Layers, t Tool, call Call) (_ policy.Verdict, argument 
 	worst := policy.Verdict{}
 	for _, c := range calls {
 		v := layers.Judge(c)
-		if v.Decision == worst.Decision {
-			worst.Rules = append(worst.Rules, v.Rules...)
-		} else if v.Decision > worst.Decision {
+		if v.Decision > worst.Decision {
 			worst = v
+			continue
+		}
+		for _, r := range v.Rules {
+			if v.Decision == worst.Decision && !slices.Contains(worst.Rules, r) {
+				worst.Rules = append(worst.Rules, r)
+			}
 		}
 	}
 	return worst, calls[0].Argument

@@ -104,3 +104,18 @@ func TestArguments(t *testing.T) {
 		}
 	}
 }
+
+// TestRulesThatAskAreNamedOnce: however many files a call reads.
+func TestRulesThatAskAreNamedOnce(t *testing.T) {
+	t.Parallel()
+	ask, err := policy.ParseRules([]string{"read(a*)", "read"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := setup(t)
+	input := json.RawMessage(`{"subagent_type": "explore", "context_files": ["b1", "a1", "b1", "a2", "b2"]}`)
+	layers := policy.Layers{{Ask: ask}, {Ask: ask[1:]}}
+	if v, _ := Judge(layers, NewTask(nil), Call{Input: input, Workspace: w}); !slices.Equal(v.Rules, []string{"read", "read(a*)"}) {
+		t.Errorf("%s by %q", v.Decision, v.Rules)
+	}
+}

@@ -32,7 +32,7 @@ type Approval struct {
 
 	Tool     string
 	Argument string   // what the tool says that it is about; cut if it is long
-	Rules    []string // what asked
+	Rules    []string // what asked; of many some that were not granted yet
 
 	State      ApprovalState
 	ForSession bool   // allowed for all of the session that the same rules ask about
@@ -87,8 +87,8 @@ func (c Ask) decide(d *decision) (Answer, error) {
 		return nil, err
 	case call.State == CallStarted:
 		return nil, ErrBadInput.With("block %d has begun to run", c.Block)
-	case len(c.Rules) == 0 || len(c.Rules) > maxRules:
-		return nil, ErrBadInput.With("%d rules ask, expected 1 to %d", len(c.Rules), maxRules)
+	case len(c.Rules) == 0:
+		return nil, ErrBadInput.With("no rule asks")
 	}
 	for _, r := range c.Rules {
 		if len(r) > maxRuleText {
@@ -115,7 +115,7 @@ func (c Ask) decide(d *decision) (Answer, error) {
 func (d *decision) raise(t *Task, call *Call, c Ask) {
 	a := &Approval{
 		ID: ApprovalID(d.env.NewID()), Task: t.ID, Run: t.Run, Ref: call.Ref, Tool: call.Tool,
-		Argument: excerpt.Ends(c.Argument, maxArgument), Rules: slices.Clone(c.Rules), State: ApprovalOpen, AskedAt: d.env.Now,
+		Argument: excerpt.Ends(c.Argument, maxArgument), Rules: c.named(d.session().Grants), State: ApprovalOpen, AskedAt: d.env.Now,
 	}
 	if wait := d.session().Limits.Approval; wait > 0 {
 		a.Due = d.env.Now.Add(wait)
@@ -128,6 +128,16 @@ func (d *decision) raise(t *Task, call *Call, c Ask) {
 	d.emit(t, ApprovalRequested{
 		Approval: a.ID, Ref: a.Ref, Tool: a.Tool, Argument: a.Argument, Rules: a.Rules, Due: a.Due,
 	})
+}
+
+// named gives the rules that an approval names: all, or as many as it can of those that are
+// not granted yet.
+func (c Ask) named(grants []string) []string {
+	rules := slices.Clone(c.Rules)
+	if len(rules) > maxRules {
+		rules = slices.DeleteFunc(rules, func(r string) bool { return slices.Contains(grants, r) })
+	}
+	return rules[:min(len(rules), maxRules)]
 }
 
 func (d *decision) countAsking(t *Task, by int) {

@@ -95,7 +95,8 @@ type Approval struct {
 	// input.
 	Argument string `protobuf:"bytes,7,opt,name=argument,proto3" json:"argument,omitempty"`
 	// What asks: rules, or the very call where the mode asks. This is what is granted
-	// if it is allowed for the session.
+	// if it is allowed for the session. If more than 64 ask, 64 of those that are not
+	// granted yet.
 	Rules []string `protobuf:"bytes,8,rep,name=rules,proto3" json:"rules,omitempty"`
 	// What has become of it.
 	State ApprovalState `protobuf:"varint,9,opt,name=state,proto3,enum=coppice.v1.ApprovalState" json:"state,omitempty"`
