@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 // commands:
 //
 //	limits CAP=N … [foreground] [tokens=N] [cost=MICROS] [calls=N]    caps and budget of the session that is opened next
-//	agent NAME MODE [iterations=N] [model=M] [timeout=DURATION] [brittle] [callback=URL] [PERMISSION …]
+//	agent NAME MODE [iterations=N] [model=M] [timeout=DURATION] [version=V] [brittle] [callback=URL] [PERMISSION …]
 //	session [PERMISSION …] [source=S]   of the session that is opened next
 //	clock DURATION                 time passes
 //	open AGENT ["text"]
@@ -224,6 +224,8 @@ func (s *script) aside(line string) bool {
 			switch key, value, _ := strings.Cut(w, "="); key {
 			case "model":
 				a.Model = value
+			case "version":
+				a.Version = value
 			case "iterations":
 				a.MaxIterations = s.number(value)
 			case "timeout":

@@ -128,6 +128,16 @@ func (d *decision) bind(t *Task, c Child) {
 	}
 }
 
+// bindAnew gives a task that is resumed the bounds that are asked for, else those of its
+// definition. If that has changed since the task began they stay, for only the one that
+// counts now is at hand.
+func (d *decision) bindAnew(t *Task, c Child) {
+	if a := c.Agent; a != nil && a.Version == t.AgentVersion {
+		t.Timeout, t.MaxIterations = a.Timeout, d.session().Limits.iterations(*a, t.Depth)
+	}
+	d.bind(t, c)
+}
+
 func (c SpawnCalls) needs(n *needs) {
 	n.boundary(n.task(c.From.Task))
 	for _, child := range c.Children {
@@ -280,7 +290,7 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task,
 			return nil, err
 		}
 		a.deadline = c.Deadline
-		d.bind(child, c.Child)
+		d.bindAnew(child, c.Child)
 	}
 	if child.State.Active() && !c.Background {
 		d.watch(child, t, call)

@@ -2662,9 +2662,11 @@ type SpawnChild struct {
 	Background bool `protobuf:"varint,7,opt,name=background,proto3" json:"background,omitempty"`
 	// What it is told beside the prompt, a part each.
 	Context []string `protobuf:"bytes,8,rep,name=context,proto3" json:"context,omitempty"`
-	// How many model calls a run may make; 0 means the agent's.
+	// How many model calls a run may make; 0 means the agent's, also for a task that
+	// gets another run.
 	MaxIterations int32 `protobuf:"varint,9,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
-	// How long a run may be with workers in all; unset means the agent's.
+	// How long a run may be with workers in all; unset means the agent's, also for a task
+	// that gets another run.
 	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// What its end means for the other children of the message.
 	Join JoinPolicy `protobuf:"varint,11,opt,name=join,proto3,enum=coppice.v1.JoinPolicy" json:"join,omitempty"`
