@@ -211,6 +211,36 @@ func TestOutsidersHaveNoInternalTools(t *testing.T) {
 	})
 }
 
+// TestWorkersHearWhomResultsAreFrom: with the result of a task from outside a worker is told
+// that its run is for somebody outside by now, also if it asks again.
+func TestWorkersHearWhomResultsAreFrom(t *testing.T) {
+	t.Parallel()
+	_, c, _ := alone(t)
+	a := c.first()
+	h := c.hand()
+	if assigned, _ := h.claimWith(a, nil); assigned.GetSource() != "" {
+		t.Fatalf("the claim was answered with %v", assigned)
+	}
+	spawned, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{SessionId: a.session, Agent: "explore", Prompt: "look", Source: "a2a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.ask(calling("task_output", "{}"))
+	reads := &pb.WorkRequest{Kind: &pb.WorkRequest_WaitFor{WaitFor: &pb.WaitFor{TaskId: spawned.GetTask().GetId()}}}
+	answers := []*pb.WorkResponse{h.ask(reads)}
+	h.cut()
+	h = c.hand()
+	h.reattach(a, 2)
+	answers = append(answers, h.again(2, reads))
+	h.cut()
+	for _, resp := range answers {
+		if b := resp.GetAck().GetBoundary(); b.GetSource() != "a2a" {
+			t.Errorf("the call was answered with %v", resp)
+		}
+	}
+	c.sound()
+}
+
 // TestNobodyDecides lets approvals expire.
 func TestNobodyDecides(t *testing.T) {
 	t.Parallel()

@@ -259,7 +259,7 @@ func (j *journal) request(make func(tree.From) tree.Command) loop.Pending {
 		out := loop.Reply{Ordinal: a.Ordinal, Approved: a.Approved}
 		if a.Boundary > 0 {
 			out.Boundary = j.boundary(a.Boundary)
-			out.Boundary.Spent, out.Boundary.Short = a.Spent, a.Short
+			out.Boundary.Spent, out.Boundary.Short, out.Boundary.Source = a.Spent, a.Short, a.Source
 		}
 		return reply{Reply: out}
 	case tree.ParkedRun:
@@ -284,9 +284,6 @@ func (j *journal) boundary(last int) *loop.Boundary {
 		for _, b := range m.Blocks {
 			out.Results = append(out.Results, b.(tree.ToolResult))
 		}
-	}
-	if len(out.News) > 0 {
-		out.Source = j.view.Changes().Tasks[j.from.Task].Source
 	}
 	j.seen = last
 	return out

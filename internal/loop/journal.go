@@ -72,7 +72,7 @@ type Boundary struct {
 	Ordinal int
 	// News came after it: user messages, then ends of background children.
 	News []tree.Message
-	// Source is who outside the run is on behalf of, if there is news.
+	// Source is who outside the run is on behalf of; empty: nobody, or nobody new.
 	Source string
 	// Spent says how the session's budget is spent; empty if it is not.
 	Spent string

@@ -157,20 +157,31 @@ func TestHiddenToolsAreNotOffered(t *testing.T) {
 	}
 }
 
-// TestAMessageFromOutsideTurnsTheRun that takes it in: from then on the model is told of no
-// internal tool, also where the orchestrator says more after the message.
-func TestAMessageFromOutsideTurnsTheRun(t *testing.T) {
+// TestWhatComesFromOutsideTurnsTheRun that takes it in: from then on the model is told of no
+// internal tool, also where the orchestrator says more after a message.
+func TestWhatComesFromOutsideTurnsTheRun(t *testing.T) {
 	t.Parallel()
-	for name, call := range map[string]tree.ToolUse{
-		"a result":                    use("ls", nil),
-		"a wait that is over at once": use("task_output", map[string]any{"task_id": tree.TaskID{1}.String(), "block": true}),
+	message := tree.Send{Message: []tree.Block{tree.Text{Text: "from outside"}}, Source: "mcp"}
+	for name, turns := range map[string]func(c *core) tree.ToolUse{
+		"a message with a result": func(c *core) tree.ToolUse {
+			c.must(message)
+			return use("ls", nil)
+		},
+		"a message with a wait that is over at once": func(c *core) tree.ToolUse {
+			c.must(message)
+			return use("task_output", map[string]any{"task_id": tree.TaskID{1}.String(), "block": true})
+		},
+		"the output of a task from outside": func(c *core) tree.ToolUse {
+			child := tree.Child{Agent: c.agents["scout"], AgentName: "scout", Prompt: "look"}
+			task := c.must(tree.SpawnTask{Child: child, Source: "mcp"}).(tree.Spawned).Task
+			return use("task_output", map[string]any{"task_id": task.String(), "block": false})
+		},
 	} {
 		var c *core
 		var offered []string
 		run := aRun(t, answers(func(req *model.Request) (*model.Answer, error) {
 			if turn(req) == 0 {
-				c.must(tree.Send{Message: []tree.Block{tree.Text{Text: "from outside"}}, Source: "mcp"})
-				return calls(call)
+				return calls(turns(c))
 			}
 			for _, s := range req.Tools {
 				offered = append(offered, s.Name)

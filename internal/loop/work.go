@@ -305,7 +305,7 @@ func (w *batch) settle(ctx context.Context) (Outcome, error) {
 			boundary = reply.Boundary
 		case reply.Boundary != nil:
 			boundary.News = append(boundary.News, reply.Boundary.News...)
-			boundary.Source = cmp.Or(reply.Boundary.Source, boundary.Source) // it is said with news only
+			boundary.Source = cmp.Or(reply.Boundary.Source, boundary.Source) // replicas of the release before say it with news only
 			boundary.Spent, boundary.Short = reply.Boundary.Spent, reply.Boundary.Short
 		}
 	}

@@ -73,7 +73,7 @@ func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkReques
 	if err != nil {
 		return ack, err
 	}
-	boundary.BudgetSpent, boundary.BudgetShort = stored.Spent, stored.Short
+	boundary.BudgetSpent, boundary.BudgetShort, boundary.Source = stored.Spent, stored.Short, stored.Source
 	ack.Boundary = boundary
 	return ack, nil
 }
@@ -108,13 +108,6 @@ func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Bounda
 			}
 		}
 		shown.Blocks = unknown
-	}
-	if len(out.GetMessages()) > 0 {
-		t, err := l.svc.Store.Task(ctx, lease.session, lease.task)
-		if err != nil {
-			return nil, err
-		}
-		out.Source = t.Source
 	}
 	return out, nil
 }

@@ -192,7 +192,7 @@ func (c Repeat) decide(d *decision) (Answer, error) {
 	// the last request taken can have reached one.
 	if c.From.Seq == t.LastSeq {
 		now := d.stored(t)
-		again.Boundary, again.Spent, again.Short = now.Boundary, now.Spent, now.Short
+		again.Boundary, again.Spent, again.Short, again.Source = now.Boundary, now.Spent, now.Short, now.Source
 	}
 	return again, nil
 }

@@ -55,6 +55,9 @@ func (d *decision) closeCall(t *Task, c *Call) {
 	if c.State == CallWaiting {
 		set(&d.view.changes.Timers, CallKey{t.ID, c.Ref}, nil)
 	}
+	if c.ByOutcome || c.Reads { // the result is what a run has said, for whomever it was
+		t.Source = cmp.Or(t.Source, d.view.task(c.Child.Task).Source)
+	}
 	c.State = CallClosed
 	t.OpenCalls--
 	if t.State == StateWaiting && t.Wait.Kind == WaitCalls {

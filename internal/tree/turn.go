@@ -59,6 +59,8 @@ type Stored struct {
 	// Short says with a boundary that the session's budget has less left than the calls of
 	// its runs are reckoned to take. The run is to be parked, and will be offered again.
 	Short bool
+	// Source says with a boundary who outside the run is on behalf of; empty: nobody.
+	Source string
 	// Approved answers [Ask]: the call may run.
 	Approved bool
 	// Launched are the commands among the children that were asked for.
@@ -78,7 +80,7 @@ func (d *decision) stored(t *Task) Stored {
 // goOn answers a request after which the model has to see the transcript as it is.
 func (d *decision) goOn(t *Task) Stored {
 	s := d.session()
-	return Stored{Boundary: t.NextOrdinal - 1, Spent: s.spent(), Short: s.short(t)}
+	return Stored{Boundary: t.NextOrdinal - 1, Spent: s.spent(), Short: s.short(t), Source: t.Source}
 }
 
 func (c AppendAnswer) needs(n *needs) { n.task(c.From.Task) }

@@ -3589,7 +3589,7 @@ type Boundary struct {
 	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// The ordinal of the transcript's last message now.
 	Ordinal int32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// Who outside the run is on behalf of, if messages came with it.
+	// Who outside the run is on behalf of since it knows what has come; empty means nobody.
 	Source string `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
 	// How the session's budget is spent; empty if it is not. The run ends with
 	// BUDGET_EXHAUSTED in the place of a call of the model.
