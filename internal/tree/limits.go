@@ -155,20 +155,20 @@ func textBytes(b Block) int {
 }
 
 // mayWait refuses a message for which there is no room in a task's inbox. The first
-// one always finds room.
+// one always finds room. News takes none: there is as much as children have ended.
 func (d *decision) mayWait(t *Task, blocks []Block) error {
 	limits := d.session().Limits
-	if t.Inbox >= limits.Inbox {
-		return ErrInbox.With("%d, the bound is %d", t.Inbox, limits.Inbox)
-	}
-	if t.Inbox == 0 || limits.InboxBytes == 0 {
-		return nil
-	}
-	size := TextBytes(blocks)
+	messages, size := 0, TextBytes(blocks)
 	for _, e := range d.view.inbox[t.ID] {
-		size += TextBytes(e.Blocks)
+		if (e.News == ChildRun{}) {
+			messages++
+			size += TextBytes(e.Blocks)
+		}
 	}
-	if size > limits.InboxBytes {
+	switch {
+	case messages >= limits.Inbox:
+		return ErrInbox.With("%d, the bound is %d", messages, limits.Inbox)
+	case messages > 0 && limits.InboxBytes > 0 && size > limits.InboxBytes:
 		return ErrInboxBytes.With("they would have %d bytes, the bound is %d", size, limits.InboxBytes)
 	}
 	return nil
