@@ -35,7 +35,8 @@ func (Closed) isAnswer() {}
 // What workers say there is stale, as everywhere after a run's end.
 func outlives(cmd Command) bool {
 	switch cmd.(type) {
-	case ofWorker, CreateSession, CloseSession, DeleteSession, Redeliver, Expire, Claim, Reattach, TakeCallback, SettleCallback:
+	case ofWorker, CreateSession, CloseSession, DeleteSession, Redeliver, Expire, Claim, Reattach, TakeCallback, SettleCallback,
+		DecideApproval: // of which only repeats are left
 		return true
 	}
 	return false
