@@ -74,20 +74,19 @@ func Model(seen []tree.Message) string {
 
 // Older parts what a model sees for a summary: the older part, which the summary
 // will stand for, and the ordinal of its last message. What the model has to
-// answer next stays out of it: user messages at the end, or the last calls with
-// their results. No part ends between calls and their results. The older part is
+// answer next stays out of it: the last calls with their results, and user messages
+// at the end. No part ends between calls and their results. The older part is
 // empty if there is nothing to sum up.
 func Older(seen []tree.Message) ([]tree.Message, int) {
-	end := len(seen)
-	switch {
-	case end == 0 || Unanswered(seen) != nil:
+	if Unanswered(seen) != nil {
 		return nil, 0
-	case seen[end-1].Role == tree.RoleTool:
+	}
+	end := len(seen)
+	for end > 0 && seen[end-1].Role == tree.RoleUser && seen[end-1].UpTo == 0 {
+		end--
+	}
+	if end > 0 && seen[end-1].Role == tree.RoleTool {
 		end -= 2
-	default:
-		for end > 0 && seen[end-1].Role == tree.RoleUser && seen[end-1].UpTo == 0 {
-			end--
-		}
 	}
 	if end <= 0 || end == 1 && seen[0].UpTo > 0 {
 		return nil, 0

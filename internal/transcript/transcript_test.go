@@ -141,12 +141,14 @@ func TestOlder(t *testing.T) {
 		"u a":          {"1u 2a", 2},
 		"u a u u":      {"1u 2a", 2},
 		"u c1 t":       {"1u", 1},
-		"u c1 t u":     {"1u 2a:tool0 3t:1", 3},
+		"u c1 t u":     {"1u", 1},
+		"u c1 t u u":   {"1u", 1},
+		"u c1 t u a u": {"1u 2a:tool0 3t:1 4u 5a", 5},
 		"u c1 t c2 t":  {"1u 2a:tool0 3t:1", 3},
 		"u a u s2":     {"", 0}, // nothing was said since
 		"u a u s2 a":   {"4u 3u 5a", 5},
 		"u a u s2 a u": {"4u 3u 5a", 5},
-		"u c1 t s1 u":  {"4u 2a:tool0 3t:1", 4},
+		"u c1 t s1 u":  {"", 0}, // nobody has answered what is left
 		"u c1":         {"", 0}, // its calls are open
 	} {
 		seen := transcript.Seen(conversation(1, words))
