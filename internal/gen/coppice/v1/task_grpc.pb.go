@@ -68,7 +68,8 @@ type TaskServiceClient interface {
 	// root this ends the current turn, and a user's message that waits already
 	// starts the next one.
 	//
-	// Idempotent with a run: once a later one has begun, nothing happens. Without one, a
+	// Idempotent with a run: once a later one has begun, nothing happens; until then a
+	// repeat also ends what was started below the task since. Without one, a
 	// repeat ends what is current then, such as the turn that a waiting message has started
 	// since. Runs that have ended stay as they are. NOT_FOUND: no such session or task.
 	// INVALID_ARGUMENT: the task has had no such run yet. FAILED_PRECONDITION: the session
@@ -261,7 +262,8 @@ type TaskServiceServer interface {
 	// root this ends the current turn, and a user's message that waits already
 	// starts the next one.
 	//
-	// Idempotent with a run: once a later one has begun, nothing happens. Without one, a
+	// Idempotent with a run: once a later one has begun, nothing happens; until then a
+	// repeat also ends what was started below the task since. Without one, a
 	// repeat ends what is current then, such as the turn that a waiting message has started
 	// since. Runs that have ended stay as they are. NOT_FOUND: no such session or task.
 	// INVALID_ARGUMENT: the task has had no such run yet. FAILED_PRECONDITION: the session
