@@ -20,8 +20,6 @@ const (
 	insertions = 2000
 	// events is the length of the queue of completions, which drops what it can't hold.
 	events = 100_000
-	// slots is how many jobs run at once.
-	slots = system.Slots
 	// pollInterval is that of River's own benchmark.
 	pollInterval = 20 * time.Millisecond
 	// connections of the pool: the server's default limit is 100.
@@ -30,13 +28,14 @@ const (
 
 // queue is River's client in this process, PostgreSQL beside it.
 type queue struct {
-	eager  bool
-	pool   *pgxpool.Pool
-	client *river.Client[pgx.Tx]
-	joins  joins
-	groups atomic.Int64
-	ended  chan []time.Duration
-	quit   func() // ends the subscription
+	eager   bool
+	workers int // jobs that run at once
+	pool    *pgxpool.Pool
+	client  *river.Client[pgx.Tx]
+	joins   joins
+	groups  atomic.Int64
+	ended   chan []time.Duration
+	quit    func() // ends the subscription
 }
 
 // Start implements system.System.
@@ -62,7 +61,7 @@ func (q *queue) Start(ctx context.Context, at system.Setup) error {
 	river.AddWorker(workers, &parentWorker{queue: q})
 	q.ended = make(chan []time.Duration, 1)
 	q.client, err = river.NewClient(driver, &river.Config{
-		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: slots}},
+		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: q.workers}},
 		Workers:       workers,
 		FetchCooldown: river.FetchCooldownMin, // the default, 100 ms, would be all that one sees of it
 		// A notification less than the cooldown after another is not sent: who waits for it
