@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/coppice-run/coppice/bench/process"
 	"github.com/coppice-run/coppice/bench/services"
 	"github.com/coppice-run/coppice/bench/system"
 )
@@ -31,7 +32,7 @@ type instance struct {
 }
 
 // launch starts the databases of a system. Its own process is started by exec.
-func launch(e entry, cluster *services.Cluster) (_ *instance, err error) {
+func launch(ctx context.Context, e entry, cluster *services.Cluster) (_ *instance, err error) {
 	i := &instance{}
 	defer func() {
 		if err != nil {
@@ -45,16 +46,16 @@ func launch(e entry, cluster *services.Cluster) (_ *instance, err error) {
 	i.setup.Dir = dir
 	i.closers = append(i.closers, func() error { return os.RemoveAll(dir) })
 	if e.redis {
-		redis, err := services.StartRedis(dir)
+		redis, err := services.StartRedis(ctx, dir)
 		if err != nil {
 			return nil, err
 		}
 		i.closers = append(i.closers, redis.Stop)
 		i.services = append(i.services, redis.PID())
-		i.setup.Redis = redis.Addr()
+		i.setup.Redis = redis.Address
 	}
 	if e.postgres {
-		postgres, err := cluster.Start()
+		postgres, err := cluster.Start(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -136,13 +137,13 @@ func (i *instance) end() error {
 	if err := i.stdin.Close(); err != nil {
 		return err
 	}
-	below, err := family([]int{i.cmd.Process.Pid})
+	below, err := process.Family(i.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
 	kill := time.AfterFunc(stopPatience, func() {
-		for _, p := range below {
-			if p, err := os.FindProcess(p.pid); err == nil {
+		for _, pid := range below {
+			if p, err := os.FindProcess(pid); err == nil {
 				_ = p.Kill() // gone already: all the better
 			}
 		}

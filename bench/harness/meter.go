@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coppice-run/coppice/bench/process"
 	"github.com/coppice-run/coppice/bench/system"
 )
 
@@ -139,7 +140,7 @@ func (m *meter) fanOut(ctx context.Context) error {
 
 // costed has the system do something and says what that cost.
 func (m *meter) costed(ctx context.Context, r system.Request, w Workload) (Sample, error) {
-	before, err := cpuTime(m.on.roots())
+	before, err := process.CPU(m.on.roots()...)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -147,7 +148,7 @@ func (m *meter) costed(ctx context.Context, r system.Request, w Workload) (Sampl
 	if err != nil {
 		return Sample{}, err
 	}
-	after, err := cpuTime(m.on.roots())
+	after, err := process.CPU(m.on.roots()...)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -158,7 +159,7 @@ func (m *meter) costed(ctx context.Context, r system.Request, w Workload) (Sampl
 }
 
 func (m *meter) memory(context.Context) error {
-	bytes, err := resident(m.on.roots())
+	bytes, err := process.Memory(m.on.roots()...)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func (c Config) wants(w Workload) bool {
 // measure runs all workloads of one system, once.
 func (c Config) measure(ctx context.Context, e entry, round int, cluster *services.Cluster) (_ []Sample, err error) {
 	began := time.Now()
-	i, err := launch(e, cluster)
+	i, err := launch(ctx, e, cluster)
 	if err != nil {
 		return nil, err
 	}

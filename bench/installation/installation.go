@@ -15,6 +15,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/coppice-run/coppice/bench/process"
+	"github.com/coppice-run/coppice/bench/services"
+	"github.com/coppice-run/coppice/bench/system"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -57,12 +60,12 @@ type Options struct {
 type Installation struct {
 	Options
 	Dir      string // everything it writes
-	Postgres *Postgres
-	Redis    *Redis
+	Postgres *services.Postgres
+	Redis    *services.Redis
 
 	address      string
-	orchestrator *Process // or the one process of an embedded installation
-	workers      []*Process
+	orchestrator *process.Process // or the one process of an embedded installation
+	workers      []*process.Process
 	started      int // workers, ever
 	conn         *grpc.ClientConn
 	profiles     map[string]string // where processes serve theirs, by name
@@ -95,7 +98,7 @@ func Start(ctx context.Context, o Options) (_ *Installation, err error) {
 	if err := i.furnish(); err != nil {
 		return nil, err
 	}
-	if i.address, err = FreeAddress(); err != nil {
+	if i.address, err = system.FreeAddress(); err != nil {
 		return nil, err
 	}
 	if err := i.startServers(ctx); err != nil {
@@ -129,12 +132,12 @@ func (i *Installation) startServers(ctx context.Context) (err error) {
 		settings = append(settings, "shared_preload_libraries=pg_stat_statements")
 	}
 	if i.Database == "" {
-		if i.Postgres, err = StartPostgres(ctx, filepath.Join(i.Dir, "postgres"), settings...); err != nil {
+		if i.Postgres, err = services.StartPostgres(ctx, settings...); err != nil {
 			return err
 		}
 	}
 	if i.Wire == "" {
-		if i.Redis, err = StartRedis(ctx, filepath.Join(i.Dir, "redis")); err != nil {
+		if i.Redis, err = services.StartRedis(ctx, i.Dir); err != nil {
 			return err
 		}
 	}
@@ -151,8 +154,8 @@ func (i *Installation) addMeters() error {
 		meter  **Meter
 		server string
 	}{
-		{&i.ToDatabase, i.Postgres.address}, {&i.ToRedis, i.Redis.address},
-		{&i.WorkersToRedis, i.Redis.address}, {&i.WorkersToOrchestrator, i.address},
+		{&i.ToDatabase, i.Postgres.Address}, {&i.ToRedis, i.Redis.Address},
+		{&i.WorkersToRedis, i.Redis.Address}, {&i.WorkersToOrchestrator, i.address},
 	} {
 		var err error
 		if *m.meter, err = NewMeter(m.server); err != nil {
@@ -175,7 +178,7 @@ func (i *Installation) database() string {
 	if i.Database != "" {
 		return i.Database
 	}
-	return databaseURL(through(i.ToDatabase, i.Postgres.address), "postgres")
+	return i.Postgres.URLAt(through(i.ToDatabase, i.Postgres.Address))
 }
 
 // wire is the address of Redis.
@@ -183,7 +186,7 @@ func (i *Installation) wire() string {
 	if i.Wire != "" {
 		return i.Wire
 	}
-	return i.Redis.address
+	return i.Redis.Address
 }
 
 // StartOrchestrator starts the orchestrator of a separate installation, or starts it
@@ -191,7 +194,7 @@ func (i *Installation) wire() string {
 func (i *Installation) StartOrchestrator() (err error) {
 	args := []string{
 		"--listen", i.address, "--database", i.database(),
-		"--redis-url", redisURL(through(i.ToRedis, i.wire())),
+		"--redis-url", "redis://" + through(i.ToRedis, i.wire()),
 		"--agents-dir", filepath.Join(i.Dir, "agents"),
 		"--max-depth", "200", "--max-width", "20000", "--max-total", "1000000", "--max-running", "100000", "--max-queue", "0",
 	}
@@ -209,11 +212,11 @@ func (i *Installation) workerFlags() []string {
 }
 
 // StartWorker adds a worker to a separate installation.
-func (i *Installation) StartWorker(_ context.Context) (*Process, error) {
+func (i *Installation) StartWorker(_ context.Context) (*process.Process, error) {
 	i.started++
 	args := append([]string{
 		"--orchestrator", through(i.WorkersToOrchestrator, i.address),
-		"--redis-url", redisURL(through(i.WorkersToRedis, i.wire())), "--slots", fmt.Sprint(i.Slots),
+		"--redis-url", "redis://" + through(i.WorkersToRedis, i.wire()), "--slots", fmt.Sprint(i.Slots),
 	}, i.workerFlags()...)
 	if i.Unseen {
 		args = append(args, "--alive-listen", "")
@@ -227,16 +230,16 @@ func (i *Installation) StartWorker(_ context.Context) (*Process, error) {
 }
 
 // run starts one of our programs, whose log goes to a file.
-func (i *Installation) run(name, program string, args []string) (*Process, error) {
+func (i *Installation) run(name, program string, args []string) (*process.Process, error) {
 	if i.Profile {
-		address, err := FreeAddress()
+		address, err := system.FreeAddress()
 		if err != nil {
 			return nil, err
 		}
 		i.profiles[name] = address
 		args = append(args, "--pprof-listen", address)
 	}
-	return start(name, program, args, i.Dir, nil)
+	return process.Start(name, program, args, i.Dir, nil)
 }
 
 // connect waits until the orchestrator answers.
@@ -247,7 +250,7 @@ func (i *Installation) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("connecting to Coppice: %w", err)
 	}
-	return await(ctx, i.orchestrator, func(ctx context.Context) error {
+	return i.orchestrator.Await(ctx, func(ctx context.Context) error {
 		if err := listens(ctx, i.address); err != nil {
 			return err
 		}
@@ -282,14 +285,14 @@ func (i *Installation) Approvals() pb.ApprovalServiceClient {
 }
 
 // Orchestrator is the process that serves; of an embedded installation the only one.
-func (i *Installation) Orchestrator() *Process { return i.orchestrator }
+func (i *Installation) Orchestrator() *process.Process { return i.orchestrator }
 
 // Workers are the processes of workers that have been started and not been killed.
-func (i *Installation) Workers() []*Process { return living(i.workers) }
+func (i *Installation) Workers() []*process.Process { return living(i.workers) }
 
 // Processes are all that run, databases too.
-func (i *Installation) Processes() []*Process {
-	all := append([]*Process{i.orchestrator}, i.workers...)
+func (i *Installation) Processes() []*process.Process {
+	all := append([]*process.Process{i.orchestrator}, i.workers...)
 	if i.Redis != nil {
 		all = append(all, i.Redis.Process)
 	}
@@ -299,10 +302,10 @@ func (i *Installation) Processes() []*Process {
 	return living(all)
 }
 
-func living(of []*Process) []*Process {
-	var left []*Process
+func living(of []*process.Process) []*process.Process {
+	var left []*process.Process
 	for _, p := range of {
-		if p != nil && !p.ended() {
+		if p != nil && !p.Ended() {
 			left = append(left, p)
 		}
 	}

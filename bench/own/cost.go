@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/bench/installation"
+	"github.com/coppice-run/coppice/bench/process"
 )
 
 // spent is the processor time that an installation has used, by process.
@@ -34,7 +35,7 @@ func spending(i *installation.Installation) (spent, error) {
 }
 
 // part is what a process is: "worker-3" is a worker.
-func part(p *installation.Process) string {
+func part(p *process.Process) string {
 	var n int
 	if _, err := fmt.Sscanf(p.Name, "worker-%d", &n); err == nil {
 		return "worker"

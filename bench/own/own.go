@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-run/coppice/bench/installation"
+	"github.com/coppice-run/coppice/bench/process"
 )
 
 // Workload measures one thing on one kind of installation.
@@ -119,7 +120,7 @@ func (l *Lab) with(ctx context.Context, o installation.Options, measure func(i *
 }
 
 // profile keeps a profile of a process's first seconds.
-func (l *Lab) profile(ctx context.Context, i *installation.Installation, p *installation.Process) error {
+func (l *Lab) profile(ctx context.Context, i *installation.Installation, p *process.Process) error {
 	page, err := i.FetchProfile(ctx, p, "profile?seconds=10")
 	if err != nil {
 		return err

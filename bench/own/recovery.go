@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/bench/installation"
+	"github.com/coppice-run/coppice/bench/process"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -16,11 +17,11 @@ func recovery(ctx context.Context, l *Lab) error {
 	for _, loss := range []struct {
 		name   string
 		unseen bool // nobody can look whether the worker lives
-		end    func(*installation.Process) error
+		end    func(*process.Process) error
 	}{
-		{"kill -9 of a worker", false, (*installation.Process).Kill},
-		{"kill -9 of a worker that can't be looked at", true, (*installation.Process).Kill},
-		{"a worker is asked to stop", false, (*installation.Process).Stop},
+		{"kill -9 of a worker", false, (*process.Process).Kill},
+		{"kill -9 of a worker that can't be looked at", true, (*process.Process).Kill},
+		{"a worker is asked to stop", false, (*process.Process).Stop},
 	} {
 		var times []time.Duration
 		for range l.Repeat {
@@ -42,7 +43,7 @@ func recovery(ctx context.Context, l *Lab) error {
 
 // recoverOnce fills the slots of one worker, starts a second and ends the first. All by
 // the clock of this machine.
-func recoverOnce(ctx context.Context, i *installation.Installation, end func(*installation.Process) error) ([]time.Duration, error) {
+func recoverOnce(ctx context.Context, i *installation.Installation, end func(*process.Process) error) ([]time.Duration, error) {
 	const runs = 15 // and the root, which parks
 	s, err := i.Open(ctx, installation.Parent, fmt.Sprintf("slow-fan %d 10m", runs))
 	if err != nil {

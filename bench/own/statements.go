@@ -19,7 +19,7 @@ func statements(ctx context.Context, l *Lab) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
-		conn, err := pgx.Connect(ctx, i.Postgres.URL("postgres"))
+		conn, err := pgx.Connect(ctx, i.Postgres.URL())
 		if err != nil {
 			return fmt.Errorf("asking the database: %w", err)
 		}

@@ -223,7 +223,7 @@ func execute(ctx context.Context, i *installation.Installation, sql string) erro
 
 // connected lets something be done on a connection to the database.
 func connected(ctx context.Context, i *installation.Installation, do func(conn *pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, i.Postgres.URL("postgres"))
+	conn, err := pgx.Connect(ctx, i.Postgres.URL())
 	if err == nil {
 		err = errors.Join(do(conn), conn.Close(ctx))
 	}

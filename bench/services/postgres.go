@@ -1,6 +1,9 @@
+// Package services runs the databases that systems need: private servers on free
+// ports, each with the settings of its package, in a directory that goes with it.
 package services
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,15 +14,19 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/coppice-run/coppice/bench/process"
 	"github.com/coppice-run/coppice/bench/system"
 )
 
 // Postgres is a PostgreSQL server with the settings of its package: what is
 // committed has been synced.
 type Postgres struct {
-	*Server
+	*process.Process
 
-	dir string
+	Address string // host:port
+	dir     string
 }
 
 // Cluster is an empty database directory, to be copied for each server.
@@ -63,37 +70,73 @@ func PostgresVersion() []string {
 // Remove removes the directory.
 func (c *Cluster) Remove() error { return os.RemoveAll(c.dir) }
 
-// Start runs a server on a copy of the cluster.
-func (c *Cluster) Start() (Postgres, error) {
+// StartPostgres runs a server on a cluster of its own.
+func StartPostgres(ctx context.Context, settings ...string) (*Postgres, error) {
+	c, err := NewCluster()
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.Start(ctx, settings...)
+	return p, errors.Join(err, c.Remove())
+}
+
+// Start runs a server on a copy of the cluster, with further settings ("name=value") if there
+// are any.
+func (c *Cluster) Start(ctx context.Context, settings ...string) (*Postgres, error) {
 	dir, err := c.directory()
 	if err != nil {
-		return Postgres{}, err
+		return nil, err
 	}
+	p, err := c.serve(ctx, dir, settings)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return p, nil
+}
+
+// serve runs a server that keeps its data in a directory, and removes that when it stops.
+func (c *Cluster) serve(ctx context.Context, dir string, settings []string) (*Postgres, error) {
 	data := filepath.Join(dir, "data")
 	if out, err := c.command("cp", "-a", filepath.Join(c.dir, "data"), data).CombinedOutput(); err != nil {
-		return Postgres{}, errors.Join(fmt.Errorf("copying a database: %w\n%s", err, out), os.RemoveAll(dir))
+		return nil, fmt.Errorf("copying a database: %w\n%s", err, out)
 	}
 	port, err := system.FreePort()
 	if err != nil {
-		return Postgres{}, errors.Join(err, os.RemoveAll(dir))
+		return nil, err
 	}
-	cmd := c.command("postgres", "-D", data, "-p", strconv.Itoa(port), "-c", "listen_addresses=127.0.0.1",
-		"-c", "unix_socket_directories=", "-c", "logging_collector=off", "-c", "log_destination=stderr")
-	s, err := run(cmd, port, "ready to accept connections", syscall.SIGQUIT)
+	args := []string{"-D", data, "-p", strconv.Itoa(port)}
+	for _, setting := range append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories="}, settings...) {
+		args = append(args, "-c", setting)
+	}
+	s, err := process.Start("postgres", filepath.Join(c.binaries, "postgres"), args, dir, c.as)
 	if err != nil {
-		return Postgres{}, errors.Join(err, os.RemoveAll(dir))
+		return nil, err
 	}
-	return Postgres{s, dir}, nil
+	p := &Postgres{s, system.Address(port), dir}
+	err = s.Await(ctx, func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, p.URL())
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Kill())
+	}
+	return p, nil
 }
 
 // URL names the one database there is.
-func (p Postgres) URL() string {
-	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", addr(p.port))
+func (p *Postgres) URL() string { return p.URLAt(p.Address) }
+
+// URLAt names it where somebody passes on what is said to it.
+func (p *Postgres) URLAt(address string) string {
+	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", address)
 }
 
-// Stop ends the server and removes its data.
-func (p Postgres) Stop() error {
-	return errors.Join(p.Server.Stop(), os.RemoveAll(p.dir))
+// Stop ends the server at once and removes its data.
+func (p *Postgres) Stop() error {
+	return errors.Join(p.End(syscall.SIGQUIT), os.RemoveAll(p.dir))
 }
 
 func (c *Cluster) directory() (string, error) {

@@ -1,26 +1,46 @@
 package services
 
 import (
-	"os/exec"
+	"context"
+	"errors"
 	"strconv"
-	"syscall"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coppice-run/coppice/bench/process"
 	"github.com/coppice-run/coppice/bench/system"
 )
 
-// Redis is a redis-server with the settings that are built into it.
-type Redis struct{ *Server }
+// Redis is a redis-server with the settings that are built into it, which are those of
+// Debian's package.
+type Redis struct {
+	*process.Process
 
-// StartRedis runs one that keeps its snapshots in dir.
-func StartRedis(dir string) (Redis, error) {
-	port, err := system.FreePort()
-	if err != nil {
-		return Redis{}, err
-	}
-	cmd := exec.Command("redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir)
-	s, err := run(cmd, port, "Ready to accept connections", syscall.SIGKILL)
-	return Redis{s}, err
+	Address string // host:port
 }
 
-// Addr is host:port.
-func (r Redis) Addr() string { return addr(r.port) }
+// StartRedis runs one that keeps its snapshots in dir.
+func StartRedis(ctx context.Context, dir string) (*Redis, error) {
+	port, err := system.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir}
+	p, err := process.Start("redis", "redis-server", args, dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{p, system.Address(port)}
+	client := r.Client()
+	defer client.Close() //nolint:errcheck // it was only asked
+	if err := p.Await(ctx, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err != nil {
+		return nil, errors.Join(err, p.Kill())
+	}
+	return r, nil
+}
+
+// Client is a client of its own; close it.
+func (r *Redis) Client() *redis.Client { return redis.NewClient(&redis.Options{Addr: r.Address}) }
+
+// Stop ends the server at once; its data is not needed any more.
+func (r *Redis) Stop() error { return r.Kill() }

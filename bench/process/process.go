@@ -1,11 +1,11 @@
-package installation
+// Package process runs programs for measurements, each with a log of its own, and looks
+// from outside at what they cost.
+package process
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,8 +25,9 @@ type Process struct {
 	err  error // of Wait, after done
 }
 
-// start runs a program. What it says goes to a file of the directory.
-func start(name, program string, args []string, dir string, as *syscall.Credential) (*Process, error) {
+// Start runs a program in a directory, as somebody else if that is not nil. What it says goes
+// to a file of the directory.
+func Start(name, program string, args []string, dir string, as *syscall.Credential) (*Process, error) {
 	p := &Process{Name: name, Log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -47,10 +48,11 @@ func start(name, program string, args []string, dir string, as *syscall.Credenti
 	return p, nil
 }
 
-// Pid is the process's id.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-func (p *Process) ended() bool {
+// Ended reports whether the process is gone.
+func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
 		return true
@@ -60,16 +62,17 @@ func (p *Process) ended() bool {
 }
 
 // Kill ends the process as a crash would (SIGKILL), and waits until it is gone.
-func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
+func (p *Process) Kill() error { return p.End(syscall.SIGKILL) }
 
 // stopping is how long a process may take to stop when it is asked to.
 const stopping = 30 * time.Second
 
 // Stop asks the process to end (SIGTERM), and waits until it is gone.
-func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
+func (p *Process) Stop() error { return p.End(syscall.SIGTERM) }
 
-func (p *Process) end(with syscall.Signal) error {
-	if p.ended() {
+// End ends the process with a signal, and waits until it is gone.
+func (p *Process) End(with syscall.Signal) error {
+	if p.Ended() {
 		return nil
 	}
 	if err := p.cmd.Process.Signal(with); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -90,9 +93,9 @@ func (p *Process) end(with syscall.Signal) error {
 // serving is how long a process may take until it serves.
 const serving = 60 * time.Second
 
-// await asks again until there is no error, the process has ended, or too much time
+// Await asks again until there is no error, the process has ended, or too much time
 // has passed.
-func await(ctx context.Context, p *Process, ask func(context.Context) error) error {
+func (p *Process) Await(ctx context.Context, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, serving)
 	defer cancel()
 	for {
@@ -118,19 +121,4 @@ func lastWords(file string) string {
 		return err.Error()
 	}
 	return string(text[max(0, len(text)-most):])
-}
-
-// FreeAddress gives a host:port of this machine that nobody listens on, out of those
-// that no outgoing connection takes.
-func FreeAddress() (string, error) {
-	const first, last, tries = 10_000, 32_767, 100
-	for range tries {
-		address := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1)) //nolint:gosec // any will do
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			continue
-		}
-		return address, l.Close()
-	}
-	return "", errors.New("finding a free port: all that were tried are taken")
 }

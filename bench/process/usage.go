@@ -1,4 +1,4 @@
-package harness
+package process
 
 import (
 	"bufio"
@@ -17,21 +17,21 @@ import (
 // tick is the unit of times in /proc/PID/stat, which Linux fixes for programs.
 const tick = time.Second / 100
 
-// process is a line of /proc/PID/stat.
-type process struct {
+// stat is of a line of /proc/PID/stat what is needed here.
+type stat struct {
 	pid, parent int
 	// cpu is the time of the process and of those children of it that have ended.
 	cpu time.Duration
 }
 
-// family gives the processes below and with the roots.
-func family(roots []int) ([]process, error) {
+// family gives the processes below and with the roots, which have to be there.
+func family(roots []int) ([]stat, error) {
 	names, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return nil, err
 	}
-	children := map[int][]process{}
-	all := map[int]process{}
+	children := map[int][]stat{}
+	all := map[int]stat{}
 	for _, name := range names {
 		line, err := os.ReadFile(name)
 		if gone(err) {
@@ -47,11 +47,13 @@ func family(roots []int) ([]process, error) {
 		all[p.pid] = p
 		children[p.parent] = append(children[p.parent], p)
 	}
-	var found []process
+	var found []stat
 	for _, root := range roots {
-		if p, ok := all[root]; ok {
-			found = append(found, p)
+		p, ok := all[root]
+		if !ok {
+			return nil, fmt.Errorf("there is no process %d", root)
 		}
+		found = append(found, p)
 	}
 	for i := 0; i < len(found); i++ {
 		found = append(found, children[found[i].pid]...)
@@ -59,15 +61,15 @@ func family(roots []int) ([]process, error) {
 	return found, nil
 }
 
-func parse(stat []byte) (process, error) {
-	var p process
+func parse(line []byte) (stat, error) {
+	var p stat
 	// The name of the program is in parentheses and may hold anything.
-	end := bytes.LastIndexByte(stat, ')')
+	end := bytes.LastIndexByte(line, ')')
 	if end < 0 {
 		return p, errors.New("it names no program")
 	}
-	pid, _, _ := strings.Cut(string(stat), " ")
-	fields := strings.Fields(string(stat[end+1:]))
+	pid, _, _ := strings.Cut(string(line), " ")
+	fields := strings.Fields(string(line[end+1:]))
 	// From the third field of proc(5) on: state, parent; the 14th to the 17th are
 	// utime, stime, cutime, cstime.
 	const parent, utime, cstime = 1, 11, 14
@@ -91,8 +93,19 @@ func parse(stat []byte) (process, error) {
 	return p, nil
 }
 
-// cpuTime is what processes and all below them have used since they began.
-func cpuTime(roots []int) (time.Duration, error) {
+// Family gives the ids of processes and of all below them.
+func Family(roots ...int) ([]int, error) {
+	found, err := family(roots)
+	pids := make([]int, len(found))
+	for i, p := range found {
+		pids[i] = p.pid
+	}
+	return pids, err
+}
+
+// CPU is the processor time that processes have used since they began, with all that they
+// have started, whether it still runs or has ended.
+func CPU(roots ...int) (time.Duration, error) {
 	processes, err := family(roots)
 	if err != nil {
 		return 0, fmt.Errorf("adding up CPU time: %w", err)
@@ -104,9 +117,9 @@ func cpuTime(roots []int) (time.Duration, error) {
 	return sum, nil
 }
 
-// resident is the memory of processes and all below them, in bytes. What several
-// share is counted once (PSS).
-func resident(roots []int) (int64, error) {
+// Memory is that of processes and all below them, in bytes. What several share is counted
+// once (PSS).
+func Memory(roots ...int) (int64, error) {
 	processes, err := family(roots)
 	if err != nil {
 		return 0, fmt.Errorf("adding up memory: %w", err)
@@ -124,6 +137,12 @@ func resident(roots []int) (int64, error) {
 	}
 	return sum, nil
 }
+
+// CPU is the processor time that the process has used so far, with all that it has started.
+func (p *Process) CPU() (time.Duration, error) { return CPU(p.PID()) }
+
+// Memory is the process's memory in bytes, with that of all that it has started.
+func (p *Process) Memory() (int64, error) { return Memory(p.PID()) }
 
 func proportional(pid int) (int64, error) {
 	rollup, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
