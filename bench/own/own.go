@@ -47,7 +47,7 @@ func Workloads() []Workload {
 		{"sustained", "many sessions at once", both, sustained},
 		{"deep", "a chain of 100 tasks", separate, deep},
 		{"size", "what a task costs in trees of different size", both, sizes},
-		{"trips", "bytes, round trips and transactions of a task", separate, trips},
+		{"trips", "bytes, round trips and transactions that write, of a task", separate, trips},
 		{"statements", "what PostgreSQL does for a task", separate, statements},
 		{"transcript", "100 calls with results of 5 KB", both, transcript},
 		{"children", "what is stored of 1,000 children", both, children},
