@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-// fan is how many children a parent has at once.
+// fan is how many children a parent has at most: `coppice dev` allows no more.
 const fan = 1_000
 
 // ways are the workloads: each runs about so many tasks, and says how many they were.
@@ -23,20 +23,29 @@ var ways = map[string]func(ctx context.Context, i *installation.Installation, s 
 	"fan": func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
 		times := max(1, tasks/fan)
 		for range times {
-			session, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", fan))
-			if err != nil {
-				return 0, err
-			}
-			if err := i.Holds(ctx, session, 1+fan); err != nil {
+			if err := family(ctx, i, "fan", fan); err != nil {
 				return 0, err
 			}
 		}
 		return times * fan, nil
 	},
 	"rounds": func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
-		_, err := i.Do(ctx, installation.Parent, fmt.Sprint("rounds ", tasks))
-		return tasks, err
+		for left := tasks; left > 0; left -= fan {
+			if err := family(ctx, i, "rounds", min(left, fan)); err != nil {
+				return 0, err
+			}
+		}
+		return tasks, nil
 	},
+}
+
+// family has a parent spawn children, and fails if any was refused.
+func family(ctx context.Context, i *installation.Installation, how string, children int) error {
+	session, err := i.Do(ctx, installation.Parent, fmt.Sprint(how, " ", children))
+	if err != nil {
+		return err
+	}
+	return i.Holds(ctx, session, 1+children)
 }
 
 // side is one of the builds that are compared.

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/coppice-run/coppice/bench/installation"
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// TestRoundsOfManyParents: one parent may not have so many children.
+func TestRoundsOfManyParents(t *testing.T) {
+	binaries, err := installation.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := binaries.Remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	i, err := installation.Start(t.Context(), installation.Options{Kind: installation.Embedded, Binaries: binaries, Slots: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := i.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const asked = 1_040
+	done, err := ways["rounds"](t.Context(), i, &settings{}, asked)
+	if err != nil || done != asked {
+		t.Errorf("of %d rounds there were %d, %v", asked, done, err)
+	}
+	list, err := i.Sessions().ListSessions(t.Context(), &pb.ListSessionsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := 0
+	for _, s := range list.GetSessions() {
+		tasks += int(s.GetTasks().GetTotal()) - 1
+	}
+	if tasks != asked {
+		t.Errorf("the parents have %d children, want %d", tasks, asked)
+	}
+}
