@@ -284,6 +284,9 @@ func (i *Installation) Approvals() pb.ApprovalServiceClient {
 	return pb.NewApprovalServiceClient(i.conn)
 }
 
+// Admin is a client.
+func (i *Installation) Admin() pb.AdminServiceClient { return pb.NewAdminServiceClient(i.conn) }
+
 // Orchestrator is the process that serves; of an embedded installation the only one.
 func (i *Installation) Orchestrator() *process.Process { return i.orchestrator }
 

@@ -1,5 +1,5 @@
 // Package own has the measurements that only concern Coppice: what a tree costs, how
-// long a spawn takes, what a parked parent costs, how soon a lost run goes on. Each is
+// long a spawn takes, what a parked run costs, how soon a lost run goes on. Each is
 // a workload on installations of its own.
 //
 // Times of steps inside a tree are taken from the times of events, which the
@@ -54,8 +54,8 @@ func Workloads() []Workload {
 		{"watch", "how late 100 watchers are at 2,000 events/s", both, watching},
 		{"recovery", "a run goes on elsewhere", separate, recovery},
 		{"scale", "more workers", separate, scale},
-		{"parked-10k", "10,000 parents that wait", separate, parked(10)},
-		{"parked-100k", "100,000 parents that wait", separate, parked(100)},
+		{"parked-10k", "10,000 agents that wait for approval", separate, parked(10)},
+		{"parked-100k", "100,000 agents that wait for approval", separate, parked(100)},
 	}
 }
 

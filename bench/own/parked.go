@@ -11,7 +11,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// parkedEach is how many parked parents a session has.
+// parkedEach is how many agents wait in a session, beside their parent.
 const parkedEach = 1000
 
 // parked measures what runs cost that wait: each has asked for an approval, and so has
@@ -27,26 +27,30 @@ func parked(sessions int) func(context.Context, *Lab) error {
 				return err
 			}
 			started := time.Now()
-			all, running, err := park(ctx, i, sessions)
+			all, err := park(ctx, i, sessions)
 			if err != nil {
 				return err
 			}
 			count := float64(sessions * parkedEach)
 			err = errors.Join(
-				l.Report("parked", "parents", count),
-				l.Report("parking them", "parents/s", count/time.Since(started).Seconds()),
-				l.Report("slots that they take", "", float64(running)))
+				l.Report("parked", "agents", count),
+				l.Report("parking them", "agents/s", count/time.Since(started).Seconds()))
 			if err != nil {
 				return err
 			}
 			time.Sleep(atRest)
+			stats, err := i.Admin().GetStats(ctx, &pb.GetStatsRequest{})
+			if err != nil {
+				return fmt.Errorf("asking how many run: %w", err)
+			}
 			heapThen, memoryThen, err := footprint(ctx, i)
 			if err != nil {
 				return err
 			}
 			err = errors.Join(
-				l.Report("objects of the orchestrator", "B/parent", float64(heapThen-heap)/count),
-				l.Report("memory of the orchestrator", "B/parent", float64(memoryThen-memory)/count),
+				l.Report("slots that are taken", "", float64(stats.GetRunning())),
+				l.Report("objects of the orchestrator", "B/agent", float64(heapThen-heap)/count),
+				l.Report("memory of the orchestrator", "B/agent", float64(memoryThen-memory)/count),
 				l.reportMemory(i, "resident"))
 			if err != nil {
 				return err
@@ -57,7 +61,7 @@ func parked(sessions int) func(context.Context, *Lab) error {
 	}
 }
 
-// atRest is how long parents wait until it is looked at what they take: longer than the
+// atRest is how long agents wait until it is looked at what they take: longer than the
 // orchestrator holds sessions in which something has just happened.
 const atRest = 5 * time.Second
 
@@ -71,32 +75,29 @@ func footprint(ctx context.Context, i *installation.Installation) (heap, memory 
 	return heap, memory, err
 }
 
-// park opens the sessions and waits until all in them wait. It gives how many tasks
-// then had a worker.
-func park(ctx context.Context, i *installation.Installation, sessions int) ([]*pb.Session, int32, error) {
+// park opens the sessions and waits until all in them wait.
+func park(ctx context.Context, i *installation.Installation, sessions int) ([]*pb.Session, error) {
 	var all []*pb.Session
 	for range sessions {
 		s, err := i.Open(ctx, installation.Parent, fmt.Sprintf("spread %d %s ask", parkedEach, installation.Asker))
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		all = append(all, s)
 	}
-	running := int32(0)
 	for _, s := range all {
 		for {
 			got, err := i.Sessions().GetSession(ctx, &pb.GetSessionRequest{SessionId: s.GetId()})
 			if err != nil {
-				return nil, 0, fmt.Errorf("looking at a session: %w", err)
+				return nil, fmt.Errorf("looking at a session: %w", err)
 			}
 			if now := got.GetSession(); now.GetOpenApprovals() == parkedEach && now.GetTasks().GetWaiting() == parkedEach+1 {
-				running += now.GetTasks().GetRunning()
 				break
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
-	return all, running, nil
+	return all, nil
 }
 
 // wake approves calls in sessions of which it watches one at a time.
