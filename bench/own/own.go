@@ -53,7 +53,7 @@ func Workloads() []Workload {
 		{"children", "what is stored of 1,000 children", both, children},
 		{"watch", "how late 100 watchers are at 2,000 events/s", both, watching},
 		{"recovery", "a run goes on elsewhere", separate, recovery},
-		{"scale", "more workers", separate, scale},
+		{"scale", "more workers, of models that take a second", separate, scale},
 		{"parked-10k", "10,000 agents that wait for approval", separate, parked(10)},
 		{"parked-100k", "100,000 agents that wait for approval", separate, parked(100)},
 	}
