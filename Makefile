@@ -126,10 +126,11 @@ trace-picture: bin/jaeger ## draw docs/trace.svg anew from a trace that Jaeger h
 BENCHFLAGS ?=
 .PHONY: bench
 bench: ## measure Coppice beside its peers (builds Temporal first, 5 minutes of CPU; needs redis-server, postgresql, npm)
-	@mkdir -p bench/bin/coppice-bin && CGO_ENABLED=0 $(GO) build $(PROGRAM) -o bench/bin/coppice-bin/ ./cmd/...
+	@mkdir -p bench/bin/coppice-bin && git describe --always --dirty --exclude '*' > bench/bin/coppice-commit
+	@CGO_ENABLED=0 $(GO) build $(PROGRAM) -o bench/bin/coppice-bin/ ./cmd/...
 	@cd bench && $(GO) build -o bin/ ./cmd/bench ./systems/...
 	@cd bench/systems/temporal && $(GO) build -o ../../bin/ .
-	@cd bench/restate && { test -d node_modules || npm ci --ignore-scripts --no-audit --no-fund; }
+	@cd bench/restate && { test node_modules/.package-lock.json -nt package-lock.json || npm ci --ignore-scripts --no-audit --no-fund; }
 	@bench/bin/bench --json bench/bin/samples.json $(BENCHFLAGS)
 
 .PHONY: build

@@ -22,6 +22,7 @@ var peers = map[string]string{
 	"github.com/riverqueue/river":              "River",
 	"github.com/dbos-inc/dbos-transact-golang": "DBOS",
 	"github.com/restatedev/sdk-go":             "Restate's SDK",
+	"go.temporal.io/sdk":                       "Temporal's SDK",
 	"go.temporal.io/server":                    "Temporal",
 }
 
@@ -31,11 +32,15 @@ func Setting(ctx context.Context, binaries string) string {
 	parts := []string{time.Now().UTC().Format("2006-01-02 15:04 MST"), fmt.Sprintf("%d × %s", runtime.NumCPU(), processor())}
 	for _, command := range [][]string{
 		{"uname", "-sr"}, services.PostgresVersion(), {"redis-server", "--version"},
-		{"git", "-C", binaries, "log", "-1", "--format=Coppice %h"},
+		{filepath.Join(binaries, "restate"), "-version"},
 	} {
 		if out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output(); err == nil {
 			parts = append(parts, version(string(out)))
 		}
+	}
+	// `make bench` notes it when it builds: the repository may be another one by now.
+	if commit, err := os.ReadFile(filepath.Join(binaries, "coppice-commit")); err == nil {
+		parts = append(parts, "Coppice "+strings.TrimSpace(string(commit)))
 	}
 	parts = append(parts, runtime.Version())
 	return strings.Join(append(parts, versions(binaries)...), ", ")
@@ -63,7 +68,7 @@ func version(line string) string {
 	if kernel, _, built := strings.Cut(line, "-"); built && strings.HasPrefix(line, "Linux ") {
 		line = kernel
 	}
-	return strings.NewReplacer("postgres (PostgreSQL)", "PostgreSQL", " server v=", " ").Replace(line)
+	return strings.NewReplacer("postgres (PostgreSQL)", "PostgreSQL", " server v=", " ", "restate-server", "Restate").Replace(line)
 }
 
 // versions are those of the peers, as the programs of the systems say.

@@ -55,7 +55,8 @@ func (f flags) run(ctx context.Context) error {
 		defer file.Close()
 		config.Samples = file
 	}
+	setting := harness.Setting(ctx, config.Binaries)
 	samples, err := harness.Run(ctx, config)
-	fmt.Printf("%s\n\n", harness.Setting(ctx, config.Binaries))
+	fmt.Printf("%s\n\n", setting)
 	return errors.Join(err, harness.Table(os.Stdout, samples, f.Sizes))
 }

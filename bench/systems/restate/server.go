@@ -54,6 +54,17 @@ func binary() (string, error) {
 	return found[0], nil
 }
 
+// printVersion has the server say what it is.
+func printVersion() error {
+	path, err := binary()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(path, "--version")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
 // startServer runs a server on an empty directory until it answers.
 func startServer(ctx context.Context, dir string) (*server, error) {
 	path, err := binary()
