@@ -315,14 +315,17 @@ func living(of []*process.Process) []*process.Process {
 	return left
 }
 
-// Stop ends all processes and removes what they have written.
+// Stop ends all processes and removes what they have written. It fails if one of ours was gone
+// already that nobody had ended, or says that something went wrong.
 func (i *Installation) Stop() error {
 	var errs []error
 	if i.conn != nil {
 		errs = append(errs, i.conn.Close())
 	}
-	for _, p := range living(append(i.workers, i.orchestrator)) {
-		errs = append(errs, p.Stop())
+	for _, p := range append(i.workers, i.orchestrator) {
+		if p != nil {
+			errs = append(errs, p.Stop())
+		}
 	}
 	if i.Redis != nil {
 		errs = append(errs, i.Redis.Stop())

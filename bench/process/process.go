@@ -20,9 +20,10 @@ type Process struct {
 	// Started is when it was started.
 	Started time.Time
 
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error // of Wait, after done
+	cmd   *exec.Cmd
+	asked bool // to end
+	done  chan struct{}
+	err   error // of Wait, after done
 }
 
 // Start runs a program in a directory, as somebody else if that is not nil. What it says goes
@@ -64,17 +65,32 @@ func (p *Process) Ended() bool {
 // Kill ends the process as a crash would (SIGKILL), and waits until it is gone.
 func (p *Process) Kill() error { return p.End(syscall.SIGKILL) }
 
+// Stop asks the process to end (SIGTERM), waits until it is gone, and fails if it says that
+// something went wrong.
+func (p *Process) Stop() error {
+	before := p.asked
+	if err := p.End(syscall.SIGTERM); err != nil || before {
+		return err
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s was asked to end: %w", p.Name, p.ending())
+	}
+	return nil
+}
+
 // stopping is how long a process may take to stop when it is asked to.
 const stopping = 30 * time.Second
 
-// Stop asks the process to end (SIGTERM), and waits until it is gone.
-func (p *Process) Stop() error { return p.End(syscall.SIGTERM) }
-
-// End ends the process with a signal, and waits until it is gone.
+// End ends the process with a signal, and waits until it is gone. One that is gone without
+// having been asked to is an error.
 func (p *Process) End(with syscall.Signal) error {
 	if p.Ended() {
-		return nil
+		if p.asked {
+			return nil
+		}
+		return fmt.Errorf("nobody has ended %s: %w", p.Name, p.ending())
 	}
+	p.asked = true
 	if err := p.cmd.Process.Signal(with); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("ending %s: %w", p.Name, err)
 	}
@@ -88,6 +104,11 @@ func (p *Process) End(with syscall.Signal) error {
 		return fmt.Errorf("%s did not end within %s of %s", p.Name, stopping, with)
 	}
 	return nil
+}
+
+// ending says how the process has ended, with its last words.
+func (p *Process) ending() error {
+	return fmt.Errorf("%s; %s", p.cmd.ProcessState, lastWords(p.Log))
 }
 
 // serving is how long a process may take until it serves.
@@ -105,7 +126,7 @@ func (p *Process) Await(ctx context.Context, ask func(context.Context) error) er
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended: %w; %s", p.Name, p.err, lastWords(p.Log))
+			return fmt.Errorf("%s ended: %w", p.Name, p.ending())
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready: %w", p.Name, err)
 		case <-time.After(2 * time.Millisecond):
