@@ -6,23 +6,23 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/bench/installation"
-	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// prompts is what the scenario knows, with how many tasks each makes.
+// prompts is what the scenario knows, with how many tasks each makes and how many answers
+// those have.
 var prompts = map[string]struct {
-	agent string
-	tasks int32
+	agent          string
+	tasks, answers int
 }{
-	"answer":                  {installation.Child, 1},
-	"fan 20":                  {installation.Parent, 21},
-	"slow-fan 20 1ms":         {installation.Parent, 21},
-	"spread 3 parent fan 2":   {installation.Parent, 10},
-	"rounds 5":                {installation.Parent, 6},
-	"chain 3":                 {installation.Parent, 4},
-	"source 5":                {installation.Reader, 1},
-	"noise 5":                 {installation.Reader, 1},
-	"spread 2 parent chain 1": {installation.Parent, 5},
+	"answer":                  {installation.Child, 1, 1},
+	"fan 20":                  {installation.Parent, 21, 22},
+	"slow-fan 20 1ms":         {installation.Parent, 21, 22},
+	"spread 3 parent fan 2":   {installation.Parent, 10, 14},
+	"rounds 5":                {installation.Parent, 6, 11},
+	"chain 3":                 {installation.Parent, 4, 7},
+	"source 5":                {installation.Reader, 1, 6},
+	"noise 5":                 {installation.Reader, 1, 6},
+	"spread 2 parent chain 1": {installation.Parent, 5, 8},
 }
 
 func TestInstallations(t *testing.T) {
@@ -58,13 +58,17 @@ func testInstallation(t *testing.T, kind installation.Kind, binaries *installati
 		if err != nil {
 			t.Fatalf("%s: %v", prompt, err)
 		}
-		got, err := i.Sessions().GetSession(t.Context(), &pb.GetSessionRequest{SessionId: s.GetId()})
-		if err != nil {
-			t.Fatal(err)
+		if err := i.Holds(t.Context(), s, want.tasks, want.answers); err != nil {
+			t.Errorf("%s: %v", prompt, err)
 		}
-		if tasks := got.GetSession().GetTasks().GetTotal(); tasks != want.tasks {
-			t.Errorf("%s: there are %d tasks, want %d", prompt, tasks, want.tasks)
-		}
+	}
+	// Of the parent's two children neither answers, which it does not mind.
+	s, err := i.Do(t.Context(), installation.Parent, "spread 2 child fail")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Holds(t.Context(), s, 3, 4); err == nil {
+		t.Error("children that have failed count as if they had ended well")
 	}
 	for _, p := range i.Processes() {
 		// It is counted in steps of 10 ms: what has little to do needs more work for one.

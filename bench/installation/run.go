@@ -63,15 +63,18 @@ func (i *Installation) Do(ctx context.Context, agent, prompt string) (*pb.Sessio
 	return opened.GetSession(), err
 }
 
-// Holds fails if a session has not so many tasks: one that is refused is an error for its
-// parent's model, which here does not mind.
-func (i *Installation) Holds(ctx context.Context, s *pb.Session, tasks int) error {
+// Holds fails if a session has not so many tasks and not so many answers of models, of which
+// a child has one and a parent one more than it spawns times: a child that is refused or that
+// fails is an error for its parent's model, which here does not mind. Builds that do not count
+// answers are asked for tasks alone.
+func (i *Installation) Holds(ctx context.Context, s *pb.Session, tasks, answers int) error {
 	now, err := i.Sessions().GetSession(ctx, &pb.GetSessionRequest{SessionId: s.GetId()})
 	if err != nil {
 		return fmt.Errorf("counting tasks: %w", err)
 	}
-	if total := int(now.GetSession().GetTasks().GetTotal()); total != tasks {
-		return fmt.Errorf("the session has %d tasks instead of %d", total, tasks)
+	total, calls := int(now.GetSession().GetTasks().GetTotal()), int(now.GetSession().GetModelCalls())
+	if total != tasks || calls != answers && calls > 0 {
+		return fmt.Errorf("the session has %d tasks with %d answers instead of %d with %d", total, calls, tasks, answers)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func sizes(ctx context.Context, l *Lab) error {
 				if err != nil {
 					return err
 				}
-				if err := i.Holds(ctx, s, parents+size.children); err != nil {
+				if err := i.Holds(ctx, s, parents+size.children, 2*parents+size.children); err != nil {
 					return err
 				}
 			}

@@ -97,7 +97,7 @@ func fans(ctx context.Context, l *Lab) error {
 					return err
 				}
 				rates = append(rates, float64(fan.tasks)/time.Since(started).Seconds())
-				if err := i.Holds(ctx, s, fan.parents+fan.tasks); err != nil {
+				if err := i.Holds(ctx, s, fan.parents+fan.tasks, 2*fan.parents+fan.tasks); err != nil {
 					return err
 				}
 			}
@@ -133,7 +133,7 @@ func sustained(ctx context.Context, l *Lab) error {
 					if err != nil {
 						return err
 					}
-					return i.Holds(ctx, s, 1+children)
+					return i.Holds(ctx, s, 1+children, 2+children)
 				})
 			}))
 	})

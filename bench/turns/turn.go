@@ -23,7 +23,7 @@ var ways = map[string]func(ctx context.Context, i *installation.Installation, s 
 	"fan": func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
 		times := max(1, tasks/fan)
 		for range times {
-			if err := family(ctx, i, "fan", fan); err != nil {
+			if err := family(ctx, i, "fan", fan, 1); err != nil {
 				return 0, err
 			}
 		}
@@ -31,7 +31,8 @@ var ways = map[string]func(ctx context.Context, i *installation.Installation, s 
 	},
 	"rounds": func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
 		for left := tasks; left > 0; left -= fan {
-			if err := family(ctx, i, "rounds", min(left, fan)); err != nil {
+			children := min(left, fan)
+			if err := family(ctx, i, "rounds", children, children); err != nil {
 				return 0, err
 			}
 		}
@@ -39,13 +40,14 @@ var ways = map[string]func(ctx context.Context, i *installation.Installation, s 
 	},
 }
 
-// family has a parent spawn children, and fails if any was refused.
-func family(ctx context.Context, i *installation.Installation, how string, children int) error {
+// family has a parent spawn children in so many answers, and fails if any was refused or
+// has failed.
+func family(ctx context.Context, i *installation.Installation, how string, children, times int) error {
 	session, err := i.Do(ctx, installation.Parent, fmt.Sprint(how, " ", children))
 	if err != nil {
 		return err
 	}
-	return i.Holds(ctx, session, 1+children)
+	return i.Holds(ctx, session, 1+children, children+times+1)
 }
 
 // side is one of the builds that are compared.

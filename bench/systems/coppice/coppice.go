@@ -21,8 +21,9 @@ type coppice struct {
 	kind         installation.Kind
 	installation *installation.Installation
 
-	last  *pb.Session // of a fan-out
-	tasks int         // that it has to have
+	last    *pb.Session // of a fan-out
+	parents int         // that it has to have
+	tasks   int         // parents among them
 }
 
 // Start implements system.System.
@@ -77,21 +78,25 @@ func between(times []time.Time) []time.Duration {
 // FanOut implements system.System.
 func (c *coppice) FanOut(ctx context.Context, n int) error {
 	prompt := fmt.Sprint("fan ", n)
-	c.tasks = 1 + n
+	c.parents = 1
 	if n > maxChildren {
 		if n%maxChildren != 0 {
 			return fmt.Errorf("%d children can't be shared by parents of %d", n, maxChildren)
 		}
 		prompt = fmt.Sprintf("spread %d %s fan %d", n/maxChildren, installation.Parent, maxChildren)
-		c.tasks += n / maxChildren
+		c.parents += n / maxChildren
 	}
+	c.tasks = c.parents + n
 	var err error
 	c.last, err = c.installation.Do(ctx, installation.Parent, prompt)
 	return err
 }
 
 // Check implements system.Checked.
-func (c *coppice) Check(ctx context.Context) error { return c.installation.Holds(ctx, c.last, c.tasks) }
+func (c *coppice) Check(ctx context.Context) error {
+	// A parent answers twice: with its children, and when they have ended.
+	return c.installation.Holds(ctx, c.last, c.tasks, c.tasks+c.parents)
+}
 
 // Independent implements system.System. Each task is the root of a session of its own; as many
 // are open at once as there are slots.
