@@ -118,7 +118,7 @@ func wake(ctx context.Context, i *installation.Installation, all []*pb.Session) 
 		dispatched := make(chan string, 2*each)
 		watched := make(chan error, 1)
 		go func() {
-			watched <- follow(watching, i, &pb.WatchSessionRequest{SessionId: s.GetId(), AfterSeq: now.GetSession().GetLastSeq()}, func(e *pb.Event) bool {
+			watched <- i.Follow(watching, &pb.WatchSessionRequest{SessionId: s.GetId(), AfterSeq: now.GetSession().GetLastSeq()}, func(e *pb.Event) bool {
 				if e.GetDispatched() != nil {
 					dispatched <- e.GetTaskId()
 				}

@@ -54,7 +54,7 @@ func recoverOnce(ctx context.Context, i *installation.Installation, end func(*pr
 	first, again := make(chan time.Time, runs), make(chan time.Time, runs)
 	watched := make(chan error, 1)
 	go func() {
-		watched <- follow(watching, i, &pb.WatchSessionRequest{SessionId: s.GetId()}, func(e *pb.Event) bool {
+		watched <- i.Follow(watching, &pb.WatchSessionRequest{SessionId: s.GetId()}, func(e *pb.Event) bool {
 			switch d := e.GetDispatched(); {
 			case d == nil || e.GetTaskId() == s.GetRootTaskId():
 			case d.GetEpoch() == 1:

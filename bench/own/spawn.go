@@ -54,7 +54,7 @@ func rounds(ctx context.Context, l *Lab) error {
 		}
 		var round, joined []time.Duration
 		var started time.Time
-		err = replay(ctx, i, s.GetId(), func(e *pb.Event) {
+		err = i.Replay(ctx, s.GetId(), func(e *pb.Event) {
 			at := e.GetTime().AsTime()
 			switch {
 			case e.GetStarted().GetParentId() != "":
@@ -221,7 +221,7 @@ func scale(ctx context.Context, l *Lab) error {
 				if err != nil {
 					return err
 				}
-				return replay(ctx, i, s.GetId(), func(e *pb.Event) {
+				return i.Replay(ctx, s.GetId(), func(e *pb.Event) {
 					if e.GetResult() != nil && e.GetTaskId() != s.GetRootTaskId() {
 						ends <- e.GetTime().AsTime()
 					}

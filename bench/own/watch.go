@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/coppice-run/coppice/bench/installation"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -65,9 +67,9 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 	}
 	var sum seen
 	following, stop := context.WithCancel(ctx)
-	var open sync.WaitGroup
+	var open errgroup.Group
 	for w := range watchers {
-		open.Go(func() { sum.watch(following, i, all[w%sessions], several) })
+		open.Go(func() error { return sum.watch(following, i, all[w%sessions], several) })
 	}
 	before, err := spending(i)
 	if err != nil {
@@ -82,9 +84,12 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 		time.Sleep(10 * time.Millisecond)
 	}
 	stop()
-	open.Wait()
-	if err != nil {
+	missed := due - sum.events.Load()
+	if err := errors.Join(err, open.Wait()); err != nil {
 		return err
+	}
+	if missed != 0 {
+		return fmt.Errorf("of %d events %d were not seen", due, missed)
 	}
 	name := fmt.Sprintf("%d watchers of %d sessions", watchers, sessions)
 	if several {
@@ -92,23 +97,25 @@ func (l *Lab) watchSessions(ctx context.Context, i *installation.Installation, s
 	}
 	return errors.Join(
 		l.Report(name+", events", "/s", float64(spawned*life)/took.Seconds()),
-		l.Report(name+", missed", "", float64(due-sum.events.Load())),
 		l.reportTimes(name+", lag", sum.late),
 		l.reportSince(before, i, name, spawned))
 }
 
 // watch follows one session until it is told to stop.
-func (s *seen) watch(ctx context.Context, i *installation.Installation, n *nursery, several bool) {
+func (s *seen) watch(ctx context.Context, i *installation.Installation, n *nursery, several bool) error {
 	var late []time.Duration
-	// It ends with an error, since it is stopped.
-	_ = follow(ctx, i, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq, SeveralEvents: several}, func(e *pb.Event) bool {
+	err := i.Follow(ctx, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq, SeveralEvents: several}, func(e *pb.Event) bool {
 		late = append(late, time.Since(e.GetTime().AsTime()))
 		s.events.Add(1)
 		return true
 	})
+	if ctx.Err() == nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.late = append(s.late, late...)
+	return nil
 }
 
 // nursery is a session in which clients spawn.
@@ -162,7 +169,7 @@ func (n *nursery) life(ctx context.Context, i *installation.Installation) (int, 
 		return 0, err
 	}
 	events := 0
-	err := follow(ctx, i, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq, UntilIdle: true}, func(*pb.Event) bool {
+	err := i.Follow(ctx, &pb.WatchSessionRequest{SessionId: n.session.GetId(), AfterSeq: n.seq, UntilIdle: true}, func(*pb.Event) bool {
 		events++
 		return true
 	})

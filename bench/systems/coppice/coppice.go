@@ -48,29 +48,19 @@ func (c *coppice) Spawn(ctx context.Context, n int) ([]time.Duration, error) {
 		return nil, err
 	}
 	var spawned []time.Time
-	watch, err := c.installation.Sessions().WatchSession(ctx, &pb.WatchSessionRequest{SessionId: s.GetId(), UntilIdle: true})
-	if err != nil {
-		return nil, fmt.Errorf("reading events: %w", err)
-	}
-	for {
-		step, err := watch.Recv()
-		if err != nil {
-			return nil, fmt.Errorf("reading events: %w", err)
-		}
-		if step.GetIdle() != nil {
-			return between(spawned), nil
-		}
-		if e := step.GetEvent(); e.GetStarted().GetParentId() != "" {
+	err = c.installation.Replay(ctx, s.GetId(), func(e *pb.Event) {
+		if e.GetStarted().GetParentId() != "" {
 			spawned = append(spawned, e.GetTime().AsTime())
 		}
-	}
+	})
+	return between(spawned), err
 }
 
 // between gives the times from each to the next.
 func between(times []time.Time) []time.Duration {
 	var passed []time.Duration
-	for i, t := range times[1:] {
-		passed = append(passed, t.Sub(times[i]))
+	for i := range len(times) - 1 {
+		passed = append(passed, times[i+1].Sub(times[i]))
 	}
 	return passed
 }

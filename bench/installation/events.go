@@ -1,24 +1,23 @@
-package own
+package installation
 
 import (
 	"context"
 	"fmt"
 
-	"github.com/coppice-run/coppice/bench/installation"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// replay gives all events of a session that is at rest.
-func replay(ctx context.Context, i *installation.Installation, session string, each func(*pb.Event)) error {
-	return follow(ctx, i, &pb.WatchSessionRequest{SessionId: session, UntilIdle: true}, func(e *pb.Event) bool {
+// Replay gives all events of a session that is at rest.
+func (i *Installation) Replay(ctx context.Context, session string, each func(*pb.Event)) error {
+	return i.Follow(ctx, &pb.WatchSessionRequest{SessionId: session, UntilIdle: true}, func(e *pb.Event) bool {
 		each(e)
 		return true
 	})
 }
 
-// follow watches a session until it is idle, if the request says so, or each returns
+// Follow watches a session until it is idle, if the request says so, or each returns
 // false.
-func follow(ctx context.Context, i *installation.Installation, req *pb.WatchSessionRequest, each func(*pb.Event) bool) error {
+func (i *Installation) Follow(ctx context.Context, req *pb.WatchSessionRequest, each func(*pb.Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watch, err := i.Sessions().WatchSession(ctx, req)
