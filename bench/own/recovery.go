@@ -76,7 +76,7 @@ func recoverOnce(ctx context.Context, i *installation.Installation, end func(*pr
 	if _, err := i.StartWorker(ctx); err != nil {
 		return nil, err
 	}
-	if err := idle(ctx, i); err != nil {
+	if err := bothConnected(watching, i); err != nil {
 		return nil, err
 	}
 	lost := time.Now()
@@ -93,8 +93,16 @@ func recoverOnce(ctx context.Context, i *installation.Installation, end func(*pr
 	return times, nil
 }
 
-// idle waits until a worker with free slots answers.
-func idle(ctx context.Context, i *installation.Installation) error {
-	_, err := i.Do(ctx, installation.Child, "answer")
-	return err
+// bothConnected waits until the second worker is there as well.
+func bothConnected(ctx context.Context, i *installation.Installation) error {
+	for {
+		stats, err := i.Admin().GetStats(ctx, &pb.GetStatsRequest{})
+		if err != nil {
+			return fmt.Errorf("asking how many workers there are: %w", err)
+		}
+		if stats.GetWorkers() == 2 {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
