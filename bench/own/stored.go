@@ -129,8 +129,10 @@ func (l *Lab) atRest(ctx context.Context, agent, prompt string) (k kept, err err
 	plain := *l
 	plain.Profiles = "" // the process does not live long enough
 	err = plain.with(ctx, installation.Options{}, func(i *installation.Installation) error {
-		if err := i.WriteTexts(ctx); err != nil {
-			return err
+		if agent == installation.Reader {
+			if err := i.WriteTexts(ctx); err != nil {
+				return err
+			}
 		}
 		s, err := i.Do(ctx, agent, prompt)
 		if err != nil {
