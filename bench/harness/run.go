@@ -24,6 +24,7 @@ type Config struct {
 	Workloads []string
 	Sizes     []int // of fan-outs, in rising order
 	Rounds    int
+	Seed      uint64 // of the orders in which the systems are measured
 	// Patience bounds a workload: one that would last longer, going by the one
 	// before, is left out.
 	Patience time.Duration
@@ -60,8 +61,12 @@ func Run(ctx context.Context, c Config) ([]Sample, error) {
 func (c Config) rounds(ctx context.Context, chosen []entry, cluster *services.Cluster) ([]Sample, error) {
 	var samples []Sample
 	var failed []error
+	// Each round has an order of its own, so that no system always follows the same.
+	shuffle := rand.New(rand.NewPCG(c.Seed, 0)) //nolint:gosec // no secret
 	for round := range c.Rounds {
-		for _, e := range shuffled(chosen, round) {
+		order := slices.Clone(chosen)
+		shuffle.Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] })
+		for _, e := range order {
 			found, err := c.measure(ctx, e, round, cluster)
 			if ctx.Err() != nil {
 				return append(samples, found...), context.Cause(ctx)
@@ -84,14 +89,6 @@ func (c Config) rounds(ctx context.Context, chosen []entry, cluster *services.Cl
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
-}
-
-// shuffled gives each round an order of its own, the same in each run, so that no system
-// always follows the same.
-func shuffled(entries []entry, round int) []entry {
-	order := slices.Clone(entries)
-	rand.New(rand.NewPCG(uint64(round), 0)).Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] }) //nolint:gosec // no secret
-	return order
 }
 
 func (c Config) write(samples []Sample) error {

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type flags struct {
 	Workloads []string      `help:"What to measure (all): ${workloads}."`
 	Sizes     []int         `help:"Children of fan-outs, in rising order." default:"100,1000,10000"`
 	Rounds    int           `help:"Times that everything is measured." default:"3"`
+	Seed      uint64        `help:"Of the rounds' orders, to have those of an earlier run (the time)."`
 	Patience  time.Duration `help:"A fan-out that would last longer is left out." default:"45s"`
 	Target    time.Duration `help:"How long a workload of no fixed size lasts, about." default:"2s"`
 	JSON      string        `name:"json" help:"File for the samples, one JSON object a line." type:"path"`
@@ -44,7 +46,7 @@ func (f flags) run(ctx context.Context) error {
 	}
 	config := harness.Config{
 		Binaries: filepath.Dir(self), Systems: f.Systems, Workloads: f.Workloads, Sizes: f.Sizes,
-		Rounds: f.Rounds, Patience: f.Patience, Target: f.Target,
+		Rounds: f.Rounds, Seed: cmp.Or(f.Seed, uint64(time.Now().Unix())), Patience: f.Patience, Target: f.Target,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	if f.JSON != "" {
@@ -57,6 +59,6 @@ func (f flags) run(ctx context.Context) error {
 	}
 	setting := harness.Setting(ctx, config.Binaries)
 	samples, err := harness.Run(ctx, config)
-	fmt.Printf("%s\n\n", setting)
+	fmt.Printf("%s, seed %d\n\n", setting, config.Seed)
 	return errors.Join(err, harness.Table(os.Stdout, samples, f.Sizes))
 }
