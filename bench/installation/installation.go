@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -251,23 +250,13 @@ func (i *Installation) connect(ctx context.Context) (err error) {
 		return fmt.Errorf("connecting to Coppice: %w", err)
 	}
 	return i.orchestrator.Await(ctx, func(ctx context.Context) error {
-		if err := listens(ctx, i.address); err != nil {
+		if err := process.Listens(ctx, i.address); err != nil {
 			return err
 		}
 		i.conn.ResetConnectBackoff()
 		_, err := i.Sessions().ListSessions(ctx, &pb.ListSessionsRequest{PageSize: 1}, grpc.WaitForReady(true))
 		return err
 	})
-}
-
-// listens reports whether somebody takes connections there.
-func listens(ctx context.Context, address string) error {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	return c.Close()
 }
 
 // Address is where Coppice serves.

@@ -34,7 +34,7 @@ func (i *Installation) FetchProfile(ctx context.Context, p *process.Process, pag
 	if !ok {
 		return nil, fmt.Errorf("fetching a profile: %s serves none", p.Name)
 	}
-	if err := p.Await(ctx, func(ctx context.Context) error { return listens(ctx, address) }); err != nil {
+	if err := p.Await(ctx, func(ctx context.Context) error { return process.Listens(ctx, address) }); err != nil {
 		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/debug/pprof/"+page, http.NoBody)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,6 +133,16 @@ func (p *Process) Await(ctx context.Context, ask func(context.Context) error) er
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
+}
+
+// Listens fails if nobody takes connections there.
+func Listens(ctx context.Context, address string) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // lastWords are the end of a log.

@@ -31,9 +31,8 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 		return nil, err
 	}
 	r := &Redis{p, system.Address(port)}
-	client := r.Client()
-	defer client.Close() //nolint:errcheck // it was only asked
-	if err := p.Await(ctx, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err != nil {
+	// It has nothing to read first. A client would wait between two tries.
+	if err := p.Await(ctx, func(ctx context.Context) error { return process.Listens(ctx, r.Address) }); err != nil {
 		return nil, errors.Join(err, p.Kill())
 	}
 	return r, nil
