@@ -81,7 +81,7 @@ validate: ## hold the manifests and the compose file against their types
 
 .PHONY: vet-bench
 vet-bench: ## go vet, and the tests, of the benchmarks' modules
-	@cd bench && $(GO) vet ./... && $(GO) test -count=1 ./harness ./own ./process
+	@cd bench && $(GO) vet ./... && $(GO) test -count=1 ./figures ./harness ./own ./process ./systems/coppice
 	@cd bench/system && $(GO) vet ./... && $(GO) test -count=1 ./...
 	@cd bench/systems/temporal && $(GO) vet ./...
 

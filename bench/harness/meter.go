@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coppice-run/coppice/bench/figures"
 	"github.com/coppice-run/coppice/bench/process"
 	"github.com/coppice-run/coppice/bench/system"
 )
@@ -99,9 +100,9 @@ func (m *meter) spawn(ctx context.Context) error {
 	if len(reply.Latencies) != n {
 		return fmt.Errorf("it tells %d latencies of %d children", len(reply.Latencies), n)
 	}
-	s := Sample{Workload: Spawn, N: n, Seconds: reply.Seconds, P50Millis: percentile(reply.Latencies, 0.50)}
+	s := Sample{Workload: Spawn, N: n, Seconds: reply.Seconds, P50Millis: figures.Milliseconds(figures.Quantile(reply.Latencies, 0.50))}
 	if n >= leastOfP99 {
-		s.P99Millis = percentile(reply.Latencies, 0.99)
+		s.P99Millis = figures.Milliseconds(figures.Quantile(reply.Latencies, 0.99))
 	}
 	m.record(s)
 	return nil

@@ -1,11 +1,5 @@
 package harness
 
-import (
-	"math"
-	"slices"
-	"time"
-)
-
 // Workload names what is measured.
 type Workload string
 
@@ -47,14 +41,4 @@ type Sample struct {
 
 	// Skipped says why there is no measurement.
 	Skipped string `json:"skipped,omitempty"`
-}
-
-// percentile gives the latency that a share of all does not exceed, in ms.
-func percentile(latencies []time.Duration, share float64) float64 {
-	if len(latencies) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(latencies))
-	at := int(math.Ceil(share*float64(len(sorted)))) - 1
-	return float64(sorted[at].Microseconds()) / 1000
 }

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/coppice-run/coppice/bench/figures"
 )
 
 // column is a figure of the table.
@@ -25,7 +26,7 @@ func columns(sizes []int) []column {
 	}
 	for _, n := range sizes {
 		of := func(s Sample) bool { return s.Workload == FanOut && s.N == n }
-		all = append(all, column{fmt.Sprintf("fan-out + join of %s, /s", thousands(float64(n), 0)), of, perSecond, 0})
+		all = append(all, column{fmt.Sprintf("fan-out + join of %s, /s", figures.Thousands(float64(n), 0)), of, perSecond, 0})
 	}
 	return append(all,
 		column{"CPU of the largest, µs/task", is(largestFanOut), cpuMicros, 0},
@@ -94,20 +95,20 @@ func Table(out io.Writer, samples []Sample, sizes []int) error {
 // cell is "median (min–max)", or a dash where there is nothing. If it is of fewer rounds than
 // there were, it says so.
 func (c column) cell(samples []Sample, system string) string {
-	var figures []float64
+	var found []float64
 	rounds, all := map[int]bool{}, 0
 	for _, s := range withLargest(samples, system) {
 		all = max(all, s.Round)
 		if s.System == system && s.Skipped == "" && c.of(s) {
-			figures = append(figures, c.figure(s))
+			found = append(found, c.figure(s))
 			rounds[s.Round] = true
 		}
 	}
-	if len(figures) == 0 {
+	if len(found) == 0 {
 		return "–"
 	}
-	slices.Sort(figures)
-	middle, low, high := thousands(median(figures), c.digits), thousands(figures[0], c.digits), thousands(figures[len(figures)-1], c.digits)
+	middle := figures.Thousands(figures.Median(found), c.digits)
+	low, high := figures.Thousands(slices.Min(found), c.digits), figures.Thousands(slices.Max(found), c.digits)
 	if low != high {
 		middle = fmt.Sprintf("%s (%s–%s)", middle, low, high)
 	}
@@ -115,27 +116,6 @@ func (c column) cell(samples []Sample, system string) string {
 		middle = fmt.Sprintf("%s, %d of %d rounds", middle, len(rounds), all)
 	}
 	return middle
-}
-
-// median is the middle of what is sorted.
-func median(sorted []float64) float64 {
-	at := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[at]
-	}
-	return (sorted[at-1] + sorted[at]) / 2
-}
-
-// thousands writes a number with commas.
-func thousands(f float64, digits int) string {
-	whole, fraction, _ := strings.Cut(strconv.FormatFloat(f, 'f', digits, 64), ".")
-	for at := len(whole) - 3; at > 0; at -= 3 {
-		whole = whole[:at] + "," + whole[at:]
-	}
-	if fraction == "" {
-		return whole
-	}
-	return whole + "." + fraction
 }
 
 // leftOut lists what there is no figure of, once each.
@@ -147,7 +127,7 @@ func leftOut(samples []Sample) string {
 		}
 		line := fmt.Sprintf("- %s, round %d: %s", s.System, s.Round, s.Skipped)
 		if s.Workload != "" {
-			line = fmt.Sprintf("- %s, %s of %s: %s", s.System, s.Workload, thousands(float64(s.N), 0), s.Skipped)
+			line = fmt.Sprintf("- %s, %s of %s: %s", s.System, s.Workload, figures.Thousands(float64(s.N), 0), s.Skipped)
 		}
 		if !slices.Contains(lines, line) {
 			lines = append(lines, line)

@@ -34,28 +34,3 @@ func TestTable(t *testing.T) {
 		}
 	}
 }
-
-func TestThousands(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		number float64
-		digits int
-		want   string
-	}{{0, 0, "0"}, {999, 0, "999"}, {1000, 0, "1,000"}, {1234567.891, 2, "1,234,567.89"}, {0.126, 2, "0.13"}} {
-		if got := thousands(c.number, c.digits); got != c.want {
-			t.Errorf("thousands(%v, %d) = %q, want %q", c.number, c.digits, got, c.want)
-		}
-	}
-}
-
-func TestMedian(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		sorted []float64
-		want   float64
-	}{{[]float64{3}, 3}, {[]float64{1, 2}, 1.5}, {[]float64{1, 2, 9}, 2}} {
-		if got := median(c.sorted); got != c.want {
-			t.Errorf("median(%v) = %v, want %v", c.sorted, got, c.want)
-		}
-	}
-}

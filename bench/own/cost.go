@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coppice-run/coppice/bench/figures"
 	"github.com/coppice-run/coppice/bench/installation"
 	"github.com/coppice-run/coppice/bench/process"
 )
@@ -53,14 +54,12 @@ func (l *Lab) reportSince(before spent, i *installation.Installation, name strin
 	for _, part := range now.names {
 		used := now.used[part] - before.used[part]
 		sum += used
-		if err := l.Report(name+", "+part, "µs CPU/task", microseconds(used)/float64(tasks)); err != nil {
+		if err := l.Report(name+", "+part, "µs CPU/task", figures.Microseconds(used)/float64(tasks)); err != nil {
 			return err
 		}
 	}
-	return l.Report(name+", all", "µs CPU/task", microseconds(sum)/float64(tasks))
+	return l.Report(name+", all", "µs CPU/task", figures.Microseconds(sum)/float64(tasks))
 }
-
-func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // sizes measures what a task costs in trees of the same shape: a root with ten
 // children, each with a tenth of the others. Parents are tasks too.

@@ -14,13 +14,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coppice-run/coppice/bench/figures"
 	"github.com/coppice-run/coppice/bench/installation"
 	"github.com/coppice-run/coppice/bench/process"
 )
@@ -91,8 +91,8 @@ func (l *Lab) reportTimes(name string, times []time.Duration) error {
 		return fmt.Errorf("%s: nothing was measured", name)
 	}
 	return errors.Join(
-		l.Report(name+" p50", "ms", milliseconds(quantile(times, 0.5))),
-		l.Report(name+" p99", "ms", milliseconds(quantile(times, 0.99))))
+		l.Report(name+" p50", "ms", figures.Milliseconds(figures.Quantile(times, 0.5))),
+		l.Report(name+" p99", "ms", figures.Milliseconds(figures.Quantile(times, 0.99))))
 }
 
 // start runs an installation of the kind that is being measured.
@@ -136,11 +136,11 @@ func (l *Lab) profile(ctx context.Context, i *installation.Installation, p *proc
 // Run runs workloads on the kinds of installations that they are for, as far as chosen.
 // A workload that fails stops no other.
 func Run(ctx context.Context, lab Lab, chosen []Workload, kinds []installation.Kind, out io.Writer) ([]Figure, error) {
-	var figures []Figure
+	var measured []Figure
 	var failed []error
 	lines := json.NewEncoder(out)
 	lab.report = func(f Figure) error {
-		figures = append(figures, f)
+		measured = append(measured, f)
 		return lines.Encode(f)
 	}
 	for _, w := range chosen {
@@ -155,13 +155,5 @@ func Run(ctx context.Context, lab Lab, chosen []Workload, kinds []installation.K
 			}
 		}
 	}
-	return figures, errors.Join(append(failed, ctx.Err())...)
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// quantile is the duration that a part of all does not exceed.
-func quantile(of []time.Duration, part float64) time.Duration {
-	sorted := slices.Sorted(slices.Values(of))
-	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
+	return measured, errors.Join(append(failed, ctx.Err())...)
 }

@@ -8,19 +8,6 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-func TestQuantile(t *testing.T) {
-	t.Parallel()
-	var times []time.Duration
-	for n := range 100 {
-		times = append(times, time.Duration(100-n))
-	}
-	for part, want := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 1: 100} {
-		if got := quantile(times, part); got != want {
-			t.Errorf("of the first %v the last is %d, want %d", part, got, want)
-		}
-	}
-}
-
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coppice-run/coppice/bench/figures"
 	"github.com/coppice-run/coppice/bench/installation"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -23,7 +24,7 @@ func coldStart(ctx context.Context, l *Lab) error {
 			if _, err := i.Do(ctx, installation.Child, "answer"); err != nil {
 				return err
 			}
-			times = append(times, milliseconds(time.Since(i.Orchestrator().Started)))
+			times = append(times, figures.Milliseconds(time.Since(i.Orchestrator().Started)))
 			return nil
 		})
 		if err != nil {
@@ -191,7 +192,7 @@ func deep(ctx context.Context, l *Lab) error {
 			if _, err := i.Do(ctx, installation.Parent, fmt.Sprint("chain ", depth)); err != nil {
 				return err
 			}
-			took := milliseconds(time.Since(started))
+			took := figures.Milliseconds(time.Since(started))
 			times, each = append(times, took), append(each, took/depth)
 		}
 		return errors.Join(l.Report("chain of 100", "ms", times...), l.Report("chain of 100, each level", "ms", each...))

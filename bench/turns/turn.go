@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coppice-run/coppice/bench/figures"
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
@@ -75,12 +76,10 @@ func (t turn) sum() (all time.Duration) {
 func (t turn) line(way, dir string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(t.used)) {
-		parts = append(parts, fmt.Sprintf("%s %.1f", name, microseconds(t.used[name])))
+		parts = append(parts, fmt.Sprintf("%s %.1f", name, figures.Microseconds(t.used[name])))
 	}
-	return fmt.Sprintf("%-7s %6.0f/s  %6.1f µs CPU (%s)  %s", way, t.rate, microseconds(t.sum()), strings.Join(parts, ", "), dir)
+	return fmt.Sprintf("%-7s %6.0f/s  %6.1f µs CPU (%s)  %s", way, t.rate, figures.Microseconds(t.sum()), strings.Join(parts, ", "), dir)
 }
-
-func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // measure has one side run a workload for about as long as a turn is to last.
 func (of *side) measure(ctx context.Context, s *settings, way string) (turn, error) {
@@ -143,6 +142,5 @@ func middle[T float64 | time.Duration](of []turn, value func(turn) T) T {
 	for _, t := range of {
 		values = append(values, value(t))
 	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	return figures.Median(values)
 }
