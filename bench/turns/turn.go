@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/coppice-run/coppice/bench/figures"
 	"github.com/coppice-run/coppice/bench/installation"
 )
@@ -21,15 +23,8 @@ var ways = map[string]func(ctx context.Context, i *installation.Installation, s 
 	"stream": func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error) {
 		return tasks, i.DoMany(ctx, installation.Child, "answer", tasks, s.atOnce)
 	},
-	"fan": func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
-		times := max(1, tasks/fan)
-		for range times {
-			if err := family(ctx, i, "fan", fan, 1); err != nil {
-				return 0, err
-			}
-		}
-		return times * fan, nil
-	},
+	"fan":  fansOf(1),
+	"fans": fansOf(10),
 	"rounds": func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
 		for left := tasks; left > 0; left -= fan {
 			children := min(left, fan)
@@ -39,6 +34,23 @@ var ways = map[string]func(ctx context.Context, i *installation.Installation, s 
 		}
 		return tasks, nil
 	},
+}
+
+// fansOf has so many parents at once spawn as many children as one may have.
+func fansOf(parents int) func(context.Context, *installation.Installation, *settings, int) (int, error) {
+	return func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
+		times := max(1, tasks/(parents*fan))
+		for range times {
+			all, ctx := errgroup.WithContext(ctx)
+			for range parents {
+				all.Go(func() error { return family(ctx, i, "fan", fan, 1) })
+			}
+			if err := all.Wait(); err != nil {
+				return 0, err
+			}
+		}
+		return times * parents * fan, nil
+	}
 }
 
 // family has a parent spawn children in so many answers, and fails if any was refused or
