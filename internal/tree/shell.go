@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -260,6 +261,9 @@ func (d *decision) stop(t *Task, call *Call, target *Task) {
 		panic(fmt.Sprintf("tree: encoding the end of a task: %v", err))
 	}
 	call.Text = string(text)
+	if out.Output != "" {
+		t.Source = cmp.Or(t.Source, target.Source)
+	}
 	d.closeCall(t, call)
 	if target.State.Active() {
 		d.unheard([]*Task{t}, func() { d.cancel(target, ReasonCancelledByParent, "ended by a task above it") })
