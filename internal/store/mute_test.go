@@ -178,17 +178,23 @@ func TestPlacesInSilence(t *testing.T) {
 				var server muting
 				db := served(t, slog.New(slog.DiscardHandler), server.serve)
 				var looking sync.WaitGroup
-				all := func(ctx context.Context) {
+				var apart sync.WaitGroup // until each has a connection to itself
+				all := func(ctx context.Context, answered bool) {
+					apart.Add(mostReads)
 					for range mostReads {
 						looking.Go(func() {
-							_ = db.load(ctx, lookup{"anything", [][]any{{}}, func(row) error {
-								time.Sleep(time.Millisecond) // so that each has a connection to itself
+							err := db.load(ctx, lookup{"anything", [][]any{{}}, func(row) error {
+								apart.Done()
+								apart.Wait()
 								return nil
 							}})
+							if (err == nil) != answered {
+								t.Errorf("a load was answered with %v, want an answer: %v", err, answered)
+							}
 						})
 					}
 				}
-				all(t.Context())
+				all(t.Context(), true)
 				looking.Wait()
 				if n := db.reads.Stat().TotalConns(); n != mostReads {
 					t.Fatalf("there are %d connections", n)
@@ -196,8 +202,8 @@ func TestPlacesInSilence(t *testing.T) {
 				server.fall()
 				ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
 				defer cancel()
-				all(ctx)
-				time.Sleep(test.waits)
+				all(ctx, false)
+				time.Sleep(test.waits) // of the test's own clock
 				synctest.Wait()
 				began := time.Now()
 				err := db.glance(t.Context(), lookup{"anything", [][]any{{}}, func(row) error { return nil }})
