@@ -14,9 +14,11 @@ import (
 
 // stock holds the runs that count as announced and for which no slot is idle. A slot of
 // this replica that gives its run back gets the first of them with the answer, without
-// being told over the dispatch stream and without asking. What no slot has taken within
-// keepFor goes on the stream, as does what idle slots wait for. What is lost with the
-// process is announced again when its lease is over.
+// being told over the dispatch stream and without asking. What idle slots wait for goes on
+// the stream. So do a few that no slot has taken within keepFor, for whoever may come from
+// elsewhere, and for those who count what waits there; the others stay, since each that goes over
+// the stream is asked for and claimed by itself. What is lost with the process is announced
+// again when its lease is over.
 type stock struct {
 	mu       sync.Mutex
 	runs     []waitingRun // the oldest first
@@ -32,24 +34,32 @@ type waitingRun struct {
 	since time.Time
 }
 
+// same reports whether it is the same run.
+func (r waitingRun) same(other waitingRun) bool { return r.Task == other.Task && r.Epoch == other.Epoch }
+
 const (
 	// keepFor is how long a run may be kept for the slots of this replica: short beside what a
 	// model takes, long beside what a task takes that asks none.
 	keepFor = 200 * time.Millisecond
-	// comeWithin is how long an idle slot may take to come for a hint.
+	// comeWithin is how long an idle slot takes to come for a hint, where nothing holds it up.
 	comeWithin = 20 * time.Millisecond
+	// keptOnStream is up to how many hints on the stream there may be more for what was kept.
+	keptOnStream = announceAtLeast
 )
 
 func newStock() *stock { return &stock{some: make(chan struct{}, 1)} }
 
-// add takes in runs that count as announced.
+// add takes in runs that count as announced. One that is announced again may be here still.
 func (k *stock) add(now time.Time, ready ...store.Ready) {
 	if len(ready) == 0 {
 		return
 	}
 	k.mu.Lock()
 	for _, r := range ready {
-		k.runs = append(k.runs, waitingRun{dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch, From: r.Replica}, now})
+		run := waitingRun{dispatch.Hint{Session: r.Session, Task: r.Task, Epoch: r.Epoch, From: r.Replica}, now}
+		if !r.Again || !slices.ContainsFunc(k.runs, run.same) {
+			k.runs = append(k.runs, run)
+		}
 	}
 	k.mu.Unlock()
 	poke(k.some)
@@ -70,13 +80,13 @@ func (k *stock) committed(now time.Time, ready []store.Ready) (waiting bool) {
 }
 
 // due gives the runs that are to go on the dispatch stream: as many as there are idle slots
-// beside those that something is on its way to, and what has been kept for long enough. It
-// tells when to look again; zero if there is nothing left.
+// beside those that something is on its way to, and a few of those that have been kept for long
+// enough. It tells when to look again; zero if there is nothing left.
 func (k *stock) due(now time.Time, idle int) (hints []dispatch.Hint, again time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	n := min(len(k.runs), max(0, idle-k.drawing-k.coming(now)))
-	for n < len(k.runs) && now.Sub(k.runs[n].since) >= keepFor {
+	n := min(len(k.runs), max(0, idle-k.drawing-k.since(now.Add(-keepFor))))
+	for n < len(k.runs) && now.Sub(k.runs[n].since) >= keepFor && n+len(k.onStream) < keptOnStream {
 		n++
 	}
 	for _, r := range k.runs[:n] {
@@ -84,22 +94,23 @@ func (k *stock) due(now time.Time, idle int) (hints []dispatch.Hint, again time.
 		k.onStream = append(k.onStream, now)
 	}
 	k.drop(n)
-	switch {
-	case len(k.runs) > 0 && idle > k.drawing:
-		again = now.Add(comeWithin)
-	case len(k.runs) > 0:
+	switch soon := now.Add(comeWithin); {
+	case len(k.runs) == 0:
+	case idle > k.drawing || soon.After(k.runs[0].since.Add(keepFor)):
+		again = soon
+	default:
 		again = k.runs[0].since.Add(keepFor)
 	}
 	return hints, again
 }
 
-// coming is how many hints slots are on their way for.
-func (k *stock) coming(now time.Time) int {
-	late := 0
-	for late < len(k.onStream) && now.Sub(k.onStream[late]) >= comeWithin {
-		late++
+// since is how many hints went on the stream after a time that nobody has come for.
+func (k *stock) since(begin time.Time) int {
+	before := 0
+	for before < len(k.onStream) && !k.onStream[before].After(begin) {
+		before++
 	}
-	return len(k.onStream) - late
+	return len(k.onStream) - before
 }
 
 // reconcile says how many hints on the dispatch stream nobody has read. Slots have to come for all
@@ -130,17 +141,19 @@ func (k *stock) reconcile(now time.Time, unread, idle int) {
 }
 
 // mayDraw reports whether there is a run for a slot that has become free. What has been on the
-// dispatch stream for a while has waited for longer: then the slot has to come for that.
-func (k *stock) mayDraw(now time.Time) bool {
-	return len(k.runs) > 0 && (len(k.onStream) == 0 || now.Sub(k.onStream[0]) < comeWithin)
+// dispatch stream for a while has waited for longer: the slot has to come for that, unless there
+// are idle slots enough to do so. Were all that become free sent there, as many hints more would
+// be, and it would not become empty before everything is done.
+func (k *stock) mayDraw(now time.Time, idle int) bool {
+	return len(k.runs) > 0 && (len(k.onStream) <= max(0, idle-k.drawing) || now.Sub(k.onStream[0]) < comeWithin)
 }
 
 // drawFor gives the first run if its session fits, for a slot that is about to give its run
 // back.
-func (k *stock) drawFor(now time.Time, fits func(tree.SessionID) bool) (next waitingRun) {
+func (k *stock) drawFor(now time.Time, idle int, fits func(tree.SessionID) bool) (next waitingRun) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.mayDraw(now) && fits(k.runs[0].Session) {
+	if k.mayDraw(now, idle) && fits(k.runs[0].Session) {
 		next = k.runs[0]
 		k.drop(1)
 	}
@@ -161,10 +174,10 @@ func (k *stock) back(run waitingRun) {
 
 // draw gives a slot that has given its run back the first run, if there is one. Once the slot
 // has the run, or can't have it, it says so with drawn.
-func (k *stock) draw(now time.Time) (next waitingRun, any bool) {
+func (k *stock) draw(now time.Time, idle int) (next waitingRun, any bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.mayDraw(now) {
+	if !k.mayDraw(now, idle) {
 		return next, false
 	}
 	next = k.runs[0]
@@ -190,7 +203,7 @@ func (k *stock) drawAny() (next waitingRun, any bool) {
 func (k *stock) late(now time.Time) (late, coming int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	coming = k.coming(now)
+	coming = k.since(now.Add(-comeWithin))
 	return len(k.onStream) - coming, coming
 }
 

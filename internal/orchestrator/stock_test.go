@@ -27,8 +27,8 @@ func numbers(hints ...dispatch.Hint) (n []int) {
 	return n
 }
 
-// TestDueStock: the dispatch stream gets what idle slots wait for, and what has been kept for
-// long enough.
+// TestDueStock: the dispatch stream gets what idle slots wait for, and a few of those that have been
+// kept for long enough.
 func TestDueStock(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 0)
@@ -47,8 +47,12 @@ func TestDueStock(t *testing.T) {
 		"one is on its way":         {idle: 2, sent: 1, want: []int{1}, again: comeWithin},
 		"all are on their way":      {idle: 2, sent: 3, again: comeWithin},
 		"one has come":              {idle: 2, sent: 2, came: 1, want: []int{1}, again: comeWithin},
-		"nobody has come":           {idle: 2, sent: 2, since: -comeWithin, want: []int{1, 2}, again: comeWithin},
+		"they are late":             {idle: 2, sent: 2, since: -comeWithin, again: comeWithin},
+		"nobody has come":           {idle: 2, sent: 2, since: -keepFor, want: []int{1, 2}, again: comeWithin},
 		"they have waited for long": {after: keepFor, want: []int{1, 2, 3}},
+		"… and so have others":      {after: keepFor, sent: keptOnStream - 2, want: []int{1, 2}, again: keepFor + comeWithin},
+		"… and enough others":       {after: keepFor, sent: keptOnStream, again: keepFor + comeWithin},
+		"they will have soon":       {after: keepFor - 1, again: keepFor - 1 + comeWithin},
 	} {
 		k := stockOf(begun, 1, 1, 1)
 		for range test.sent {
@@ -73,7 +77,7 @@ func TestARunThatComesBackIsAsOld(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 0)
 	k := stockOf(begun, 1, 1, 2)
-	k.back(k.drawFor(begun.Add(keepFor/2), of(tree.SessionID{15: 1})))
+	k.back(k.drawFor(begun.Add(keepFor/2), 0, of(tree.SessionID{15: 1})))
 	if hints, _ := k.due(begun.Add(keepFor), 0); !slices.Equal(numbers(hints...), []int{1, 2, 3}) {
 		t.Errorf("%v are due", numbers(hints...))
 	}
@@ -90,21 +94,21 @@ func TestDrawing(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	k := stockOf(now, 1, 2, 1)
-	if got := k.drawFor(now, of(tree.SessionID{15: 2})); got != (waitingRun{}) {
+	if got := k.drawFor(now, 0, of(tree.SessionID{15: 2})); got != (waitingRun{}) {
 		t.Errorf("a slot of session 2 has got %v, which is not the first", got)
 	}
-	first := k.drawFor(now, of(tree.SessionID{15: 1}))
+	first := k.drawFor(now, 0, of(tree.SessionID{15: 1}))
 	if got := numbers(first.Hint); !slices.Equal(got, []int{1}) {
 		t.Fatalf("a slot of session 1 has got %v, want the first", got)
 	}
 	k.back(first)
 	k.back(waitingRun{}) // it was to have none
 	for i := range 3 {
-		if got, any := k.draw(now); !any || !slices.Equal(numbers(got.Hint), []int{i + 1}) {
+		if got, any := k.draw(now, 0); !any || !slices.Equal(numbers(got.Hint), []int{i + 1}) {
 			t.Errorf("slot %d has got %v", i+1, got)
 		}
 	}
-	if got, any := k.draw(now); any {
+	if got, any := k.draw(now, 0); any {
 		t.Errorf("%v was taken when there was nothing left", got)
 	}
 	k.back(first)
@@ -116,14 +120,43 @@ func TestDrawing(t *testing.T) {
 	}
 	k.onStream = append(k.onStream, now)
 	late := now.Add(comeWithin)
-	if got, any := k.draw(late); any {
+	if got, any := k.draw(late, 0); any {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)
 	}
-	if got := k.drawFor(late, of(first.Session)); got != (waitingRun{}) {
+	if got := k.drawFor(late, 0, of(first.Session)); got != (waitingRun{}) {
 		t.Errorf("%v was taken, though a hint waits on the stream", got)
 	}
+	if got, any := k.draw(late, 1); !any {
+		t.Error("nothing was taken, though an idle slot may come for the hint")
+	} else if k.back(got); k.enoughToDraw(late, 1) {
+		t.Error("one idle slot is to come for a hint, and to have a run with which it is busy")
+	}
+	k.drawn()
 	k.came(late)
-	if _, any := k.draw(late); !any {
+	if _, any := k.draw(late, 0); !any {
 		t.Error("nothing was taken once somebody had come for the hint")
+	}
+}
+
+// enoughToDraw looks whether a further slot may have a run, without giving it one.
+func (k *stock) enoughToDraw(now time.Time, idle int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mayDraw(now, idle)
+}
+
+// TestARunThatIsAnnouncedAgain is not doubled while it waits for a slot.
+func TestARunThatIsAnnouncedAgain(t *testing.T) {
+	t.Parallel()
+	begun := time.Unix(1_800_000_000, 0)
+	k := stockOf(begun, 1)
+	again := store.Ready{Session: k.runs[0].Session, Ready: tree.Ready{Task: k.runs[0].Task, Epoch: 1}, Again: true}
+	k.add(begun.Add(announceLease), again)
+	if len(k.runs) != 1 {
+		t.Errorf("there are %d runs, want the one", len(k.runs))
+	}
+	again.Epoch = 2
+	if k.add(begun.Add(announceLease), again); len(k.runs) != 2 {
+		t.Errorf("there are %d runs, want the one and the next that its task has", len(k.runs))
 	}
 }

@@ -35,7 +35,7 @@ import (
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var offer *store.Offer
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
-		a.next = l.svc.stock.drawFor(time.Now(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
+		a.next = l.svc.stock.drawFor(time.Now(), l.svc.pulling(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
 		offer = &store.Offer{
 			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.svc.census.idle(),
 			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
@@ -128,7 +128,7 @@ func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
 func (l *slot) claimKept(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
 	for takes != nil && last.by.worker != "" && ctx.Err() == nil {
-		next, any := l.svc.stock.draw(time.Now())
+		next, any := l.svc.stock.draw(time.Now(), l.svc.pulling()-1)
 		if !any {
 			break
 		}
