@@ -1,6 +1,10 @@
 package tree
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+	"slices"
+)
 
 // Budget is what all tasks of a session may use together. It is looked at before each call
 // of a model: once it is spent, runs end instead of calling.
@@ -113,13 +117,45 @@ func (s *Session) short(t *Task) bool {
 // dollars are those that an amount in micros is.
 func dollars(micros int64) float64 { return float64(micros) / 1e6 }
 
-// allot gives the session another budget.
+// revives reports whether models can be called again with another budget.
+func (s *Session) revives(b Budget) bool {
+	with := *s
+	with.Budget = b
+	return s.spent() != "" && with.spent() == ""
+}
+
+// allot gives the session another budget. Roots whose news have waited for one go on.
 func (d *decision) allot(b Budget) {
-	if s := d.session(); b != s.Budget {
-		s.Budget = b
-		if b == (Budget{}) {
-			s.Reckoned = Budget{}
+	s := d.session()
+	if b == s.Budget {
+		return
+	}
+	revived := s.revives(b)
+	s.Budget = b
+	if b == (Budget{}) {
+		s.Reckoned = Budget{}
+	}
+	d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionBudgeted, Budget: b})
+	if !revived {
+		return
+	}
+	waiting := slices.DeleteFunc(d.view.all(), func(t *Task) bool {
+		return t.Depth > 0 || t.Inbox == 0 || t.State.Active() || t.State == StateCancelled || !d.newsStarts(t)
+	})
+	slices.SortFunc(waiting, func(a, b *Task) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	for _, t := range waiting {
+		d.nextTurn(t)
+	}
+}
+
+func (n *needs) allot(b *Budget) {
+	if b == nil || n.root() == nil || !n.view.session.revives(*b) {
+		return
+	}
+	n.below(TaskID{})
+	for _, t := range n.view.all() {
+		if t.Depth == 0 {
+			n.boundary(t)
 		}
-		d.emitAside(d.view.task(s.Root), SessionChanged{Change: SessionBudgeted, Budget: b})
 	}
 }

@@ -136,9 +136,8 @@ func (d *decision) revoke(t *Task) {
 	}
 }
 
-// heardOfUser reports whether a user's message waits for the task. News of
-// children alone does not start a turn again that somebody has cancelled, or that
-// has killed its workers.
+// heardOfUser reports whether a user's message waits for the task. News of children alone does
+// not start a turn again that somebody has cancelled.
 func (d *decision) heardOfUser(t *Task) bool {
 	return t.Inbox > 0 && slices.ContainsFunc(d.view.inbox[t.ID], func(e *InboxEntry) bool {
 		return e.News == ChildRun{}

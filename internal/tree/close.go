@@ -86,7 +86,10 @@ func (c DeleteSession) decide(d *decision) (Answer, error) {
 	return Closed{Runs: runs}, nil
 }
 
-func (c ChangeSession) needs(n *needs) { n.root() }
+func (c ChangeSession) needs(n *needs) {
+	n.root()
+	n.allot(c.Budget)
+}
 
 func (c ChangeSession) decide(d *decision) (Answer, error) {
 	if err := checkName("the title", c.Title); err != nil {

@@ -105,6 +105,11 @@ func (c *checker) log() {
 			}
 		case Backgrounded:
 			background[c.asked[ChildRun{e.Task, e.Run}].by]++
+		case Queued:
+			if e.Run == 0 {
+				c.must(!active[e.Task], "event %d queues for no run, and one is active", e.Seq)
+				continue
+			}
 		case Dispatched:
 			c.must(kind.Epoch > epochs[e.Task], "event %d dispatches epoch %d again", e.Seq, kind.Epoch)
 			epochs[e.Task], poor[e.Task] = kind.Epoch, then.spent() != ""
@@ -168,7 +173,7 @@ func (c *checker) state(t *Task) {
 	}
 	c.base(t)
 	if t.Depth == 0 && !t.State.Active() {
-		c.must(t.State == StateCancelled || t.Reason == ReasonPoisoned || t.Inbox == 0, "the root has ended with an inbox of %d", t.Inbox)
+		c.must(t.State == StateCancelled || t.Reason == ReasonPoisoned || c.session.spent() != "" || t.Inbox == 0, "the root has ended with an inbox of %d", t.Inbox)
 		for _, e := range c.inbox {
 			c.must(e.Task != t.ID || e.News != ChildRun{} || !c.session.ClosedAt.IsZero(), "the root has ended and a user's message left in its inbox")
 		}

@@ -179,21 +179,24 @@ func (d *decision) queue(t *Task, e *InboxEntry) {
 	t.Inbox++
 	set(&d.view.changes.Inbox, e.ID, e)
 	d.view.touchTask(t)
+	queued := Queued{News: e.News, Message: e.ID, Waiting: t.Inbox}
 	if t.State.Active() {
-		d.emit(t, Queued{News: e.News, Message: e.ID, Waiting: t.Inbox})
+		d.emit(t, queued)
+	} else {
+		d.emitAside(t, queued)
 	}
 }
 
 // tell brings the news of a background run's end to its caller.
 func (d *decision) tell(caller, t *Task, run ChildRun) {
-	if caller.Depth == 0 && !caller.State.Active() && caller.Reason != ReasonPoisoned {
+	if caller.Depth == 0 && !caller.State.Active() && d.newsStarts(caller) {
 		d.accept(caller, requester{source: t.Source})
 		d.takeInbox(caller)
 		d.append(caller, &Message{Role: RoleUser, News: run})
 		return
 	}
-	// A sub-agent that has ended hears of it when somebody resumes it, and a root that was
-	// poisoned with a user's next message.
+	// A sub-agent that has ended hears of it when somebody resumes it, and a root that nothing
+	// starts with a user's next message, or once the budget is raised.
 	d.queue(caller, &InboxEntry{News: run, Source: t.Source})
 	if caller.State != StateWaiting || caller.Wait.Kind != WaitBackground {
 		return

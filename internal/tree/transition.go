@@ -132,8 +132,7 @@ func (d *decision) again(t *Task, cause ReadyCause) {
 }
 
 // finish ends a run and tells everyone who waits for it. A root that has news
-// starts its next run in the same step, so nothing slips between two turns; one that was
-// poisoned only if a user wants it.
+// starts its next run in the same step, so nothing slips between two turns.
 func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	if !t.State.Active() {
 		panic("tree: finish of a run that is not active")
@@ -165,7 +164,7 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	d.emit(t, result)
 	d.callBack(t)
 	d.settle(t)
-	if t.Depth == 0 && t.Inbox > 0 && state != StateCancelled && (reason != ReasonPoisoned || d.heardOfUser(t)) {
+	if t.Depth == 0 && t.Inbox > 0 && state != StateCancelled && (d.newsStarts(t) || d.heardOfUser(t)) {
 		d.nextTurn(t)
 	}
 }
@@ -192,6 +191,12 @@ func (n *needs) settle(t *Task) {
 		n.boundary(n.task(row.Task))
 		n.call(row.Task, row.Ref)
 	}
+}
+
+// newsStarts reports whether news of children alone may start the next run of a root that has
+// ended: not if its last run was poisoned, and not if no model would see it.
+func (d *decision) newsStarts(t *Task) bool {
+	return t.Reason != ReasonPoisoned && d.session().spent() == ""
 }
 
 // nextTurn starts the root's next run with what is in its inbox.

@@ -2291,7 +2291,8 @@ func (x *TaskResult) GetToolUses() int32 {
 	return 0
 }
 
-// MessageQueued says that a message waits for the task's next boundary.
+// MessageQueued says that a message waits for the task's next boundary, or, where the task
+// has ended and the event is of no run, for its next run.
 type MessageQueued struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set if the message tells of a background child's end; otherwise it is a
