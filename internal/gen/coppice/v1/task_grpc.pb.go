@@ -85,8 +85,8 @@ type TaskServiceClient interface {
 	// task of its own, without being started again. That takes a moment: the commands
 	// are tasks once their STARTED events are there.
 	//
-	// Idempotent: a task in the background stays there. NOT_FOUND: no such session or
-	// task. FAILED_PRECONDITION: its run has ended, background work is switched off in
+	// A task in the background stays there; a repeat lets go on who has begun to wait for
+	// it since. NOT_FOUND: no such session or task. FAILED_PRECONDITION: its run has ended, background work is switched off in
 	// the session, or it runs no command. INVALID_ARGUMENT: it is the root, or with
 	// commands a command itself.
 	BackgroundTask(ctx context.Context, in *BackgroundTaskRequest, opts ...grpc.CallOption) (*BackgroundTaskResponse, error)
@@ -279,8 +279,8 @@ type TaskServiceServer interface {
 	// task of its own, without being started again. That takes a moment: the commands
 	// are tasks once their STARTED events are there.
 	//
-	// Idempotent: a task in the background stays there. NOT_FOUND: no such session or
-	// task. FAILED_PRECONDITION: its run has ended, background work is switched off in
+	// A task in the background stays there; a repeat lets go on who has begun to wait for
+	// it since. NOT_FOUND: no such session or task. FAILED_PRECONDITION: its run has ended, background work is switched off in
 	// the session, or it runs no command. INVALID_ARGUMENT: it is the root, or with
 	// commands a command itself.
 	BackgroundTask(context.Context, *BackgroundTaskRequest) (*BackgroundTaskResponse, error)
