@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // muting is a server that answers, over the connections that have not fallen silent, and refuses
@@ -214,6 +215,40 @@ func TestPlacesInSilence(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOneByOneInSilence: of those who come one by one and soon give up, only the first meets connections that have fallen silent.
+func TestOneByOneInSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var server muting
+		db := served(t, slog.New(slog.DiscardHandler), server.serve)
+		var idle [mostReads]*pgxpool.Conn
+		for i := range idle {
+			var err error
+			if idle[i], err = db.reads.Acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, conn := range idle {
+			conn.Release()
+		}
+		server.fall()
+		began, waited := time.Now(), 0
+		for glances := 0; glances < 2*mostReads; glances++ {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			err := db.glance(ctx, lookup{"anything", [][]any{{}}, func(row) error { return nil }})
+			cancel()
+			if err == nil {
+				break
+			}
+			waited++
+			time.Sleep(time.Second) // of the test's own clock
+		}
+		if waited != 1 {
+			t.Errorf("%d were not answered, until one was after %s", waited, time.Since(began))
+		}
+	})
 }
 
 // TestThrownOutOfADeadlock: who reads and is thrown out, since others are in his way, looks again.

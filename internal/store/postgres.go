@@ -37,12 +37,14 @@ type postgres struct {
 // reachPatience is for how long a database that is out of reach is tried again, and how long
 // one may take to answer a glance; stallPatience is how long it may take for anything else, and
 // beatPatience for a heartbeat, which is missed soon. farewellPatience is how long it may take to
-// part from a connection whose caller has given up.
+// part from a connection whose caller has given up, and doubtPatience after how long without an
+// answer to him the others are not trusted either: less than a second, which many wait.
 const (
 	reachPatience    = 5 * time.Second
 	stallPatience    = 30 * time.Second
 	beatPatience     = 2 * time.Second
 	farewellPatience = time.Second
+	doubtPatience    = time.Second / 2
 )
 
 // settings are those of each connection. All statements are look-ups by an index,

@@ -30,10 +30,13 @@ func (db *postgres) exchange(ctx context.Context, patience time.Duration, batch 
 	}
 	defer conn.Release()
 	silence.Reset(patience)
+	asked := time.Now()
 	err = conn.SendBatch(asking, batch).Close()
 	if err != nil && conn.Conn().IsClosed() {
-		if ctx.Err() == nil {
-			db.reads.Reset() // what has happened to one connection has most often happened to all
+		// What has happened to one connection has most often happened to all. Whether it has is not
+		// known where somebody gave up, and to do without those that are idle costs little.
+		if ctx.Err() == nil || time.Since(asked) >= doubtPatience {
+			db.reads.Reset()
 		}
 		// Its place is for another one, not for 15 seconds of farewell.
 		switch close := conn.Conn().PgConn().Conn().Close; {
