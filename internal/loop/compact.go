@@ -23,37 +23,66 @@ var compactProse string
 const summaryHead = "What came before was summed up, since the conversation has become long. The summary:\n\n"
 
 // compact has the older part of the conversation summed up if it has become too
-// long. A summary is one model call, and recorded like every other message: a
-// crash repeats at most that call. A provider that does not give one does not end
-// the run; it goes on with what it has. The error is of the journal.
+// long. A provider that gives no summary does not end the run; it goes on with what it
+// has. The error is of the journal.
 func (r *runner) compact(ctx context.Context) error {
-	if !r.Compacts || r.noSummary || r.Spent != "" || transcript.Size(r.Transcript) < r.mostTokens() {
+	if r.Spent != "" || transcript.Size(r.Transcript) < r.mostTokens() {
 		return nil
 	}
+	_, err := r.sumUp(ctx)
+	return err
+}
+
+// unsummed is added to a refusal that ends a run.
+const unsummed = "The conversation is longer than the model takes, and could not be summed up. " +
+	"An agent with a smaller compact_at sums up before it comes to that; tasks that there are keep the one they began with."
+
+// refused decides what becomes of a run without an answer. A conversation that is longer than the
+// model takes is summed up, whatever was thought to be its window, and the run goes on. With all
+// of it summed up that is no help any more, so it ends.
+func (r *runner) refused(ctx context.Context, reason tree.Reason, why error) (Outcome, error) {
+	detail := why.Error()
+	if failed, known := errors.AsType[*model.Error](why); known && failed.Kind == model.ErrorTooLong {
+		done, err := r.sumUp(ctx)
+		switch {
+		case err != nil:
+			return Lost, err
+		case done:
+			return ongoing, nil
+		}
+		detail += "\n" + unsummed
+	}
+	return r.fail(ctx, reason, detail)
+}
+
+// sumUp has the older part of the conversation summed up, if there is one. A summary is one
+// model call, and recorded like every other message: a crash repeats at most that call. The
+// error is of the journal.
+func (r *runner) sumUp(ctx context.Context) (done bool, _ error) {
 	older, upTo := transcript.Older(r.Transcript)
-	if len(older) == 0 {
-		return nil
+	if !r.Compacts || r.noSummary || len(older) == 0 {
+		return false, nil
 	}
 	r.Journal.Report("sums up the conversation so far")
 	summary, err := r.summarise(ctx, older)
 	if ctx.Err() != nil {
-		return ErrLost
+		return false, ErrLost
 	}
 	if err != nil {
 		r.noSummary = true
 		r.Logger.WarnContext(ctx, "summing up the conversation failed", "error", err)
-		return nil
+		return false, nil
 	}
 	reply, err := r.Journal.Compact(upTo, summary).Wait(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	summary.Ordinal, summary.UpTo = reply.Ordinal, upTo
 	r.Transcript = transcript.Seen(append(r.Transcript, *summary))
 	if b := reply.Boundary; b != nil { // replicas of the release before give none
 		r.Spent, r.Short = b.Spent, b.Short
 	}
-	return nil
+	return true, nil
 }
 
 // mostTokens is how many tokens the conversation may have. If no model is named, it is the one

@@ -265,6 +265,57 @@ func TestWhenItIsSummedUp(t *testing.T) {
 	}
 }
 
+// TestARefusalForLengthIsAnOccasionToSumUp: a model may take less than is thought of it. It is
+// asked again as long as there is something to sum up.
+func TestARefusalForLengthIsAnOccasionToSumUp(t *testing.T) {
+	t.Parallel()
+	tooLong := &model.Error{Kind: model.ErrorTooLong, Err: errors.New("the model takes no more")}
+	for name, test := range map[string]struct {
+		takes, sums int // messages: with each request, and with one for a summary
+		compacts    bool
+		asked       int // for summaries
+		want        []string
+	}{
+		"a summary helps":     {6, 6, true, 4, []string{"root: completed", "text What came before was summed up"}},
+		"not even a summary":  {6, 3, true, 1, []string{"root: failed PROVIDER_ERROR"}},
+		"nothing to sum up":   {0, 0, true, 0, []string{"root: failed PROVIDER_ERROR"}},
+		"nobody can store it": {6, 6, false, 0, []string{"root: failed PROVIDER_ERROR"}},
+		"the rest is as long": {2, 6, true, 1, []string{"root: failed PROVIDER_ERROR", "text What came before was summed up"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := 0
+			c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+				takes := test.takes
+				if asksForSummary(req) {
+					asked++
+					takes = test.sums
+				}
+				if len(req.Messages) > takes {
+					return nil, tooLong
+				}
+				return worker(req)
+			}))
+			c.prepare = func(r *loop.Run) { r.Compacts = test.compacts }
+			start(t, c)
+			said := c.say()
+			for _, want := range test.want {
+				if !strings.Contains(said, want) {
+					t.Errorf("no %q in:\n%s", want, said)
+				}
+			}
+			runs := c.view.Changes().Runs
+			detail := runs[len(runs)-1].Detail
+			if failed := strings.Contains(said, "failed"); failed != strings.Contains(detail, "the model takes no more\n") || failed != strings.Contains(detail, "compact_at") {
+				t.Errorf("it ended with %q", detail)
+			}
+			if asked != test.asked {
+				t.Errorf("asked for %d summaries, want %d", asked, test.asked)
+			}
+		})
+	}
+}
+
 // forking looks, forks three agents in one message and one in a later one, and
 // the first of them forks again.
 func forking(req *model.Request) (*model.Answer, error) {

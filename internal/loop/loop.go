@@ -153,7 +153,10 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 			return Lost, nil //nolint:nilerr // the model failed because the attempt was lost
 		}
 		if err != nil {
-			return r.fail(ctx, reason, err.Error())
+			if out, err := r.refused(ctx, reason, err); out != ongoing || err != nil {
+				return out, err
+			}
+			continue
 		}
 		r.Iterations++
 		var out Outcome

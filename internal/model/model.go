@@ -86,6 +86,7 @@ type ErrorKind uint8
 const (
 	ErrorUnspecified ErrorKind = iota
 	ErrorInvalid               // the request itself is wrong: a retry fails too
+	ErrorTooLong               // so is one whose conversation is longer than the model takes
 	ErrorAuth                  // the key is missing, wrong or without rights
 	ErrorRateLimited           // too many requests or tokens: wait, then retry
 	ErrorOverloaded            // the provider is short of capacity: retry later
@@ -96,6 +97,8 @@ func (k ErrorKind) String() string {
 	switch k {
 	case ErrorInvalid:
 		return "invalid request"
+	case ErrorTooLong:
+		return "too long"
 	case ErrorAuth:
 		return "not authorised"
 	case ErrorRateLimited:

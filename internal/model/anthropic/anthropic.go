@@ -149,7 +149,7 @@ func failure(ctx context.Context, err error) error {
 	e := upstream.Refusal(refused.StatusCode, refused.Response.Header, refused.RawJSON())
 	if refused.StatusCode == http.StatusOK {
 		// An event of the stream; its type takes the place of the status.
-		e.Kind = kindOf(refused.Type())
+		e.Kind = upstream.Told(kindOf(refused.Type()), refused.RawJSON())
 		e.Err = errors.New("the provider broke the answer off: " + refused.RawJSON())
 	}
 	return e

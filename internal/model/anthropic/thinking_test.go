@@ -147,7 +147,7 @@ func TestRefusedThoughts(t *testing.T) {
 			Thinking{Tokens: 2000}, "claude-sonnet-4-5", []string{"thoughts", "none", "none"},
 		},
 		"another refusal": {
-			func(string, http.Header) string { return "prompt is too long" },
+			func(string, http.Header) string { return "tools.0: Input should be an object" },
 			Thinking{}, "claude-opus-5-5", []string{"thoughts", "thoughts"},
 		},
 	} {

@@ -223,7 +223,7 @@ func refuse(w http.ResponseWriter, api wire, status int, after time.Duration, me
 
 func statusOf(k model.ErrorKind) int {
 	switch k {
-	case model.ErrorInvalid:
+	case model.ErrorInvalid, model.ErrorTooLong:
 		return http.StatusBadRequest
 	case model.ErrorAuth:
 		return http.StatusUnauthorized

@@ -158,14 +158,15 @@ func TestErrors(t *testing.T) {
 	}{
 		"an event with a number":            {event(`{"error":{"message":"no","type":"BadRequestError","code":400}}`), model.ErrorInvalid},
 		"an event with a name":              {event(`{"error":{"message":"no","code":"rate_limit_exceeded"}}`), model.ErrorRateLimited},
-		"an event of too large a request":   {event(`{"error":{"message":"Request too large for gpt-x","type":"tokens","code":"rate_limit_exceeded"}}`), model.ErrorInvalid},
+		"an event of too large a request":   {event(`{"error":{"message":"Request too large for gpt-x","type":"tokens","code":"rate_limit_exceeded"}}`), model.ErrorTooLong},
 		"an event with a type":              {event(`{"error":{"message":"no","type":"server_error","code":null}}`), model.ErrorOverloaded},
 		"an event with a number in quotes":  {event(`{"error":{"message":"no","code":"400"}}`), model.ErrorInvalid},
 		"an event with a limit in quotes":   {event(`{"error":{"message":"no","code":"429"}}`), model.ErrorRateLimited},
 		"an event with a status":            {event(`{"error":{"message":"no","code":null,"status":503}}`), model.ErrorOverloaded},
 		"an event with a status in words":   {event(`{"error":{"message":"no","code":400,"status":"INVALID_ARGUMENT"}}`), model.ErrorInvalid},
 		"an event with a number of its own": {event(`{"error":{"message":"no","code":"1302"}}`), model.ErrorBroken},
-		"an event of a wrong request":       {event(`{"error":{"message":"no","type":"invalid_request_error","code":"context_length_exceeded"}}`), model.ErrorInvalid},
+		"an event of a wrong request":       {event(`{"error":{"message":"no","type":"invalid_request_error","code":"invalid_value"}}`), model.ErrorInvalid},
+		"an event of a long conversation":   {event(`{"error":{"message":"no","type":"invalid_request_error","code":"context_length_exceeded"}}`), model.ErrorTooLong},
 		"an event of a wrong key":           {event(`{"error":{"message":"no","type":"invalid_request_error","code":"invalid_api_key"}}`), model.ErrorAuth},
 		"an event of a missing right":       {event(`{"error":{"message":"no","type":"authentication_error"}}`), model.ErrorAuth},
 		"an event with type and number":     {event(`{"error":{"message":"no","type":"invalid_request_error","code":408}}`), model.ErrorBroken},
@@ -204,7 +205,7 @@ func TestRefusals(t *testing.T) {
 		"used up, by type": {said(429, `{"error":{"type":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
 		"more than a minute allows": {
 			said(429, `{"error":{"message":"Request too large for gpt-x on tokens per min (TPM): Limit 30000, Requested 48000. The input or output tokens must be reduced in order to run successfully.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`),
-			model.ErrorInvalid, "Limit 30000",
+			model.ErrorTooLong, "Limit 30000",
 		},
 		"what a minute allows is used": {
 			said(429, `{"error":{"message":"Rate limit reached for gpt-x on tokens per min (TPM): Limit 30000, Used 29937, Requested 385.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`),

@@ -186,7 +186,7 @@ func refusal(ctx context.Context, resp *http.Response, err error) error {
 	case t.says(codeQuota):
 		e.Kind = model.ErrorAuth
 	case t.tooLarge && e.Kind == model.ErrorRateLimited:
-		e.Kind = model.ErrorInvalid
+		e.Kind = model.ErrorTooLong
 	}
 	return e
 }
@@ -198,7 +198,7 @@ func brokenOff(ctx context.Context, err error) error {
 		return upstream.Broken(ctx, err)
 	}
 	return &model.Error{
-		Kind: troubleOf(said.Event.Data).kind(),
+		Kind: upstream.Told(troubleOf(said.Event.Data).kind(), string(said.Event.Data)),
 		Err:  errors.New("the provider broke the answer off: " + said.Message),
 	}
 }

@@ -15,7 +15,7 @@ const codeQuota = "insufficient_quota"
 
 // saysTooLarge begins what OpenAI says of a request with more tokens than the account may
 // ever use in a minute. In all else it is like one that came too soon, but no waiting
-// mends it.
+// mends it: the conversation has to be shorter.
 const saysTooLarge = "Request too large"
 
 // trouble is what a server says of an error. Servers put into it what would be the
@@ -85,7 +85,7 @@ func (t trouble) kind() model.ErrorKind {
 	case t.says(codeQuota):
 		return model.ErrorAuth
 	case t.tooLarge:
-		return model.ErrorInvalid
+		return model.ErrorTooLong
 	case t.says("rate_limit"):
 		return model.ErrorRateLimited
 	case t.says("overloaded", "server_error"):

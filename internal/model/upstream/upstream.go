@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
@@ -135,7 +137,7 @@ func Refusal(status int, header http.Header, said string) *model.Error {
 		said = said[:maxDetail] + "…"
 	}
 	return &model.Error{
-		Kind: KindOf(status), RetryAfter: retryAfter(header, time.Now()),
+		Kind: Told(KindOf(status), said), RetryAfter: retryAfter(header, time.Now()),
 		Err: fmt.Errorf("the provider answered %d %s: %s", status, http.StatusText(status), said),
 	}
 }
@@ -146,7 +148,23 @@ const statusOverloaded = 529
 // IsInvalid reports whether a provider has refused a request for what it asked.
 func IsInvalid(err error) bool {
 	failed, known := errors.AsType[*model.Error](err)
-	return known && failed.Kind == model.ErrorInvalid
+	return known && (failed.Kind == model.ErrorInvalid || failed.Kind == model.ErrorTooLong)
+}
+
+// tooLong are words of providers for a conversation that is longer than their model takes.
+var tooLong = []string{
+	"prompt is too long", "exceed context limit", // Anthropic
+	"context_length_exceeded", "maximum context length", // OpenAI, vLLM and most others
+	"exceed_context_size", "available context size", // llama.cpp
+}
+
+// Told gives the kind of a refusal for what was said. That a conversation is too long has no
+// status and no type of its own, so the words are all there is to tell it by.
+func Told(kind model.ErrorKind, said string) model.ErrorKind {
+	if slices.ContainsFunc(tooLong, func(words string) bool { return strings.Contains(said, words) }) {
+		return model.ErrorTooLong
+	}
+	return kind
 }
 
 // KindOf says what can be done about an HTTP status.

@@ -55,6 +55,24 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestTooLong: what providers say of a conversation that is too long.
+func TestTooLong(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]model.ErrorKind{
+		`{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`:                                                                            model.ErrorTooLong,
+		`{"type":"error","error":{"type":"invalid_request_error","message":"input length and ` + "`max_tokens`" + ` exceed context limit: 190000 + 32000 > 200000"}}`:                                         model.ErrorTooLong,
+		`{"error":{"message":"This model's maximum context length is 12000 tokens. However, your request has 13918 input tokens.","type":"BadRequestError","code":400}}`:                                      model.ErrorTooLong,
+		`{"error":{"message":"Your input exceeds the context window of this model.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`:                                     model.ErrorTooLong,
+		`{"error":{"code":400,"message":"request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}}`: model.ErrorTooLong,
+		`{"error":{"message":"the name of a tool is too long","type":"invalid_request_error"}}`:                                                                                                               model.ErrorInvalid,
+	} {
+		failed := Refusal(http.StatusBadRequest, http.Header{}, said)
+		if failed.Kind != want || !IsInvalid(failed) {
+			t.Errorf("%s is %s", said, failed.Kind)
+		}
+	}
+}
+
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	var failed *model.Error
