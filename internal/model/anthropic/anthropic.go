@@ -9,6 +9,7 @@ package anthropic
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -64,7 +65,7 @@ func New(c Config) (*Model, error) {
 	}
 	options := []option.RequestOption{
 		option.WithEnvironmentProduction(), option.WithHTTPClient(c.HTTP),
-		option.WithMaxRetries(0), option.WithoutOpenTelemetry(),
+		option.WithMaxRetries(0), option.WithoutOpenTelemetry(), option.WithMiddleware(upstream.Streamed(kindSaid)),
 	}
 	if c.BaseURL != "" {
 		options = append(options, option.WithBaseURL(c.BaseURL))
@@ -153,6 +154,19 @@ func failure(ctx context.Context, err error) error {
 		e.Err = errors.New("the provider broke the answer off: " + refused.RawJSON())
 	}
 	return e
+}
+
+// kindSaid is the kind of an error that came as the whole answer.
+func kindSaid(said []byte) model.ErrorKind {
+	var body struct {
+		Error struct {
+			Type sdk.ErrorType `json:"type"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(said, &body) != nil {
+		return model.ErrorBroken
+	}
+	return kindOf(body.Error.Type)
 }
 
 func kindOf(t sdk.ErrorType) model.ErrorKind {

@@ -64,6 +64,7 @@ func New(c Config) (*Model, error) {
 	}
 	options := []option.RequestOption{
 		option.WithBaseURL(base), option.WithHTTPClient(c.HTTP), option.WithMaxRetries(0), option.WithAPIKey(c.Key),
+		option.WithMiddleware(upstream.Streamed(func(said []byte) model.ErrorKind { return troubleOf(said).kind() })),
 	}
 	if c.Key == "" {
 		options = append(options, option.WithHeaderDel("Authorization"))

@@ -114,17 +114,25 @@ func because(ctx context.Context, err error) error {
 }
 
 // Broken is the error of a connection or a stream that did not come to its end.
-// It is ctx's cause if ctx has ended.
+// It is ctx's cause if ctx has ended, and err itself if that says what it is.
 func Broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if refused, known := errors.AsType[*model.Error](err); known {
+		return refused
+	}
 	kind := model.ErrorBroken
-	var certificate *tls.CertificateVerificationError
-	if errors.As(err, &certificate) {
-		kind = model.ErrorInvalid // no retry makes the certificate right
+	if _, certificate := errors.AsType[*tls.CertificateVerificationError](err); certificate || speaksPlain(err) {
+		kind = model.ErrorInvalid // no retry makes the certificate right, or the address
 	}
 	return &model.Error{Kind: kind, Err: err}
+}
+
+// speaksPlain reports whether a server that was asked with https speaks http.
+func speaksPlain(err error) bool {
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	return record || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // maxDetail is how much of a refusal's text is kept, in bytes.

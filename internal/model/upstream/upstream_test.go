@@ -85,6 +85,12 @@ func TestBroken(t *testing.T) {
 			t.Errorf("a wrong certificate is %v", err)
 		}
 	}
+	for _, why := range []error{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, http.ErrSchemeMismatch} {
+		err := Broken(t.Context(), &url.Error{Op: "Post", URL: "https://h", Err: why})
+		if !errors.As(err, &failed) || failed.Kind != model.ErrorInvalid {
+			t.Errorf("a server that speaks http is %v", err)
+		}
+	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("the run is over")
 	cancel(why)
