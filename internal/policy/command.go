@@ -13,11 +13,11 @@ import (
 // nothing for a line with more in it: a substitution, a redirection, a group, a job
 // in the background, a second line. In doubt there is more in it.
 func commands(line string) []string {
+	line = strings.Trim(line, " \t\n") // a line break that ends it begins no other
 	if strings.ContainsFunc(line, control) {
 		return nil
 	}
 	var found []string
-	line = strings.TrimSpace(line)
 	quote, from := byte(0), 0
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; {

@@ -166,6 +166,8 @@ func TestCommandsAreJudgedOneByOne(t *testing.T) {
 		`git log --format="%h; %s" | grep 'a|b'`: Allow,
 		`git log \; rm`:                          Allow, // to a shell that is one command
 		"git log | grep 'it''s'":                 Allow,
+		"git status\n":                           Allow,
+		"\n git status | wc\n \t\n":              Allow,
 
 		"git status && rm x":            Ask,
 		"git status; rm x":              Ask,
@@ -191,6 +193,10 @@ func TestCommandsAreJudgedOneByOne(t *testing.T) {
 		"git log {a,b}":                 Ask,
 		"git status\ngit log":           Ask,
 		"git status\\\nx":               Ask,
+		"git status \\\n":               Ask,
+		"git status\\ \n":               Ask,
+		"git log 'a\n":                  Ask,
+		"git status\r\n":                Ask,
 		"git status\rrm x":              Ask,
 		"git status\u0085rm x":          Ask,
 		`git log 'a`:                    Ask,
