@@ -34,6 +34,9 @@ const (
 	openaiModel    = "gpt-5.4"
 )
 
+// ownHosts are the vendors' own servers.
+var ownHosts = map[string]string{anthropicName: "api.anthropic.com", openaiName: "api.openai.com"}
+
 // Models are all models of the providers that the environment names. It implements
 // [model.Model]: a request goes to the provider that its model belongs to.
 type Models struct {
@@ -70,6 +73,9 @@ func (k *known) read(getenv func(string) string) error {
 	u, err := url.Parse(k.base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return fmt.Errorf("%s_BASE_URL is %q; expected a URL like http://host:8080 or https://host/path", prefix, k.base)
+	}
+	if u.Scheme == "https" && strings.EqualFold(u.Hostname(), ownHosts[k.name]) && (u.Port() == "" || u.Port() == "443") {
+		k.base = "" // as if nobody had said so: what other servers are told, or lack, is not for it
 	}
 	return nil
 }

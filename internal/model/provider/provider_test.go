@@ -46,6 +46,10 @@ func TestChoice(t *testing.T) {
 		{"a key and a server from files", provider.Flags{Model: "m"}, map[string]string{"OPENAI_API_KEY": "k\n", "OPENAI_BASE_URL": " http://h/v1\n"}, "asking openai/m at http://h/v1"},
 		{"an empty line for a key", provider.Flags{}, map[string]string{"OPENAI_API_KEY": "\n"}, "no provider key set: playing the built-in demo scenario"},
 		{"two lines for a key", provider.Flags{}, map[string]string{"ANTHROPIC_API_KEY": "k\nl"}, "ANTHROPIC_API_KEY has a space or a line break in it"},
+		{"OpenAI's own server", provider.Flags{}, map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "https://api.openai.com/v1/"}, "asking openai/gpt-5.4"},
+		{"Anthropic's own server", provider.Flags{}, map[string]string{"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "https://API.anthropic.com:443"}, "asking anthropic/claude-sonnet-5-5"},
+		{"a server of another's name", provider.Flags{Model: "m"}, map[string]string{"OPENAI_BASE_URL": "https://api.openai.com.example/v1"}, "asking openai/m at https://api.openai.com.example/v1"},
+		{"own servers, and no key", provider.Flags{}, map[string]string{"OPENAI_BASE_URL": "https://api.openai.com/v1", "ANTHROPIC_BASE_URL": "https://api.anthropic.com"}, "no provider key set: playing the built-in demo scenario"},
 		{"a server without a scheme", provider.Flags{Model: "m"}, map[string]string{"OPENAI_BASE_URL": "127.0.0.1:11434/v1"}, `OPENAI_BASE_URL is "127.0.0.1:11434/v1"; expected`},
 		{"a server with a name for a scheme", provider.Flags{Model: "m"}, map[string]string{"OPENAI_BASE_URL": "localhost:11434/v1"}, `OPENAI_BASE_URL is "localhost:11434/v1"; expected`},
 		{"a server of no host", provider.Flags{}, map[string]string{"ANTHROPIC_BASE_URL": "http://:8080"}, `ANTHROPIC_BASE_URL is "http://:8080"; expected`},
@@ -61,6 +65,9 @@ func TestChoice(t *testing.T) {
 			}
 			if !strings.HasPrefix(got, test.want) && !strings.Contains(got, test.want) {
 				t.Errorf("got %q", got)
+			}
+			if _, own := strings.CutSuffix(test.name, "'s own server"); own && strings.Contains(got, " at ") {
+				t.Errorf("it is another's: %q", got)
 			}
 			if demo := strings.Contains(test.want, "the built-in demo"); c.Demo != demo {
 				t.Errorf("the demo: %t", c.Demo)
