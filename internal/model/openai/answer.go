@@ -42,11 +42,12 @@ func (a *answer) take(c *sdk.ChatCompletionChunk, emit func(model.Delta)) {
 		if choice.Index != 0 {
 			continue // one answer was asked for
 		}
-		if text := reasoning(&choice.Delta); text != "" {
-			a.thinking.WriteString(text)
-			emit(model.Delta{Text: text, Thinking: true})
+		text, thoughts := content(&choice.Delta)
+		if thoughts = reasoning(&choice.Delta) + thoughts; thoughts != "" {
+			a.thinking.WriteString(thoughts)
+			emit(model.Delta{Text: thoughts, Thinking: true})
 		}
-		if text := choice.Delta.Content; text != "" {
+		if text != "" {
 			a.text.WriteString(text)
 			emit(model.Delta{Text: text})
 		}
@@ -58,6 +59,28 @@ func (a *answer) take(c *sdk.ChatCompletionChunk, emit func(model.Delta)) {
 			a.finish = choice.FinishReason
 		}
 	}
+}
+
+// content is the text of a piece, and what reasoning stands in its place: servers of models
+// that reason may give a list of both (Mistral's do). What else is in it is left out.
+func content(d *sdk.ChatCompletionChunkChoiceDelta) (text, thoughts string) {
+	var parts []struct {
+		Type, Text string
+		Thinking   []struct{ Text string }
+	}
+	list := d.JSON.Content.Raw()
+	if !strings.HasPrefix(list, "[") || json.Unmarshal([]byte(list), &parts) != nil {
+		return d.Content, ""
+	}
+	for _, p := range parts {
+		if p.Type == "text" {
+			text += p.Text
+		}
+		for _, t := range p.Thinking {
+			thoughts += t.Text
+		}
+	}
+	return text, thoughts
 }
 
 // reasoning is what servers of reasoning models send beside the text, under one of

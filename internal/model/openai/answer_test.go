@@ -88,6 +88,15 @@ func TestHabitsOfServers(t *testing.T) {
 			chunks("stop", `{"reasoning_content":"h"}`, `{"reasoning":"m"}`, `{"content":"ok"}`),
 			[]tree.Block{tree.Thinking{Text: "hm"}, tree.Text{Text: "ok"}}, tree.StopEndTurn,
 		},
+		"content that is a list": {
+			chunks("stop", `{"content":[{"type":"thinking","thinking":[{"type":"text","text":"h"}]}]}`,
+				`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"m"},{"type":"reference","reference_ids":[1]}]},{"type":"text","text":"The answer"},{"type":"reference","reference_ids":[1]}]}`,
+				`{"content":" is 4"}`, `{"content":[]}`),
+			[]tree.Block{tree.Thinking{Text: "hm"}, tree.Text{Text: "The answer is 4"}}, tree.StopEndTurn,
+		},
+		"text that begins like a list": {
+			chunks("stop", `{"content":"[{\"type\":\"text\"}]"}`), []tree.Block{tree.Text{Text: `[{"type":"text"}]`}}, tree.StopEndTurn,
+		},
 		"a refusal": {
 			chunks("stop", `{"refusal":"I'd rather not","tool_calls":[{"index":0,"id":"a","function":{"name":"rm","arguments":"{}"}}]}`),
 			[]tree.Block{tree.Text{Text: "I'd rather not"}}, tree.StopRefusal,
