@@ -33,8 +33,8 @@ func (c Config) params(req *model.Request) sdk.MessageNewParams {
 		p.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
 	}
 	p.Thinking = c.Thinking.of(p.Model, req.Messages)
-	if p.Thinking.OfEnabled != nil {
-		p.MaxTokens = withThoughts(p.Model, p.MaxTokens, c.Thinking.Tokens)
+	if on := p.Thinking.OfEnabled; on != nil {
+		p.MaxTokens, on.BudgetTokens = withThoughts(p.Model, p.MaxTokens, on.BudgetTokens)
 	}
 	return p
 }

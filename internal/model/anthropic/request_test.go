@@ -112,7 +112,7 @@ func TestThinking(t *testing.T) {
 }
 
 // TestThinkingLeavesRoom: reasoning comes on top of the answer, as far as the model can
-// write that much.
+// write that much; half of what it can is the answer's, if it is to have that much.
 func TestThinkingLeavesRoom(t *testing.T) {
 	t.Parallel()
 	adaptive := Thinking{Adaptive: true}
@@ -122,24 +122,32 @@ func TestThinkingLeavesRoom(t *testing.T) {
 		how   Thinking
 		own   int // bound of the request
 		want  int64
+		least int64 // of it for the answer
 	}{
-		{"m", Thinking{}, 0, 32_000},
-		{"m", adaptive, 0, 32_000},
-		{"m", tokens(2000), 0, 34_000},
-		{"m", tokens(2000), 500, 2500},
-		{"m", tokens(100_000), 0, 132_000},
-		{"claude-opus-4-6", tokens(40_000), 0, 72_000},
-		{"claude-sonnet-4-6", tokens(40_000), 0, 72_000},
-		{"claude-sonnet-4-5-20250929", tokens(32_000), 0, 64_000},
-		{"claude-sonnet-4-5-20250929", tokens(40_000), 0, 64_000},
-		{"claude-opus-4-5", tokens(40_000), 0, 64_000},
-		{"claude-opus-4-1-20250805", tokens(10_000), 0, 32_000},
-		{"claude-opus-4-20250514", tokens(10_000), 0, 32_000},
-		{"claude-opus-4-1-20250805", tokens(40_000), 0, 72_000}, // the provider says what is wrong
+		{"m", Thinking{}, 0, 32_000, 32_000},
+		{"m", adaptive, 0, 32_000, 32_000},
+		{"m", tokens(2000), 0, 34_000, 32_000},
+		{"m", tokens(2000), 500, 2500, 500},
+		{"m", tokens(100_000), 0, 132_000, 32_000},
+		{"claude-opus-4-6", tokens(40_000), 0, 72_000, 32_000},
+		{"claude-sonnet-4-6", tokens(40_000), 0, 72_000, 32_000},
+		{"claude-sonnet-4-5-20250929", tokens(32_000), 0, 64_000, 32_000},
+		{"claude-sonnet-4-5-20250929", tokens(40_000), 0, 64_000, 32_000},
+		{"claude-opus-4-5", tokens(40_000), 0, 64_000, 32_000},
+		{"claude-haiku-4-5", tokens(64_000), 0, 64_000, 32_000},
+		{"claude-haiku-4-5", tokens(100_000), 500, 64_000, 500},
+		{"claude-opus-4-1-20250805", tokens(10_000), 0, 32_000, 22_000},
+		{"claude-opus-4-20250514", tokens(10_000), 0, 32_000, 22_000},
+		{"claude-opus-4-1-20250805", tokens(31_999), 0, 32_000, 16_000},
+		{"claude-opus-4-1-20250805", tokens(40_000), 0, 32_000, 16_000},
 	} {
 		p := Config{Model: test.model, MaxTokens: defaultMaxTokens, Thinking: test.how}.params(&model.Request{MaxTokens: test.own})
-		if p.MaxTokens != test.want {
-			t.Errorf("%s, %+v, %d: max_tokens is %d, want %d", test.model, test.how, test.own, p.MaxTokens, test.want)
+		answer := p.MaxTokens
+		if on := p.Thinking.OfEnabled; on != nil {
+			answer -= on.BudgetTokens
+		}
+		if p.MaxTokens != test.want || answer != test.least {
+			t.Errorf("%s, %+v, %d: max_tokens is %d, %d of it for the answer, want %d", test.model, test.how, test.own, p.MaxTokens, answer, test.want)
 		}
 	}
 }

@@ -47,15 +47,17 @@ func generation(name string) (g int, known bool) {
 	return 100*major + minor, true
 }
 
-// withThoughts gives the bound of an answer together with its reasoning: the provider
-// counts both, and demands more than the reasoning alone. What the model can't write is
-// taken from the answer.
-func withThoughts(name string, answer, thoughts int64) int64 {
-	both := answer + thoughts
-	if limit := outputLimit(name); limit > thoughts {
-		return min(both, limit)
+// withThoughts gives the bound of an answer together with its reasoning, and that of the
+// reasoning: the provider counts both, and demands more than the reasoning alone. What the
+// model can't write is taken from the answer down to half of what it can, and then from
+// the reasoning.
+func withThoughts(name string, answer, thoughts int64) (both, reasoning int64) {
+	limit := outputLimit(name)
+	if limit == 0 {
+		return answer + thoughts, thoughts
 	}
-	return both
+	thoughts = min(thoughts, limit-min(answer, limit/2))
+	return min(answer+thoughts, limit), thoughts
 }
 
 // outputLimit gives how many tokens a model writes at most, of those that take a number
