@@ -43,6 +43,28 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
+// TestEmptyAnswers: nor is who reads one left to guess whether there was any.
+func TestEmptyAnswers(t *testing.T) {
+	t.Parallel()
+	for name, blocks := range map[string][]tree.Block{
+		"no blocks":      nil,
+		"blank text":     {tree.Text{Text: " \n"}},
+		"reasoning only": {tree.Thinking{Text: "hm", Signature: "s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			core := newCore(t, answers(func(*model.Request) (*model.Answer, error) {
+				return &model.Answer{Blocks: blocks, Stop: tree.StopEndTurn}, nil
+			}))
+			start(t, core)
+			messages := core.transcript(core.view.Changes().Session.Root)
+			if last := messages[len(messages)-1]; strings.TrimSpace(last.Text()) != "[The model gave an empty answer.]" {
+				t.Errorf("the answer is %q", last.Text())
+			}
+		})
+	}
+}
+
 // TestUnfinishedAnswers: who reads an answer as a result is told that it is not whole.
 func TestUnfinishedAnswers(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
@@ -203,16 +204,23 @@ func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
 }
 
 // lacks says of an answer why it is not what was asked for: who reads it as a result does not
-// see why the model stopped.
-var lacks = map[tree.StopReason]string{
-	tree.StopMaxTokens: "[The answer was cut at the limit of its length.]",
-	tree.StopRefusal:   "[The model declined to answer.]",
+// see why the model stopped. Empty: nothing is known to be wrong with it.
+func lacks(answer *tree.Message) string {
+	switch {
+	case answer.Stop == tree.StopMaxTokens:
+		return "[The answer was cut at the limit of its length.]"
+	case answer.Stop == tree.StopRefusal:
+		return "[The model declined to answer.]"
+	case strings.TrimSpace(answer.Text()) == "":
+		return "[The model gave an empty answer.]"
+	}
+	return ""
 }
 
 // end records the model's answer as the end of the run, which goes on if there is news
 // that it has to take in first.
 func (r *runner) end(ctx context.Context, answer *tree.Message) (Outcome, error) {
-	r.tell(answer, lacks[answer.Stop])
+	r.tell(answer, lacks(answer))
 	reply, err := r.stop(ctx, answer)
 	switch {
 	case err != nil:
