@@ -38,6 +38,20 @@ func (r *runner) handOverTools() {
 	if len(r.Deferred) == 0 {
 		return // there was nothing to find
 	}
+	found := r.found()
+	last := newest(found, mostTools-len(r.specs))
+	for _, t := range found {
+		if last[t.Spec().Name] {
+			r.handOver(t)
+		}
+	}
+}
+
+// mostTools is how many tools a run has at most: OpenAI refuses requests with more.
+const mostTools = 128
+
+// found gives the tools that the model has found, oldest first, each as often as it was found.
+func (r *runner) found() (found []tool.Tool) {
 	for p := range r.past {
 		finder, ok := r.tools[p.Tool].(tool.Finder)
 		if !ok || p.IsError {
@@ -45,10 +59,23 @@ func (r *runner) handOverTools() {
 		}
 		for _, name := range finder.Found(p.Text) {
 			if t, ok := tool.Lookup(r.Deferred, name); ok {
-				r.handOver(t)
+				found = append(found, t)
 			}
 		}
 	}
+	return found
+}
+
+// newest gives the names of those that come last, at most so many.
+func newest(found []tool.Tool, most int) map[string]bool {
+	last := map[string]bool{}
+	for _, t := range slices.Backward(found) {
+		if len(last) >= most {
+			break
+		}
+		last[t.Spec().Name] = true
+	}
+	return last
 }
 
 // past gives the calls of earlier messages with their results, as the model sees

@@ -1,6 +1,8 @@
 package loop_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,6 +63,70 @@ func TestToolsAreFound(t *testing.T) {
 				t.Errorf("request %d, before %t:\n got %s\nwant %s", n, before, got, want)
 			}
 		}
+	}
+}
+
+// numbered is one of many tools.
+type numbered struct {
+	counter
+	n int
+}
+
+func (t numbered) Spec() model.ToolSpec {
+	return model.ToolSpec{Name: fmt.Sprintf("t%03d", t.n), Description: fmt.Sprintf("of lot%d", t.n/20), Schema: json.RawMessage(`{"type":"object"}`)}
+}
+
+// TestNoMoreToolsThanAProviderTakes: the oldest finds make room for new ones, but for those that
+// were found again, and what stays keeps its place.
+func TestNoMoreToolsThanAProviderTakes(t *testing.T) {
+	t.Parallel()
+	const most, lots = 128, 8
+	var many []tool.Tool
+	for i := range 20 * lots {
+		many = append(many, numbered{counter{&atomic.Int64{}}, i})
+	}
+	has := func(req *model.Request, n int) bool {
+		return slices.ContainsFunc(req.Tools, func(s model.ToolSpec) bool { return s.Name == fmt.Sprintf("t%03d", n) })
+	}
+	c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+		n := turn(req)
+		if len(req.Tools) > most {
+			return nil, fmt.Errorf("with request %d there are %d tools", n, len(req.Tools))
+		}
+		names := make([]string, 0, len(req.Tools))
+		for _, s := range req.Tools {
+			if strings.HasPrefix(s.Name, "t0") || strings.HasPrefix(s.Name, "t1") || strings.HasPrefix(s.Name, "t2") {
+				names = append(names, s.Name)
+			}
+		}
+		if !slices.IsSorted(names) {
+			return nil, fmt.Errorf("with request %d the tools are %q", n, names)
+		}
+		for lot := max(0, min(n, lots)-5); lot < min(n, lots); lot++ {
+			if !has(req, 20*lot) || !has(req, 20*lot+19) {
+				return nil, fmt.Errorf("with request %d lot %d is not handed over", n, lot)
+			}
+		}
+		switch {
+		case n > 0 && !has(req, 0):
+			return nil, fmt.Errorf("with request %d what is found again and again is not handed over", n)
+		case n == lots && has(req, 20):
+			return nil, errors.New("what was found first is still there")
+		case n == lots:
+			return calls(use("t020", nil))
+		case n > lots:
+			return says("done")
+		}
+		return calls(use("find_tools", map[string]any{"query": fmt.Sprintf("lot%d", n), "limit": 20}), use("find_tools", map[string]any{"query": "t000", "limit": 1}))
+	}))
+	c.prepare = func(r *loop.Run) {
+		r.MaxIterations = 2 * lots
+		r.Tools, r.Deferred = tool.Defer(append(r.Tools, many...), nil, true)
+	}
+	start(t, c)
+	runs := c.view.Changes().Runs
+	if said := c.say(); !strings.Contains(said, "root: completed") || !strings.Contains(said, `the tool "t020" has to be found before it can be called`) {
+		t.Errorf("%s", runs[len(runs)-1].Detail)
 	}
 }
 
