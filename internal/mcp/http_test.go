@@ -264,6 +264,22 @@ func TestEndlessList(t *testing.T) {
 		t.Errorf("%d tools", len(tools))
 	}
 	k.logged("it has the name of another tool")
+	k.logged("the list has more than 100 pages")
+}
+
+// Of a long list the tools that are taken over count, not those before them.
+func TestLongList(t *testing.T) {
+	t.Parallel()
+	many := sdk.NewServer(&sdk.Implementation{Name: "many"}, &sdk.ServerOptions{PageSize: 100})
+	for i := range maxTools + 200 {
+		addRaw(many, &sdk.Tool{Name: fmt.Sprintf("t%04d", i)}, func(context.Context, json.RawMessage) (*sdk.CallToolResult, error) { return says("x") })
+	}
+	few := web(overHTTP(t, many, nil).URL)
+	few.Tools = []string{"t0005", "t0650"}
+	k := keep(t, quick(), few)
+	if tools, _ := k.Tools(context.Background(), all); len(tools) != 2 {
+		t.Errorf("%d tools", len(tools))
+	}
 }
 
 // A call that hangs does not keep a lost session from being replaced; it ends with it.

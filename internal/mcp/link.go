@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -163,12 +164,16 @@ func (s *server) list(ctx context.Context, l *link) ([]offer, error) {
 		if err != nil {
 			return nil, err
 		}
-		listed = append(listed, page.Tools...)
+		listed = append(listed, slices.DeleteFunc(page.Tools, func(t *sdk.Tool) bool { return !s.wants(t.Name) })...)
 		if params.Cursor = page.NextCursor; params.Cursor == "" || len(listed) > maxTools {
 			break
 		}
 	}
 	offers, omitted := s.takeOver(listed)
+	if params.Cursor != "" && len(listed) <= maxTools {
+		rest := omission{"", fmt.Errorf("the list has more than %d pages, and is not read on", maxPages)}
+		omitted = slices.Insert(omitted, 0, rest)
+	}
 	s.tell(ctx, omitted)
 	return offers, nil
 }

@@ -41,17 +41,14 @@ type omission struct {
 	why error
 }
 
-// takeOver gives what is taken over of a list of tools.
-func (s *Server) takeOver(listed []*sdk.Tool) (offers []offer, omitted []omission) {
+// takeOver gives what is taken over of a list of tools that are wanted.
+func (s *Server) takeOver(wanted []*sdk.Tool) (offers []offer, omitted []omission) {
 	var own []string
-	var taken []*sdk.Tool
-	for _, t := range listed {
-		if s.wants(t.Name) {
-			own, taken = append(own, t.Name), append(taken, t)
-		}
+	for _, t := range wanted {
+		own = append(own, t.Name)
 	}
 	names := toolNames(s.Name, own)
-	for i, t := range taken {
+	for i, t := range wanted {
 		schema, err := schemaOf(t.InputSchema)
 		switch {
 		case names[i] == "":

@@ -164,13 +164,12 @@ func TestSchemasThatAreNone(t *testing.T) {
 
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
-	s := Server{Name: "s", Tools: []string{"get_*", "plain"}}
+	s := Server{Name: "s"}
 	schema := object(`{}`)
 	offers, omitted := s.takeOver([]*sdk.Tool{
 		{Name: "get_a", Description: "Gets\r\na\x00\x1b[31m\xff \u200b.", InputSchema: schema},
 		{Name: "get_b", Title: "B", InputSchema: schema},
 		{Name: "get_c", InputSchema: schema, Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
-		{Name: "put_a", InputSchema: schema},
 		{Name: "get_d", InputSchema: "no"},
 		{Name: "plain", Description: strings.Repeat("é", maxDescription), InputSchema: schema},
 	})
