@@ -71,7 +71,7 @@ func TestUnfinishedAnswers(t *testing.T) {
 	for stop, want := range map[tree.StopReason]string{
 		tree.StopEndTurn:   "first",
 		tree.StopMaxTokens: "first\n\n[The answer was cut at the limit of its length.]",
-		tree.StopRefusal:   "first\n\n[The model declined to answer.]",
+		tree.StopRefusal:   "first\n\n[The model declined to answer. What comes after that is likely to be declined too: go on from before it, with a branch.]",
 	} {
 		core := newCore(t, answers(func(*model.Request) (*model.Answer, error) {
 			return &model.Answer{Blocks: []tree.Block{tree.Text{Text: "first"}}, Stop: stop}, nil

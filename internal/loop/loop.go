@@ -210,7 +210,7 @@ func lacks(answer *tree.Message) string {
 	case answer.Stop == tree.StopMaxTokens:
 		return "[The answer was cut at the limit of its length.]"
 	case answer.Stop == tree.StopRefusal:
-		return "[The model declined to answer.]"
+		return "[The model declined to answer. What comes after that is likely to be declined too: go on from before it, with a branch.]"
 	case strings.TrimSpace(answer.Text()) == "":
 		return "[The model gave an empty answer.]"
 	}

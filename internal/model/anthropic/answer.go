@@ -143,20 +143,17 @@ func (a *answer) finish(ctx context.Context) (*model.Answer, error) {
 		return nil, upstream.Broken(ctx, errors.New("the stream ended in the middle of a block"))
 	}
 	out := &model.Answer{Model: a.model, Usage: a.usage, Stop: a.stop}
+	if a.stop == tree.StopRefusal {
+		// What it had begun to say or do is part of what it declined, and would be declined again.
+		if a.excuse != "" {
+			out.Blocks = []tree.Block{tree.Text{Text: a.excuse}}
+		}
+		return out, nil
+	}
 	for i, p := range a.parts {
 		cut := a.stop == tree.StopMaxTokens && i == len(a.parts)-1
 		if b := p.block(cut); b != nil {
 			out.Blocks = append(out.Blocks, b)
-		}
-	}
-	if a.stop == tree.StopRefusal {
-		// What it had begun to do is part of what it declined.
-		out.Blocks = slices.DeleteFunc(out.Blocks, func(b tree.Block) bool {
-			_, call := b.(tree.ToolUse)
-			return call
-		})
-		if a.excuse != "" {
-			out.Blocks = append(out.Blocks, tree.Text{Text: a.excuse})
 		}
 	}
 	return out, nil
