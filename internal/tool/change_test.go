@@ -111,7 +111,9 @@ func TestEdit(t *testing.T) {
 		{`read {"path":"crlf"}`, "     1\ta\n     2\tb\n     3\tc"},
 		{`edit {"path":"crlf","old_string":"a\nb","new_string":"A\nx\nB"}`, "Replaced 1 occurrence, on line 1"},
 		{`read {"path":"mixed"}`, "     1\ta\n     2\tb"},
-		{`edit {"path":"mixed","old_string":"a\nb","new_string":"x"}`, "error: old_string is not in the file"},
+		{`edit {"path":"mixed","old_string":"a\nc","new_string":"x"}`, "error: old_string is not in the file"},
+		{`edit {"path":"f","old_string":"1\r\ntwo","new_string":"x"}`, "error: old_string is not in the file"},
+		{`edit {"path":"mixed","old_string":"a\nb","new_string":"x"}`, "error: mixed: old_string is in the file but for its line breaks, which are of two kinds there: change one line at a time"},
 		{`edit {"path":"mixed","old_string":"a\r\nb\n","new_string":""}`, "Replaced 1 occurrence, on line 1"},
 	} {
 		c.does(step.call, step.want)

@@ -76,6 +76,8 @@ func (in editInput) revise(file *textFile) (after, said string, _ error) {
 	switch {
 	case before == instead:
 		return "", "", errors.New("old_string and new_string are the same: nothing would change")
+	case n == 0 && mixed(file.content) && strings.Contains(plainBreaks(file.content), plainBreaks(before)):
+		return "", "", fmt.Errorf("%s: old_string is in the file but for its line breaks, which are of two kinds there: change one line at a time", shown(in.path))
 	case n == 0:
 		return "", "", fmt.Errorf("%s: old_string is not in the file; it has to match exactly, blanks and line breaks included, and without the line numbers of %s",
 			shown(in.path), readName)
@@ -99,7 +101,15 @@ func breaksOf(file, text string) string {
 	if n := strings.Count(file, "\n"); n == 0 || n != strings.Count(file, "\r\n") {
 		return text
 	}
-	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
+	return strings.ReplaceAll(plainBreaks(text), "\n", "\r\n")
+}
+
+func plainBreaks(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
+
+// mixed reports whether a text has line breaks of both kinds.
+func mixed(text string) bool {
+	n := strings.Count(text, "\r\n")
+	return n > 0 && n < strings.Count(text, "\n")
 }
 
 // places names the lines that occurrences of a text begin on.
