@@ -35,7 +35,9 @@ type waitingRun struct {
 }
 
 // same reports whether it is the same run.
-func (r waitingRun) same(other waitingRun) bool { return r.Task == other.Task && r.Epoch == other.Epoch }
+func (r waitingRun) same(other waitingRun) bool {
+	return r.Task == other.Task && r.Epoch == other.Epoch
+}
 
 const (
 	// keepFor is how long a run may be kept for the slots of this replica: short beside what a
