@@ -278,3 +278,49 @@ func TestWorktreeOfACommand(t *testing.T) {
 		c.sound()
 	})
 }
+
+// TestWorktreeOfAnAnswerThatStands: a sub-agent's child spends the budget in its worktree after it
+// has answered. The result names the worktree if there are changes, and none that is gone.
+func TestWorktreeOfAnAnswerThatStands(t *testing.T) {
+	t.Parallel()
+	onBoth(t, `
+steps:
+  - {when: {depth: 0, prompt: 'root: (.*)'}, calls: [{tool: task, input: {description: d, prompt: '{{group 1}}', subagent_type: smith}}]}
+  - {when: {depth: 1, turn: 1, prompt: '(.*)'}, calls: [{tool: task, input: {description: d, prompt: '{{group 1}}', subagent_type: general-purpose, background: true}}]}
+  - {when: {depth: 1}, text: The answer is 42.}
+  - {when: {depth: 2, prompt: change, turn: 1}, delay: 300ms, calls: [{tool: write, input: {path: made, content: x}}]}
+  - {delay: 300ms, text: done}
+`, func(d *deployment) { d.checkout("smith", smith) }, func(t *testing.T, d *deployment) {
+		c := d.client()
+		ends := func(prompt string, calls int64) (session, said string) {
+			opened, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{
+				Message: &pb.UserMessage{Text: "root: " + prompt}, Workspace: "checkout", Budget: &pb.Budget{ModelCalls: calls},
+				Permissions: &pb.Permissions{Mode: pb.PermissionMode_PERMISSION_MODE_ACCEPT_EDITS},
+			}, grpc.WaitForReady(c.patient))
+			if err != nil {
+				t.Fatal(err)
+			}
+			session = opened.GetSession().GetId()
+			c.idle(session)
+			end := c.wait(session, c.smith(session))
+			return session, end.GetState().String() + ": " + end.GetResult()
+		}
+		const stands = "TASK_STATE_COMPLETED: The answer is 42."
+		session, said := ends("change", 5)
+		if told, is := strings.CutPrefix(said, stands+"\n\n"); !is || told == "" {
+			t.Errorf("changed: %q", said)
+		}
+		if _, err := os.Stat(filepath.Join(d.in("work/checkout"), c.kept(session, said), "made")); err != nil {
+			t.Error(err)
+		}
+		session, said = ends("idle", 4)
+		if said != stands {
+			t.Errorf("unchanged: %q", said)
+		}
+		until(t, "what was not changed is removed", func() bool {
+			_, err := os.Stat(filepath.Join(d.in("work/checkout"), c.kept(session, "")))
+			return os.IsNotExist(err)
+		})
+		c.sound()
+	})
+}

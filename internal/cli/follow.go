@@ -112,7 +112,7 @@ func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, er
 
 // printAnswer prints the answer of a task that has ended, or why there is none.
 func (a *app) printAnswer(t *pb.Task, apart bool) error {
-	if reason := why(t.GetReason(), t.GetDetail()); reason != "" {
+	if reason := why(t.GetReason(), t.GetDetail()); reason != "" && t.GetState() != pb.TaskState_TASK_STATE_COMPLETED {
 		verb := "the task "
 		if t.GetState() == pb.TaskState_TASK_STATE_CANCELLED {
 			verb += "was "

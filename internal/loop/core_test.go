@@ -144,13 +144,13 @@ func (c *core) results(asked tree.Message) []tree.Block {
 func (c *core) outcome(child tree.ChildRun) string {
 	for _, r := range c.view.Changes().Runs {
 		if r.Task == child.Task && r.Run == child.Run {
-			o := tree.Outcome{Run: *r}
+			var answer string
 			for _, m := range c.view.Changes().Messages {
 				if m.Task == r.Task && m.Ordinal == r.Answer {
-					o.Answer = m.Text()
+					answer = m.Text()
 				}
 			}
-			return o.Text()
+			return tree.Outcome{Run: *r, Answer: r.Says(answer)}.Text()
 		}
 	}
 	c.t.Errorf("run %v has not ended", child)
@@ -179,13 +179,14 @@ func (c *core) play(ctx context.Context) {
 // attempt claims a run and carries it forward; a lost one is offered again.
 func (c *core) attempt(ctx context.Context, r tree.Ready) {
 	token := tree.Token{Epoch: r.Epoch, Nonce: uint64(r.Epoch)}
-	task := c.must(tree.Claim{Task: r.Task, Token: token, Worker: "w"}).(*tree.Claimed).Task
+	granted := c.must(tree.Claim{Task: r.Task, Token: token, Worker: "w"}).(*tree.Claimed)
+	task := granted.Task
 	claimed := c.now
 	run := &loop.Run{
 		Session: task.Session, Task: task.ID, Agent: task.Agent, Depth: task.Depth,
 		Transcript: c.conversation(task.ID), Compacts: c.compactAt > 0, CompactAt: c.compactAt, Iterations: task.Iterations,
 		MaxIterations: task.MaxIterations, MaxPart: 1 << 20, Authority: task.Authority, Source: task.Source,
-		Model: c.model, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return claimed },
+		Model: c.model, TakesLeft: true, Spent: granted.Spent, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return claimed },
 		Tools:   append(c.tools, tool.NewTask([]tool.Spawnable{{Name: "scout", WhenToUse: "looking"}})),
 		Journal: &journal{core: c, from: tree.From{Task: task.ID, Token: token, Attach: task.Attach}, seen: task.NextOrdinal - 1},
 	}
@@ -344,7 +345,7 @@ func (j *journal) Park() loop.Pending {
 
 func (j *journal) End(e loop.Ending) loop.Pending {
 	return j.request(func(f tree.From) tree.Command {
-		return tree.End{From: f, Answer: e.Answer, Reason: e.Reason, Detail: e.Detail}
+		return tree.End{From: f, Answer: e.Answer, Reason: e.Reason, Detail: e.Detail, Left: e.Left}
 	})
 }
 
@@ -352,8 +353,8 @@ func (j *journal) StartHooks(ran []tree.HookRun) loop.Pending {
 	return j.request(func(f tree.From) tree.Command { return tree.StartHooks{From: f, Ran: ran} })
 }
 
-func (j *journal) StopHooks(answer *tree.Message, ran []tree.HookRun) loop.Pending {
-	return j.request(func(f tree.From) tree.Command { return tree.StopHooks{From: f, Answer: answer, Ran: ran} })
+func (j *journal) StopHooks(answer *tree.Message, ran []tree.HookRun, left string) loop.Pending {
+	return j.request(func(f tree.From) tree.Command { return tree.StopHooks{From: f, Answer: answer, Ran: ran, Left: left} })
 }
 
 func (j *journal) Report(activity string) {

@@ -46,14 +46,18 @@ func (r *runner) stop(ctx context.Context, answer *tree.Message) (Reply, error) 
 	if r.Hooks != nil {
 		ran = r.boundHooks(r.Hooks.Stop(ctx, answer.Text(), r.WentOn))
 	}
-	r.tell(answer, r.leaves(ctx))
+	left := r.leaves(ctx)
+	if !r.TakesLeft {
+		answer.Tell(left, r.MaxPart)
+		left = ""
+	}
 	switch {
 	case ctx.Err() != nil:
 		return Reply{}, ctx.Err()
 	case len(ran) == 0:
-		return r.Journal.End(Ending{Answer: answer}).Wait(ctx)
+		return r.Journal.End(Ending{Answer: answer, Left: left}).Wait(ctx)
 	}
-	reply, err := r.Journal.StopHooks(answer, ran).Wait(ctx)
+	reply, err := r.Journal.StopHooks(answer, ran, left).Wait(ctx)
 	if reply.Boundary != nil && slices.ContainsFunc(ran, func(h tree.HookRun) bool { return h.Outcome == tree.HookBlocked }) {
 		r.WentOn++
 	}

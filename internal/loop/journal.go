@@ -39,7 +39,7 @@ type Journal interface {
 	// StartHooks records what the hooks on the start of the run have come to.
 	StartHooks(ran []tree.HookRun) Pending
 	// StopHooks ends the run with an answer, unless the hooks on its stop object.
-	StopHooks(answer *tree.Message, ran []tree.HookRun) Pending
+	StopHooks(answer *tree.Message, ran []tree.HookRun, left string) Pending
 	// Report says what the run is doing.
 	Report(activity string)
 	// Delta shows a piece of the answer under way.
@@ -104,5 +104,6 @@ type Child struct {
 type Ending struct {
 	Answer *tree.Message // nil: it failed
 	Reason tree.Reason
-	Detail string
+	Detail string // ends with what is left, if that is anything
+	Left   string // what the run leaves behind; an answer that ends it gets that as its last line
 }

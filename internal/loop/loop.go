@@ -77,11 +77,12 @@ type Run struct {
 	HooksDue  bool             // those on the start have to be run
 	// Leaves says what the run leaves behind where it has worked, for whoever reads its
 	// result; nil: nothing.
-	Leaves  func(ctx context.Context) string
-	WentOn  int // how often those on the stop have made the run go on
-	Logger  *slog.Logger
-	Now     func() time.Time
-	Observe Observer // nil: nobody does
+	Leaves    func(ctx context.Context) string
+	TakesLeft bool // that can be said apart from an answer, which may not end the run
+	WentOn    int  // how often those on the stop have made the run go on
+	Logger    *slog.Logger
+	Now       func() time.Time
+	Observe   Observer // nil: nobody does
 }
 
 // Observer is told of calls of tools that the worker carries out, each by a name that
@@ -220,7 +221,7 @@ func lacks(answer *tree.Message) string {
 // end records the model's answer as the end of the run, which goes on if there is news
 // that it has to take in first.
 func (r *runner) end(ctx context.Context, answer *tree.Message) (Outcome, error) {
-	r.tell(answer, lacks(answer))
+	answer.Tell(lacks(answer), r.MaxPart)
 	reply, err := r.stop(ctx, answer)
 	switch {
 	case err != nil:
@@ -262,10 +263,11 @@ func (r *runner) makeWay(ctx context.Context) (Outcome, error) {
 }
 
 func (r *runner) fail(ctx context.Context, reason tree.Reason, detail string) (Outcome, error) {
-	if left := r.leaves(ctx); left != "" {
+	left := r.leaves(ctx)
+	if left != "" {
 		detail += "\n" + left
 	}
-	if _, err := r.Journal.End(Ending{Reason: reason, Detail: r.clean(detail)}).Wait(ctx); err != nil {
+	if _, err := r.Journal.End(Ending{Reason: reason, Detail: r.clean(detail), Left: left}).Wait(ctx); err != nil {
 		return Lost, err
 	}
 	return Ended, nil

@@ -143,7 +143,8 @@ func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, tree.RunOutput, 
 
 // output is what there is to read of a run of which everything is remembered.
 func (e *End) output(t *tree.Task) tree.RunOutput {
-	outcome := tree.Outcome{Run: t.Ended(), Answer: e.answer[0].Text(), Session: t.Session, Limit: e.shown}
+	run := t.Ended()
+	outcome := tree.Outcome{Run: run, Answer: run.Says(e.answer[0].Text()), Session: t.Session, Limit: e.shown}
 	out := tree.RunOutput{Output: outcome.Output(t), Answer: outcome.Answer}
 	out.Prompt = tree.PromptShown(&e.prompt[0].Message)
 	out.Cut = isCut(&out.Output)

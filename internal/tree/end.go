@@ -17,13 +17,14 @@ type ParkedRun struct{}
 
 // End ends a run with the model's answer, or with a failure. A run that has answered, and
 // could not take in what has come since because the budget is spent, completes with that
-// answer. Answer: [Ended]; [Stored] with a boundary if there is news that the run has to take
+// answer, and what it leaves is its detail. Answer: [Ended]; [Stored] with a boundary if there is news that the run has to take
 // in first; [ParkedRun] if it has to wait for its background children.
 type End struct {
 	From
 	Answer *Message // nil: the run failed
 	Reason Reason
 	Detail string
+	Left   string // what the run leaves behind where it has worked, which its result says
 }
 
 // Ended says that the run has ended.
@@ -110,7 +111,7 @@ func (c End) decide(d *decision) (Answer, error) {
 	if c.Answer == nil {
 		d.took(t, c.From)
 		if c.Reason == ReasonBudgetExhausted && t.answered() {
-			return d.complete(t), nil
+			return d.complete(t, excerpt.Tail(c.Left, maxDetail)), nil
 		}
 		detail := excerpt.Tail(c.Detail, maxDetail)
 		if c.Reason == ReasonUnspecified || c.Reason > ReasonUnknown {
@@ -137,13 +138,15 @@ func (c End) decide(d *decision) (Answer, error) {
 		d.park(t, ParkedOn{Kind: WaitBackground, Total: t.LiveBackground})
 		return ParkedRun{}, nil
 	}
-	return d.complete(t), nil
+	m.Tell(c.Left, d.session().Limits.PartBytes)
+	return d.complete(t, ""), nil
 }
 
-// complete ends a run with what it has answered, which is its last message.
-func (d *decision) complete(t *Task) Ended {
+// complete ends a run with what it has answered, which is its last message; left is what that
+// does not say of what the run leaves.
+func (d *decision) complete(t *Task, left string) Ended {
 	t.Answer = t.LastAnswer
-	d.finish(t, StateCompleted, ReasonUnspecified, "")
+	d.finish(t, StateCompleted, ReasonUnspecified, left)
 	return Ended{State: StateCompleted}
 }
 

@@ -24,6 +24,7 @@ type StopHooks struct {
 	From
 	Answer *Message
 	Ran    []HookRun
+	Left   string
 }
 
 // HookRun is one run of a hook, as a worker tells of it.
@@ -153,7 +154,7 @@ func (c StopHooks) decide(d *decision) (Answer, error) {
 			}
 		}
 		d.tellOfHooks(t, ran)
-		return End{From: c.From, Answer: c.Answer}.decide(d)
+		return End{From: c.From, Answer: c.Answer, Left: c.Left}.decide(d)
 	}
 	d.took(t, c.From)
 	t.StopHooked++

@@ -160,3 +160,20 @@ func (u Usage) Add(v Usage) Usage {
 
 // Total is the sum of all kinds of tokens.
 func (u Usage) Total() int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }
+
+// Tell adds a line at the end of what the message says, if parts of so many bytes have room for it.
+func (m *Message) Tell(line string, partBytes int) {
+	if line == "" {
+		return
+	}
+	if last := len(m.Blocks) - 1; last >= 0 {
+		text, ok := m.Blocks[last].(Text)
+		if longer := text.Text + "\n\n" + line; ok && len(longer) <= partBytes {
+			m.Blocks = append(m.Blocks[:last:last], Text{Text: longer})
+			return
+		}
+	}
+	if n := len(m.Blocks); n < MaxBlocks && len(line) <= partBytes {
+		m.Blocks = append(m.Blocks[:n:n], Text{Text: line})
+	}
+}

@@ -16,7 +16,7 @@ const (
 // Outcome is how a child's run ended, as its parent's model sees it.
 type Outcome struct {
 	Run     Run
-	Answer  string // the text of the answer; empty if there is none
+	Answer  string // what Run says with the text of its answer; empty if there is none
 	Session SessionID
 	Limit   int // how much of the answer is shown; 0: DefaultOutputBytes
 }
@@ -68,7 +68,7 @@ func (o Outcome) News(t *Task) string {
 func (o Outcome) text() outcomeText {
 	u := o.Run.Usage
 	out := outcomeText{
-		TaskID: o.Run.Task, Status: o.Run.State.String(), Error: o.Run.Detail,
+		TaskID: o.Run.Task, Status: o.Run.State.String(),
 		Usage: outcomeUsage{
 			ToolUses: o.Run.ToolUses, Tokens: u.Total(), Iterations: o.Run.Iterations,
 			DurationMS: o.Run.EndedAt.Sub(o.Run.AcceptedAt).Milliseconds(),
@@ -77,7 +77,7 @@ func (o Outcome) text() outcomeText {
 	}
 	out.Summary, out.Cut = o.shown()
 	if o.Run.State != StateCompleted {
-		out.Reason = o.Run.Reason.String()
+		out.Reason, out.Error = o.Run.Reason.String(), o.Run.Detail
 	}
 	return out
 }

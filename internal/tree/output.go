@@ -72,11 +72,11 @@ func OutputOf(t *Task) Output {
 func (o Outcome) Output(t *Task) Output {
 	out := Output{
 		TaskID: t.ID, Kind: t.Kind.String(), Status: o.Run.State.String(), Description: t.Description,
-		Error: o.Run.Detail, ToolUses: o.Run.ToolUses, Tokens: o.Run.Usage.Total(),
+		ToolUses: o.Run.ToolUses, Tokens: o.Run.Usage.Total(),
 	}
 	out.Output, _ = o.shown()
 	if o.Run.State != StateCompleted {
-		out.Reason = o.Run.Reason.String()
+		out.Reason, out.Error = o.Run.Reason.String(), o.Run.Detail
 	}
 	return out
 }

@@ -212,12 +212,16 @@ func (s *script) request(f From, verb string, args []string) Command {
 	case "sums":
 		return Compact{From: f, UpTo: s.number(args[2]), Said: said(args[3:], nil)}
 	case "answers":
+		var left string
+		if n := len(args) - 2; n > 0 && args[n] == "leaving" {
+			args, left = args[:n], args[n+1]
+		}
 		text, tools := args, []string(nil)
 		if i := slices.Index(args, "calling"); i >= 0 {
 			text, tools = args[:i], args[i+1:]
 		}
 		answer := said(text, tools)
-		return End{From: f, Answer: &answer}
+		return End{From: f, Answer: &answer, Left: left}
 	case "hooks":
 		if args[0] == "start" {
 			return StartHooks{From: f, Ran: hooksRan(SubagentStart, args[1:])}
@@ -226,7 +230,11 @@ func (s *script) request(f From, verb string, args []string) Command {
 		return StopHooks{From: f, Answer: &answer, Ran: hooksRan(SubagentStop, args[2:])}
 	case "fails":
 		reason := Reason(slices.Index(reasonNames[:], args[0])) //nolint:gosec // a script names a reason there is
-		return End{From: f, Reason: reason, Detail: args[1]}
+		end := End{From: f, Reason: reason, Detail: args[1]}
+		if len(args) > 3 && args[2] == "leaving" {
+			end.Left = args[3]
+		}
+		return end
 	}
 	s.t.Fatalf("no request: %q", verb)
 	return nil

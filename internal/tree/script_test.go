@@ -55,7 +55,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //	TASK: prints "output" · exits "output" [REASON "detail"]     of a command
 //	TASK: sums up to N "text"
 //	TASK: hooks start [NAME=OUTCOME[,OUTPUT] …] · hooks stop "answer" [NAME=OUTCOME[,OUTPUT] …]
-//	TASK: answers ["text" …] [calling TOOL] · fails REASON "detail"
+//	TASK: answers ["text" …] [calling TOOL] [leaving "line"] · fails REASON "detail" [leaving "line"]
 //
 // where CHILD is fork, agent=NAME, prompt=TEXT, model=M, timeout=D, deadline=D from now,
 // iterations=N, context=TEXT, background, any, need=N, join=D, resume, shell=LINE or moved=LINE, PERMISSION is mode=M,

@@ -259,14 +259,23 @@ type Run struct {
 	Run        int
 	State      State
 	Reason     Reason
-	Detail     string
-	Answer     int // ordinal of the message that answered, or 0
+	Detail     string // of Reason; of one that has completed, what it left that its answer does not say
+	Answer     int    // ordinal of the message that answered, or 0
 	Usage      Usage
 	ToolUses   int
 	Iterations int
 	AcceptedAt time.Time
 	StartedAt  time.Time
 	EndedAt    time.Time
+}
+
+// Says is the result of a run with the text of its answer: what it has left behind comes last, if
+// it was known only later.
+func (r *Run) Says(answer string) string {
+	if r.State != StateCompleted || r.Detail == "" {
+		return answer
+	}
+	return answer + "\n\n" + r.Detail
 }
 
 // InboxEntry waits for its task's next boundary. It is a user's message, or

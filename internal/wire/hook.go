@@ -63,5 +63,5 @@ func stopHooksFrom(s *pb.StopHooks, from tree.From) (tree.Command, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stop hooks: %w", err)
 	}
-	return tree.StopHooks{From: from, Answer: &m, Ran: hookReportsFrom(s.GetRan())}, nil
+	return tree.StopHooks{From: from, Answer: &m, Ran: hookReportsFrom(s.GetRan()), Left: s.GetLeft()}, nil
 }

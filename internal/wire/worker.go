@@ -170,9 +170,9 @@ func endFrom(e *pb.End, from tree.From) (tree.Command, error) {
 		if err != nil {
 			return nil, fmt.Errorf("end: %w", err)
 		}
-		return tree.End{From: from, Answer: &m}, nil
+		return tree.End{From: from, Answer: &m, Left: e.GetLeft()}, nil
 	case *pb.End_Failure:
-		return tree.End{From: from, Reason: tree.Reason(k.Failure.GetReason()), Detail: k.Failure.GetDetail()}, nil
+		return tree.End{From: from, Reason: tree.Reason(k.Failure.GetReason()), Detail: k.Failure.GetDetail(), Left: e.GetLeft()}, nil
 	}
 	return nil, fmt.Errorf("end: neither an answer nor a failure")
 }

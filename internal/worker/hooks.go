@@ -45,8 +45,8 @@ func (j *journal) StartHooks(ran []tree.HookRun) loop.Pending {
 }
 
 // StopHooks ends the run, unless the hooks on its stop object.
-func (j *journal) StopHooks(answer *tree.Message, ran []tree.HookRun) loop.Pending {
+func (j *journal) StopHooks(answer *tree.Message, ran []tree.HookRun, left string) loop.Pending {
 	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StopHooks{
-		StopHooks: &pb.StopHooks{Answer: wire.Message(answer), Ran: wire.HookReports(ran)},
+		StopHooks: &pb.StopHooks{Answer: wire.Message(answer), Ran: wire.HookReports(ran), Left: left},
 	}})
 }

@@ -159,7 +159,7 @@ func (j *journal) Park() loop.Pending {
 
 // End ends the run.
 func (j *journal) End(e loop.Ending) loop.Pending {
-	end := &pb.End{}
+	end := &pb.End{Left: e.Left}
 	if e.Answer != nil {
 		end.Outcome = &pb.End_Answer{Answer: wire.Message(e.Answer)}
 	} else {

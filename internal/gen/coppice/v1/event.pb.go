@@ -2207,7 +2207,7 @@ type TaskResult struct {
 	State TaskState `protobuf:"varint,1,opt,name=state,proto3,enum=coppice.v1.TaskState" json:"state,omitempty"`
 	// Why, unless COMPLETED.
 	Reason Reason `protobuf:"varint,2,opt,name=reason,proto3,enum=coppice.v1.Reason" json:"reason,omitempty"`
-	// What there is to say about the reason.
+	// What there is to say about the reason; if COMPLETED, what the result says below the answer.
 	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	// The message that holds the answer, if there is one.
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`

@@ -399,7 +399,7 @@ type Task struct {
 	State TaskState `protobuf:"varint,10,opt,name=state,proto3,enum=coppice.v1.TaskState" json:"state,omitempty"`
 	// Why the current run failed or was cancelled.
 	Reason Reason `protobuf:"varint,11,opt,name=reason,proto3,enum=coppice.v1.Reason" json:"reason,omitempty"`
-	// What there is to say about the reason.
+	// What there is to say about the reason; of a COMPLETED run, what the result says below the answer.
 	Detail string `protobuf:"bytes,12,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Tokens of all its runs.
 	Usage *Usage `protobuf:"bytes,13,opt,name=usage,proto3" json:"usage,omitempty"`
@@ -429,7 +429,8 @@ type Task struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When the current run ended.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// The text of the answer that ended the current run. GetTask and WaitTask fill it in,
+	// The text of the answer that ended the current run, and a line at its end on what the run
+	// has left behind in a worktree of its own, if it has. GetTask and WaitTask fill it in,
 	// and CreateSession, SendMessage and SpawnTask if they have waited.
 	Result string `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`
 	// How long a run may be with workers in all; unset means for ever.

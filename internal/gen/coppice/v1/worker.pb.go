@@ -1856,7 +1856,10 @@ type Assignment struct {
 	// those that the claim says the worker still has: all of them, or none.
 	HeldMessages int32 `protobuf:"varint,22,opt,name=held_messages,json=heldMessages,proto3" json:"held_messages,omitempty"`
 	// How the session's budget is spent; empty if it is not. As in Boundary.
-	BudgetSpent   string `protobuf:"bytes,23,opt,name=budget_spent,json=budgetSpent,proto3" json:"budget_spent,omitempty"`
+	BudgetSpent string `protobuf:"bytes,23,opt,name=budget_spent,json=budgetSpent,proto3" json:"budget_spent,omitempty"`
+	// Whether the orchestrator takes what is left apart from an answer, which is to end with it
+	// otherwise.
+	TakesLeft     bool `protobuf:"varint,24,opt,name=takes_left,json=takesLeft,proto3" json:"takes_left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2010,6 +2013,13 @@ func (x *Assignment) GetBudgetSpent() string {
 	return ""
 }
 
+func (x *Assignment) GetTakesLeft() bool {
+	if x != nil {
+		return x.TakesLeft
+	}
+	return false
+}
+
 // HookState is how far hooks have come in a run.
 type HookState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2122,7 +2132,9 @@ type StopHooks struct {
 	// The model's answer.
 	Answer *Message `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
 	// The hooks in the order in which they were asked.
-	Ran           []*HookReport `protobuf:"bytes,2,rep,name=ran,proto3" json:"ran,omitempty"`
+	Ran []*HookReport `protobuf:"bytes,2,rep,name=ran,proto3" json:"ran,omitempty"`
+	// As in End.
+	Left          string `protobuf:"bytes,3,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2169,6 +2181,13 @@ func (x *StopHooks) GetRan() []*HookReport {
 		return x.Ran
 	}
 	return nil
+}
+
+func (x *StopHooks) GetLeft() string {
+	if x != nil {
+		return x.Left
+	}
+	return ""
 }
 
 // HookReport is one run of a hook.
@@ -3308,7 +3327,12 @@ type End struct {
 	//
 	//	*End_Answer
 	//	*End_Failure
-	Outcome       isEnd_Outcome `protobuf_oneof:"outcome"`
+	Outcome isEnd_Outcome `protobuf_oneof:"outcome"`
+	// A line on what the run leaves behind where it has worked; empty if that is nothing. It is
+	// part of the result if the run completes: at the end of its answer, or below an answer that it
+	// has given before and that stands since the budget is spent. The detail of a failure has it
+	// too, for orchestrators that don't know of this.
+	Left          string `protobuf:"bytes,3,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3366,6 +3390,13 @@ func (x *End) GetFailure() *Failure {
 		}
 	}
 	return nil
+}
+
+func (x *End) GetLeft() string {
+	if x != nil {
+		return x.Left
+	}
+	return ""
 }
 
 type isEnd_Outcome interface {
@@ -3933,7 +3964,7 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\bfirst_id\x18\x02 \x01(\tR\afirstId\x12\x17\n" +
 	"\alast_id\x18\x03 \x01(\tR\x06lastId\"9\n" +
 	"\aRefused\x12.\n" +
-	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xa2\x05\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x18.coppice.v1.RefusedCauseR\x05cause\"\xc1\x05\n" +
 	"\n" +
 	"Assignment\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12)\n" +
@@ -3954,16 +3985,19 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
 	"\x11worktree_task_ids\x18\x15 \x03(\tR\x0fworktreeTaskIds\x12#\n" +
 	"\rheld_messages\x18\x16 \x01(\x05R\fheldMessages\x12!\n" +
-	"\fbudget_spent\x18\x17 \x01(\tR\vbudgetSpent\":\n" +
+	"\fbudget_spent\x18\x17 \x01(\tR\vbudgetSpent\x12\x1d\n" +
+	"\n" +
+	"takes_left\x18\x18 \x01(\bR\ttakesLeft\":\n" +
 	"\tHookState\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\bR\x05start\x12\x17\n" +
 	"\awent_on\x18\x02 \x01(\x05R\x06wentOn\"6\n" +
 	"\n" +
 	"StartHooks\x12(\n" +
-	"\x03ran\x18\x01 \x03(\v2\x16.coppice.v1.HookReportR\x03ran\"b\n" +
+	"\x03ran\x18\x01 \x03(\v2\x16.coppice.v1.HookReportR\x03ran\"v\n" +
 	"\tStopHooks\x12+\n" +
 	"\x06answer\x18\x01 \x01(\v2\x13.coppice.v1.MessageR\x06answer\x12(\n" +
-	"\x03ran\x18\x02 \x03(\v2\x16.coppice.v1.HookReportR\x03ran\"K\n" +
+	"\x03ran\x18\x02 \x03(\v2\x16.coppice.v1.HookReportR\x03ran\x12\x12\n" +
+	"\x04left\x18\x03 \x01(\tR\x04left\"K\n" +
 	"\n" +
 	"HookReport\x12%\n" +
 	"\x03ran\x18\x01 \x01(\v2\x13.coppice.v1.HookRanR\x03ran\x12\x16\n" +
@@ -4040,10 +4074,11 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x06output\x18\x01 \x01(\tR\x06output\x12-\n" +
 	"\afailure\x18\x02 \x01(\v2\x13.coppice.v1.FailureR\afailure\".\n" +
 	"\x12BackgroundCommands\x12\x18\n" +
-	"\aordinal\x18\x01 \x01(\x05R\aordinal\"p\n" +
+	"\aordinal\x18\x01 \x01(\x05R\aordinal\"\x84\x01\n" +
 	"\x03End\x12-\n" +
 	"\x06answer\x18\x01 \x01(\v2\x13.coppice.v1.MessageH\x00R\x06answer\x12/\n" +
-	"\afailure\x18\x02 \x01(\v2\x13.coppice.v1.FailureH\x00R\afailureB\t\n" +
+	"\afailure\x18\x02 \x01(\v2\x13.coppice.v1.FailureH\x00R\afailure\x12\x12\n" +
+	"\x04left\x18\x03 \x01(\tR\x04leftB\t\n" +
 	"\aoutcome\"M\n" +
 	"\aFailure\x12*\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x12.coppice.v1.ReasonR\x06reason\x12\x16\n" +
