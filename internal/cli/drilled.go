@@ -83,7 +83,7 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 	if !d.keep {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	if err := copyWorkspace(filepath.Join(dir, "workspace"), d.workspace); err != nil {
+	if err := copyWorkspace(filepath.Join(dir, "workspace"), d.workspace, d.dir); err != nil {
 		return nil, err
 	}
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
@@ -272,9 +272,13 @@ func again(ctx context.Context, do func() error) error {
 	}
 }
 
-// copyWorkspace copies a directory, but for what is neither a file, a directory nor a link.
-func copyWorkspace(to, from string) error {
-	err := os.CopyFS(to, copied{os.DirFS(from).(fs.ReadLinkFS)})
+// copyWorkspace copies a directory, but for what is neither a file, a directory nor a link, and
+// for another directory in it, which holds the copies.
+func copyWorkspace(to, from, without string) error {
+	copies, err := os.Stat(without)
+	if err == nil {
+		err = os.CopyFS(to, copied{os.DirFS(from).(fs.ReadLinkFS), copies})
+	}
 	if err != nil {
 		return fmt.Errorf("copying the workspace: %w", err)
 	}
@@ -282,14 +286,25 @@ func copyWorkspace(to, from string) error {
 }
 
 // copied shows of a directory what is copied.
-type copied struct{ fs.ReadLinkFS }
+type copied struct {
+	fs.ReadLinkFS
+	without os.FileInfo // a directory that is not
+}
 
 // ReadDir reads a directory.
 func (c copied) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(c.ReadLinkFS, name)
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		return e.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0
+		return e.Type()&^(fs.ModeDir|fs.ModeSymlink) != 0 || c.leaves(e)
 	}), err
+}
+
+func (c copied) leaves(e fs.DirEntry) bool {
+	if !e.IsDir() {
+		return false
+	}
+	info, err := e.Info()
+	return err == nil && os.SameFile(info, c.without)
 }
 
 // copiable refuses a workspace that is too large to be copied for each tree.
