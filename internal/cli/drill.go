@@ -205,7 +205,10 @@ const socketPath = 100
 // dir makes the directory for all trees.
 func (d *drillCommand) dir() (dir string, err error) {
 	if d.Keep == "" {
-		if dir, err = os.MkdirTemp("", "coppice-drill-"); err != nil {
+		if dir, err = os.MkdirTemp("", "coppice-drill-"); err == nil {
+			dir, err = filepath.Abs(dir)
+		}
+		if err != nil {
 			return "", fmt.Errorf("making a directory for the data: %w", err)
 		}
 	} else {
