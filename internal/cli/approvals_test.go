@@ -48,9 +48,9 @@ func TestAskingNamesWhatWorks(t *testing.T) {
 	}{
 		"here":  {remote{Orchestrator: defaultAddress}.deciding(), "1 open approval: coppice approvals · ", "coppice approve deadbeef, or coppice deny deadbeef"},
 		"there": {remote{Orchestrator: "a:1"}.deciding(), "1 open approval: coppice approvals --orchestrator a:1 · ", "coppice approve --orchestrator a:1 deadbeef, or coppice deny --orchestrator a:1 deadbeef"},
-		"dropped": {private.deciding(), "1 open approval · ",
+		"dropped": {private.deciding(&app{}), "1 open approval · ",
 			"the session is dropped; allow it with --allow RULE, or keep the session with --data DIR"},
-		"kept": {kept.deciding(), "1 open approval · ", "coppice dev --data kept, and beside it coppice approve deadbeef, or coppice deny deadbeef"},
+		"kept": {kept.deciding(&app{}), "1 open approval · ", "coppice dev --data kept, and beside it coppice approve deadbeef, or coppice deny deadbeef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -99,7 +99,7 @@ Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 a refused call 
 type app struct {
 	Process
 	json  bool
-	typed []string // the flags that the command line says
+	typed []flags.Typed // the flags that the command line says
 	now   func() time.Time
 }
 
@@ -160,7 +160,7 @@ func (a *app) main(ctx context.Context) error {
 	var c commands
 	err := flags.Program{
 		Name: "coppice", About: about, Envs: "COPPICE_", Stdout: a.Stdout, Stderr: a.Stderr,
-		Run: func(ctx context.Context, of any, typed []string) error {
+		Run: func(ctx context.Context, of any, typed []flags.Typed) error {
 			a.json, a.typed = c.JSON, typed
 			return of.(command).Run(ctx, a)
 		},

@@ -51,7 +51,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	if err := a.elsewhere(); err != nil {
 		return err
 	}
-	if slices.Contains(a.typed, "model") {
+	if a.types("model") {
 		asked.Model = r.Model
 	}
 	there := remote{r.Orchestrator, r.ClientFlags}
@@ -73,9 +73,9 @@ const ofThisProcess = "workspace data agents-dir plugins-dir skills-dir models p
 // whatever else is started in it.
 func (a *app) elsewhere() error {
 	var here []string
-	for _, name := range a.typed {
-		if slices.Contains(strings.Fields(ofThisProcess), name) {
-			here = append(here, "--"+name)
+	for _, flag := range a.typed {
+		if slices.Contains(strings.Fields(ofThisProcess), flag.Name) {
+			here = append(here, "--"+flag.Name)
 		}
 	}
 	if len(here) == 0 {
@@ -122,10 +122,10 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
 	}
 	until, stop := whileRunning(ctx, running)
-	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding())
+	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding(a))
 	stop()
 	if ctx.Err() != nil && session != "" && r.Data != "" {
-		a.complain("the session is kept; it goes on with: coppice dev --data " + r.Data)
+		a.complain("the session is kept; it goes on with: " + r.goesOn(a))
 	}
 	stopErr := errors.Join(running.Stop(), drop())
 	if err != nil && stopErr != nil {
@@ -135,14 +135,21 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 	return errors.Join(err, stopErr)
 }
 
+// goesOn is the command with which a session goes on that is kept: with the same installation,
+// in the same workspace.
+func (r *runCommand) goesOn(a *app) string {
+	made := slices.DeleteFunc(strings.Fields(ofThisProcess+" model"), func(name string) bool { return name == "data" })
+	return "coppice dev --data " + shellWord(r.Data) + a.typedOf(made...)
+}
+
 // deciding says how approvals are decided on of a session in this process, which nobody else
 // reaches until it has ended.
-func (r *runCommand) deciding() deciding {
+func (r *runCommand) deciding(a *app) deciding {
 	return deciding{one: func(id string) string {
 		if r.Data == "" {
 			return "the session is dropped; allow it with --allow RULE, or keep the session with --data DIR"
 		}
-		return "coppice dev --data " + r.Data + ", and beside it " + decidingWith("").on(id)
+		return r.goesOn(a) + ", and beside it " + decidingWith("").on(id)
 	}}
 }
 

@@ -21,15 +21,21 @@ type Program struct {
 	Name  string
 	About string // what it does
 	Envs  string // what the variables of flags begin with that name none; empty: they have none
-	// Run carries out a command: a pointer to the field that declares it. typed are the names
-	// of the flags that the command line says, and not the environment.
-	Run func(ctx context.Context, command any, typed []string) error
+	// Run carries out a command: a pointer to the field that declares it. typed are the flags
+	// that the command line says, and not the environment, by their names.
+	Run func(ctx context.Context, command any, typed []Typed) error
 	// Complete gives what may stand for an argument of a command, each with a tab and a few
 	// words on it if there is something to say, for shells to offer; given are the arguments
 	// before it. known is set if it knows what the argument is; if it does not, or if it is
 	// nil, shells offer files.
 	Complete       func(ctx context.Context, command any, argument string, given []string) (values []string, known bool)
 	Stdout, Stderr io.Writer
+}
+
+// Typed is a flag that a command line says.
+type Typed struct {
+	Name  string
+	Words []string // the arguments that say the same
 }
 
 // UsageError is a mistake of the person who typed.
@@ -49,7 +55,7 @@ func Parse(into any, about string) {
 	ran := false
 	p := Program{
 		Name: nameOfProcess(), About: about, Stdout: os.Stdout, Stderr: os.Stderr,
-		Run: func(context.Context, any, []string) error { ran = true; return nil },
+		Run: func(context.Context, any, []Typed) error { ran = true; return nil },
 	}
 	err := p.Main(context.Background(), into, os.Args[1:])
 	switch {
@@ -71,7 +77,7 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 	asDeclared()
 	began := false
 	run := p.Run
-	p.Run = func(ctx context.Context, command any, typed []string) error {
+	p.Run = func(ctx context.Context, command any, typed []Typed) error {
 		began = true
 		return run(ctx, command, typed)
 	}
@@ -227,15 +233,28 @@ func (g *grammar) take(given []string) error {
 	return nil
 }
 
-// typed names the flags that the command line says.
-func typed(flags *pflag.FlagSet) (names []string) {
+// typed gives the flags that the command line says.
+func typed(flags *pflag.FlagSet) (all []Typed) {
 	flags.Visit(func(flag *pflag.Flag) {
-		if v, declared := flag.Value.(*valueOf); declared && !v.fromEnv {
-			names = append(names, flag.Name)
+		v, declared := flag.Value.(*valueOf)
+		if !declared || v.fromEnv {
+			return
 		}
+		said := Typed{Name: flag.Name}
+		for _, text := range v.said {
+			switch flag.NoOptDefVal {
+			case "":
+				said.Words = append(said.Words, "--"+flag.Name, text)
+			case text:
+				said.Words = append(said.Words, "--"+flag.Name)
+			default:
+				said.Words = append(said.Words, "--"+flag.Name+"="+text)
+			}
+		}
+		all = append(all, said)
 	})
-	slices.Sort(names)
-	return names
+	slices.SortFunc(all, func(a, b Typed) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // complete takes what the command line does not say from the environment, and looks

@@ -205,7 +205,8 @@ type valueOf struct {
 	allowed     []string // nil: everything
 	env, xor    string
 	required    bool
-	fromEnv     bool // that variable says it
+	fromEnv     bool     // that variable says it
+	said        []string // the texts that it was set to, one after another
 }
 
 func (v *valueOf) Type() string {
@@ -219,6 +220,7 @@ func (v *valueOf) Set(text string) error {
 	if v.allowed != nil && !slices.Contains(v.allowed, text) {
 		return fmt.Errorf("it has to be one of %s", strings.Join(slices.DeleteFunc(slices.Clone(v.allowed), isEmpty), ", "))
 	}
+	v.said = append(v.said, text)
 	return v.Value.Set(text)
 }
 

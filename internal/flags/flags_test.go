@@ -70,7 +70,7 @@ type forest struct {
 type typed struct {
 	forest
 	ran   any // the command
-	typed []string
+	typed []flags.Typed
 	out   string
 	err   error
 	fail  error // of the command
@@ -82,7 +82,7 @@ func typing(t *testing.T, fail error, args ...string) *typed {
 	y := &typed{fail: fail}
 	y.err = flags.Program{
 		Name: "forest", About: "Looks after trees.", Envs: "FOREST_", Stdout: &out, Stderr: &out,
-		Run: func(_ context.Context, command any, typed []string) error {
+		Run: func(_ context.Context, command any, typed []flags.Typed) error {
 			y.ran, y.typed = command, typed
 			return y.fail
 		},
@@ -105,8 +105,13 @@ func TestCommandLine(t *testing.T) {
 	if said.err != nil || !reflect.DeepEqual(said.Plant, want) || !said.JSON || said.ran != any(&said.Plant) {
 		t.Errorf("typed is %+v, %v; want %+v", said.Plant, said.err, want)
 	}
-	if want := []string{"far", "json", "where"}; !reflect.DeepEqual(typing(t, nil, "plant", "hill", "--far=x", "--where=here", "--json").typed, want) {
-		t.Errorf("typed is not %q", want)
+	words := []flags.Typed{
+		{Name: "far", Words: []string{"--far", "x,y", "--far", "-z"}}, {Name: "json", Words: []string{"--json"}},
+		{Name: "shade", Words: []string{"--shade=false"}}, {Name: "where", Words: []string{"--where", "here"}},
+	}
+	said = typing(t, nil, "plant", "hill", "--far=x,y", "--where=here", "--json", "--far", "-z", "-s=false")
+	if !reflect.DeepEqual(said.typed, words) {
+		t.Errorf("typed is %q, want %q", said.typed, words)
 	}
 	if said = typing(t, nil, "plant", "hill"); said.err != nil || !reflect.DeepEqual(said.Plant.Near, []string{"brook", "road"}) || !reflect.DeepEqual(said.Plant.Far, []string{"sea", "moor"}) || said.Plant.Wait != nil {
 		t.Errorf("what the environment says: %+v, %v", said.Plant, said.err)
@@ -257,7 +262,7 @@ func TestWhatShellsAreOffered(t *testing.T) {
 		var out strings.Builder
 		p := flags.Program{
 			Name: "plant", Stdout: &out, Stderr: io.Discard,
-			Run: func(context.Context, any, []string) error { t.Error("it was run"); return nil },
+			Run: func(context.Context, any, []flags.Typed) error { t.Error("it was run"); return nil },
 			Complete: func(_ context.Context, command any, argument string, given []string) ([]string, bool) {
 				return []string{"oak at " + command.(*plant).Where + "\ta tree"}, argument == "place" && len(given) == 0
 			},
