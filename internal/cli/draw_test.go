@@ -31,6 +31,7 @@ var update = flag.Bool("update", false, "write what comes out into the golden fi
 //	TIME TASK does ACTIVITY           TIME TASK writes TEXT (a delta)
 //	TIME TASK fails TEXT (of a call of its model, which is made again)
 //	TIME TASK park MET/TOTAL          TIME TASK joined (a child's end)
+//	TIME TASK back (to the background) TIME TASK closed (a call, without a child's end)
 //	TIME TASK ready [lost]            TIME TASK end STATE TOOLS TOKENS [REASON DETAIL]
 //
 // A section "80x10 3s [ascii] [ids]" is what is drawn on so many cells and lines at
@@ -241,6 +242,10 @@ func parseKind(t *testing.T, e *pb.Event, verb string, args []string) {
 		e.Kind = &pb.Event_Parked{Parked: &pb.TaskParked{Wait: w}}
 	case "joined":
 		e.Kind = &pb.Event_CallClosed{CallClosed: &pb.CallClosed{Child: &pb.ChildRun{TaskId: "x", Run: 1}}}
+	case "back":
+		e.Kind = &pb.Event_Backgrounded{Backgrounded: &pb.TaskBackgrounded{}}
+	case "closed":
+		e.Kind = &pb.Event_CallClosed{CallClosed: &pb.CallClosed{}}
 	case "ready":
 		cause := pb.ReadyCause_READY_CAUSE_SATISFIED
 		if len(args) > 0 {

@@ -133,9 +133,11 @@ func (f *forest) apply(e *pb.Event) {
 	case *pb.Event_Message:
 		n.hear(k.Message)
 	case *pb.Event_CallClosed:
-		if k.CallClosed.GetChild() != nil && n.state == pb.TaskState_TASK_STATE_WAITING {
+		if n.state == pb.TaskState_TASK_STATE_WAITING {
 			n.met = min(n.met+1, n.total)
 		}
+	case *pb.Event_Backgrounded:
+		n.background = true
 	case *pb.Event_Parked:
 		n.state = pb.TaskState_TASK_STATE_WAITING
 		n.met, n.total = k.Parked.GetWait().GetMet(), k.Parked.GetWait().GetTotal()

@@ -128,6 +128,8 @@ func (p *plain) event(e *pb.Event) error {
 		default:
 			return nil
 		}
+	case *pb.Event_Backgrounded:
+		text = "goes on in the background"
 	case *pb.Event_HookRan:
 		text = hookText(k.HookRan)
 	case *pb.Event_CallbackEnded:
