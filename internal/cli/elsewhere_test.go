@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coppice-run/coppice/internal/auth"
 )
 
 // flagsOf gives the names of the flags that a struct declares, with those of what it embeds.
@@ -68,6 +70,28 @@ func TestNothingThatIsTypedIsIgnoredElsewhere(t *testing.T) {
 			Stdout: io.Discard, Stderr: &said,
 		})
 		if want := fmt.Sprintf("coppice: --%s is for a run in this process", name); code != exitUsage || !strings.HasPrefix(said.String(), want) {
+			t.Errorf("--%s: exit code %d: %s", name, code, &said)
+		}
+	}
+}
+
+// TestNothingThatIsTypedIsIgnoredHere: a flag about an orchestrator is refused of a run in this
+// process, whatever will be declared.
+func TestNothingThatIsTypedIsIgnoredHere(t *testing.T) {
+	t.Parallel()
+	names := append(flagsOf(reflect.TypeOf(auth.ClientFlags{})), "shared-workspace")
+	if want := strings.Fields(ofAnOrchestrator); len(want) != len(names) {
+		t.Errorf("there are %s, and refused are %s", names, want)
+	}
+	for _, name := range names {
+		value := "=1"
+		if name == "tls" || name == "insecure" {
+			value = ""
+		}
+		var said strings.Builder
+		code := Main(t.Context(), Process{Args: []string{"run", "--orchestrator=", "--" + name + value, "hello"}, Stdout: io.Discard, Stderr: &said})
+		want := fmt.Sprintf("coppice: --%s is for a run at an orchestrator, which --orchestrator names\n", name)
+		if code != exitUsage || said.String() != want {
 			t.Errorf("--%s: exit code %d: %s", name, code, &said)
 		}
 	}

@@ -43,14 +43,15 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if r.Orchestrator == "" {
-		if r.Shared != "" {
-			return usagef("--shared-workspace is for a run at an orchestrator; name a directory with --workspace")
+		if err := a.refuse(ofAnOrchestrator, "for a run at an orchestrator, which --orchestrator names"); err != nil {
+			return err
 		}
 		return r.here(ctx, a, asked)
 	}
-	if err := a.elsewhere(); err != nil {
+	if err := a.refuse(ofThisProcess, "for a run in this process, and can't be used with --orchestrator or COPPICE_ORCHESTRATOR"); err != nil {
 		return err
 	}
+	asked.Workspace = r.Shared
 	if a.types("model") {
 		asked.Model = r.Model
 	}
@@ -69,23 +70,27 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 const ofThisProcess = "workspace data agents-dir plugins-dir skills-dir models prices fetch-allow bash-network mcp-config " +
 	"scenario thinking patience sandbox sandbox-readable sandbox-env hooks definition-hooks callback-hosts redact-env redact-file"
 
-// elsewhere refuses such flags of a run at an orchestrator. What the environment says is for
-// whatever else is started in it.
-func (a *app) elsewhere() error {
-	var here []string
+// ofAnOrchestrator are the flags that say what is asked of an orchestrator, and how it is
+// reached: in this process nobody would heed them.
+const ofAnOrchestrator = "shared-workspace token token-file tls tls-ca tls-cert tls-key insecure"
+
+// refuse refuses those of some flags that the command line says. What the environment says is
+// for whatever else is started in it.
+func (a *app) refuse(flags, since string) error {
+	var said []string
 	for _, flag := range a.typed {
-		if slices.Contains(strings.Fields(ofThisProcess), flag.Name) {
-			here = append(here, "--"+flag.Name)
+		if slices.Contains(strings.Fields(flags), flag.Name) {
+			said = append(said, "--"+flag.Name)
 		}
 	}
-	if len(here) == 0 {
+	if len(said) == 0 {
 		return nil
 	}
-	are := " is"
-	if len(here) > 1 {
-		are = " are"
+	are := " is "
+	if len(said) > 1 {
+		are = " are "
 	}
-	return usagef("%s%s for a run in this process, and can't be used with --orchestrator or COPPICE_ORCHESTRATOR", strings.Join(here, ", "), are)
+	return usagef("%s", strings.Join(said, ", ")+are+since)
 }
 
 // here runs it with everything in this process.
@@ -164,7 +169,7 @@ func (r *runCommand) asked(prompt string) (*pb.CreateSessionRequest, error) {
 		return nil, err
 	}
 	return &pb.CreateSessionRequest{
-		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Workspace: r.Shared, Budget: budget,
+		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Budget: budget,
 	}, nil
 }
 
