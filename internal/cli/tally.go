@@ -77,14 +77,26 @@ func (f *forest) summary(now time.Time, sep string) string {
 		spent = spent.plus(n.spent)
 		calls += n.tools
 	}
-	parts := []string{plural(int64(all.total()), "task"), all.String(), plural(calls, "tool call"), countText(spent.tokens) + " tokens"}
+	parts := []string{plural(int64(all.total()), "task"), all.String(), plural(calls, "tool call")}
+	return strings.Join(append(parts, f.took(spent, now)...), sep)
+}
+
+// partOf says of a session's upper levels how much of it they are, and how the whole stands.
+func (f *forest) partOf(s *pb.Session, now time.Time, sep string) string {
+	shown := fmt.Sprintf("%d of %s shown", len(f.order), plural(int64(s.GetTasks().GetTotal()), "task"))
+	return strings.Join(append([]string{shown}, f.took(spending{}.and(s.GetUsage()), now)...), sep)
+}
+
+// took is what the whole has taken.
+func (f *forest) took(spent spending, now time.Time) []string {
+	parts := []string{countText(spent.tokens) + " tokens"}
 	if cost := spent.cost(); cost != "" {
 		parts = append(parts, cost)
 	}
 	if f.root != nil {
 		parts = append(parts, durationText(f.root.elapsed(now)))
 	}
-	return strings.Join(parts, sep)
+	return parts
 }
 
 func plural(n int64, what string) string {
