@@ -3,8 +3,10 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -57,8 +59,10 @@ func TestAFileThatNobodyWritesTo(t *testing.T) {
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	if code := Main(ctx, Process{Args: []string{"batch", name}, Stdout: io.Discard, Stderr: io.Discard}); code != exitInterrupted {
-		t.Errorf("exit code %d", code)
+	for _, line := range []string{"batch " + name, "spawn last --agent explore --context-file " + name + " it"} {
+		if code := Main(ctx, Process{Args: strings.Fields(line), Stdout: io.Discard, Stderr: io.Discard}); code != exitInterrupted {
+			t.Errorf("%s: exit code %d", line, code)
+		}
 	}
 }
 
@@ -106,5 +110,25 @@ func TestReadingIsBounded(t *testing.T) {
 				t.Errorf("exit code %d, %d bytes left: %s", code, in.left.Load(), &said)
 			}
 		})
+	}
+}
+
+// TestContextIsAFile of a size that an orchestrator may take, and not what the prompt is read from.
+func TestContextIsAFile(t *testing.T) {
+	t.Parallel()
+	large := filepath.Join(t.TempDir(), "large")
+	if err := errors.Join(os.WriteFile(large, nil, 0o600), os.Truncate(large, textMost+1)); err != nil {
+		t.Fatal(err)
+	}
+	for name, says := range map[string]string{
+		large: "--context-file " + large + " has more than 16777216 bytes",
+		"-":   "--context-file: standard input is for the prompt; name a file",
+	} {
+		var said bytes.Buffer
+		args := []string{"spawn", "last", "--orchestrator", "127.0.0.1:1", "--agent", "explore", "--context-file", name, "it"}
+		code := Main(t.Context(), Process{Args: args, Stdin: strings.NewReader("it"), Stdout: io.Discard, Stderr: &said})
+		if code != exitUsage || said.String() != "coppice: "+says+"\n" {
+			t.Errorf("%s: exit code %d: %s", name, code, &said)
+		}
 	}
 }

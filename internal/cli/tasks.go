@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -30,12 +29,15 @@ type spawnCommand struct {
 }
 
 // told is what the sub-agent is told beside the prompt.
-func (s *spawnCommand) told() ([]string, error) {
+func (s *spawnCommand) told(ctx context.Context, a *app) ([]string, error) {
 	told := s.Context
 	for _, name := range s.ContextFile {
-		content, err := os.ReadFile(name)
+		if name == "-" {
+			return nil, usagef("--context-file: standard input is for the prompt; name a file")
+		}
+		content, err := a.file(ctx, name, "--context-file "+name, textMost)
 		if err != nil {
-			return nil, usagef("--context-file: %w", err)
+			return nil, err
 		}
 		told = append(told, "File "+name+":\n"+strings.ToValidUTF8(string(content), "\uFFFD"))
 	}
@@ -48,7 +50,7 @@ func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	told, err := s.told()
+	told, err := s.told(ctx, a)
 	if err != nil {
 		return err
 	}
