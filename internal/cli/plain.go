@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"charm.land/lipgloss/v2"
+
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -151,9 +153,9 @@ func (p *plain) event(e *pb.Event) error {
 	return p.tell(n, text)
 }
 
-// tell says something of a task.
+// tell says something of a task, with as many colours as the terminal has.
 func (p *plain) tell(n *node, text string) error {
-	_, err := fmt.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.look.mark(n.state, -1), nameText(n), text)
+	_, err := lipgloss.Fprintf(p.out, "%s%s %s: %s\n", strings.Repeat("  ", n.depth), p.look.mark(n.state, -1), nameText(n), text)
 	return err
 }
 
