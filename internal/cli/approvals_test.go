@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/flags"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -42,12 +43,17 @@ func TestAnApprovalShowsTheCallThatRuns(t *testing.T) {
 func TestAskingNamesWhatWorks(t *testing.T) {
 	t.Parallel()
 	private, kept := &runCommand{}, &runCommand{Data: "kept"}
+	safely := &app{typed: []flags.Typed{
+		{Name: "tls", Words: []string{"--tls"}}, {Name: "tls-ca", Words: []string{"--tls-ca", "my ca"}}, {Name: "token", Words: []string{"--token", "secret"}},
+	}}
 	for name, c := range map[string]struct {
 		by         deciding
 		foot, note string
 	}{
-		"here":  {remote{Orchestrator: defaultAddress}.deciding(), "1 open approval: coppice approvals · ", "coppice approve deadbeef, or coppice deny deadbeef"},
-		"there": {remote{Orchestrator: "a:1"}.deciding(), "1 open approval: coppice approvals --orchestrator a:1 · ", "coppice approve --orchestrator a:1 deadbeef, or coppice deny --orchestrator a:1 deadbeef"},
+		"here":  {remote{Orchestrator: defaultAddress}.deciding(&app{}), "1 open approval: coppice approvals · ", "coppice approve deadbeef, or coppice deny deadbeef"},
+		"there": {remote{Orchestrator: "a:1"}.deciding(&app{}), "1 open approval: coppice approvals --orchestrator a:1 · ", "coppice approve --orchestrator a:1 deadbeef, or coppice deny --orchestrator a:1 deadbeef"},
+		"with a key": {remote{Orchestrator: "a:1"}.deciding(safely), "1 open approval: coppice approvals --orchestrator a:1 --tls --tls-ca 'my ca' · ",
+			"coppice approve --orchestrator a:1 --tls --tls-ca 'my ca' deadbeef, or coppice deny --orchestrator a:1 --tls --tls-ca 'my ca' deadbeef"},
 		"dropped": {private.deciding(&app{}), "1 open approval · ",
 			"the session is dropped; allow it with --allow RULE, or keep the session with --data DIR"},
 		"kept": {kept.deciding(&app{}), "1 open approval · ", "coppice dev --data kept, and beside it coppice approve deadbeef, or coppice deny deadbeef"},

@@ -56,7 +56,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return b.with(func(c *client) error {
-		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, open: map[int64]*pb.CreateSessionsRequest{}, asking: map[int64]bool{}, began: a.now()}
+		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, approvals: b.deciding(a).list, open: map[int64]*pb.CreateSessionsRequest{}, asking: map[int64]bool{}, began: a.now()}
 		err := retried(ctx, all.lost, func() (bool, error) { return all.stream(ctx) })
 		if left := len(all.open) + len(all.rest); len(all.rest) < len(asked) && left > 0 && !named {
 			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), b.Name))
@@ -145,6 +145,8 @@ type batch struct {
 	began  time.Time
 	told   bool           // that nothing comes any more
 	asking map[int64]bool // numbers of which was said that they wait for an approval
+
+	approvals string // the command that lists them
 
 	answers                    int64 // that say more than that it can't be done now
 	completed, failed, refused int64
@@ -271,7 +273,7 @@ func (b *batch) asks(number int64, opened *pb.CreateSessionResponse) {
 		return
 	}
 	b.asking[number] = true
-	b.app.complain(fmt.Sprintf("line %d waits for an approval: coppice approvals %s", number, s.GetId()))
+	b.app.complain(fmt.Sprintf("line %d waits for an approval: %s %s", number, b.approvals, s.GetId()))
 }
 
 // print shows an answer on one line.

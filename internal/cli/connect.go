@@ -91,11 +91,16 @@ func (r remote) unreached(err error) error {
 }
 
 // deciding says how approvals are decided on there.
-func (r remote) deciding() deciding {
-	if r.Orchestrator == defaultAddress {
-		return decidingWith("")
+func (r remote) deciding(a *app) deciding { return decidingWith(r.reached(a)) }
+
+// reached are the flags with which another command reaches the same orchestrator, but for a
+// token: that is not to be on the screen.
+func (r remote) reached(a *app) string {
+	at := ""
+	if r.Orchestrator != defaultAddress || a.types("orchestrator") {
+		at = " --orchestrator " + shellWord(r.Orchestrator)
 	}
-	return decidingWith(" --orchestrator " + r.Orchestrator)
+	return at + a.typedOf("insecure", "tls", "tls-ca", "tls-cert", "tls-key", "token-file")
 }
 
 // last names the newest session.

@@ -57,9 +57,9 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	}
 	there := remote{r.Orchestrator, r.ClientFlags}
 	return there.with(func(c *client) error {
-		session, err := r.in(ctx, a, c, asked, there.deciding())
+		session, err := r.in(ctx, a, c, asked, there.deciding(a))
 		if session != "" && (ctx.Err() != nil || mayGoOn(err)) {
-			a.complain("the session goes on; see it with: coppice watch --orchestrator " + r.Orchestrator + " " + session)
+			a.complain("the session goes on; see it with: coppice watch" + there.reached(a) + " " + session)
 		}
 		return err
 	})

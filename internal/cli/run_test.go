@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,9 +47,14 @@ func TestARunThatIsGivenUpNamesItsSession(t *testing.T) {
 		}
 	}()
 	at := listener.Addr().String()
+	token := filepath.Join(t.TempDir(), "a token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"run", "-q", "--orchestrator", at, "--token-file", token, "--insecure", "hello"}
 	var stdout, stderr bytes.Buffer
-	code := Main(t.Context(), Process{Args: []string{"run", "-q", "--orchestrator", at, "hello"}, Stdout: &stdout, Stderr: &stderr})
-	want := "coppice: the session goes on; see it with: coppice watch --orchestrator " + at + " kept\n"
+	code := Main(t.Context(), Process{Args: args, Stdout: &stdout, Stderr: &stderr})
+	want := "coppice: the session goes on; see it with: coppice watch --orchestrator " + at + " --insecure --token-file '" + token + "' kept\n"
 	if code != exitUnreached || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
 		t.Errorf("exit code %d: %s%s", code, &stdout, &stderr)
 	}

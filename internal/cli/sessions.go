@@ -106,7 +106,7 @@ func (t *treeCommand) Run(ctx context.Context, a *app) error {
 		}
 		f, l := forestOf(resp), a.look()
 		width, _ := a.terminal(a.Stdout)
-		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true, deciding: t.deciding()})
+		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true, deciding: t.deciding(a)})
 		foot := f.summary(a.now(), l.dot)
 		if all := resp.GetSession(); t.Task == nil && t.Depth > 0 && len(f.order) < int(all.GetTasks().GetTotal()) {
 			foot = f.partOf(all, a.now(), l.dot)
@@ -138,7 +138,7 @@ func (w *watchCommand) Run(ctx context.Context, a *app) error {
 			return usagef("--after is %d; the last event is %d", w.After, end)
 		}
 		return a.show(ctx, follow{
-			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas, deciding: w.deciding(),
+			client: c, session: session, after: w.After, untilIdle: w.UntilIdle, deltas: w.Deltas, deciding: w.deciding(a),
 		})
 	})
 }

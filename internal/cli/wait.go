@@ -37,7 +37,7 @@ func (w *waitCommand) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		resp, err := w.wait(ctx, c, session, task, a.asking(ctx, c, session, w.deciding()))
+		resp, err := w.wait(ctx, c, session, task, a.asking(ctx, c, session, w.deciding(a)))
 		if err != nil {
 			return during("waiting for the task", err)
 		}

@@ -103,7 +103,7 @@ func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 				var said bytes.Buffer
 				a, c := &app{Process: Process{Stderr: &said}}, &client{tasks: &waiter{answers: make([]error, 5), after: time.Hour}, approvals: &test.approvals}
 				w := &waitCommand{Timeout: test.timeout, remote: remote{Orchestrator: "b:1"}}
-				resp, err := w.wait(t.Context(), c, "s", "t", a.asking(t.Context(), c, "s", w.deciding()))
+				resp, err := w.wait(t.Context(), c, "s", "t", a.asking(t.Context(), c, "s", w.deciding(a)))
 				if err != nil || resp.GetEnded() != (test.timeout == nil) || said.String() != test.says {
 					t.Errorf("there is %v, %v: %s", resp, err, &said)
 				}
