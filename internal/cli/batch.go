@@ -85,6 +85,9 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 		a.complain("reading from standard input, a prompt on each line; Ctrl-D ends it")
 	}
 	err = a.lines(ctx, cmp.Or(b.File, "-"), func(number int64, line []byte) error {
+		if number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff")) // with which some editors begin a file
+		}
 		session, err := sessionOf(bytes.TrimSpace(line))
 		if err != nil {
 			return usagef("line %d: %w", number, err)

@@ -208,3 +208,18 @@ func TestABatchSaysHowToGoOn(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, complaints)
 	}
 }
+
+// TestABatchBeginsAfterTheMark that some editors put before the first line.
+func TestABatchBeginsAfterTheMark(t *testing.T) {
+	t.Parallel()
+	for lines, want := range map[string]string{
+		"\ufeff{\"message\":{\"text\":\"hi\"},\"idempotency_key\":\"own\"}\r\n": "own",
+		"\ufeff\r\n": "", "\ufeffhi": "night/1",
+	} {
+		o := &opener{}
+		_, complaints, code := o.run(t, "night", lines)
+		if keys := strings.Join(o.asked[1], " "); code != exitOK || keys != want {
+			t.Errorf("%q: exit code %d, keys %q: %s", lines, code, keys, complaints)
+		}
+	}
+}
