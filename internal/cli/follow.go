@@ -33,11 +33,11 @@ func (a *app) show(ctx context.Context, f follow) error {
 	var idle *pb.Idle
 	var err error
 	switch {
+	case f.quiet:
+		idle, err = w.each(ctx, func(*pb.WatchSessionResponse) error { return nil })
 	case a.json:
 		w.after, w.deltas = f.after, f.deltas
 		idle, err = w.each(ctx, func(step *pb.WatchSessionResponse) error { return a.printJSON(step) })
-	case f.quiet:
-		idle, err = w.each(ctx, func(*pb.WatchSessionResponse) error { return nil })
 	case terminal && f.after == 0: // a part of what has happened is no tree
 		idle, err = a.showLive(ctx, f, w)
 	default:
