@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -43,13 +44,32 @@ func (f *fakeLLMCommand) Run(ctx context.Context, a *app) error {
 	}
 	server := &http.Server{Handler: fake, ReadHeaderTimeout: time.Minute}
 	defer context.AfterFunc(ctx, func() { server.Close() })() //nolint:errcheck // what is under way is to break
-	base := "http://" + l.Addr().String()
-	fmt.Fprintf(a.Stdout, "A fake of Anthropic's and OpenAI's APIs is serving on %s\n  ANTHROPIC_BASE_URL=%s\n  OPENAI_BASE_URL=%s/v1\n",
-		l.Addr(), base, base)
+	if err := f.greet(a, l.Addr().String()); err != nil {
+		return errors.Join(err, l.Close())
+	}
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving: %w", err)
+	}
+	if a.json {
+		return nil
 	}
 	n := fake.Counts()
 	fmt.Fprintf(a.Stdout, "%d requests taken, %d answered whole, %d refused for the rate\n", n.Taken, n.Whole, n.Limited)
 	return nil
+}
+
+// greet says where it serves.
+func (f *fakeLLMCommand) greet(a *app, address string) error {
+	base := "http://" + address
+	if !a.json {
+		_, err := fmt.Fprintf(a.Stdout, "A fake of Anthropic's and OpenAI's APIs is serving on %s\n  ANTHROPIC_BASE_URL=%s\n  OPENAI_BASE_URL=%s/v1\n",
+			address, base, base)
+		return err
+	}
+	line, err := json.Marshal(map[string]string{"listen": address, "anthropic_base_url": base, "openai_base_url": base + "/v1"})
+	if err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	_, err = fmt.Fprintf(a.Stdout, "%s\n", line)
+	return err
 }
