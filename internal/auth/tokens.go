@@ -65,7 +65,7 @@ type Tokens struct {
 	issued grants
 }
 
-// OpenTokens reads a file of tokens: a YAML list of entries under the key tokens.
+// OpenTokens reads a file of tokens: a YAML list of entries, one or more, under the key tokens.
 func OpenTokens(path string, log *slog.Logger) (*Tokens, error) {
 	file, err := follow(log, func(contents [][]byte) (grants, error) { return parseTokens(contents[0]) }, path)
 	if err != nil {
@@ -80,6 +80,9 @@ func parseTokens(data []byte) (grants, error) {
 	}
 	if err := yaml.UnmarshalWithOptions(data, &file, yaml.Strict()); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, false)) // which quotes no line, and so no secret
+	}
+	if len(file.Tokens) == 0 { // as of one that is being written: nobody could call any more
+		return nil, errors.New("there are no tokens")
 	}
 	if len(file.Tokens) > maxTokens {
 		return nil, fmt.Errorf("there are %d tokens, at most %d", len(file.Tokens), maxTokens)

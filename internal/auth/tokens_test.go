@@ -106,6 +106,12 @@ func TestTokens(t *testing.T) {
 	write(t, path, []byte("tokens: [{"))
 	c.pass(lookEvery)
 	check("half a file", first, acme)
+	write(t, path, nil)
+	c.pass(lookEvery)
+	check("an empty file", first, acme)
+	write(t, path, []byte("tokens:\n"))
+	c.pass(lookEvery)
+	check("a file that begins", first, acme)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +168,10 @@ func TestFilesThatAreRefused(t *testing.T) {
 		data       []byte
 	}{
 		{"no YAML", "", []byte("tokens: [")},
+		{"an empty file", "no tokens", nil},
+		{"a comment alone", "no tokens", []byte("# to be filled\n")},
+		{"no list", "no tokens", []byte("tokens:\n")},
+		{"an empty list", "no tokens", []byte("tokens: []\n")},
 		{"an unknown key", "unknown field", []byte("tokens: []\nmore: 1\n")},
 		{"an unknown key of a token", "unknown field", []byte("tokens: [{role: worker, secret: x}]\n")},
 		{"no role", "the role is", with(func(e *Entry) { e.Role = "" })},
