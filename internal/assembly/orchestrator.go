@@ -78,6 +78,10 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	if err := dispatch.CheckInstallation(o.Installation); o.Installation != "" && err != nil {
 		return err
 	}
+	caps := store.Caps{Tenant: o.RunningOfTenant, All: o.RunningInAll}
+	if err := caps.Validate(); err != nil {
+		return err
+	}
 	models, err := agentdef.LoadModels(o.Models)
 	if err != nil {
 		return err
@@ -91,8 +95,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	var svc *orchestrator.Service
 	db, err := o.open(ctx, store.Config{
 		Database: o.Database, NewInstallation: o.Installation, Logger: o.Logger, Replica: replica, Unmeasured: !o.Telemetry.Measures(),
-		Caps:     store.Caps{Tenant: o.RunningOfTenant, All: o.RunningInAll},
-		OnCommit: func(c store.Commit) { svc.Committed(c) }, Ahead: true,
+		Caps: caps, OnCommit: func(c store.Commit) { svc.Committed(c) }, Ahead: true,
 		Standby: func() store.Standby { return svc.Standby() },
 	})
 	switch {

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/tree"
@@ -13,6 +14,17 @@ import (
 type Caps struct {
 	Tenant int // of one tenant's sessions
 	All    int // of the whole installation
+}
+
+// Validate reports a cap that makes no sense: under one below 0 nothing would ever run.
+func (c Caps) Validate() error {
+	switch {
+	case c.Tenant < 0:
+		return fmt.Errorf("the cap on running tasks of a tenant (--max-tenant) is %d, must not be negative: 0 is no cap", c.Tenant)
+	case c.All < 0:
+		return fmt.Errorf("the cap on running tasks of all tenants (--max-all) is %d, must not be negative: 0 is no cap", c.All)
+	}
+	return nil
 }
 
 // turns says whose turn it is: tenants take turns as sessions do, start-time fair.

@@ -76,7 +76,7 @@ type Config struct {
 	NewID      func() [16]byte  // nil: UUIDv7
 	MaxBatch   int              // commands in one transaction; 0: DefaultMaxBatch
 	Committers int              // with PostgreSQL; 0: as many as the processors here are good for
-	Caps       Caps
+	Caps       Caps             // which are valid
 	// Ahead: while nothing else waits, runs count as announced with the commit that
 	// makes them ready. OnCommit is told, and has to see to it.
 	Ahead bool
