@@ -26,7 +26,7 @@ type options struct {
 	Database string `env:"COPPICE_DATABASE_URL" default:"coppice.db" help:"Path of a SQLite file, or the postgres:// URL of a database that replicas share."`
 	Install  string `name:"installation" env:"COPPICE_INSTALLATION" placeholder:"NAME" help:"Name of a new installation in Redis's keys, different from all others there; by default a random one. A database keeps it for ever."`
 	RedisURL string `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to announce work on."`
-	Pool     string `env:"COPPICE_POOL" default:"default" help:"Pool of workers that gets the work."`
+	Pool     string `env:"COPPICE_POOL" default:"default" help:"Pool of workers that gets the work: 1 to 63 of a-z, 0-9 and -."`
 
 	HealthListen string `env:"COPPICE_HEALTH_LISTEN" placeholder:"HOST:PORT" help:"Where to answer questions about health (grpc.health.v1) as well, to anybody and without TLS; by default nowhere."`
 

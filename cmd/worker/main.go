@@ -24,7 +24,7 @@ import (
 type options struct {
 	Orchestrator string   `env:"COPPICE_ORCHESTRATOR" default:"127.0.0.1:7070" help:"Orchestrators to work for: host:port, whose name may have several addresses, or several with commas between them."`
 	RedisURL     string   `env:"COPPICE_REDIS_URL" default:"redis://127.0.0.1:6379" help:"Redis to pull work from."`
-	Pool         string   `env:"COPPICE_POOL" default:"default" help:"Pool to serve."`
+	Pool         string   `env:"COPPICE_POOL" default:"default" help:"Pool to serve: 1 to 63 of a-z, 0-9 and -."`
 	Slots        int      `env:"COPPICE_SLOTS" default:"16" help:"Runs to carry at once."`
 	Workspace    string   `env:"COPPICE_WORKSPACE" xor:"workspace" placeholder:"DIR" help:"Directory that all sessions work in; by default this one."`
 	Workspaces   string   `env:"COPPICE_WORKSPACES" xor:"workspace" placeholder:"ROOT" help:"Directory below which each session has its own, in the place of --workspace."`

@@ -8,6 +8,8 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/dispatch"
+	"github.com/coppice-run/coppice/internal/model/scripted"
+	"github.com/coppice-run/coppice/internal/proctest"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -23,6 +25,8 @@ func TestAnOrchestratorRefusesWhatHasNoMeaning(t *testing.T) {
 	for says, change := range map[string]func(*assembly.Orchestrator){
 		"(--max-tenant) is -3": func(o *assembly.Orchestrator) { o.RunningOfTenant = -3 },
 		"(--max-all) is -1":    func(o *assembly.Orchestrator) { o.RunningInAll = -1 },
+		`not "Tools"`:          func(o *assembly.Orchestrator) { o.Pool = "Tools" },
+		`not ""`:               func(o *assembly.Orchestrator) { o.Pool = "" },
 	} {
 		o := assembly.Orchestrator{
 			Database: filepath.Join(t.TempDir(), "coppice.db"), Redis: redis.Client(), Pool: assembly.DefaultPool,
@@ -31,6 +35,37 @@ func TestAnOrchestratorRefusesWhatHasNoMeaning(t *testing.T) {
 		change(&o)
 		ctx, stop := context.WithCancel(t.Context())
 		err := o.Run(ctx, stop) // if it serves it ends, without an error
+		stop()
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("it ended with %v, want: %s", err, says)
+		}
+	}
+}
+
+// TestAWorkerRefusesWhatHasNoMeaning rather than to ask for runs.
+func TestAWorkerRefusesWhatHasNoMeaning(t *testing.T) {
+	t.Parallel()
+	redis, err := dispatch.OpenEmbedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	conn, err := assembly.Connect(proctest.FreeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for says, change := range map[string]func(*assembly.Worker){
+		`not "gpu_pool"`: func(w *assembly.Worker) { w.Pool = "gpu_pool" },
+		`not ""`:         func(w *assembly.Worker) { w.Pool = "" },
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		w := assembly.Worker{
+			Orchestrator: conn, Redis: redis.Client(), Pool: assembly.DefaultPool, Slots: 1, Workspace: t.TempDir(),
+			Model: scripted.New(scripted.Survey()), Logger: quiet(t), Begun: stop, // it ends, without an error
+		}
+		change(&w)
+		err := w.Run(ctx)
 		stop()
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("it ended with %v, want: %s", err, says)

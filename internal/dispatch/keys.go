@@ -53,6 +53,14 @@ func CheckInstallation(id string) error {
 	return nil
 }
 
+// CheckPool says why a name can't be a pool's.
+func CheckPool(name string) error {
+	if !poolName.MatchString(name) {
+		return fmt.Errorf("%w, not %q", ErrPool, name)
+	}
+	return nil
+}
+
 func keysOf(installation string) (keys, error) {
 	if err := CheckInstallation(installation); err != nil {
 		return keys{}, err
@@ -61,8 +69,8 @@ func keysOf(installation string) (keys, error) {
 }
 
 func (k keys) ready(pool string) (string, error) {
-	if !poolName.MatchString(pool) {
-		return "", fmt.Errorf("%w, not %q", ErrPool, pool)
+	if err := CheckPool(pool); err != nil {
+		return "", err
 	}
 	return k.base + ":ready:" + pool, nil
 }

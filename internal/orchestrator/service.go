@@ -83,8 +83,11 @@ type Service struct {
 
 // New checks the configuration. Call Committed after each commit of the store.
 func New(c Config) (*Service, error) {
-	if c.Store == nil || c.Bus == nil || c.Replica == "" || c.Pool == "" {
-		return nil, errors.New("orchestrator: a store, a bus, a replica name and a pool are required")
+	if c.Store == nil || c.Bus == nil || c.Replica == "" {
+		return nil, errors.New("orchestrator: a store, a bus and a replica name are required")
+	}
+	if err := dispatch.CheckPool(c.Pool); err != nil {
+		return nil, fmt.Errorf("orchestrator: %w", err)
 	}
 	if err := c.Limits.Validate(); err != nil {
 		return nil, fmt.Errorf("orchestrator: %w", err)

@@ -119,6 +119,9 @@ func New(c Config) (*Worker, error) {
 	case c.Client == nil || c.Bus == nil || c.Model == nil || c.Places == nil:
 		return nil, errors.New("worker: an orchestrator, a bus, a model and places to work in are required")
 	}
+	if err := dispatch.CheckPool(c.Pool); err != nil {
+		return nil, fmt.Errorf("worker: %w", err)
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
