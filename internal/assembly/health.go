@@ -9,14 +9,28 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// connected is the service whose health is that a worker has an orchestrator. The
-// health of no service, "", is that the process lives.
+// connected is the service whose health is that a worker has an orchestrator, which lets it
+// in. The health of no service, "", is that the process lives.
 const connected = "orchestrator"
+
+// newWorkerHealth makes the health of a worker that has no orchestrator yet, and what is told
+// whether it has one.
+func newWorkerHealth() (of *health.Server, reached func(bool)) {
+	of = health.NewServer()
+	reached = func(has bool) {
+		now := healthpb.HealthCheckResponse_NOT_SERVING
+		if has {
+			now = healthpb.HealthCheckResponse_SERVING
+		}
+		of.SetServingStatus(connected, now)
+	}
+	reached(false)
+	return of, reached
+}
 
 // ListenHealth listens for questions about health; an address that is empty gives
 // no listener.
@@ -96,26 +110,5 @@ func serveHealth(ctx context.Context, l net.Listener, of healthpb.HealthServer, 
 	return func() {
 		server.Stop()
 		<-done
-	}
-}
-
-// link is a connection whose state can be seen.
-type link interface {
-	GetState() connectivity.State
-	WaitForStateChange(ctx context.Context, from connectivity.State) bool
-}
-
-// followLink keeps the health of being connected up to date until ctx ends.
-func followLink(ctx context.Context, of *health.Server, l link) {
-	for {
-		state, now := l.GetState(), healthpb.HealthCheckResponse_NOT_SERVING
-		if state == connectivity.Ready {
-			now = healthpb.HealthCheckResponse_SERVING
-		}
-		of.SetServingStatus(connected, now)
-		if !l.WaitForStateChange(ctx, state) {
-			of.Shutdown()
-			return
-		}
 	}
 }

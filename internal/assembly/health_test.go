@@ -84,3 +84,33 @@ func TestHealthNeedsNoToken(t *testing.T) {
 	d.health(worker, "orchestrator", healthpb.HealthCheckResponse_NOT_SERVING)
 	d.health(worker, "", healthpb.HealthCheckResponse_SERVING)
 }
+
+// TestAWorkerThatIsRefusedIsNotReady, though it is connected: not before it has a token that
+// counts, and no longer once that is taken away.
+func TestAWorkerThatIsRefusedIsNotReady(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, `steps: [{text: done}]`)
+	k := newKeyring(t)
+	k.token(auth.RoleAdmin, "acme", time.Time{})
+	d.write("token", k.token(auth.RoleClient, "acme", time.Time{}))
+	at := proctest.FreeAddress(t)
+	d.orchestratorFlags = []string{"--tokens", k.path}
+	d.workerFlags = []string{"--health-listen", at, "--token-file", d.in("token")}
+	d.startOrchestrator(0)
+	d.startWorker("worker 1")
+	d.logged("WARN", "no orchestrator can be reached")
+	conn, err := assembly.Connect(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	resp, err := healthpb.NewHealthClient(conn).Check(newClient(t, conn).ctx(), &healthpb.HealthCheckRequest{Service: "orchestrator"})
+	if err != nil || resp.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("the health of a worker that is refused is %v, %v", resp, err)
+	}
+	d.write("token", k.token(auth.RoleWorker, "", time.Time{}))
+	d.health(at, "orchestrator", healthpb.HealthCheckResponse_SERVING)
+	k.entries = k.entries[:1]
+	k.write()
+	d.health(at, "orchestrator", healthpb.HealthCheckResponse_NOT_SERVING)
+}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 
 	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/dispatch"
@@ -103,6 +102,7 @@ func (w Worker) Run(ctx context.Context) error {
 		return err
 	}
 	id := w.name()
+	of, reached := newWorkerHealth()
 	run, err := worker.New(worker.Config{
 		ID: id, AlivePort: alive.Port(w.Alive), Pool: w.Pool, Slots: w.Slots, Version: flags.Version(),
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
@@ -114,7 +114,7 @@ func (w Worker) Run(ctx context.Context) error {
 			return bus, err
 		},
 		Model: w.Model, Tools: append(tools, w.Tools...), Source: servers,
-		Places: places, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now, Observe: observe,
+		Places: places, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now, Observe: observe, Reached: reached,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
 	if err != nil {
@@ -123,7 +123,8 @@ func (w Worker) Run(ctx context.Context) error {
 	if err := w.measure(run); err != nil {
 		return err
 	}
-	defer w.serveHealth(ctx)()
+	defer serveHealth(ctx, w.Health, of, w.Logger)()
+	defer of.Shutdown()
 	defer w.tellAlive(ctx, id)()
 	defer context.AfterFunc(told, func() { w.end(ctx, run, stop) })()
 	w.begun()
@@ -177,27 +178,6 @@ func (w Worker) confine(ctx context.Context) (*sandbox.Sandbox, error) {
 	}
 	w.Logger.Log(ctx, level, "how commands are confined", "sandbox", confined.String())
 	return confined, nil
-}
-
-// serveHealth answers questions about health until stop is called.
-func (w Worker) serveHealth(ctx context.Context) (stop func()) {
-	of := health.NewServer()
-	stopServing := serveHealth(ctx, w.Health, of, w.Logger)
-	l, seen := w.Orchestrator.(link)
-	if w.Health == nil || !seen {
-		return stopServing
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		followLink(ctx, of, l)
-	}()
-	return func() {
-		cancel()
-		<-done
-		stopServing()
-	}
 }
 
 // tellAlive tells that the process lives until stop is called, which waits.

@@ -12,9 +12,12 @@ const (
 	unreachedAgain = 30 * time.Second
 )
 
-// reach knows whether any slot has reached an orchestrator lately.
+// reach knows whether any slot has reached an orchestrator lately: been welcomed by one, that
+// is, and not refused.
 type reach struct {
+	tell  func(reached bool) // told when that changes; nil: nobody wants to know
 	mu    sync.Mutex
+	has   bool      // one was reached, and it has not been said since that none can be
 	since time.Time // when the first of the failures was; zero: the last stream was opened
 	said  time.Time // when it was last said that there are failures; zero: it was not
 }
@@ -28,6 +31,7 @@ func (r *reach) failed(now time.Time) (say bool) {
 	}
 	if say = now.Sub(r.since) >= unreachedAfter && now.Sub(r.said) >= unreachedAgain; say {
 		r.said = now
+		r.set(false)
 	}
 	return say
 }
@@ -36,7 +40,16 @@ func (r *reach) failed(now time.Time) (say bool) {
 func (r *reach) opened() (said bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.set(true)
 	said = !r.said.IsZero()
 	r.since, r.said = time.Time{}, time.Time{}
 	return said
+}
+
+// set tells of a change. It needs the lock, so that the last that is told is true.
+func (r *reach) set(has bool) {
+	if r.has != has && r.tell != nil {
+		r.tell(has)
+	}
+	r.has = has
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -8,7 +9,9 @@ import (
 // TestFailuresAreSaid once they have lasted, again after a while, and so is their end.
 func TestFailuresAreSaid(t *testing.T) {
 	t.Parallel()
-	var r reach
+	var told []bool
+	r := reach{tell: func(has bool) { told = append(told, has) }}
+	r.opened()
 	begun := time.Unix(1_800_000_000, 0)
 	for _, step := range []struct {
 		after time.Duration
@@ -26,5 +29,8 @@ func TestFailuresAreSaid(t *testing.T) {
 	}
 	if r.failed(begun) || r.opened() {
 		t.Error("a single failure, or its end, was said")
+	}
+	if want := []bool{true, false, true}; !slices.Equal(told, want) {
+		t.Errorf("that there is an orchestrator was told as %v, want %v", told, want)
 	}
 }

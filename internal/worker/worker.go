@@ -70,6 +70,9 @@ type Config struct {
 	Hooks   *hook.Hooks // on the start and stop of sub-agents; nil: none
 	Logger  *slog.Logger
 	Observe loop.Observer // of calls of tools; nil: nobody does
+	// Reached is told with true when an orchestrator welcomes a slot, and with false when none has
+	// for a while; nil: nobody wants to know. It must not wait.
+	Reached func(bool)
 	Now     func() time.Time
 }
 
@@ -134,6 +137,7 @@ func New(c Config) (*Worker, error) {
 		free:         make(chan struct{}, c.Slots),
 		hints:        newHints(),
 		replicas:     newReplicas(),
+		reach:        reach{tell: c.Reached},
 		installation: make(chan string, 1),
 		finished:     newFinished(),
 		held:         transcript.NewHeld(),
