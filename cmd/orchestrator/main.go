@@ -47,7 +47,7 @@ type options struct {
 	MaxQueue   int `env:"COPPICE_MAX_QUEUE" help:"Tasks of one session that may wait for a worker; 0 is no cap."`
 	MaxTenant  int `env:"COPPICE_MAX_RUNNING_TENANT" default:"0" help:"Tasks of one tenant with workers at once; more wait; 0 is no cap."`
 	MaxAll     int `env:"COPPICE_MAX_RUNNING_ALL" default:"0" help:"Tasks of all tenants with workers at once; more wait; 0 is no cap. All orchestrators have to say the same."`
-	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"Bytes of a task's output that are shown; of longer output the end."`
+	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"Bytes of a task's output that are shown; of longer output the end; 0 is the default."`
 	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" help:"Bytes of one message part."`
 
 	MaxSessionTokens     int     `env:"COPPICE_MAX_SESSION_TOKENS" default:"0" help:"Tokens that all tasks of one session may use together, unless it was opened with a smaller budget; 0 is no bound."`
@@ -59,7 +59,7 @@ type options struct {
 	CallbackHosts   []string      `env:"COPPICE_CALLBACK_HOSTS" help:"Hosts that agents' on_complete may call: globs, with commas between them. A private address is called only if its host is named in full."`
 	CallbackSecret  string        `env:"COPPICE_CALLBACK_SECRET" help:"Key that signs those calls."`
 	CallbackTries   int           `env:"COPPICE_CALLBACK_TRIES" help:"How often a call is tried."`
-	CallbackTimeout time.Duration `env:"COPPICE_CALLBACK_TIMEOUT" help:"How long one call may take."`
+	CallbackTimeout time.Duration `env:"COPPICE_CALLBACK_TIMEOUT" help:"How long one call may take; 0 is the default."`
 
 	redact.Flags
 
@@ -116,6 +116,9 @@ func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handle
 	budget, err := f.budget()
 	if err != nil {
 		return err
+	}
+	if f.CallbackTries < 1 {
+		return fmt.Errorf("--callback-tries is %d, must be at least 1", f.CallbackTries)
 	}
 	m, err := assembly.Measure(ctx, "coppice-orchestrator", f.MetricsListen, logs, secrets.Redactor)
 	if err != nil {

@@ -3,6 +3,7 @@ package assembly
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,11 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 			MinConnectTimeout: reconnectMost,
 		}),
 	}, more...)
-	if addresses := strings.Split(target, ","); len(addresses) > 1 {
+	addresses := strings.Split(target, ",")
+	if slices.Contains(addresses, "") {
+		return nil, fmt.Errorf("connecting to orchestrators: an address in %q is empty", target)
+	}
+	if len(addresses) > 1 {
 		list := manual.NewBuilderWithScheme("list")
 		var state resolver.State
 		for _, a := range addresses {

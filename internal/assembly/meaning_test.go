@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/dispatch"
@@ -26,6 +27,7 @@ func TestAnOrchestratorRefusesWhatHasNoMeaning(t *testing.T) {
 		"(--max-tenant) is -3": func(o *assembly.Orchestrator) { o.RunningOfTenant = -3 },
 		"(--max-all) is -1":    func(o *assembly.Orchestrator) { o.RunningInAll = -1 },
 		`not "Tools"`:          func(o *assembly.Orchestrator) { o.Pool = "Tools" },
+		"kept for -1h0m0s":     func(o *assembly.Orchestrator) { o.RetainSessions = -time.Hour },
 		`not ""`:               func(o *assembly.Orchestrator) { o.Pool = "" },
 	} {
 		o := assembly.Orchestrator{
@@ -57,6 +59,7 @@ func TestAWorkerRefusesWhatHasNoMeaning(t *testing.T) {
 	defer conn.Close()
 	for says, change := range map[string]func(*assembly.Worker){
 		`not "gpu_pool"`: func(w *assembly.Worker) { w.Pool = "gpu_pool" },
+		"drain for -5s":  func(w *assembly.Worker) { w.DrainFor = -5 * time.Second },
 		`not ""`:         func(w *assembly.Worker) { w.Pool = "" },
 	} {
 		ctx, stop := context.WithCancel(t.Context())
@@ -69,6 +72,17 @@ func TestAWorkerRefusesWhatHasNoMeaning(t *testing.T) {
 		stop()
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("it ended with %v, want: %s", err, says)
+		}
+	}
+}
+
+// TestConnectRefusesAnAddressThatIsEmpty, which could never be reached.
+func TestConnectRefusesAnAddressThatIsEmpty(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"", "127.0.0.1:1,,127.0.0.1:2", ",127.0.0.1:1"} {
+		if conn, err := assembly.Connect(target); err == nil {
+			conn.Close()
+			t.Errorf("%q is taken", target)
 		}
 	}
 }

@@ -73,6 +73,9 @@ func (w Worker) Run(ctx context.Context) error {
 	told := ctx
 	ctx, stop := context.WithCancel(context.WithoutCancel(told))
 	defer stop()
+	if w.DrainFor < 0 {
+		return fmt.Errorf("the worker is to drain for %s, must not be negative: 0 gives all back at once", w.DrainFor)
+	}
 	private, err := outbound.ParseDestinations(w.FetchAllow)
 	if err != nil {
 		return fmt.Errorf("what may be fetched beside the internet: %w", err)

@@ -12,10 +12,10 @@ import (
 )
 
 type tokenCommand struct {
-	Role    string        `env:"" default:"client" enum:"client,worker,admin" help:"What it is for: client, worker or admin."`
-	Tenant  string        `env:"" placeholder:"NAME" help:"Whose sessions a client or an admin sees; by default those of \"default\"."`
-	Name    string        `env:"" placeholder:"TEXT" help:"Who gets it, for logs."`
-	Expires time.Duration `env:"" placeholder:"DURATION" help:"How long it counts, like 720h; by default for ever."`
+	Role    string         `env:"" default:"client" enum:"client,worker,admin" help:"What it is for: client, worker or admin."`
+	Tenant  string         `env:"" placeholder:"NAME" help:"Whose sessions a client or an admin sees; by default those of \"default\"."`
+	Name    string         `env:"" placeholder:"TEXT" help:"Who gets it, for logs."`
+	Expires *time.Duration `env:"" placeholder:"DURATION" help:"How long it counts, like 720h; by default for ever."`
 }
 
 // Run prints a new token, and then the line for the orchestrators' file of tokens.
@@ -26,11 +26,11 @@ func (t *tokenCommand) Run(_ context.Context, a *app) error {
 		who.Tenant = auth.DefaultTenant
 	}
 	var expires time.Time
-	switch {
-	case t.Expires < 0:
-		return usagef("--expires is %s; it has to be more than 0", t.Expires)
-	case t.Expires > 0:
-		expires = a.now().Add(t.Expires)
+	if t.Expires != nil {
+		if *t.Expires <= 0 {
+			return usagef("--expires is %s; it has to be more than 0", *t.Expires)
+		}
+		expires = a.now().Add(*t.Expires)
 	}
 	token, entry, err := auth.NewToken(who, expires)
 	if err != nil {

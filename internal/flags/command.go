@@ -277,7 +277,7 @@ func complete(flags *pflag.FlagSet) (err error) {
 		if !declared {
 			return // help
 		}
-		if text, any := os.LookupEnv(v.env); any && !flag.Changed && !typed[v.xor] && (text != "" || v.xor == "") {
+		if text, any := os.LookupEnv(v.env); any && !flag.Changed && !typed[v.xor] && (text != "" || v.xor == "" && v.isText()) {
 			v.fromEnv = true
 			if wrong := flags.Set(flag.Name, text); wrong != nil {
 				fail("$%s: %w", v.env, wrong)

@@ -3,7 +3,8 @@
 //
 //	help         what it is for; a field without it, and without cmd, is none
 //	name, short  what it is called; by default like the field, in lower case with dashes
-//	env          the variable of the environment that says it where the command line does not
+//	env          the variable of the environment that says it where the command line does not;
+//	             an empty one says nothing of what is no text, nor a list of texts
 //	default      what it is otherwise; without it, what the field holds
 //	placeholder  what stands for its value in help
 //	enum         the values that it may have, with commas between them
@@ -214,6 +215,15 @@ func (v *valueOf) Type() string {
 		return v.placeholder
 	}
 	return v.Value.Type()
+}
+
+// isText reports whether an empty text is a value as good as any other.
+func (v *valueOf) isText() bool {
+	switch v.Value.Type() {
+	case "string", "stringSlice", "stringArray", "stringToString":
+		return true
+	}
+	return false
 }
 
 func (v *valueOf) Set(text string) error {

@@ -130,6 +130,18 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
+// TestAnEmptyVariable is a text, and says nothing of a number, a duration or a condition.
+func TestAnEmptyVariable(t *testing.T) {
+	for _, name := range []string{"PLANTED_BY", "FOREST_DEEP", "FOREST_WAIT", "FOREST_WET", "FOREST_TLS_KEY", "FOREST_WHERE"} {
+		t.Setenv(name, "")
+	}
+	said := typing(t, nil, "plant", "hill")
+	want := plant{Deep: 3, Far: []string{"sea", "moor"}, Place: "hill"}
+	if said.err != nil || !reflect.DeepEqual(said.Plant, want) {
+		t.Errorf("typed is %+v, %v; want %+v", said.Plant, said.err, want)
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	t.Setenv("FOREST_STUMPS", "many")
 	for line, want := range map[string]string{

@@ -95,6 +95,9 @@ func New(c Config) (*Service, error) {
 	if err := c.Budget.Check(); err != nil {
 		return nil, fmt.Errorf("orchestrator: %w", err)
 	}
+	if c.Retain < 0 {
+		return nil, fmt.Errorf("orchestrator: sessions are to be kept for %s, must not be negative: 0 keeps them", c.Retain)
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

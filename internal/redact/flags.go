@@ -18,6 +18,11 @@ type Flags struct {
 func (f Flags) Open(environ []string, others ...Secret) (*Opened, error) {
 	o := &Opened{flags: f}
 	o.Redactor, o.refused = New(others...)
+	for _, name := range f.RedactEnv {
+		if !slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, name+"=") }) {
+			o.refused = append(o.refused, Refusal{name, "there is no such variable"})
+		}
+	}
 	o.refused = append(o.refused, o.Add(FromEnviron(environ, f.RedactEnv)...)...)
 	if f.RedactFile != "" {
 		listed, err := FromFile(f.RedactFile)

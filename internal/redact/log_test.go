@@ -77,14 +77,14 @@ func TestLogsKeepTheirKinds(t *testing.T) {
 
 func TestRefusalsAreToldByName(t *testing.T) {
 	t.Parallel()
-	flags := redact.Flags{RedactEnv: []string{"MINE"}}
+	flags := redact.Flags{RedactEnv: []string{"MINE", "NOPE"}}
 	opened, err := flags.Open([]string{"MINE=short", "THEIR_KEY=tiny", "A_KEY=a-long-value"}, redact.Secret{Name: "other", Value: "brief"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var written bytes.Buffer
 	opened.Report(t.Context(), slog.New(slog.NewTextHandler(&written, nil)))
-	for _, want := range []string{"level=WARN msg=\"a secret is not redacted\" name=MINE", "level=INFO msg=\"a secret is not redacted\" name=THEIR_KEY", "name=other"} {
+	for _, want := range []string{"level=WARN msg=\"a secret is not redacted\" name=MINE", "level=WARN msg=\"a secret is not redacted\" name=NOPE why=\"there is no such variable\"", "level=INFO msg=\"a secret is not redacted\" name=THEIR_KEY", "name=other"} {
 		if strings.Count(written.String(), want) != 1 {
 			t.Errorf("%q is not there once in\n%s", want, written.String())
 		}
