@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -161,10 +162,26 @@ func (t *Telemetry) openLogs(ctx context.Context, c Config, res *resource.Resour
 func (t *Telemetry) Logs(local slog.Handler) slog.Handler {
 	h := slog.Handler(traced{local})
 	if t.logs != nil {
-		h = slog.NewMultiHandler(h, otelslog.NewHandler(Scope, otelslog.WithLoggerProvider(t.logs)))
+		h = slog.NewMultiHandler(h, informing{otelslog.NewHandler(Scope, otelslog.WithLoggerProvider(t.logs))})
 	}
 	return h
 }
+
+// informing leaves out what is for debugging.
+type informing struct{ slog.Handler }
+
+// Enabled leaves it out.
+func (h informing) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo && h.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs keeps leaving it out.
+func (h informing) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return informing{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup keeps leaving it out.
+func (h informing) WithGroup(name string) slog.Handler { return informing{h.Handler.WithGroup(name)} }
 
 // traced adds the ids of the span that a context carries.
 type traced struct{ slog.Handler }
@@ -193,8 +210,9 @@ func sends(getenv func(string) string, signal string) bool {
 	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-// canBeSent refuses an exporter that there is not, and for what is sent a protocol that is
-// not spoken here: the other side would understand nothing.
+// canBeSent refuses an exporter that there is not, and for what is sent an endpoint that is
+// no URL, which would be taken for another place, and a protocol that is not spoken here: the
+// other side would understand nothing.
 func canBeSent(getenv func(string) string) error {
 	if on(getenv("OTEL_SDK_DISABLED")) {
 		return nil
@@ -205,6 +223,13 @@ func canBeSent(getenv func(string) string) error {
 		if name := getenv(exporter); name != "" && name != "otlp" && name != "none" {
 			all = append(all, fmt.Errorf("%s is %q, must be otlp or none", exporter, name))
 		}
+		endpoint := "OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT"
+		if getenv(endpoint) == "" {
+			endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
+		}
+		if sends(getenv, signal) && !isEndpoint(getenv(endpoint)) {
+			all = append(all, fmt.Errorf("%s must be a URL like http://127.0.0.1:4317, or with https or unix", endpoint))
+		}
 		protocol := "OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL"
 		if getenv(protocol) == "" {
 			protocol = "OTEL_EXPORTER_OTLP_PROTOCOL"
@@ -214,6 +239,11 @@ func canBeSent(getenv func(string) string) error {
 		}
 	}
 	return errors.Join(all...)
+}
+
+func isEndpoint(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && ((u.Scheme == "http" || u.Scheme == "https") && u.Host != "" || u.Scheme == "unix" && u.Path != "")
 }
 
 func on(text string) bool {

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/otlptest"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -153,6 +156,12 @@ func TestWhatCanNotBeDone(t *testing.T) {
 		want string // in the refusal; empty: it is taken
 	}{
 		"gRPC":                         {map[string]string{endpoint: "http://127.0.0.1:4317", protocol: "grpc", "OTEL_TRACES_EXPORTER": "otlp"}, ""},
+		"a socket":                     {map[string]string{endpoint: "unix:///nowhere/otlp"}, ""},
+		"no scheme, and not sent":      {map[string]string{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "127.0.0.1:4317", "OTEL_LOGS_EXPORTER": "none"}, ""},
+		"no scheme":                    {map[string]string{endpoint: "127.0.0.1:4317"}, endpoint + " must be a URL"},
+		"a name and no scheme":         {map[string]string{endpoint: "localhost:4317"}, endpoint + " must be a URL"},
+		"another scheme":               {map[string]string{endpoint: "foo://127.0.0.1:1"}, endpoint + " must be a URL"},
+		"no host for logs":             {map[string]string{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://"}, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT must be a URL"},
 		"HTTP":                         {map[string]string{endpoint: "http://127.0.0.1:4318", protocol: "http/protobuf"}, `OTEL_EXPORTER_OTLP_PROTOCOL is "http/protobuf"`},
 		"HTTP for logs":                {map[string]string{endpoint: "http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "http/json"}, "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL is"},
 		"HTTP for others":              {map[string]string{endpoint: "http://127.0.0.1:4317", protocol: "http/protobuf", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}, ""},
@@ -228,5 +237,25 @@ func TestWhetherSomebodyMeasures(t *testing.T) {
 	}
 	if (*Telemetry)(nil).Measures() {
 		t.Error("nobody measures")
+	}
+}
+
+// TestWhatIsSentOfLogs is what is written here too: nothing that is for debugging.
+func TestWhatIsSentOfLogs(t *testing.T) {
+	sink := otlptest.Start(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", sink.Endpoint()) // the exporter itself looks there
+	m, err := Open(t.Context(), Config{Service: "test", Instance: "1", Getenv: os.Getenv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(m.Logs(slog.DiscardHandler))
+	log.Debug("hidden")
+	log.With("a", 1).WithGroup("g").Debug("hidden")
+	log.With("a", 1).WithGroup("g").Info("shown")
+	if err := m.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := sink.Logs(); n != 1 {
+		t.Errorf("%d lines were sent, want 1", n)
 	}
 }
