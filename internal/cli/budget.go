@@ -84,13 +84,13 @@ func (b *budgetCommand) Run(ctx context.Context, a *app) error {
 		if a.json {
 			return a.printJSON(session)
 		}
-		return a.print(budgetText(session))
+		return a.print(budgetText(session, a.look().dot))
 	})
 }
 
 // budgetText says what a session has used, and of how much, and what calls that are under way
 // are reckoned to take.
-func budgetText(s *pb.Session) string {
+func budgetText(s *pb.Session, dot string) string {
 	used, budget := spending{}.and(s.GetUsage()), s.GetBudget()
 	tokens, cost := countText(used.tokens), used.cost()
 	if budget.GetTokens() > 0 {
@@ -115,7 +115,7 @@ func budgetText(s *pb.Session) string {
 	if reserved := reservedText(s.GetReserved()); reserved != "" {
 		parts = append(parts, "reserved for calls under way: "+reserved)
 	}
-	return strings.Join(parts, " · ")
+	return strings.Join(parts, dot)
 }
 
 func reservedText(b *pb.Budget) string {

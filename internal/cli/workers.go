@@ -67,8 +67,10 @@ func (a *app) printWorker(w *pb.Worker, width int) error {
 
 // statsText sums up what there is to do, and what to do it with.
 func (a *app) statsText(s *pb.GetStatsResponse) string {
-	text := fmt.Sprintf("%s · %s · %d of %d slots in use · %d waiting", plural(int64(s.GetReplicas()), "orchestrator"),
-		plural(int64(s.GetWorkers()), "worker"), s.GetRunning(), s.GetSlots(), s.GetQueued())
+	text := strings.Join([]string{
+		plural(int64(s.GetReplicas()), "orchestrator"), plural(int64(s.GetWorkers()), "worker"),
+		fmt.Sprintf("%d of %d slots in use", s.GetRunning(), s.GetSlots()), fmt.Sprintf("%d waiting", s.GetQueued()),
+	}, a.look().dot)
 	if oldest := s.GetOldestQueuedTime(); oldest != nil {
 		text += ", the oldest for " + durationText(a.now().Sub(oldest.AsTime()))
 	}
