@@ -133,11 +133,15 @@ func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.Passed) 
 	if t.Kind == tree.KindShell {
 		tool = "bash"
 	}
-	r.write(ctx, opExecuteTool+" "+tool, p, []attribute.KeyValue{
+	attrs := []attribute.KeyValue{
 		keyOperation.String(opExecuteTool), keyTool.String(tool), keyToolType.String("function"),
 		keyConversation.String(session.String()), keySession.String(session.String()), keyTask.String(t.Caller.String()),
 		keyBackground.Bool(t.Background),
-	})
+	}
+	if t.State == tree.StateFailed {
+		attrs = append(attrs, keyErrorType.String(name(t.Reason)))
+	}
+	r.write(ctx, opExecuteTool+" "+tool, p, attrs)
 }
 
 // called reports whether a run was asked for by a call.
@@ -149,7 +153,7 @@ func (r *Runs) write(ctx context.Context, name string, p tree.Passed, attrs []at
 	switch {
 	case p.Lost:
 		span.SetStatus(codes.Error, "the worker was lost")
-	case p.Part == tree.PartRun && p.Ended.State == tree.StateFailed:
+	case (p.Part == tree.PartRun || p.Part == tree.PartCall) && p.Ended.State == tree.StateFailed:
 		span.SetStatus(codes.Error, p.Ended.Detail)
 	}
 	span.End(trace.WithTimestamp(p.To))

@@ -259,3 +259,34 @@ func TestWhatIsSentOfLogs(t *testing.T) {
 		t.Errorf("%d lines were sent, want 1", n)
 	}
 }
+
+// TestTheCallOfAFailedChildIsAnError, as that of any other tool is; one that has ended well is
+// none.
+func TestTheCallOfAFailedChildIsAnError(t *testing.T) {
+	sink := otlptest.Start(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", sink.Endpoint()) // the exporter itself looks there
+	m, err := Open(t.Context(), Config{Service: "test", Instance: "1", Getenv: os.Getenv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := m.Runs("blue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, run := range []tree.CurrentRun{{State: tree.StateCompleted}, {State: tree.StateFailed, Reason: tree.ReasonTimeout}} {
+		r.Passed(tree.SessionID{1}, tree.Passed{
+			Part: tree.PartCall, Trace: tree.Trace{ID: [16]byte{1}, Flags: 1, Parent: 1}, From: time.Now(), To: time.Now(),
+			Ended: &tree.Task{ID: tree.TaskID{byte(i + 1)}, Kind: tree.KindAgent, CurrentRun: run},
+		})
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	failed := map[string]bool{}
+	for _, s := range sink.Until("both calls are there", func(spans []otlptest.Span) bool { return len(spans) == 2 }) {
+		failed[s.Texts["error.type"]] = s.Failed
+	}
+	if len(failed) != 2 || failed[""] || !failed["timeout"] {
+		t.Errorf("failed, by the type of their errors, are %v", failed)
+	}
+}
