@@ -50,10 +50,10 @@ func TestHealthNeedsNoToken(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, `steps: [{text: done}]`)
 	k := newKeyring(t)
-	k.token(auth.RoleAdmin, "acme", time.Time{})
+	token := k.token(auth.RoleWorker, "", time.Time{})
 	orchestrator, worker := proctest.FreeAddress(t), proctest.FreeAddress(t)
 	d.orchestratorFlags = []string{"--tokens", k.path, "--health-listen", orchestrator}
-	d.workerFlags = []string{"--health-listen", worker}
+	d.workerFlags = []string{"--health-listen", worker, "--token", token}
 	d.startOrchestrator(0)
 	d.startWorker("worker 1")
 	d.health(orchestrator, "", healthpb.HealthCheckResponse_SERVING)
