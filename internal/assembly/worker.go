@@ -109,14 +109,7 @@ func (w Worker) Run(ctx context.Context) error {
 	run, err := worker.New(worker.Config{
 		ID: id, AlivePort: alive.Port(w.Alive), Pool: w.Pool, Slots: w.Slots, Version: flags.Version(),
 		Client: pb.NewWorkerServiceClient(w.Orchestrator),
-		Bus: func(installation string) (*dispatch.Bus, error) {
-			bus, err := dispatch.New(dispatch.Config{Client: w.Redis, Installation: installation, Logger: w.Logger})
-			if err == nil && w.Governor != nil {
-				w.Governor.Share(w.Redis, bus.RateBucket)
-			}
-			return bus, err
-		},
-		Model: w.Model, Tools: append(tools, w.Tools...), Source: servers,
+		Bus:    w.bus, Model: w.Model, Tools: append(tools, w.Tools...), Source: servers,
 		Places: places, Hooks: hooks, Secrets: w.Secrets, Logger: w.Logger, Now: w.Now, Observe: observe, Reached: reached,
 		SkillsDirs: w.SkillsDirs, PluginsDir: w.PluginsDir,
 	})
@@ -132,6 +125,15 @@ func (w Worker) Run(ctx context.Context) error {
 	defer context.AfterFunc(told, func() { w.end(ctx, run, stop) })()
 	w.begun()
 	return run.Run(ctx)
+}
+
+// bus is that of an installation, over which workers also share the rate limits of providers.
+func (w Worker) bus(installation string) (*dispatch.Bus, error) {
+	bus, err := dispatch.New(dispatch.Config{Client: w.Redis, Installation: installation, Logger: w.Logger})
+	if err == nil && w.Governor != nil {
+		w.Governor.Share(w.Redis, bus.RateBucket)
+	}
+	return bus, err
 }
 
 // begun tells whoever wants to know that the worker is about to ask for runs.
