@@ -8,7 +8,7 @@ import (
 
 // TestADrillNamesItsDirectoryWhole, since its parts look for sockets there.
 func TestADrillNamesItsDirectoryWhole(t *testing.T) {
-	here, err := os.MkdirTemp("", "d") // t.TempDir has paths that are too long for sockets
+	here, err := os.MkdirTemp("", "d") //nolint:usetesting // t.TempDir has paths that are too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func command(ts *testscript.TestScript, name string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, key := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "XDG_STATE_HOME", "COPPICE_ORCHESTRATOR", "TERM", "NO_COLOR"} {
+	for _, key := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "XDG_STATE_HOME", "COPPICE_ORCHESTRATOR", "TERM", "NO_COLOR"} { //nolint:misspell // as it is called
 		cmd.Env = append(cmd.Env, key+"="+ts.Getenv(key))
 	}
 	return cmd
