@@ -235,7 +235,7 @@ func TestOneByOneInSilence(t *testing.T) {
 		}
 		server.fall()
 		began, waited := time.Now(), 0
-		for glances := 0; glances < 2*mostReads; glances++ {
+		for range 2 * mostReads {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			err := db.glance(ctx, lookup{"anything", [][]any{{}}, func(row) error { return nil }})
 			cancel()

@@ -65,7 +65,8 @@ func New(c Config) (*Model, error) {
 	}
 	options := []option.RequestOption{
 		option.WithEnvironmentProduction(), option.WithHTTPClient(c.HTTP),
-		option.WithMaxRetries(0), option.WithoutOpenTelemetry(), option.WithMiddleware(upstream.Streamed(kindSaid)),
+		option.WithMaxRetries(0), option.WithoutOpenTelemetry(),
+		option.WithMiddleware(upstream.Streamed(kindSaid)), //nolint:bodyclose // the SDK closes what it is given
 	}
 	if c.BaseURL != "" {
 		options = append(options, option.WithBaseURL(c.BaseURL))

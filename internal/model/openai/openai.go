@@ -64,7 +64,7 @@ func New(c Config) (*Model, error) {
 	}
 	options := []option.RequestOption{
 		option.WithBaseURL(base), option.WithHTTPClient(c.HTTP), option.WithMaxRetries(0), option.WithAPIKey(c.Key),
-		option.WithMiddleware(upstream.Streamed(func(said []byte) model.ErrorKind { return troubleOf(said).kind() })),
+		option.WithMiddleware(upstream.Streamed(kindSaid)), //nolint:bodyclose // the SDK closes what it is given
 	}
 	if c.Key == "" {
 		options = append(options, option.WithHeaderDel("Authorization"))

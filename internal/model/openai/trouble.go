@@ -78,6 +78,9 @@ func (t trouble) says(parts ...string) bool {
 	return false
 }
 
+// kindSaid is the kind of an error that came as the whole answer.
+func kindSaid(said []byte) model.ErrorKind { return troubleOf(said).kind() }
+
 // kind says what can be done about it. invalid_request_error comes last: OpenAI says it
 // of a wrong key too, and others of all that they refuse.
 func (t trouble) kind() model.ErrorKind {

@@ -34,7 +34,7 @@ func Streamed(kind func(said []byte) model.ErrorKind) func(*http.Request, func(*
 			}{from, resp.Body}
 			return resp, nil
 		}
-		defer resp.Body.Close() //nolint:errcheck // nothing more is wanted of it
+		defer resp.Body.Close() // nothing more is wanted of it
 		said, err := io.ReadAll(io.LimitReader(from, maxDetail+1))
 		if err != nil {
 			return nil, err
