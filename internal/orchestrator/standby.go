@@ -175,7 +175,7 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 	if !takes.GetStandBy() || by.worker == "" || !l.svc.roster.serves(l, l.svc.Pool) {
 		return false
 	}
-	if !l.svc.stock.enoughFor(time.Now(), l.svc.pulling()-1) {
+	if !l.svc.stock.enoughFor(l.svc.pulling() - 1) {
 		return false
 	}
 	s := &standbySlot{slot: l, by: by, worker: worker, takes: takes}

@@ -91,7 +91,7 @@ func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 	k := stockOf(now, 1, 1, 1)
 	k.due(now, 3)
 	for idle, want := range map[int]bool{-1: false, 0: false, 2: false, 3: true} {
-		if got := k.enoughFor(now, idle); got != want {
+		if got := k.enoughFor(idle); got != want {
 			t.Errorf("with %d idle slots a further one may wait: %v", idle, got)
 		}
 	}
@@ -104,27 +104,27 @@ func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 	later := now.Add(2 * announceLease)
 	k.onStream = append(k.onStream, now)
 	k.came(later)
-	if k.reconcile(later, 2, 1); k.enoughFor(later, 1) || !k.enoughFor(later, 2) {
+	if k.reconcile(later, 2, 1); k.enoughFor(1) || !k.enoughFor(2) {
 		t.Error("what nobody has read is not waited for, or what is lost is")
 	}
-	if k.reconcile(later, 4, 1); k.enoughFor(later, 3) || !k.enoughFor(later, 4) {
+	if k.reconcile(later, 4, 1); k.enoughFor(3) || !k.enoughFor(4) {
 		t.Error("hints that others have put there are not waited for")
 	}
 	k.onStream = append(k.onStream, later)
-	if k.reconcile(later, 0, 1); k.enoughFor(later, 0) || !k.enoughFor(later, 1) {
+	if k.reconcile(later, 0, 1); k.enoughFor(0) || !k.enoughFor(1) {
 		t.Error("what has just been announced is lost at once, or what is lost is waited for")
 	}
 	k.reconcile(later, 3, 1)
 	later = later.Add(2 * announceLease)
-	if k.reconcile(later, 3, 0); k.enoughFor(later, 2) {
+	if k.reconcile(later, 3, 0); k.enoughFor(2) {
 		t.Error("what nobody could come for is lost")
 	}
 	later = later.Add(2 * announceLease)
-	if k.reconcile(later, 3, 1); !k.enoughFor(later, 0) {
+	if k.reconcile(later, 3, 1); !k.enoughFor(0) {
 		t.Error("slots are waited for that do not come")
 	}
 	k.came(later)
-	if k.reconcile(later, 3, 1); k.enoughFor(later, 2) {
+	if k.reconcile(later, 3, 1); k.enoughFor(2) {
 		t.Error("what was given up is not waited for once somebody has come")
 	}
 }

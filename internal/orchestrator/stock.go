@@ -147,7 +147,7 @@ func (k *stock) reconcile(now time.Time, unread, idle int) {
 // are idle slots enough to do so. Were all that become free sent there, as many hints more would
 // be, and it would not become empty before everything is done.
 func (k *stock) mayDraw(now time.Time, idle int) bool {
-	return len(k.runs) > 0 && (len(k.onStream) <= max(0, idle-k.drawing) || now.Sub(k.onStream[0]) < comeWithin)
+	return len(k.runs) > 0 && (k.comeFor(idle-k.drawing) || now.Sub(k.onStream[0]) < comeWithin)
 }
 
 // drawFor gives the first run if its session fits, for a slot that is about to give its run
@@ -211,10 +211,14 @@ func (k *stock) late(now time.Time) (late, coming int) {
 
 // enoughFor reports whether so many idle slots are enough to come for what is on the dispatch
 // stream.
-func (k *stock) enoughFor(now time.Time, idle int) bool {
-	late, coming := k.late(now)
-	return late+coming <= max(0, idle)
+func (k *stock) enoughFor(idle int) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.comeFor(idle)
 }
+
+// comeFor is enoughFor with the lock.
+func (k *stock) comeFor(idle int) bool { return len(k.onStream) <= max(0, idle) }
 
 func (k *stock) drawn() {
 	k.mu.Lock()

@@ -240,14 +240,21 @@ func TestWhetherSomebodyMeasures(t *testing.T) {
 	}
 }
 
-// TestWhatIsSentOfLogs is what is written here too: nothing that is for debugging.
-func TestWhatIsSentOfLogs(t *testing.T) {
+// sending sends one signal to a sink.
+func sending(t *testing.T, signal string) (*otlptest.Sink, *Telemetry) {
+	t.Helper()
 	sink := otlptest.Start(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", sink.Endpoint()) // the exporter itself looks there
+	t.Setenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT", sink.Endpoint()) // the exporter itself looks there
 	m, err := Open(t.Context(), Config{Service: "test", Instance: "1", Getenv: os.Getenv})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sink, m
+}
+
+// TestWhatIsSentOfLogs is what is written here too: nothing that is for debugging.
+func TestWhatIsSentOfLogs(t *testing.T) {
+	sink, m := sending(t, "LOGS")
 	log := slog.New(m.Logs(slog.DiscardHandler))
 	log.Debug("hidden")
 	log.With("a", 1).WithGroup("g").Debug("hidden")
@@ -263,12 +270,7 @@ func TestWhatIsSentOfLogs(t *testing.T) {
 // TestTheCallOfAFailedChildIsAnError, as that of any other tool is; one that has ended well is
 // none.
 func TestTheCallOfAFailedChildIsAnError(t *testing.T) {
-	sink := otlptest.Start(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", sink.Endpoint()) // the exporter itself looks there
-	m, err := Open(t.Context(), Config{Service: "test", Instance: "1", Getenv: os.Getenv})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink, m := sending(t, "TRACES")
 	r, err := m.Runs("blue")
 	if err != nil {
 		t.Fatal(err)
