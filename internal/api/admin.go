@@ -79,7 +79,8 @@ func (s *adminServer) GetStats(ctx context.Context, _ *pb.GetStatsRequest) (*pb.
 	}
 	resp := &pb.GetStatsResponse{
 		Replicas: int32(stats.Replicas), Workers: int32(stats.Workers), Slots: int32(stats.Slots),
-		Running: int32(stats.Running), Queued: int32(stats.Queued),
+		Running: int32(stats.Running), Queued: int32(stats.Ready + stats.Held), Held: int32(stats.Held),
+		Pool: stats.Pool,
 	}
 	if !stats.Oldest.IsZero() {
 		resp.OldestQueuedTime = timestamppb.New(stats.Oldest)

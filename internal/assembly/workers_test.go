@@ -210,3 +210,22 @@ func TestAWorkerToldToStopMayDrainFirst(t *testing.T) {
 		})
 	}
 }
+
+// TestAWorkerOfAnotherPool is listed, but is no room for this one's runs.
+func TestAWorkerOfAnotherPool(t *testing.T) {
+	t.Parallel()
+	a := takeApart(t)
+	_, at := a.orchestrator()
+	c := a.client(at)
+	a.worker(at, `steps: [{text: done}]`, func(w *assembly.Worker) { w.Pool = "other" })
+	lists(t, []*client{c}, "0/8 other at 1")
+	session := c.bypassing("hello")
+	until(t, "nothing is counted that could take the run", func() bool {
+		s := c.stats()
+		return s.GetSlots() == 0 && s.GetQueued() == 1 && s.GetHeld() == 0 && s.GetPool() == assembly.DefaultPool
+	})
+	a.worker(at, `steps: [{text: done}]`, nil)
+	if got := c.turn(session, 1); got != "done" {
+		t.Errorf("the run said %q", got)
+	}
+}

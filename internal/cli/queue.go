@@ -49,13 +49,20 @@ func (c *client) whyQueued(ctx context.Context) string {
 	if err != nil {
 		return "no worker has taken it yet"
 	}
-	there, slots, running := 0, 0, 0
+	stats, err := c.admin.GetStats(ctx, &pb.GetStatsRequest{})
+	if err != nil {
+		return "no worker has taken it yet"
+	}
+	there, slots, running, elsewhere := 0, 0, 0, 0
 	for _, w := range listed.GetWorkers() {
-		if !w.GetDraining() {
+		switch {
+		case ofOtherPool(w, stats):
+			elsewhere++
+		case !w.GetDraining():
 			there, slots, running = there+1, slots+int(w.GetSlots()), running+int(w.GetRunning())
 		}
 	}
-	switch draining := len(listed.GetWorkers()) - there; {
+	switch draining := len(listed.GetWorkers()) - there - elsewhere; {
 	case there > 0 && running >= slots:
 		// Commands in the background count among what runs, and take no slot.
 		return "it seems that all slots of " + plural(int64(there), "worker") + " are in use"
@@ -63,6 +70,8 @@ func (c *client) whyQueued(ctx context.Context) string {
 		return "no worker has taken it yet"
 	case draining > 0:
 		return "no worker is connected but those that drain"
+	case elsewhere > 0:
+		return "no worker of the pool " + safeLine(stats.GetPool()) + " is connected"
 	}
 	return "no worker is connected"
 }

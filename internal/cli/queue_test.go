@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -83,6 +84,7 @@ func TestTheDrawingSaysWhyNothingGoesOn(t *testing.T) {
 type listing struct {
 	pb.AdminServiceClient
 	workers []*pb.Worker
+	pool    string
 	err     error
 }
 
@@ -90,10 +92,15 @@ func (l listing) ListWorkers(context.Context, *pb.ListWorkersRequest, ...grpc.Ca
 	return &pb.ListWorkersResponse{Workers: l.workers}, l.err
 }
 
+func (l listing) GetStats(context.Context, *pb.GetStatsRequest, ...grpc.CallOption) (*pb.GetStatsResponse, error) {
+	return &pb.GetStatsResponse{Pool: l.pool}, l.err
+}
+
 func TestWhyNobodyTakesARun(t *testing.T) {
 	t.Parallel()
 	draining := &pb.Worker{Slots: 16, Draining: true}
 	full, free := &pb.Worker{Slots: 2, Running: 2}, &pb.Worker{Slots: 2, Running: 1}
+	other := &pb.Worker{Slots: 2, Pool: "other"}
 	for _, c := range []struct {
 		want string
 		listing
@@ -104,9 +111,34 @@ func TestWhyNobodyTakesARun(t *testing.T) {
 		{"it seems that all slots of 1 worker are in use", listing{workers: []*pb.Worker{draining, full}}},
 		{"it seems that all slots of 2 workers are in use", listing{workers: []*pb.Worker{full, full}}},
 		{"no worker has taken it yet", listing{workers: []*pb.Worker{full, free}}},
+		{"no worker of the pool tools is connected", listing{workers: []*pb.Worker{other}, pool: "tools"}},
 	} {
 		if got := (&client{admin: c.listing}).whyQueued(t.Context()); got != c.want {
 			t.Errorf("said %q, want %q", got, c.want)
 		}
+	}
+}
+
+// TestWorkersAndTheirWork: what is listed says which workers take no runs, and what waits for which reason.
+func TestWorkersAndTheirWork(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	a := &app{Process: Process{Stdout: &out, Getenv: func(string) string { return "" }}, now: func() time.Time { return zero.Add(time.Minute) }}
+	stats := &pb.GetStatsResponse{
+		Replicas: 1, Workers: 2, Slots: 2, Running: 2, Queued: 12, Held: 9, Pool: "tools",
+		OldestQueuedTime: timestamppb.New(zero.Add(55 * time.Second)),
+	}
+	for _, pool := range []string{"tools", "default"} {
+		if err := a.printWorker(&pb.Worker{Id: "w", Pool: pool, Slots: 2, StartTime: timestamppb.New(zero)}, stats, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.print(a.statsText(stats)); err != nil {
+		t.Fatal(err)
+	}
+	want := "w     0 of 2    1m00s  \nw     0 of 2    1m00s    of pool default\n" +
+		"1 orchestrator - 2 workers - 2 of 2 slots in use - 3 waiting, the oldest for 5.0s - 9 waiting for others to end\n"
+	if out.String() != want {
+		t.Errorf("printed\n%s\nwant\n%s", out.String(), want)
 	}
 }

@@ -42,7 +42,7 @@ func (w *listWorkersCommand) Run(ctx context.Context, a *app) error {
 			width = max(width, ansi.StringWidth(safeLine(worker.GetId())))
 		}
 		for _, worker := range listed.GetWorkers() {
-			if err := a.printWorker(worker, width); err != nil {
+			if err := a.printWorker(worker, stats, width); err != nil {
 				return err
 			}
 		}
@@ -51,7 +51,7 @@ func (w *listWorkersCommand) Run(ctx context.Context, a *app) error {
 }
 
 // printWorker prints one line: id, runs of slots, age, version, and what is special.
-func (a *app) printWorker(w *pb.Worker, width int) error {
+func (a *app) printWorker(w *pb.Worker, stats *pb.GetStatsResponse, width int) error {
 	id := safeLine(w.GetId())
 	line := fmt.Sprintf("%s  %9s  %7s  %s", a.look().bold.Render(id)+strings.Repeat(" ", width-ansi.StringWidth(id)),
 		fmt.Sprint(w.GetRunning(), " of ", w.GetSlots()),
@@ -59,20 +59,32 @@ func (a *app) printWorker(w *pb.Worker, width int) error {
 	if n := len(w.GetReplicaIds()); n > 1 {
 		line += fmt.Sprintf("  at %d orchestrators", n)
 	}
+	if ofOtherPool(w, stats) {
+		line += "  of pool " + safeLine(w.GetPool())
+	}
 	if w.GetDraining() {
 		line += "  draining"
 	}
 	return a.print(line)
 }
 
+// ofOtherPool reports whether a worker takes no runs, since it is of another pool than those go
+// to. An older orchestrator does not say which.
+func ofOtherPool(w *pb.Worker, stats *pb.GetStatsResponse) bool {
+	return stats.GetPool() != "" && w.GetPool() != stats.GetPool()
+}
+
 // statsText sums up what there is to do, and what to do it with.
 func (a *app) statsText(s *pb.GetStatsResponse) string {
 	text := strings.Join([]string{
 		plural(int64(s.GetReplicas()), "orchestrator"), plural(int64(s.GetWorkers()), "worker"),
-		fmt.Sprintf("%d of %d slots in use", s.GetRunning(), s.GetSlots()), fmt.Sprintf("%d waiting", s.GetQueued()),
+		fmt.Sprintf("%d of %d slots in use", s.GetRunning(), s.GetSlots()), fmt.Sprintf("%d waiting", s.GetQueued()-s.GetHeld()),
 	}, a.look().dot)
 	if oldest := s.GetOldestQueuedTime(); oldest != nil {
 		text += ", the oldest for " + durationText(a.now().Sub(oldest.AsTime()))
+	}
+	if held := s.GetHeld(); held > 0 {
+		text += a.look().dot + fmt.Sprintf("%d waiting for others to end", held)
 	}
 	return text
 }

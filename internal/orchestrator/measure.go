@@ -31,7 +31,7 @@ func (s *Service) state(ctx context.Context) (telemetry.State, error) {
 	if err != nil {
 		return state, err
 	}
-	state.Queued, state.Running, state.Oldest = work.Queued, work.Running, work.Waits
+	state.Ready, state.Held, state.Running, state.Oldest = work.Ready, work.Held, work.Running, work.Waits
 	return state, nil
 }
 

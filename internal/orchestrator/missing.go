@@ -27,11 +27,11 @@ func (s *Service) missWorkers(ctx context.Context) error {
 		return nil
 	}
 	work, err := s.Store.Work(ctx)
-	if err != nil || work.Queued == 0 || work.Waits < missedAfter {
+	if err != nil || work.Ready == 0 || work.Waits < missedAfter {
 		return err
 	}
 	s.sweeper.missed = now
 	s.Logger.WarnContext(ctx, "runs wait, and there is no worker",
-		"pool", s.Pool, "queued", work.Queued, "oldest_waits_for", work.Waits)
+		"pool", s.Pool, "ready", work.Ready, "oldest_waits_for", work.Waits)
 	return nil
 }

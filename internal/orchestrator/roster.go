@@ -179,6 +179,7 @@ type Stats struct {
 	store.Capacity
 	store.Work
 	Workers int
+	Pool    string // to whose workers this replica gives its runs
 }
 
 // Stats says how much there is to do, and what there is to do it with.
@@ -195,5 +196,5 @@ func (s *Service) Stats(ctx context.Context) (*Stats, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stats{*there, *work, len(workers)}, nil
+	return &Stats{*there, *work, len(workers), s.Pool}, nil
 }

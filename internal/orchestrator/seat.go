@@ -66,7 +66,8 @@ func (s *seat) unlessClosed(do func() bool) bool {
 }
 
 // uncount says that the stream is none of a slot, or is none any more: one that a
-// command is on carries no run of an agent.
+// command is on carries no run of an agent, nor does one of a worker of another pool, but for
+// those that it has since before.
 func (s *seat) uncount() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

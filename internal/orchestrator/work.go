@@ -196,7 +196,7 @@ func (l *slot) receive() error {
 		case *pb.WorkRequest_Heartbeat:
 			continue
 		case *pb.WorkRequest_Hello:
-			l.svc.roster.join(l, k.Hello)
+			l.join(k.Hello)
 			continue
 		case *pb.WorkRequest_StandDown:
 			l.standDown()
@@ -225,6 +225,14 @@ func (l *slot) receive() error {
 			a.conclude(l.svc)
 			return tree.ErrBadInput.With("more than %d requests without an answer", workWindow)
 		}
+	}
+}
+
+// join notes whose stream it is. A worker of another pool takes none of this replica's runs.
+func (l *slot) join(hello *pb.Hello) {
+	l.svc.roster.join(l, hello)
+	if pool := hello.GetPool(); pool != "" && pool != l.svc.Pool {
+		l.seat.uncount()
 	}
 }
 

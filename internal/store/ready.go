@@ -120,26 +120,6 @@ func (s *Store) Capacity(ctx context.Context, silent time.Duration) (*Capacity, 
 	return one(ctx, s.db, errors.New("no answer"), "capacity", capacityRow, s.clock(), silent.Microseconds())
 }
 
-// Work is what there is to do, and what is being done.
-type Work struct {
-	Queued  int       // runs that wait for a worker
-	Running int       // runs that a worker has
-	Oldest  time.Time // since when the one waits that has waited longest; zero: none does
-
-	Waits time.Duration // how long that is, by the clock that has dated it
-}
-
-// Work counts what there is to do.
-func (s *Store) Work(ctx context.Context) (*Work, error) {
-	w, err := one(ctx, s.db, errors.New("no answer"), "work", func(w *Work) []any {
-		return []any{&w.Queued, &w.Running, timeColumn{&w.Oldest}, durationColumn{&w.Waits}}
-	}, s.clock())
-	if err == nil {
-		w.Waits = max(0, w.Waits)
-	}
-	return w, err
-}
-
 // LostAttempts finds the attempts whose replica has not been heard of for so long.
 func (s *Store) LostAttempts(ctx context.Context, silent time.Duration) ([]Attempt, error) {
 	return query(ctx, s.db, "attempts_lost", attemptRow, s.clock(), silent.Microseconds())

@@ -34,11 +34,11 @@ type Replica struct {
 // State is what a replica looks like at a moment. What it says of work is of the whole
 // installation: all replicas say the same.
 type State struct {
-	Queued, Running int
-	Oldest          time.Duration // how long the run has waited that has waited longest
-	Slots           int           // of all workers
-	Streams         int           // of workers, on this replica
-	Watchers        int           // of sessions, on this replica
+	Ready, Held, Running int
+	Oldest               time.Duration // how long the run has waited for a worker that has waited longest
+	Slots                int           // of all workers
+	Streams              int           // of workers, on this replica
+	Watchers             int           // of sessions, on this replica
 }
 
 // statePatience is how long it may take to say what work there is.
@@ -96,8 +96,8 @@ func (r *Replica) prepare(pool attribute.KeyValue) {
 
 // observe makes the gauges.
 func (r *Replica) observe(m *instruments, state func(context.Context) (State, error)) error {
-	work := m.gauge("coppice.work", "{run}", "Runs that wait for a worker, and runs that have one.")
-	oldest := m.seconds("coppice.work.oldest", "How long the run has waited that has waited longest.")
+	work := m.gauge("coppice.work", "{run}", "Runs that wait for a worker, runs that wait for others to end, and runs that have a worker.")
+	oldest := m.seconds("coppice.work.oldest", "How long the run has waited for a worker that has waited longest.")
 	slots := m.gauge("coppice.worker.slots", "{run}", "How many runs all workers can carry.")
 	streams := m.gauge("coppice.worker.streams", "{stream}", "Streams of workers on this replica.")
 	watchers := m.gauge("coppice.watchers", "{watcher}", "Watchers of sessions on this replica.")
@@ -113,7 +113,8 @@ func (r *Replica) observe(m *instruments, state func(context.Context) (State, er
 		defer cancel()
 		now, err := state(ctx)
 		if err == nil { // an error would take all other metrics along
-			o.ObserveInt64(work, int64(now.Queued), with(labelState.String("ready")))
+			o.ObserveInt64(work, int64(now.Ready), with(labelState.String("ready")))
+			o.ObserveInt64(work, int64(now.Held), with(labelState.String("held")))
 			o.ObserveInt64(work, int64(now.Running), with(labelState.String("running")))
 			o.ObserveFloat64(oldest, now.Oldest.Seconds(), with())
 		}

@@ -56,7 +56,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := m.Replica("blue", func(context.Context) (State, error) {
-		return State{Queued: 7, Running: 3, Oldest: 2 * time.Second, Slots: 32, Streams: 16, Watchers: 5}, nil
+		return State{Ready: 7, Held: 5, Running: 3, Oldest: 2 * time.Second, Slots: 32, Streams: 16, Watchers: 5}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestPage(t *testing.T) {
 	}
 	page := text(t, m)
 	for _, want := range []string{
-		`coppice_work\{.*pool="blue",state="ready"\} 7`, `coppice_work\{.*pool="blue",state="running"\} 3`,
+		`coppice_work\{.*pool="blue",state="ready"\} 7`, `coppice_work\{.*pool="blue",state="held"\} 5`, `coppice_work\{.*pool="blue",state="running"\} 3`,
 		`coppice_work_oldest_seconds\{.*pool="blue"\} 2`, `coppice_worker_slots\{.*pool="blue"\} 32`,
 		`coppice_worker_streams\{.*\} 16`, `coppice_watchers\{.*\} 5`,
 		`coppice_command_refused_total\{.*reason="STALE_TOKEN"\} 2`, `coppice_commit_commands_sum\{.*\} 12`,
@@ -101,7 +101,7 @@ func TestThePageWithoutTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := m.Replica("blue", func(context.Context) (State, error) {
-		return State{Queued: 7, Streams: 16}, errors.New("the database is gone")
+		return State{Ready: 7, Streams: 16}, errors.New("the database is gone")
 	})
 	if err != nil {
 		t.Fatal(err)

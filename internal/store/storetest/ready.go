@@ -80,7 +80,7 @@ func readyOrder(t *testing.T, d Dialect) {
 	eq(t, "how many are left", len(b.take(10)), 0)
 	b.clock.advance(7 * time.Second)
 	work := must[*store.Work](t)(b.Work(b.t.Context()))
-	eq(t, "what waits", *work, store.Work{Queued: len(taken), Oldest: taken[1].At, Waits: b.clock.Now().Sub(taken[1].At)})
+	eq(t, "what waits", *work, store.Work{Ready: len(taken), Oldest: taken[1].At, Waits: b.clock.Now().Sub(taken[1].At)})
 }
 
 // readyTurns: sessions take turns, whoever came first.

@@ -34,6 +34,7 @@ func (d Dialect) Run(t *testing.T) {
 		"Transcript": transcript, "TranscriptPages": transcriptPages, "ClaimAtHand": claimAtHand, "WakingAtHand": wakingAtHand, "News": news, "Outcome": outcome, "OutcomesStay": outcomesStay, "LargeTexts": largeTexts,
 		"ReadyOrder": readyOrder, "ReadyTurns": readyTurns, "ReadyCap": readyCap, "ReadyBudget": readyBudget, "ReadyFlood": readyFlood, "ReadyAhead": readyAhead, "ReadyAheadCaps": readyAheadCaps, "Taking": taking, "TakingNext": takingNext, "TakingOther": takingOther, "Standby": standby, "StandbyOrder": standbyOrder, "StandbyGives": standbyGives,
 		"ReadyLease": readyLease, "ReadyReleased": readyReleased, "ReadyRestart": readyRestart, "Room": room,
+		"Work": work, "WorkUnderCaps": workUnderCaps,
 		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps, "ReadyCapsLost": readyCapsLost,
 		"Restart": restart, "Pages": pages, "Tenants": tenants, "There": there, "Idle": idle,
 		"Timers": timers, "Attempts": attempts, "Workers": workers, "Drains": drains, "Definitions": definitions, "TenantAgents": tenantAgents, "AgentsThen": agentsThen, "Pins": pins, "Bytes": anyBytes,

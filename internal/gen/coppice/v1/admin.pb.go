@@ -433,16 +433,23 @@ type GetStatsResponse struct {
 	Replicas int32 `protobuf:"varint,1,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	// Workers that are connected.
 	Workers int32 `protobuf:"varint,2,opt,name=workers,proto3" json:"workers,omitempty"`
-	// How many runs they can carry at once.
+	// How many runs those of the pool can carry at once.
 	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
 	// Runs that are with a worker.
 	Running int32 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
 	// Runs that wait for a worker, or for others of their session or tenant to end.
 	Queued int32 `protobuf:"varint,5,opt,name=queued,proto3" json:"queued,omitempty"`
-	// Since when the one waits that has waited longest; unset if none does.
+	// Since when the one waits that has waited longest for a worker; unset if none does. Runs that
+	// wait for others to end are not meant.
 	OldestQueuedTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=oldest_queued_time,json=oldestQueuedTime,proto3" json:"oldest_queued_time,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Of those that wait, the ones that wait for others of their session, their tenant or the
+	// installation to end: more workers would not take them.
+	Held int32 `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
+	// The pool to whose workers the replica that answers gives its runs. Workers of others carry
+	// none of them.
+	Pool          string `protobuf:"bytes,8,opt,name=pool,proto3" json:"pool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStatsResponse) Reset() {
@@ -515,6 +522,20 @@ func (x *GetStatsResponse) GetOldestQueuedTime() *timestamppb.Timestamp {
 		return x.OldestQueuedTime
 	}
 	return nil
+}
+
+func (x *GetStatsResponse) GetHeld() int32 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *GetStatsResponse) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
 }
 
 // DiagnoseRequest says what to look at.
@@ -756,14 +777,16 @@ const file_coppice_v1_admin_proto_rawDesc = "" +
 	"\x12DrainWorkerRequest\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"\x15\n" +
 	"\x13DrainWorkerResponse\"\x11\n" +
-	"\x0fGetStatsRequest\"\xda\x01\n" +
+	"\x0fGetStatsRequest\"\x82\x02\n" +
 	"\x10GetStatsResponse\x12\x1a\n" +
 	"\breplicas\x18\x01 \x01(\x05R\breplicas\x12\x18\n" +
 	"\aworkers\x18\x02 \x01(\x05R\aworkers\x12\x14\n" +
 	"\x05slots\x18\x03 \x01(\x05R\x05slots\x12\x18\n" +
 	"\arunning\x18\x04 \x01(\x05R\arunning\x12\x16\n" +
 	"\x06queued\x18\x05 \x01(\x05R\x06queued\x12H\n" +
-	"\x12oldest_queued_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x10oldestQueuedTime\"l\n" +
+	"\x12oldest_queued_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x10oldestQueuedTime\x12\x12\n" +
+	"\x04held\x18\a \x01(\x05R\x04held\x12\x12\n" +
+	"\x04pool\x18\b \x01(\tR\x04pool\"l\n" +
 	"\x0fDiagnoseRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +

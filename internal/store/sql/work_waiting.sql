@@ -1,0 +1,13 @@
+-- Counts what waits of each tenant, and how much of it would run if workers were there, as far
+-- as its sessions may run more.
+-- Inputs: now.
+-- Result: tenant, runs, those within the caps of sessions, since when the oldest waits whose
+-- session may run more, for how long.
+SELECT tenant, CAST(sum(runs) AS bigint),
+  CAST(sum(CASE WHEN room <= 0 THEN 0 WHEN runs < room THEN runs ELSE room END) AS bigint),
+  coalesce(min(CASE WHEN room > 0 THEN at END), 0),
+  coalesce({now} - min(CASE WHEN room > 0 THEN at END), 0)
+FROM (
+  SELECT tenant, runs, at, (SELECT max_running - running FROM sessions WHERE id = session) AS room
+  FROM (SELECT tenant, session, count(*) AS runs, min(at) AS at FROM ready GROUP BY tenant, session) AS of_session
+) AS waiting GROUP BY tenant

@@ -1,0 +1,54 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// work: what waits for others to end is not what waits for a worker, nor does its age count.
+func work(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.spread(1, 10, 3)
+	older := must[*store.Work](t)(b.Work(t.Context())).Oldest
+	for _, r := range b.take(100) {
+		b.claim(r.Session, r.Task)
+	}
+	b.holds(store.Work{Held: 7, Running: 3})
+	b.clock.advance(lease)
+	b.spread(2, 1, 3)
+	younger := must[*store.Work](t)(b.Work(t.Context())).Oldest
+	eq(t, "whether that waits since later which could run", younger.After(older), true)
+	b.holds(store.Work{Ready: 1, Held: 7, Running: 3, Oldest: younger, Waits: b.clock.Now().Sub(younger)})
+}
+
+// workUnderCaps: neither does what waits for others of its tenant, or of all.
+func workUnderCaps(t *testing.T, d Dialect) {
+	config := d.Fresh(t)
+	config.Caps = store.Caps{Tenant: 4, All: 6}
+	b := d.opened(t, config)
+	b.run()
+	for n, tenant := range []string{"loud", "loud", "quiet"} {
+		cmd := create(1 + n)
+		cmd.Tenant = tenant
+		b.must(cmd.ID, cmd)
+		for range 5 {
+			b.must(cmd.ID, tree.SpawnTask{Child: child("work")})
+		}
+	}
+	work := must[*store.Work](t)(b.Work(t.Context()))
+	b.holds(store.Work{Ready: 6, Held: 9, Oldest: work.Oldest, Waits: work.Waits})
+	taken := b.take(100)
+	b.holds(store.Work{Ready: 6, Held: 9, Oldest: work.Oldest, Waits: work.Waits}) // no worker has them
+	for _, r := range taken {
+		b.claim(r.Session, r.Task)
+	}
+	b.holds(store.Work{Held: 9, Running: 6})
+}
+
+// holds compares what there is to do.
+func (b *bundle) holds(want store.Work) {
+	b.t.Helper()
+	eq(b.t, "what there is to do", *must[*store.Work](b.t)(b.Work(b.t.Context())), want)
+}
