@@ -98,7 +98,10 @@ func TestAMigrationMayTakeLong(t *testing.T) {
 // TestReferencesHold: what objects refer to by name and label is there.
 func TestReferencesHold(t *testing.T) {
 	t.Parallel()
-	documented := []string{"coppice-database", "coppice-redis", "coppice-tokens", "coppice-worker", "orchestrator-tls"}
+	documented := []string{
+		"secret coppice-database", "secret coppice-redis", "secret coppice-tokens", "secret coppice-worker", "secret orchestrator-tls",
+		"map authorities",
+	}
 	for _, overlay := range applied(t) {
 		all := objects(t, overlay)
 		known := map[string]bool{}
@@ -113,7 +116,7 @@ func TestReferencesHold(t *testing.T) {
 		}
 		if secured(t, all) {
 			for _, name := range documented {
-				known["secret "+name] = true
+				known[name] = true
 			}
 		}
 		for _, d := range of[appsv1.Deployment](all) {
