@@ -1,8 +1,11 @@
 package coppice_test
 
 import (
+	"encoding/json"
 	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -51,11 +54,45 @@ func TestDefinitionsInDocumentsCanBePut(t *testing.T) {
 	}
 }
 
+// TestTheClientInDocumentsIsOne: the Go program of docs/clients.md builds with the API as it is.
+func TestTheClientInDocumentsIsOne(t *testing.T) {
+	t.Parallel()
+	_, client, found := strings.Cut(documents(t)["docs/clients.md"], "```go\n")
+	client, _, closed := strings.Cut(client, "```")
+	const generated = `"example.com/mine/gen/coppice/v1"`
+	if !found || !closed || !strings.Contains(client, generated) {
+		t.Fatal("there is no client in the documents")
+	}
+	client = strings.Replace(client, generated, `"github.com/coppice-run/coppice/internal/gen/coppice/v1"`, 1)
+	// It stands where it may import that, without being there.
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(here, "cmd", "client", "main.go"): filepath.Join(dir, "main.go"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"main.go": client, "overlay.json": string(overlay)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", dir, "./cmd/client")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, said)
+	}
+}
+
 // ofOthers are the flags in documents that other programs take, and those programs.
 var ofOthers = map[string]string{
 	"--branch": "git", "--ignore-scripts": "npm", "--security-opt": "docker",
 	"--from-file": "kubectl", "--from-literal": "kubectl", "--grace-period": "kubectl",
 	"--enable-auto-tool-choice": "vllm", "--tool-call-parser": "vllm", "--jinja": "llama-server", "--port": "llama-server",
+	"--python": "protoc", "--grpc": "protoc", // what ends with _out
 }
 
 // TestFlagsInDocumentsAreTaken by one of the programs.
