@@ -196,6 +196,13 @@ func TestOutsidersHaveNoInternalTools(t *testing.T) {
 		if got := c.doneWith(inside); !strings.HasPrefix(got, refused) {
 			t.Errorf("a message from outside: %q", got)
 		}
+		all := c.transcript(inside, "")
+		c.hears(inside, "again", "")
+		c.doneWith(inside)
+		again := c.branch(&pb.CreateBranchRequest{SessionId: inside, MessageId: all[len(all)-1].GetId(), Regenerate: true})
+		if task := c.wait(inside, again.GetId()); task.GetSource() != "mcp" || !strings.HasPrefix(task.GetResult(), "task: false") {
+			t.Errorf("it is answered once more: %v", task)
+		}
 		spawned, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{SessionId: inside, Agent: "explore", Prompt: "look", Source: "a2a"})
 		if err != nil {
 			t.Fatal(err)

@@ -69,7 +69,7 @@ type CreateBranch struct {
 
 	Description string
 	Message     []Block // starts the first run; empty: none yet
-	Again       bool    // starts the first run without a message: the model answers once more
+	Again       bool    // starts the first run without a message: the model answers once more, on behalf of the same
 	Trace       Trace   // where the first run hangs; zero: in a trace of its own
 	Select      bool    // makes it the current one, as [SelectBranch] does
 }
@@ -127,7 +127,7 @@ func (c CreateBranch) decide(d *decision) (Answer, error) {
 		d.accept(t, requester{trace: c.Trace})
 		d.append(t, &Message{Role: RoleUser, Blocks: c.Message})
 	case c.Again:
-		d.accept(t, requester{trace: c.Trace})
+		d.accept(t, requester{source: c.answeredFor(from), trace: c.Trace})
 	}
 	if c.Select {
 		d.goTo(t)
@@ -155,6 +155,15 @@ func (c CreateBranch) base(from *Task) (Base, MessageID, error) {
 		return Base{}, MessageID{}, ErrBadInput.With("there is nothing before message %d to answer", at.Ordinal)
 	}
 	return base, head, nil
+}
+
+// answeredFor is who outside the run was on behalf of that has answered what is answered
+// again. A message of a release before does not say so; of the task's last run it is known.
+func (c CreateBranch) answeredFor(from *Task) string {
+	if c.At.Source == "" && c.At.Run == from.Run {
+		return from.Source
+	}
+	return c.At.Source
 }
 
 // MakesCalls reports whether the message opens calls: without their results, which

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// branch reads: branch TASK NAME N [apart] [again] [select] ["text"].
+// branch reads: branch TASK NAME N [apart] [again] [select] [older] ["text"]. An older message
+// does not say whom it is on behalf of.
 func (s *script) branch(words []string) Command {
 	c := CreateBranch{Task: s.taskOrRoot(words[1]), Agent: s.agents["main"], Description: words[2]}
 	task := s.task(words[1])
@@ -22,6 +23,8 @@ func (s *script) branch(words []string) Command {
 			c.Again = true
 		case "select":
 			c.Select = true
+		case "older":
+			c.At.Source = ""
 		case "nobody":
 			c.Agent = nil
 		default:

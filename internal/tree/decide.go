@@ -75,6 +75,7 @@ func (d *decision) append(t *Task, m *Message) *Message {
 		m.ID = MessageID(d.env.NewID())
 	}
 	m.Task, m.Parent, m.Ordinal, m.Run, m.CreatedAt = t.ID, t.Head, t.NextOrdinal, t.Run, d.env.Now
+	m.Source = t.Source
 	t.Head = m.ID
 	if m.Role == RoleAssistant {
 		t.LastAnswer = m.Ordinal

@@ -39,6 +39,10 @@ type Message struct {
 	// in the place of all messages up to this ordinal.
 	UpTo int
 
+	// Source says who outside the run was on behalf of when it was added; empty: nobody, or
+	// a release that did not say it has added it.
+	Source string
+
 	// Of assistant messages; of a summary, of the answer that it is made of.
 	Model string
 	Usage Usage

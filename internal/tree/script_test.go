@@ -44,7 +44,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //	calls TASK run=N               a callback is taken
 //	called TASK run=N try=N [delivered] [final] "detail"
 //	expire TASK MESSAGE.BLOCK · timeout · deadline
-//	branch TASK NAME N [apart|again|select] ["text"] · select TASK
+//	branch TASK NAME N [apart|again|select|older] ["text"] · select TASK
 //	import AGENT "text" …          opens a session with a history, by turns of user and assistant
 //	show TASK                      its transcript, as its model sees it
 //	repeat TASK#N [answer|summary] [asked=BLOCK] [launched=BLOCK]

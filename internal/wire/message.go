@@ -30,6 +30,7 @@ func Message(m *tree.Message) *pb.Message {
 		CreateTime: timestamp(m.CreatedAt),
 		News:       childRun(m.News),
 		SumsUpTo:   int32(m.UpTo),
+		Source:     m.Source,
 	}
 }
 
@@ -48,6 +49,7 @@ func MessageFrom(m *pb.Message) (tree.Message, error) {
 		Usage:   UsageFrom(m.GetUsage()),
 		Stop:    tree.StopReason(m.GetStopReason()),
 		UpTo:    int(m.GetSumsUpTo()),
+		Source:  m.GetSource(),
 	}
 	if out.ID, err = optionalID[tree.Message](m.GetId()); err != nil {
 		return tree.Message{}, fmt.Errorf("message id: %w", err)
@@ -210,14 +212,14 @@ func BudgetFrom(b *pb.Budget) tree.Budget {
 }
 
 // EncodeBody gives the part of a message that the store keeps as one value:
-// blocks, model, usage, stop reason, and what it sums up.
+// blocks, model, usage, stop reason, what it sums up, and on behalf of whom.
 func EncodeBody(m *tree.Message) []byte {
-	if len(m.Blocks) == 0 && m.Model == "" && m.Usage == (tree.Usage{}) && m.Stop == tree.StopUnspecified {
+	if len(m.Blocks) == 0 && m.Model == "" && m.Usage == (tree.Usage{}) && m.Stop == tree.StopUnspecified && m.Source == "" {
 		return nil
 	}
 	return encode(&pb.Message{
 		Blocks: Blocks(m.Blocks), Model: m.Model, Usage: Usage(m.Usage), StopReason: pb.StopReason(m.Stop),
-		SumsUpTo: int32(m.UpTo),
+		SumsUpTo: int32(m.UpTo), Source: m.Source,
 	})
 }
 
@@ -233,7 +235,7 @@ func DecodeBody(data []byte, m *tree.Message) error {
 	}
 	m.Blocks, m.Model = blocks, body.GetModel()
 	m.Usage, m.Stop = UsageFrom(body.GetUsage()), tree.StopReason(body.GetStopReason())
-	m.UpTo = int(body.GetSumsUpTo())
+	m.UpTo, m.Source = int(body.GetSumsUpTo()), body.GetSource()
 	return nil
 }
 

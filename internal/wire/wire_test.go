@@ -120,7 +120,7 @@ func whole() tree.Message {
 			tree.ToolResult{Block: 2, ProviderID: "p", Text: "a\nb", IsError: true},
 			tree.Attachment{Kind: tree.AttachmentDocument, MediaType: "m", Name: "n", Data: []byte{1}, URL: "u"},
 		},
-		News: tree.ChildRun{Task: tree.TaskID{9}, Run: 4}, Model: "m", UpTo: 2,
+		News: tree.ChildRun{Task: tree.TaskID{9}, Run: 4}, Model: "m", UpTo: 2, Source: "mcp",
 		Usage: tree.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Stop: tree.StopToolUse,
 		CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
 	}
@@ -135,7 +135,7 @@ func TestMessagesComeBack(t *testing.T) {
 	}
 	var body tree.Message
 	if err := DecodeBody(EncodeBody(&m), &body); err != nil || !reflect.DeepEqual(body.Blocks, m.Blocks) ||
-		body.Usage != m.Usage || body.UpTo != m.UpTo || body.Model != m.Model || body.Stop != m.Stop {
+		body.Usage != m.Usage || body.UpTo != m.UpTo || body.Source != m.Source || body.Model != m.Model || body.Stop != m.Stop {
 		t.Errorf("the body of %+v came back as %+v, %v", m, body, err)
 	}
 }

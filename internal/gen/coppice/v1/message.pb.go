@@ -220,7 +220,10 @@ type Message struct {
 	News *ChildRun `protobuf:"bytes,11,opt,name=news,proto3" json:"news,omitempty"`
 	// Set on a user message that is a summary: a model sees it in the place of all
 	// messages up to this ordinal, which stay readable.
-	SumsUpTo      int32 `protobuf:"varint,14,opt,name=sums_up_to,json=sumsUpTo,proto3" json:"sums_up_to,omitempty"`
+	SumsUpTo int32 `protobuf:"varint,14,opt,name=sums_up_to,json=sumsUpTo,proto3" json:"sums_up_to,omitempty"`
+	// Who outside the run was on behalf of when the message was added, as Task.source says it of
+	// a run; empty: nobody, or a release that did not say so has stored it.
+	Source        string `protobuf:"bytes,16,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -337,6 +340,13 @@ func (x *Message) GetSumsUpTo() int32 {
 		return x.SumsUpTo
 	}
 	return 0
+}
+
+func (x *Message) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
 }
 
 // Block is a part of a message.
@@ -1024,7 +1034,7 @@ var File_coppice_v1_message_proto protoreflect.FileDescriptor
 const file_coppice_v1_message_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/message.proto\x12\n" +
-	"coppice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x03\n" +
+	"coppice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x03\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tparent_id\x18\x02 \x01(\tR\bparentId\x12\x18\n" +
@@ -1041,7 +1051,8 @@ const file_coppice_v1_message_proto_rawDesc = "" +
 	"createTime\x12(\n" +
 	"\x04news\x18\v \x01(\v2\x14.coppice.v1.ChildRunR\x04news\x12\x1c\n" +
 	"\n" +
-	"sums_up_to\x18\x0e \x01(\x05R\bsumsUpToJ\x04\bd\x10e\"\xab\x02\n" +
+	"sums_up_to\x18\x0e \x01(\x05R\bsumsUpTo\x12\x16\n" +
+	"\x06source\x18\x10 \x01(\tR\x06sourceJ\x04\bd\x10e\"\xab\x02\n" +
 	"\x05Block\x12+\n" +
 	"\x04text\x18\x01 \x01(\v2\x15.coppice.v1.TextBlockH\x00R\x04text\x127\n" +
 	"\bthinking\x18\x02 \x01(\v2\x19.coppice.v1.ThinkingBlockH\x00R\bthinking\x125\n" +

@@ -2170,7 +2170,8 @@ type CreateBranchRequest struct {
 	// What to say first; without it the branch waits for SendMessage.
 	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
 	// Whether the model answers at once, without a new message: an alternative of
-	// the answer it gave. message_id is what is answered, or the answer itself.
+	// the answer it gave. message_id is what is answered, or the answer itself. It answers
+	// on behalf of whoever outside the run was that added that message.
 	Regenerate bool `protobuf:"varint,7,opt,name=regenerate,proto3" json:"regenerate,omitempty"`
 	// A few words on what the branch is for.
 	Description string `protobuf:"bytes,8,opt,name=description,proto3" json:"description,omitempty"`
