@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tool"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -119,6 +122,42 @@ func approve(t *testing.T, lose func(int) (bool, bool)) int {
 		t.Errorf("what was approved did not run:\n%s", said)
 	}
 	return c.requests
+}
+
+// TestRedirectsAreJudged: where an allowed call leads is held against the permissions of the run.
+func TestRedirectsAreJudged(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/private/x" {
+			t.Error("what is denied was fetched")
+		}
+		http.Redirect(w, r, "/private/x", http.StatusFound)
+	}))
+	t.Cleanup(server.Close)
+	here, err := outbound.ParseDestinations([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := policy.ParseRules([]string{"web_fetch(" + server.URL + "/docs/*)", "web_fetch(" + server.URL + "/private/*)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := ""
+	run := aRun(t, answers(func(req *model.Request) (*model.Answer, error) {
+		if turn(req) == 0 {
+			return calls(use("web_fetch", map[string]any{"url": server.URL + "/docs/a"}))
+		}
+		last := req.Messages[len(req.Messages)-1]
+		heard = last.Blocks[0].(tree.ToolResult).Text
+		return says("done")
+	}), []tool.Tool{tool.NewWebFetch(here)})
+	run.Authority = policy.OfRoot(policy.Layer{Allow: parsed[:1], Deny: parsed[1:]}, policy.Permissions{}, false)
+	if outcome, err := run.Do(t.Context()); err != nil || outcome != loop.Ended {
+		t.Errorf("%v, %v", outcome, err)
+	}
+	if !strings.Contains(heard, "not followed: "+server.URL+"/private/x") {
+		t.Errorf("the model heard %q", heard)
+	}
 }
 
 // TestHiddenToolsAreNotOffered looks at what models are told of.

@@ -272,7 +272,7 @@ func (w *batch) call(ctx context.Context, use tree.ToolUse, c tool.Call) (outcom
 			outcome = tool.Done{IsError: true, Text: fmt.Sprintf("the tool %s failed inside", use.Name)}
 		}
 	}()
-	c.Input, c.Workspace, c.Past = use.Input, w.Workspace, w.past
+	c.Input, c.Workspace, c.Past, c.Permissions = use.Input, w.Workspace, w.past, w.layers
 	return t.Call(ctx, c)
 }
 

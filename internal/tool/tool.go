@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -57,6 +58,9 @@ type Call struct {
 	Past iter.Seq[Past]
 	// Label names the call among all calls of the session: fit for a file name.
 	Label string
+	// Permissions are those of the run, for what the call comes by that is decided on as a
+	// call of its own; nil allow everything.
+	Permissions policy.Layers
 	// Background is closed when the call is asked to let the run go on: a tool that can
 	// do so gives a [Spawn] of what it has under way. nil: it is not asked.
 	Background <-chan struct{}

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/outbound"
+	"github.com/coppice-run/coppice/internal/policy"
 )
 
 //go:embed web_fetch.md
@@ -69,7 +71,7 @@ func (t webFetchTool) Call(ctx context.Context, call Call) Outcome {
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	return result(t.fetch(ctx, call.Workspace, target))
+	return result(t.fetch(ctx, call, target))
 }
 
 func parseWebFetch(raw json.RawMessage) (*url.URL, error) {
@@ -86,24 +88,28 @@ func parseWebFetch(raw json.RawMessage) (*url.URL, error) {
 }
 
 // fetch loads a document and gives its text.
-func (t webFetchTool) fetch(ctx context.Context, w *Workspace, target *url.URL) (string, error) {
+func (t webFetchTool) fetch(ctx context.Context, call Call, target *url.URL) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
 		return "", fmt.Errorf("url: %w", err)
 	}
 	req.Header.Set("Accept", "text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.1")
 	req.Header.Set("User-Agent", "coppice-web-fetch")
-	client := http.Client{Transport: t.transport, CheckRedirect: redirect}
+	var stopped string
+	client := http.Client{Transport: t.transport, CheckRedirect: func(next *http.Request, via []*http.Request) (err error) {
+		stopped, err = t.redirect(call.Permissions, next, via)
+		return err
+	}}
 	resp, err := client.Do(req)
 	if err != nil {
 		return "", t.fetchError(ctx, target, err)
 	}
 	defer resp.Body.Close()
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
-		return fmt.Sprintf("%s redirects to another host, which is not followed: %s\nCall again with that URL if you want it.",
-			resp.Request.URL, shown(to.String())), nil
+		return fmt.Sprintf("%s redirects to %s, which is not followed: %s\nCall again with that URL if you want it.",
+			resp.Request.URL, cmp.Or(stopped, elsewhere), shown(to.String())), nil
 	}
-	found := resp.StatusCode >= 200 && resp.StatusCode <= 299
+	w, found := call.Workspace, resp.StatusCode >= 200 && resp.StatusCode <= 299
 	if !found {
 		w = nil // nobody wants the whole of an error
 	}
@@ -128,19 +134,30 @@ func (t webFetchTool) fetchError(ctx context.Context, target *url.URL, err error
 	return fmt.Errorf("%s: %w", target, err)
 }
 
-// redirect follows within a host, since it was the host that was judged; its address
-// is judged anew all the same.
-func redirect(next *http.Request, via []*http.Request) error {
+// elsewhere is where a redirect leads that is not followed.
+const elsewhere = "another host"
+
+// redirect follows within a host, to what a call of its own would be allowed; its address
+// is judged anew all the same. What is not followed is named.
+func (t webFetchTool) redirect(allowed policy.Layers, next *http.Request, via []*http.Request) (stopped string, err error) {
 	if len(via) > fetchRedirects {
-		return fmt.Errorf("more than %d redirects", fetchRedirects)
+		return "", fmt.Errorf("more than %d redirects", fetchRedirects)
 	}
 	to, err := outbound.ParseURL(next.URL.String())
 	if err != nil || !sameHost(via[0].URL, to) {
-		return http.ErrUseLastResponse
+		return elsewhere, http.ErrUseLastResponse
+	}
+	if allowed.Judge(fetchOf(to)).Decision != policy.Allow {
+		return "what has to be allowed by itself", http.ErrUseLastResponse
 	}
 	next.URL = to
 	next.Host = ""
-	return nil
+	return "", nil
+}
+
+// fetchOf is a call as rules see it that loads a URL.
+func fetchOf(u *url.URL) policy.Call {
+	return policy.Call{Tool: WebFetchTool, Access: policy.AccessNetwork, Kind: policy.KindURL, Argument: u.String()}
 }
 
 // sameHost reports whether a redirect stays where it is, but for the step from http

@@ -205,6 +205,49 @@ func TestWebFetchRedirects(t *testing.T) {
 	}
 }
 
+// A redirect within the host is followed only to what the rules allow.
+func TestWebFetchRedirectsAreJudged(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if to := r.URL.Query().Get("to"); to != "" {
+			http.Redirect(w, r, to, http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, "arrived")
+	}))
+	t.Cleanup(server.Close)
+	allowed, err := outbound.ParseDestinations([]string{"127.0.0.1"})
+	must(t, err)
+	tool := newWebFetch(outbound.Dialer{Exempt: allowed.Exempt})
+	rules := func(glob string) []policy.Rule {
+		parsed, err := policy.ParseRules([]string{"web_fetch(" + server.URL + glob + ")"})
+		must(t, err)
+		return parsed
+	}
+	const arrives, stops = "\n\narrived", " redirects to what has to be allowed by itself, which is not followed: "
+	for name, c := range map[string]struct {
+		layer policy.Layer
+		to    string
+		want  string
+	}{
+		"no rules":        {policy.Layer{Mode: policy.ModeBypass}, "/private/x", arrives},
+		"allowed":         {policy.Layer{Allow: rules("/docs/*"), Deny: rules("/private/*")}, "/docs/b", arrives},
+		"denied":          {policy.Layer{Allow: rules("/docs/*"), Deny: rules("/private/*")}, "/private/x", stops + "HOST/private/x\nCall again"},
+		"denied, escaped": {policy.Layer{Mode: policy.ModeBypass, Deny: rules("/private/*")}, "/docs/../%70rivate/x#y", stops + "HOST/%70rivate/x"},
+		"asked":           {policy.Layer{Allow: rules("/*"), Ask: rules("/private/*")}, "/private/x", stops + "HOST/private/x\n"},
+		"not allowed":     {policy.Layer{Allow: rules("/docs/*")}, "/private/x", stops + "HOST/private/x\n"},
+		"on the way":      {policy.Layer{Mode: policy.ModeBypass, Deny: rules("/private/*")}, "/private/x?to=/docs/b", stops + "HOST/private/x?to=/docs/b\n"},
+		"later":           {policy.Layer{Mode: policy.ModeBypass, Deny: rules("/private/*")}, "/b?to=/private/x", stops + "HOST/private/x\n"},
+	} {
+		input, err := json.Marshal(map[string]string{"url": server.URL + "/docs/a?to=" + url.QueryEscape(c.to)})
+		must(t, err)
+		done := tool.Call(t.Context(), Call{Input: input, Permissions: policy.OfRoot(c.layer, policy.Permissions{}, false).Open()}).(Done)
+		if got := strings.ReplaceAll(done.Text, server.URL, "HOST"); done.IsError || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %+v, want %q", name, done, c.want)
+		}
+	}
+}
+
 func TestWebFetchTimesOut(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
