@@ -29,6 +29,9 @@ func tells(name string) bool {
 	if len(words) == 0 || slices.Contains(harmless, words[len(words)-1]) {
 		return false
 	}
+	if len(words) > 1 && words[len(words)-1] == "PWD" { // alone it is a shell's directory
+		return true
+	}
 	return slices.ContainsFunc(telling, func(end string) bool { return ends(words, end) })
 }
 
@@ -171,7 +174,7 @@ var (
 )
 
 // inside gives the secrets within one: the password of a connection's settings, and
-// of a document those members whose names say so.
+// those of a document.
 func inside(name, value string) []Secret {
 	var all []Secret
 	for _, found := range setting.FindAllStringSubmatch(value, -1) {
@@ -180,12 +183,30 @@ func inside(name, value string) []Secret {
 	if found := beforeHost.FindStringSubmatch(value); found != nil && !isURL(value) {
 		all = append(all, Secret{name, found[1]})
 	}
-	var document map[string]any
-	if strings.HasPrefix(value, "{") && json.Unmarshal([]byte(value), &document) == nil {
-		for _, key := range slices.Sorted(maps.Keys(document)) {
-			if text, ok := document[key].(string); ok && tells(key) {
-				all = append(all, Secret{name + "." + key, text})
-			}
+	var document any
+	if json.Unmarshal([]byte(value), &document) == nil {
+		all = append(all, members(name, document, tells(name))...)
+	}
+	return all
+}
+
+// members gives the secrets of a value in a document: the texts of members whose names say so,
+// wherever they stand, and of lists under such a name.
+func members(name string, value any, told bool) []Secret {
+	var all []Secret
+	switch value := value.(type) {
+	case string:
+		if told {
+			all = append(all, Secret{name, value})
+		}
+	case []any:
+		for _, v := range value {
+			all = append(all, members(name, v, told)...)
+		}
+	case map[string]any:
+		variable, _, _ := strings.Cut(name, ".")
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			all = append(all, members(variable+"."+key, value[key], tells(key))...)
 		}
 	}
 	return all

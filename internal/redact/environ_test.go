@@ -22,10 +22,14 @@ func TestFromEnviron(t *testing.T) {
 		"PGPASS=a":               {{Name: "PGPASS", Value: "a"}},
 		"NAMED=x y":              {{Name: "NAMED", Value: "x y"}},
 		"NAMED=http://plain/":    {{Name: "NAMED", Value: "http://plain/"}},
+		"MYSQL_PWD=a":            {{Name: "MYSQL_PWD", Value: "a"}},
+		"oracle_pwd=a":           {{Name: "oracle_pwd", Value: "a"}},
+		"DB_PWD_FILE=/x":         nil,
 		"HOME=/root":             nil,
 		"KEYBOARD=us":            nil,
 		"SSH_KEY_PATH=/x":        nil,
 		"PWD=/x":                 nil,
+		"OLDPWD=/x":              nil,
 		"COPPICE_DATABASE_URL=postgres://u:pa%40ss@h/": {{Name: "COPPICE_DATABASE_URL", Value: "pa@ss"}},
 		"COPPICE_DATABASE_URL=coppice.db":              nil,
 		"COPPICE_REDIS_URL=redis://:pw@h:1/0":          {{Name: "COPPICE_REDIS_URL", Value: "pw"}},
@@ -42,9 +46,38 @@ func TestFromEnviron(t *testing.T) {
 		`GCP_KEY={"type":"t","private_key":"k"}`: {
 			{Name: "GCP_KEY", Value: `{"type":"t","private_key":"k"}`}, {Name: "GCP_KEY.private_key", Value: "k"},
 		},
+		`API_KEYS=["a", "b"]`: {{Name: "API_KEYS", Value: `["a", "b"]`}, {Name: "API_KEYS", Value: "a"}, {Name: "API_KEYS", Value: "b"}},
 	} {
 		if got := redact.FromEnviron([]string{entry}, []string{"NAMED"}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %q, want %q", entry, got, want)
+		}
+	}
+}
+
+// TestMembersOfDocuments: members whose names say so are secrets wherever they stand in a
+// JSON document.
+func TestMembersOfDocuments(t *testing.T) {
+	t.Parallel()
+	for document, want := range map[string][]redact.Secret{
+		`{"installed":{"client_secret":"a","auth_uri":"https://x"},"token":"b"}`:    {{Name: "client_secret", Value: "a"}, {Name: "token", Value: "b"}},
+		"\n [{\"token\":\"a\"}, {\"x\": [[{\"apikey\":\"b\"}]]}]":                   {{Name: "token", Value: "a"}, {Name: "apikey", Value: "b"}},
+		`{"tokens":["a",["b"],{"name":"c","secret":"d"},1,null]}`:                   {{Name: "tokens", Value: "a"}, {Name: "tokens", Value: "b"}, {Name: "secret", Value: "d"}},
+		`{"credentials":{"type":"t","key":"a"},"key_path":["b"]}`:                   {{Name: "key", Value: "a"}},
+		strings.Repeat(`[{"x":`, 1000) + `{"key":"a"}` + strings.Repeat(`}]`, 1000): {{Name: "key", Value: "a"}},
+		`{"key":1}`:   nil,
+		`{"key":"a"`:  nil,
+		`{"a":"key"}`: nil,
+	} {
+		whole := redact.Secret{Name: "NAMED", Value: document}
+		var got []redact.Secret
+		for _, s := range redact.FromEnviron([]string{"NAMED=" + document}, []string{"NAMED"}) {
+			if s != whole {
+				s.Name = strings.TrimPrefix(s.Name, "NAMED.")
+				got = append(got, s)
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%.80s: %q, want %q", document, got, want)
 		}
 	}
 }
