@@ -38,7 +38,8 @@ func tells(name string) bool {
 // tellsOfAddress reports whether a name says that its value is an address, which is no
 // secret as a whole: a webhook's is one.
 func tellsOfAddress(name string) bool {
-	return strings.HasSuffix(name, "_URL") && !ends(wordsOf(name), "WEBHOOK")
+	words := wordsOf(name)
+	return len(words) > 1 && slices.Contains([]string{"URL", "URI"}, words[len(words)-1]) && !ends(words, "WEBHOOK")
 }
 
 func wordsOf(name string) []string {
@@ -61,7 +62,11 @@ func FromEnviron(environ, named []string) []Secret {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if isURL(value) && !slices.Contains(named, name) {
-			all = append(all, FromURL(name, value)...)
+			if isDocument(value) {
+				all = append(all, inside(name, value)...)
+			} else {
+				all = append(all, FromURL(name, value)...)
+			}
 			if !tells(name) || tellsOfAddress(name) {
 				continue
 			}
@@ -75,6 +80,12 @@ func FromEnviron(environ, named []string) []Secret {
 }
 
 func isURL(value string) bool { return strings.Contains(value, "://") }
+
+// isDocument reports whether a value is an object or a list of JSON, whose URLs are members.
+func isDocument(value string) bool {
+	value = strings.TrimSpace(value)
+	return value != "" && strings.ContainsRune("{[", rune(value[0])) && json.Valid([]byte(value))
+}
 
 // FromURL gives what is secret of a URL: the password in it, or in the form of a list
 // of settings that databases know as well. A user without a password is a key. If the URL
@@ -191,12 +202,16 @@ func inside(name, value string) []Secret {
 }
 
 // members gives the secrets of a value in a document: the texts of members whose names say so,
-// wherever they stand, and of lists under such a name.
+// wherever they stand, and of lists under such a name, and what is secret of URLs.
 func members(name string, value any, told bool) []Secret {
 	var all []Secret
 	switch value := value.(type) {
 	case string:
-		if told {
+		address := isURL(value)
+		if address {
+			all = FromURL(name, value)
+		}
+		if told && !(address && tellsOfAddress(name)) {
 			all = append(all, Secret{name, value})
 		}
 	case []any:

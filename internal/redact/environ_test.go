@@ -64,9 +64,13 @@ func TestMembersOfDocuments(t *testing.T) {
 		`{"tokens":["a",["b"],{"name":"c","secret":"d"},1,null]}`:                   {{Name: "tokens", Value: "a"}, {Name: "tokens", Value: "b"}, {Name: "secret", Value: "d"}},
 		`{"credentials":{"type":"t","key":"a"},"key_path":["b"]}`:                   {{Name: "key", Value: "a"}},
 		strings.Repeat(`[{"x":`, 1000) + `{"key":"a"}` + strings.Repeat(`}]`, 1000): {{Name: "key", Value: "a"}},
-		`{"key":1}`:   nil,
-		`{"key":"a"`:  nil,
-		`{"a":"key"}`: nil,
+		`{"auth_uri":"https://a.example/x","token_uri":"https://b.example/y","webhook_token_url":"https://c.example/z","client_email":"a@b"}`: {
+			{Name: "webhook_token_url", Value: "https://c.example/z"},
+		},
+		`{"at":["postgres://u:pass-1234@h/d"]}`: {{Name: "at", Value: "pass-1234"}},
+		`{"key":1}`:                             nil,
+		`{"key":"a"`:                            nil,
+		`{"a":"key"}`:                           nil,
 	} {
 		whole := redact.Secret{Name: "NAMED", Value: document}
 		var got []redact.Secret
