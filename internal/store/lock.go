@@ -4,11 +4,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 )
+
+// fileOf gives the file that a name leads to by links, and makes it if it is not there: it is locked
+// beside the file itself, by whatever name it is opened.
+func fileOf(name string) (string, error) {
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+		if err != nil {
+			return "", err
+		}
+		if err := file.Close(); err != nil {
+			return "", err
+		}
+	}
+	return filepath.EvalSymlinks(name)
+}
 
 // fileLock keeps other processes from a database. The kernel lets it go when the
 // process ends, however it ends.

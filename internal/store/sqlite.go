@@ -39,7 +39,11 @@ var pragmas = []string{
 	"cache_size(-16384)", "mmap_size(268435456)", "wal_autocheckpoint(8000)",
 }
 
-func openSQLite(ctx context.Context, file string) (*sqlite, error) {
+func openSQLite(ctx context.Context, name string) (*sqlite, error) {
+	file, err := fileOf(name)
+	if err != nil {
+		return nil, err
+	}
 	lock, err := lockFile(file + ".lock")
 	if err != nil {
 		return nil, err

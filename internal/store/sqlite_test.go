@@ -93,6 +93,33 @@ func TestAnOpeningIsGivenUp(t *testing.T) {
 	}
 }
 
+// TestLinksLeadToOneFile: a database that is open is refused by whatever name, also if it was not
+// there when it was named.
+func TestLinksLeadToOneFile(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"real.db", "link.db", "chain.db", "there/real.db"} {
+		t.Run(strings.ReplaceAll(first, "/", " "), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for link, target := range map[string]string{"link.db": "real.db", "chain.db": filepath.Join(dir, "link.db"), "there": "."} {
+				if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			running(t, store.Config{Database: filepath.Join(dir, first)})
+			for _, second := range []string{"real.db", "link.db", "chain.db", "there/link.db"} {
+				db, err := store.Open(t.Context(), store.Config{Database: filepath.Join(dir, second)})
+				if err == nil {
+					err = db.Close()
+				}
+				if err == nil || !strings.Contains(err.Error(), "in use by process") {
+					t.Errorf("%s was opened as %s too: %v", first, second, err)
+				}
+			}
+		})
+	}
+}
+
 func TestUnnumbered(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
