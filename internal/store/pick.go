@@ -86,13 +86,13 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([
 		return nil, err
 	}
 	b.now = b.timeThere()
-	if err := b.tx.load(ctx, p.inForce(b.now)...); err != nil {
+	if err := b.tx.load(ctx, p.inForce(b.now, lease)...); err != nil {
 		return nil, err
 	}
 	if p.room <= 0 {
 		return nil, nil
 	}
-	err := b.candidates(ctx, p)
+	err := b.candidates(ctx, p, lease)
 	for more := true; more; {
 		if err != nil {
 			return nil, err
@@ -116,8 +116,8 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([
 }
 
 // inForce looks up what is announced, and what counts for the caps.
-func (p *pick) inForce(now time.Time) []lookup {
-	lookups := []lookup{{"ready_announced", [][]any{{now.UnixMicro()}}, func(row row) error {
+func (p *pick) inForce(now time.Time, lease time.Duration) []lookup {
+	lookups := []lookup{{"ready_announced", [][]any{within(now, lease)}, func(row row) error {
 		var session tree.SessionID
 		var n int
 		err := row.Scan(idColumn(&session), &n)
@@ -136,6 +136,11 @@ func (p *pick) inForce(now time.Time) []lookup {
 		p.usedAll += n
 		return err
 	}})
+}
+
+// within is when announcements end that are in force.
+func within(now time.Time, lease time.Duration) []any {
+	return []any{now.UnixMicro(), now.Add(inForce(lease)).UnixMicro()}
 }
 
 // choose takes runs while there is room, and holds back those whose sessions may not

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -30,7 +31,7 @@ func (w *waiting) announced() bool { return len(w.runs) > 0 && w.runs[0].announc
 
 // candidates reads what may be announced: which queues there are, and how each begins; what
 // nobody has claimed in time; and of what is held back as much as its sessions may run.
-func (b *batch) candidates(ctx context.Context, p *pick) error {
+func (b *batch) candidates(ctx context.Context, p *pick, lease time.Duration) error {
 	free := map[tree.SessionID]int{}
 	err := b.tx.load(ctx,
 		lookup{"ready_queues", [][]any{{}}, func(row row) error {
@@ -39,7 +40,7 @@ func (b *batch) candidates(ctx context.Context, p *pick) error {
 			p.queue(q).unread = true
 			return err
 		}},
-		lookup{"ready_expired", [][]any{{b.now.UnixMicro()}}, p.read},
+		lookup{"ready_expired", [][]any{within(b.now, lease)}, p.read},
 		lookup{"ready_full", [][]any{{}}, func(row row) error {
 			var session tree.SessionID
 			var n int

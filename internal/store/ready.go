@@ -30,7 +30,7 @@ const heldBack = -1
 func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
 	// A look that takes no transaction; most of the time there is nothing.
 	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readyLook) []any { return []any{&l.any, &l.inForce} },
-		s.clock())
+		s.clock(), inForce(lease).Microseconds())
 	switch {
 	case err != nil:
 		return nil, err
@@ -47,6 +47,9 @@ func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([
 	})
 	return taken, err
 }
+
+// inForce is how far ahead an announcement may end, by whichever clock, that is in force.
+func inForce(lease time.Duration) time.Duration { return 2 * lease }
 
 // readyLook is what a look at the ready runs finds.
 type readyLook struct {
@@ -73,9 +76,13 @@ func (s *Store) DueTimers(ctx context.Context, limit int) ([]Timer, error) {
 // forgetReplica is how long a replica may be silent before nothing is known of it.
 const forgetReplica = time.Hour
 
-// Forget forgets replicas that have long been silent, and the workers that only they knew.
+// Forget forgets replicas that have long been silent, and the workers that only they knew. That
+// a replica is alive it takes to be said now if the clock has been set back since.
 func (s *Store) Forget(ctx context.Context) error {
 	return s.write(ctx, func(ctx context.Context, b *batch) error {
+		if err := b.tx.save(ctx, "replicas_ahead", []any{s.clock()}); err != nil {
+			return err
+		}
 		if err := b.tx.save(ctx, "replicas_forget", []any{s.clock(), forgetReplica.Microseconds()}); err != nil {
 			return err
 		}

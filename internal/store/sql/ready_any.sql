@@ -1,7 +1,9 @@
 -- Looks whether any run might be announced, and how many are.
--- Inputs: now.
+-- Inputs: now, ?2 in how many microseconds every announcement has ended.
 -- Result: whether; how many announcements are in force.
 SELECT EXISTS (SELECT 1 FROM ready {by ready_queue} WHERE announced_until = 0)
   OR EXISTS (SELECT 1 FROM ready {by ready_announced} WHERE announced_until > 0 AND announced_until <= {now})
+  OR EXISTS (SELECT 1 FROM ready {by ready_announced} WHERE announced_until > 0 AND announced_until > {now} + ?2)
   OR EXISTS (SELECT 1 FROM ready {by ready_held} WHERE announced_until < 0),
-  (SELECT count(*) FROM ready {by ready_announced} WHERE announced_until > 0 AND announced_until > {now})
+  (SELECT count(*) FROM ready {by ready_announced}
+    WHERE announced_until > 0 AND announced_until > {now} AND announced_until <= {now} + ?2)

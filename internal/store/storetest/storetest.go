@@ -41,7 +41,7 @@ func (d Dialect) Run(t *testing.T) {
 		"Histories": histories, "Callbacks": callbacks, "CallbackHosts": callbackHosts, "CallbackRound": callbackRound, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
 		"Approvals": approvals, "Shells": shells, "ShellCaps": shellCaps,
 		"Openings": openings, "Looks": looks,
-		"Inbox": inbox, "TracedLater": tracedLater, "ClockSetBack": clockSetBack, "ClockAhead": clockAhead, "Output": readOutput, "Filter": filter, "Purge": purge, "PurgeSteps": purgeSteps, "Old": old,
+		"Inbox": inbox, "TracedLater": tracedLater, "ClockSetBack": clockSetBack, "ReplicasSetBack": replicasSetBack, "ClockAhead": clockAhead, "Output": readOutput, "Filter": filter, "Purge": purge, "PurgeSteps": purgeSteps, "Old": old,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -125,3 +125,43 @@ func drains(t *testing.T, d Dialect) {
 	c.come("b", "w", 8, began)
 	c.expect("w 0/8 at b")
 }
+
+// replicasSetBack: if the clock is set back, who lives keeps its attempts, and the dead are found
+// to be as soon as ever; what was announced is not in force for longer than it was to be.
+func replicasSetBack(t *testing.T, d Dialect) {
+	for name, lives := range map[string]bool{"alive": true, "dead": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const silent = 5 * time.Second
+			b := setup(t, d)
+			c := crew{b}
+			b.claim(session(1), b.create(1, "hello"))
+			b.create(2, "hello")
+			eq(t, "how many are announced", len(b.take(10)), 1)
+			c.beat(replica, replica, "replica-2")
+			c.come(replica, "w", 4, b.clock.Now())
+			b.clock.advance(-time.Hour)
+			b.restart()
+			for _, gone := range []bool{false, !lives} {
+				if lives {
+					c.beat(replica)
+				}
+				c.beat("replica-2")
+				want, lost := &store.Capacity{Replicas: 2, Slots: 8}, 0
+				if gone {
+					want, lost = &store.Capacity{Replicas: 1, Slots: 4}, 1
+				}
+				eq(t, "what there is", *must[*store.Capacity](t)(b.Capacity(t.Context(), silent)), *want)
+				eq(t, "how many attempts are lost", len(must[[]store.Attempt](t)(b.LostAttempts(t.Context(), silent))), lost)
+				eq(t, "how many have the worker", len(must[[]store.PresentWorker](t)(b.Workers(t.Context(), silent))), 1-lost)
+				b.clock.advance(silent)
+			}
+			again := b.take(10)
+			eq(t, "how many are announced again", len(again), 1)
+			for _, r := range again {
+				eq(t, "whether it is a repeat", r.Again, true)
+			}
+			eq(t, "how many are announced at once", len(b.take(10)), 0)
+		})
+	}
+}
