@@ -13,10 +13,11 @@ import (
 )
 
 // fileOf gives the file that a name leads to by links, and makes it if it is not there: it is locked
-// beside the file itself, by whatever name it is opened.
+// beside the file itself, by whatever name it is opened. One that it makes is for nobody else, and
+// SQLite gives what it keeps beside it the same mode.
 func fileOf(name string) (string, error) {
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
 		if err != nil {
 			return "", err
 		}

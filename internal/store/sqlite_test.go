@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,6 +118,29 @@ func TestLinksLeadToOneFile(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOthersReadNoFile of a database that was made; one that was there stays as it was.
+func TestOthersReadNoFile(t *testing.T) {
+	t.Parallel()
+	for _, want := range []fs.FileMode{0o600, 0o640} {
+		c := fresh(t)
+		if want != 0o600 {
+			if err := errors.Join(os.WriteFile(c.Database, nil, want), os.Chmod(c.Database, want)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		running(t, c)
+		for _, of := range []string{"", "-wal", "-shm"} {
+			info, err := os.Stat(c.Database + of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Mode().Perm(); got != want {
+				t.Errorf("%s has mode %o, not %o", info.Name(), got, want)
+			}
+		}
 	}
 }
 
