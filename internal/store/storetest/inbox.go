@@ -182,6 +182,7 @@ func filter(t *testing.T, d Dialect) {
 	b := setup(t, d)
 	for n, metadata := range []map[string]string{
 		nil, {"a": "1"}, {"a": "1", `b"\`: "ü"}, {"a": "2", "c": "3"}, {"nul": "a\x00b", "a": "1"},
+		{"path": `C:\u0000dir`, `\\u0000`: "x"}, {"nul": "\\\x00"}, // the first of them has no NUL, but its six letters
 	} {
 		cmd := create(n + 1)
 		cmd.Metadata = metadata
@@ -192,9 +193,10 @@ func filter(t *testing.T, d Dialect) {
 		filter map[string]string
 		want   string
 	}{
-		{nil, "5 4 3 2 1"}, {map[string]string{}, "5 4 3 2 1"},
+		{nil, "7 6 5 4 3 2 1"}, {map[string]string{}, "7 6 5 4 3 2 1"},
 		{map[string]string{"a": "2"}, "4"}, {map[string]string{"a": "2", "c": "3"}, "4"},
 		{map[string]string{"a": "2", "c": "4"}, ""}, {map[string]string{`b"\`: "ü"}, "3"}, {map[string]string{"x": ""}, ""},
+		{map[string]string{"path": `C:\u0000dir`}, "6"}, {map[string]string{`\\u0000`: "x"}, "6"},
 	} {
 		found, _, err := b.Sessions(t.Context(), "acme", "", 10, c.filter)
 		if err != nil {

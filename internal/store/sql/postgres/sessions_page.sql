@@ -3,10 +3,11 @@
 -- ?5 the filter, a JSON object, ?6 at how many to look.
 -- Result: rows of sessions, newest first, with whether it has the pairs, and which it is of
 -- those that were looked at: the last one of them is there though it does not have them. JSONB
--- does not take NUL, so a session with NUL in its metadata is found by no filter.
+-- does not take NUL, so a session with NUL in its metadata is found by no filter: it is written
+-- \u0000, which after another backslash is these letters.
 SELECT {sessions}, matches, nth FROM (
   SELECT {sessions}, row_number() OVER (ORDER BY created_at DESC, id DESC) AS nth,
-    ?5::text = '{}' OR CASE WHEN position('\u0000' IN metadata) > 0 THEN false
+    ?5::text = '{}' OR CASE WHEN metadata ~ '(^|[^\\])(\\\\)*\\u0000' THEN false
       ELSE metadata::jsonb @> ?5::text::jsonb END AS matches
   FROM sessions WHERE tenant = ?1 AND (created_at, id) < (?2, ?3) AND deleted_at IS NULL
   ORDER BY created_at DESC, id DESC LIMIT ?6
