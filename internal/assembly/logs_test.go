@@ -148,7 +148,7 @@ func TestADatabaseThatRefusesIsNotAskedAgain(t *testing.T) {
 	}
 	url := pgtest.Start(t).URL()
 	for name, c := range map[string]struct{ database, want string }{
-		"there is no such database": {strings.Replace(url, "/postgres?", "/nosuch?", 1), "createdb nosuch"},
+		"there is no such database": {strings.Replace(url, "/postgres?", "/nosuch?", 1), "createdb --owner postgres nosuch"},
 		"there is no such user":     {strings.Replace(url, "//postgres@", "//nobody@", 1), "user nobody may not connect"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -137,6 +137,7 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 // Codes of refusals that only somebody's doing changes.
 const (
 	codeNoDatabase    = "3D000"
+	codeNoPrivilege   = "42501"
 	classUnauthorized = "28"
 )
 
@@ -149,7 +150,10 @@ var ErrRefused = errors.New("the server refuses it")
 func forGood(config *pgx.ConnConfig, err error) error {
 	switch code := codeOf(err); {
 	case code == codeNoDatabase:
-		return fmt.Errorf("%w: there is no such database; make it with: createdb %s: %w", ErrRefused, config.Database, err)
+		return fmt.Errorf("%w: there is no such database; make it with: createdb --owner %s %s: %w", ErrRefused, config.User, config.Database, err)
+	case code == codeNoPrivilege:
+		return fmt.Errorf("%w: user %s may not make its tables there; it has to own the database, and the tables if there are some: ALTER DATABASE %s OWNER TO %s: %w",
+			ErrRefused, config.User, pgx.Identifier{config.Database}.Sanitize(), pgx.Identifier{config.User}.Sanitize(), err)
 	case strings.HasPrefix(code, classUnauthorized):
 		return fmt.Errorf("%w: user %s may not connect; look at the user and the password in the URL, and at the server's pg_hba.conf: %w", ErrRefused, config.User, err)
 	}

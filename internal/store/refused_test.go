@@ -63,6 +63,28 @@ func TestRefusedWrites(t *testing.T) {
 	})
 }
 
+// TestARoleThatMayMakeNoTables is told who has to be the database's owner, and that is all it takes.
+func TestARoleThatMayMakeNoTables(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	admin := connect(t, server.URL())
+	for _, statement := range []string{`CREATE ROLE "an app" LOGIN`, `CREATE DATABASE "its data"`} {
+		if _, err := admin.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := store.Config{Database: strings.Replace(strings.Replace(server.URL(), "//postgres@", "//an%20app@", 1), "/postgres?", "/its%20data?", 1)}
+	_, err := store.Open(t.Context(), c)
+	const advice = `ALTER DATABASE "its data" OWNER TO "an app"`
+	if !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), advice) {
+		t.Fatalf("it is told %v, not %s", err, advice)
+	}
+	if _, err := admin.Exec(t.Context(), advice); err != nil {
+		t.Fatal(err)
+	}
+	running(t, c)
+}
+
 // bulky is text that takes room however it is packed.
 func bulky() string {
 	random := make([]byte, 10<<10)
