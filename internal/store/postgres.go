@@ -117,7 +117,7 @@ func openPostgres(ctx context.Context, url string, log *slog.Logger) (*postgres,
 	config.ConnConfig.ConnectTimeout, config.ConnConfig.DialFunc = reachPatience, dial
 	config.AfterConnect = prepareConnection
 	config.ShouldPing = neverPing
-	if err := migratePostgres(ctx, config.ConnConfig); err != nil {
+	if err := migratePostgres(ctx, config.ConnConfig, log); err != nil {
 		return nil, forGood(config.ConnConfig, fmt.Errorf("bringing it up to date: %w", err))
 	}
 	db := &postgres{config: config.ConnConfig.Copy(), log: log}
@@ -168,8 +168,9 @@ func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// migratePostgres brings the schema up to date, while no other replica does.
-func migratePostgres(ctx context.Context, config *pgx.ConnConfig) error {
+// migratePostgres brings the schema up to date, while no other replica does. A later one is used as
+// it is: replicas of both releases are there while they are replaced.
+func migratePostgres(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) error {
 	folder, err := fs.Sub(files, "migrations/postgres")
 	if err != nil {
 		return err
@@ -183,6 +184,12 @@ func migratePostgres(ctx context.Context, config *pgx.ConnConfig) error {
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, folder, goose.WithSessionLocker(locker))
 	if err == nil {
 		_, err = provider.Up(ctx)
+	}
+	if err == nil {
+		var there, known int64
+		if there, known, err = provider.GetVersions(ctx); err == nil && there > known {
+			log.WarnContext(ctx, "a later release has brought the database up to date", "schema", there, "known", known)
+		}
 	}
 	return errors.Join(err, db.Close())
 }

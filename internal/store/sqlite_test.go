@@ -144,6 +144,41 @@ func TestOthersReadNoFile(t *testing.T) {
 	}
 }
 
+// TestANewerFileIsRefused, as the release knows less of it than it would write, and left as it is.
+func TestANewerFileIsRefused(t *testing.T) {
+	t.Parallel()
+	c := fresh(t)
+	open := func() error {
+		db, err := store.Open(t.Context(), c)
+		if err == nil {
+			err = db.Close()
+		}
+		return err
+	}
+	if err := open(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := sql.Open("sqlite", c.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { raw.Close() })
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := raw.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, 1)")
+	if err := open(); err == nil || !strings.Contains(err.Error(), "later release") {
+		t.Errorf("a file of a later release was opened: %v", err)
+	}
+	exec("DELETE FROM goose_db_version WHERE version_id = 99999")
+	if err := open(); err != nil {
+		t.Errorf("after the way down: %v", err)
+	}
+}
+
 func TestUnnumbered(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

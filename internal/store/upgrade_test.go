@@ -1,8 +1,11 @@
 package store_test
 
 import (
+	"bytes"
 	"database/sql"
+	"log/slog"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/pressly/goose/v3"
@@ -74,6 +77,32 @@ func TestUpgradeBesideOthers(t *testing.T) {
 	}
 	if n := counters(t, raw); n != 0 {
 		t.Errorf("%d triggers still count versions", n)
+	}
+}
+
+// TestALaterSchemaIsSaid, and used: replicas of both releases may be there while they are replaced.
+func TestALaterSchemaIsSaid(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t).Database(t)
+	opened := func() string {
+		t.Helper()
+		var said bytes.Buffer
+		db, err := store.Open(t.Context(), store.Config{Database: url, Replica: "old", Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end(t, db)
+		return said.String()
+	}
+	const warning = `level=WARN msg="a later release has brought the database up to date"`
+	if said := opened(); strings.Contains(said, warning) {
+		t.Errorf("of its own schema it said %s", said)
+	}
+	if _, err := connect(t, url).Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)"); err != nil {
+		t.Fatal(err)
+	}
+	if said := opened(); !strings.Contains(said, warning) || !strings.Contains(said, "schema=99999") {
+		t.Errorf("of a later schema it said %q", said)
 	}
 }
 
