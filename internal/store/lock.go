@@ -16,16 +16,29 @@ import (
 // beside the file itself, by whatever name it is opened. One that it makes is for nobody else, and
 // SQLite gives what it keeps beside it the same mode.
 func fileOf(name string) (string, error) {
-	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
-		if err != nil {
-			return "", err
-		}
-		if err := file.Close(); err != nil {
-			return "", err
-		}
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = makeFile(name)
+	case err == nil && info.IsDir():
+		err = errors.New("it is a directory")
+	}
+	if err != nil {
+		return "", err
 	}
 	return filepath.EvalSymlinks(name)
+}
+
+func makeFile(name string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err == nil {
+		return file.Close()
+	}
+	dir := filepath.Dir(name)
+	if _, missing := os.Stat(dir); errors.Is(missing, fs.ErrNotExist) {
+		return fmt.Errorf("there is no directory %s: %w", dir, err)
+	}
+	return err
 }
 
 // fileLock keeps other processes from a database. The kernel lets it go when the

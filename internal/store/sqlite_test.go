@@ -144,6 +144,23 @@ func TestOthersReadNoFile(t *testing.T) {
 	}
 }
 
+// TestNoSuchPlace: what can be no database says so, before anything else is made.
+func TestNoSuchPlace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, want := range map[string]string{
+		dir:                                   "opening " + dir + ": it is a directory",
+		filepath.Join(dir, "none", "some.db"): "there is no directory " + filepath.Join(dir, "none"),
+	} {
+		if _, err := store.Open(t.Context(), store.Config{Database: name}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, not %s", name, err, want)
+		}
+	}
+	if _, err := os.Lstat(dir + ".lock"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a lock was made beside a directory: %v", err)
+	}
+}
+
 // TestANewerFileIsRefused, as the release knows less of it than it would write, and left as it is.
 func TestANewerFileIsRefused(t *testing.T) {
 	t.Parallel()
