@@ -26,6 +26,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/sandbox"
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/telemetry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -72,6 +73,7 @@ type Files struct {
 // Running is a Dev that has been started.
 type Running struct {
 	conn    *grpc.ClientConn
+	db      *store.Store
 	address string
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -114,7 +116,7 @@ func StartDev(ctx context.Context, d Dev) (*Running, error) {
 	served := make(chan struct{})
 	go func() {
 		defer close(r.done)
-		err := d.run(ctx, listeners, client, r.conn, func() { close(served) })
+		err := d.run(ctx, listeners, client, r, func() { close(served) })
 		r.err = errors.Join(err, r.conn.Close(), closeRedis())
 	}()
 	select {
@@ -197,7 +199,7 @@ func (d Dev) Worker(client *redis.Client, orchestrator grpc.ClientConnInterface)
 
 // run is the life of both parts: the worker asks for runs once the orchestrator serves, and
 // ends first, so that the orchestrator still takes what it has to say.
-func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Client, conn *grpc.ClientConn, ready func()) error {
+func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Client, r *Running, ready func()) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	var g errgroup.Group
@@ -205,14 +207,16 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Cl
 	served := make(chan struct{})
 	g.Go(func() error {
 		defer stopWorking()
-		return d.Orchestrator(client, listeners...).Run(serving, func() {
+		o := d.Orchestrator(client, listeners...)
+		o.Opened = func(db *store.Store) { r.db = db }
+		return o.Run(serving, func() {
 			close(served)
 			ready()
 		})
 	})
 	g.Go(func() error {
 		defer stopServing()
-		w := d.Worker(client, conn)
+		w := d.Worker(client, r.conn)
 		w.Begun = func() {
 			select {
 			case <-served:
@@ -231,6 +235,15 @@ func (d Dev) run(ctx context.Context, listeners []net.Listener, client *redis.Cl
 
 // Conn is a client connection inside the process.
 func (r *Running) Conn() *grpc.ClientConn { return r.conn }
+
+// Owed gives the callbacks of a session that have not ended.
+func (r *Running) Owed(ctx context.Context, session string) ([]tree.Callback, error) {
+	id, err := tree.ParseID[tree.Session](session)
+	if err != nil {
+		return nil, err
+	}
+	return r.db.CallbacksOf(ctx, id)
+}
 
 // Addr is where it listens; empty if it does not.
 func (r *Running) Addr() string { return r.address }

@@ -47,14 +47,15 @@ type Orchestrator struct {
 	Budget       tree.Budget // of a session, at most
 	// How many runs of a tenant, and in all, may be with workers at once; 0 is no cap.
 	RunningOfTenant, RunningInAll int
-	RetainSessions                time.Duration    // in which nothing happens; 0: for ever
-	Grace                         time.Duration    // in which a worker whose stream broke may come back; 0: orchestrator.DefaultGrace
-	Callbacks                     callback.Config  // who may be called when runs end
-	AgentsDirs                    []string         // directories of definitions; the later goes before the earlier
-	PluginsDir                    string           // empty: no plugins
-	Prices                        string           // file of what models cost; empty: what is built in
-	Models                        string           // file of the names of models; empty: the one that is built in
-	Secrets                       *redact.Redactor // that are not stored, and told to nobody; nil: none are known
+	RetainSessions                time.Duration      // in which nothing happens; 0: for ever
+	Grace                         time.Duration      // in which a worker whose stream broke may come back; 0: orchestrator.DefaultGrace
+	Callbacks                     callback.Config    // who may be called when runs end
+	AgentsDirs                    []string           // directories of definitions; the later goes before the earlier
+	PluginsDir                    string             // empty: no plugins
+	Prices                        string             // file of what models cost; empty: what is built in
+	Models                        string             // file of the names of models; empty: the one that is built in
+	Secrets                       *redact.Redactor   // that are not stored, and told to nobody; nil: none are known
+	Opened                        func(*store.Store) // is given the database before calls are served; may be nil
 	Listeners                     []net.Listener
 	Health                        net.Listener         // answers questions about health to anybody, without TLS; nil: none
 	Security                      auth.Server          // who may call, and over what
@@ -120,6 +121,9 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	})
 	if err != nil {
 		return errors.Join(err, db.Close())
+	}
+	if o.Opened != nil {
+		o.Opened(db)
 	}
 	return errors.Join(o.serve(ctx, db, svc, ready), db.Close())
 }

@@ -128,8 +128,9 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 	}
 	until, stop := whileRunning(ctx, running)
 	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding(a))
+	owing := session != "" && r.callBack(until, a, running, session)
 	stop()
-	if ctx.Err() != nil && session != "" && r.Data != "" {
+	if (ctx.Err() != nil || owing) && session != "" && r.Data != "" {
 		a.complain("the session is kept; it goes on with: " + r.goesOn(a))
 	}
 	stopErr := errors.Join(running.Stop(), drop())

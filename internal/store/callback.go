@@ -59,6 +59,11 @@ func (s *Store) DueCallbacks(ctx context.Context, after string, ofHost, limit in
 	return inTurn(found, limit), next, nil
 }
 
+// CallbacksOf gives the callbacks of a session that have not ended, due or not.
+func (s *Store) CallbacksOf(ctx context.Context, id tree.SessionID) ([]tree.Callback, error) {
+	return query(ctx, s.db, "session_callbacks", plainCallbackRow, idColumn(&id))
+}
+
 // hosted is a callback with its host.
 type hosted struct {
 	Callback
