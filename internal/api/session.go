@@ -66,7 +66,24 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if wait > 0 {
 		resp.Root, resp.Ended, err = started(ctx, s.svc, root, begun(root.ID), wait)
 	}
+	if err == nil && wait > 0 {
+		err = s.refresh(ctx, root.Session, resp)
+	}
 	return resp, err
+}
+
+// refresh has the session as it is after a wait. If it can't be read now it stays as it was
+// opened: what was started goes on, and the client has to know of it.
+func (s *sessionServer) refresh(ctx context.Context, id tree.SessionID, resp *pb.CreateSessionResponse) error {
+	session, root, err := s.svc.Session(ctx, tenant(ctx), id)
+	switch {
+	case errors.Is(err, tree.ErrUnavailable):
+		return nil
+	case err != nil:
+		return err
+	}
+	resp.Session = wire.Session(session, root)
+	return nil
 }
 
 func checkAttached(title string, metadata map[string]string) error {

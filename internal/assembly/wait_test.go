@@ -30,6 +30,9 @@ func TestACallWaitsForItsRun(t *testing.T) {
 		if err != nil || !opened.GetEnded() || opened.GetRoot().GetResult() != "to one" || opened.GetRoot().GetId() != opened.GetSession().GetRootTaskId() {
 			t.Fatalf("opening a session gave %v, %v", opened, err)
 		}
+		if s := opened.GetSession(); s.GetState() != pb.TaskState_TASK_STATE_COMPLETED || s.GetTasks().GetPending() != 0 || s.GetModelCalls() != 1 {
+			t.Errorf("the session is not as it was after the wait: %v", s)
+		}
 		if session != "" && opened.GetSession().GetId() != session {
 			t.Errorf("the repeat opened %s", opened.GetSession().GetId())
 		}

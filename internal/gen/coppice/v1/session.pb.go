@@ -625,7 +625,8 @@ func (x *CreateSessionRequest) GetWait() *durationpb.Duration {
 // CreateSessionResponse is the session that was opened.
 type CreateSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session as it was opened; of a repeat as it is by then.
+	// The session as it was opened; of a repeat as it is by then, and with wait as it is when the
+	// wait is over, where it can be read.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// With wait: the root as it is when the wait is over, with its result.
 	Root *Task `protobuf:"bytes,2,opt,name=root,proto3" json:"root,omitempty"`
