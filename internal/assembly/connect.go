@@ -52,6 +52,11 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	if slices.Contains(addresses, "") {
 		return nil, fmt.Errorf("connecting to orchestrators: an address in %q is empty", target)
 	}
+	for _, a := range addresses {
+		if scheme, _, has := strings.Cut(a, "://"); has && resolver.Get(scheme) == nil { // gRPC takes it for a part of a name
+			return nil, fmt.Errorf("connecting to orchestrators: there is none at %q: expected HOST:PORT", a)
+		}
+	}
 	if len(addresses) > 1 {
 		list := manual.NewBuilderWithScheme("list")
 		var state resolver.State

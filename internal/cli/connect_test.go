@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bytes"
+	"io"
+	"strings"
 	"testing"
 
+	"github.com/coppice-run/coppice/internal/assembly"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -15,6 +19,30 @@ func TestWhereOrchestratorsCanBe(t *testing.T) {
 	} {
 		if got := isTarget(target); got != want {
 			t.Errorf("%q: %t, want %t", target, got, want)
+		}
+	}
+}
+
+// TestAnAddressIsNoPage of the web: what has a scheme has to have one of gRPC's.
+func TestAnAddressIsNoPage(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{"http://127.0.0.1:7070", "https://coppice:7070", "grpc://a:7070", "a:7070,http://b:7070"} {
+		var stderr bytes.Buffer
+		code := Main(t.Context(), Process{Args: []string{"sessions", "--orchestrator", page}, Stdout: io.Discard, Stderr: &stderr})
+		if want := "expected HOST:PORT"; code != exitUsage || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: exit code %d, %s", page, code, &stderr)
+		}
+		if conn, err := assembly.Connect(page); err == nil { // as a worker does
+			t.Errorf("there may be orchestrators at %s: %v", page, conn.Close())
+		}
+	}
+	for _, target := range []string{"dns:///coppice:7070", "unix:///run/coppice.sock", "passthrough:///a:7070", "a:7070,b:7070"} {
+		conn, err := assembly.Connect(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
