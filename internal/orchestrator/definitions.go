@@ -2,7 +2,9 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 
 	"github.com/coppice-run/coppice/internal/agentdef"
 	"github.com/coppice-run/coppice/internal/store"
@@ -86,7 +88,40 @@ func (s *Service) DeleteAgent(ctx context.Context, tenant, name string) (string,
 	if err == nil {
 		s.Logger.InfoContext(ctx, "an agent was deleted", "tenant", tenant, "agent", name, "version", version)
 	}
+	if def, there := s.agents.ofFiles().Get(name); there && errors.Is(err, tree.ErrNoAgent) {
+		err = tree.ErrNoAgent.With("%s was not put, and only that can be deleted; its source is %s", name, def.Source)
+	}
 	return version, err
+}
+
+// rootsNamed is how many agents a refusal names.
+const rootsNamed = 10
+
+// namingRoots adds to the refusal of an agent which ones may be a root instead.
+func (s *Service) namingRoots(ctx context.Context, tenant, name string, refused error) error {
+	var as *tree.Error
+	switch {
+	case errors.Is(refused, tree.ErrNoAgent):
+		as = tree.ErrNoAgent
+	case errors.Is(refused, tree.ErrNotARoot):
+		as = tree.ErrNotARoot
+	default:
+		return refused
+	}
+	all, err := s.agents.registryOf(ctx, tenant)
+	if err != nil {
+		return refused
+	}
+	var names []string
+	for _, def := range all.List() {
+		if def.Mode.Root() {
+			names = append(names, def.Name)
+		}
+	}
+	if len(names) > rootsNamed {
+		names = append(names[:rootsNamed], "…")
+	}
+	return as.With("%s; those that may be a root: %s", name, strings.Join(names, ", "))
 }
 
 // checkAgent refuses a name that no agent can have before the database is asked for it,

@@ -81,7 +81,8 @@ func (s *Service) createWith(ctx context.Context, tenant string, then *store.Age
 	if n.Text != "" {
 		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
 	}
-	return s.Store.Create(ctx, req.key(), cmd, then)
+	session, opened, err := s.Store.Create(ctx, req.key(), cmd, then)
+	return session, opened, s.namingRoots(ctx, tenant, n.Agent, err)
 }
 
 // sessionID makes the id of a new session. With a key it follows from tenant and
