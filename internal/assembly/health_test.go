@@ -98,7 +98,7 @@ func TestAWorkerThatIsRefusedIsNotReady(t *testing.T) {
 	d.workerFlags = []string{"--health-listen", at, "--token-file", d.in("token")}
 	d.startOrchestrator(0)
 	d.startWorker("worker 1")
-	d.logged("WARN", "no orchestrator can be reached")
+	d.logged("WARN", "no orchestrator lets this worker in")
 	conn, err := assembly.Connect(at)
 	if err != nil {
 		t.Fatal(err)

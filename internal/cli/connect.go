@@ -81,7 +81,13 @@ func isTarget(target string) bool {
 // unreached adds to the error of a call which nobody has answered what to look at. Where it is
 // for TLS, that is a mistake which nobody else will mend.
 func (r remote) unreached(err error) error {
-	if s := status.Convert(err); s.Code() != codes.Unavailable || len(s.Details()) > 0 { // an orchestrator gives its reasons
+	s := status.Convert(err)
+	switch {
+	case s.Code() == codes.Unauthenticated && r.Token+r.TokenFile == "":
+		return fmt.Errorf("%w: give one in COPPICE_TOKEN or with --token-file", err)
+	case s.Code() == codes.Unauthenticated:
+		return fmt.Errorf("%w: the orchestrator does not know the token, or it has expired", err)
+	case s.Code() != codes.Unavailable || len(s.Details()) > 0: // an orchestrator gives its reasons
 		return err
 	}
 	if err := r.Mismatch(context.Background(), r.Orchestrator); err != nil { // which takes a moment

@@ -144,12 +144,16 @@ func (d *devCommand) greet(a *app, address, data, model string) error {
 	return a.print(
 		l.bold.Render("Coppice is serving on "+address),
 		"  model  "+safeLine(model),
+	with, header := "", ""
+	if d.Tokens != "" {
+		with, header = ", where COPPICE_TOKEN is a client's token", ` -H "authorization: Bearer $COPPICE_TOKEN"`
+	}
 		"  data   "+safeLine(data),
 		"",
-		"Try, in another terminal:",
+		"Try, in another terminal"+with+":",
 		"  coppice run --orchestrator "+address+` "Survey this workspace"`,
 		"  coppice sessions"+at,
-		`  grpcurl -plaintext -d '{"message": {"text": "Survey this workspace"}}' `+address+" coppice.v1.SessionService/CreateSession",
+		"  grpcurl -plaintext"+header+` -d '{"message": {"text": "Survey this workspace"}}' `+address+" coppice.v1.SessionService/CreateSession",
 		"",
 	)
 }

@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // stayConnected opens one stream after another until ctx ends, then ends the last one in
@@ -42,7 +45,7 @@ func (l *line) open(ctx context.Context, settled bool) *link {
 	if err != nil {
 		l.replicas.lost(aim) // who wants to go there does not wait as long
 		if ctx.Err() == nil && l.reach.failed(l.now()) {
-			l.log.WarnContext(ctx, "no orchestrator can be reached", "error", err)
+			l.log.WarnContext(ctx, unreached(err), "error", err)
 		}
 		return nil
 	}
@@ -55,6 +58,16 @@ func (l *line) open(ctx context.Context, settled bool) *link {
 	l.replicas.found(k.welcome.GetReplicaId(), k.endpoint)
 	l.welcome(k.welcome)
 	return k
+}
+
+// unreached says what a stream that could not be opened means: one that has answered can be
+// reached.
+func unreached(err error) string {
+	switch status.Code(err) {
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return "no orchestrator lets this worker in: its token is wrong, or no worker's"
+	}
+	return "no orchestrator can be reached"
 }
 
 // patience is how long to wait at most before another stream is opened: an attempt
