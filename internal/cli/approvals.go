@@ -101,6 +101,9 @@ func approvalText(p *pb.Approval) string {
 		if i > 0 {
 			by = ", "
 		}
+		if strings.HasPrefix(rule, p.GetTool()+"=") { // no rule has that: it is the call, which is shown already
+			rule = "the mode"
+		}
 		text += by + safeWhole(rule)
 	}
 	if m := safeLine(p.GetMessage()); m != "" {
@@ -216,7 +219,10 @@ func (f *forest) asking() int64 {
 
 // askText says what is asked, and how to answer.
 func askText(tool, argument, approval string, by deciding) string {
-	return strings.TrimRight("may "+callText(tool, argument)+" run? "+safeLine(by.on(idEnd(approval))), " ")
+	if argument != "" {
+		argument = " " + quoted(argument)
+	}
+	return strings.TrimRight("may "+safeLine(tool)+argument+" run? "+safeLine(by.on(idEnd(approval))), " ")
 }
 
 // decidedText says what has become of a question.

@@ -21,6 +21,10 @@ func TestAnApprovalShowsTheCallThatRuns(t *testing.T) {
 	if got := approvalText(p); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	p.Argument, p.Rules = "git push", []string{"bash=git push", "bash(git *)"}
+	if got, want := approvalText(p), "bash git push  asked by the mode, bash(git *)"; !strings.HasSuffix(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 	for argument, want := range map[string]string{
 		"":                     "bash",
 		"git push":             "bash git push",
@@ -60,7 +64,7 @@ func TestAskingNamesWhatWorks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			note := "may ls . run? " + c.note
+			note := `may ls "." run? ` + c.note
 			var out strings.Builder
 			l := &live{
 				forest: newForest(), look: newLook(true, false), width: 250, height: 5, deciding: c.by,

@@ -36,6 +36,11 @@ func safeWhole(s string) string {
 	if isPlain(s) {
 		return s
 	}
+	return quoted(s)
+}
+
+// quoted is safeWhole where words stand around it, with quotation marks in any case.
+func quoted(s string) string {
 	if quoted := strconv.Quote(s); safe(quoted) == quoted {
 		return quoted
 	}

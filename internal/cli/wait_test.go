@@ -83,7 +83,7 @@ func (a *asker) ListApprovals(context.Context, *pb.ListApprovalsRequest, ...grpc
 // TestAWaitSaysWhatItWaitsFor as soon as it sees it, once, and goes on.
 func TestAWaitSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
-	const says = "coppice: waiting: may ls . run? coppice approve --orchestrator b:1 deadbeef, or coppice deny --orchestrator b:1 deadbeef\n"
+	const says = `coppice: waiting: may ls "." run? coppice approve --orchestrator b:1 deadbeef, or coppice deny --orchestrator b:1 deadbeef` + "\n"
 	none := time.Duration(0)
 	for name, test := range map[string]struct {
 		approvals asker

@@ -131,7 +131,7 @@ func TestEditsAsk(t *testing.T) {
 	}
 	c.play(t.Context())
 	said := c.say()
-	for _, want := range []string{"Made the file", "write=1 asks, and a sub-agent has nobody to ask", "root: completed"} {
+	for _, want := range []string{"Made the file", "the mode asks, and a sub-agent has nobody to ask", "root: completed"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no %q in\n%s", want, said)
 		}

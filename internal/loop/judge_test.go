@@ -112,7 +112,7 @@ func approve(t *testing.T, lose func(int) (bool, bool)) int {
 	said := c.say()
 	for _, want := range []string{
 		"root: completed", "root/child: completed", "APPROVAL_DENIED: better not", "PERMISSION_DENIED: the rule bash(rm y) denies it",
-		"APPROVAL_DENIED: bash=make asks, and a sub-agent has nobody to ask",
+		"APPROVAL_DENIED: the mode asks, and a sub-agent has nobody to ask",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is not in\n%s", want, said)

@@ -158,6 +158,18 @@ func (r Rule) partly(c Call) bool {
 // covers reports whether the rule names all calls of a tool.
 func (r Rule) covers(tool string) bool { return !r.narrow && r.tool.match(tool, false) }
 
+// Askers names for a reader what asks about a call: the rules, and the mode where they have
+// the name of the very call.
+func Askers(tool string, rules []string) []string {
+	named := make([]string, len(rules))
+	for i, rule := range rules {
+		if named[i] = rule; strings.HasPrefix(rule, tool+"=") {
+			named[i] = "the mode"
+		}
+	}
+	return named
+}
+
 // maxExact is how much of an argument stands in the name of a call.
 const maxExact = 200
 

@@ -103,7 +103,7 @@ func (c Ask) decide(d *decision) (Answer, error) {
 		d.view.touchCall(call)
 		return Stored{Approved: true}, nil
 	case t.Depth > 0 && !t.Permissions.Open().Escalate:
-		call.Text, call.IsError = ErrApprovalDenied.With("%s asks, and a sub-agent has nobody to ask", strings.Join(c.Rules, " and ")).Error(), true
+		call.Text, call.IsError = ErrApprovalDenied.With("%s asks, and a sub-agent has nobody to ask", strings.Join(policy.Askers(call.Tool, c.Rules), " and ")).Error(), true
 		d.closeCall(t, call)
 		return d.stored(t), nil
 	}
