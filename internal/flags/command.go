@@ -97,7 +97,7 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 		if began {
 			return err
 		}
-		return &UsageError{err, named.CommandPath()}
+		return &UsageError{meant(err, named.Flags()), named.CommandPath()}
 	}
 	return nil
 }
@@ -123,6 +123,23 @@ func unknown(c *cobra.Command, given []string) error {
 		return fmt.Errorf("there is no command %s; did you mean %s?", given[0], strings.Join(meant, " or "))
 	}
 	return fmt.Errorf("there is no command %s", given[0])
+}
+
+// meant adds to the error of an unknown flag those that are like it.
+func meant(err error, flags *pflag.FlagSet) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) <= similar {
+		return err
+	}
+	names := &cobra.Command{SuggestionsMinimumDistance: similar} // cobra tells which names of commands are like another
+	flags.VisitAll(func(flag *pflag.Flag) {
+		names.AddCommand(&cobra.Command{Use: flag.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	like := names.SuggestionsFor(unknown.GetSpecifiedName())
+	if len(like) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; did you mean --%s?", err, strings.Join(like, " or --"))
 }
 
 // asDeclared has commands shown as they are declared.

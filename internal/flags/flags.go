@@ -231,7 +231,20 @@ func (v *valueOf) Set(text string) error {
 		return fmt.Errorf("it has to be one of %s", strings.Join(slices.DeleteFunc(slices.Clone(v.allowed), isEmpty), ", "))
 	}
 	v.said = append(v.said, text)
-	return v.Value.Set(text)
+	err := v.Value.Set(text)
+	var number *strconv.NumError // which says by what function of Go it was read
+	if !errors.As(err, &number) {
+		return err
+	}
+	switch kind := v.Value.Type(); {
+	case errors.Is(err, strconv.ErrRange):
+		return errors.New("the number is out of range")
+	case kind == "bool":
+		return errors.New("expected true or false")
+	case strings.HasPrefix(kind, "float"):
+		return errors.New("expected a number")
+	}
+	return errors.New("expected a whole number")
 }
 
 func isEmpty(text string) bool { return text == "" }

@@ -151,13 +151,15 @@ func TestMistakes(t *testing.T) {
 		"plant --owner me":           "expected <place>",
 		"plant hill":                 "expected --owner",
 		"plant hill --tall":          "unknown flag: --tall",
-		"plant hill --deep x":        `invalid argument "x" for "--deep" flag`,
+		"plant hill --deep x":        `invalid argument "x" for "--deep" flag: expected a whole number`,
+		"plant hill --ownr me":       "unknown flag: --ownr; did you mean --owner?",
+		"plant hill --wett":          "unknown flag: --wett; did you mean --wet or --wait?",
 		"plant hill --kind=elm":      "it has to be one of oak, beech",
 		"plant hill --wait 3":        "missing unit in duration",
 		"tools":                      "expected a command",
 		"tools sow":                  "there is no command sow; did you mean saw?",
 		"trees fell a b":             "unexpected argument b",
-		"trees":                      "$FOREST_STUMPS: ",
+		"trees":                      "$FOREST_STUMPS: invalid argument \"many\" for \"--stumps\" flag: expected true or false",
 		"plant x --owner m -s --sun": "--shade and --sun can't be used together",
 	} {
 		var usage *flags.UsageError
