@@ -56,7 +56,7 @@ func TestACallWaitsForItsRun(t *testing.T) {
 		}
 	}
 	spawned, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{SessionId: session, Agent: "explore", Prompt: "three", Wait: wait})
-	if err != nil || !spawned.GetEnded() || spawned.GetTask().GetResult() != "to three" {
+	if err != nil || !spawned.GetEnded() || spawned.GetTask().GetResult() != "to three" || spawned.GetTask().GetDescription() != "three" {
 		t.Errorf("a task gave %v, %v", spawned, err)
 	}
 

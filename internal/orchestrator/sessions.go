@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/policy"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/telemetry"
@@ -171,8 +173,23 @@ type NewTask struct {
 	MaxIterations int      // 0: the agent's
 }
 
+// maxBeginning is how much of a prompt stands for a description, in bytes.
+const maxBeginning = 60
+
+// beginning gives the first words of a prompt on one line.
+func beginning(prompt string) string {
+	line := strings.Join(strings.Fields(excerpt.Head(prompt, 4*maxBeginning)), " ")
+	if len(line) > maxBeginning {
+		line = excerpt.Head(line, maxBeginning-len("…")) + "…"
+	}
+	return line
+}
+
 // SpawnTask starts a task below another.
 func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, n NewTask, req Request) (*tree.Task, error) {
+	if n.Description == "" { // so that whoever looks at the tree can tell it from others
+		n.Description = beginning(n.Prompt)
+	}
 	child := tree.Child{
 		AgentName: n.Agent, Description: n.Description,
 		Prompt: n.Prompt, Model: n.Model, Timeout: n.Timeout, Deadline: n.Deadline,

@@ -916,7 +916,7 @@ type SpawnTaskRequest struct {
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
 	// What it has to do; required.
 	Prompt string `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// A few words on what the task is for.
+	// A few words on what the task is for; empty means the first ones of the prompt.
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
 	// The name of the model to use; empty means the agent's own, then the parent's;
 	// "inherit" means the parent's.
