@@ -29,6 +29,8 @@ func TestAnOrchestratorRefusesWhatHasNoMeaning(t *testing.T) {
 		`not "Tools"`:          func(o *assembly.Orchestrator) { o.Pool = "Tools" },
 		"kept for -1h0m0s":     func(o *assembly.Orchestrator) { o.RetainSessions = -time.Hour },
 		`not ""`:               func(o *assembly.Orchestrator) { o.Pool = "" },
+		"--agents-dir: ":       func(o *assembly.Orchestrator) { o.AgentsDirs = []string{"nowhere"} },
+		"--plugins-dir: ":      func(o *assembly.Orchestrator) { o.PluginsDir = "nowhere" },
 	} {
 		o := assembly.Orchestrator{
 			Database: filepath.Join(t.TempDir(), "coppice.db"), Redis: redis.Client(), Pool: assembly.DefaultPool,
@@ -61,6 +63,7 @@ func TestAWorkerRefusesWhatHasNoMeaning(t *testing.T) {
 		`not "gpu_pool"`: func(w *assembly.Worker) { w.Pool = "gpu_pool" },
 		"drain for -5s":  func(w *assembly.Worker) { w.DrainFor = -5 * time.Second },
 		`not ""`:         func(w *assembly.Worker) { w.Pool = "" },
+		"--skills-dir: ": func(w *assembly.Worker) { w.SkillsDirs = []string{"nowhere"} },
 	} {
 		ctx, stop := context.WithCancel(t.Context())
 		w := assembly.Worker{

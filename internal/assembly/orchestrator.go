@@ -4,6 +4,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
-	if err := directories(append([]string{o.PluginsDir}, o.AgentsDirs...)); err != nil {
+	if err := cmp.Or(directories("--agents-dir", o.AgentsDirs...), directories("--plugins-dir", o.PluginsDir)); err != nil {
 		return err
 	}
 	if err := dispatch.CheckInstallation(o.Installation); o.Installation != "" && err != nil {
@@ -128,16 +129,16 @@ func (o Orchestrator) Run(ctx context.Context, ready func()) error {
 	return errors.Join(o.serve(ctx, db, svc, ready), db.Close())
 }
 
-// directories reports one that is not there; an empty name is none.
-func directories(names []string) error {
+// directories reports one that a flag names and that is not there; an empty name is none.
+func directories(flag string, names ...string) error {
 	for _, name := range names {
 		if name == "" {
 			continue
 		}
 		if info, err := os.Stat(name); err != nil {
-			return fmt.Errorf("looking for a directory: %w", err)
+			return fmt.Errorf("%s: %w", flag, err)
 		} else if !info.IsDir() {
-			return fmt.Errorf("%s is not a directory", name)
+			return fmt.Errorf("%s: %s is not a directory", flag, name)
 		}
 	}
 	return nil

@@ -80,7 +80,7 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("what may be fetched beside the internet: %w", err)
 	}
-	if err := directories(append([]string{w.PluginsDir}, w.SkillsDirs...)); err != nil {
+	if err := cmp.Or(directories("--skills-dir", w.SkillsDirs...), directories("--plugins-dir", w.PluginsDir)); err != nil {
 		return err
 	}
 	confined, err := w.confine(ctx)

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // Bounds of a batch.
@@ -279,6 +280,14 @@ func (b *batch) asks(number int64, opened *pb.CreateSessionResponse) {
 	b.app.complain(fmt.Sprintf("line %d waits for an approval: %s %s", number, b.approvals, s.GetId()))
 }
 
+// refusalText says why a line is refused. Who has typed a name knows of no key.
+func refusalText(refused *pb.Refusal) string {
+	if refused.GetReason() == tree.ErrKeyReused.Reason() {
+		return "this name was used for a line with another text, agent, permissions or budget; choose another --name"
+	}
+	return safeLine(refused.GetMessage())
+}
+
 // print shows an answer on one line.
 func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 	if b.app.json {
@@ -287,7 +296,7 @@ func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 	l, root := b.app.look(), answer.GetOpened().GetRoot()
 	parts := []string{fmt.Sprintf("%4d", answer.GetNumber())}
 	if refused := answer.GetRefused(); refused != nil {
-		parts = append(parts, l.mark(pb.TaskState_TASK_STATE_FAILED, -1)+" refused: "+safeLine(refused.GetMessage()))
+		parts = append(parts, l.mark(pb.TaskState_TASK_STATE_FAILED, -1)+" refused: "+refusalText(refused))
 	} else {
 		said := safeLine(root.GetResult())
 		if reason := why(root.GetReason(), root.GetDetail()); reason != "" {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/auth"
@@ -65,7 +66,10 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	}
 	defer stopProfiles()
 	running, err := assembly.StartDev(ctx, install)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("starting: %w: beside another coppice dev, choose another --listen and another --data", err)
+	case err != nil:
 		return fmt.Errorf("starting: %w", err)
 	}
 	if err := d.greet(a, running.Addr(), install.DataDir, m.secrets.String(chosen.Which)); err != nil {
@@ -140,14 +144,14 @@ func (d *devCommand) greet(a *app, address, data, model string) error {
 	if address != defaultAddress {
 		at = " --orchestrator " + address
 	}
-	l := a.look()
-	return a.print(
-		l.bold.Render("Coppice is serving on "+address),
-		"  model  "+safeLine(model),
 	with, header := "", ""
 	if d.Tokens != "" {
 		with, header = ", where COPPICE_TOKEN is a client's token", ` -H "authorization: Bearer $COPPICE_TOKEN"`
 	}
+	l := a.look()
+	return a.print(
+		l.bold.Render("Coppice is serving on "+address),
+		"  model  "+safeLine(model),
 		"  data   "+safeLine(data),
 		"",
 		"Try, in another terminal"+with+":",

@@ -116,7 +116,11 @@ func (s *sendCommand) Run(ctx context.Context, a *app) error {
 		case a.json:
 			return a.printJSON(resp)
 		case resp.GetBackgrounded() > 0:
-			return a.print(fmt.Sprintf("the message waits for nobody any more; children in the background for it: %d", resp.GetBackgrounded()))
+			goes := "children go"
+			if resp.GetBackgrounded() == 1 {
+				goes = "child goes"
+			}
+			return a.print(fmt.Sprintf("for the message %d %s on in the background", resp.GetBackgrounded(), goes))
 		case resp.GetQueued():
 			return a.print("the message waits until the task's current tool calls are done")
 		}

@@ -159,7 +159,11 @@ func (d *decision) show(c *Call, target *Task) {
 
 // progress is how far a run has come, in a line.
 func (t *Task) progress() string {
-	line := fmt.Sprintf("%s, %d tool uses, %d tokens", t.status(), t.RunTools, t.RunUsage.Total())
+	uses := "uses"
+	if t.RunTools == 1 {
+		uses = "use"
+	}
+	line := fmt.Sprintf("%s, %d tool %s, %d tokens", t.status(), t.RunTools, uses, t.RunUsage.Total())
 	if t.isShell() {
 		line = t.status()
 	}

@@ -148,7 +148,7 @@ func readOutput(t *testing.T, d Dialect) {
 	}
 	look(0)
 	first := shown()
-	for _, want := range []string{`"status":"running"`, `"output":"let me see"`, `"prompt":"do it"`, `"kind":"agent"`, `"progress":"running, 1 tool uses`} {
+	for _, want := range []string{`"status":"running"`, `"output":"let me see"`, `"prompt":"do it"`, `"kind":"agent"`, `"progress":"running, 1 tool use,`} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%s is not in %s", want, first)
 		}
