@@ -73,10 +73,15 @@ func TestRedisOutOfMemory(t *testing.T) {
 	limits := tree.DefaultLimits()
 	limits.Queue = queue
 	c := setup(t, `steps: [{text: done}]`, func(d *assembly.Dev) { d.RedisURL, d.Limits = server.URL(), &limits })
-	// Nothing has run yet: a slot that has run something is given what becomes ready without Redis.
+	// Nothing has run yet: a slot that has run something is given what becomes ready without Redis,
+	// as is one that can't read from it.
 	opened := c.create("")
 	session, root := opened.GetId(), opened.GetRootTaskId()
 	client := server.Client()
+	until(t, "a worker that reads hints; one that can't stands by", func() bool {
+		streams, _, err := client.ScanType(t.Context(), 0, "coppice:*", 1000, "stream").Result()
+		return err == nil && len(streams) > 0
+	})
 	full := func(bytes string) {
 		if err := client.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
 			t.Fatal(err)

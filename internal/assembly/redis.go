@@ -15,15 +15,15 @@ const (
 )
 
 // meetRedis says that Redis can't be reached at the start, and that it can be after all.
-// Nothing waits for it: while it is away nothing is lost, but workers and other replicas
-// hear of work late.
+// Nothing waits for it: while it is away nothing is lost, but where there are several replicas
+// workers hear of work late.
 func meetRedis(ctx context.Context, client *redis.Client, log *slog.Logger) {
 	err := pingRedis(ctx, client)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	log = log.With("redis", client.Options().Addr)
-	log.WarnContext(ctx, "Redis can't be reached; nothing is lost, but work may not be handed out until it is there", "error", err)
+	log.WarnContext(ctx, "Redis can't be reached; nothing is lost, but several orchestrators may not hand out work until it is there", "error", err)
 	tick := time.NewTicker(redisAskAgain)
 	defer tick.Stop()
 	for {

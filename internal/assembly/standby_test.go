@@ -119,3 +119,76 @@ func TestAStreamBreaksWhileItsSlotStandsBy(t *testing.T) {
 	}
 	c.sound()
 }
+
+// offer has a slot of a stream offer to wait for a run, without having had one.
+func (h *hand) offer(nonce uint64) {
+	h.t.Helper()
+	h.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandBy{StandBy: &pb.Claim{
+		Nonce: nonce, WorkerId: "by hand", Protocol: 1, Features: []string{"reattach", "given"},
+	}}})
+}
+
+// joining is a stream of a slot of the pool.
+func (c *client) joining() *hand {
+	c.t.Helper()
+	h := c.hand()
+	h.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Hello{Hello: &pb.Hello{WorkerId: "by hand", Pool: "default", Slots: 1}}})
+	return h
+}
+
+// TestASlotThatHasHadNoRunStandsBy: it is given what becomes ready, or told at once that it may
+// not wait; whatever becomes of its stream, it can ask what it was given. Who offers twice is shown
+// the door.
+func TestASlotThatHasHadNoRunStandsBy(t *testing.T) {
+	t.Parallel()
+	_, c, _ := alone(t)
+	stranger := c.hand() // nobody knows whose runs it takes
+	for range 2 {
+		stranger.offer(7)
+		if down := stranger.hear(); down.GetStoodDown() == nil || down.GetGiven() != nil {
+			t.Fatalf("a slot that may not wait was told %v", down)
+		}
+	}
+	stranger.cut()
+	h := c.joining()
+	h.offer(8)
+	h.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandDown{StandDown: &pb.StandDown{}}})
+	if down := h.hear(); down.GetStoodDown() == nil || down.GetGiven() != nil {
+		t.Fatalf("a slot that was to wait no longer was told %v", down)
+	}
+	h.offer(9)
+	s := c.create("go")
+	down := h.hear()
+	if down.GetStoodDown() == nil || down.GetGiven().GetSessionId() != s.GetId() {
+		t.Fatalf("the slot was told %v, want the root of %s", down, s.GetId())
+	}
+	h.given(down)
+	if resp := h.ask(ending("done")); resp.GetEnded() == nil {
+		t.Errorf("the end was answered with %v", resp)
+	}
+	h.offer(10)
+	h.cut()
+	root := c.first() // given to a slot whose stream may not be known to be over, or ready
+	again := c.joining()
+	again.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
+		WorkerId: "by hand", TakesNonce: 10, Features: []string{"given"},
+	}}})
+	resp := again.hear()
+	if resp.GetRefused() == nil {
+		t.Fatalf("asking what it was given was answered with %v", resp)
+	}
+	if given := resp.GetGiven(); given != nil {
+		root.nonce = 10
+		if given.GetTaskId() != root.task {
+			t.Errorf("given was %v, want %s", given, root.task)
+		}
+	}
+	if !again.claim(root) {
+		t.Fatal("the claim was refused")
+	}
+	again.offer(11) // while it has a run
+	for err := error(nil); err == nil; {
+		_, err = again.stream.Recv()
+	}
+	c.sound()
+}

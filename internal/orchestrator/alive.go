@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc/peer"
@@ -13,7 +14,8 @@ import (
 // whatever the worker says; where that is not its own, nobody answers for it there and
 // its runs wait for the grace.
 func (l *slot) meet(req *pb.WorkRequest) {
-	id, port := req.GetClaim().GetWorkerId(), req.GetClaim().GetAlivePort()
+	claim := cmp.Or(req.GetClaim(), req.GetStandBy())
+	id, port := claim.GetWorkerId(), claim.GetAlivePort()
 	if again := req.GetReattach(); again != nil {
 		id, port = again.GetWorkerId(), again.GetAlivePort()
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/alive"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
@@ -169,8 +170,7 @@ func (s *standbySlot) over(run *store.Given, lease *lease) {
 	s.slot.stoodDown <- stoodDown{s, run, lease}
 }
 
-// standsBy lets a slot that has given its run back wait for the next one, and reports whether
-// it does. It does not while the dispatch stream has more hints than others may come for.
+// standsBy lets a slot that has no run wait for the next one, and reports whether it does. It does not while the dispatch stream has more hints than others may come for.
 func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool {
 	if !takes.GetStandBy() || by.worker == "" || !l.svc.roster.serves(l, l.svc.Pool) {
 		return false
@@ -180,12 +180,31 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 	}
 	s := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
 	return l.seat.unlessClosed(func() bool { // so that whoever closes it has the slot stand down
+		l.onStandby.Store(s) // first: it may have a run at once
 		waits := l.svc.standby.add(s)
-		if waits {
-			l.onStandby.Store(s)
+		if !waits {
+			l.onStandby.Store(nil)
 		}
 		return waits
 	})
+}
+
+// standBy lets a slot wait that has no run, if it may: its worker reads no hints.
+func (l *slot) standBy(req *pb.WorkRequest) error {
+	if l.seat.current() != nil || l.onStandby.Load() != nil || l.claiming.Load() {
+		return tree.ErrBadInput.With("standing by while an attempt is on the stream, or may come")
+	}
+	l.meet(req)
+	claim := req.GetStandBy()
+	takes, by := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, carrier{claim.GetWorkerId(), claim.GetFeatures()}
+	if worker := l.seat.whose(); l.standsBy(takes, by, worker) {
+		poke(l.svc.stock.some)
+	} else {
+		refused := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
+		l.onStandby.Store(refused) // until the stream has looked: the next offer comes after that
+		refused.over(nil, nil)
+	}
+	return nil
 }
 
 // standDown has the slot wait no longer, whether it is told so or its stream has ended.

@@ -243,6 +243,14 @@ func (k *stock) came(now time.Time) {
 	}
 }
 
+// notSent says that the last hints have not come to be on the dispatch stream: no slot has to
+// come for them. Should they be there all the same, they are counted.
+func (k *stock) notSent(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.onStream = k.onStream[:max(0, len(k.onStream)-n)]
+}
+
 // enough reports whether there is work for half of so much room, so that more need not be
 // picked yet: each pick is a transaction.
 func (k *stock) enough(room int) bool {
@@ -298,6 +306,7 @@ func (s *Service) sendDue(ctx context.Context) error {
 		if err := s.Bus.Announce(ctx, s.Pool, hints); err != nil && ctx.Err() == nil {
 			// The rows are due again once their lease is over.
 			s.Logger.WarnContext(ctx, "announcing failed", "error", err)
+			s.stock.notSent(len(hints))
 		}
 		if again.IsZero() && unsure {
 			again = time.Now().Add(comeWithin)

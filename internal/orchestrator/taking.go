@@ -21,6 +21,7 @@ import (
 //  3. The answer brings it a run of the stock that was claimed after that (claimKept).
 //  4. It stands by, and the commit that makes a run ready claims it for it (store/standby.go).
 //  5. It stands by, and gets a run of the stock (giveKept).
+//     So does one whose worker does not reach Redis (slot.standBy).
 //  6. It is idle: its worker reads a hint on the dispatch stream and claims the run.
 //  7. Its stream broke before it heard of what it has got in one of the ways 1 to 5: its worker
 //     asks for that when it reattaches (givenTo).

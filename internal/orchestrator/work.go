@@ -201,6 +201,11 @@ func (l *slot) receive() error {
 		case *pb.WorkRequest_StandDown:
 			l.standDown()
 			continue
+		case *pb.WorkRequest_StandBy:
+			if err := l.standBy(req); err != nil {
+				return err
+			}
+			continue
 		case *pb.WorkRequest_Delta:
 			l.show(k.Delta)
 			continue

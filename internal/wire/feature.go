@@ -18,6 +18,7 @@ const (
 	FeatureWorkspaces = "workspaces" // both: there may be more than one
 	FeatureJoined     = "joined"     // both: it takes several messages in one
 	FeatureGiven      = "given"      // the worker: it asks for a run that it was given and has not heard of
+	FeatureStandby    = "standby"    // the replica: a slot may stand by that has had no run before
 )
 
 // Features are what one side has said that it can do.
@@ -33,5 +34,5 @@ func WorkerFeatures() Features {
 
 // ReplicaFeatures are those of a replica of this release.
 func ReplicaFeatures() Features {
-	return Features{FeatureReattach, FeatureHeartbeat, FeaturePolicy, FeatureCommands, FeatureWorkspaces, FeatureJoined}
+	return Features{FeatureReattach, FeatureHeartbeat, FeaturePolicy, FeatureCommands, FeatureWorkspaces, FeatureJoined, FeatureStandby}
 }

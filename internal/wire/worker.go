@@ -26,8 +26,12 @@ func ClaimFrom(c *pb.Claim) (tree.SessionID, tree.Claim, error) {
 	}, nil
 }
 
-// ReattachFrom reads a reattachment. The session is returned beside the command.
+// ReattachFrom reads a reattachment. The session is returned beside the command. A slot that has
+// only stood by goes on with no run, of no session.
 func ReattachFrom(r *pb.Reattach) (tree.SessionID, tree.Reattach, error) {
+	if r.GetSessionId() == "" && r.GetTaskId() == "" && r.GetTakesNonce() != 0 {
+		return tree.SessionID{}, tree.Reattach{}, nil
+	}
 	session, err := tree.ParseID[tree.Session](r.GetSessionId())
 	if err != nil {
 		return session, tree.Reattach{}, fmt.Errorf("reattach: session: %w", err)

@@ -33,17 +33,22 @@ func (w *Worker) slot(working, taking context.Context) {
 	for l.ready(taking) {
 		w.free <- struct{}{}
 		d, any := w.hint(taking, l)
-		if !any {
+		switch {
+		case any:
+			l.turnTo(d.Hint.From)
+			w.attempt(working, l, d.Hint, d.ID)
+		case taking.Err() != nil:
 			return
+		case !w.drains():
+			l.offer(w.claimOfAny())
 		}
-		l.turnTo(d.Hint.From)
-		w.attempt(working, l, d.Hint, d.ID)
 		for w.next(working, taking, l) {
 		}
 	}
 }
 
-// hint waits for one, which may be for the replica that the line goes to.
+// hint waits for one, which may be for the replica that the line goes to. There is none if ctx
+// ends, or if Redis can't be read.
 func (w *Worker) hint(ctx context.Context, l *line) (d dispatch.Delivery, any bool) {
 	for l.ready(ctx) {
 		replica, changed := l.at()
@@ -52,6 +57,8 @@ func (w *Worker) hint(ctx context.Context, l *line) (d dispatch.Delivery, any bo
 			return d, true
 		case d = <-w.hints.all:
 			return d, true
+		case <-w.away:
+			return d, false
 		case <-changed:
 		case <-ctx.Done():
 			return d, false
@@ -66,10 +73,9 @@ func (w *Worker) attempt(working context.Context, l *line, hint dispatch.Hint, i
 	log := w.about(hint.Session, hint.Task, hint.Epoch)
 	ctx, cancel := context.WithCancel(working)
 	defer cancel()
-	a, journal, err := l.claim(ctx, cancel, &pb.Claim{
-		SessionId: hint.Session.String(), TaskId: hint.Task.String(), Epoch: hint.Epoch,
-		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: wire.Protocol, Features: wire.WorkerFeatures(), AlivePort: uint32(w.AlivePort),
-	}, w.held.Begins(transcript.Of{Session: hint.Session, Task: hint.Task}))
+	claim := w.claimOfAny()
+	claim.SessionId, claim.TaskId, claim.Epoch = hint.Session.String(), hint.Task.String(), hint.Epoch
+	a, journal, err := l.claim(ctx, cancel, claim, w.held.Begins(transcript.Of{Session: hint.Session, Task: hint.Task}))
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused) && refused.cause == pb.RefusedCause_REFUSED_CAUSE_PROTOCOL:
@@ -85,6 +91,13 @@ func (w *Worker) attempt(working context.Context, l *line, hint dispatch.Hint, i
 	}
 	w.finished.add(id)
 	w.forward(working, ctx, l, a, journal)
+}
+
+// claimOfAny is a claim that names no run.
+func (w *Worker) claimOfAny() *pb.Claim {
+	return &pb.Claim{
+		Nonce: rand.Uint64(), WorkerId: w.ID, Protocol: wire.Protocol, Features: wire.WorkerFeatures(), AlivePort: uint32(w.AlivePort),
+	}
 }
 
 // about says in a log which delivery is meant.

@@ -4,7 +4,30 @@ import (
 	"context"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/wire"
 )
+
+// offer has an idle line wait for a run of the orchestrator's choice, if there is one that lets
+// it: takeUp gives that run once standBy is over.
+func (l *line) offer(claim *pb.Claim) {
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	l.mu.Lock()
+	k := l.link
+	if k == nil || l.closed || !k.features().Has(wire.FeatureStandby) {
+		l.mu.Unlock()
+		return
+	}
+	claim.Protocol = k.protocol
+	l.begin(claim, nil, nil)
+	l.over = true
+	l.stands = &request{req: &pb.WorkRequest{Takes: &pb.Takes{Nonce: claim.GetNonce()}}}
+	l.stood = make(chan struct{})
+	l.mu.Unlock()
+	if k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandBy{StandBy: claim}}) != nil {
+		k.cancel()
+	}
+}
 
 // standBy waits as long as the line waits for a run of the orchestrator's choice, if it does;
 // takeUp gives it then. If ctx ends, the orchestrator is told so. What it has given by then is

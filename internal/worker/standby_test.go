@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/loop"
@@ -114,6 +115,59 @@ func TestAStreamBreaksUnderALineThatStandsBy(t *testing.T) {
 		}
 		if l.idle() != (c.given == nil) || l.idle() != (len(l.waiting) == 0) || len(l.window) > 0 {
 			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.idle(), len(l.window))
+		}
+	}
+}
+
+// TestALineOffersToStandBy though nothing has ended on it: what it is given is there as any run,
+// also if its stream has broken meanwhile. Of a replica that does not know of it, it does not.
+func TestALineOffersToStandBy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		knows, breaks bool
+		want          []string
+	}{
+		"it is given a run":   {true, false, []string{"0 *coppicev1.WorkRequest_StandBy"}},
+		"its stream breaks":   {true, true, []string{"0 *coppicev1.WorkRequest_StandBy", "0 *coppicev1.WorkRequest_Reattach", "0 *coppicev1.WorkRequest_Claim"}},
+		"a replica of before": {false, false, nil},
+	} {
+		stream := &sentOver{answers: []*pb.WorkResponse{{
+			Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: pb.RefusedCause_REFUSED_CAUSE_STALE}}, Given: given.GetGiven(),
+		}}}
+		l := (&Worker{Config: Config{Now: time.Now}}).newLine()
+		welcome := &pb.Welcome{Features: []string{wire.FeatureReattach}}
+		if c.knows {
+			welcome.Features = append(welcome.Features, wire.FeatureStandby)
+		}
+		l.link = &link{stream: stream, protocol: wire.Protocol, welcome: welcome}
+		l.offer(&pb.Claim{Nonce: 7, WorkerId: "w"})
+		over := waits(t.Context(), l)
+		switch {
+		case c.breaks:
+			l.takeDown(l.link)
+			if err := l.adopt(&link{stream: stream, protocol: wire.Protocol, welcome: welcome}); err != nil {
+				t.Fatal(err)
+			}
+		case c.knows:
+			l.stoodDown(given.GetGiven())
+		}
+		<-over
+		if !slices.Equal(stream.kinds, c.want) {
+			t.Errorf("%s: %q was sent, not %q", name, stream.kinds, c.want)
+		}
+		if l.idle() == c.knows || len(l.window) > 0 {
+			t.Errorf("%s: the line is idle: %v, requests under way: %d", name, l.idle(), len(l.window))
+		}
+		if !c.knows {
+			continue
+		}
+		if got := l.waiting[0].req.GetClaim(); got.GetTaskId() != "parent" || got.GetEpoch() != 4 || got.GetNonce() != 7 || got.GetWorkerId() != "w" {
+			t.Errorf("%s: it is claimed by %v", name, got)
+		}
+		if c.breaks {
+			if asked := stream.sent[1].GetReattach(); asked.GetTakesNonce() != 7 || asked.GetSessionId() != "" {
+				t.Errorf("%s: it asked for what was given by %v", name, asked)
+			}
 		}
 	}
 }

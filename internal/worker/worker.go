@@ -97,6 +97,7 @@ const (
 type Worker struct {
 	Config
 	free         chan struct{} // one for each slot that wants a hint
+	away         chan struct{} // one for each that gets none, as Redis can't be read
 	hints        *hints
 	replicas     *replicas
 	reach        reach
@@ -135,6 +136,7 @@ func New(c Config) (*Worker, error) {
 	return &Worker{
 		Config:       c,
 		free:         make(chan struct{}, c.Slots),
+		away:         make(chan struct{}, c.Slots),
 		hints:        newHints(),
 		replicas:     newReplicas(),
 		reach:        reach{tell: c.Reached},
@@ -188,7 +190,7 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // pull reads hints for free slots until ctx ends. What it has read then goes to slots as
-// long as they work.
+// long as they work. If it can't read, the slots may stand by instead.
 func (w *Worker) pull(ctx, working context.Context) error {
 	var bus *dispatch.Bus
 	select {
@@ -208,10 +210,14 @@ func (w *Worker) pull(ctx, working context.Context) error {
 			return nil
 		}
 		found, err := w.read(ctx, bus, n, &lastTakeOver)
-		for range n - len(found) {
-			w.free <- struct{}{}
+		failed, unused := err != nil && ctx.Err() == nil, w.free
+		if failed {
+			unused = w.away
 		}
-		if err != nil && ctx.Err() == nil {
+		for range n - len(found) {
+			unused <- struct{}{}
+		}
+		if failed {
 			w.Logger.WarnContext(ctx, "pulling failed", "error", err)
 			pause(ctx, wait)
 			wait = min(2*wait, retryAtMost)

@@ -234,6 +234,7 @@ type WorkRequest struct {
 	//	*WorkRequest_CommandEnd
 	//	*WorkRequest_Hello
 	//	*WorkRequest_StandDown
+	//	*WorkRequest_StandBy
 	Kind isWorkRequest_Kind `protobuf_oneof:"kind"`
 	// With Park, End and StopHooks: if that gives the slot back, it takes the run that is
 	// next, of this session or of another one. Unset if the slot has something else to do.
@@ -463,6 +464,15 @@ func (x *WorkRequest) GetStandDown() *StandDown {
 	return nil
 }
 
+func (x *WorkRequest) GetStandBy() *Claim {
+	if x != nil {
+		if x, ok := x.Kind.(*WorkRequest_StandBy); ok {
+			return x.StandBy
+		}
+	}
+	return nil
+}
+
 func (x *WorkRequest) GetTakes() *Takes {
 	if x != nil {
 		return x.Takes
@@ -583,6 +593,13 @@ type WorkRequest_StandDown struct {
 	StandDown *StandDown `protobuf:"bytes,26,opt,name=stand_down,json=standDown,proto3,oneof"`
 }
 
+type WorkRequest_StandBy struct {
+	// Take whatever run becomes ready next: a claim that names none, of a slot that has none, for
+	// a replica with the feature "standby". StoodDown is the answer, at once and without a run if
+	// the slot may not stand by.
+	StandBy *Claim `protobuf:"bytes,28,opt,name=stand_by,json=standBy,proto3,oneof"`
+}
+
 func (*WorkRequest_Claim) isWorkRequest_Kind() {}
 
 func (*WorkRequest_Append) isWorkRequest_Kind() {}
@@ -620,6 +637,8 @@ func (*WorkRequest_CommandEnd) isWorkRequest_Kind() {}
 func (*WorkRequest_Hello) isWorkRequest_Kind() {}
 
 func (*WorkRequest_StandDown) isWorkRequest_Kind() {}
+
+func (*WorkRequest_StandBy) isWorkRequest_Kind() {}
 
 // Takes is a claim of a run that is not known yet.
 type Takes struct {
@@ -1168,8 +1187,8 @@ type Welcome struct {
 	// The lowest protocol version that the replica speaks.
 	OldestProtocol int32 `protobuf:"varint,5,opt,name=oldest_protocol,json=oldestProtocol,proto3" json:"oldest_protocol,omitempty"`
 	// What the replica can do beyond the protocol version: "reattach",
-	// "heartbeat", "commands" (that are tasks), "policy", "workspaces", "joined". Others are to be
-	// ignored.
+	// "heartbeat", "commands" (that are tasks), "policy", "workspaces", "joined", "standby". Others
+	// are to be ignored.
 	Features []string `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`
 	// How long after a stream broke its attempt may be gone on with.
 	Grace         *durationpb.Duration `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
@@ -1380,7 +1399,8 @@ func (*Drain) Descriptor() ([]byte, []int) {
 // Reattach goes on with an attempt over this stream.
 type Reattach struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
+	// The session. Empty, as the task, if the slot stands by with stand_by: it goes on with
+	// nothing, and asks what it was given meanwhile.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The task.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -3840,7 +3860,7 @@ var File_coppice_v1_worker_proto protoreflect.FileDescriptor
 const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/worker.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\b\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\b\n" +
 	"\vWorkRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12)\n" +
 	"\x05claim\x18\x02 \x01(\v2\x11.coppice.v1.ClaimH\x00R\x05claim\x12,\n" +
@@ -3867,7 +3887,8 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"commandEnd\x12)\n" +
 	"\x05hello\x18\x19 \x01(\v2\x11.coppice.v1.HelloH\x00R\x05hello\x126\n" +
 	"\n" +
-	"stand_down\x18\x1a \x01(\v2\x15.coppice.v1.StandDownH\x00R\tstandDown\x12'\n" +
+	"stand_down\x18\x1a \x01(\v2\x15.coppice.v1.StandDownH\x00R\tstandDown\x12.\n" +
+	"\bstand_by\x18\x1c \x01(\v2\x11.coppice.v1.ClaimH\x00R\astandBy\x12'\n" +
 	"\x05takes\x18\x17 \x01(\v2\x11.coppice.v1.TakesR\x05takes\x12\x12\n" +
 	"\x04more\x18\x18 \x01(\bR\x04more\x12+\n" +
 	"\x05shows\x18\x1b \x01(\v2\x15.coppice.v1.TextDeltaR\x05showsB\x06\n" +
@@ -4219,63 +4240,64 @@ var file_coppice_v1_worker_proto_depIdxs = []int32{
 	38, // 16: coppice.v1.WorkRequest.command_end:type_name -> coppice.v1.CommandEnd
 	10, // 17: coppice.v1.WorkRequest.hello:type_name -> coppice.v1.Hello
 	5,  // 18: coppice.v1.WorkRequest.stand_down:type_name -> coppice.v1.StandDown
-	4,  // 19: coppice.v1.WorkRequest.takes:type_name -> coppice.v1.Takes
-	37, // 20: coppice.v1.WorkRequest.shows:type_name -> coppice.v1.TextDelta
-	16, // 21: coppice.v1.Takes.held:type_name -> coppice.v1.TranscriptHeld
-	9,  // 22: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
-	18, // 23: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
-	25, // 24: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
-	17, // 25: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
-	42, // 26: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
-	45, // 27: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
-	46, // 28: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
-	47, // 29: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
-	13, // 30: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
-	14, // 31: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
-	39, // 32: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
-	11, // 33: coppice.v1.WorkResponse.drain:type_name -> coppice.v1.Drain
-	6,  // 34: coppice.v1.WorkResponse.stood_down:type_name -> coppice.v1.StoodDown
-	8,  // 35: coppice.v1.WorkResponse.given:type_name -> coppice.v1.GivenRun
-	7,  // 36: coppice.v1.WorkResponse.followed_by:type_name -> coppice.v1.WorkResponse
-	48, // 37: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
-	49, // 38: coppice.v1.Hello.start_time:type_name -> google.protobuf.Timestamp
-	16, // 39: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
-	0,  // 40: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
-	50, // 41: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
-	23, // 42: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
-	24, // 43: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
-	19, // 44: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
-	22, // 45: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
-	51, // 46: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
-	22, // 47: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
-	52, // 48: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
-	1,  // 49: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
-	51, // 50: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
-	51, // 51: coppice.v1.Append.message:type_name -> coppice.v1.Message
-	51, // 52: coppice.v1.Compact.message:type_name -> coppice.v1.Message
-	53, // 53: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
-	31, // 54: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
-	48, // 55: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
-	2,  // 56: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
-	48, // 57: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
-	32, // 58: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
-	48, // 59: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
-	41, // 60: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
-	51, // 61: coppice.v1.End.answer:type_name -> coppice.v1.Message
-	41, // 62: coppice.v1.End.failure:type_name -> coppice.v1.Failure
-	54, // 63: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
-	44, // 64: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
-	43, // 65: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
-	51, // 66: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
-	51, // 67: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
-	55, // 68: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
-	3,  // 69: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
-	7,  // 70: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
-	70, // [70:71] is the sub-list for method output_type
-	69, // [69:70] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	15, // 19: coppice.v1.WorkRequest.stand_by:type_name -> coppice.v1.Claim
+	4,  // 20: coppice.v1.WorkRequest.takes:type_name -> coppice.v1.Takes
+	37, // 21: coppice.v1.WorkRequest.shows:type_name -> coppice.v1.TextDelta
+	16, // 22: coppice.v1.Takes.held:type_name -> coppice.v1.TranscriptHeld
+	9,  // 23: coppice.v1.WorkResponse.welcome:type_name -> coppice.v1.Welcome
+	18, // 24: coppice.v1.WorkResponse.assignment:type_name -> coppice.v1.Assignment
+	25, // 25: coppice.v1.WorkResponse.transcript:type_name -> coppice.v1.TranscriptChunk
+	17, // 26: coppice.v1.WorkResponse.refused:type_name -> coppice.v1.Refused
+	42, // 27: coppice.v1.WorkResponse.ack:type_name -> coppice.v1.Ack
+	45, // 28: coppice.v1.WorkResponse.parked:type_name -> coppice.v1.Parked
+	46, // 29: coppice.v1.WorkResponse.ended:type_name -> coppice.v1.Ended
+	47, // 30: coppice.v1.WorkResponse.lost:type_name -> coppice.v1.Lost
+	13, // 31: coppice.v1.WorkResponse.reattached:type_name -> coppice.v1.Reattached
+	14, // 32: coppice.v1.WorkResponse.heartbeat:type_name -> coppice.v1.Heartbeat
+	39, // 33: coppice.v1.WorkResponse.background_commands:type_name -> coppice.v1.BackgroundCommands
+	11, // 34: coppice.v1.WorkResponse.drain:type_name -> coppice.v1.Drain
+	6,  // 35: coppice.v1.WorkResponse.stood_down:type_name -> coppice.v1.StoodDown
+	8,  // 36: coppice.v1.WorkResponse.given:type_name -> coppice.v1.GivenRun
+	7,  // 37: coppice.v1.WorkResponse.followed_by:type_name -> coppice.v1.WorkResponse
+	48, // 38: coppice.v1.Welcome.grace:type_name -> google.protobuf.Duration
+	49, // 39: coppice.v1.Hello.start_time:type_name -> google.protobuf.Timestamp
+	16, // 40: coppice.v1.Claim.held:type_name -> coppice.v1.TranscriptHeld
+	0,  // 41: coppice.v1.Refused.cause:type_name -> coppice.v1.RefusedCause
+	50, // 42: coppice.v1.Assignment.task:type_name -> coppice.v1.Task
+	23, // 43: coppice.v1.Assignment.spawnable:type_name -> coppice.v1.SpawnableAgent
+	24, // 44: coppice.v1.Assignment.open_calls:type_name -> coppice.v1.OpenCall
+	19, // 45: coppice.v1.Assignment.hooks:type_name -> coppice.v1.HookState
+	22, // 46: coppice.v1.StartHooks.ran:type_name -> coppice.v1.HookReport
+	51, // 47: coppice.v1.StopHooks.answer:type_name -> coppice.v1.Message
+	22, // 48: coppice.v1.StopHooks.ran:type_name -> coppice.v1.HookReport
+	52, // 49: coppice.v1.HookReport.ran:type_name -> coppice.v1.HookRan
+	1,  // 50: coppice.v1.OpenCall.state:type_name -> coppice.v1.CallState
+	51, // 51: coppice.v1.TranscriptChunk.messages:type_name -> coppice.v1.Message
+	51, // 52: coppice.v1.Append.message:type_name -> coppice.v1.Message
+	51, // 53: coppice.v1.Compact.message:type_name -> coppice.v1.Message
+	53, // 54: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
+	31, // 55: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
+	48, // 56: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
+	2,  // 57: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
+	48, // 58: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
+	32, // 59: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
+	48, // 60: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
+	41, // 61: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
+	51, // 62: coppice.v1.End.answer:type_name -> coppice.v1.Message
+	41, // 63: coppice.v1.End.failure:type_name -> coppice.v1.Failure
+	54, // 64: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
+	44, // 65: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
+	43, // 66: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
+	51, // 67: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
+	51, // 68: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
+	55, // 69: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
+	3,  // 70: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
+	7,  // 71: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
+	71, // [71:72] is the sub-list for method output_type
+	70, // [70:71] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_worker_proto_init() }
@@ -4306,6 +4328,7 @@ func file_coppice_v1_worker_proto_init() {
 		(*WorkRequest_CommandEnd)(nil),
 		(*WorkRequest_Hello)(nil),
 		(*WorkRequest_StandDown)(nil),
+		(*WorkRequest_StandBy)(nil),
 	}
 	file_coppice_v1_worker_proto_msgTypes[4].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),

@@ -38,7 +38,8 @@ type WorkerServiceClient interface {
 	// under its seq, and each answer means stored. Ended and Parked give the slot
 	// back: the next request is a Claim again, unless the answer gives the worker
 	// another run in its place (WorkRequest.takes), or says that the slot stands by: then
-	// StoodDown comes first, with a run or without. Lost may come at any time and means
+	// StoodDown comes first, with a run or without. A slot that reads no hints may offer to stand
+	// by in the place of a Claim, too (WorkRequest.stand_by). Lost may come at any time and means
 	// that the attempt is over and nothing of it will be taken any more.
 	//
 	// A worker may send requests ahead of the answers to earlier ones, up to the
@@ -94,7 +95,8 @@ type WorkerServiceServer interface {
 	// under its seq, and each answer means stored. Ended and Parked give the slot
 	// back: the next request is a Claim again, unless the answer gives the worker
 	// another run in its place (WorkRequest.takes), or says that the slot stands by: then
-	// StoodDown comes first, with a run or without. Lost may come at any time and means
+	// StoodDown comes first, with a run or without. A slot that reads no hints may offer to stand
+	// by in the place of a Claim, too (WorkRequest.stand_by). Lost may come at any time and means
 	// that the attempt is over and nothing of it will be taken any more.
 	//
 	// A worker may send requests ahead of the answers to earlier ones, up to the
