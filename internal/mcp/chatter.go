@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ const (
 	chatterKept  = 8 << 10
 	chatterLines = 50 // in each window
 	chatterEvery = 10 * time.Second
+	lastWords    = 1000 // bytes of the last lines
 )
 
 // chatter logs what a process says beside the protocol, line by line, bounded in
@@ -29,7 +32,12 @@ type chatter struct {
 	window  time.Time // begin of the window
 	lines   int       // that the window had
 	dropped int
+	last    []string // lines of its standard error
+	size    int      // of those
 }
+
+// stderr is the name of a process's standard error.
+const stderr = "stderr"
 
 func newChatter(log *slog.Logger, s scrubber) *chatter { return &chatter{log: log, scrubber: s} }
 
@@ -71,6 +79,9 @@ func (s *stream) say() {
 	if text == "" {
 		return
 	}
+	if s.name == stderr {
+		c.remember(text)
+	}
 	if now := time.Now(); now.Sub(c.window) >= chatterEvery {
 		c.tellDropped()
 		c.window, c.lines = now, 0
@@ -80,6 +91,25 @@ func (s *stream) say() {
 		return
 	}
 	c.log.Info("an MCP server says", "stream", s.name, "text", text)
+}
+
+// remember keeps the last lines, as many as there is room for.
+func (c *chatter) remember(text string) {
+	c.last, c.size = append(c.last, text), c.size+len(text)
+	for c.size > lastWords {
+		c.size -= len(c.last[0])
+		c.last = c.last[1:]
+	}
+}
+
+// died is what a process has ended with, and with which words.
+func (c *chatter) died(exit error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.last) == 0 {
+		return fmt.Errorf("the process: %w", exit)
+	}
+	return fmt.Errorf("the process: %w; its last words: %s", exit, strings.Join(c.last, "\n"))
 }
 
 func (c *chatter) tellDropped() {

@@ -49,7 +49,10 @@ func (s *server) connect(ctx context.Context) (*link, []offer, error) {
 			}
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil && s.Command != "":
+		return nil, nil, s.unseen(err)
+	case err != nil:
 		return nil, nil, err
 	}
 	offers, err := s.list(ctx, l)

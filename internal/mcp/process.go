@@ -10,8 +10,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -116,7 +118,7 @@ func (s *server) start(ctx context.Context) (wire, error) {
 	chatter := newChatter(s.log, s.scrubber)
 	p, err := s.sandbox.Start(ctx, sandbox.Command{
 		Argv: append([]string{s.Command}, s.Args...), Dir: dir, Writable: s.Writable, Env: s.Env, Network: s.Network,
-		Stdin: stdin, Stdout: stdout, Stderr: chatter.stream("stderr"),
+		Stdin: stdin, Stdout: stdout, Stderr: chatter.stream(stderr),
 	})
 	// The process has its own ends of the pipes, if there is one.
 	closed := errors.Join(stdin.Close(), stdout.Close())
@@ -142,7 +144,7 @@ func (s *server) start(ctx context.Context) (wire, error) {
 		}
 		_ = fromProcess.Close() // likewise
 		if exit != nil {
-			return fmt.Errorf("the process: %w", exit)
+			return chatter.died(exit)
 		}
 		return nil
 	}
@@ -151,6 +153,26 @@ func (s *server) start(ctx context.Context) (wire, error) {
 		Writer: patientWriter{toProcess}, MaxLineLength: maxMessage + 1,
 	}
 	return wire{transport: noting{transport}, stop: stop, release: func() {}}, nil
+}
+
+// unseen adds to why a process could not be connected to which files it may have missed: those of
+// its command line that the worker sees and it does not.
+func (s *server) unseen(why error) error {
+	var hidden []string
+	for i, arg := range append([]string{s.Command}, s.Args...) {
+		if i == 0 {
+			if found, err := exec.LookPath(arg); err == nil {
+				arg = found
+			}
+		}
+		if filepath.IsAbs(arg) && s.sandbox.Hides(arg, sandbox.Command{Dir: s.Dir, Writable: s.Writable}) {
+			hidden = append(hidden, arg)
+		}
+	}
+	if len(hidden) == 0 {
+		return why
+	}
+	return fmt.Errorf("%w; not visible in the sandbox: %s; what it needs can be named with --sandbox-readable", why, strings.Join(hidden, ", "))
 }
 
 // noting notes which calls are given to a transport.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -237,6 +238,29 @@ func TestDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.eventually("it is back", func() bool { return !k.call("echo", "{}").IsError })
+}
+
+// The operator is told the last words of a process that has ended, and what it could not see.
+func TestLastWords(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	script := dir + "/server.sh"
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	broken, unseen, unread := stdio("broken"), Server{Name: "unseen", Command: script}, Server{Name: "unread", Command: "/bin/sh", Args: []string{script}}
+	broken.Name = "broken"
+	k := keep(t, quick(), broken, unseen, unread)
+	hidden := "not visible in the sandbox: " + script
+	for server, text := range map[string]string{"broken": "exit status 3; its last words: no such module", "unseen": hidden, "unread": hidden} {
+		down := func(line string) bool {
+			return strings.Contains(line, "mcp_server="+server) && strings.Contains(line, "an MCP server is down") && strings.Contains(line, text)
+		}
+		k.eventually(server+" is said to be down with "+text, func() bool { return slices.ContainsFunc(strings.Split(k.log.String(), "\n"), down) })
+	}
+	if seen := "sandbox: " + os.Args[0]; strings.Contains(k.log.String(), seen) {
+		t.Errorf("what it may see is said to be hidden:\n%s", k.log)
+	}
 }
 
 func TestListChanged(t *testing.T) {
