@@ -60,23 +60,7 @@ func TestHTTP(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	address := proctest.FreeAddress(t) // which nobody else takes while it is down
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve := func(l net.Listener) *http.Server {
-		one := newTestServer()
-		t.Cleanup(func() { closeSessions(one) })
-		server := &http.Server{Handler: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return one }, nil)}
-		server.SetKeepAlivesEnabled(false) // or what is sent when it stops may have arrived or not
-		go func() {
-			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				t.Error(err)
-			}
-		}()
-		return server
-	}
-	first := serve(listener)
+	first := serveAt(t, address)
 	k := keep(t, quick(), web("http://"+address))
 	k.call("echo", "{}")
 	first.Close()
@@ -92,13 +76,51 @@ func TestRestart(t *testing.T) {
 	done := make(chan tool.Done)
 	go func() { done <- k.call("echo", `{"while":"down"}`) }()
 	k.logged("an MCP server is down")
-	if listener, err = net.Listen("tcp", address); err != nil {
-		t.Fatal(err)
-	}
-	second := serve(listener)
-	t.Cleanup(func() { second.Close() })
+	serveAt(t, address)
 	if got := <-done; got.IsError || got.Text != `{"while":"down"}` {
 		t.Errorf("%+v\n%s", got, k.log)
+	}
+}
+
+// serveAt serves a server at an address, until the test ends or it is closed.
+func serveAt(t *testing.T, address string) *http.Server {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := newTestServer()
+	t.Cleanup(func() { closeSessions(one) })
+	server := &http.Server{Handler: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return one }, nil)}
+	server.SetKeepAlivesEnabled(false) // or what is sent when it stops may have arrived or not
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { server.Close() })
+	return server
+}
+
+// A run waits for a server that nobody has reached yet: it may be about to start.
+func TestComesLater(t *testing.T) {
+	t.Parallel()
+	address := proctest.FreeAddress(t)
+	k := keep(t, quick(), web("http://"+address))
+	k.logged("an MCP server is down")
+	found := make(chan int)
+	go func() {
+		tools, _ := k.Tools(context.Background(), all)
+		found <- len(tools)
+	}()
+	select {
+	case n := <-found:
+		t.Errorf("a run did not wait, and has %d tools", n)
+	case <-time.After(50 * time.Millisecond):
+		serveAt(t, address)
+		if n := <-found; n == 0 {
+			t.Errorf("a run that has waited has no tools\n%s", k.log)
+		}
 	}
 }
 

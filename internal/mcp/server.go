@@ -2,7 +2,9 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"reflect"
 	"sync"
 	"time"
@@ -30,7 +32,7 @@ type server struct {
 	link    *link         // nil: it is down
 	offers  []offer       // that were listed last
 	ever    bool          // they were listed at all
-	tried   bool          // the first attempt to connect is over
+	tried   bool          // an attempt to connect is over that says more than that nobody is there yet
 	begun   time.Time     // that attempt
 	why     error         // it is down
 	changed chan struct{} // closed when any of these changes
@@ -68,7 +70,7 @@ func (s *server) keep(ctx context.Context) {
 				pauses.Reset()
 			}
 		}
-		s.set(func() { s.link, s.tried, s.why = nil, true, err })
+		s.set(func() { s.link, s.tried, s.why = nil, s.tried || !absent(err), err })
 		if ctx.Err() != nil {
 			return
 		}
@@ -161,8 +163,15 @@ func (s *server) listed() ([]offer, bool) {
 	return s.offers, s.ever
 }
 
-// settled waits until the first attempt to connect is over, but not longer after its
-// begin than it may take.
+// absent reports whether nobody was there to connect to: a server that is started beside the
+// worker may be about to be.
+func absent(err error) bool {
+	failed, ok := errors.AsType[*net.OpError](err)
+	return ok && failed.Op == "dial"
+}
+
+// settled waits until the server is up, or an attempt to connect has shown that it will not be
+// soon, but not longer after the first one began than that may take.
 func (s *server) settled(ctx context.Context, within time.Duration) {
 	ctx, cancel := context.WithDeadline(ctx, s.begun.Add(within))
 	defer cancel()
