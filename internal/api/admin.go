@@ -35,13 +35,13 @@ func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := s.svc.Store.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, nil)
+	page, err := s.svc.Store.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp.NextPageToken = next
-	for i := range found {
-		err := s.examine(ctx, found[i].ID, resp)
+	resp.NextPageToken = page.Next
+	for i := range page.Rows {
+		err := s.examine(ctx, page.Rows[i].ID, resp)
 		if errors.Is(err, tree.ErrNoSession) {
 			continue // it was deleted a moment ago
 		}

@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
@@ -34,15 +35,15 @@ func (s *approvalServer) ListApprovals(ctx context.Context, req *pb.ListApproval
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := s.svc.Approvals(ctx, tenant(ctx), session, req.GetIncludeDecided(), req.GetPageToken(), size)
+	page, err := s.svc.Approvals(ctx, tenant(ctx), session, req.GetIncludeDecided(), req.GetPageToken(), size)
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.ListApprovalsResponse{NextPageToken: next}
-	for i := range found {
-		resp.Approvals = append(resp.Approvals, wire.Approval(found[i].Session, &found[i].Approval))
-	}
-	return resp, nil
+	resp := &pb.ListApprovalsResponse{}
+	resp.Approvals, resp.NextPageToken, err = rows(page, func(a *store.Approval) (*pb.Approval, error) {
+		return wire.Approval(a.Session, &a.Approval), nil
+	})
+	return resp, err
 }
 
 func (s *approvalServer) DecideApproval(ctx context.Context, req *pb.DecideApprovalRequest) (*pb.DecideApprovalResponse, error) {

@@ -13,13 +13,13 @@ const sessionChildren = 100
 
 // withChildren adds the tasks of a session beside its root, oldest first.
 func (s *sessionServer) withChildren(ctx context.Context, session *tree.Session, shown *pb.Session) error {
-	tasks, _, err := s.svc.Store.Tasks(ctx, session.ID, tree.TaskID{}, "", sessionChildren+1)
+	page, err := s.svc.Store.Tasks(ctx, session.ID, tree.TaskID{}, "", sessionChildren+1)
 	if err != nil {
 		return err
 	}
-	for i := range tasks {
-		if tasks[i].ID != session.Root && len(shown.Children) < sessionChildren {
-			shown.Children = append(shown.Children, wire.Task(&tasks[i]))
+	for i := range page.Rows {
+		if t := &page.Rows[i]; t.ID != session.Root && len(shown.Children) < sessionChildren {
+			shown.Children = append(shown.Children, wire.Task(t))
 		}
 	}
 	return nil

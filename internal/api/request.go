@@ -79,14 +79,3 @@ func asked(req proto.Message) proto.Message {
 	req.ProtoReflect().Clear(wait)
 	return req
 }
-
-// pageSize gives the size of a page within its bounds.
-func pageSize(asked int32, standard, most int) (int, error) {
-	switch {
-	case asked < 0:
-		return 0, tree.ErrBadInput.With("page_size is negative")
-	case asked == 0:
-		return standard, nil
-	}
-	return min(int(asked), most), nil
-}

@@ -132,28 +132,26 @@ func (s *sessionServer) ListSessions(ctx context.Context, req *pb.ListSessionsRe
 	if err := checkAttached("", req.GetFilter()); err != nil {
 		return nil, err
 	}
-	found, next, err := s.svc.Store.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, req.GetFilter())
+	page, err := s.svc.Store.Sessions(ctx, tenant(ctx), req.GetPageToken(), size, req.GetFilter())
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.ListSessionsResponse{NextPageToken: next}
-	for i := range found {
-		root, err := s.svc.Store.Task(ctx, found[i].ID, found[i].Root)
+	resp := &pb.ListSessionsResponse{}
+	resp.Sessions, resp.NextPageToken, err = rows(page, func(session *tree.Session) (*pb.Session, error) {
+		root, err := s.svc.Store.Task(ctx, session.ID, session.Root)
 		if errors.Is(err, tree.ErrNoTask) {
-			continue // it was deleted a moment ago
+			return nil, nil // it was deleted a moment ago
 		}
 		if err != nil {
 			return nil, err
 		}
-		shown := wire.Session(&found[i], root)
+		shown := wire.Session(session, root)
 		if req.GetIncludeChildren() {
-			if err := s.withChildren(ctx, &found[i], shown); err != nil {
-				return nil, err
-			}
+			err = s.withChildren(ctx, session, shown)
 		}
-		resp.Sessions = append(resp.Sessions, shown)
-	}
-	return resp, nil
+		return shown, err
+	})
+	return resp, err
 }
 
 func (s *sessionServer) SendMessage(ctx context.Context, req *pb.SendMessageRequest) (*pb.SendMessageResponse, error) {

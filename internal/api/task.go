@@ -117,15 +117,13 @@ func (s *taskServer) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (*
 	if _, _, err := s.svc.Session(ctx, tenant(ctx), session); err != nil {
 		return nil, err
 	}
-	found, next, err := s.svc.Store.Tasks(ctx, session, parent, req.GetPageToken(), size)
+	page, err := s.svc.Store.Tasks(ctx, session, parent, req.GetPageToken(), size)
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.ListTasksResponse{NextPageToken: next}
-	for i := range found {
-		resp.Tasks = append(resp.Tasks, wire.Task(&found[i]))
-	}
-	return resp, nil
+	resp := &pb.ListTasksResponse{}
+	resp.Tasks, resp.NextPageToken, err = rows(page, func(t *tree.Task) (*pb.Task, error) { return wire.Task(t), nil })
+	return resp, err
 }
 
 func (s *taskServer) CancelTask(ctx context.Context, req *pb.CancelTaskRequest) (*pb.CancelTaskResponse, error) {

@@ -10,12 +10,12 @@ import (
 
 // Approvals reads a page of approvals, oldest first: of a session, or the open ones
 // of all sessions of the tenant if it is the zero id.
-func (s *Service) Approvals(ctx context.Context, tenant string, id tree.SessionID, all bool, token string, size int) ([]store.Approval, string, error) {
+func (s *Service) Approvals(ctx context.Context, tenant string, id tree.SessionID, all bool, token string, size int) (store.Page[store.Approval], error) {
 	if id.IsZero() {
 		return s.Store.Approvals(ctx, tenant, token, size)
 	}
 	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
-		return nil, "", err
+		return store.Page[store.Approval]{}, err
 	}
 	return s.Store.SessionApprovals(ctx, id, all, token, size)
 }

@@ -53,38 +53,33 @@ func (s *Store) Approval(ctx context.Context, tenant string, id tree.ApprovalID)
 }
 
 // Approvals reads a page of the open approvals of all sessions of a tenant, oldest
-// first, and the token of the next page. Where most are of other tenants a page is not full, and
-// may be empty: one look is at so many approvals only.
-func (s *Store) Approvals(ctx context.Context, tenant, token string, size int) ([]Approval, string, error) {
+// first. Where most are of other tenants a page is not full, and may be empty: one look is at
+// so many approvals only.
+func (s *Store) Approvals(ctx context.Context, tenant, token string, size int) (Page[Approval], error) {
 	after, err := approvalAfter(token)
 	if err != nil {
-		return nil, "", err
+		return Page[Approval]{}, err
 	}
 	found, last, err := scan(ctx, s.scans, "approvals_of_tenant", approvalRow, size, rowsOfLook, tenant, after[:], size, rowsOfLook)
-	if last == nil {
-		return found, "", err
-	}
-	return found, writeToken(last.AskedAt, last.ID[:]), nil
+	return pageOf(found, last, approvalToken), err
 }
 
 // SessionApprovals reads a page of the approvals of a session, oldest first: those
 // that are open, or all there ever were.
-func (s *Store) SessionApprovals(ctx context.Context, session tree.SessionID, all bool, token string, size int) ([]Approval, string, error) {
+func (s *Store) SessionApprovals(ctx context.Context, session tree.SessionID, all bool, token string, size int) (Page[Approval], error) {
 	highest := int(tree.ApprovalOpen)
 	if all {
 		highest = math.MaxUint8
 	}
 	after, err := approvalAfter(token)
 	if err != nil {
-		return nil, "", err
+		return Page[Approval]{}, err
 	}
 	found, err := query(ctx, s.scans, "approvals_of_session", approvalRow, idColumn(&session), after[:], size, highest)
-	if err != nil || len(found) < size {
-		return found, "", err
-	}
-	last := &found[len(found)-1]
-	return found, writeToken(last.AskedAt, last.ID[:]), nil
+	return pageOf(found, lastOf(found, size), approvalToken), err
 }
+
+func approvalToken(a *Approval) string { return writeToken(a.AskedAt, a.ID[:]) }
 
 // approvalAfter reads the token of a page.
 func approvalAfter(token string) (after tree.ApprovalID, err error) {

@@ -30,40 +30,40 @@ func FuzzPageTokens(f *testing.F) {
 		}
 	}
 	for tenant, ids := range sessions {
-		_, token, err := db.Sessions(f.Context(), tenant, "", 1, nil)
-		if err != nil || token == "" {
-			f.Fatalf("%q, %v", token, err)
+		page, err := db.Sessions(f.Context(), tenant, "", 1, nil)
+		if err != nil || page.Next == "" {
+			f.Fatalf("%q, %v", page.Next, err)
 		}
-		f.Add(token)
+		f.Add(page.Next)
 		for _, id := range ids {
-			_, token, err := db.Tasks(f.Context(), id, tree.TaskID{}, "", 2)
-			if err != nil || token == "" {
-				f.Fatalf("%q, %v", token, err)
+			page, err := db.Tasks(f.Context(), id, tree.TaskID{}, "", 2)
+			if err != nil || page.Next == "" {
+				f.Fatalf("%q, %v", page.Next, err)
 			}
-			f.Add(token)
+			f.Add(page.Next)
 		}
 	}
 	f.Add("")
 	f.Add("%%%")
 	f.Add("________________________________")
 	f.Fuzz(func(t *testing.T, token string) {
-		shown, next, err := db.Sessions(t.Context(), "acme", token, 10, nil)
-		if err != nil && tree.CodeOf(err) != tree.CodeInvalid || next != "" || len(shown) > 3 {
-			t.Errorf("%d sessions, next %q, %v", len(shown), next, err)
+		shown, err := db.Sessions(t.Context(), "acme", token, 10, nil)
+		if err != nil && tree.CodeOf(err) != tree.CodeInvalid || shown.Next != "" || len(shown.Rows) > 3 {
+			t.Errorf("%d sessions, next %q, %v", len(shown.Rows), shown.Next, err)
 		}
-		for i := range shown {
-			if shown[i].Tenant != "acme" {
-				t.Errorf("a session of %s", shown[i].Tenant)
+		for i := range shown.Rows {
+			if tenant := shown.Rows[i].Tenant; tenant != "acme" {
+				t.Errorf("a session of %s", tenant)
 			}
 		}
 		mine := sessions["acme"][0]
-		tasks, next, err := db.Tasks(t.Context(), mine, tree.TaskID{}, token, 10)
-		if err != nil && tree.CodeOf(err) != tree.CodeInvalid || next != "" || len(tasks) > 4 {
-			t.Errorf("%d tasks, next %q, %v", len(tasks), next, err)
+		tasks, err := db.Tasks(t.Context(), mine, tree.TaskID{}, token, 10)
+		if err != nil && tree.CodeOf(err) != tree.CodeInvalid || tasks.Next != "" || len(tasks.Rows) > 4 {
+			t.Errorf("%d tasks, next %q, %v", len(tasks.Rows), tasks.Next, err)
 		}
-		for i := range tasks {
-			if tasks[i].Session != mine {
-				t.Errorf("a task of session %s", tasks[i].Session)
+		for i := range tasks.Rows {
+			if session := tasks.Rows[i].Session; session != mine {
+				t.Errorf("a task of session %s", session)
 			}
 		}
 	})

@@ -192,12 +192,12 @@ func (w *racer) asks() {
 // spawns starts the child for the open call.
 func (w *racer) spawns(background bool) {
 	w.must(w.spawning(tree.CallChild{Child: spawn("help").Child, Background: background}))
-	tasks, _, err := w.dbs[0].Tasks(w.t.Context(), w.session, w.lead, "", 10)
-	if err != nil || len(tasks) != 1 {
-		w.t.Errorf("a call has started %d children (%v)", len(tasks), err)
+	page, err := w.dbs[0].Tasks(w.t.Context(), w.session, w.lead, "", 10)
+	if err != nil || len(page.Rows) != 1 {
+		w.t.Errorf("a call has started %d children (%v)", len(page.Rows), err)
 		return
 	}
-	w.child = tasks[0].ID
+	w.child = page.Rows[0].ID
 	w.claim(w.child)
 }
 

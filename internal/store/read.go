@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/tree"
@@ -89,16 +87,15 @@ func (s *Store) SessionAndRoot(ctx context.Context, tenant string, id tree.Sessi
 }
 
 // Sessions reads a page of a tenant's sessions whose metadata has all pairs of the
-// filter, newest first, and the token of the next page; an empty token is the first
-// and after the last. Where few have the pairs a page is not full, and may be empty: one look is
-// at so many sessions only.
-func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, filter map[string]string) ([]tree.Session, string, error) {
+// filter, newest first. Where few have the pairs a page is not full, and may be empty:
+// one look is at so many sessions only.
+func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, filter map[string]string) (Page[tree.Session], error) {
 	before := time.UnixMicro(1<<62 - 1)
 	var id tree.SessionID
 	if token != "" {
 		var err error
 		if before, err = readToken(token, id[:]); err != nil {
-			return nil, "", err
+			return Page[tree.Session]{}, err
 		}
 	}
 	look := rowsOfLook
@@ -107,24 +104,7 @@ func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, fi
 	}
 	found, last, err := scan(ctx, s.scans, "sessions_page", plainSessionRow, size, look,
 		tenant, before.UnixMicro(), id[:], size, jsonColumn{filter}, look)
-	if last == nil {
-		return found, "", err
-	}
-	return found, writeToken(last.CreatedAt, last.ID[:]), nil
-}
-
-// A page token is the time and the id of the last row of the page before.
-func writeToken(t time.Time, id []byte) string {
-	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(id[:len(id):len(id)], uint64(t.UnixMicro())))
-}
-
-func readToken(token string, id []byte) (time.Time, error) {
-	data, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(data) != len(id)+8 {
-		return time.Time{}, tree.ErrBadInput.With("the page token is not one of ours")
-	}
-	copy(id, data)
-	return time.UnixMicro(int64(binary.BigEndian.Uint64(data[len(id):]))), nil
+	return pageOf(found, last, func(s *tree.Session) string { return writeToken(s.CreatedAt, s.ID[:]) }), err
 }
 
 // Task reads a task.
@@ -133,12 +113,12 @@ func (s *Store) Task(ctx context.Context, session tree.SessionID, id tree.TaskID
 }
 
 // Tasks reads a page of a session's tasks, or of the children of one of them,
-// oldest first, and the token of the next page.
-func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.TaskID, token string, size int) ([]tree.Task, string, error) {
+// oldest first.
+func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.TaskID, token string, size int) (Page[tree.Task], error) {
 	var after tree.TaskID
 	if token != "" {
 		if _, err := readToken(token, after[:]); err != nil {
-			return nil, "", err
+			return Page[tree.Task]{}, err
 		}
 	}
 	name, args := "tasks_page", []any{idColumn(&session), after[:], size}
@@ -146,11 +126,7 @@ func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.T
 		name, args = "children_page", append(args, idColumn(&parent))
 	}
 	found, err := query(ctx, s.scans, name, taskRow, args...)
-	if err != nil || len(found) < size {
-		return found, "", err
-	}
-	last := &found[len(found)-1]
-	return found, writeToken(last.CreatedAt, last.ID[:]), nil
+	return pageOf(found, lastOf(found, size), func(t *tree.Task) string { return writeToken(t.CreatedAt, t.ID[:]) }), err
 }
 
 // Tree reads all tasks of a session by the start of their first run, which is when

@@ -33,22 +33,22 @@ func TestPagesAreBounded(t *testing.T) {
 			t.Cleanup(func() { _ = s.Close() })
 			fill(t, s, rows)
 			rare := func(token string) (int, string, error) {
-				page, next, err := s.Sessions(t.Context(), "acme", token, 10, map[string]string{"rare": "yes"})
-				return len(page), next, err
+				page, err := s.Sessions(t.Context(), "acme", token, 10, map[string]string{"rare": "yes"})
+				return len(page.Rows), page.Next, err
 			}
 			asked := func(tenant string, size int) func(string) (int, string, error) {
 				return func(token string) (int, string, error) {
-					page, next, err := s.Approvals(t.Context(), tenant, token, size)
-					return len(page), next, err
+					page, err := s.Approvals(t.Context(), tenant, token, size)
+					return len(page.Rows), page.Next, err
 				}
 			}
 			pagesAre(t, "sessions", rare, 1, 0, 1)
 			pagesAre(t, "approvals", asked("acme", 10), 1, 0, 1)
 			pagesAre(t, "one approval a page", asked("acme", 1), 1, 0, 0, 1, 0)
 			pagesAre(t, "approvals of nobody", asked("nobody", 10), 0, 0, 0)
-			pages, _, err := s.Sessions(t.Context(), "acme", "", 10, nil)
-			if len(pages) != 10 || err != nil {
-				t.Errorf("a page without a filter has %d sessions, %v", len(pages), err)
+			page, err := s.Sessions(t.Context(), "acme", "", 10, nil)
+			if len(page.Rows) != 10 || err != nil {
+				t.Errorf("a page without a filter has %d sessions, %v", len(page.Rows), err)
 			}
 		})
 	}
@@ -111,12 +111,12 @@ func TestScansLeaveRoom(t *testing.T) {
 		id := tree.SessionID{1}
 		asks := []func(context.Context) error{
 			func(ctx context.Context) error {
-				_, _, err := s.Sessions(ctx, "acme", "", 10, map[string]string{"a": "b"})
+				_, err := s.Sessions(ctx, "acme", "", 10, map[string]string{"a": "b"})
 				return err
 			},
-			func(ctx context.Context) error { _, _, err := s.Approvals(ctx, "acme", "", 10); return err },
-			func(ctx context.Context) error { _, _, err := s.SessionApprovals(ctx, id, true, "", 10); return err },
-			func(ctx context.Context) error { _, _, err := s.Tasks(ctx, id, tree.TaskID{}, "", 10); return err },
+			func(ctx context.Context) error { _, err := s.Approvals(ctx, "acme", "", 10); return err },
+			func(ctx context.Context) error { _, err := s.SessionApprovals(ctx, id, true, "", 10); return err },
+			func(ctx context.Context) error { _, err := s.Tasks(ctx, id, tree.TaskID{}, "", 10); return err },
 			func(ctx context.Context) error { _, err := s.Tree(ctx, id); return err },
 		}
 		var clients, leaving sync.WaitGroup

@@ -71,7 +71,7 @@ func approvalByID(t *testing.T, b *bundle, session tree.SessionID, id tree.Appro
 	if _, err := b.Approval(t.Context(), "other", id); !errors.Is(err, tree.ErrNoApproval) {
 		t.Errorf("another tenant's: %v", err)
 	}
-	if others, _, err := b.Approvals(t.Context(), "other", "", 10); err != nil || len(others) != 0 {
+	if others, err := b.Approvals(t.Context(), "other", "", 10); err != nil || len(others.Rows) != 0 {
 		t.Errorf("another tenant's: %v, %v", others, err)
 	}
 }
@@ -82,17 +82,18 @@ func (b *bundle) approvalPages(session tree.SessionID, all bool, size int) []sto
 	b.t.Helper()
 	var found []store.Approval
 	for token := ""; ; {
-		var page []store.Approval
+		var page store.Page[store.Approval]
 		var err error
 		if session.IsZero() {
-			page, token, err = b.Approvals(b.t.Context(), "acme", token, size)
+			page, err = b.Approvals(b.t.Context(), "acme", token, size)
 		} else {
-			page, token, err = b.SessionApprovals(b.t.Context(), session, all, token, size)
+			page, err = b.SessionApprovals(b.t.Context(), session, all, token, size)
 		}
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		if found = append(found, page...); token == "" {
+		found = append(found, page.Rows...)
+		if token = page.Next; token == "" {
 			return found
 		}
 	}

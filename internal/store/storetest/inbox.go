@@ -198,13 +198,13 @@ func filter(t *testing.T, d Dialect) {
 		{map[string]string{"a": "2", "c": "4"}, ""}, {map[string]string{`b"\`: "ü"}, "3"}, {map[string]string{"x": ""}, ""},
 		{map[string]string{"path": `C:\u0000dir`}, "6"}, {map[string]string{`\\u0000`: "x"}, "6"},
 	} {
-		found, _, err := b.Sessions(t.Context(), "acme", "", 10, c.filter)
+		page, err := b.Sessions(t.Context(), "acme", "", 10, c.filter)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := make([]string, len(found))
-		for i := range found {
-			id := found[i].ID
+		got := make([]string, len(page.Rows))
+		for i := range page.Rows {
+			id := page.Rows[i].ID
 			got[i] = fmt.Sprint(id[15])
 		}
 		eq(t, fmt.Sprintf("what has %v", c.filter), strings.Join(got, " "), c.want)

@@ -61,14 +61,14 @@ func pages(t *testing.T, d Dialect) {
 	for size := 1; size <= 9; size++ {
 		var sessions []tree.Session
 		for token := ""; ; {
-			page, next, err := b.Sessions(b.t.Context(), "acme", token, size, nil)
+			page, err := b.Sessions(b.t.Context(), "acme", token, size, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if sessions = append(sessions, page...); next == "" {
+			sessions = append(sessions, page.Rows...)
+			if token = page.Next; token == "" {
 				break
 			}
-			token = next
 		}
 		eq(t, "the number of sessions", len(sessions), 8)
 		for i := range sessions[1:] {
@@ -82,10 +82,10 @@ func pages(t *testing.T, d Dialect) {
 			eq(t, "the number of tasks", len(b.tasks(session(9), parent, size)), want)
 		}
 	}
-	if _, _, err := b.Sessions(b.t.Context(), "acme", "no token", 1, nil); !errors.Is(err, tree.ErrBadInput) {
+	if _, err := b.Sessions(b.t.Context(), "acme", "no token", 1, nil); !errors.Is(err, tree.ErrBadInput) {
 		t.Errorf("a foreign page token was answered %v", err)
 	}
-	if _, _, err := b.Tasks(b.t.Context(), session(9), tree.TaskID{}, "no token", 1); !errors.Is(err, tree.ErrBadInput) {
+	if _, err := b.Tasks(b.t.Context(), session(9), tree.TaskID{}, "no token", 1); !errors.Is(err, tree.ErrBadInput) {
 		t.Errorf("a foreign page token was answered %v", err)
 	}
 }
@@ -95,20 +95,19 @@ func (b *bundle) tasks(id tree.SessionID, parent tree.TaskID, size int) []tree.T
 	b.t.Helper()
 	var all []tree.Task
 	for token := ""; ; {
-		page, next, err := b.Tasks(b.t.Context(), id, parent, token, size)
+		page, err := b.Tasks(b.t.Context(), id, parent, token, size)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		for _, task := range page {
+		for _, task := range page.Rows {
 			if len(all) > 0 && bytes.Compare(all[len(all)-1].ID[:], task.ID[:]) >= 0 {
 				b.t.Errorf("task %s comes after %s", task.ID, all[len(all)-1].ID)
 			}
 			all = append(all, task)
 		}
-		if next == "" {
+		if token = page.Next; token == "" {
 			return all
 		}
-		token = next
 	}
 }
 
@@ -124,7 +123,7 @@ func tenants(t *testing.T, d Dialect) {
 	if _, err := b.Session(b.t.Context(), "acme", session(3)); !errors.Is(err, tree.ErrNoSession) {
 		t.Errorf("no session: %v", err)
 	}
-	if found, _, err := b.Sessions(b.t.Context(), "other", "", 10, nil); err != nil || len(found) > 0 {
+	if found, err := b.Sessions(b.t.Context(), "other", "", 10, nil); err != nil || len(found.Rows) > 0 {
 		t.Errorf("another tenant has %+v, %v", found, err)
 	}
 	if _, err := b.Task(b.t.Context(), session(2), root); !errors.Is(err, tree.ErrNoTask) {

@@ -34,7 +34,8 @@ const (
 // name the last of these counts. docs/agents.md says how they are written.
 type AgentServiceClient interface {
 	// ListAgents lists the agents that can be used, by name, and the files that
-	// can't be. Read-only.
+	// can't be. It is one answer; gRPC itself refuses those over 4 MiB, as that for 1,000
+	// agents of long descriptions may be, unless the client raises that bound. Read-only.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 	// GetAgent reads one definition, and which versions of it were put. Read-only.
 	// NOT_FOUND: no such agent, or no such version of it.
@@ -111,7 +112,8 @@ func (c *agentServiceClient) DeleteAgent(ctx context.Context, in *DeleteAgentReq
 // name the last of these counts. docs/agents.md says how they are written.
 type AgentServiceServer interface {
 	// ListAgents lists the agents that can be used, by name, and the files that
-	// can't be. Read-only.
+	// can't be. It is one answer; gRPC itself refuses those over 4 MiB, as that for 1,000
+	// agents of long descriptions may be, unless the client raises that bound. Read-only.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	// GetAgent reads one definition, and which versions of it were put. Read-only.
 	// NOT_FOUND: no such agent, or no such version of it.

@@ -32,8 +32,8 @@ const (
 // UUID is INVALID_ARGUMENT.
 type ApprovalServiceClient interface {
 	// ListApprovals lists approvals, oldest first: of one session, or the open ones of
-	// all sessions; of those a page may have fewer than page_size, or none, before the
-	// last one. Read-only. NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign
+	// all sessions. A page may have fewer than page_size before the last one, since it ends
+	// at about 3 MiB, and of all sessions none. Read-only. NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign
 	// page token, or include_decided without a session.
 	ListApprovals(ctx context.Context, in *ListApprovalsRequest, opts ...grpc.CallOption) (*ListApprovalsResponse, error)
 	// DecideApproval answers an open approval. Allowed, the call runs without asking
@@ -85,8 +85,8 @@ func (c *approvalServiceClient) DecideApproval(ctx context.Context, in *DecideAp
 // UUID is INVALID_ARGUMENT.
 type ApprovalServiceServer interface {
 	// ListApprovals lists approvals, oldest first: of one session, or the open ones of
-	// all sessions; of those a page may have fewer than page_size, or none, before the
-	// last one. Read-only. NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign
+	// all sessions. A page may have fewer than page_size before the last one, since it ends
+	// at about 3 MiB, and of all sessions none. Read-only. NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign
 	// page token, or include_decided without a session.
 	ListApprovals(context.Context, *ListApprovalsRequest) (*ListApprovalsResponse, error)
 	// DecideApproval answers an open approval. Allowed, the call runs without asking

@@ -64,8 +64,8 @@ type SessionServiceClient interface {
 	// GetSession reads one session. Read-only. NOT_FOUND: no such session.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
 	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
-	// session and never appear here. With a filter a page may have fewer than page_size,
-	// or none, before the last one. Read-only.
+	// session and never appear here. A page may have fewer than page_size before the last
+	// one, since it ends at about 3 MiB, and with a filter none. Read-only.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// SendMessage gives a task a user message. An ended task (the current branch,
 	// unless task_id says otherwise) starts its next run with it; a running one takes it
@@ -100,6 +100,8 @@ type SessionServiceClient interface {
 	GetTree(ctx context.Context, in *GetTreeRequest, opts ...grpc.CallOption) (*GetTreeResponse, error)
 	// ListInbox lists what waits for a task's next boundary, in the order in which
 	// it will be taken in: messages of users, then ends of background children.
+	// It is one answer, of up to 8 MiB of text unless the orchestrator has another bound;
+	// gRPC itself refuses answers over 4 MiB, unless the client raises that bound.
 	// Read-only. NOT_FOUND: no such session or task.
 	ListInbox(ctx context.Context, in *ListInboxRequest, opts ...grpc.CallOption) (*ListInboxResponse, error)
 	// ClearInbox takes away the messages of users that wait for a task, and ends of
@@ -324,8 +326,8 @@ type SessionServiceServer interface {
 	// GetSession reads one session. Read-only. NOT_FOUND: no such session.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
 	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
-	// session and never appear here. With a filter a page may have fewer than page_size,
-	// or none, before the last one. Read-only.
+	// session and never appear here. A page may have fewer than page_size before the last
+	// one, since it ends at about 3 MiB, and with a filter none. Read-only.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// SendMessage gives a task a user message. An ended task (the current branch,
 	// unless task_id says otherwise) starts its next run with it; a running one takes it
@@ -360,6 +362,8 @@ type SessionServiceServer interface {
 	GetTree(context.Context, *GetTreeRequest) (*GetTreeResponse, error)
 	// ListInbox lists what waits for a task's next boundary, in the order in which
 	// it will be taken in: messages of users, then ends of background children.
+	// It is one answer, of up to 8 MiB of text unless the orchestrator has another bound;
+	// gRPC itself refuses answers over 4 MiB, unless the client raises that bound.
 	// Read-only. NOT_FOUND: no such session or task.
 	ListInbox(context.Context, *ListInboxRequest) (*ListInboxResponse, error)
 	// ClearInbox takes away the messages of users that wait for a task, and ends of

@@ -54,7 +54,8 @@ type TaskServiceClient interface {
 	SpawnTask(ctx context.Context, in *SpawnTaskRequest, opts ...grpc.CallOption) (*SpawnTaskResponse, error)
 	// GetTask reads one task. Read-only. NOT_FOUND: no such session or task.
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
-	// ListTasks lists the tasks of a session, oldest first. Read-only.
+	// ListTasks lists the tasks of a session, oldest first. A page may have fewer than
+	// page_size before the last one, since it ends at about 3 MiB. Read-only.
 	// NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign page token.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 	// WaitTask waits until the task's current run has ended, or the timeout has
@@ -94,6 +95,10 @@ type TaskServiceClient interface {
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
 	// or task, also if the session is deleted meanwhile: what is streamed is never
 	// a part that looks like all.
+	//
+	// A message is never cut: one of many large parts, such as a prompt with context or the
+	// results of many calls, makes a piece that large. gRPC itself refuses those over 4 MiB,
+	// unless the client raises that bound.
 	GetTranscript(ctx context.Context, in *GetTranscriptRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetTranscriptResponse], error)
 	// CreateBranch lets a person go on from a message of a task in a conversation of
 	// its own; the task that it starts from stays as it is. A branch is like the
@@ -248,7 +253,8 @@ type TaskServiceServer interface {
 	SpawnTask(context.Context, *SpawnTaskRequest) (*SpawnTaskResponse, error)
 	// GetTask reads one task. Read-only. NOT_FOUND: no such session or task.
 	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
-	// ListTasks lists the tasks of a session, oldest first. Read-only.
+	// ListTasks lists the tasks of a session, oldest first. A page may have fewer than
+	// page_size before the last one, since it ends at about 3 MiB. Read-only.
 	// NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign page token.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	// WaitTask waits until the task's current run has ended, or the timeout has
@@ -288,6 +294,10 @@ type TaskServiceServer interface {
 	// Read-only; a retry may go on with after_ordinal. NOT_FOUND: no such session
 	// or task, also if the session is deleted meanwhile: what is streamed is never
 	// a part that looks like all.
+	//
+	// A message is never cut: one of many large parts, such as a prompt with context or the
+	// results of many calls, makes a piece that large. gRPC itself refuses those over 4 MiB,
+	// unless the client raises that bound.
 	GetTranscript(*GetTranscriptRequest, grpc.ServerStreamingServer[GetTranscriptResponse]) error
 	// CreateBranch lets a person go on from a message of a task in a conversation of
 	// its own; the task that it starts from stays as it is. A branch is like the
