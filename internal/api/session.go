@@ -33,7 +33,7 @@ type sessionServer struct {
 }
 
 func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
-	if req.GetMessage() != nil && req.GetMessage().GetText() == "" {
+	if req.GetMessage() != nil && tree.Blank(req.GetMessage().GetText()) {
 		return nil, tree.ErrEmpty.With("message")
 	}
 	if err := checkAttached(req.GetTitle(), req.GetMetadata()); err != nil {

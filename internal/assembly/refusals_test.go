@@ -30,6 +30,8 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	said := c.transcript(session, "")[0].GetId()
+	const blank = " \n\t\u2003"
 	unknown := "0198c0de-0000-7000-8000-000000000000"
 	as := func(change func(*pb.SpawnTaskRequest)) func() error {
 		return func() error { return spawn(change) }
@@ -45,6 +47,7 @@ func TestRefusals(t *testing.T) {
 		{"foreign parent", as(func(r *pb.SpawnTaskRequest) { r.ParentTaskId = c.root(other) }), codes.NotFound},
 		{"no id", as(func(r *pb.SpawnTaskRequest) { r.SessionId = "x" }), codes.InvalidArgument},
 		{"no prompt", as(func(r *pb.SpawnTaskRequest) { r.Prompt = "" }), codes.InvalidArgument},
+		{"a blank prompt", as(func(r *pb.SpawnTaskRequest) { r.Prompt = blank }), codes.InvalidArgument},
 		{"too large", as(func(r *pb.SpawnTaskRequest) { r.Prompt = strings.Repeat("x", 1001) }), codes.ResourceExhausted},
 		{"an agent that may be both", as(func(r *pb.SpawnTaskRequest) { r.Agent = "general-purpose" }), codes.OK},
 		{"too deep", as(func(r *pb.SpawnTaskRequest) { r.ParentTaskId = child.GetTask().GetId() }), codes.FailedPrecondition},
@@ -55,6 +58,18 @@ func TestRefusals(t *testing.T) {
 		}, codes.InvalidArgument},
 		{"an empty message", func() error {
 			_, err := c.SendMessage(c.ctx(), &pb.SendMessageRequest{SessionId: session})
+			return err
+		}, codes.InvalidArgument},
+		{"a blank message", func() error {
+			_, err := c.SendMessage(c.ctx(), &pb.SendMessageRequest{SessionId: session, Message: &pb.UserMessage{Text: blank}})
+			return err
+		}, codes.InvalidArgument},
+		{"a blank first message", func() error {
+			_, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Message: &pb.UserMessage{Text: blank}})
+			return err
+		}, codes.InvalidArgument},
+		{"a blank message of a branch", func() error {
+			_, err := c.CreateBranch(c.ctx(), &pb.CreateBranchRequest{SessionId: session, MessageId: said, Text: blank})
 			return err
 		}, codes.InvalidArgument},
 		{"beyond the end", func() error {

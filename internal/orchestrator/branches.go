@@ -42,6 +42,9 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 		Description: n.Description, Select: n.Select, Trace: telemetry.Incoming(ctx),
 	}
 	if n.Text != "" {
+		if tree.Blank(n.Text) {
+			return nil, tree.ErrEmpty.With("message")
+		}
 		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
 	}
 	branched, err := update[tree.Branched](ctx, s, tenant, id, cmd, req)

@@ -142,7 +142,7 @@ type UserMessage struct {
 // SendMessage gives a task of the session a user message. It returns the task
 // afterwards.
 func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.SessionID, m UserMessage, req Request) (*tree.Task, tree.Sent, error) {
-	if m.Text == "" {
+	if tree.Blank(m.Text) {
 		return nil, tree.Sent{}, tree.ErrEmpty.With("message")
 	}
 	sent, err := update[tree.Sent](ctx, s, tenant, id, tree.Send{

@@ -20,7 +20,7 @@ func (c Compact) decide(d *decision) (Answer, error) {
 		return nil, ErrCallsOpen
 	case c.UpTo < 1 || c.UpTo >= t.NextOrdinal || c.UpTo < t.Compacted:
 		return nil, ErrBadInput.With("a summary up to message %d of %d, the last one is message %d", c.UpTo, t.NextOrdinal-1, t.Compacted)
-	case c.Said.Text() == "":
+	case Blank(c.Said.Text()):
 		return nil, ErrEmpty.With("summary")
 	case c.Said.MakesCalls():
 		return nil, ErrHasCalls

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -57,6 +58,10 @@ type Block interface{ isBlock() }
 
 // Text is plain text or Markdown.
 type Text struct{ Text string }
+
+// Blank reports whether a text has no visible character. No model is shown such text, and a
+// conversation of nothing else is one that providers refuse.
+func Blank(text string) bool { return strings.TrimSpace(text) == "" }
 
 // Thinking is a model's reasoning. Signature is the provider's seal on it; it
 // goes back to the provider unchanged and means nothing to anyone else.

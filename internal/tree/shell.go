@@ -95,7 +95,7 @@ func (c CallChild) about() string {
 func (d *decision) mayLaunch(t *Task, call *Call, c CallChild) error {
 	limits := d.session().Limits
 	switch {
-	case c.Shell.Line == "":
+	case Blank(c.Shell.Line):
 		return ErrEmpty.With("command")
 	case c.Shell.Timeout < 0:
 		return ErrBadInput.With("the timeout is negative")

@@ -271,7 +271,7 @@ func (d *decision) resume(t *Task, call *Call, c CallChild, a requester) (*Task,
 	if c.AgentName != "" && c.AgentName != child.Agent {
 		return nil, ErrBadInput.With("the task is one of the agent %s, not %s", child.Agent, c.AgentName)
 	}
-	if c.Prompt == "" {
+	if Blank(c.Prompt) {
 		return nil, ErrEmpty.With("prompt")
 	}
 	if err := c.checkText(d.session().Limits); err != nil {

@@ -18,7 +18,7 @@ func (d *decision) mayHaveChild(parent *Task, c Child) error {
 		return ErrNotSubagent.With("%s", c.AgentName)
 	case c.NoModel != "":
 		return ErrNoModel.With("%s", c.NoModel)
-	case c.Prompt == "":
+	case Blank(c.Prompt):
 		return ErrEmpty.With("prompt")
 	case parent.Depth+1 > limits.Depth:
 		return ErrTooDeep.With("%d", limits.Depth)

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -52,7 +51,7 @@ func (s *shaper) add(place int, m *tree.Message) {
 	for i, b := range m.Blocks {
 		switch b := b.(type) {
 		case tree.Text:
-			if strings.TrimSpace(b.Text) != "" {
+			if !tree.Blank(b.Text) {
 				s.put(role, b)
 			}
 		case tree.Thinking:

@@ -426,7 +426,7 @@ func (x *TaskCounts) GetWaiting() int32 {
 // UserMessage is what a person says.
 type UserMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The text; required.
+	// The text; required. It has to have a visible character.
 	Text          string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

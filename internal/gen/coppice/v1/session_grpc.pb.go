@@ -50,7 +50,7 @@ type SessionServiceClient interface {
 	// Idempotent with an idempotency_key: a repeat with the same key and request
 	// opens nothing and returns the same session as it is by then, a repeat with the same
 	// key and another request is ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
-	// be a root. RESOURCE_EXHAUSTED: the message is over the bound of a part.
+	// be a root, or the message has no text. RESOURCE_EXHAUSTED: the message is over the bound of a part.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*CreateSessionResponse, error)
 	// CreateSessions opens many sessions over one stream: each request is a CreateSession,
 	// with an idempotency_key and a wait of its own, and has one answer that bears its
@@ -312,7 +312,7 @@ type SessionServiceServer interface {
 	// Idempotent with an idempotency_key: a repeat with the same key and request
 	// opens nothing and returns the same session as it is by then, a repeat with the same
 	// key and another request is ALREADY_EXISTS. NOT_FOUND: no such agent or model. INVALID_ARGUMENT: the agent may not
-	// be a root. RESOURCE_EXHAUSTED: the message is over the bound of a part.
+	// be a root, or the message has no text. RESOURCE_EXHAUSTED: the message is over the bound of a part.
 	CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error)
 	// CreateSessions opens many sessions over one stream: each request is a CreateSession,
 	// with an idempotency_key and a wait of its own, and has one answer that bears its

@@ -914,7 +914,7 @@ type SpawnTaskRequest struct {
 	ParentTaskId string `protobuf:"bytes,2,opt,name=parent_task_id,json=parentTaskId,proto3" json:"parent_task_id,omitempty"`
 	// The agent to run; required.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What it has to do; required.
+	// What it has to do; required. It has to have a visible character.
 	Prompt string `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// A few words on what the task is for; empty means the first ones of the prompt.
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`

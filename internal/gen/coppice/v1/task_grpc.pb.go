@@ -109,8 +109,8 @@ type TaskServiceClient interface {
 	//
 	// Idempotent with an idempotency_key, as SpawnTask. NOT_FOUND: no such session
 	// or task, or the task has no such message of its own. INVALID_ARGUMENT: no
-	// message_id, both text and regenerate, the task is a command, or there is
-	// nothing to answer.
+	// message_id, a text without a visible character, both text and regenerate, the task
+	// is a command, or there is nothing to answer.
 	// FAILED_PRECONDITION: the total cap is reached. RESOURCE_EXHAUSTED: the message
 	// is over the bound of a part, or too many tasks of the session are queued.
 	CreateBranch(ctx context.Context, in *CreateBranchRequest, opts ...grpc.CallOption) (*CreateBranchResponse, error)
@@ -308,8 +308,8 @@ type TaskServiceServer interface {
 	//
 	// Idempotent with an idempotency_key, as SpawnTask. NOT_FOUND: no such session
 	// or task, or the task has no such message of its own. INVALID_ARGUMENT: no
-	// message_id, both text and regenerate, the task is a command, or there is
-	// nothing to answer.
+	// message_id, a text without a visible character, both text and regenerate, the task
+	// is a command, or there is nothing to answer.
 	// FAILED_PRECONDITION: the total cap is reached. RESOURCE_EXHAUSTED: the message
 	// is over the bound of a part, or too many tasks of the session are queued.
 	CreateBranch(context.Context, *CreateBranchRequest) (*CreateBranchResponse, error)
