@@ -56,12 +56,13 @@ func (s *Store) Approval(ctx context.Context, tenant string, id tree.ApprovalID)
 // first. Where most are of other tenants a page is not full, and may be empty: one look is at
 // so many approvals only.
 func (s *Store) Approvals(ctx context.Context, tenant, token string, size int) (Page[Approval], error) {
-	after, err := approvalAfter(token)
-	if err != nil {
+	list := listOf("approvals", tenant)
+	var after tree.ApprovalID
+	if _, err := list.after(token, after[:]); err != nil {
 		return Page[Approval]{}, err
 	}
 	found, last, err := scan(ctx, s.scans, "approvals_of_tenant", approvalRow, size, rowsOfLook, tenant, after[:], size, rowsOfLook)
-	return pageOf(found, last, approvalToken), err
+	return pageOf(found, last, list.ofApproval), err
 }
 
 // SessionApprovals reads a page of the approvals of a session, oldest first: those
@@ -71,20 +72,13 @@ func (s *Store) SessionApprovals(ctx context.Context, session tree.SessionID, al
 	if all {
 		highest = math.MaxUint8
 	}
-	after, err := approvalAfter(token)
-	if err != nil {
+	list := listOf("approvals of a session", session, highest)
+	var after tree.ApprovalID
+	if _, err := list.after(token, after[:]); err != nil {
 		return Page[Approval]{}, err
 	}
 	found, err := query(ctx, s.scans, "approvals_of_session", approvalRow, idColumn(&session), after[:], size, highest)
-	return pageOf(found, lastOf(found, size), approvalToken), err
+	return pageOf(found, lastOf(found, size), list.ofApproval), err
 }
 
-func approvalToken(a *Approval) string { return writeToken(a.AskedAt, a.ID[:]) }
-
-// approvalAfter reads the token of a page.
-func approvalAfter(token string) (after tree.ApprovalID, err error) {
-	if token != "" {
-		_, err = readToken(token, after[:])
-	}
-	return after, err
-}
+func (l list) ofApproval(a *Approval) string { return l.token(a.AskedAt, a.ID[:]) }

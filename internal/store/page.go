@@ -1,8 +1,10 @@
 package store
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/coppice-run/coppice/internal/tree"
@@ -38,15 +40,32 @@ func lastOf[T any](found []T, size int) *T {
 	return &found[len(found)-1]
 }
 
-// A page token is the time and the id of the last row of the page before.
-func writeToken(t time.Time, id []byte) string {
-	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(id[:len(id):len(id)], uint64(t.UnixMicro())))
+// list marks the tokens of a list: its kind, and whose or what part of it is listed.
+type list [8]byte
+
+func listOf(kind string, of ...any) (l list) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %q", kind, of))
+	copy(l[:], sum[:])
+	return l
 }
 
-func readToken(token string, id []byte) (time.Time, error) {
+// token is that of the page that begins after a row: the id and the time of the row, and the mark
+// of the list.
+func (l list) token(t time.Time, id []byte) string {
+	data := binary.BigEndian.AppendUint64(id[:len(id):len(id)], uint64(t.UnixMicro()))
+	return base64.RawURLEncoding.EncodeToString(append(data, l[:]...))
+}
+
+// after reads a token; an empty one is the beginning, and leaves id as it is. Tokens of the
+// release before have no mark.
+func (l list) after(token string, id []byte) (time.Time, error) {
+	if token == "" {
+		return time.Time{}, nil
+	}
 	data, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(data) != len(id)+8 {
-		return time.Time{}, tree.ErrBadInput.With("the page token is not one of ours")
+	marked := len(id) + 8
+	if err != nil || len(data) != marked && (len(data) != marked+len(l) || list(data[marked:]) != l) {
+		return time.Time{}, tree.ErrBadInput.With("the page token is not one of this list")
 	}
 	copy(id, data)
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(data[len(id):]))), nil

@@ -90,13 +90,14 @@ func (s *Store) SessionAndRoot(ctx context.Context, tenant string, id tree.Sessi
 // filter, newest first. Where few have the pairs a page is not full, and may be empty:
 // one look is at so many sessions only.
 func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, filter map[string]string) (Page[tree.Session], error) {
-	before := time.UnixMicro(1<<62 - 1)
+	list := listOf("sessions", tenant, filter)
 	var id tree.SessionID
-	if token != "" {
-		var err error
-		if before, err = readToken(token, id[:]); err != nil {
-			return Page[tree.Session]{}, err
-		}
+	before, err := list.after(token, id[:])
+	if err != nil {
+		return Page[tree.Session]{}, err
+	}
+	if token == "" {
+		before = time.UnixMicro(1<<62 - 1)
 	}
 	look := rowsOfLook
 	if len(filter) == 0 {
@@ -104,7 +105,7 @@ func (s *Store) Sessions(ctx context.Context, tenant, token string, size int, fi
 	}
 	found, last, err := scan(ctx, s.scans, "sessions_page", plainSessionRow, size, look,
 		tenant, before.UnixMicro(), id[:], size, jsonColumn{filter}, look)
-	return pageOf(found, last, func(s *tree.Session) string { return writeToken(s.CreatedAt, s.ID[:]) }), err
+	return pageOf(found, last, func(s *tree.Session) string { return list.token(s.CreatedAt, s.ID[:]) }), err
 }
 
 // Task reads a task.
@@ -115,18 +116,17 @@ func (s *Store) Task(ctx context.Context, session tree.SessionID, id tree.TaskID
 // Tasks reads a page of a session's tasks, or of the children of one of them,
 // oldest first.
 func (s *Store) Tasks(ctx context.Context, session tree.SessionID, parent tree.TaskID, token string, size int) (Page[tree.Task], error) {
+	list := listOf("tasks", session, parent)
 	var after tree.TaskID
-	if token != "" {
-		if _, err := readToken(token, after[:]); err != nil {
-			return Page[tree.Task]{}, err
-		}
+	if _, err := list.after(token, after[:]); err != nil {
+		return Page[tree.Task]{}, err
 	}
 	name, args := "tasks_page", []any{idColumn(&session), after[:], size}
 	if !parent.IsZero() {
 		name, args = "children_page", append(args, idColumn(&parent))
 	}
 	found, err := query(ctx, s.scans, name, taskRow, args...)
-	return pageOf(found, lastOf(found, size), func(t *tree.Task) string { return writeToken(t.CreatedAt, t.ID[:]) }), err
+	return pageOf(found, lastOf(found, size), func(t *tree.Task) string { return list.token(t.CreatedAt, t.ID[:]) }), err
 }
 
 // Tree reads all tasks of a session by the start of their first run, which is when

@@ -66,6 +66,7 @@ type SessionServiceClient interface {
 	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
 	// session and never appear here. A page may have fewer than page_size before the last
 	// one, since it ends at about 3 MiB, and with a filter none. Read-only.
+	// INVALID_ARGUMENT: a foreign page token, such as one of another filter.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// SendMessage gives a task a user message. An ended task (the current branch,
 	// unless task_id says otherwise) starts its next run with it; a running one takes it
@@ -328,6 +329,7 @@ type SessionServiceServer interface {
 	// ListSessions lists sessions, newest first. Sub-agents are tasks of their
 	// session and never appear here. A page may have fewer than page_size before the last
 	// one, since it ends at about 3 MiB, and with a filter none. Read-only.
+	// INVALID_ARGUMENT: a foreign page token, such as one of another filter.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// SendMessage gives a task a user message. An ended task (the current branch,
 	// unless task_id says otherwise) starts its next run with it; a running one takes it
