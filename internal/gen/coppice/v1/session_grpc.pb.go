@@ -98,6 +98,9 @@ type SessionServiceClient interface {
 	// RESOURCE_EXHAUSTED: the answer is over 64 MiB, as that for 100,000 tasks may be.
 	// ListTasks gives the tasks in pages, and with a task_id there are only those below it.
 	// gRPC itself refuses answers over 4 MiB, some 9,000 tasks, unless the client raises that bound.
+	// Each branch of a branch is nested in it: the protobuf of most languages reads a hundred levels
+	// unless it is told otherwise, which some 97 branches, each from the one before, go beyond.
+	// ListTasks has the same flat, with what each goes on from.
 	GetTree(ctx context.Context, in *GetTreeRequest, opts ...grpc.CallOption) (*GetTreeResponse, error)
 	// ListInbox lists what waits for a task's next boundary, in the order in which
 	// it will be taken in: messages of users, then ends of background children.
@@ -361,6 +364,9 @@ type SessionServiceServer interface {
 	// RESOURCE_EXHAUSTED: the answer is over 64 MiB, as that for 100,000 tasks may be.
 	// ListTasks gives the tasks in pages, and with a task_id there are only those below it.
 	// gRPC itself refuses answers over 4 MiB, some 9,000 tasks, unless the client raises that bound.
+	// Each branch of a branch is nested in it: the protobuf of most languages reads a hundred levels
+	// unless it is told otherwise, which some 97 branches, each from the one before, go beyond.
+	// ListTasks has the same flat, with what each goes on from.
 	GetTree(context.Context, *GetTreeRequest) (*GetTreeResponse, error)
 	// ListInbox lists what waits for a task's next boundary, in the order in which
 	// it will be taken in: messages of users, then ends of background children.
