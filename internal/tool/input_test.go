@@ -105,6 +105,9 @@ func TestSchemasAndDecodersAgree(t *testing.T) {
 	for _, tool := range append(Builtin(), NewTask(agents)) {
 		spec := tool.Spec()
 		parse := parsers()[spec.Name]
+		if parse == nil {
+			t.Fatalf("%s has no decoder in parsers()", spec.Name)
+		}
 		if spec.Description == "" || !utf8.ValidString(spec.Description) {
 			t.Errorf("%s: description %q", spec.Name, spec.Description)
 		}
