@@ -43,11 +43,12 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.svc.SpawnTask(ctx, tenant(ctx), session, orchestrator.NewTask{
-		Parent: parent, Agent: req.GetAgent(), Description: req.GetDescription(),
-		Prompt: req.GetPrompt(), Model: req.GetModel(), Notify: req.GetNotifyParent(),
-		Timeout: timeout, Deadline: deadline, Fork: req.GetForkContext(), Source: req.GetSource(),
-		Context: req.GetContext(), MaxIterations: int(req.GetMaxIterations()),
+	t, err := s.svc.SpawnTask(ctx, tenant(ctx), session, tree.SpawnTask{
+		Parent: parent, Notify: req.GetNotifyParent(), Source: req.GetSource(),
+		Child: tree.Child{
+			AgentName: req.GetAgent(), Description: req.GetDescription(), Prompt: req.GetPrompt(), Context: req.GetContext(),
+			Model: req.GetModel(), Fork: req.GetForkContext(), MaxIterations: int(req.GetMaxIterations()), Timeout: timeout, Deadline: deadline,
+		},
 	}, key)
 	if err != nil {
 		return nil, err

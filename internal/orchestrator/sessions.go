@@ -156,23 +156,6 @@ func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.Sessio
 	return t, sent, err
 }
 
-// NewTask is what a client asks for when it spawns a task.
-type NewTask struct {
-	Parent      tree.TaskID // zero: the root
-	Agent       string
-	Description string
-	Prompt      string
-	Model       string
-	Notify      bool
-	Fork        bool          // it sees its parent's conversation
-	Timeout     time.Duration // 0: the agent's
-	Deadline    time.Time     // zero: none
-	Source      string        // who outside asks for it; empty: nobody
-
-	Context       []string // beside the prompt
-	MaxIterations int      // 0: the agent's
-}
-
 // maxBeginning is how much of a prompt stands for a description, in bytes.
 const maxBeginning = 60
 
@@ -185,22 +168,17 @@ func beginning(prompt string) string {
 	return line
 }
 
-// SpawnTask starts a task below another.
-func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, n NewTask, req Request) (*tree.Task, error) {
-	if n.Description == "" { // so that whoever looks at the tree can tell it from others
-		n.Description = beginning(n.Prompt)
+// SpawnTask starts a task below another. What follows from the names of its agent and its
+// model, its trace, and a description if it has none, are filled in.
+func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, spawn tree.SpawnTask, req Request) (*tree.Task, error) {
+	if spawn.Child.Description == "" { // so that whoever looks at the tree can tell it from others
+		spawn.Child.Description = beginning(spawn.Child.Prompt)
 	}
-	child := tree.Child{
-		AgentName: n.Agent, Description: n.Description,
-		Prompt: n.Prompt, Model: n.Model, Timeout: n.Timeout, Deadline: n.Deadline,
-		Fork: n.Fork, Context: n.Context, MaxIterations: n.MaxIterations,
-	}
-	if err := s.complete(ctx, tenant, &child); err != nil {
+	if err := s.complete(ctx, tenant, &spawn.Child); err != nil {
 		return nil, err
 	}
-	spawned, err := update[tree.Spawned](ctx, s, tenant, id, tree.SpawnTask{
-		Parent: n.Parent, Notify: n.Notify, Source: n.Source, Child: child, Trace: telemetry.Incoming(ctx),
-	}, req)
+	spawn.Trace = telemetry.Incoming(ctx)
+	spawned, err := update[tree.Spawned](ctx, s, tenant, id, spawn, req)
 	if err != nil {
 		return nil, err
 	}
