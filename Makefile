@@ -59,6 +59,13 @@ test: ## run all tests with the race detector (needs redis-server and postgresql
 	  [ -z "$$all" ] || GORACE=atexit_sleep_ms=0 $(GO) test $(RACE) -timeout 45m -parallel 4 $(TESTFLAGS) $$all || status=1; \
 	done; exit $$status
 
+# What decides, and what stores it.
+QUICK := agentdef excerpt loop policy store tool transcript tree wire
+
+.PHONY: quick
+quick: ## run the tests of the core, and of the store on SQLite alone, without the race detector
+	@$(GO) test -short $(TESTFLAGS) ./internal $(QUICK:%=./internal/%)
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@grep -rlE '^func Fuzz' --include='*_test.go' internal | xargs -n1 dirname | sort -u | while read dir; do \

@@ -39,9 +39,12 @@ var settings = []string{
 
 // Start runs a server until the test ends. Several tests may share one, each with
 // a Database of its own. A test that calls it fails where PostgreSQL is not
-// installed.
+// installed, and is skipped with -short.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("PostgreSQL is left out with -short")
+	}
 	s := &Server{t: t, binaries: binaries(t), as: owner(t)}
 	dir, err := os.MkdirTemp("", "pgtest") //nolint:usetesting // whom the server runs as may not look into that of root
 	if err != nil {

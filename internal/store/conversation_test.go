@@ -11,13 +11,13 @@ import (
 // transcript as it is read whole.
 func TestConversationGoesOn(t *testing.T) {
 	t.Parallel()
-	for name, database := range map[string]func() string{
-		"SQLite":     func() string { return t.TempDir() + "/a.db" },
-		"PostgreSQL": func() string { return pgtest.Start(t).Database(t) },
+	for name, database := range map[string]func(t *testing.T) string{
+		"SQLite":     func(t *testing.T) string { return t.TempDir() + "/a.db" },
+		"PostgreSQL": func(t *testing.T) string { return pgtest.Start(t).Database(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newAttempt(t, database())
+			a := newAttempt(t, database(t))
 			for messages, children := 1, []int{1, 3, 2, 1}; len(children) > 0; children = children[1:] {
 				a.same(t, messages)
 				a.haveChildren(t, children[0]) // it looks, while the calls are open

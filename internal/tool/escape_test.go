@@ -140,6 +140,9 @@ func tries(t *testing.T, w *Workspace) map[string]func(path string) string {
 // outside is neither read nor changed.
 func TestPathForms(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it makes files by the thousand")
+	}
 	w, links := traps(t)
 	parent := filepath.Dir(w.Dir())
 	outside := func() string {
