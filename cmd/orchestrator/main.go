@@ -50,6 +50,9 @@ type options struct {
 	MaxOutput  int `env:"COPPICE_MAX_OUTPUT_BYTES" help:"Bytes of a task's output that are shown; of longer output the end; 0 is the default."`
 	MaxPart    int `env:"COPPICE_MAX_PART_BYTES" help:"Bytes of one message part."`
 
+	MaxIterations    int `env:"COPPICE_MAX_ITERATIONS" help:"Model calls of a root's run, unless its agent says otherwise."`
+	MaxIterationsSub int `env:"COPPICE_MAX_ITERATIONS_SUB" help:"Model calls of a sub-agent's run, unless its agent or the call says otherwise."`
+
 	MaxSessionTokens     int     `env:"COPPICE_MAX_SESSION_TOKENS" default:"0" help:"Tokens that all tasks of one session may use together, unless it was opened with a smaller budget; 0 is no bound."`
 	MaxSessionCost       float64 `env:"COPPICE_MAX_SESSION_COST" default:"0" placeholder:"DOLLARS" help:"What they may cost together, as far as prices are known; 0 is no bound."`
 	MaxSessionModelCalls int     `env:"COPPICE_MAX_SESSION_MODEL_CALLS" default:"0" help:"Calls of models that they may make together; 0 is no bound."`
@@ -70,6 +73,7 @@ func main() {
 	limits := tree.DefaultLimits()
 	f := options{
 		MaxDepth: limits.Depth, MaxWidth: limits.Width, MaxTotal: limits.Total, MaxRunning: limits.Running, MaxQueue: limits.Queue,
+		MaxIterations: limits.RootIterations, MaxIterationsSub: limits.SubIterations,
 		MaxOutput: limits.OutputBytes, MaxPart: limits.PartBytes, ApprovalTimeout: limits.Approval,
 		CallbackTries: callback.DefaultMaxTries, CallbackTimeout: callback.DefaultTimeout,
 	}
@@ -77,6 +81,7 @@ func main() {
 	flags.Parse(&f, "Serves the Coppice API and hands work to workers.")
 	limits.Depth, limits.Width, limits.Total = f.MaxDepth, f.MaxWidth, f.MaxTotal
 	limits.Running, limits.Queue, limits.PartBytes = f.MaxRunning, f.MaxQueue, f.MaxPart
+	limits.RootIterations, limits.SubIterations = f.MaxIterations, f.MaxIterationsSub
 	limits.Approval, limits.OutputBytes, limits.NoBackground = f.ApprovalTimeout, f.MaxOutput, f.NoBackground
 	secrets, err := f.secrets()
 	logs := assembly.Logs(os.Stderr)

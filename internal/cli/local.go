@@ -15,6 +15,7 @@ type localFlags struct {
 	provider.Flags
 	sandbox.Options
 	hookFlags
+	allowanceFlags
 	Redact redact.Flags `embed:""`
 }
 
@@ -35,8 +36,12 @@ func (f *localFlags) dev(a *app, m *measured) (assembly.Dev, provider.Choice, er
 	if err != nil {
 		return assembly.Dev{}, chosen, err
 	}
+	limits, err := f.limits()
+	if err != nil {
+		return assembly.Dev{}, chosen, err
+	}
 	return assembly.Dev{
-		Files: f.assembly(), Model: chosen.Model, Governor: chosen.Governor, MCP: servers,
+		Limits: limits, Files: f.assembly(), Model: chosen.Model, Governor: chosen.Governor, MCP: servers,
 		Hooks: hooks, DefinitionHooks: f.DefinitionHooks, Callbacks: f.callbacks(a),
 		FetchAllow: f.FetchAllow, BashNetwork: f.BashNetwork, Sandbox: f.Options,
 		Secrets: m.secrets, Logger: m.Logger, Telemetry: m.Telemetry,

@@ -34,7 +34,7 @@ func DefaultLimits() Limits {
 		Total:          100_000,
 		Running:        64,
 		RootIterations: 100,
-		SubIterations:  10,
+		SubIterations:  50,
 		PartBytes:      1 << 20,
 		Inbox:          1000,
 		InboxBytes:     8 << 20,
