@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
