@@ -9,6 +9,8 @@
 // there is something to do. What an orchestrator has acknowledged survives the
 // loss of any process, and of all of Redis.
 //
+// The packages tree, store and orchestrator list their files in doc.go.
+//
 // # The core
 //
 // [github.com/coppice-run/coppice/internal/tree] holds the words (task.go,

@@ -1,11 +1,3 @@
-// Package orchestrator is the service over store and dispatch: what clients ask
-// for, what workers report, and the three loops that keep a replica honest
-// (announcing what is ready, sweeping what was left, serving who watches).
-//
-// A replica holds nothing that another could not take over. What it keeps in
-// memory is who is connected to it right now: watchers, with the last events of what
-// they watch (tail.go), and the streams of attempts. Everything else is read from the
-// store when it is needed.
 package orchestrator
 
 import (
