@@ -5,7 +5,6 @@ import (
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
-	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 	"github.com/coppice-run/coppice/internal/wire"
 )
@@ -40,7 +39,7 @@ func (s *approvalServer) ListApprovals(ctx context.Context, req *pb.ListApproval
 		return nil, err
 	}
 	resp := &pb.ListApprovalsResponse{}
-	resp.Approvals, resp.NextPageToken, err = rows(page, func(a *store.Approval) (*pb.Approval, error) {
+	resp.Approvals, resp.NextPageToken, err = rows(page, func(a *orchestrator.Approval) (*pb.Approval, error) {
 		return wire.Approval(a.Session, &a.Approval), nil
 	})
 	return resp, err

@@ -3,7 +3,7 @@ package api
 import (
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coppice-run/coppice/internal/store"
+	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -27,7 +27,7 @@ func pageSize(asked int32, standard, most int) (int, error) {
 func rows[T any, M any, Shown interface {
 	*M
 	proto.Message
-}](page store.Page[T], show func(*T) (Shown, error)) (all []Shown, next string, err error) {
+}](page orchestrator.Page[T], show func(*T) (Shown, error)) (all []Shown, next string, err error) {
 	left := pageBytes
 	for i := range page.Rows {
 		shown, err := show(&page.Rows[i])

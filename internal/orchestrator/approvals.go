@@ -8,21 +8,27 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
+// What the store reads of approvals, and of lists.
+type (
+	Approval    = store.Approval
+	Page[T any] = store.Page[T]
+)
+
 // Approvals reads a page of approvals, oldest first: of a session, or the open ones
 // of all sessions of the tenant if it is the zero id.
-func (s *Service) Approvals(ctx context.Context, tenant string, id tree.SessionID, all bool, token string, size int) (store.Page[store.Approval], error) {
+func (s *Service) Approvals(ctx context.Context, tenant string, id tree.SessionID, all bool, token string, size int) (Page[Approval], error) {
 	if id.IsZero() {
 		return s.Store.Approvals(ctx, tenant, token, size)
 	}
 	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
-		return store.Page[store.Approval]{}, err
+		return Page[Approval]{}, err
 	}
 	return s.Store.SessionApprovals(ctx, id, all, token, size)
 }
 
 // DecideApproval answers an approval. If a session is named, it has to be that
 // session's.
-func (s *Service) DecideApproval(ctx context.Context, tenant string, id tree.SessionID, cmd tree.DecideApproval) (*store.Approval, error) {
+func (s *Service) DecideApproval(ctx context.Context, tenant string, id tree.SessionID, cmd tree.DecideApproval) (*Approval, error) {
 	found, err := s.Store.Approval(ctx, tenant, cmd.ID)
 	switch {
 	case err != nil:
@@ -34,7 +40,7 @@ func (s *Service) DecideApproval(ctx context.Context, tenant string, id tree.Ses
 	if err != nil {
 		return nil, err
 	}
-	return &store.Approval{Session: found.Session, Approval: answer.(tree.Decided).Approval}, nil
+	return &Approval{Session: found.Session, Approval: answer.(tree.Decided).Approval}, nil
 }
 
 // placed reports whether a run may only be carried by a worker that can tell
