@@ -9,7 +9,10 @@ import (
 	"github.com/coppice-run/coppice/internal/agentdef"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
+	"github.com/coppice-run/coppice/internal/tree"
 )
+
+var errNameless = tree.ErrBadInput.With("name is missing")
 
 type agentServer struct {
 	pb.UnimplementedAgentServiceServer
@@ -32,6 +35,9 @@ func (s *agentServer) ListAgents(ctx context.Context, _ *pb.ListAgentsRequest) (
 }
 
 func (s *agentServer) GetAgent(ctx context.Context, req *pb.GetAgentRequest) (*pb.GetAgentResponse, error) {
+	if req.GetName() == "" {
+		return nil, errNameless
+	}
 	def, versions, err := s.svc.GetAgent(ctx, tenant(ctx), req.GetName(), req.GetVersion())
 	if err != nil {
 		return nil, err
@@ -53,6 +59,9 @@ func (s *agentServer) PutAgent(ctx context.Context, req *pb.PutAgentRequest) (*p
 }
 
 func (s *agentServer) DeleteAgent(ctx context.Context, req *pb.DeleteAgentRequest) (*pb.DeleteAgentResponse, error) {
+	if req.GetName() == "" {
+		return nil, errNameless
+	}
 	version, err := s.svc.DeleteAgent(ctx, tenant(ctx), req.GetName())
 	if err != nil {
 		return nil, err

@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -50,6 +52,17 @@ func both(session, task string, optional bool) (tree.SessionID, tree.TaskID, err
 	}
 	t, err := taskID("task_id", task, optional)
 	return s, t, err
+}
+
+// durationOf reads a duration; none is zero.
+func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
+	if d == nil {
+		return 0, nil
+	}
+	if err := d.CheckValid(); err != nil {
+		return 0, tree.ErrBadInput.With("%s: %v", field, err)
+	}
+	return d.AsDuration(), nil
 }
 
 // once reads the idempotency key of a request and hashes what is asked.

@@ -62,10 +62,11 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 
 // bounds reads how long a task may take; zero values are no bounds.
 func bounds(req *pb.SpawnTaskRequest) (timeout time.Duration, deadline time.Time, err error) {
-	if req.GetTimeout() != nil {
-		if timeout = req.GetTimeout().AsDuration(); req.GetTimeout().CheckValid() != nil || timeout < time.Millisecond {
-			return 0, deadline, tree.ErrBadInput.With("timeout must be at least a millisecond")
-		}
+	if timeout, err = durationOf("timeout", req.GetTimeout()); err != nil {
+		return 0, deadline, err
+	}
+	if req.GetTimeout() != nil && timeout < time.Millisecond {
+		return 0, deadline, tree.ErrBadInput.With("timeout must be at least a millisecond")
 	}
 	if req.GetDeadline() != nil {
 		if err := req.GetDeadline().CheckValid(); err != nil {
@@ -115,7 +116,7 @@ func (s *taskServer) ListTasks(ctx context.Context, req *pb.ListTasksRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := s.svc.Session(ctx, tenant(ctx), session); err != nil {
+	if _, err := s.svc.Task(ctx, tenant(ctx), session, parent); err != nil {
 		return nil, err
 	}
 	page, err := s.svc.Store.Tasks(ctx, session, parent, req.GetPageToken(), size)

@@ -21,7 +21,10 @@ const (
 
 // waitOf reads how long a client wants to wait.
 func waitOf(field string, asked *durationpb.Duration) (time.Duration, error) {
-	wait := asked.AsDuration()
+	wait, err := durationOf(field, asked)
+	if err != nil {
+		return 0, err
+	}
 	if wait < 0 || wait > waitMost {
 		return 0, tree.ErrBadInput.With("%s is %s, must be from 0 to %s", field, wait, waitMost)
 	}

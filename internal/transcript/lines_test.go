@@ -182,3 +182,13 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestLinesMayBeginWithAByteOrderMark, with which some editors begin a file.
+func TestLinesMayBeginWithAByteOrderMark(t *testing.T) {
+	t.Parallel()
+	const lines = `{"uuid":"a","type":"user","message":{"role":"user","content":"hello"}}`
+	history, err := transcript.Read([]byte("\ufeff" + lines))
+	if err != nil || len(history.Messages) != 1 {
+		t.Errorf("%+v, %v", history, err)
+	}
+}

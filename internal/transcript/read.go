@@ -38,7 +38,7 @@ func Read(data []byte) (*History, error) {
 		return nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", MaxLines)
 	}
 	f := &file{byID: map[string]*record{}, after: map[string][]*record{}, noted: map[string]bool{}}
-	if err := f.parse(data); err != nil {
+	if err := f.parse(bytes.TrimPrefix(data, []byte("\ufeff"))); err != nil { // with which some editors begin a file
 		return nil, err
 	}
 	chain, err := f.chain()

@@ -38,7 +38,7 @@ type AgentServiceClient interface {
 	// agents of long descriptions may be, unless the client raises that bound. Read-only.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 	// GetAgent reads one definition, and which versions of it were put. Read-only.
-	// NOT_FOUND: no such agent, or no such version of it.
+	// NOT_FOUND: no such agent, or no such version of it. INVALID_ARGUMENT: no name.
 	GetAgent(ctx context.Context, in *GetAgentRequest, opts ...grpc.CallOption) (*GetAgentResponse, error)
 	// PutAgent keeps a definition and makes it the one that counts under its name,
 	// on all replicas, before the answer. Tasks that exist keep the version that they
@@ -51,7 +51,8 @@ type AgentServiceClient interface {
 	// DeleteAgent takes away an agent that was put. If a file defines one of its name,
 	// that counts again. Tasks that exist keep their version.
 	//
-	// NOT_FOUND: no agent of that name was put; so says a repeat too.
+	// NOT_FOUND: no agent of that name was put; so says a repeat too. INVALID_ARGUMENT: no
+	// name.
 	DeleteAgent(ctx context.Context, in *DeleteAgentRequest, opts ...grpc.CallOption) (*DeleteAgentResponse, error)
 }
 
@@ -116,7 +117,7 @@ type AgentServiceServer interface {
 	// agents of long descriptions may be, unless the client raises that bound. Read-only.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	// GetAgent reads one definition, and which versions of it were put. Read-only.
-	// NOT_FOUND: no such agent, or no such version of it.
+	// NOT_FOUND: no such agent, or no such version of it. INVALID_ARGUMENT: no name.
 	GetAgent(context.Context, *GetAgentRequest) (*GetAgentResponse, error)
 	// PutAgent keeps a definition and makes it the one that counts under its name,
 	// on all replicas, before the answer. Tasks that exist keep the version that they
@@ -129,7 +130,8 @@ type AgentServiceServer interface {
 	// DeleteAgent takes away an agent that was put. If a file defines one of its name,
 	// that counts again. Tasks that exist keep their version.
 	//
-	// NOT_FOUND: no agent of that name was put; so says a repeat too.
+	// NOT_FOUND: no agent of that name was put; so says a repeat too. INVALID_ARGUMENT: no
+	// name.
 	DeleteAgent(context.Context, *DeleteAgentRequest) (*DeleteAgentResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }

@@ -46,7 +46,7 @@ type TaskServiceClient interface {
 	// NOT_FOUND: no such session, parent, agent or model. INVALID_ARGUMENT: the agent may
 	// not run as a sub-agent, the prompt is empty, or the deadline has passed already (a
 	// repeat with a key still has its task). FAILED_PRECONDITION: the
-	// depth, width or total cap is reached. PERMISSION_DENIED: the parent's permissions
+	// depth, width or total cap is reached, or the session is closed. PERMISSION_DENIED: the parent's permissions
 	// deny it.
 	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
 	// tasks of the session are queued already. A concurrency cap never refuses; the
@@ -56,7 +56,7 @@ type TaskServiceClient interface {
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
 	// ListTasks lists the tasks of a session, oldest first. A page may have fewer than
 	// page_size before the last one, since it ends at about 3 MiB. Read-only.
-	// NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign page token.
+	// NOT_FOUND: no such session or parent. INVALID_ARGUMENT: a foreign page token.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 	// WaitTask waits until the task's current run has ended, or the timeout has
 	// passed, and returns the task as it then is, with its output: a timeout is not
@@ -88,7 +88,7 @@ type TaskServiceClient interface {
 	//
 	// A task in the background stays there; a repeat lets go on who has begun to wait for
 	// it since. NOT_FOUND: no such session or task. FAILED_PRECONDITION: its run has ended, background work is switched off in
-	// the session, or it runs no command. INVALID_ARGUMENT: it is the root, or with
+	// the session, the session is closed, or it runs no command. INVALID_ARGUMENT: it is the root, or with
 	// commands a command itself.
 	BackgroundTask(ctx context.Context, in *BackgroundTaskRequest, opts ...grpc.CallOption) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
@@ -111,14 +111,14 @@ type TaskServiceClient interface {
 	// or task, or the task has no such message of its own. INVALID_ARGUMENT: no
 	// message_id, a text without a visible character, both text and regenerate, the task
 	// is a command, or there is nothing to answer.
-	// FAILED_PRECONDITION: the total cap is reached. RESOURCE_EXHAUSTED: the message
+	// FAILED_PRECONDITION: the total cap is reached, or the session is closed. RESOURCE_EXHAUSTED: the message
 	// is over the bound of a part, or too many tasks of the session are queued.
 	CreateBranch(ctx context.Context, in *CreateBranchRequest, opts ...grpc.CallOption) (*CreateBranchResponse, error)
 	// SelectBranch says which conversation SendMessage goes on with when it names no
 	// task: a branch, or the root again.
 	//
 	// Idempotent. NOT_FOUND: no such session or task. INVALID_ARGUMENT: the task is
-	// a sub-agent.
+	// a sub-agent. FAILED_PRECONDITION: the session is closed.
 	SelectBranch(ctx context.Context, in *SelectBranchRequest, opts ...grpc.CallOption) (*SelectBranchResponse, error)
 }
 
@@ -245,7 +245,7 @@ type TaskServiceServer interface {
 	// NOT_FOUND: no such session, parent, agent or model. INVALID_ARGUMENT: the agent may
 	// not run as a sub-agent, the prompt is empty, or the deadline has passed already (a
 	// repeat with a key still has its task). FAILED_PRECONDITION: the
-	// depth, width or total cap is reached. PERMISSION_DENIED: the parent's permissions
+	// depth, width or total cap is reached, or the session is closed. PERMISSION_DENIED: the parent's permissions
 	// deny it.
 	// RESOURCE_EXHAUSTED: the prompt is over the bound of a message part, or too many
 	// tasks of the session are queued already. A concurrency cap never refuses; the
@@ -255,7 +255,7 @@ type TaskServiceServer interface {
 	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
 	// ListTasks lists the tasks of a session, oldest first. A page may have fewer than
 	// page_size before the last one, since it ends at about 3 MiB. Read-only.
-	// NOT_FOUND: no such session. INVALID_ARGUMENT: a foreign page token.
+	// NOT_FOUND: no such session or parent. INVALID_ARGUMENT: a foreign page token.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	// WaitTask waits until the task's current run has ended, or the timeout has
 	// passed, and returns the task as it then is, with its output: a timeout is not
@@ -287,7 +287,7 @@ type TaskServiceServer interface {
 	//
 	// A task in the background stays there; a repeat lets go on who has begun to wait for
 	// it since. NOT_FOUND: no such session or task. FAILED_PRECONDITION: its run has ended, background work is switched off in
-	// the session, or it runs no command. INVALID_ARGUMENT: it is the root, or with
+	// the session, the session is closed, or it runs no command. INVALID_ARGUMENT: it is the root, or with
 	// commands a command itself.
 	BackgroundTask(context.Context, *BackgroundTaskRequest) (*BackgroundTaskResponse, error)
 	// GetTranscript streams the messages of a task, oldest first, and ends.
@@ -310,14 +310,14 @@ type TaskServiceServer interface {
 	// or task, or the task has no such message of its own. INVALID_ARGUMENT: no
 	// message_id, a text without a visible character, both text and regenerate, the task
 	// is a command, or there is nothing to answer.
-	// FAILED_PRECONDITION: the total cap is reached. RESOURCE_EXHAUSTED: the message
+	// FAILED_PRECONDITION: the total cap is reached, or the session is closed. RESOURCE_EXHAUSTED: the message
 	// is over the bound of a part, or too many tasks of the session are queued.
 	CreateBranch(context.Context, *CreateBranchRequest) (*CreateBranchResponse, error)
 	// SelectBranch says which conversation SendMessage goes on with when it names no
 	// task: a branch, or the root again.
 	//
 	// Idempotent. NOT_FOUND: no such session or task. INVALID_ARGUMENT: the task is
-	// a sub-agent.
+	// a sub-agent. FAILED_PRECONDITION: the session is closed.
 	SelectBranch(context.Context, *SelectBranchRequest) (*SelectBranchResponse, error)
 	mustEmbedUnimplementedTaskServiceServer()
 }
