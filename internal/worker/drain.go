@@ -24,20 +24,6 @@ func (w *Worker) drains() bool {
 	}
 }
 
-// untilDrained gives a context that ends when the worker is to take no run any more, or with
-// ctx.
-func (w *Worker) untilDrained(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer cancel()
-		select {
-		case <-w.draining:
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
-}
-
 // runOut waits for the last runs of slots that take no other, and for the commands that they
 // have left running, unless ctx ends before.
 func (w *Worker) runOut(ctx context.Context, slots *sync.WaitGroup) {

@@ -112,12 +112,7 @@ func (w *Worker) newLine() *line {
 	return &line{
 		client: w.Client, worker: w.ID, hello: w.hello, drain: w.Drain, alive: w.AlivePort, log: w.Logger, now: w.Now, window: make(chan struct{}, window), secrets: w.Secrets,
 		up: make(chan struct{}), moved: make(chan struct{}), over: true, reach: &w.reach, replicas: w.replicas,
-		welcome: func(welcome *pb.Welcome) {
-			select {
-			case w.installation <- welcome.GetInstallationId():
-			default:
-			}
-		},
+		welcome: func(welcome *pb.Welcome) { w.installation.welcomed(welcome.GetInstallationId()) },
 	}
 }
 

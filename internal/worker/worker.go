@@ -101,7 +101,7 @@ type Worker struct {
 	hints        *hints
 	replicas     *replicas
 	reach        reach
-	installation chan string // the first stream's welcome
+	installation installation
 	bus          atomic.Pointer[dispatch.Bus]
 	finished     *finished
 	definitions  definitions
@@ -134,16 +134,15 @@ func New(c Config) (*Worker, error) {
 	}
 	c.Logger = c.Logger.With("worker_id", c.ID)
 	return &Worker{
-		Config:       c,
-		free:         make(chan struct{}, c.Slots),
-		away:         make(chan struct{}, c.Slots),
-		hints:        newHints(),
-		replicas:     newReplicas(),
-		reach:        reach{tell: c.Reached},
-		installation: make(chan string, 1),
-		finished:     newFinished(),
-		held:         transcript.NewHeld(),
-		draining:     make(chan struct{}),
+		Config:   c,
+		free:     make(chan struct{}, c.Slots),
+		away:     make(chan struct{}, c.Slots),
+		hints:    newHints(),
+		replicas: newReplicas(),
+		reach:    reach{tell: c.Reached},
+		finished: newFinished(),
+		held:     transcript.NewHeld(),
+		draining: make(chan struct{}),
 		hello: &pb.Hello{
 			WorkerId: c.ID, Pool: c.Pool, Slots: int32(c.Slots), Version: c.Version, StartTime: timestamppb.New(c.Now()),
 		},
@@ -169,9 +168,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	g.Go(func() error {
 		defer stop()
-		pulling, halt := w.untilDrained(ctx)
+		pulling, halt := until(ctx, w.draining) // no run is taken after that
 		defer halt()
-		if err := w.pull(pulling, working); err != nil || ctx.Err() != nil {
+		if err := w.follow(pulling, working); err != nil || ctx.Err() != nil {
 			return err
 		}
 		noMore()
@@ -191,23 +190,13 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // pull reads hints for free slots until ctx ends. What it has read then goes to slots as
 // long as they work. If it can't read, the slots may stand by instead.
-func (w *Worker) pull(ctx, working context.Context) error {
-	var bus *dispatch.Bus
-	select {
-	case name := <-w.installation:
-		var err error
-		if bus, err = w.Bus(name); err != nil {
-			return fmt.Errorf("worker: %w", err)
-		}
-		w.bus.Store(bus)
-	case <-ctx.Done():
-		return nil
-	}
+func (w *Worker) pull(ctx, working context.Context) {
+	bus := w.bus.Load()
 	lastTakeOver := w.Now()
 	for wait := retryAfter; ctx.Err() == nil; {
 		n := w.freeSlots(ctx)
 		if n == 0 {
-			return nil
+			return
 		}
 		found, err := w.read(ctx, bus, n, &lastTakeOver)
 		failed, unused := err != nil && ctx.Err() == nil, w.free
@@ -224,13 +213,15 @@ func (w *Worker) pull(ctx, working context.Context) error {
 			continue
 		}
 		wait = retryAfter
-		for _, d := range found {
+		for i, d := range found {
 			if !w.handOut(ctx, working, d) {
-				return nil
+				for range found[i:] {
+					w.free <- struct{}{}
+				}
+				return
 			}
 		}
 	}
-	return nil
 }
 
 // handOut hands a hint to a slot. Once ctx has ended it waits no longer than for a goodbye: slots
