@@ -38,10 +38,16 @@ func (s *Service) FailTails(err error) {
 func (s *Service) Poke(id tree.SessionID) { s.hub.poke(id) }
 
 // OpenStream counts a stream of a worker, until close is called.
-func (s *Service) OpenStream() (close func()) {
+func (s *Service) OpenStream(idle bool) (close func()) {
 	s.census.joined()
-	return func() { s.census.left(true) }
+	if !idle {
+		s.census.turned(false)
+	}
+	return func() { s.census.left(idle) }
 }
+
+// Claim counts a claim.
+func (s *Service) Claim() { s.claims.add(s.Now()) }
 
 // Purge removes rows of sessions that were deleted, as a sweep does.
 func (s *Service) Purge(ctx context.Context) error { return s.purge(ctx) }

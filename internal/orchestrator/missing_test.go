@@ -50,21 +50,26 @@ func run(t *testing.T, svc *orchestrator.Service) (written *logs, stop func()) {
 }
 
 // TestMissingWorkersAreTold lets time pass with a run that waits, or none, and with a worker
-// or without. The replica's clock is an hour behind the database's.
+// that is busy, or idle, or without. The replica's clock is an hour behind the database's.
 func TestMissingWorkersAreTold(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		what  string
 		pause time.Duration
-		want  int // warnings until then
+		none  int // warnings until then that there is no worker
+		idle  int // warnings until then that nobody comes for runs
 	}
 	for name, steps := range map[string][]step{
-		"nothing waits":               {{"", 2 * time.Minute, 0}},
-		"a run waits":                 {{"create", 2 * time.Second, 0}, {"", 5 * time.Second, 1}, {"", 50 * time.Second, 1}, {"", 10 * time.Second, 2}},
-		"a run waits for its worker":  {{"come", time.Minute, 0}, {"create", 2 * time.Minute, 0}},
-		"a worker is soon there":      {{"create", 3 * time.Second, 0}, {"come", 2 * time.Minute, 0}},
-		"a worker leaves":             {{"come", time.Minute, 0}, {"create", time.Minute, 0}, {"go", 4 * time.Second, 0}, {"", 4 * time.Second, 1}},
-		"a worker leaves for a while": {{"come", time.Minute, 0}, {"create", time.Minute, 0}, {"go", 3 * time.Second, 0}, {"come", 2 * time.Minute, 0}},
+		"nothing waits":               {{"", 2 * time.Minute, 0, 0}},
+		"a run waits":                 {{"create", 2 * time.Second, 0, 0}, {"", 5 * time.Second, 1, 0}, {"", 50 * time.Second, 1, 0}, {"", 10 * time.Second, 2, 0}},
+		"a run waits for its worker":  {{"busy", time.Minute, 0, 0}, {"create", 2 * time.Minute, 0, 0}},
+		"a worker is soon there":      {{"create", 3 * time.Second, 0, 0}, {"busy", 2 * time.Minute, 0, 0}},
+		"a worker leaves":             {{"busy", time.Minute, 0, 0}, {"create", time.Minute, 0, 0}, {"go", 4 * time.Second, 0, 0}, {"", 4 * time.Second, 1, 0}},
+		"a worker leaves for a while": {{"busy", time.Minute, 0, 0}, {"create", time.Minute, 0, 0}, {"go", 3 * time.Second, 0, 0}, {"busy", 2 * time.Minute, 0, 0}},
+		"nothing waits for a worker":  {{"idle", 2 * time.Minute, 0, 0}},
+		"nobody comes for a run":      {{"idle", time.Minute, 0, 0}, {"create", 2 * time.Second, 0, 0}, {"", 5 * time.Second, 0, 1}, {"", 50 * time.Second, 0, 1}, {"", 10 * time.Second, 0, 2}},
+		"others are come for":         {{"idle", time.Minute, 0, 0}, {"create", 4 * time.Second, 0, 0}, {"claim", 4 * time.Second, 0, 0}, {"claim", 4 * time.Second, 0, 0}},
+		"a slot is idle at last":      {{"busy", time.Minute, 0, 0}, {"create", time.Minute, 0, 0}, {"idle", 4 * time.Second, 0, 0}, {"", 4 * time.Second, 0, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,15 +83,18 @@ func TestMissingWorkersAreTold(t *testing.T) {
 					switch s.what {
 					case "create":
 						plant(t, svc)
-					case "come":
-						leave = svc.OpenStream()
+					case "busy", "idle":
+						leave = svc.OpenStream(s.what == "idle")
 					case "go":
 						leave()
+					case "claim":
+						svc.Claim()
 					}
 					time.Sleep(s.pause)
 					synctest.Wait()
-					if n := strings.Count(written.String(), "there is no worker"); n != s.want {
-						t.Errorf("after step %d it was said %d times, want %d:\n%s", i+1, n, s.want, written)
+					none, idle := strings.Count(written.String(), "there is no worker"), strings.Count(written.String(), "idle slots do not come")
+					if none != s.none || idle != s.idle {
+						t.Errorf("after step %d it was said %d and %d times, want %d and %d:\n%s", i+1, none, idle, s.none, s.idle, written)
 					}
 				}
 			})

@@ -12,6 +12,7 @@ const pacePeriod = 100 * time.Millisecond
 type pace struct {
 	mu              sync.Mutex
 	begun           time.Time
+	last            time.Time
 	current, before int
 }
 
@@ -20,6 +21,14 @@ func (p *pace) add(now time.Time) {
 	defer p.mu.Unlock()
 	p.turn(now)
 	p.current++
+	p.last = now
+}
+
+// quiet is for how long it has not happened.
+func (p *pace) quiet(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(p.last)
 }
 
 // lately is how often it happened in the last one to two periods.

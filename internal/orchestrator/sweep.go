@@ -61,8 +61,9 @@ type sweeper struct {
 
 	retained tree.SessionID // the last session that was looked at for its age
 
-	without time.Time // since when no replica has a worker; zero: one has
-	missed  time.Time // when it was last said that runs wait for one
+	missing missing   // what runs would miss
+	since   time.Time // since when
+	missed  time.Time // when it was last said that they do
 }
 
 // stayAlive tells of this replica again and again, beside the sweep, which may take longer
