@@ -104,15 +104,16 @@ func (b *Bus) Backlog(ctx context.Context, pool string) (int, error) {
 	return int(n), nil
 }
 
-// Unread counts a pool's hints that no consumer has read yet, up to so many.
-func (b *Bus) Unread(ctx context.Context, pool string, most int) (int, error) {
+// Unread gives the ids of a pool's hints that no consumer has read yet, up to so many, in
+// their order.
+func (b *Bus) Unread(ctx context.Context, pool string, most int) (ids []string, err error) {
 	key, err := b.keys.ready(pool)
 	if err != nil {
-		return 0, fmt.Errorf("counting what is unread: %w", err)
+		return nil, fmt.Errorf("looking for what is unread: %w", err)
 	}
 	groups, err := b.client.XInfoGroups(ctx, key).Result()
 	if err != nil && !redis.HasErrorPrefix(err, noSuchStream) {
-		return 0, fmt.Errorf("counting what is unread of %s: %w", key, err)
+		return nil, fmt.Errorf("looking for what is unread of %s: %w", key, err)
 	}
 	from := "-" // without a group nothing has been read
 	for _, g := range groups {
@@ -122,9 +123,12 @@ func (b *Bus) Unread(ctx context.Context, pool string, most int) (int, error) {
 	}
 	unread, err := b.client.XRangeN(ctx, key, from, "+", int64(most)).Result()
 	if err != nil {
-		return 0, fmt.Errorf("counting what is unread of %s: %w", key, err)
+		return nil, fmt.Errorf("looking for what is unread of %s: %w", key, err)
 	}
-	return len(unread), nil
+	for _, e := range unread {
+		ids = append(ids, e.ID)
+	}
+	return ids, nil
 }
 
 // noSuchStream is how Redis says that a stream is missing which somebody asks about.

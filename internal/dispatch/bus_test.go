@@ -45,8 +45,8 @@ func TestUnread(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		want := func(want int) {
 			t.Helper()
-			if n, err := bus.Unread(t.Context(), pool, 3); err != nil || n != want {
-				t.Errorf("%d are unread, %v; want %d", n, err, want)
+			if ids, err := bus.Unread(t.Context(), pool, 3); err != nil || len(ids) != want {
+				t.Errorf("%v are unread, %v; want %d", ids, err, want)
 			}
 		}
 		want(0)
@@ -421,11 +421,12 @@ func TestRefusals(t *testing.T) {
 	for _, name := range []string{"", "A", "a:b", "a\n", "é", strings.Repeat("a", 64)} {
 		_, backlog := bus.Backlog(ctx, name)
 		_, unread := bus.Unread(ctx, name, 1)
+		_, discard := bus.Discard(ctx, name, "w", []string{"1-1"})
 		_, pull := bus.Pull(ctx, name, "w", 1, 0)
 		_, takeOver := bus.TakeOver(ctx, name, "w", 0, 1)
 		for call, err := range map[string]error{
 			"Announce": bus.Announce(ctx, name, nil), "Done": bus.Done(ctx, name), "Forget": bus.Forget(ctx, name, "w"),
-			"Backlog": backlog, "Unread": unread, "Pull": pull, "TakeOver": takeOver,
+			"Backlog": backlog, "Unread": unread, "Discard": discard, "Pull": pull, "TakeOver": takeOver,
 		} {
 			if !errors.Is(err, ErrPool) {
 				t.Errorf("%s on pool %q: %v", call, name, err)

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/peer"
 
+	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -68,6 +69,11 @@ func (s *Service) announceAgain(ctx context.Context, worker string) error {
 		return err
 	}
 	s.Logger.InfoContext(ctx, "a dead worker had read hints; their runs are announced again", "worker_id", worker, "hints", len(left))
+	return s.announceLeft(ctx, left)
+}
+
+// announceLeft has the runs announced again of hints that nobody comes for.
+func (s *Service) announceLeft(ctx context.Context, left []dispatch.Delivery) error {
 	var done []string
 	for _, d := range left {
 		if err := s.releaseReady(ctx, d.Hint.Session, d.Hint.Task, d.Hint.Epoch); err != nil {

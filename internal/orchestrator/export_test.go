@@ -51,3 +51,6 @@ func (s *Service) Claim() { s.claims.add(s.Now()) }
 
 // Purge removes rows of sessions that were deleted, as a sweep does.
 func (s *Service) Purge(ctx context.Context) error { return s.purge(ctx) }
+
+// StreamAtMost is how long the dispatch stream may be of which little is read.
+const StreamAtMost = crowded * announceAtLeast

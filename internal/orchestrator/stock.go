@@ -259,31 +259,6 @@ func (k *stock) enough(room int) bool {
 	return len(k.runs) > room/2
 }
 
-// How often what is on the dispatch stream is counted, and up to how many.
-const (
-	countEvery = time.Second
-	countTo    = 1000
-)
-
-// countHints counts what is on the dispatch stream now and then, until ctx ends. What can't be
-// counted, nobody can come for either.
-func (s *Service) countHints(ctx context.Context) error {
-	tick := time.NewTicker(countEvery)
-	defer tick.Stop()
-	for {
-		unread, err := s.Bus.Unread(ctx, s.Pool, countTo)
-		if err != nil {
-			s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)
-		}
-		s.stock.reconcile(time.Now(), unread, s.pulling())
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 // sendDue puts what is due on the dispatch stream until ctx ends. All of it goes there at
 // once where other replicas are alive, whose slots may be idle, and where this one has none.
 func (s *Service) sendDue(ctx context.Context) error {

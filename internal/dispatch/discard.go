@@ -1,0 +1,45 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Discard takes hints off a pool's stream that nobody has read, since their runs are over: ids are
+// the first of [Bus.Unread]. A consumer reads them for that, as Redis would go on to count what
+// is deleted unread as the lag of the group. What it reads instead of those that somebody has
+// read meanwhile is the consumer's, until [Bus.Done], as if it had pulled it.
+func (b *Bus) Discard(ctx context.Context, pool, consumer string, ids []string) ([]Delivery, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	key, err := b.reading(pool, consumer, len(ids))
+	if err != nil {
+		return nil, fmt.Errorf("discarding hints: %w", err)
+	}
+	if err := b.createGroup(ctx, key); err != nil {
+		return nil, fmt.Errorf("discarding hints of %s: %w", key, err)
+	}
+	streams, err := b.client.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: group, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(len(ids)), Block: -1,
+	}).Result()
+	if errors.Is(err, redis.Nil) || err == nil && len(streams) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("discarding hints of %s: %w", key, err)
+	}
+	var over []string
+	others := slices.DeleteFunc(streams[0].Messages, func(e redis.XMessage) bool {
+		found := slices.Contains(ids, e.ID)
+		if found {
+			over = append(over, e.ID)
+		}
+		return found
+	})
+	return b.sift(ctx, pool, others), b.Done(ctx, pool, over...)
+}

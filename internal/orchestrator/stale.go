@@ -1,0 +1,62 @@
+package orchestrator
+
+import (
+	"context"
+	"time"
+)
+
+// How often what is on the dispatch stream is counted, and up to how many.
+const (
+	countEvery = time.Second
+	countTo    = 1000
+)
+
+// countHints counts what is on the dispatch stream now and then, until ctx ends. What can't be
+// counted, nobody can come for either.
+func (s *Service) countHints(ctx context.Context) error {
+	tick := time.NewTicker(countEvery)
+	defer tick.Stop()
+	for {
+		unread, err := s.Bus.Unread(ctx, s.Pool, countTo)
+		if err != nil {
+			s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)
+		}
+		stale, err := s.discard(ctx, unread)
+		if err != nil {
+			s.Logger.DebugContext(ctx, "hints of what is over were not taken off the dispatch stream", "error", err)
+		}
+		s.stock.reconcile(time.Now(), len(unread)-stale, s.pulling())
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// discarder is the consumer that replicas are which take hints off the dispatch stream.
+const discarder = "orchestrators"
+
+// discard takes hints off the dispatch stream that nobody reads, and whose runs are over: all if no
+// run waits, and otherwise the oldest if there are more of them than runs that wait, and the
+// stream is crowded. It gives how many. Should there be one among them whose run does wait,
+// its announcement runs out.
+func (s *Service) discard(ctx context.Context, unread []string) (int, error) {
+	if len(unread) == 0 {
+		return 0, nil
+	}
+	work, err := s.Store.Work(ctx) // after the hints, which are of runs that were ready before
+	if err != nil {
+		return 0, err
+	}
+	keep := 0
+	if waiting := work.Ready + work.Held; waiting > 0 {
+		keep = max(waiting, crowded*s.room())
+	}
+	n := max(0, len(unread)-keep)
+	others, err := s.Bus.Discard(ctx, s.Pool, discarder, unread[:n])
+	if err != nil {
+		return 0, err
+	}
+	return n, s.announceLeft(ctx, others)
+}

@@ -1,0 +1,58 @@
+package orchestrator_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/orchestrator"
+)
+
+// TestHintsOfWhatIsOverGo from the dispatch stream though no worker reads it: all where nothing
+// waits any more, and most where something does.
+func TestHintsOfWhatIsOverGo(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"nothing waits": false, "a run waits": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				svc := setup(t)
+				_, stop := run(t, svc)
+				defer stop()
+				pass := func() {
+					time.Sleep(3 * time.Second)
+					synctest.Wait()
+				}
+				backlog := func() int {
+					t.Helper()
+					n, err := svc.Bus.Backlog(t.Context(), svc.Pool)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return n
+				}
+				least, most := 0, 0
+				if waits {
+					plant(t, svc)
+					least, most = 1, orchestrator.StreamAtMost
+				}
+				for range 30 {
+					g := plant(t, svc)
+					if pass(); backlog() == 0 {
+						t.Error("a run that waits is not on the stream")
+					}
+					if _, err := svc.CloseSession(t.Context(), tenant, g.id, ""); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if pass(); backlog() < least || backlog() > most {
+					t.Errorf("%d hints are on the stream, want %d to %d", backlog(), least, most)
+				}
+				plant(t, svc)
+				if pass(); backlog() == 0 {
+					t.Error("a run that waits is not on the stream")
+				}
+			})
+		})
+	}
+}
