@@ -99,7 +99,7 @@ func (s *taskServer) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.G
 func (s *taskServer) withResult(ctx context.Context, t *tree.Task) (*pb.Task, error) {
 	shown := wire.Task(t)
 	var err error
-	shown.Result, err = s.svc.Result(ctx, t)
+	shown.Result, shown.Unfinished, err = s.svc.Result(ctx, t)
 	return shown, err
 }
 

@@ -66,6 +66,7 @@ func shownTask(t *tree.Task, out tree.RunOutput) *pb.Task {
 	if orchestrator.HasResult(t) {
 		shown.Result = out.Answer
 	}
+	shown.Unfinished = out.Words
 	return shown
 }
 

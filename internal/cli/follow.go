@@ -120,6 +120,9 @@ func (a *app) printAnswer(t *pb.Task, apart bool) error {
 		a.complain(verb + stateText(t.GetState()) + ": " + reason)
 	}
 	answer := strings.TrimSpace(safeText(t.GetResult()))
+	if words := strings.TrimSpace(safeText(t.GetUnfinished())); words != "" {
+		answer = "[unfinished] " + words
+	}
 	if width, terminal := a.terminal(a.Stdout); terminal {
 		answer = ansi.Wordwrap(answer, width, "")
 	}

@@ -150,7 +150,9 @@ func (c *core) outcome(child tree.ChildRun) string {
 					answer = m.Text()
 				}
 			}
-			return tree.Outcome{Run: *r, Answer: r.Says(answer)}.Text()
+			o := tree.Outcome{Run: *r}
+			o.Heard(answer)
+			return o.Text()
 		}
 	}
 	c.t.Errorf("run %v has not ended", child)

@@ -207,6 +207,11 @@ func (s *Service) callOne(ctx context.Context, c *store.Callback) error {
 // maxCallbackResult bounds the answer in the body of a call, in bytes.
 const maxCallbackResult = 32 << 10
 
+// endOf is as much of a text as is sent: answers conclude at the end.
+func endOf(text string) (_ string, cut bool) {
+	return excerpt.Tail(text, maxCallbackResult), len(text) > maxCallbackResult
+}
+
 // ended is the body of a call.
 type ended struct {
 	Event     string     `json:"event"` // "task.ended"
@@ -219,6 +224,8 @@ type ended struct {
 	Detail    string     `json:"detail,omitempty"`
 	Result    string     `json:"result,omitempty"`
 	ResultCut bool       `json:"result_cut,omitempty"`
+	Words     string     `json:"unfinished,omitempty"`
+	WordsCut  bool       `json:"unfinished_cut,omitempty"`
 	ToolUses  int        `json:"tool_uses"`
 	Usage     endedUsage `json:"usage"`
 	Accepted  time.Time  `json:"accepted_at"`
@@ -248,12 +255,11 @@ func (s *Service) callbackBody(ctx context.Context, c *store.Callback) ([]byte, 
 	r := &outcome.Run
 	body := ended{
 		Event: "task.ended", Session: c.Session.String(), Task: c.Task.String(), Run: c.Run, Agent: task.Agent,
-		Status: r.State.String(), Reason: r.Reason.String(), Detail: r.Detail, Result: outcome.Answer, ToolUses: r.ToolUses,
+		Status: r.State.String(), Reason: r.Reason.String(), Detail: r.Detail, ToolUses: r.ToolUses,
 		Usage:    endedUsage{r.Usage.Input, r.Usage.Output, r.Usage.CacheRead, r.Usage.CacheWrite, r.Usage.Cost, r.Usage.Priced},
 		Accepted: r.AcceptedAt.UTC(), Ended: r.EndedAt.UTC(),
 	}
-	if len(body.Result) > maxCallbackResult {
-		body.Result, body.ResultCut = excerpt.Tail(body.Result, maxCallbackResult), true // answers conclude at the end
-	}
+	body.Result, body.ResultCut = endOf(outcome.Answer)
+	body.Words, body.WordsCut = endOf(outcome.Words)
 	return json.Marshal(body)
 }

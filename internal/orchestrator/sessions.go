@@ -214,12 +214,12 @@ func HasResult(t *tree.Task) bool {
 	return t.State == tree.StateCompleted || t.State.Terminal() && t.Kind == tree.KindShell
 }
 
-// Result gives the text of the answer that ended the task's current run; empty
-// if there is none.
-func (s *Service) Result(ctx context.Context, t *tree.Task) (string, error) {
-	if !HasResult(t) {
-		return "", nil
+// Result gives the text of the answer that ended the task's current run, or else the last words of
+// one that did not complete; empty if there are none.
+func (s *Service) Result(ctx context.Context, t *tree.Task) (answer, words string, err error) {
+	if !t.State.Terminal() || t.Answer == 0 {
+		return "", "", nil
 	}
 	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: t.Run})
-	return outcome.Answer, err
+	return outcome.Answer, outcome.Words, err
 }

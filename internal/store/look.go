@@ -126,7 +126,7 @@ func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) 
 // the same for all who have waited, and nobody's to change.
 func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, tree.RunOutput, error) {
 	t := &e.task
-	if e.prompt != nil && e.answer != nil && e.answer[0].Text() != "" {
+	if ended := t.Ended(); e.prompt != nil && e.answer != nil && e.answer[0].Text() != "" && !ended.Unfinished() {
 		return t, e.output(t), nil
 	}
 	r := s.session(t.Session)
@@ -158,10 +158,12 @@ func (n *near) take(t *tree.Task, messages []messageAndBody) error {
 	n.answers = map[messageKey]string{}
 	for i := range messages {
 		m := &messages[i]
-		if m.Ordinal != t.Answer {
+		if m.Ordinal == t.Answer {
+			if err := n.answered(m); err != nil {
+				return err
+			}
+		} else if m.Role == tree.RoleUser { // the task may be older than what it has said
 			asked = append(asked, *m)
-		} else if err := n.answered(m); err != nil {
-			return err
 		}
 	}
 	n.prompts = map[tree.ChildRun][]messageAndBody{run: asked}

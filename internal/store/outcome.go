@@ -36,7 +36,7 @@ func (r *sessionReader) outcomes(ctx context.Context, runs []tree.ChildRun) (map
 			if !there {
 				return nil, errNoOutcome
 			}
-			outcome.Answer = run.Says(answer)
+			outcome.Heard(answer)
 		}
 		found[tree.ChildRun{Task: run.Task, Run: run.Run}] = outcome
 	}

@@ -27,7 +27,7 @@ func (r *sessionReader) output(ctx context.Context, t *tree.Task) (out tree.RunO
 	case t.State.Terminal():
 		var outcome tree.Outcome
 		if outcome, err = r.outcome(ctx, run); err == nil {
-			out.Answer = outcome.Answer
+			out.Answer, out.Words = outcome.Answer, outcome.Words
 			out.Output, err = r.ended(ctx, outcome, t)
 		}
 	case t.Kind == tree.KindShell:

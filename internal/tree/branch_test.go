@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // branch reads: branch TASK NAME N [apart] [again] [select] [older] ["text"]. An older message
@@ -118,6 +119,17 @@ func (c *checker) message(task TaskID, ordinal int) *Message {
 		return m
 	}
 	return nil
+}
+
+// lastWords is the ordinal of the last message in which the model has said something in a task's
+// current run, or 0.
+func (c *checker) lastWords(t *Task) int {
+	for _, m := range slices.Backward(c.messages[t.ID]) {
+		if m.Run == t.Run && m.Role == RoleAssistant && strings.TrimSpace(m.Text()) != "" {
+			return m.Ordinal
+		}
+	}
+	return 0
 }
 
 // branch draws a branch from any message of any task, now and then from one that

@@ -120,7 +120,8 @@ func (c *checker) log() {
 			run, there := c.runs[ChildRun{e.Task, e.Run}]
 			c.must(there && run.State == r.State && run.Reason == r.Reason && run.Detail == r.Detail && run.Usage == r.Usage,
 				"event %d says %v of a run that ended %v", e.Seq, r, run)
-			c.must(run.Answer == 0 && r.Message.IsZero() || run.Answer > 0 && r.Message == c.message(e.Task, run.Answer).ID,
+			answered := run.Answer > 0 && !run.Unfinished()
+			c.must(!answered && r.Message.IsZero() || answered && r.Message == c.message(e.Task, run.Answer).ID,
 				"event %d names another message than the answer, %d", e.Seq, run.Answer)
 			if a := c.asked[ChildRun{e.Task, e.Run}]; a.background {
 				background[a.by]--
@@ -163,6 +164,10 @@ func (c *checker) state(t *Task) {
 	if ended {
 		c.must(run.State == t.State && run.Reason == t.Reason && run.Detail == t.Detail && run.Answer == t.Answer && run.Usage == t.RunUsage,
 			"task %s and its run %d differ", t.ID, t.Run)
+		if run.Unfinished() {
+			last := c.lastWords(t)
+			c.must(run.Answer == last, "task %s has said something last in message %d, and its run names %d", t.ID, last, run.Answer)
+		}
 		c.must(t.State != StateCompleted || t.Answer > 0, "task %s is completed without an answer", t.ID)
 		c.must(t.OpenCalls == 0, "task %s has ended with open calls", t.ID)
 		c.must(!t.EndedAt.Before(t.AcceptedAt), "task %s ended before it was accepted", t.ID)

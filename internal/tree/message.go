@@ -113,6 +113,16 @@ func (Thinking) isBlock()   {}
 func (ToolUse) isBlock()    {}
 func (ToolResult) isBlock() {}
 
+// says reports whether the message has text that somebody could read.
+func (m *Message) says() bool {
+	for _, b := range m.Blocks {
+		if text, ok := b.(Text); ok && strings.TrimSpace(text.Text) != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // Text gives the text blocks of the message, one after another.
 func (m *Message) Text() string {
 	var text string

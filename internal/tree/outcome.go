@@ -17,6 +17,7 @@ const (
 type Outcome struct {
 	Run     Run
 	Answer  string // what Run says with the text of its answer; empty if there is none
+	Words   string // the last words of an unfinished run; empty: its model has said none
 	Session SessionID
 	Limit   int // how much of the answer is shown; 0: DefaultOutputBytes
 }
@@ -28,6 +29,8 @@ type outcomeText struct {
 	Message    string       `json:"message,omitempty"`
 	Summary    string       `json:"summary,omitempty"`
 	Cut        bool         `json:"summary_cut,omitempty"`
+	Words      string       `json:"unfinished,omitempty"`
+	WordsCut   bool         `json:"unfinished_cut,omitempty"`
 	Reason     string       `json:"reason,omitempty"`
 	Error      string       `json:"error,omitempty"`
 	Usage      outcomeUsage `json:"usage"`
@@ -43,6 +46,15 @@ type outcomeUsage struct {
 	Output     int64 `json:"output_tokens,omitempty"`
 	CacheRead  int64 `json:"cache_read_tokens,omitempty"`
 	CacheWrite int64 `json:"cache_write_tokens,omitempty"`
+}
+
+// Heard takes in the text of the message that the run names as its answer.
+func (o *Outcome) Heard(text string) {
+	if o.Run.Unfinished() {
+		o.Words = text
+		return
+	}
+	o.Answer = o.Run.Says(text)
 }
 
 // Text is the bounded summary that becomes a call's result: the same bytes each
@@ -75,7 +87,8 @@ func (o Outcome) text() outcomeText {
 			Input:      u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite,
 		},
 	}
-	out.Summary, out.Cut = o.shown()
+	out.Summary, out.Cut = o.shown(o.Answer)
+	out.Words, out.WordsCut = o.shown(o.Words)
 	if o.Run.State != StateCompleted {
 		out.Reason, out.Error = o.Run.Reason.String(), o.Run.Detail
 	}
@@ -90,9 +103,9 @@ func (o outcomeText) encode() string {
 	return string(text)
 }
 
-// shown is as much of the answer as is shown.
-func (o Outcome) shown() (string, bool) {
-	return Tail(o.Answer, Limits{OutputBytes: o.Limit}.Output(), func() string {
+// shown is as much of what was said as is shown.
+func (o Outcome) shown(text string) (string, bool) {
+	return Tail(text, Limits{OutputBytes: o.Limit}.Output(), func() string {
 		return fmt.Sprintf("message %d of %s", o.Run.Answer, TranscriptOf(o.Session, o.Run.Task))
 	})
 }

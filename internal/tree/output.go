@@ -34,11 +34,13 @@ type Output struct {
 	Tokens    int64    `json:"tokens"`
 }
 
-// RunOutput is what there is to read of a run, and the answer with which it has ended, whole.
+// RunOutput is what there is to read of a run, and the answer with which it has ended, whole; or
+// else its last words.
 type RunOutput struct {
 	Output
 	Cut    bool // so that Output.Output is its end
 	Answer string
+	Words  string
 }
 
 // Text is the output as a model reads it.
@@ -74,7 +76,7 @@ func (o Outcome) Output(t *Task) Output {
 		TaskID: t.ID, Kind: t.Kind.String(), Status: o.Run.State.String(), Description: t.Description,
 		ToolUses: o.Run.ToolUses, Tokens: o.Run.Usage.Total(),
 	}
-	out.Output, _ = o.shown()
+	out.Output, _ = o.shown(o.Answer)
 	if o.Run.State != StateCompleted {
 		out.Reason, out.Error = o.Run.Reason.String(), o.Run.Detail
 	}

@@ -173,6 +173,8 @@ func (s *script) request(f From, verb string, args []string) Command {
 	switch verb {
 	case "asks":
 		return AppendAnswer{From: f, Message: said(nil, args)}
+	case "says": // and asks
+		return AppendAnswer{From: f, Message: said(args[:1], args[1:])}
 	case "spawns":
 		c := SpawnCalls{From: f}
 		for _, arg := range args {

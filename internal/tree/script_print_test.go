@@ -380,7 +380,7 @@ func (s *script) output(run ChildRun) string {
 func (s *script) outcomeOf(run ChildRun) Outcome {
 	o := Outcome{Run: s.db.runs[run], Session: s.db.session.ID}
 	if o.Run.Answer > 0 {
-		o.Answer = o.Run.Says(s.db.message(run.Task, o.Run.Answer).Text())
+		o.Heard(s.db.message(run.Task, o.Run.Answer).Text())
 	}
 	return o
 }

@@ -163,7 +163,7 @@ type CurrentRun struct {
 	Iterations int     // model calls of the run
 	RunUsage   Usage
 	RunTools   int
-	Answer     int // ordinal of the message that answered; 0 until then
+	Answer     int // ordinal of the last message of its model that says something, or 0; of a run that has completed, of the one that answered
 	AcceptedAt time.Time
 	StartedAt  time.Time // first claim of the run; zero until then
 	EndedAt    time.Time
@@ -260,7 +260,7 @@ type Run struct {
 	State      State
 	Reason     Reason
 	Detail     string // of Reason; of one that has completed, what it left that its answer does not say
-	Answer     int    // ordinal of the message that answered, or 0
+	Answer     int    // ordinal of the message that answered, or of an unfinished run's last words, or 0
 	Usage      Usage
 	ToolUses   int
 	Iterations int
@@ -268,6 +268,10 @@ type Run struct {
 	StartedAt  time.Time
 	EndedAt    time.Time
 }
+
+// Unfinished reports whether the run is an agent's that did not complete: what its model has said
+// last is no answer.
+func (r *Run) Unfinished() bool { return r.State != StateCompleted && r.Iterations > 0 }
 
 // Says is the result of a run with the text of its answer: what it has left behind comes last, if
 // it was known only later.

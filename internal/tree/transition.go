@@ -158,7 +158,7 @@ func (d *decision) finish(t *Task, state State, reason Reason, detail string) {
 	run := t.Ended()
 	d.view.changes.Runs = append(d.view.changes.Runs, &run)
 	result := Result{State: state, Reason: reason, Detail: detail, Usage: t.RunUsage, ToolUses: t.RunTools}
-	if t.Answer > 0 {
+	if t.Answer > 0 && !run.Unfinished() {
 		result.Message = t.Head
 	}
 	d.emit(t, result)

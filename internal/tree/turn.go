@@ -129,9 +129,13 @@ func (d *decision) appendAnswer(t *Task, said Message) *Message {
 	t.Iterations++
 	t.AllIterations++
 	d.session().ModelCalls++
-	return d.append(t, &Message{
+	m := d.append(t, &Message{
 		Role: RoleAssistant, Blocks: said.Blocks, Model: said.Model, Usage: said.Usage, Stop: said.Stop,
 	})
+	if m.says() {
+		t.Answer = m.Ordinal
+	}
+	return m
 }
 
 // openCall gives an open call of the attempt's message that the worker sees to.

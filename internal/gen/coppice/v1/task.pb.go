@@ -458,7 +458,10 @@ type Task struct {
 	// How many model calls a run may make.
 	MaxIterations int32 `protobuf:"varint,40,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
 	// How many messages wait for its next boundary.
-	Inbox         int32 `protobuf:"varint,41,opt,name=inbox,proto3" json:"inbox,omitempty"`
+	Inbox int32 `protobuf:"varint,41,opt,name=inbox,proto3" json:"inbox,omitempty"`
+	// The last words of the model in the current run, if that has ended without completing: no
+	// answer, but what there is. Filled in as `result` is.
+	Unfinished    string `protobuf:"bytes,42,opt,name=unfinished,proto3" json:"unfinished,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -764,6 +767,13 @@ func (x *Task) GetInbox() int32 {
 		return x.Inbox
 	}
 	return 0
+}
+
+func (x *Task) GetUnfinished() string {
+	if x != nil {
+		return x.Unfinished
+	}
+	return ""
 }
 
 // Base is a message of another task that a conversation goes on from. Its
@@ -2426,8 +2436,7 @@ var File_coppice_v1_task_proto protoreflect.FileDescriptor
 const file_coppice_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"\x15coppice/v1/task.proto\x12\n" +
-	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\n" +
-	"\n" +
+	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\v\n" +
 	"\x04Task\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x0e\n" +
@@ -2476,7 +2485,10 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x10total_iterations\x18& \x01(\x05R\x0ftotalIterations\x12+\n" +
 	"\x11recent_activities\x18' \x03(\tR\x10recentActivities\x12%\n" +
 	"\x0emax_iterations\x18( \x01(\x05R\rmaxIterations\x12\x14\n" +
-	"\x05inbox\x18) \x01(\x05R\x05inbox\"y\n" +
+	"\x05inbox\x18) \x01(\x05R\x05inbox\x12\x1e\n" +
+	"\n" +
+	"unfinished\x18* \x01(\tR\n" +
+	"unfinished\"y\n" +
 	"\x04Base\x12(\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x14.coppice.v1.BaseKindR\x04kind\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x18\n" +
