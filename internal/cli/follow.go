@@ -22,6 +22,7 @@ type follow struct {
 	deltas    bool // with JSON: show pieces of answers as well
 	quiet     bool // show the answer alone
 	deciding  deciding
+	seen      *int64 // is given the number of the last event before the session was idle; may be nil
 }
 
 // show shows a session in the way that suits standard output, until it is idle,
@@ -48,6 +49,9 @@ func (a *app) show(ctx context.Context, f follow) error {
 		return context.Cause(ctx)
 	case err != nil:
 		return during("watching the session", err)
+	}
+	if f.seen != nil {
+		*f.seen = idle.GetLastSeq()
 	}
 	if idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED {
 		return a.blocked(ctx, f)

@@ -20,50 +20,52 @@ const callbackPatience = callback.DefaultTimeout + 2*time.Second
 var errAllCalled = errors.New("all callbacks have ended")
 
 // callBack waits until the callbacks of a session in this process have ended, for nobody makes
-// them when it has stopped, and says what came of each. That goes beside standard output,
-// which ends with the answer. owing reports whether some have not ended.
-func (r *runCommand) callBack(ctx context.Context, a *app, running *assembly.Running, session string) (owing bool) {
+// them when it has stopped, and says what came of those that have ended after the last event
+// that was seen. That goes beside standard output, which ends with the answer. owing reports
+// whether some have not ended.
+func (r *runCommand) callBack(ctx context.Context, a *app, running *assembly.Running, session string, seen int64) (owing bool) {
+	ctx, cancel := context.WithTimeout(ctx, callbackPatience)
+	defer cancel()
 	callbacks, err := running.Owed(ctx, session)
-	if len(callbacks) == 0 {
-		if err != nil && ctx.Err() == nil {
-			a.complain("looking for callbacks: " + err.Error())
-		}
-		return false
-	}
 	urls := map[tree.ChildRun]string{}
 	for _, c := range callbacks {
 		urls[tree.ChildRun{Task: c.Task, Run: c.Run}] = c.URL
 	}
-	if !r.Quiet {
+	if len(urls) > 0 && !r.Quiet {
 		a.complain(fmt.Sprintf("waiting for %s, for up to %s", owedText(urls), callbackPatience))
 	}
-	ctx, cancel := context.WithTimeout(ctx, callbackPatience)
-	defer cancel()
-	w := &watching{client: newClient(running.Conn()).sessions, session: session}
-	_, err = w.each(ctx, func(step *pb.WatchSessionResponse) error {
-		ended := step.GetEvent().GetCallbackEnded()
-		task, err := tree.ParseID[tree.Task](step.GetEvent().GetTaskId())
-		of := tree.ChildRun{Task: task, Run: int(ended.GetRun())}
-		if _, owed := urls[of]; ended == nil || err != nil || !owed {
-			return nil
-		}
-		delete(urls, of)
-		if !r.Quiet || !ended.GetDelivered() {
-			a.complain(callbackText(ended))
-		}
-		if len(urls) == 0 {
-			return errAllCalled
-		}
-		return nil
-	})
-	switch {
-	case len(urls) == 0:
-		return false
-	case ctx.Err() == nil:
+	w := &watching{client: newClient(running.Conn()).sessions, session: session, after: seen, untilIdle: len(urls) == 0}
+	if err == nil && (seen > 0 || len(urls) > 0) {
+		_, err = w.each(ctx, func(step *pb.WatchSessionResponse) error { return r.calledBack(a, step.GetEvent(), urls) })
+	}
+	if err != nil && !errors.Is(err, errAllCalled) && ctx.Err() == nil {
 		a.complain("waiting for callbacks: " + err.Error())
 	}
-	a.complain("without an answer: " + owedText(urls))
-	return true
+	if len(urls) > 0 {
+		a.complain("without an answer: " + owedText(urls))
+	}
+	return len(urls) > 0
+}
+
+// calledBack tells of an event, if it is the end of a callback, and takes that off those that
+// are waited for. The last one ends the watch.
+func (r *runCommand) calledBack(a *app, e *pb.Event, urls map[tree.ChildRun]string) error {
+	ended := e.GetCallbackEnded()
+	if ended == nil {
+		return nil
+	}
+	if !r.Quiet || !ended.GetDelivered() {
+		a.complain(callbackText(ended))
+	}
+	task, err := tree.ParseID[tree.Task](e.GetTaskId())
+	of := tree.ChildRun{Task: task, Run: int(ended.GetRun())}
+	if _, owed := urls[of]; err != nil || !owed {
+		return err
+	}
+	if delete(urls, of); len(urls) == 0 {
+		return errAllCalled
+	}
+	return nil
 }
 
 // owedText names callbacks.

@@ -57,7 +57,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	}
 	there := remote{r.Orchestrator, r.ClientFlags}
 	return there.with(func(c *client) error {
-		session, err := r.in(ctx, a, c, asked, there.deciding(a))
+		session, err := r.in(ctx, a, c, asked, there.deciding(a), nil)
 		if session != "" && (ctx.Err() != nil || mayGoOn(err)) {
 			a.complain("the session goes on; see it with: coppice watch" + there.reached(a) + " " + session)
 		}
@@ -128,8 +128,9 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 		return errors.Join(fmt.Errorf("starting: %w", err), drop())
 	}
 	until, stop := whileRunning(ctx, running)
-	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding(a))
-	owing := session != "" && r.callBack(until, a, running, session)
+	var seen int64
+	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding(a), &seen)
+	owing := session != "" && r.callBack(until, a, running, session, seen)
 	stop()
 	if (ctx.Err() != nil || owing) && session != "" && r.Data != "" {
 		a.complain("the session is kept; it goes on with: " + r.goesOn(a))
@@ -175,15 +176,18 @@ func (r *runCommand) asked(prompt string) (*pb.CreateSessionRequest, error) {
 	}, nil
 }
 
-// in runs it at an orchestrator, and gives the session. by says how approvals are decided on.
-func (r *runCommand) in(ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by deciding) (session string, err error) {
+// in runs it at an orchestrator, and gives the session. by says how approvals are decided on,
+// and seen is given the last event that was shown.
+func (r *runCommand) in(
+	ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by deciding, seen *int64,
+) (session string, err error) {
 	resp, err := c.sessions.CreateSession(ctx, asked)
 	if err != nil {
 		return "", during("creating the session", err)
 	}
 	session = resp.GetSession().GetId()
 	return session, a.show(ctx, follow{
-		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: by,
+		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: by, seen: seen,
 	})
 }
 
