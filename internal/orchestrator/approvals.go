@@ -8,11 +8,11 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// What the store reads of approvals, and of lists.
-type (
-	Approval    = store.Approval
-	Page[T any] = store.Page[T]
-)
+// Approval is an approval as the store has it.
+type Approval = store.Approval
+
+// Page is a piece of a list as the store reads it.
+type Page[T any] = store.Page[T]
 
 // Approvals reads a page of approvals, oldest first: of a session, or the open ones
 // of all sessions of the tenant if it is the zero id.

@@ -153,11 +153,16 @@ func forGood(config *pgx.ConnConfig, err error) error {
 		return fmt.Errorf("%w: there is no such database; make it with: createdb --owner %s %s: %w", ErrRefused, config.User, config.Database, err)
 	case code == codeNoPrivilege:
 		return fmt.Errorf("%w: user %s may not make its tables there; it has to own the database, and the tables if there are some: ALTER DATABASE %s OWNER TO %s: %w",
-			ErrRefused, config.User, pgx.Identifier{config.Database}.Sanitize(), pgx.Identifier{config.User}.Sanitize(), err)
+			ErrRefused, config.User, quoted(config.Database), quoted(config.User), err)
 	case strings.HasPrefix(code, classUnauthorized):
 		return fmt.Errorf("%w: user %s may not connect; look at the user and the password in the URL, and at the server's pg_hba.conf: %w", ErrRefused, config.User, err)
 	}
 	return err
+}
+
+// quoted is a name as it stands in a statement.
+func quoted(name string) string {
+	return pgx.Identifier{name}.Sanitize() //nolint:misspell // as pgx calls it
 }
 
 // prepareConnection lets a connection read and write strings as bytes, and makes

@@ -45,7 +45,7 @@ func (l *line) open(ctx context.Context, settled bool) *link {
 	if err != nil {
 		l.replicas.lost(aim) // who wants to go there does not wait as long
 		if ctx.Err() == nil && l.reach.failed(l.now()) {
-			l.log.WarnContext(ctx, unreached(err), "error", err)
+			l.unreached(ctx, err)
 		}
 		return nil
 	}
@@ -62,12 +62,13 @@ func (l *line) open(ctx context.Context, settled bool) *link {
 
 // unreached says what a stream that could not be opened means: one that has answered can be
 // reached.
-func unreached(err error) string {
+func (l *line) unreached(ctx context.Context, err error) {
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
-		return "no orchestrator lets this worker in: its token is wrong, or no worker's"
+		l.log.WarnContext(ctx, "no orchestrator lets this worker in: its token is wrong, or no worker's", "error", err)
+	default:
+		l.log.WarnContext(ctx, "no orchestrator can be reached", "error", err)
 	}
-	return "no orchestrator can be reached"
 }
 
 // patience is how long to wait at most before another stream is opened: an attempt
