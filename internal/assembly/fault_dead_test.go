@@ -5,10 +5,13 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/coppice-run/coppice/internal/alive"
 	"github.com/coppice-run/coppice/internal/assembly"
@@ -145,6 +148,10 @@ func TestHintsOfTheDeadAreAnnouncedAgain(t *testing.T) {
 	}
 	d.kill("worker 1")
 	until(t, "the runs whose hints it had read are announced again", func() bool { return log.count(announcedAgain) == 1 })
+	until(t, "it is no reader of the stream any more", func() bool {
+		readers, err := a.redis.XInfoConsumers(t.Context(), "coppice:{"+welcome.GetWelcome().GetInstallationId()+"}:ready:"+assembly.DefaultPool, "workers").Result()
+		return err == nil && !slices.ContainsFunc(readers, func(c redis.XInfoConsumer) bool { return c.Name == worker })
+	})
 	d.startWorker("worker 2")
 	for _, session := range []string{carried, read} {
 		if root := c.wait(session, ""); root.GetResult() != "at last" {

@@ -155,7 +155,7 @@ func (b *Bus) Done(ctx context.Context, pool string, ids ...string) error {
 	return nil
 }
 
-// Forget removes a consumer at a worker's clean end. One that still has hints
+// Forget removes a consumer whose worker has ended. One that still has hints
 // stays, so that TakeOver finds them; so does, in effect, one that pulls again.
 func (b *Bus) Forget(ctx context.Context, pool, consumer string) error {
 	key, err := b.keys.ready(pool)

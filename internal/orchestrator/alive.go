@@ -61,15 +61,20 @@ func (s *Service) inherit(ctx context.Context) error {
 	}
 }
 
-// announceAgain has the runs announced again whose hints a worker has read. Of one that it has
-// claimed nothing waits any more.
+// announceAgain has the runs announced again whose hints a dead worker has read, and forgets that
+// it reads hints. Of a run that it has claimed nothing waits any more.
 func (s *Service) announceAgain(ctx context.Context, worker string) error {
 	left, err := s.Bus.Left(ctx, s.Pool, worker, leftAtMost)
-	if err != nil || len(left) == 0 {
+	if err != nil {
 		return err
 	}
-	s.Logger.InfoContext(ctx, "a dead worker had read hints; their runs are announced again", "worker_id", worker, "hints", len(left))
-	return s.announceLeft(ctx, left)
+	if len(left) > 0 {
+		s.Logger.InfoContext(ctx, "a dead worker had read hints; their runs are announced again", "worker_id", worker, "hints", len(left))
+	}
+	if err := s.announceLeft(ctx, left); err != nil {
+		return err
+	}
+	return s.Bus.Forget(ctx, s.Pool, worker)
 }
 
 // announceLeft has the runs announced again of hints that nobody comes for.

@@ -66,10 +66,10 @@ func TestMissingWorkersAreTold(t *testing.T) {
 		"a worker is soon there":      {{"create", 3 * time.Second, 0, 0}, {"busy", 2 * time.Minute, 0, 0}},
 		"a worker leaves":             {{"busy", time.Minute, 0, 0}, {"create", time.Minute, 0, 0}, {"go", 4 * time.Second, 0, 0}, {"", 4 * time.Second, 1, 0}},
 		"a worker leaves for a while": {{"busy", time.Minute, 0, 0}, {"create", time.Minute, 0, 0}, {"go", 3 * time.Second, 0, 0}, {"busy", 2 * time.Minute, 0, 0}},
-		"nothing waits for a worker":  {{"idle", 2 * time.Minute, 0, 0}},
-		"nobody comes for a run":      {{"idle", time.Minute, 0, 0}, {"create", 2 * time.Second, 0, 0}, {"", 5 * time.Second, 0, 1}, {"", 50 * time.Second, 0, 1}, {"", 10 * time.Second, 0, 2}},
-		"others are come for":         {{"idle", time.Minute, 0, 0}, {"create", 4 * time.Second, 0, 0}, {"claim", 4 * time.Second, 0, 0}, {"claim", 4 * time.Second, 0, 0}},
-		"a slot is idle at last":      {{"busy", time.Minute, 0, 0}, {"create", time.Minute, 0, 0}, {"idle", 4 * time.Second, 0, 0}, {"", 4 * time.Second, 0, 1}},
+		"nothing waits for a worker":  {{"idle", 10 * time.Second, 0, 0}},
+		"nobody comes for a run":      {{"idle", 10 * time.Second, 0, 0}, {"create", 2 * time.Second, 0, 0}, {"", 5 * time.Second, 0, 1}, {"", 50 * time.Second, 0, 1}, {"", 10 * time.Second, 0, 2}},
+		"others are come for":         {{"idle", 10 * time.Second, 0, 0}, {"create", 4 * time.Second, 0, 0}, {"claim", 4 * time.Second, 0, 0}, {"claim", 4 * time.Second, 0, 0}},
+		"a slot is idle at last":      {{"busy", 10 * time.Second, 0, 0}, {"create", 10 * time.Second, 0, 0}, {"idle", 4 * time.Second, 0, 0}, {"", 4 * time.Second, 0, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
