@@ -91,7 +91,7 @@ func TestTheClientInDocumentsIsOne(t *testing.T) {
 var ofOthers = map[string]string{
 	"--branch": "git", "--ignore-scripts": "npm", "--security-opt": "docker",
 	"--from-file": "kubectl", "--from-literal": "kubectl", "--grace-period": "kubectl",
-	"--enable-auto-tool-choice": "vllm", "--tool-call-parser": "vllm", "--jinja": "llama-server", "--port": "llama-server",
+	"--enable-auto-tool-choice": "vllm", "--tool-call-parser": "vllm", "--jinja": "llama-server", "--port": "llama-server", "--owner": "createdb",
 	"--python": "protoc", "--grpc": "protoc", // what ends with _out
 }
 

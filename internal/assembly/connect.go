@@ -53,7 +53,8 @@ func Connect(target string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("connecting to orchestrators: an address in %q is empty", target)
 	}
 	for _, a := range addresses {
-		if scheme, _, has := strings.Cut(a, "://"); has && resolver.Get(scheme) == nil { // gRPC takes it for a part of a name
+		// gRPC takes it for a part of a name. Resolvers of a caller's own are not known here, and have no host there.
+		if scheme, rest, has := strings.Cut(a, "://"); has && resolver.Get(scheme) == nil && !strings.HasPrefix(rest, "/") {
 			return nil, fmt.Errorf("connecting to orchestrators: there is none at %q: expected HOST:PORT", a)
 		}
 	}
