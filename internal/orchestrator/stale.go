@@ -39,10 +39,11 @@ const discarder = "orchestrators"
 
 // discard takes hints off the dispatch stream that nobody reads, and whose runs are over: all if no
 // run waits, and otherwise the oldest if there are more of them than runs that wait, and the
-// stream is crowded. It gives how many. Should there be one among them whose run does wait,
+// stream is crowded. It gives how many. While slots come for hints they do that themselves, and
+// the database is not asked what waits. Should there be one among them whose run does wait,
 // its announcement runs out.
 func (s *Service) discard(ctx context.Context, unread []string) (int, error) {
-	if len(unread) == 0 {
+	if len(unread) == 0 || s.claims.quiet(s.Now()) < countEvery {
 		return 0, nil
 	}
 	work, err := s.Store.Work(ctx) // after the hints, which are of runs that were ready before

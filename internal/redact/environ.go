@@ -62,12 +62,14 @@ func FromEnviron(environ, named []string) []Secret {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if isURL(value) && !slices.Contains(named, name) {
-			if isDocument(value) {
-				all = append(all, inside(name, value)...)
-			} else {
+			plain := !tells(name) || tellsOfAddress(name)
+			switch {
+			case !isDocument(value):
 				all = append(all, FromURL(name, value)...)
+			case plain: // otherwise it is looked into below
+				all = append(all, inside(name, value)...)
 			}
-			if !tells(name) || tellsOfAddress(name) {
+			if plain {
 				continue
 			}
 		}

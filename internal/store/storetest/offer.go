@@ -56,9 +56,9 @@ func readyShare(t *testing.T, d Dialect) {
 	eq(t, "the share of the background", c[session(2)], 10)
 }
 
-// readyCaps: no more is announced than the tenant and the installation may run, and
-// only what is announced can be claimed.
-func readyCaps(t *testing.T, d Dialect) {
+// capped is a store that lets a tenant run four and all tenants six; two sessions of one and one
+// of another have ten runs each that wait.
+func capped(t *testing.T, d Dialect) *bundle {
 	config := d.Fresh(t)
 	config.Caps = store.Caps{Tenant: 4, All: 6}
 	b := d.opened(t, config)
@@ -71,6 +71,13 @@ func readyCaps(t *testing.T, d Dialect) {
 			b.must(cmd.ID, tree.SpawnTask{Child: child("work")})
 		}
 	}
+	return b
+}
+
+// readyCaps: no more is announced than the tenant and the installation may run, and
+// only what is announced can be claimed.
+func readyCaps(t *testing.T, d Dialect) {
+	b := capped(t, d)
 	taken := b.take(100)
 	c := counts(taken)
 	eq(t, "how many are offered", len(taken), 6)

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/store"
-	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // work: what waits for others to end is not what waits for a worker, nor does its age count.
@@ -25,26 +24,15 @@ func work(t *testing.T, d Dialect) {
 
 // workUnderCaps: neither does what waits for others of its tenant, or of all.
 func workUnderCaps(t *testing.T, d Dialect) {
-	config := d.Fresh(t)
-	config.Caps = store.Caps{Tenant: 4, All: 6}
-	b := d.opened(t, config)
-	b.run()
-	for n, tenant := range []string{"loud", "loud", "quiet"} {
-		cmd := create(1 + n)
-		cmd.Tenant = tenant
-		b.must(cmd.ID, cmd)
-		for range 5 {
-			b.must(cmd.ID, tree.SpawnTask{Child: child("work")})
-		}
-	}
+	b := capped(t, d)
 	work := must[*store.Work](t)(b.Work(t.Context()))
-	b.holds(store.Work{Ready: 6, Held: 9, Oldest: work.Oldest, Waits: work.Waits})
+	b.holds(store.Work{Ready: 6, Held: 24, Oldest: work.Oldest, Waits: work.Waits})
 	taken := b.take(100)
-	b.holds(store.Work{Ready: 6, Held: 9, Oldest: work.Oldest, Waits: work.Waits}) // no worker has them
+	b.holds(store.Work{Ready: 6, Held: 24, Oldest: work.Oldest, Waits: work.Waits}) // no worker has them
 	for _, r := range taken {
 		b.claim(r.Session, r.Task)
 	}
-	b.holds(store.Work{Held: 9, Running: 6})
+	b.holds(store.Work{Held: 24, Running: 6})
 }
 
 // holds compares what there is to do.
