@@ -62,28 +62,29 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.CreateSessionResponse{Session: wire.Session(session, root)}
-	if wait > 0 {
-		resp.Root, resp.Ended, err = started(ctx, s.svc, root, begun(root.ID), wait)
+	if wait == 0 {
+		return &pb.CreateSessionResponse{Session: wire.Session(session, root)}, nil
 	}
-	if err == nil && wait > 0 {
-		err = s.refresh(ctx, root.Session, resp)
+	now, ended, err := started(ctx, s.svc, root, begun(root.ID), wait)
+	if err != nil {
+		return nil, err
 	}
+	resp := &pb.CreateSessionResponse{Root: shownTask(now), Ended: ended}
+	resp.Session, err = s.after(ctx, now, session)
 	return resp, err
 }
 
-// refresh has the session as it is after a wait. If it can't be read now it stays as it was
-// opened: what was started goes on, and the client has to know of it.
-func (s *sessionServer) refresh(ctx context.Context, id tree.SessionID, resp *pb.CreateSessionResponse) error {
-	session, root, err := s.svc.Session(ctx, tenant(ctx), id)
-	switch {
-	case errors.Is(err, tree.ErrUnavailable):
-		return nil
-	case err != nil:
-		return err
+// after gives a session as it is after a wait. If it can't be read now it is as it was opened:
+// what was started goes on, and the client has to know of it.
+func (s *sessionServer) after(ctx context.Context, now orchestrator.Waited, opened *tree.Session) (*pb.Session, error) {
+	if now.Session != nil {
+		return wire.Session(now.Session, now.Task), nil
 	}
-	resp.Session = wire.Session(session, root)
-	return nil
+	session, err := s.session(ctx, opened.ID)
+	if errors.Is(err, tree.ErrUnavailable) {
+		return wire.Session(opened, now.Task), nil
+	}
+	return session, err
 }
 
 func checkAttached(title string, metadata map[string]string) error {
@@ -177,11 +178,11 @@ func (s *sessionServer) SendMessage(ctx context.Context, req *pb.SendMessageRequ
 	if err != nil {
 		return nil, err
 	}
-	shown, ended, err := started(ctx, s.svc, t, sent, wait)
+	now, ended, err := started(ctx, s.svc, t, sent, wait)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.SendMessageResponse{Task: shown, Ended: ended, Queued: sent.Queued, Backgrounded: int32(sent.Backgrounded)}, nil
+	return &pb.SendMessageResponse{Task: shownTask(now), Ended: ended, Queued: sent.Queued, Backgrounded: int32(sent.Backgrounded)}, nil
 }
 
 func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.SessionService_WatchSessionServer) error {

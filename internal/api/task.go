@@ -53,11 +53,11 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	task, ended, err := started(ctx, s.svc, t, begun(t.ID), wait)
+	now, ended, err := started(ctx, s.svc, t, begun(t.ID), wait)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.SpawnTaskResponse{Task: task, Ended: ended}, nil
+	return &pb.SpawnTaskResponse{Task: shownTask(now), Ended: ended}, nil
 }
 
 // bounds reads how long a task may take; zero values are no bounds.

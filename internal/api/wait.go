@@ -49,24 +49,21 @@ func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb
 func waited(
 	ctx context.Context, svc *orchestrator.Service, session tree.SessionID, of tree.ChildRun, timeout time.Duration,
 ) (*pb.WaitTaskResponse, error) {
-	t, out, err := svc.WaitTask(ctx, tenant(ctx), session, of, timeout)
+	now, err := svc.WaitTask(ctx, tenant(ctx), session, of, timeout)
 	if err != nil {
 		return nil, err
 	}
-	return shownEnd(t, out), nil
-}
-
-func shownEnd(t *tree.Task, out tree.RunOutput) *pb.WaitTaskResponse {
-	return &pb.WaitTaskResponse{Task: shownTask(t, out), Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}
+	t, out := now.Task, now.Output
+	return &pb.WaitTaskResponse{Task: shownTask(now), Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}, nil
 }
 
 // shownTask gives a task with its result, if it has one.
-func shownTask(t *tree.Task, out tree.RunOutput) *pb.Task {
-	shown := wire.Task(t)
-	if orchestrator.HasResult(t) {
-		shown.Result = out.Answer
+func shownTask(now orchestrator.Waited) *pb.Task {
+	shown := wire.Task(now.Task)
+	if orchestrator.HasResult(now.Task) {
+		shown.Result = now.Output.Answer
 	}
-	shown.Unfinished = out.Words
+	shown.Unfinished = now.Output.Words
 	return shown
 }
 
@@ -75,18 +72,18 @@ func shownTask(t *tree.Task, out tree.RunOutput) *pb.Task {
 // the call waits for the same run, whatever came after it. If it can't wait to the end, since
 // it stops or the database is away, it gives the task as it is: what was started goes on, and
 // the client has to know of it.
-func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tree.Sent, wait time.Duration) (*pb.Task, bool, error) {
+func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tree.Sent, wait time.Duration) (now orchestrator.Waited, ended bool, err error) {
 	if wait == 0 {
-		return wire.Task(t), false, nil
+		return orchestrator.Waited{Task: t}, false, nil
 	}
-	now, out, took, err := svc.WaitMessage(ctx, tenant(ctx), t.Session, of, wait)
+	now, took, err := svc.WaitMessage(ctx, tenant(ctx), t.Session, of, wait)
 	switch {
 	case errors.Is(err, tree.ErrStopping) || errors.Is(err, tree.ErrUnavailable):
-		return wire.Task(t), false, nil
+		return orchestrator.Waited{Task: t}, false, nil
 	case err != nil:
-		return nil, false, err
+		return now, false, err
 	}
-	return shownTask(now, out), took && now.State.Terminal(), nil
+	return now, took && now.Task.State.Terminal(), nil
 }
 
 // begun is a new task's first run.

@@ -43,12 +43,18 @@ func (w *waiter) poke(ended bool) {
 	}
 }
 
+// Waited is what there is to see after a wait for a run.
+type Waited struct {
+	Task    *tree.Task     // as it then is, or was when the run ended
+	Output  tree.RunOutput // what there is to read of the run
+	Session *tree.Session  // as the end of the run has left it, if that is known without a look
+}
+
 // WaitTask waits until a run of a task, or its current one if that is not said, has ended or
-// the timeout has passed, and gives the task as it then is, or was when that run ended, with
-// what there is to read of the run.
+// the timeout has passed.
 func (s *Service) WaitTask(
 	ctx context.Context, tenant string, id tree.SessionID, of tree.ChildRun, timeout time.Duration,
-) (*tree.Task, tree.RunOutput, error) {
+) (Waited, error) {
 	w := &waiter{session: id, of: of, changed: make(chan bool, 1)}
 	defer s.hub.join(id, w)()
 	waiting, cancel := context.WithTimeout(ctx, timeout)
@@ -57,45 +63,44 @@ func (s *Service) WaitTask(
 	for ; ; look = true {
 		over := waiting.Err() != nil
 		if look || over {
-			t, out, ended, err := s.look(ctx, tenant, w, told || over)
+			now, ended, err := s.look(ctx, tenant, w, told || over)
 			if ended || over || err != nil {
-				return t, out, err
+				return now, err
 			}
 		}
 		select {
 		case told = <-w.changed:
 		case <-s.stopping:
-			return nil, tree.RunOutput{}, tree.ErrStopping
+			return Waited{}, tree.ErrStopping
 		case <-waiting.Done(): // what it does now is for the last look to say
 		}
 	}
 }
 
-// look looks whether the run has ended that somebody waits for, and gives the task as it then
-// was. Unless the task is likely to be given it first looks how far that is, which costs a
+// look looks whether the run has ended that somebody waits for. Unless the task is likely to be given it first looks how far that is, which costs a
 // fraction of reading it.
 func (s *Service) look(
 	ctx context.Context, tenant string, w *waiter, likely bool,
-) (t *tree.Task, out tree.RunOutput, ended bool, err error) {
+) (seen Waited, ended bool, err error) {
 	if end := s.hub.ended(w); end != nil {
-		t, out, err = s.Store.EndOf(ctx, end)
-		return t, out, true, err
+		t, out, err := s.Store.EndOf(ctx, end)
+		return Waited{t, out, end.Session()}, true, err
 	}
 	if !likely {
 		now, err := s.Store.Standing(ctx, tenant, w.session, w.of.Task)
 		if err != nil || !s.past(w, now) {
-			return nil, out, false, err
+			return Waited{}, false, err
 		}
 	}
-	t, out, err = s.Store.TaskAndOutput(ctx, tenant, w.session, w.of.Task)
+	t, out, err := s.Store.TaskAndOutput(ctx, tenant, w.session, w.of.Task)
 	if err != nil {
-		return nil, tree.RunOutput{}, false, err
+		return Waited{}, false, err
 	}
 	ended = s.past(w, store.StandingOf(t))
 	if t.Run > w.of.Run {
 		t, out, err = s.outputOf(ctx, t, w.of.Run)
 	}
-	return t, out, ended, err
+	return Waited{Task: t, Output: out}, ended, err
 }
 
 // past reports whether a task has come past the run that somebody waits for, which is its
@@ -114,21 +119,21 @@ func (s *Service) past(w *waiter, now store.Standing) bool {
 // without it.
 func (s *Service) WaitMessage(
 	ctx context.Context, tenant string, id tree.SessionID, sent tree.Sent, timeout time.Duration,
-) (t *tree.Task, out tree.RunOutput, took bool, err error) {
+) (now Waited, took bool, err error) {
 	over := time.Now().Add(timeout)
 	for run := sent.Run; ; {
-		t, out, err = s.WaitTask(ctx, tenant, id, tree.ChildRun{Task: sent.Task, Run: run}, time.Until(over))
-		if err != nil || !t.State.Terminal() || !sent.Queued || sent.Message.IsZero() {
-			return t, out, true, err
+		now, err = s.WaitTask(ctx, tenant, id, tree.ChildRun{Task: sent.Task, Run: run}, time.Until(over))
+		if err != nil || !now.Task.State.Terminal() || !sent.Queued || sent.Message.IsZero() {
+			return now, true, err
 		}
 		m, err := s.Store.MessageByID(ctx, id, sent.Task, sent.Message)
 		switch {
 		case errors.Is(err, tree.ErrNoMessage):
-			return t, out, false, nil
+			return now, false, nil
 		case err != nil:
-			return nil, out, false, err
+			return Waited{}, false, err
 		case m.Run == run:
-			return t, out, true, nil
+			return now, true, nil
 		}
 		run = m.Run
 	}

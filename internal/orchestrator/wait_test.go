@@ -85,8 +85,8 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	ended := make(chan waited)
 	for range 10 {
 		go func() {
-			task, _, err := svc.WaitTask(ctx, "acme", session.ID, tree.ChildRun{}, time.Hour)
-			ended <- waited{task, err}
+			now, err := svc.WaitTask(ctx, "acme", session.ID, tree.ChildRun{}, time.Hour)
+			ended <- waited{now.Task, err}
 		}()
 	}
 	if _, _, err := svc.CancelTask(ctx, "acme", session.ID, tree.Cancel{Detail: "enough"}); err != nil {
@@ -130,18 +130,19 @@ func TestAWaiterHearsOfItsRun(t *testing.T) {
 				tell.begun(svc, session.ID, news.take())
 				mine := func() {
 					t.Helper()
-					if _, _, err := svc.WaitTask(ctx, "other", session.ID, tree.ChildRun{}, time.Minute); !errors.Is(err, tree.ErrNoSession) {
+					if _, err := svc.WaitTask(ctx, "other", session.ID, tree.ChildRun{}, time.Minute); !errors.Is(err, tree.ErrNoSession) {
 						t.Errorf("another tenant's wait: %v", err)
 					}
 				}
 				mine()
 				current, first := tree.ChildRun{}, tree.ChildRun{Task: root.ID, Run: 1}
 				wait := func(of tree.ChildRun, timeout time.Duration, run int, state tree.State, status string) {
-					task, out, err := svc.WaitTask(ctx, tenant, session.ID, of, timeout)
+					now, err := svc.WaitTask(ctx, tenant, session.ID, of, timeout)
 					if err != nil {
 						t.Error(err)
 						return
 					}
+					task, out := now.Task, now.Output
 					if task.ID != root.ID || task.Run != run || task.State != state || out.Status != status || out.Prompt != "first" {
 						t.Errorf("after at most %s a wait gave %+v, %+v", timeout, task, out)
 					}

@@ -90,18 +90,21 @@ func (s *Store) TaskAndOutput(ctx context.Context, tenant string, session tree.S
 
 // End is how a run has ended, for those who have waited for it.
 type End struct {
-	task   tree.Task
-	prompt []messageAndBody // one, if it is remembered
-	answer []messageAndBody // one, if it was said with the end
-	shown  int
+	session tree.Session
+	task    tree.Task
+	prompt  []messageAndBody // one, if it is remembered
+	answer  []messageAndBody // one, if it was said with the end
 }
 
 // Run is the task's run that has ended.
 func (e *End) Run() tree.ChildRun { return tree.ChildRun{Task: e.task.ID, Run: e.task.Run} }
 
+// Session is the session as that has left it. It is the same for all who have waited, and
+// nobody's to change.
+func (e *End) Session() *tree.Session { return &e.session }
+
 // ends gives what a batch knows of the ends of runs, by what it has changed of a session.
 func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) *End {
-	shown := b.sessions[id].view.Session().Limits.Output()
 	asked := map[tree.TaskID][]messageAndBody{}
 	for _, r := range changes.Runs {
 		asked[r.Task] = b.prompts.take(id, tree.ChildRun{Task: r.Task, Run: r.Run})
@@ -111,7 +114,7 @@ func (b *batch) ends(id tree.SessionID, changes tree.Changes) func(tree.TaskID) 
 		if t == nil || !t.State.Terminal() {
 			return nil
 		}
-		e := &End{task: *t, prompt: asked[task], shown: shown}
+		e := &End{session: *b.sessions[id].view.Session(), task: *t, prompt: asked[task]}
 		for _, m := range changes.Messages {
 			if m.Task == task && m.Ordinal == t.Answer {
 				e.answer = append(e.answer, remembered(id, m))
@@ -130,7 +133,7 @@ func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, tree.RunOutput, 
 		return t, e.output(t), nil
 	}
 	r := s.session(t.Session)
-	r.shown = e.shown
+	r.shown = e.session.Limits.Output()
 	if err := r.near.take(t, slices.Concat(e.prompt, e.answer)); err != nil {
 		return nil, tree.RunOutput{}, err
 	}
@@ -144,7 +147,7 @@ func (s *Store) EndOf(ctx context.Context, e *End) (*tree.Task, tree.RunOutput, 
 // output is what there is to read of a run of which everything is remembered.
 func (e *End) output(t *tree.Task) tree.RunOutput {
 	run := t.Ended()
-	outcome := tree.Outcome{Run: run, Answer: run.Says(e.answer[0].Text()), Session: t.Session, Limit: e.shown}
+	outcome := tree.Outcome{Run: run, Answer: run.Says(e.answer[0].Text()), Session: t.Session, Limit: e.session.Limits.Output()}
 	out := tree.RunOutput{Output: outcome.Output(t), Answer: outcome.Answer}
 	out.Prompt = tree.PromptShown(&e.prompt[0].Message)
 	out.Cut = isCut(&out.Output)

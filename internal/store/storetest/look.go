@@ -103,6 +103,7 @@ func looks(t *testing.T, d Dialect) {
 	b.claim(cmd.ID, answers).answers("more")
 	b.must(cmd.ID, tree.Cancel{})
 	b.looksAt(cmd.ID)
+	b.leaves(cmd.ID, root)
 	at0 := must[store.Standing](t)(b.Standing(t.Context(), "acme", cmd.ID, tree.TaskID{}))
 	eq(t, "how far the root is", at0, store.Standing{Task: root, Run: 1, State: tree.StateCancelled})
 	for _, c := range []struct {
@@ -170,6 +171,22 @@ func (b *bundle) ended(t *tree.Task, want tree.RunOutput) {
 	eq(b.t, "how far a task has come that has ended", store.StandingOf(got), store.StandingOf(t))
 	if !reflect.DeepEqual(out, want) {
 		b.t.Errorf("the output of a task that has ended %s is\n%+v, not\n%+v", t.State, out, want)
+	}
+}
+
+// leaves compares the session as its commit knows it that has ended a task's run, after which
+// nothing has happened, with what is read of it.
+func (b *bundle) leaves(id tree.SessionID, task tree.TaskID) {
+	b.t.Helper()
+	b.mu.Lock()
+	left := b.ends[task].Session()
+	b.mu.Unlock()
+	now, _, err := b.SessionAndRoot(b.t.Context(), "acme", id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if !reflect.DeepEqual(left, now) {
+		b.t.Errorf("the end has left the session\n%+v, not\n%+v", left, now)
 	}
 }
 
