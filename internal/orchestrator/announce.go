@@ -72,10 +72,7 @@ func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	if rows, err = s.withoutWaiting(ctx, rows, room); err != nil {
-		return false, err
-	}
-	s.stock.add(time.Now(), rows...)
+	s.stock.add(time.Now(), s.withoutWaiting(ctx, rows, room)...)
 	return true, nil
 }
 
@@ -88,15 +85,19 @@ const crowded = 2
 // doubled hints must not make the stream ever longer. On a stream that is not
 // crowded a hint may have been lost, and a doubled one does no harm. Where a slot waits, the run
 // does not go on the stream.
-func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready, room int) ([]store.Ready, error) {
-	if s.standby.any() || !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
-		return rows, nil
+func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready, room int) []store.Ready {
+	if s.standby.any() || s.stock.isAway(time.Now()) || !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
+		return rows
 	}
 	waiting, err := s.Bus.Backlog(ctx, s.Pool)
-	if err != nil || waiting < crowded*room {
-		return rows, err
+	if err != nil {
+		// Slots of this replica may still have them.
+		s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)
 	}
-	return slices.DeleteFunc(rows, func(r store.Ready) bool { return r.Again }), nil
+	if err != nil || waiting < crowded*room {
+		return rows
+	}
+	return slices.DeleteFunc(rows, func(r store.Ready) bool { return r.Again })
 }
 
 // lookAgain is how long a replica may believe that nothing waits: what other replicas

@@ -17,21 +17,27 @@ func (s *Service) countHints(ctx context.Context) error {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
 	for {
-		unread, err := s.Bus.Unread(ctx, s.Pool, countTo)
-		if err != nil {
-			s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)
+		if err := s.lookAtStream(ctx); err != nil {
+			s.Logger.DebugContext(ctx, "what is on the dispatch stream was not seen to", "error", err)
 		}
-		stale, err := s.discard(ctx, unread)
-		if err != nil {
-			s.Logger.DebugContext(ctx, "hints of what is over were not taken off the dispatch stream", "error", err)
-		}
-		s.stock.reconcile(time.Now(), len(unread)-stale, s.pulling())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// lookAtStream counts what is on the dispatch stream, and takes off what is over.
+func (s *Service) lookAtStream(ctx context.Context) error {
+	unread, err := s.Bus.Unread(ctx, s.Pool, countTo)
+	if err != nil {
+		s.stock.unread(time.Now())
+		return err
+	}
+	stale, err := s.discard(ctx, unread)
+	s.stock.reconcile(time.Now(), len(unread)-stale, s.pulling())
+	return err
 }
 
 // discarder is the consumer that replicas are which take hints off the dispatch stream.

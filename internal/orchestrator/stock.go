@@ -24,6 +24,7 @@ type stock struct {
 	runs     []waitingRun // the oldest first
 	onStream []time.Time  // when hints went on the dispatch stream that nobody has come for, the oldest first; see reconcile
 	last     time.Time    // when somebody came for a hint, or none could be waited for
+	away     time.Time    // until when nothing goes on the dispatch stream, as Redis has not taken the last
 	drawing  int          // slots that are about to have a run of these
 	some     chan struct{}
 }
@@ -45,6 +46,8 @@ const (
 	keepFor = 200 * time.Millisecond
 	// comeWithin is how long an idle slot takes to come for a hint, where nothing holds it up.
 	comeWithin = 20 * time.Millisecond
+	// tryAgain is how long after Redis has not taken a hint it is offered the next one.
+	tryAgain = time.Second
 	// keptOnStream is up to how many hints on the stream there may be more for what was kept.
 	keptOnStream = announceAtLeast
 )
@@ -87,6 +90,9 @@ func (k *stock) committed(now time.Time, ready []store.Ready) (waiting bool) {
 func (k *stock) due(now time.Time, idle int) (hints []dispatch.Hint, again time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if len(k.runs) > 0 && now.Before(k.away) {
+		return nil, k.away
+	}
 	n := min(len(k.runs), max(0, idle-k.drawing-k.since(now.Add(-keepFor))))
 	for n < len(k.runs) && now.Sub(k.runs[n].since) >= keepFor && n+len(k.onStream) < keptOnStream {
 		n++
@@ -243,12 +249,31 @@ func (k *stock) came(now time.Time) {
 	}
 }
 
-// notSent says that the last hints have not come to be on the dispatch stream: no slot has to
-// come for them. Should they be there all the same, they are counted.
-func (k *stock) notSent(n int) {
+// notSent takes back what has not come to be on the dispatch stream. For tryAgain nothing else
+// goes there. No slot has to come for what is there, nor for this, should it be there all the same.
+func (k *stock) notSent(now time.Time, hints []dispatch.Hint) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.onStream = k.onStream[:max(0, len(k.onStream)-n)]
+	var back []waitingRun
+	for _, h := range hints {
+		back = append(back, waitingRun{h, now.Add(-keepFor)})
+	}
+	k.runs = slices.Concat(back, k.runs)
+	k.away, k.onStream = now.Add(tryAgain), nil
+}
+
+// isAway reports whether nothing goes on the dispatch stream.
+func (k *stock) isAway(now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return now.Before(k.away)
+}
+
+// unread says that the dispatch stream can't be read: no slot can come for what is there.
+func (k *stock) unread(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last, k.onStream = now, nil
 }
 
 // enough reports whether there is work for half of so much room, so that more need not be
@@ -279,9 +304,9 @@ func (s *Service) sendDue(ctx context.Context) error {
 		}
 		hints, again := s.stock.due(time.Now(), idle)
 		if err := s.Bus.Announce(ctx, s.Pool, hints); err != nil && ctx.Err() == nil {
-			// The rows are due again once their lease is over.
 			s.Logger.WarnContext(ctx, "announcing failed", "error", err)
-			s.stock.notSent(len(hints))
+			s.stock.notSent(time.Now(), hints)
+			s.giveKept(ctx)
 		}
 		if again.IsZero() && unsure {
 			again = time.Now().Add(comeWithin)

@@ -160,3 +160,36 @@ func TestARunThatIsAnnouncedAgain(t *testing.T) {
 		t.Errorf("there are %d runs, want the one and the next that its task has", len(k.runs))
 	}
 }
+
+// TestWhatRedisDoesNotTakeStays for slots of this replica: for a while nothing goes on the dispatch
+// stream, and nobody is waited for there.
+func TestWhatRedisDoesNotTakeStays(t *testing.T) {
+	t.Parallel()
+	begun := time.Unix(1_800_000_000, 0)
+	k := stockOf(begun, 1, 1, 1)
+	sent, _ := k.due(begun, 2)
+	k.notSent(begun, sent)
+	soon := begun.Add(tryAgain - 1)
+	if hints, again := k.due(soon, 2); hints != nil || !again.Equal(begun.Add(tryAgain)) || !k.isAway(soon) {
+		t.Errorf("soon %v are sent, and others at %s", numbers(hints...), again)
+	}
+	if late, coming := k.late(soon); late != 0 || coming != 0 || !k.enoughFor(0) {
+		t.Errorf("slots are to come for %d that are late and %d others", late, coming)
+	}
+	k.add(soon, store.Ready{Session: tree.SessionID{15: 1}, Ready: tree.Ready{Task: tree.TaskID{15: 2}, Epoch: 1}, Again: true})
+	var got []int
+	for run, any := k.draw(soon, 0); any; run, any = k.draw(soon, 0) {
+		got = append(got, numbers(run.Hint)...)
+		k.drawn()
+	}
+	if !slices.Equal(got, []int{1, 2, 3}) {
+		t.Errorf("slots have got %v, want all once, the first first", got)
+	}
+	k.back(waitingRun{sent[0], begun})
+	if hints, _ := k.due(begun.Add(tryAgain), 1); !slices.Equal(numbers(hints...), []int{1}) {
+		t.Errorf("later %v are sent, want the one that is left", numbers(hints...))
+	}
+	if k.unread(soon); !k.enoughFor(0) || k.isAway(begun.Add(tryAgain)) {
+		t.Error("what can't be read is waited for, or keeps others from being sent")
+	}
+}
