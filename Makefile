@@ -4,6 +4,9 @@ TOOL     := $(GO) tool -modfile=tools/go.mod
 BUF      := $(TOOL) buf
 LINT     := $(TOOL) golangci-lint
 FUZZTIME ?= 30s
+# How tests are compiled. `make test GCFLAGS=-dwarf=false` takes a fifth less time to compile
+# everything once; nobody can debug such a binary.
+GCFLAGS  ?=
 BASE     ?= main
 PKGS     := ./...
 REPORT   := ./.ci/report
@@ -13,7 +16,8 @@ PROGRAM  := -trimpath -tags grpcnotrace
 # The race detector looks at all Go, and leaves out SQLite, which is C made into Go: its
 # memory is none that Go knows, so there is nothing to be found in it, and a fifth of
 # the time of such tests went there.
-RACE     := -race -gcflags='modernc.org/...=-d=checkptr=0' -gcflags='modernc.org/sqlite/lib=-race=false -d=checkptr=0'
+RACE     := -race -gcflags='all=$(GCFLAGS)' -gcflags='modernc.org/...=$(GCFLAGS) -d=checkptr=0' \
+            -gcflags='modernc.org/sqlite/lib=$(GCFLAGS) -race=false -d=checkptr=0'
 # The package whose tests are whole installations in one process.
 WHOLE    := internal/assembly
 # More flags of go test: make test TESTFLAGS='-count=5 -run Fork'
