@@ -138,6 +138,7 @@ func (c *client) conversation(ctx context.Context, session, task string, inherit
 
 type selectCommand struct {
 	remote
+	alsoTask
 	Session string  `arg:"" help:"The session."`
 	Task    *string `arg:"" optional:"" help:"The branch; by default the root."`
 }
@@ -145,7 +146,7 @@ type selectCommand struct {
 // Run makes a branch, or the root, the current one.
 func (s *selectCommand) Run(ctx context.Context, a *app) error {
 	return s.with(func(c *client) error {
-		session, task, err := c.both(ctx, s.Session, s.Task)
+		session, task, err := s.both(ctx, c, s.Session, s.Task)
 		if err != nil {
 			return err
 		}

@@ -182,6 +182,24 @@ func (c *client) both(ctx context.Context, session string, task *string) (sessio
 	return sessionID, taskID, err
 }
 
+// alsoTask is the flag of commands that name a task in an argument too.
+type alsoTask struct {
+	TaskFlag *string `name:"task" env:"" placeholder:"ID" help:"The task, as in the argument; other commands name it only so."`
+}
+
+// both finds a session and a task of it, which the argument or the flag names.
+func (also alsoTask) both(ctx context.Context, c *client, session string, arg *string) (sessionID, taskID string, err error) {
+	sessionID, taskID, err = c.both(ctx, session, arg)
+	if err != nil || also.TaskFlag == nil {
+		return sessionID, taskID, err
+	}
+	flagged, err := c.task(ctx, sessionID, *also.TaskFlag)
+	if err == nil && arg != nil && flagged != taskID {
+		err = usagef("the argument names task %s, and --task names %s", taskID, flagged)
+	}
+	return sessionID, flagged, err
+}
+
 // fewest is how many characters of the end of an id stand for it. An empty text ends every
 // id, and so finds the only thing there is, where a script has a variable that is not set;
 // so do one or two characters, all too easily.

@@ -24,27 +24,37 @@ func (s *sessionsCommand) Run(ctx context.Context, a *app) error {
 		return usagef("--limit is negative")
 	}
 	return s.with(func(c *client) error {
-		left, shown := s.Limit, 0
+		shown := 0
 		req := &pb.ListSessionsRequest{Filter: s.Filter, IncludeChildren: s.All}
 		for {
-			req.PageSize = int32(min(left, 1000))
+			if s.Limit > 0 {
+				req.PageSize = int32(min(s.Limit-shown, 999) + 1) // one more, to know whether there is one
+			}
 			page, err := c.sessions.ListSessions(ctx, req)
 			if err != nil {
 				return during("listing the sessions", err)
 			}
 			for _, session := range page.GetSessions() {
+				if s.Limit > 0 && shown == s.Limit {
+					a.warn(fmt.Sprintf("there are more than these %d: --limit 0 shows all", shown))
+					return nil
+				}
 				if err := a.printSession(session); err != nil {
 					return err
 				}
+				shown++
 			}
-			left, shown = left-len(page.GetSessions()), shown+len(page.GetSessions())
-			if req.PageToken = page.GetNextPageToken(); req.PageToken == "" || s.Limit > 0 && left <= 0 {
-				if shown == 0 {
-					a.none("sessions")
-				}
+			req.PageToken = page.GetNextPageToken()
+			switch {
+			case req.PageToken == "" && shown == 0:
+				a.none("sessions")
+				return nil
+			case req.PageToken == "":
+				return nil
+			case s.Limit > 0 && shown == s.Limit: // a filter has to look further
+				a.warn(fmt.Sprintf("there may be more than these %d: --limit 0 shows all", shown))
 				return nil
 			}
-			left = max(left, 0)
 		}
 	})
 }

@@ -145,6 +145,7 @@ func (s *sendCommand) mayReach(ctx context.Context, c *client, session, task str
 
 type cancelCommand struct {
 	remote
+	alsoTask
 	Session string  `arg:"" help:"The session."`
 	Task    *string `arg:"" optional:"" help:"The task; by default the root."`
 	Reason  string  `env:"" placeholder:"TEXT" help:"Why; it stands beside the result."`
@@ -153,7 +154,7 @@ type cancelCommand struct {
 // Run cancels a task with all that is below it.
 func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 	return c.with(func(to *client) error {
-		session, task, err := to.both(ctx, c.Session, c.Task)
+		session, task, err := c.both(ctx, to, c.Session, c.Task)
 		if err != nil {
 			return err
 		}
@@ -170,6 +171,7 @@ func (c *cancelCommand) Run(ctx context.Context, a *app) error {
 
 type backgroundCommand struct {
 	remote
+	alsoTask
 	Session  string  `arg:"" help:"The session."`
 	Task     *string `arg:"" optional:"" help:"The task; with --commands by default the root."`
 	Commands bool    `env:"" help:"Let the task go on: put the commands into the background that it runs."`
@@ -177,11 +179,11 @@ type backgroundCommand struct {
 
 // Run lets the parent go on that waits for a task, or a task that waits for commands.
 func (b *backgroundCommand) Run(ctx context.Context, a *app) error {
-	if b.Task == nil && !b.Commands {
+	if b.Task == nil && b.TaskFlag == nil && !b.Commands {
 		return usagef("say which task, or --commands")
 	}
 	return b.with(func(c *client) error {
-		session, task, err := c.both(ctx, b.Session, b.Task)
+		session, task, err := b.both(ctx, c, b.Session, b.Task)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 type transcriptCommand struct {
 	remote
+	alsoTask
 	Session string  `arg:"" help:"The session."`
 	Task    *string `arg:"" optional:"" help:"The task; by default the root."`
 	Full    bool    `env:"" help:"Show tool calls and their results in full."`
@@ -28,7 +29,7 @@ func (t *transcriptCommand) Run(ctx context.Context, a *app) error {
 		return usagef("--json and --format %s can't be used together", t.Format)
 	}
 	return t.with(func(c *client) error {
-		session, task, err := c.both(ctx, t.Session, t.Task)
+		session, task, err := t.both(ctx, c, t.Session, t.Task)
 		if err != nil {
 			return err
 		}

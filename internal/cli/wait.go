@@ -12,6 +12,7 @@ import (
 
 type waitCommand struct {
 	remote
+	alsoTask
 	Session string         `arg:"" help:"The session."`
 	Task    *string        `arg:"" optional:"" help:"The task; by default the root."`
 	Timeout *time.Duration `env:"" placeholder:"DURATION" help:"How long to wait, like 90s; by default until it has ended."`
@@ -33,7 +34,7 @@ func (w *waitCommand) Run(ctx context.Context, a *app) error {
 		return usagef("--timeout %s is negative", *w.Timeout)
 	}
 	return w.with(func(c *client) error {
-		session, task, err := c.both(ctx, w.Session, w.Task)
+		session, task, err := w.both(ctx, c, w.Session, w.Task)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type Program struct {
 	// nil, shells offer files.
 	Complete       func(ctx context.Context, command any, argument string, given []string) (values []string, known bool)
 	Stdout, Stderr io.Writer
+
+	helpless *error // why the help that was asked for is not shown
 }
 
 // Typed is a flag that a command line says.
@@ -81,6 +84,7 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 		began = true
 		return run(ctx, command, typed)
 	}
+	p.helpless = new(error)
 	root, err := p.tree(&cobra.Command{Use: p.Name, Long: p.About}, reflect.ValueOf(declared).Elem())
 	if err != nil {
 		return fmt.Errorf("declaring the commands: %w", err)
@@ -93,7 +97,9 @@ func (p Program) Main(ctx context.Context, declared any, args []string) error {
 	root.SetArgs(args)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	if named, err := root.ExecuteContextC(ctx); err != nil {
+	helpOfCommands(root)
+	if named, err := root.ExecuteContextC(ctx); err != nil || *p.helpless != nil {
+		err = cmp.Or(err, *p.helpless)
 		if began {
 			return err
 		}
@@ -123,6 +129,23 @@ func unknown(c *cobra.Command, given []string) error {
 		return fmt.Errorf("there is no command %s; did you mean %s?", given[0], strings.Join(meant, " or "))
 	}
 	return fmt.Errorf("there is no command %s", given[0])
+}
+
+// helpOfCommands has the command help refuse what is no command, as --help does.
+func helpOfCommands(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		c.Args = func(_ *cobra.Command, given []string) error {
+			named, rest, err := root.Find(given)
+			if err != nil || !named.HasSubCommands() || len(rest) == 0 {
+				return err
+			}
+			return named.ValidateArgs(rest)
+		}
+	}
 }
 
 // meant adds to the error of an unknown flag those that are like it.
@@ -179,7 +202,14 @@ func (p Program) tree(command *cobra.Command, declared reflect.Value) (*cobra.Co
 	for _, a := range g.args {
 		command.Use += " " + a.String()
 	}
-	command.SetHelpFunc(func(c *cobra.Command, _ []string) { help(c, g.args) })
+	command.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		if isGroup {
+			*p.helpless = unknown(c, c.Flags().Args())
+		}
+		if *p.helpless == nil {
+			help(c, g.args)
+		}
+	})
 	command.Args = func(_ *cobra.Command, given []string) error { return g.take(given) }
 	command.RunE = func(c *cobra.Command, _ []string) error { return p.Run(c.Context(), does, typed(c.Flags())) }
 	command.ValidArgsFunction = func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -158,6 +158,11 @@ func TestMistakes(t *testing.T) {
 		"plant hill --wait 3":        "missing unit in duration",
 		"tools":                      "expected a command",
 		"tools sow":                  "there is no command sow; did you mean saw?",
+		"tools sow --help":           "there is no command sow; did you mean saw?",
+		"burn --help":                "there is no command burn",
+		"--json burn -h":             "there is no command burn",
+		"help burn":                  "there is no command burn",
+		"help tools sow":             "there is no command sow; did you mean saw?",
 		"trees fell a b":             "unexpected argument b",
 		"trees":                      "$FOREST_STUMPS: invalid argument \"many\" for \"--stumps\" flag: expected true or false",
 		"plant x --owner m -s --sun": "--shade and --sun can't be used together",
@@ -169,7 +174,7 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"burn": "forest", "plant hill": "forest plant", "tools sow": "forest tools", "trees fell a b": "forest trees fell", "plant hill --tall": "forest plant",
+		"burn": "forest", "burn --help": "forest", "plant hill": "forest plant", "tools sow": "forest tools", "trees fell a b": "forest trees fell", "plant hill --tall": "forest plant",
 	} {
 		var usage *flags.UsageError
 		if said := typing(t, nil, strings.Fields(line)...); !errors.As(said.err, &usage) || usage.Command != want {
@@ -227,8 +232,10 @@ func TestHelp(t *testing.T) {
 				"Arguments:\n  <place>        The place.\n  [<words> ...]  What to say.\n\nFlags:\n      --where HOST",
 			`Where it is. ($FOREST_WHERE) (default here)`, "How deep. ($FOREST_DEEP) (default 3)", "-s, --shade", "($PLANTED_BY)\n",
 		},
-		"trees -h":        {"Usage: forest trees <command> [<name>] [flags]\n", "\nCommands:\n  list  List trees.\n", "With stumps."},
-		"help trees fell": {"Usage: forest trees fell [<name>] [flags]\n"},
+		"trees -h":         {"Usage: forest trees <command> [<name>] [flags]\n", "\nCommands:\n  list  List trees.\n", "With stumps."},
+		"trees oak --help": {"Usage: forest trees <command> [<name>] [flags]\n"},
+		"help":             {"Usage: forest <command> [flags]\n"},
+		"help trees fell":  {"Usage: forest trees fell [<name>] [flags]\n"},
 	} {
 		said := typing(t, nil, strings.Fields(line)...)
 		if said.err != nil || said.ran != nil {
