@@ -58,7 +58,7 @@ type Ask struct {
 type DecideApproval struct {
 	ID         ApprovalID
 	Allow      bool
-	ForSession bool // with Allow: what asked now does not ask again in this session
+	ForSession bool // with Allow: what asked now does not ask again in this session, nor does it still ask elsewhere
 	Message    string
 }
 
@@ -150,8 +150,12 @@ func (d *decision) countAsking(t *Task, by int) {
 
 func (c DecideApproval) needs(n *needs) {
 	if a := n.approval(c.ID); a != nil && a.State == ApprovalOpen {
-		n.boundary(n.task(a.Task))
+		t := n.task(a.Task)
+		n.boundary(t)
 		n.call(a.Task, a.Ref)
+		if c.ForSession {
+			n.othersAsking(t)
+		}
 	}
 }
 
@@ -178,11 +182,12 @@ func (c DecideApproval) decide(d *decision) (Answer, error) {
 		return Decided{Approval: *a}, nil
 	}
 	d.close(t, a, ApprovalAllowed)
-	if s := d.session(); c.ForSession {
-		s.Grants = granted(s.Grants, a.Rules)
-	}
 	d.emit(t, decidedEvent(a))
 	d.approve(t, call)
+	if s := d.session(); c.ForSession {
+		s.Grants = granted(s.Grants, a.Rules)
+		d.allowGranted(c.Message)
+	}
 	return Decided{Approval: *a}, nil
 }
 

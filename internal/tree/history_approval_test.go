@@ -105,7 +105,8 @@ func (c *checker) openedAt(t *Task) (seq int64) {
 	return seq
 }
 
-// approvalsOf: each approval was asked for once and decided as often as its state says.
+// approvalsOf: each approval was asked for once and decided as often as its state says, and
+// nothing asks that is granted.
 func (c *checker) approvalsOf() {
 	requested, decided := map[ApprovalID]int{}, map[ApprovalID]int{}
 	for _, e := range c.events {
@@ -127,6 +128,7 @@ func (c *checker) approvalsOf() {
 		}
 		c.must(requested[id] == 1 && decided[id] == want, "approval %s was asked for %d times and decided %d times", id, requested[id], decided[id])
 		call := c.calls[CallKey{a.Task, a.Ref}]
+		c.must(a.State != ApprovalOpen || !a.grantedBy(c.session.Grants), "approval %s is open, and granted", id)
 		c.must(call.Approval == id && (call.State == CallAsking) == (a.State == ApprovalOpen), "approval %s and its call differ", id)
 	}
 }

@@ -23,13 +23,13 @@ func approvals(t *testing.T, d Dialect) {
 	cmd.Message, cmd.Source, cmd.Permissions = say("go"), "mcp", policy.Layer{Deny: deny}
 	root := b.must(cmd.ID, cmd).(tree.Created).Root
 	w := b.claim(cmd.ID, root)
-	w.calls("bash", "bash", "bash")
-	for block := range 3 {
-		b.must(cmd.ID, tree.Ask{From: w.from(), Block: block + 1, Argument: "rm \x00x", Rules: []string{"bash(rm *)", "bash"}})
+	w.calls("bash", "bash", "bash", "bash")
+	for block, rules := range [][]string{{"bash(rm *)", "bash"}, {"bash(rm *)", "write"}, {"write"}, {"bash"}} {
+		b.must(cmd.ID, tree.Ask{From: w.from(), Block: block + 1, Argument: "rm \x00x", Rules: rules})
 	}
 	w.parks()
 	asked := b.approvalPages(cmd.ID, false, 2)
-	eq(t, "the number of approvals", len(asked), 3)
+	eq(t, "the number of approvals", len(asked), 4)
 	eq(t, "the argument", asked[1].Argument, "rm \x00x")
 	eq(t, "when it expires", asked[1].Due, asked[1].AskedAt.Add(tree.DefaultLimits().Approval))
 	b.restart()
@@ -42,10 +42,12 @@ func approvals(t *testing.T, d Dialect) {
 	b.restart()
 	eq(t, "how many are open", len(b.approvalPages(cmd.ID, false, 10)), 1)
 	all := b.approvalPages(cmd.ID, true, 10)
-	eq(t, "how many there were", len(all), 3)
+	eq(t, "how many there were", len(all), 4)
 	eq(t, "the first", all[0].State, tree.ApprovalAllowed)
 	eq(t, "what was said", all[0].Message, "do \x00it")
-	eq(t, "the last", all[2].State, tree.ApprovalExpired)
+	eq(t, "what nobody decided on", all[2].State, tree.ApprovalExpired)
+	eq(t, "what is granted with the first", all[3].State, tree.ApprovalAllowed)
+	eq(t, "how far", all[3].ForSession, true)
 	approvalByID(t, b, cmd.ID, asked[1].ID)
 	s := must[*tree.Session](t)(b.Session(t.Context(), "acme", cmd.ID))
 	if !reflect.DeepEqual(s.Grants, asked[0].Rules) || s.Asking != 1 {
@@ -55,7 +57,7 @@ func approvals(t *testing.T, d Dialect) {
 	if task.Source != "mcp" || task.Origin != "mcp" || task.Authority.Judge(policy.Call{Tool: "read", Argument: "a/*"}).Decision != policy.Deny {
 		t.Errorf("the root is %+v", task)
 	}
-	eq(t, "open calls", len(b.openCalls(cmd.ID, root)), 2)
+	eq(t, "open calls", len(b.openCalls(cmd.ID, root)), 3)
 	if broken := tree.Diagnose(must[*tree.Rows](t)(b.Rows(t.Context(), cmd.ID))); len(broken) > 0 {
 		t.Errorf("broken: %+v", broken)
 	}

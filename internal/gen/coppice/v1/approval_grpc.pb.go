@@ -38,7 +38,9 @@ type ApprovalServiceClient interface {
 	ListApprovals(ctx context.Context, in *ListApprovalsRequest, opts ...grpc.CallOption) (*ListApprovalsResponse, error)
 	// DecideApproval answers an open approval. Allowed, the call runs without asking
 	// again, and a parked run wakes for it; denied, the call is closed with
-	// APPROVAL_DENIED and the message, which the model can read.
+	// APPROVAL_DENIED and the message, which the model can read. Allowed for the
+	// session, the other open approvals of the session are allowed with it of which all
+	// rules have been granted by then, as if each had been decided so with this message.
 	//
 	// Idempotent: the same decision again changes nothing and returns the approval as
 	// it was first decided. NOT_FOUND: no such approval, or not in the session that is
@@ -91,7 +93,9 @@ type ApprovalServiceServer interface {
 	ListApprovals(context.Context, *ListApprovalsRequest) (*ListApprovalsResponse, error)
 	// DecideApproval answers an open approval. Allowed, the call runs without asking
 	// again, and a parked run wakes for it; denied, the call is closed with
-	// APPROVAL_DENIED and the message, which the model can read.
+	// APPROVAL_DENIED and the message, which the model can read. Allowed for the
+	// session, the other open approvals of the session are allowed with it of which all
+	// rules have been granted by then, as if each had been decided so with this message.
 	//
 	// Idempotent: the same decision again changes nothing and returns the approval as
 	// it was first decided. NOT_FOUND: no such approval, or not in the session that is

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// decided are the approvals that a command decides on.
+type decided struct {
+	remote
+	ID  []string `arg:"" optional:"" help:"The approvals; of the id of one that is open the last characters are enough."`
+	All *string  `env:"" placeholder:"SESSION" help:"All approvals of this session that are open now, those of its sub-agents too."`
+}
+
+type approveCommand struct {
+	decided
+	ForSession bool   `env:"" help:"Allow all calls of the session that the same rules ask about."`
+	Message    string `env:"" placeholder:"TEXT" help:"Something to say about it."`
+}
+
+// Run allows calls.
+func (c *approveCommand) Run(ctx context.Context, a *app) error {
+	req := &pb.DecideApprovalRequest{Decision: pb.Decision_DECISION_ALLOW, Message: c.Message}
+	if c.ForSession {
+		req.Scope = pb.ApprovalScope_APPROVAL_SCOPE_SESSION
+	}
+	return c.decide(ctx, a, req)
+}
+
+type denyCommand struct {
+	decided
+	Message string `env:"" placeholder:"TEXT" help:"Why; the agent's model reads it."`
+}
+
+// Run denies calls.
+func (c *denyCommand) Run(ctx context.Context, a *app) error {
+	return c.decide(ctx, a, &pb.DecideApprovalRequest{Decision: pb.Decision_DECISION_DENY, Message: c.Message})
+}
+
+// decide decides on each of the approvals in the same way. It knows all of them before it decides
+// on one; one that is refused then keeps none of the others.
+func (d *decided) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequest) error {
+	switch {
+	case d.All == nil && len(d.ID) == 0:
+		return usagef("say which approvals, or --all SESSION; see coppice approvals")
+	case d.All != nil && len(d.ID) > 0:
+		return usagef("--all is for all approvals of a session: say it, or ids")
+	}
+	return d.with(func(c *client) error {
+		ids, err := d.named(ctx, c)
+		if err != nil {
+			return err
+		}
+		if len(ids) == 0 {
+			a.none("open approvals")
+		}
+		var refused []error
+		for _, id := range ids {
+			req.ApprovalId = id
+			err := c.decide(ctx, a, req)
+			if err != nil && len(ids) > 1 {
+				err = fmt.Errorf("%s: %w", idEnd(id), err)
+			}
+			if mayGoOn(err) || ctx.Err() != nil {
+				return errors.Join(append(refused, err)...)
+			}
+			refused = append(refused, err)
+		}
+		return errors.Join(refused...)
+	})
+}
+
+// named gives the approvals that are named, each once.
+func (d *decided) named(ctx context.Context, c *client) (ids []string, err error) {
+	if d.All != nil {
+		session, err := c.session(ctx, *d.All)
+		if err != nil {
+			return nil, err
+		}
+		err = c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
+			ids = append(ids, p.GetId())
+			return nil
+		})
+		return ids, err
+	}
+	for _, name := range d.ID {
+		id, err := c.approval(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// decide decides on one approval, and says how.
+func (c *client) decide(ctx context.Context, a *app, req *pb.DecideApprovalRequest) error {
+	resp, err := c.approvals.DecideApproval(ctx, req)
+	switch {
+	case err != nil:
+		return during("deciding the approval", err)
+	case a.json:
+		return a.printJSON(resp)
+	}
+	return a.print(approvalText(resp.GetApproval()))
+}
+
+// approval finds the open approval that a person means: by its id or the end of it.
+func (c *client) approval(ctx context.Context, name string) (string, error) {
+	switch {
+	case isID(name):
+		return name, nil
+	case name == last:
+		return "", usagef("expected the id of an approval, not %s, which is a session; see coppice approvals", last)
+	}
+	if err := isEnd("approval", name); err != nil {
+		return "", err
+	}
+	var found []string
+	err := c.eachApproval(ctx, "", false, func(p *pb.Approval) error {
+		if strings.HasSuffix(p.GetId(), strings.ToLower(name)) {
+			found = append(found, p.GetId())
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return onlyOne(found, "open approval", name)
+}

@@ -1,0 +1,58 @@
+package tree
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/coppice-run/coppice/internal/policy"
+)
+
+// othersAsking asks for all that waits for a decision beside one call of a task: only once more
+// asks than the task itself does, all tasks have to be looked through.
+func (n *needs) othersAsking(t *Task) {
+	s := n.view.session
+	if t == nil || s == nil || s.Asking < 2 {
+		return
+	}
+	n.openCalls(t)
+	n.asking(t)
+	if s.Asking == t.Asking {
+		return
+	}
+	n.below(TaskID{})
+	for _, t := range n.view.all() {
+		if t.Asking > 0 {
+			n.openCalls(t)
+			n.asking(t)
+		}
+	}
+}
+
+// allowGranted allows for the session what is open and would be granted if it asked now.
+func (d *decision) allowGranted(message string) {
+	var granted []*Approval
+	for _, t := range d.view.all() {
+		if t.Asking == 0 || !d.view.open[t.ID] {
+			continue
+		}
+		for _, c := range d.view.calls[t.ID] {
+			if c != nil && c.State == CallAsking && d.view.approval(c.Approval).grantedBy(d.session().Grants) {
+				granted = append(granted, d.view.approval(c.Approval))
+			}
+		}
+	}
+	slices.SortFunc(granted, func(a, b *Approval) int { return bytes.Compare(a.ID[:], b.ID[:]) }) // as they have asked
+	for _, a := range granted {
+		t, call := d.view.task(a.Task), d.view.call(a.Task, a.Ref)
+		a.ForSession, a.Message = true, message
+		d.close(t, a, ApprovalAllowed)
+		d.emit(t, decidedEvent(a))
+		d.approve(t, call)
+	}
+}
+
+// grantedBy reports whether all that asks has been granted. Of an approval that names as many
+// rules as it can, more may ask.
+func (a *Approval) grantedBy(grants []string) bool {
+	return len(a.Rules) < maxRules && policy.Verdict{Decision: policy.Ask, Rules: a.Rules}.Granted(grants)
+}
