@@ -53,6 +53,8 @@ type options struct {
 	MaxIterations    int `env:"COPPICE_MAX_ITERATIONS" help:"Model calls of a root's run, unless its agent says otherwise."`
 	MaxIterationsSub int `env:"COPPICE_MAX_ITERATIONS_SUB" help:"Model calls of a sub-agent's run, unless its agent or the call says otherwise."`
 
+	RunTimeout time.Duration `env:"COPPICE_RUN_TIMEOUT" default:"0" placeholder:"DURATION" help:"How long a run may be with workers in all, unless its agent or the call says otherwise, like 30m; 0 is for ever."`
+
 	MaxSessionTokens     int     `env:"COPPICE_MAX_SESSION_TOKENS" default:"0" help:"Tokens that all tasks of one session may use together, unless it was opened with a smaller budget; 0 is no bound."`
 	MaxSessionCost       float64 `env:"COPPICE_MAX_SESSION_COST" default:"0" placeholder:"DOLLARS" help:"What they may cost together, as far as prices are known; 0 is no bound."`
 	MaxSessionModelCalls int     `env:"COPPICE_MAX_SESSION_MODEL_CALLS" default:"0" help:"Calls of models that they may make together; 0 is no bound."`
@@ -82,6 +84,7 @@ func main() {
 	limits.Depth, limits.Width, limits.Total = f.MaxDepth, f.MaxWidth, f.MaxTotal
 	limits.Running, limits.Queue, limits.PartBytes = f.MaxRunning, f.MaxQueue, f.MaxPart
 	limits.RootIterations, limits.SubIterations = f.MaxIterations, f.MaxIterationsSub
+	limits.RunTimeout = f.RunTimeout
 	limits.Approval, limits.OutputBytes, limits.NoBackground = f.ApprovalTimeout, f.MaxOutput, f.NoBackground
 	secrets, err := f.secrets()
 	logs := assembly.Logs(os.Stderr)

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,6 +22,7 @@ type Limits struct {
 	InboxBytes     int // the text of all messages that wait for one task, if there are several; 0: no cap
 	Queue          int // tasks of a session that may wait for a worker; 0: no cap
 
+	RunTimeout   time.Duration // how long a run may be RUNNING in all, where neither its agent nor who starts it says; 0: for ever
 	Approval     time.Duration // how long an approval may be open; 0: for ever
 	OutputBytes  int           // what is shown of an output; 0: DefaultOutputBytes
 	NoBackground bool          // nothing that an agent asks for runs in the background
@@ -59,6 +61,9 @@ func (l Limits) Validate() error {
 			return fmt.Errorf("the cap on %s must be positive", c.name)
 		}
 	}
+	if l.RunTimeout < 0 {
+		return errors.New("the time for a run must not be negative")
+	}
 	if l.Approval < 0 {
 		return errors.New("the time for an approval must not be negative")
 	}
@@ -76,6 +81,9 @@ func (l Limits) iterations(a Agent, depth int) int {
 		return l.SubIterations
 	}
 }
+
+// timeout is how long a run of such an agent may be RUNNING in all; 0: for ever.
+func (l Limits) timeout(a Agent) time.Duration { return cmp.Or(a.Timeout, l.RunTimeout) }
 
 // checkPart refuses text that is over the bound of a message part.
 func (l Limits) checkPart(what, text string) error { return l.checkSize(what, len(text)) }

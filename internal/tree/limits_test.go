@@ -21,6 +21,7 @@ func TestLimitsValidate(t *testing.T) {
 		"sub-agent": func(l *Limits) { l.SubIterations = 0 },
 		"part":      func(l *Limits) { l.PartBytes = 0 },
 		"inbox":     func(l *Limits) { l.Inbox = -5 },
+		"time":      func(l *Limits) { l.RunTimeout = -1 },
 	} {
 		l := DefaultLimits()
 		spoil(&l)

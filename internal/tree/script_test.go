@@ -209,6 +209,9 @@ func (s *script) aside(line string) bool {
 			case "approval":
 				s.limits.Approval = s.duration(value)
 				continue
+			case "time":
+				s.limits.RunTimeout = s.duration(value)
+				continue
 			case "foreground":
 				s.limits.NoBackground = true
 				continue

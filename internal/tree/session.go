@@ -119,7 +119,7 @@ func (d *decision) newTask(id TaskID, parent *Task, agent Agent, model, descript
 	t := &Task{
 		Session: s.ID, ID: id, Kind: KindAgent, Branch: BranchMain, CurrentRun: CurrentRun{State: StateNew},
 		Agent: agent.Name, AgentVersion: agent.Version, Model: model, Description: description,
-		CreatedAt: d.env.Now, NextOrdinal: 1, Timeout: agent.Timeout, FailOnInterrupt: agent.FailOnInterrupt,
+		CreatedAt: d.env.Now, NextOrdinal: 1, Timeout: s.Limits.timeout(agent), FailOnInterrupt: agent.FailOnInterrupt,
 		OnComplete: agent.OnComplete, Permissions: agent.Permissions,
 	}
 	if parent != nil {

@@ -133,7 +133,8 @@ func (d *decision) bind(t *Task, c Child) {
 // counts now is at hand.
 func (d *decision) bindAnew(t *Task, c Child) {
 	if a := c.Agent; a != nil && a.Version == t.AgentVersion {
-		t.Timeout, t.MaxIterations = a.Timeout, d.session().Limits.iterations(*a, t.Depth)
+		limits := d.session().Limits
+		t.Timeout, t.MaxIterations = limits.timeout(*a), limits.iterations(*a, t.Depth)
 	}
 	d.bind(t, c)
 }
