@@ -155,6 +155,18 @@ func idEnd(id string) string {
 // longQueued is from when on it is said how long a run has waited for a worker.
 const longQueued = 3 * time.Second
 
+// longSilent is from when on it is said for how long nothing was heard of a run.
+const longSilent = time.Minute
+
+// silentText says so in minutes, and what it was doing.
+func silentText(silent time.Duration, activity string) string {
+	text := "silent " + strings.TrimSuffix(durationText(silent.Truncate(time.Minute)), "00s")
+	if activity = safeLine(activity); activity != "" {
+		text += ": " + activity
+	}
+	return text
+}
+
 // note says in a number of cells what a task is doing, or why it ended as it did.
 func (c canvas) note(n *node, room int) string {
 	text := ""
@@ -171,7 +183,9 @@ func (c canvas) note(n *node, room int) string {
 			text = "ready to go on"
 		}
 	case pb.TaskState_TASK_STATE_RUNNING:
-		if text = n.preview.line(); text == "" {
+		if silent := c.now.Sub(n.heard); silent >= longSilent && !n.heard.IsZero() {
+			text = silentText(silent, n.activity)
+		} else if text = n.preview.line(); text == "" {
 			text = safeLine(n.activity)
 		} else if over := ansi.StringWidth(text) - room; over > 0 && c.width > 0 {
 			// Of what is being written the end tells most.

@@ -44,6 +44,7 @@ type node struct {
 	asking   int32     // how many there are, where only that is known
 	queued   time.Time // since when it waits for a worker, while it does
 	start    time.Time
+	heard    time.Time // when its worker last reported
 	end      time.Time
 
 	tools, pastTools int64
@@ -131,7 +132,7 @@ func (f *forest) apply(e *pb.Event) {
 	case *pb.Event_Dispatched:
 		n.dispatch(at)
 	case *pb.Event_Message:
-		n.hear(k.Message)
+		n.hear(k.Message, at)
 	case *pb.Event_CallClosed:
 		if n.state == pb.TaskState_TASK_STATE_WAITING {
 			n.met = min(n.met+1, n.total)
@@ -145,7 +146,7 @@ func (f *forest) apply(e *pb.Event) {
 		n.state, n.queued = pb.TaskState_TASK_STATE_PENDING, at
 		n.met, n.total = 0, 0
 	case *pb.Event_Progress:
-		n.activity = k.Progress.GetActivity()
+		n.activity, n.heard = k.Progress.GetActivity(), at
 	case *pb.Event_HookRan:
 		n.activity = hookText(k.HookRan)
 	case *pb.Event_Result:
@@ -172,16 +173,17 @@ func (n *node) dispatch(at time.Time) {
 	n.state = pb.TaskState_TASK_STATE_RUNNING
 	n.attempts++
 	n.activity, n.preview = "", tail{}
+	n.heard = at
 	if n.start.IsZero() {
 		n.start = at
 	}
 }
 
-func (n *node) hear(m *pb.MessageAppended) {
+func (n *node) hear(m *pb.MessageAppended, at time.Time) {
 	if m.GetRole() != pb.Role_ROLE_ASSISTANT {
 		return
 	}
-	n.preview = tail{}
+	n.preview, n.heard = tail{}, at
 	n.tools += int64(len(m.GetCalls()))
 	n.spent = n.spent.and(m.GetUsage())
 }
@@ -250,6 +252,9 @@ func (n *node) set(t *pb.Task) {
 	}
 	if t.GetStartTime() != nil {
 		n.start = t.GetStartTime().AsTime()
+	}
+	if t.GetReportTime() != nil {
+		n.heard = t.GetReportTime().AsTime()
 	}
 	if t.GetEndTime() != nil {
 		n.end = t.GetEndTime().AsTime()

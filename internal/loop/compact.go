@@ -100,10 +100,11 @@ func (r *runner) mostTokens() int64 {
 // to the model.
 func (r *runner) summarise(ctx context.Context, older []tree.Message) (*tree.Message, error) {
 	request := tree.Message{Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: compactProse}}}
+	r.sign()
 	answer, err := r.Model.Generate(ctx, &model.Request{
 		Provider: r.Provider, Model: r.ModelName, System: r.System, Tools: r.specs, Messages: append(older[:len(older):len(older)], request),
 		Session: r.Session, Task: r.Task, Agent: r.Agent, Depth: r.Depth,
-	}, nil)
+	}, func(model.Delta) { r.sign() })
 	if err != nil {
 		return nil, err
 	}

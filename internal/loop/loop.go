@@ -100,7 +100,8 @@ type runner struct {
 	tools    map[string]tool.Tool
 	specs    []model.ToolSpec
 	internal map[string]bool // tools that the run may not know
-	reported time.Time
+	reported time.Time       // when it last said what it is doing
+	signed   time.Time       // when it last said anything of that kind
 
 	noSummary bool // the model gave none when it was asked
 }
@@ -108,7 +109,8 @@ type runner struct {
 // Do carries the run forward until it ends, parks or is lost. The error says
 // why it was lost, if that is not what the journal or the context said.
 func (r *Run) Do(ctx context.Context) (Outcome, error) {
-	run := &runner{Run: r, layers: r.Authority.Open(), reported: r.Now()}
+	now := r.Now()
+	run := &runner{Run: r, layers: r.Authority.Open(), reported: now, signed: now}
 	run.handOverTools()
 	outcome, err := run.loop(ctx)
 	if errors.Is(err, ErrLost) || ctx.Err() != nil {
@@ -176,12 +178,16 @@ func (r *runner) loop(ctx context.Context) (Outcome, error) {
 // ask calls the model. The reason says how the run fails if there is an error.
 func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
 	r.handOverTools()
+	r.sign()
 	preview := &preview{journal: r.Journal, stream: r.Secrets.Stream()}
 	answer, err := r.Model.Generate(ctx, &model.Request{
 		Provider: r.Provider, Model: r.ModelName, System: r.System, Tools: r.specs, Messages: r.Transcript,
 		Reminder: r.Reminder,
 		Session:  r.Session, Task: r.Task, Agent: r.Agent, Depth: r.Depth,
-	}, preview.show)
+	}, func(d model.Delta) {
+		r.sign()
+		preview.show(d)
+	})
 	if err != nil {
 		return nil, tree.ReasonProviderError, err
 	}

@@ -15,6 +15,8 @@ type preview struct {
 
 func (p *preview) show(d model.Delta) {
 	switch {
+	case d == model.Delta{}:
+		return
 	case d.Restart:
 		p.stream.Drop()
 		d.Text = p.stream.Write(d.Text) + p.stream.Flush()

@@ -188,6 +188,7 @@ func (w *batch) run(ctx context.Context, calls []tree.Call) error {
 		select {
 		case res := <-results:
 			left--
+			w.sign()
 			if res.err != nil {
 				failed = res.err
 			}
@@ -335,7 +336,19 @@ const reportEvery = time.Second
 // report says what the run is doing, unless it has just done so.
 func (r *runner) report(use tree.ToolUse) {
 	if now := r.Now(); now.Sub(r.reported) >= reportEvery {
-		r.reported = now
+		r.reported, r.signed = now, now
 		r.Journal.Report(r.clean(tree.Activity(use)))
+	}
+}
+
+// signEvery is how often a run says that it goes on, as long as something is heard of what it
+// does.
+const signEvery = 15 * time.Second
+
+// sign says that the run goes on, unless it has lately said so.
+func (r *runner) sign() {
+	if now := r.Now(); now.Sub(r.signed) >= signEvery {
+		r.signed = now
+		r.Journal.Report("")
 	}
 }

@@ -69,7 +69,8 @@ type Answer struct {
 	Stop   tree.StopReason
 }
 
-// Delta is a piece of an answer under way.
+// Delta is a piece of an answer under way. An empty one says that something has come which is
+// not shown, such as the input of a call.
 type Delta struct {
 	Text     string
 	Thinking bool

@@ -35,6 +35,7 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 	case err != nil:
 		return nil, err
 	}
+	lease.hear(l.svc.Now())
 	switch k := answer.(type) {
 	case tree.Stored:
 		ack, err := l.acknowledge(ctx, lease, a.req, k)

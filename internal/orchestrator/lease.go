@@ -36,6 +36,7 @@ type lease struct {
 	stored  int64 // requests up to here were stored before this stream
 
 	agents atomic.Pointer[toldAgents] // that the worker was told of; nil: none
+	heard  atomic.Int64               // when the worker last asked for something, in nanoseconds; 0: it is no agent's, and may say nothing for long
 
 	// These are guarded by leases.
 	look chan<- struct{} // tells the stream that one of the others has changed
@@ -56,9 +57,20 @@ type carrier struct {
 
 // leaseOf is for a run whose worker knows all of the transcript that there is.
 func leaseOf(t *tree.Task, tenant string, by carrier) *lease {
-	return &lease{
+	l := &lease{
 		session: t.Session, task: t.ID, tenant: tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
 		by: by, seen: t.NextOrdinal - 1, closed: map[int]bool{},
+	}
+	if since := t.LastReport(); t.Kind == tree.KindAgent && !since.IsZero() {
+		l.heard.Store(since.UnixNano())
+	}
+	return l
+}
+
+// hear notes that the worker has asked for something.
+func (a *lease) hear(now time.Time) {
+	if a.heard.Load() != 0 {
+		a.heard.Store(now.UnixNano())
 	}
 }
 

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -177,6 +178,19 @@ func (l *leases) epoch(task tree.TaskID) (epoch int64, any bool) {
 type heldAttempt struct {
 	task  tree.TaskID
 	epoch int64
+}
+
+// silent is for how long nothing was heard of the attempt of an agent of which nothing was heard
+// for longest.
+func (l *leases) silent(now time.Time) (longest time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.held {
+		if heard := a.heard.Load(); heard != 0 && !a.gone {
+			longest = max(longest, now.Sub(time.Unix(0, heard)))
+		}
+	}
+	return longest
 }
 
 // all lists what is held.

@@ -39,6 +39,7 @@ type State struct {
 	Slots                int           // of all workers
 	Streams              int           // of workers, on this replica
 	Watchers             int           // of sessions, on this replica
+	Silent               time.Duration // of the run with a worker on this replica of which nothing was heard for longest
 }
 
 // statePatience is how long it may take to say what work there is.
@@ -98,6 +99,7 @@ func (r *Replica) prepare(pool attribute.KeyValue) {
 func (r *Replica) observe(m *instruments, state func(context.Context) (State, error)) error {
 	work := m.gauge("coppice.work", "{run}", "Runs that wait for a worker, runs that wait for others to end, and runs that have a worker.")
 	oldest := m.seconds("coppice.work.oldest", "How long the run has waited for a worker that has waited longest.")
+	silent := m.seconds("coppice.run.silent.oldest", "For how long nothing was heard of the run of an agent of which nothing was heard for longest, of those whose workers are on this replica.")
 	slots := m.gauge("coppice.worker.slots", "{run}", "How many runs all workers can carry.")
 	streams := m.gauge("coppice.worker.streams", "{stream}", "Streams of workers on this replica.")
 	watchers := m.gauge("coppice.watchers", "{watcher}", "Watchers of sessions on this replica.")
@@ -121,8 +123,9 @@ func (r *Replica) observe(m *instruments, state func(context.Context) (State, er
 		o.ObserveInt64(slots, int64(now.Slots), with())
 		o.ObserveInt64(streams, int64(now.Streams), with())
 		o.ObserveInt64(watchers, int64(now.Watchers))
+		o.ObserveFloat64(silent, now.Silent.Seconds(), with())
 		return nil
-	}, work, oldest, slots, streams, watchers)
+	}, work, oldest, silent, slots, streams, watchers)
 	return err
 }
 

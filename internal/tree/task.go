@@ -209,6 +209,18 @@ func (t *Task) Ended() Run {
 	}
 }
 
+// LastReport is when the worker of the run has last said what it is doing, or has taken it; zero
+// unless that is RUNNING.
+func (t *Task) LastReport() time.Time {
+	switch {
+	case t.State != StateRunning:
+		return time.Time{}
+	case t.ReportedAt.After(t.ClaimedAt):
+		return t.ReportedAt
+	}
+	return t.ClaimedAt
+}
+
 // answered reports whether the run has answered and nothing has come after that in its
 // transcript: it waits for its background children, or was woken and has taken nothing in yet.
 func (t *Task) answered() bool {

@@ -48,6 +48,7 @@ func Task(t *tree.Task) *pb.Task {
 		MaxIterations:    int32(t.MaxIterations),
 		RecentActivities: t.RecentActivities(),
 		Inbox:            int32(t.Inbox),
+		ReportTime:       timestamp(t.LastReport()),
 	}
 	if t.State == tree.StateWaiting {
 		out.Wait = wait(t.Wait)

@@ -106,6 +106,7 @@ func (p *part) add(d *sdk.MessageStreamEventUnionDelta, emit func(model.Delta)) 
 		p.signature.WriteString(d.Signature)
 	case "input_json_delta":
 		p.text.WriteString(d.PartialJSON)
+		emit(model.Delta{})
 	}
 }
 

@@ -27,7 +27,11 @@ func TestAnAnswerComesWhole(t *testing.T) {
 	each(t, func(t *testing.T, api string) {
 		m, fake := serve(t, api, fakellm.Config{Model: always(rich())})
 		var text, thinking string
+		unseen := 0
 		got, err := m.Generate(t.Context(), ask(), func(d model.Delta) {
+			if d == (model.Delta{}) {
+				unseen++
+			}
 			if d.Thinking {
 				thinking += d.Text
 			} else {
@@ -46,6 +50,9 @@ func TestAnAnswerComesWhole(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+		if unseen < 2 {
+			t.Errorf("of the input of 2 calls it was said %d times that it comes", unseen)
 		}
 		if text != "Läs ✓" || thinking != "Hm, „both“." {
 			t.Errorf("shown: %q, thinking %q", text, thinking)

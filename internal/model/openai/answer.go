@@ -54,6 +54,7 @@ func (a *answer) take(c *sdk.ChatCompletionChunk, emit func(model.Delta)) {
 		a.refusal.WriteString(choice.Delta.Refusal)
 		for j := range choice.Delta.ToolCalls {
 			a.addCall(&choice.Delta.ToolCalls[j])
+			emit(model.Delta{})
 		}
 		if choice.FinishReason != "" {
 			a.finish = choice.FinishReason

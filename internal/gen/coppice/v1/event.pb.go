@@ -2127,7 +2127,8 @@ func (x *TaskReady) GetEpoch() int64 {
 	return 0
 }
 
-// TaskProgress is news from a running run, at most one a second.
+// TaskProgress is news from a running run, at most one a second. Each 15 seconds or so it may say
+// what the last one said: that the run goes on.
 type TaskProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is doing, in a few words.

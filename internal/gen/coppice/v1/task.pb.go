@@ -461,7 +461,11 @@ type Task struct {
 	Inbox int32 `protobuf:"varint,41,opt,name=inbox,proto3" json:"inbox,omitempty"`
 	// The last words of the model in the current run, if that has ended without completing: no
 	// answer, but what there is. Filled in as `result` is.
-	Unfinished    string `protobuf:"bytes,42,opt,name=unfinished,proto3" json:"unfinished,omitempty"`
+	Unfinished string `protobuf:"bytes,42,opt,name=unfinished,proto3" json:"unfinished,omitempty"`
+	// When the worker of the run last reported: that it has taken the run, that a tool begins, and
+	// at least every 15 seconds while the model's answer comes or tools end one after another. A
+	// model or a tool of which nothing is heard reports nothing. Unset unless RUNNING.
+	ReportTime    *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=report_time,json=reportTime,proto3" json:"report_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -774,6 +778,13 @@ func (x *Task) GetUnfinished() string {
 		return x.Unfinished
 	}
 	return ""
+}
+
+func (x *Task) GetReportTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReportTime
+	}
+	return nil
 }
 
 // Base is a message of another task that a conversation goes on from. Its
@@ -2436,7 +2447,7 @@ var File_coppice_v1_task_proto protoreflect.FileDescriptor
 const file_coppice_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"\x15coppice/v1/task.proto\x12\n" +
-	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\v\n" +
+	"coppice.v1\x1a\x18coppice/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\v\n" +
 	"\x04Task\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x0e\n" +
@@ -2488,7 +2499,9 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x05inbox\x18) \x01(\x05R\x05inbox\x12\x1e\n" +
 	"\n" +
 	"unfinished\x18* \x01(\tR\n" +
-	"unfinished\"y\n" +
+	"unfinished\x12;\n" +
+	"\vreport_time\x18+ \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportTime\"y\n" +
 	"\x04Base\x12(\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x14.coppice.v1.BaseKindR\x04kind\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x18\n" +
@@ -2730,50 +2743,51 @@ var file_coppice_v1_task_proto_depIdxs = []int32{
 	31, // 9: coppice.v1.Task.timeout:type_name -> google.protobuf.Duration
 	30, // 10: coppice.v1.Task.deadline:type_name -> google.protobuf.Timestamp
 	6,  // 11: coppice.v1.Task.base:type_name -> coppice.v1.Base
-	0,  // 12: coppice.v1.Base.kind:type_name -> coppice.v1.BaseKind
-	31, // 13: coppice.v1.SpawnTaskRequest.timeout:type_name -> google.protobuf.Duration
-	30, // 14: coppice.v1.SpawnTaskRequest.deadline:type_name -> google.protobuf.Timestamp
-	31, // 15: coppice.v1.SpawnTaskRequest.wait:type_name -> google.protobuf.Duration
-	5,  // 16: coppice.v1.SpawnTaskResponse.task:type_name -> coppice.v1.Task
-	5,  // 17: coppice.v1.GetTaskResponse.task:type_name -> coppice.v1.Task
-	5,  // 18: coppice.v1.ListTasksResponse.tasks:type_name -> coppice.v1.Task
-	31, // 19: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
-	5,  // 20: coppice.v1.WaitTaskResponse.task:type_name -> coppice.v1.Task
-	16, // 21: coppice.v1.WaitTaskResponse.output:type_name -> coppice.v1.TaskOutput
-	1,  // 22: coppice.v1.TaskOutput.kind:type_name -> coppice.v1.TaskKind
-	3,  // 23: coppice.v1.TaskOutput.status:type_name -> coppice.v1.TaskState
-	18, // 24: coppice.v1.TaskOutput.agent:type_name -> coppice.v1.AgentOutput
-	17, // 25: coppice.v1.TaskOutput.shell:type_name -> coppice.v1.ShellOutput
-	4,  // 26: coppice.v1.ShellOutput.reason:type_name -> coppice.v1.Reason
-	4,  // 27: coppice.v1.AgentOutput.reason:type_name -> coppice.v1.Reason
-	5,  // 28: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
-	5,  // 29: coppice.v1.BackgroundTaskResponse.task:type_name -> coppice.v1.Task
-	32, // 30: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
-	5,  // 31: coppice.v1.CreateBranchResponse.task:type_name -> coppice.v1.Task
-	5,  // 32: coppice.v1.SelectBranchResponse.task:type_name -> coppice.v1.Task
-	8,  // 33: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
-	10, // 34: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
-	12, // 35: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
-	14, // 36: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
-	19, // 37: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
-	21, // 38: coppice.v1.TaskService.BackgroundTask:input_type -> coppice.v1.BackgroundTaskRequest
-	23, // 39: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
-	25, // 40: coppice.v1.TaskService.CreateBranch:input_type -> coppice.v1.CreateBranchRequest
-	27, // 41: coppice.v1.TaskService.SelectBranch:input_type -> coppice.v1.SelectBranchRequest
-	9,  // 42: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
-	11, // 43: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
-	13, // 44: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
-	15, // 45: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
-	20, // 46: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
-	22, // 47: coppice.v1.TaskService.BackgroundTask:output_type -> coppice.v1.BackgroundTaskResponse
-	24, // 48: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
-	26, // 49: coppice.v1.TaskService.CreateBranch:output_type -> coppice.v1.CreateBranchResponse
-	28, // 50: coppice.v1.TaskService.SelectBranch:output_type -> coppice.v1.SelectBranchResponse
-	42, // [42:51] is the sub-list for method output_type
-	33, // [33:42] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	30, // 12: coppice.v1.Task.report_time:type_name -> google.protobuf.Timestamp
+	0,  // 13: coppice.v1.Base.kind:type_name -> coppice.v1.BaseKind
+	31, // 14: coppice.v1.SpawnTaskRequest.timeout:type_name -> google.protobuf.Duration
+	30, // 15: coppice.v1.SpawnTaskRequest.deadline:type_name -> google.protobuf.Timestamp
+	31, // 16: coppice.v1.SpawnTaskRequest.wait:type_name -> google.protobuf.Duration
+	5,  // 17: coppice.v1.SpawnTaskResponse.task:type_name -> coppice.v1.Task
+	5,  // 18: coppice.v1.GetTaskResponse.task:type_name -> coppice.v1.Task
+	5,  // 19: coppice.v1.ListTasksResponse.tasks:type_name -> coppice.v1.Task
+	31, // 20: coppice.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	5,  // 21: coppice.v1.WaitTaskResponse.task:type_name -> coppice.v1.Task
+	16, // 22: coppice.v1.WaitTaskResponse.output:type_name -> coppice.v1.TaskOutput
+	1,  // 23: coppice.v1.TaskOutput.kind:type_name -> coppice.v1.TaskKind
+	3,  // 24: coppice.v1.TaskOutput.status:type_name -> coppice.v1.TaskState
+	18, // 25: coppice.v1.TaskOutput.agent:type_name -> coppice.v1.AgentOutput
+	17, // 26: coppice.v1.TaskOutput.shell:type_name -> coppice.v1.ShellOutput
+	4,  // 27: coppice.v1.ShellOutput.reason:type_name -> coppice.v1.Reason
+	4,  // 28: coppice.v1.AgentOutput.reason:type_name -> coppice.v1.Reason
+	5,  // 29: coppice.v1.CancelTaskResponse.task:type_name -> coppice.v1.Task
+	5,  // 30: coppice.v1.BackgroundTaskResponse.task:type_name -> coppice.v1.Task
+	32, // 31: coppice.v1.GetTranscriptResponse.messages:type_name -> coppice.v1.Message
+	5,  // 32: coppice.v1.CreateBranchResponse.task:type_name -> coppice.v1.Task
+	5,  // 33: coppice.v1.SelectBranchResponse.task:type_name -> coppice.v1.Task
+	8,  // 34: coppice.v1.TaskService.SpawnTask:input_type -> coppice.v1.SpawnTaskRequest
+	10, // 35: coppice.v1.TaskService.GetTask:input_type -> coppice.v1.GetTaskRequest
+	12, // 36: coppice.v1.TaskService.ListTasks:input_type -> coppice.v1.ListTasksRequest
+	14, // 37: coppice.v1.TaskService.WaitTask:input_type -> coppice.v1.WaitTaskRequest
+	19, // 38: coppice.v1.TaskService.CancelTask:input_type -> coppice.v1.CancelTaskRequest
+	21, // 39: coppice.v1.TaskService.BackgroundTask:input_type -> coppice.v1.BackgroundTaskRequest
+	23, // 40: coppice.v1.TaskService.GetTranscript:input_type -> coppice.v1.GetTranscriptRequest
+	25, // 41: coppice.v1.TaskService.CreateBranch:input_type -> coppice.v1.CreateBranchRequest
+	27, // 42: coppice.v1.TaskService.SelectBranch:input_type -> coppice.v1.SelectBranchRequest
+	9,  // 43: coppice.v1.TaskService.SpawnTask:output_type -> coppice.v1.SpawnTaskResponse
+	11, // 44: coppice.v1.TaskService.GetTask:output_type -> coppice.v1.GetTaskResponse
+	13, // 45: coppice.v1.TaskService.ListTasks:output_type -> coppice.v1.ListTasksResponse
+	15, // 46: coppice.v1.TaskService.WaitTask:output_type -> coppice.v1.WaitTaskResponse
+	20, // 47: coppice.v1.TaskService.CancelTask:output_type -> coppice.v1.CancelTaskResponse
+	22, // 48: coppice.v1.TaskService.BackgroundTask:output_type -> coppice.v1.BackgroundTaskResponse
+	24, // 49: coppice.v1.TaskService.GetTranscript:output_type -> coppice.v1.GetTranscriptResponse
+	26, // 50: coppice.v1.TaskService.CreateBranch:output_type -> coppice.v1.CreateBranchResponse
+	28, // 51: coppice.v1.TaskService.SelectBranch:output_type -> coppice.v1.SelectBranchResponse
+	43, // [43:52] is the sub-list for method output_type
+	34, // [34:43] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_task_proto_init() }

@@ -3115,7 +3115,7 @@ func (*Park) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
-// Progress tells what the run is doing.
+// Progress tells what the run is doing. With nothing in it, it says that the run goes on.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A few words.
