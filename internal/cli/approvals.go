@@ -96,18 +96,24 @@ func approvalText(p *pb.Approval) string {
 	}
 	text := fmt.Sprintf("%s  %s  session %s  task %s  %s", safeLine(p.GetId()), state, idEnd(p.GetSessionId()), idEnd(p.GetTaskId()),
 		callText(p.GetTool(), p.GetArgument()))
-	for i, rule := range p.GetRules() {
+	text += askedBy(p.GetTool(), p.GetRules())
+	if m := safeLine(p.GetMessage()); m != "" {
+		text += "  " + m
+	}
+	return text
+}
+
+// askedBy says what asks about a call of a tool.
+func askedBy(tool string, rules []string) (text string) {
+	for i, rule := range rules {
 		by := "  asked by "
 		if i > 0 {
 			by = ", "
 		}
-		if strings.HasPrefix(rule, p.GetTool()+"=") { // no rule has that: it is the call, which is shown already
+		if strings.HasPrefix(rule, tool+"=") { // no rule has that: it is the call, which is shown already
 			rule = "the mode"
 		}
 		text += by + safeWhole(rule)
-	}
-	if m := safeLine(p.GetMessage()); m != "" {
-		text += "  " + m
 	}
 	return text
 }

@@ -58,7 +58,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 	}
 	return b.with(func(c *client) error {
 		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, approvals: b.deciding(a).list, open: map[int64]*pb.CreateSessionsRequest{}, asking: map[int64]bool{}, began: a.now()}
-		err := retried(ctx, all.lost, func() (bool, error) { return all.stream(ctx) })
+		err := retried(ctx, false, all.lost, func() (bool, error) { return all.stream(ctx) })
 		if left := len(all.open) + len(all.rest); len(all.rest) < len(asked) && left > 0 && !named {
 			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), b.Name))
 		}

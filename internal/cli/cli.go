@@ -93,7 +93,7 @@ const about = `Runs trees of LLM agents.
 
 Where SESSION is asked for, "last" is the newest one; of the ids of sessions and tasks the last characters are enough, if they are four or more. Every command that is about a task of a session takes --task ID.
 
-Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 a refused call or an internal error, 4 not ended in time (wait) or blocked by an approval (run, watch), 5 no orchestrator could be reached, or it cannot serve now, 130 interrupted, 141 nobody reads the output any more.`
+Exit codes: 0 completed, 1 failed or cancelled, 2 wrong usage, 3 a refused call or an internal error, 4 not ended in time (wait) or blocked by an approval that nobody is asked about at a terminal (run, watch), 5 no orchestrator could be reached, or it cannot serve now, 130 interrupted, 141 nobody reads the output any more.`
 
 // app is what all commands share.
 type app struct {

@@ -100,6 +100,8 @@ func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, er
 	in := a.Stdin
 	if _, terminal := a.terminal(a.Stdin); !terminal {
 		in = nil
+	} else if isTerminal(a.Stderr) {
+		l.questions.decide, l.deciding = f.client.answering(ctx), deciding{}
 	}
 	idle, err := l.draw(ctx, w, in, a.Stdout)
 	if l.forest.root == nil {

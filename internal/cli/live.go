@@ -25,6 +25,7 @@ type live struct {
 	interrupt func()
 	why       func() string // nobody takes what is queued
 	deciding  deciding
+	questions questions
 
 	width, height int
 	frame         int
@@ -60,6 +61,7 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case stepMsg:
 		l.status = ""
 		l.forest.step(m.step)
+		l.questions.over(m.step)
 	case lostMsg:
 		l.status = "connection lost, trying again"
 	case tea.WindowSizeMsg:
@@ -77,6 +79,8 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return l, tea.Batch(tick(), l.mind())
 	case unmovedMsg:
 		l.unmoved = m.why
+	case answeredMsg:
+		l.status = orElse(l.questions.answered(m), l.status)
 	case overMsg:
 		return l, tea.Quit
 	case tea.KeyPressMsg:
@@ -86,6 +90,8 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			l.interrupt()
 		case "ctrl+z":
 			return l, tea.Suspend
+		default:
+			return l, l.questions.answer(m.String(), l.now())
 		}
 	}
 	return l, nil
@@ -112,8 +118,9 @@ func (l *live) paint() {
 		return
 	}
 	now := l.now()
+	question := l.questions.lines(l.forest, now, l.width, l.height-3)
 	lines := l.forest.draw(canvas{
-		look: l.look, width: l.width, height: max(1, l.height-2), now: now, frame: l.frame, deciding: l.deciding,
+		look: l.look, width: l.width, height: max(1, l.height-2-len(question)), now: now, frame: l.frame, deciding: l.deciding,
 	})
 	foot := l.forest.summary(now, l.look.dot)
 	if n := l.forest.asking(); n > 0 {
@@ -132,6 +139,7 @@ func (l *live) paint() {
 	if l.height > 2 {
 		lines = append(lines, l.look.dim.Render(ansi.Truncate(foot, l.width, l.look.more)))
 	}
+	lines = append(lines, question...)
 	for len(lines) < l.tall {
 		lines = append(lines, "")
 	}
@@ -154,7 +162,7 @@ func (l *live) wipe(out io.Writer) error {
 }
 
 // draw shows a watched session on a terminal until it is over, and gives what it
-// has seen. Ctrl-C calls interrupt.
+// has seen. Ctrl-C calls interrupt. Where a person is asked, it is not over while something is.
 func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Writer) (*pb.Idle, error) {
 	program := tea.NewProgram(l, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	ctx, stop := context.WithCancel(ctx)
@@ -163,13 +171,18 @@ func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Write
 		idle *pb.Idle
 		err  error
 	}
-	ended := make(chan ending, 1)
+	ended, asks := make(chan ending, 1), l.questions.decide != nil
 	w.lost = func(err error) { program.Send(lostMsg{err}) }
 	go func() {
-		idle, err := w.each(ctx, func(step *pb.WatchSessionResponse) error {
+		tell := func(step *pb.WatchSessionResponse) error {
 			program.Send(stepMsg{step})
 			return nil
-		})
+		}
+		each := w.each
+		if asks {
+			each = w.past
+		}
+		idle, err := each(ctx, tell)
 		ended <- ending{idle, err}
 		program.Send(overMsg{})
 	}()

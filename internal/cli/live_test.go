@@ -111,6 +111,10 @@ func idleStep() *pb.WatchSessionResponse {
 	return &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Idle{Idle: &pb.Idle{LastSeq: 4}}}
 }
 
+func blockedStep() *pb.WatchSessionResponse {
+	return &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Idle{Idle: &pb.Idle{Cause: pb.IdleCause_IDLE_CAUSE_BLOCKED}}}
+}
+
 func TestWatching(t *testing.T) {
 	t.Parallel()
 	gone := status.Error(codes.Unavailable, "gone")
@@ -143,6 +147,14 @@ func TestWatching(t *testing.T) {
 			},
 			code: codes.OK, seen: []int64{1, 2}, after: []int64{0, 1, 1, 1, 1, 1}, lost: true,
 		},
+		"gone when it is looked at again": {
+			streams: []brokenStream{
+				{steps: []*pb.WatchSessionResponse{eventStep(1), blockedStep()}}, {err: gone},
+				{steps: []*pb.WatchSessionResponse{eventStep(2), eventStep(3)}}, {err: gone},
+				{steps: []*pb.WatchSessionResponse{eventStep(3), idleStep()}},
+			},
+			code: codes.OK, seen: []int64{1, 2, 3}, after: []int64{0, 1, 1, 2, 2}, lost: true,
+		},
 		"quiet from the beginning": {
 			streams: []brokenStream{{quiet: patience + 1, err: gone}, {steps: []*pb.WatchSessionResponse{idleStep()}}},
 			code:    codes.OK, after: []int64{0, 0}, lost: true,
@@ -169,7 +181,7 @@ func TestWatching(t *testing.T) {
 				w := &watching{client: service, lost: func(error) { lost = true }}
 				var seen []int64
 				begin := time.Now()
-				idle, err := w.each(t.Context(), func(step *pb.WatchSessionResponse) error {
+				idle, err := w.past(t.Context(), func(step *pb.WatchSessionResponse) error {
 					if e := step.GetEvent(); e != nil {
 						seen = append(seen, e.GetSeq())
 					}

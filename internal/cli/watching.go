@@ -25,23 +25,56 @@ type watching struct {
 	deltas    bool
 	untilIdle bool
 	lost      func(error) // told of a broken stream; may be nil
+	begun     bool        // a stream has brought something
 }
 
 // each gives take every step in order, each event once, until the session is
 // idle, if that was asked for, or ctx ends.
 func (w *watching) each(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
-	err = retried(ctx, w.lost, func() (got bool, err error) {
+	err = retried(ctx, w.begun, w.lost, func() (got bool, err error) {
 		idle, got, err = w.stream(ctx, take)
+		w.begun = w.begun || got
 		return got, err
 	})
 	return idle, err
 }
 
+// past is each, but for a session that waits for approvals: it goes on until that is over.
+func (w *watching) past(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, err error) {
+	idle, err = w.each(ctx, take)
+	for err == nil && idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED {
+		if err = w.moves(ctx, take); err == nil {
+			idle, err = w.each(ctx, take)
+		}
+	}
+	return idle, err
+}
+
+// errMoves says that something has happened.
+var errMoves = errors.New("something has happened")
+
+// moves gives take the steps until one of them is an event, whatever else is or is not to do.
+func (w *watching) moves(ctx context.Context, take func(*pb.WatchSessionResponse) error) error {
+	until := w.untilIdle
+	w.untilIdle = false
+	defer func() { w.untilIdle = until }()
+	_, err := w.each(ctx, func(step *pb.WatchSessionResponse) error {
+		if err := take(step); err != nil || step.GetEvent() == nil {
+			return err
+		}
+		return errMoves
+	})
+	if errors.Is(err, errMoves) {
+		return nil
+	}
+	return err
+}
+
 // retried has something done over a stream, and over another one when that breaks. The first
-// stream has to work; later ones are tried again for a while. lost is told of each that breaks;
+// stream has to work, unless it has begun before; later ones are tried again for a while. lost is told of each that breaks;
 // it may be nil.
-func retried(ctx context.Context, lost func(error), over func() (got bool, err error)) error {
-	gone, begun := newOutage(), false
+func retried(ctx context.Context, begun bool, lost func(error), over func() (got bool, err error)) error {
+	gone := newOutage()
 	for {
 		tried := time.Now()
 		got, err := over()

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// TestQuestions: the oldest question stands below the tree, whole, until it is answered; a key
+// that was typed before it was there answers nothing, and an answer that fails is asked for again.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	now := zero.Add(3 * time.Second)
+	var decided []*pb.DecideApprovalRequest
+	var fails error
+	l := &live{
+		forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
+		questions: questions{decide: func(req *pb.DecideApprovalRequest) error {
+			decided = append(decided, req)
+			return fails
+		}},
+	}
+	l.Update(tea.WindowSizeMsg{Width: 60, Height: 20})
+	for _, s := range parseStory(t, "0s r open root Title\n0s r start - root\n1s r take\n1s a start r explore A look") {
+		l.Update(stepMsg{s.step})
+	}
+	event := func(seq int64, task string, e *pb.Event) {
+		e.Seq, e.TaskId, e.Run = seq, task, 1
+		l.Update(stepMsg{&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: e}}})
+	}
+	asks := func(seq int64, task, id, argument string) {
+		event(seq, task, &pb.Event{Kind: &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{
+			ApprovalId: id, Tool: "bash", Argument: argument, Rules: []string{"bash(git *)"},
+		}}})
+	}
+	asks(10, "r", "a2", "git push "+strings.Repeat("x", 60))
+	asks(11, "a", "a1", "git pull")
+	after := func(by time.Duration, key rune) {
+		t.Helper()
+		l.Update(tickMsg{})
+		now = now.Add(by)
+		if _, cmd := l.Update(tea.KeyPressMsg{Code: key, Text: string(key)}); cmd != nil {
+			l.Update(cmd())
+		}
+		l.Update(tickMsg{})
+	}
+	shows := func(what string, lines ...string) {
+		t.Helper()
+		if got := strings.TrimRight(l.View().Content, "\n"); !strings.HasSuffix(got, "\n"+strings.Join(lines, "\n")) {
+			t.Errorf("%s: got\n%s\nwant\n%s", what, got, strings.Join(lines, "\n"))
+		}
+	}
+	first := []string{`explore "A look": may bash "git pull" run?`, `asked by bash(git *)  (1 of 2)`, keys}
+	after(settles-1, 'y')
+	shows("too soon", first...)
+	after(settles, 'q')
+	shows("no answer", first...)
+	fails = errors.New("it is down")
+	after(0, 's')
+	shows("an answer that fails", first...)
+	if !strings.Contains(l.View().Content, "it is down · ") {
+		t.Errorf("nothing is said of it:\n%s", l.View().Content)
+	}
+	fails = nil
+	after(settles, 's')
+	second := []string{`root: may bash "git push ` + strings.Repeat("x", 35), strings.Repeat("x", 25) + `" run?`, `asked by bash(git *)`, keys}
+	shows("the next one", second...)
+	after(0, 'y')
+	event(12, "a", &pb.Event{Kind: &pb.Event_ApprovalDecided{ApprovalDecided: &pb.ApprovalDecided{ApprovalId: "a1", State: pb.ApprovalState_APPROVAL_STATE_ALLOWED}}})
+	after(settles, 'n')
+	if strings.Contains(l.View().Content, keys) {
+		t.Errorf("it still asks:\n%s", l.View().Content)
+	}
+	for i, want := range []struct {
+		id       string
+		decision pb.Decision
+		scope    pb.ApprovalScope
+	}{
+		{"a1", pb.Decision_DECISION_ALLOW, pb.ApprovalScope_APPROVAL_SCOPE_SESSION},
+		{"a1", pb.Decision_DECISION_ALLOW, pb.ApprovalScope_APPROVAL_SCOPE_SESSION},
+		{"a2", pb.Decision_DECISION_DENY, pb.ApprovalScope_APPROVAL_SCOPE_UNSPECIFIED},
+	} {
+		if i >= len(decided) || decided[i].GetApprovalId() != want.id || decided[i].GetDecision() != want.decision || decided[i].GetScope() != want.scope {
+			t.Fatalf("decision %d of %v, want %v", i, decided, want)
+		}
+	}
+	// Of a call that can't be shown whole nobody is asked.
+	asks(13, "r", "a3", "git "+strings.Repeat("x", 1200))
+	after(settles, 'y')
+	after(settles, 'y')
+	shows("no room", "a call asks that does not fit here: coppice approvals")
+	if len(decided) != 3 {
+		t.Errorf("decided on %v", decided[3:])
+	}
+}
