@@ -68,6 +68,7 @@ type options struct {
 
 	redact.Flags
 
+	Approvals       string        `env:"COPPICE_APPROVALS" enum:"deny,escalate" default:"escalate" placeholder:"WHERE" help:"What becomes of what a sub-agent asks, unless its definition or its session says: deny, or escalate to the session's approvals."`
 	ApprovalTimeout time.Duration `env:"COPPICE_APPROVAL_TIMEOUT" help:"How long a call waits for somebody to allow it before it is denied; 0 is for ever."`
 }
 
@@ -86,6 +87,7 @@ func main() {
 	limits.RootIterations, limits.SubIterations = f.MaxIterations, f.MaxIterationsSub
 	limits.RunTimeout = f.RunTimeout
 	limits.Approval, limits.OutputBytes, limits.NoBackground = f.ApprovalTimeout, f.MaxOutput, f.NoBackground
+	limits.Escalate = f.Approvals == "escalate"
 	secrets, err := f.secrets()
 	logs := assembly.Logs(os.Stderr)
 	if err == nil {

@@ -1,7 +1,6 @@
 package agentdef
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,18 +9,12 @@ import (
 	"github.com/coppice-run/coppice/internal/policy"
 )
 
-// What approvals may say.
-const (
-	approvalsDeny     = "deny"
-	approvalsEscalate = "escalate"
-)
-
 // permissions reads what the agent's runs may do.
 func (f *frontMatter) permissions() policy.Permissions {
 	p := policy.Permissions{
 		Background: f.list("background_tools", checkTool),
-		Escalate:   f.text("approvals", checkApprovals) == approvalsEscalate,
 	}
+	p.Approvals, _ = policy.ParseApprovals(f.text("approvals", checkApprovals)) // empty is none
 	const key = "permissions"
 	node, ok := f.values[key]
 	if !ok {
@@ -74,10 +67,10 @@ func (f *frontMatter) rules(key string) []policy.Rule {
 }
 
 func checkApprovals(s string) string {
-	if s == approvalsDeny || s == approvalsEscalate {
-		return ""
+	if _, err := policy.ParseApprovals(s); err != nil {
+		return "expected deny or escalate"
 	}
-	return fmt.Sprintf("expected %s or %s", approvalsDeny, approvalsEscalate)
+	return ""
 }
 
 func checkPermissionMode(s string) string {
@@ -104,9 +97,7 @@ func putPermissions(b *strings.Builder, p policy.Permissions) {
 			putList(b, "deny", texts(p.Deny))
 		})
 	}
-	if p.Escalate {
-		putText(b, "approvals", approvalsEscalate)
-	}
+	putText(b, "approvals", p.Approvals.String())
 	putList(b, "background_tools", p.Background)
 }
 

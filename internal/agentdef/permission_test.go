@@ -20,7 +20,7 @@ func TestParsePermissions(t *testing.T) {
 	}
 	p := d.Permissions
 	if p.Mode != policy.ModeAcceptEdits || p.Layer.String() != "mode accept_edits, deny read(**/.env), deny mcp__s__*, ask bash(git push*), allow bash(git *)" ||
-		!p.Escalate || !reflect.DeepEqual(p.Background, []string{"read"}) {
+		p.Approvals != policy.ApprovalsEscalate || !reflect.DeepEqual(p.Background, []string{"read"}) {
 		t.Errorf("got %+v", p)
 	}
 	again, err := Parse("x", d.Marshal())
@@ -32,8 +32,11 @@ func TestParsePermissions(t *testing.T) {
 		t.Errorf("without: %+v, %v", plain, err)
 	}
 	denies, err := Parse("x", []byte(small("approvals: deny")))
-	if err != nil || denies.Permissions.Pin() != "" {
+	if err != nil || denies.Permissions.Pin().Open().Approvals != policy.ApprovalsDeny || denies.Version == plain.Version {
 		t.Errorf("approvals: deny is %+v, %v", denies, err)
+	}
+	if again, err := Parse("x", denies.Marshal()); err != nil || !reflect.DeepEqual(again, denies) {
+		t.Errorf("%s\nreads as %+v, %v", denies.Marshal(), again, err)
 	}
 }
 

@@ -54,10 +54,14 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
+	approvals, err := wire.ApprovalsFrom(req.GetPermissions())
+	if err != nil {
+		return nil, err
+	}
 	session, root, err := s.svc.CreateSession(ctx, tenant(ctx), orchestrator.NewSession{
 		Agent: req.GetAgent(), Text: req.GetMessage().GetText(), Title: req.GetTitle(),
 		Model: req.GetModel(), Metadata: req.GetMetadata(), NoBackground: req.GetNoBackground(),
-		Permissions: permissions, Source: req.GetSource(), Workspace: req.GetWorkspace(), Budget: wire.BudgetFrom(req.GetBudget()),
+		Permissions: permissions, Approvals: approvals, Source: req.GetSource(), Workspace: req.GetWorkspace(), Budget: wire.BudgetFrom(req.GetBudget()),
 	}, key)
 	if err != nil {
 		return nil, err

@@ -52,6 +52,26 @@ func (c *client) hears(session, text, source string) {
 // blocked waits until the session is blocked and gives what it asks.
 func (c *client) blocked(session string) []*pb.Approval {
 	c.t.Helper()
+	root, asked := c.blockedAt(session)
+	if n := int(root.GetOpenApprovals()); n != len(asked) || n == 0 {
+		c.t.Fatalf("the root counts %d approvals, there are %v", n, asked)
+	}
+	return asked
+}
+
+// blockedBelow waits until the session is blocked by what one sub-agent asks.
+func (c *client) blockedBelow(session string) *pb.Approval {
+	c.t.Helper()
+	root, asked := c.blockedAt(session)
+	if root.GetOpenApprovals() != 0 || len(asked) != 1 || asked[0].GetTaskId() == root.GetId() {
+		c.t.Fatalf("the root is %v, asked is %v", root, asked)
+	}
+	return asked[0]
+}
+
+// blockedAt waits until the session is blocked and gives its root and what is asked.
+func (c *client) blockedAt(session string) (*pb.Task, []*pb.Approval) {
+	c.t.Helper()
 	_, idle := c.idle(session)
 	if idle.GetCause() != pb.IdleCause_IDLE_CAUSE_BLOCKED {
 		c.t.Fatalf("idle because of %s, the root %v", idle.GetCause(), idle.GetRoot())
@@ -60,10 +80,7 @@ func (c *client) blocked(session string) []*pb.Approval {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if n := int(idle.GetRoot().GetOpenApprovals()); n != len(resp.GetApprovals()) || n == 0 {
-		c.t.Fatalf("the root counts %d approvals, there are %v", n, resp.GetApprovals())
-	}
-	return resp.GetApprovals()
+	return idle.GetRoot(), resp.GetApprovals()
 }
 
 func (c *client) decide(req *pb.DecideApprovalRequest) *pb.Approval {
@@ -149,7 +166,9 @@ func TestAuthorityIsHandedDown(t *testing.T) {
 	t.Parallel()
 	onBoth(t, asking, nil, func(t *testing.T, d *deployment) {
 		c := d.client()
-		session := c.openAs("delegate", "", &pb.Permissions{Ask: []string{"ls", "task(explore)"}, Deny: []string{"task(plan)"}})
+		session := c.openAs("delegate", "", &pb.Permissions{
+			Ask: []string{"ls", "task(explore)"}, Deny: []string{"task(plan)"}, Approvals: pb.SubagentApprovals_SUBAGENT_APPROVALS_DENY,
+		})
 		asked := c.blocked(session)
 		if len(asked) != 1 || asked[0].GetTool() != "task" || asked[0].GetArgument() != "explore" {
 			t.Fatalf("asked: %v", asked)
@@ -168,6 +187,31 @@ func TestAuthorityIsHandedDown(t *testing.T) {
 		_, err := c.SpawnTask(c.ctx(), &pb.SpawnTaskRequest{SessionId: session, Agent: "plan", Prompt: "look"})
 		if status.Code(err) != codes.PermissionDenied {
 			t.Errorf("a client spawns what is denied: %v", err)
+		}
+		c.sound()
+	})
+}
+
+// TestSubAgentsAsk: unless the session says otherwise, what a sub-agent asks is asked in the
+// session's approvals, and outlives all processes.
+func TestSubAgentsAsk(t *testing.T) {
+	t.Parallel()
+	onBoth(t, asking, nil, func(t *testing.T, d *deployment) {
+		c := d.client()
+		session := c.openAs("delegate", "", &pb.Permissions{Ask: []string{"ls"}, Deny: []string{"task(plan)"}})
+		before := c.blockedBelow(session)
+		c = d.killAll()
+		asked := c.blockedBelow(session)
+		if asked.GetId() != before.GetId() || asked.GetTool() != "ls" {
+			t.Errorf("after the kill it asks %v, before %v", asked, before)
+		}
+		c.decide(&pb.DecideApprovalRequest{ApprovalId: asked.GetId(), Decision: pb.Decision_DECISION_ALLOW})
+		if got := c.doneWith(session); !strings.Contains(got, "scenario.yaml") || strings.Contains(got, "APPROVAL_DENIED") {
+			t.Errorf("the root answers %q", got)
+		}
+		_, err := c.CreateSession(c.ctx(), &pb.CreateSessionRequest{Permissions: &pb.Permissions{Approvals: 7}})
+		if status.Code(err) != codes.InvalidArgument {
+			t.Errorf("a word that there is not: %v", err)
 		}
 		c.sound()
 	})

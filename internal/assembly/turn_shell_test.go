@@ -110,7 +110,7 @@ func TestCommandInTheForeground(t *testing.T) {
 		if a := c.blocked(asked)[0]; a.GetTool() != "bash" || a.GetArgument() != "git status" {
 			t.Errorf("asked is %v", a)
 		}
-		denied := c.create("delegate echo x").GetId()
+		denied := c.openAs("delegate echo x", "", &pb.Permissions{Approvals: pb.SubagentApprovals_SUBAGENT_APPROVALS_DENY})
 		has(t, "a sub-agent that may not ask", c.turn(denied, 1), "APPROVAL_DENIED")
 		c.sound()
 	})

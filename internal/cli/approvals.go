@@ -14,11 +14,12 @@ type permissionFlags struct {
 	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without asking, like 'bash(git *)'. May be repeated, like --ask and --deny."`
 	Ask            []string `sep:"none" placeholder:"RULE" help:"Calls that ask first."`
 	Deny           []string `sep:"none" placeholder:"RULE" help:"Calls that don't run."`
+	Approvals      string   `enum:"deny,escalate," default:"" placeholder:"WHERE" help:"What becomes of what a sub-agent asks, unless its definition says: deny, or escalate to the session's approvals."`
 }
 
 // permissions gives what the flags say; nil if they say nothing.
 func (p permissionFlags) permissions() (*pb.Permissions, error) {
-	if p.PermissionMode == "" && len(p.Allow)+len(p.Ask)+len(p.Deny) == 0 {
+	if p.PermissionMode == "" && p.Approvals == "" && len(p.Allow)+len(p.Ask)+len(p.Deny) == 0 {
 		return nil, nil
 	}
 	out := &pb.Permissions{Allow: p.Allow, Ask: p.Ask, Deny: p.Deny}
@@ -29,7 +30,23 @@ func (p permissionFlags) permissions() (*pb.Permissions, error) {
 		}
 		out.Mode = pb.PermissionMode(mode)
 	}
+	if p.Approvals != "" {
+		out.Approvals = pb.SubagentApprovals(pb.SubagentApprovals_value["SUBAGENT_APPROVALS_"+strings.ToUpper(p.Approvals)])
+	}
 	return out, nil
+}
+
+// undecided is what a session may do in which nobody can decide: unless something else was
+// said, sub-agents are denied what they ask, and go on.
+func undecided(p *pb.Permissions) *pb.Permissions {
+	if p.GetApprovals() != pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED {
+		return p
+	}
+	if p == nil {
+		p = &pb.Permissions{}
+	}
+	p.Approvals = pb.SubagentApprovals_SUBAGENT_APPROVALS_DENY
+	return p
 }
 
 type approvalsCommand struct {

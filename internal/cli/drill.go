@@ -195,7 +195,7 @@ func (d *drillCommand) prepare(ctx context.Context, a *app) (*drilling, error) {
 	}
 	return &drilling{
 		dir: dir, keep: d.Keep != "", workspace: orHere(d.Workspace), agent: d.Agent, prompt: prompt,
-		permissions: permissions, budget: budget, self: self, args: a.Args,
+		permissions: undecided(permissions), budget: budget, self: self, args: a.Args,
 	}, nil
 }
 

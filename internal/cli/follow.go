@@ -90,6 +90,14 @@ func (a *app) showPlain(ctx context.Context, f follow, w *watching) (*pb.Idle, e
 	return idle, err
 }
 
+// asks reports whether somebody at a terminal decides on what is asked in a session that is drawn
+// there.
+func (a *app) asks() bool {
+	_, in := a.terminal(a.Stdin)
+	_, out := a.terminal(a.Stdout)
+	return in && out && isTerminal(a.Stderr) && !a.json
+}
+
 // showLive draws on the terminal, and leaves the tree as it was last.
 func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, error) {
 	w.deltas = true
@@ -100,7 +108,8 @@ func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, er
 	in := a.Stdin
 	if _, terminal := a.terminal(a.Stdin); !terminal {
 		in = nil
-	} else if isTerminal(a.Stderr) {
+	}
+	if a.asks() {
 		l.questions.decide, l.deciding = f.client.answering(ctx), deciding{}
 	}
 	idle, err := l.draw(ctx, w, in, a.Stdout)

@@ -46,6 +46,9 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		if err := a.refuse(ofAnOrchestrator, "for a run at an orchestrator, which --orchestrator names"); err != nil {
 			return err
 		}
+		if r.Data == "" {
+			asked.Permissions = undecided(asked.Permissions)
+		}
 		return r.here(ctx, a, asked)
 	}
 	if err := a.refuse(ofThisProcess, "for a run in this process, and can't be used with --orchestrator or COPPICE_ORCHESTRATOR"); err != nil {

@@ -97,7 +97,7 @@ func TestEditsAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestEditsAsk: in the mode default a root's edit asks, and a sub-agent's is denied.
+// TestEditsAsk: in the mode default a root's edit asks, and so does a sub-agent's.
 func TestEditsAsk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -123,15 +123,25 @@ func TestEditsAsk(t *testing.T) {
 	}))
 	c.prepare = func(r *loop.Run) { r.Workspace = w }
 	start(t, c)
-	for _, a := range c.view.Changes().Approvals {
-		if a.Tool != "write" || a.Argument != "0" {
-			t.Errorf("asked about %s of %q", a.Tool, a.Argument)
+	for _, file := range []string{"0", "1"} {
+		open := 0
+		for _, a := range c.view.Changes().Approvals {
+			if a.State != tree.ApprovalOpen {
+				continue
+			}
+			open++
+			if a.Tool != "write" || a.Argument != file {
+				t.Errorf("asked about %s of %q", a.Tool, a.Argument)
+			}
+			c.must(tree.DecideApproval{ID: a.ID, Allow: file == "0", Message: "one is enough"})
 		}
-		c.must(tree.DecideApproval{ID: a.ID, Allow: true})
+		if open != 1 {
+			t.Errorf("%d questions about %s", open, file)
+		}
+		c.play(t.Context())
 	}
-	c.play(t.Context())
 	said := c.say()
-	for _, want := range []string{"Made the file", "the mode asks, and a sub-agent has nobody to ask", "root: completed"} {
+	for _, want := range []string{"Made the file", "APPROVAL_DENIED: one is enough", "root: completed"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no %q in\n%s", want, said)
 		}

@@ -92,6 +92,7 @@ func approve(t *testing.T, lose func(int) (bool, bool)) int {
 	c.must(tree.CreateSession{
 		ID: tree.SessionID(c.newID()), Tenant: "t", Agent: c.agents["root"], Limits: tree.DefaultLimits(),
 		Message: []tree.Block{tree.Text{Text: "go"}}, Permissions: policy.Layer{Allow: parsed[:1], Deny: parsed[1:]},
+		Approvals: policy.ApprovalsDeny,
 	})
 	c.play(t.Context())
 	asked := 0

@@ -24,7 +24,8 @@ type NewSession struct {
 	Metadata map[string]string
 
 	Permissions  policy.Layer
-	Source       string // who outside opens it; empty: nobody
+	Approvals    policy.Approvals // what becomes of what sub-agents ask; unspecified: what the orchestrator says
+	Source       string           // who outside opens it; empty: nobody
 	NoBackground bool
 	Workspace    string // the directory that it shares with others; empty: its own
 	Budget       tree.Budget
@@ -76,7 +77,7 @@ func (s *Service) createWith(ctx context.Context, tenant string, then *store.Age
 	cmd := tree.CreateSession{
 		ID: id, Tenant: tenant, Title: n.Title, Agent: root.Agent, AgentName: n.Agent, Model: n.Model,
 		Pin: root.Pin, NoModel: root.NoModel, Metadata: n.Metadata, Limits: s.Limits, Budget: n.Budget.Within(s.Budget), History: n.history,
-		Permissions: n.Permissions, Source: n.Source, Trace: telemetry.Incoming(ctx), Workspace: n.Workspace,
+		Permissions: n.Permissions, Approvals: n.Approvals, Source: n.Source, Trace: telemetry.Incoming(ctx), Workspace: n.Workspace,
 	}
 	cmd.Limits.NoBackground = s.Limits.NoBackground || n.NoBackground
 	if n.Text != "" {

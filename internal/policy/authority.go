@@ -97,9 +97,8 @@ type Permissions struct {
 	// Background are the only tools of a run in the background; nil means that
 	// such a run has all that any other has.
 	Background []string `json:"background,omitempty"`
-	// Escalate takes what a sub-agent has to ask about to the session's approvals,
-	// instead of denying it.
-	Escalate bool `json:"escalate,omitempty"`
+	// Approvals is what becomes of what a sub-agent has to ask about.
+	Approvals Approvals `json:"escalate,omitzero"`
 }
 
 // Pinned is the text of permissions, as a task keeps them. Empty is none.
@@ -107,7 +106,7 @@ type Pinned string
 
 // Pin gives the text.
 func (p Permissions) Pin() Pinned {
-	if p.Empty() && p.Background == nil && !p.Escalate {
+	if p.Empty() && p.Background == nil && p.Approvals == ApprovalsUnspecified {
 		return ""
 	}
 	return Pinned(encode(p))

@@ -364,9 +364,25 @@ func TestPinned(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPermissions(t, "p")
-		p.Escalate = rapid.Bool().Draw(t, "escalate")
+		p.Approvals = rapid.SampledFrom([]Approvals{ApprovalsUnspecified, ApprovalsDeny, ApprovalsEscalate}).Draw(t, "approvals")
 		if again := p.Pin().Open(); again.Pin() != p.Pin() || again.Layer.String() != p.Layer.String() {
 			t.Fatalf("%+v reads as %+v", p, again)
 		}
 	})
+}
+
+// TestApprovalsArePinned: what becomes of what a sub-agent asks is pinned as releases read it
+// that knew of two words only.
+func TestApprovalsArePinned(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[Pinned]Approvals{
+		"": ApprovalsUnspecified, `{"escalate":true}`: ApprovalsEscalate, `{"escalate":false}`: ApprovalsDeny,
+	} {
+		if got := (Permissions{Approvals: want}).Pin(); got != text {
+			t.Errorf("%q is pinned as %s, want %s", want, got, text)
+		}
+		if got := text.Open(); got.Approvals != want {
+			t.Errorf("%s is read as %q, want %q", text, got.Approvals, want)
+		}
+	}
 }

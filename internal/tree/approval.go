@@ -43,8 +43,9 @@ type Approval struct {
 }
 
 // Ask asks whether a call may run. If the session has granted what asks, or the
-// call is approved, it may; in a sub-agent whose definition does not take questions
-// further, the call is closed with a denial; otherwise it waits for a decision.
+// call is approved, it may; in a sub-agent whose definition, or else the session, does
+// not take questions further, the call is closed with a denial; otherwise it waits for a
+// decision.
 // Answer: [Stored].
 type Ask struct {
 	From
@@ -102,13 +103,24 @@ func (c Ask) decide(d *decision) (Answer, error) {
 		call.State = CallApproved
 		d.view.touchCall(call)
 		return Stored{Approved: true}, nil
-	case t.Depth > 0 && !t.Permissions.Open().Escalate:
+	case t.Depth > 0 && !d.escalates(t):
 		call.Text, call.IsError = ErrApprovalDenied.With("%s asks, and a sub-agent has nobody to ask", strings.Join(policy.Askers(call.Tool, c.Rules), " and ")).Error(), true
 		d.closeCall(t, call)
 		return d.stored(t), nil
 	}
 	d.raise(t, call, c)
 	return Stored{}, nil
+}
+
+// escalates reports whether what a sub-agent asks is taken to the session's approvals.
+func (d *decision) escalates(t *Task) bool {
+	switch t.Permissions.Open().Approvals {
+	case policy.ApprovalsDeny:
+		return false
+	case policy.ApprovalsEscalate:
+		return true
+	}
+	return d.session().Limits.Escalate
 }
 
 // raise makes a call wait for a decision.

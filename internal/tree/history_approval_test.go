@@ -16,7 +16,7 @@ func carefulAgent() *Agent {
 	if err != nil {
 		panic(err)
 	}
-	own := policy.Permissions{Layer: policy.Layer{Deny: deny}, Background: []string{"read", "task"}, Escalate: true}
+	own := policy.Permissions{Layer: policy.Layer{Deny: deny}, Background: []string{"read", "task"}, Approvals: policy.ApprovalsEscalate}
 	return &Agent{Name: "careful", Version: "1", Mode: ModeBoth, Permissions: own.Pin()}
 }
 

@@ -69,7 +69,7 @@ func openHistory(t *rapid.T) *history {
 	limits := Limits{
 		Depth: h.rng.IntN(4), Width: 1 + h.rng.IntN(8), Total: 1 + h.rng.IntN(30), Running: 1 + h.rng.IntN(5),
 		RootIterations: 1 + h.rng.IntN(12), SubIterations: 1 + h.rng.IntN(8), PartBytes: 100, Inbox: 1 + h.rng.IntN(4), InboxBytes: h.rng.IntN(40),
-		Queue: h.rng.IntN(20), Approval: time.Duration(h.rng.IntN(2)) * time.Minute, NoBackground: h.often(10),
+		Queue: h.rng.IntN(20), Approval: time.Duration(h.rng.IntN(2)) * time.Minute, NoBackground: h.often(10), Escalate: h.often(50),
 	}
 	h.hazard = 1 + h.rng.IntN(15)
 	h.commit(CreateSession{

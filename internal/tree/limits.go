@@ -24,6 +24,7 @@ type Limits struct {
 
 	RunTimeout   time.Duration // how long a run may be RUNNING in all, where neither its agent nor who starts it says; 0: for ever
 	Approval     time.Duration // how long an approval may be open; 0: for ever
+	Escalate     bool          // sub-agents ask, where their definitions don't say
 	OutputBytes  int           // what is shown of an output; 0: DefaultOutputBytes
 	NoBackground bool          // nothing that an agent asks for runs in the background
 }
@@ -42,6 +43,7 @@ func DefaultLimits() Limits {
 		InboxBytes:     8 << 20,
 		Queue:          20_000,
 		Approval:       24 * time.Hour,
+		Escalate:       true,
 		OutputBytes:    DefaultOutputBytes,
 	}
 }

@@ -29,8 +29,12 @@ func (s *script) permissions(words []string) policy.Permissions {
 			p.Mode = mode
 		case key == "background":
 			p.Background = append(p.Background, value)
-		case key == "escalate":
-			p.Escalate = true
+		case key == "approvals":
+			approvals, err := policy.ParseApprovals(value)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			p.Approvals = approvals
 		}
 	}
 	return p

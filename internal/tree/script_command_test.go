@@ -15,7 +15,7 @@ func (s *script) command(v *View, words []string) Command {
 	case "open":
 		return CreateSession{
 			ID: SessionID{1}, Tenant: "acme", Agent: s.agents[words[1]], Message: texts(words[2:]), Limits: s.limits, Budget: s.given, Pin: s.pin,
-			Permissions: s.opening.Permissions, Source: s.opening.Source,
+			Permissions: s.opening.Permissions, Approvals: s.opening.Approvals, Source: s.opening.Source,
 		}
 	case "send":
 		text := slices.DeleteFunc(slices.Clone(words[2:]), func(w string) bool { return w == "interrupt" })

@@ -59,7 +59,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //
 // where CHILD is fork, agent=NAME, prompt=TEXT, model=M, timeout=D, deadline=D from now,
 // iterations=N, context=TEXT, background, any, need=N, join=D, resume, shell=LINE or moved=LINE, PERMISSION is mode=M,
-// allow=RULE, ask=RULE, deny=RULE, background=TOOL or escalate, and approvals are called
+// allow=RULE, ask=RULE, deny=RULE, background=TOOL or approvals=deny|escalate, and approvals are called
 // a1, a2 and so on. A worker has the token of the task's last claim and counts
 // its requests; TASK@E: is the worker of epoch E, TASK~S: speaks over the stream S,
 // TASK#N: makes it request N.
@@ -246,7 +246,8 @@ func (s *script) aside(line string) bool {
 	case "pin":
 		s.pin.Provider, s.pin.Name, _ = strings.Cut(words[1], "/")
 	case "session":
-		s.opening = CreateSession{Permissions: s.permissions(words[1:]).Layer, Source: s.text(words, "source")}
+		says := s.permissions(words[1:])
+		s.opening = CreateSession{Permissions: says.Layer, Approvals: says.Approvals, Source: s.text(words, "source")}
 	case "clock":
 		s.db.now = s.db.now.Add(s.duration(words[1]))
 	case "show":

@@ -22,10 +22,11 @@ type CreateSession struct {
 	Budget    Budget
 	History   []Message // what the root's conversation begins with
 
-	Permissions policy.Layer // what the session says of what it may do
-	Source      string       // who outside opened it; empty: nobody
-	Trace       Trace        // where the first turn hangs; zero: in a trace of its own
-	Workspace   string       // the directory that it shares with others; empty: its own
+	Permissions policy.Layer     // what the session says of what it may do
+	Approvals   policy.Approvals // what it says of what its sub-agents ask; unspecified: the limits do
+	Source      string           // who outside opened it; empty: nobody
+	Trace       Trace            // where the first turn hangs; zero: in a trace of its own
+	Workspace   string           // the directory that it shares with others; empty: its own
 }
 
 // Created is the session that was opened.
@@ -97,6 +98,9 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	}
 	if c.Title == "" {
 		d.view.session.Title = c.title()
+	}
+	if c.Approvals != policy.ApprovalsUnspecified {
+		d.view.session.Limits.Escalate = c.Approvals == policy.ApprovalsEscalate
 	}
 	t := d.newTask(root, nil, *c.Agent, c.Model, "")
 	t.Pin = c.Pin

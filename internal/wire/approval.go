@@ -74,6 +74,19 @@ func DecisionFrom(req *pb.DecideApprovalRequest) (tree.SessionID, tree.DecideApp
 	return session, cmd, nil
 }
 
+// ApprovalsFrom reads what a session says of what its sub-agents ask.
+func ApprovalsFrom(p *pb.Permissions) (policy.Approvals, error) {
+	switch p.GetApprovals() {
+	case pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED:
+		return policy.ApprovalsUnspecified, nil
+	case pb.SubagentApprovals_SUBAGENT_APPROVALS_DENY:
+		return policy.ApprovalsDeny, nil
+	case pb.SubagentApprovals_SUBAGENT_APPROVALS_ESCALATE:
+		return policy.ApprovalsEscalate, nil
+	}
+	return policy.ApprovalsUnspecified, tree.ErrBadInput.With("permissions: approvals: %d is not one", p.GetApprovals())
+}
+
 // maxRules bounds the rules of a session.
 const maxRules = 100
 

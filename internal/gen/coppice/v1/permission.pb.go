@@ -21,6 +21,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// SubagentApprovals says what becomes of what a sub-agent has to ask about.
+type SubagentApprovals int32
+
+const (
+	// No opinion.
+	SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED SubagentApprovals = 0
+	// The call is closed with APPROVAL_DENIED at once.
+	SubagentApprovals_SUBAGENT_APPROVALS_DENY SubagentApprovals = 1
+	// The call waits for a decision, as that of a root does, among the approvals of the
+	// session.
+	SubagentApprovals_SUBAGENT_APPROVALS_ESCALATE SubagentApprovals = 2
+)
+
+// Enum value maps for SubagentApprovals.
+var (
+	SubagentApprovals_name = map[int32]string{
+		0: "SUBAGENT_APPROVALS_UNSPECIFIED",
+		1: "SUBAGENT_APPROVALS_DENY",
+		2: "SUBAGENT_APPROVALS_ESCALATE",
+	}
+	SubagentApprovals_value = map[string]int32{
+		"SUBAGENT_APPROVALS_UNSPECIFIED": 0,
+		"SUBAGENT_APPROVALS_DENY":        1,
+		"SUBAGENT_APPROVALS_ESCALATE":    2,
+	}
+)
+
+func (x SubagentApprovals) Enum() *SubagentApprovals {
+	p := new(SubagentApprovals)
+	*p = x
+	return p
+}
+
+func (x SubagentApprovals) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SubagentApprovals) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_permission_proto_enumTypes[0].Descriptor()
+}
+
+func (SubagentApprovals) Type() protoreflect.EnumType {
+	return &file_coppice_v1_permission_proto_enumTypes[0]
+}
+
+func (x SubagentApprovals) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SubagentApprovals.Descriptor instead.
+func (SubagentApprovals) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_permission_proto_rawDescGZIP(), []int{0}
+}
+
 // PermissionMode says what becomes of calls that no rule names.
 type PermissionMode int32
 
@@ -66,11 +120,11 @@ func (x PermissionMode) String() string {
 }
 
 func (PermissionMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_permission_proto_enumTypes[0].Descriptor()
+	return file_coppice_v1_permission_proto_enumTypes[1].Descriptor()
 }
 
 func (PermissionMode) Type() protoreflect.EnumType {
-	return &file_coppice_v1_permission_proto_enumTypes[0]
+	return &file_coppice_v1_permission_proto_enumTypes[1]
 }
 
 func (x PermissionMode) Number() protoreflect.EnumNumber {
@@ -79,7 +133,7 @@ func (x PermissionMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PermissionMode.Descriptor instead.
 func (PermissionMode) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_permission_proto_rawDescGZIP(), []int{0}
+	return file_coppice_v1_permission_proto_rawDescGZIP(), []int{1}
 }
 
 // Permissions say what agents may do. Rules are TOOL or TOOL(GLOB), such as
@@ -95,7 +149,12 @@ type Permissions struct {
 	// Calls that ask first.
 	Ask []string `protobuf:"bytes,3,rep,name=ask,proto3" json:"ask,omitempty"`
 	// Calls that don't run.
-	Deny          []string `protobuf:"bytes,4,rep,name=deny,proto3" json:"deny,omitempty"`
+	Deny []string `protobuf:"bytes,4,rep,name=deny,proto3" json:"deny,omitempty"`
+	// What becomes of what a sub-agent has to ask about, where its definition does not
+	// say. Unspecified means what the orchestrator says (--approvals), by default
+	// ESCALATE. It is fixed when the session is opened, and allows nothing: it only says
+	// who answers.
+	Approvals     SubagentApprovals `protobuf:"varint,5,opt,name=approvals,proto3,enum=coppice.v1.SubagentApprovals" json:"approvals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -158,17 +217,29 @@ func (x *Permissions) GetDeny() []string {
 	return nil
 }
 
+func (x *Permissions) GetApprovals() SubagentApprovals {
+	if x != nil {
+		return x.Approvals
+	}
+	return SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED
+}
+
 var File_coppice_v1_permission_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_permission_proto_rawDesc = "" +
 	"\n" +
 	"\x1bcoppice/v1/permission.proto\x12\n" +
-	"coppice.v1\"y\n" +
+	"coppice.v1\"\xb6\x01\n" +
 	"\vPermissions\x12.\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1a.coppice.v1.PermissionModeR\x04mode\x12\x14\n" +
 	"\x05allow\x18\x02 \x03(\tR\x05allow\x12\x10\n" +
 	"\x03ask\x18\x03 \x03(\tR\x03ask\x12\x12\n" +
-	"\x04deny\x18\x04 \x03(\tR\x04deny*\xa6\x01\n" +
+	"\x04deny\x18\x04 \x03(\tR\x04deny\x12;\n" +
+	"\tapprovals\x18\x05 \x01(\x0e2\x1d.coppice.v1.SubagentApprovalsR\tapprovals*u\n" +
+	"\x11SubagentApprovals\x12\"\n" +
+	"\x1eSUBAGENT_APPROVALS_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17SUBAGENT_APPROVALS_DENY\x10\x01\x12\x1f\n" +
+	"\x1bSUBAGENT_APPROVALS_ESCALATE\x10\x02*\xa6\x01\n" +
 	"\x0ePermissionMode\x12\x1f\n" +
 	"\x1bPERMISSION_MODE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17PERMISSION_MODE_DEFAULT\x10\x01\x12 \n" +
@@ -188,19 +259,21 @@ func file_coppice_v1_permission_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_permission_proto_rawDescData
 }
 
-var file_coppice_v1_permission_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_coppice_v1_permission_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_coppice_v1_permission_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
 var file_coppice_v1_permission_proto_goTypes = []any{
-	(PermissionMode)(0), // 0: coppice.v1.PermissionMode
-	(*Permissions)(nil), // 1: coppice.v1.Permissions
+	(SubagentApprovals)(0), // 0: coppice.v1.SubagentApprovals
+	(PermissionMode)(0),    // 1: coppice.v1.PermissionMode
+	(*Permissions)(nil),    // 2: coppice.v1.Permissions
 }
 var file_coppice_v1_permission_proto_depIdxs = []int32{
-	0, // 0: coppice.v1.Permissions.mode:type_name -> coppice.v1.PermissionMode
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	1, // 0: coppice.v1.Permissions.mode:type_name -> coppice.v1.PermissionMode
+	0, // 1: coppice.v1.Permissions.approvals:type_name -> coppice.v1.SubagentApprovals
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_permission_proto_init() }
@@ -213,7 +286,7 @@ func file_coppice_v1_permission_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_permission_proto_rawDesc), len(file_coppice_v1_permission_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   1,
 			NumExtensions: 0,
 			NumServices:   0,
