@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -19,6 +20,25 @@ func approvalRow(a *Approval) []any {
 		&a.Tool, &a.Argument, jsonColumn{&a.Rules}, timeColumn{&a.AskedAt}, timeColumn{&a.Due},
 		&a.State, &a.ForSession, &a.Message, timeColumn{&a.DecidedAt},
 	}
+}
+
+// countedApprovals bounds how many open approvals are counted.
+const countedApprovals = 10_000
+
+// OpenApprovals counts the approvals of all tenants that nobody has decided, up to
+// countedApprovals, and says for how long the oldest of them has been open.
+func (s *Store) OpenApprovals(ctx context.Context) (open int, oldest time.Duration, err error) {
+	type counted struct {
+		open   int
+		oldest time.Duration
+	}
+	c, err := one(ctx, s.db, tree.ErrNoApproval, "approvals_open", func(c *counted) []any {
+		return []any{&c.open, durationColumn{&c.oldest}}
+	}, s.clock(), countedApprovals)
+	if err != nil {
+		return 0, 0, err
+	}
+	return c.open, max(0, c.oldest), nil
 }
 
 // approvals looks up approvals by their ids.

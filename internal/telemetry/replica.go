@@ -36,6 +36,8 @@ type Replica struct {
 type State struct {
 	Ready, Held, Running int
 	Oldest               time.Duration // how long the run has waited for a worker that has waited longest
+	Asked                int           // approvals that are open
+	Unanswered           time.Duration // how long the oldest of them has been
 	Slots                int           // of all workers
 	Streams              int           // of workers, on this replica
 	Watchers             int           // of sessions, on this replica
@@ -47,7 +49,7 @@ const statePatience = 2 * time.Second
 
 // Replica makes what measures an orchestrator; state is asked whenever metrics are
 // collected, also when the replica has ended. Its error says that nothing is known of
-// work; the rest counts.
+// work and approvals; the rest counts.
 func (t *Telemetry) Replica(pool string, state func(context.Context) (State, error)) (*Replica, error) {
 	runs, err := t.Runs(pool)
 	if err != nil {
@@ -100,6 +102,8 @@ func (r *Replica) observe(m *instruments, state func(context.Context) (State, er
 	work := m.gauge("coppice.work", "{run}", "Runs that wait for a worker, runs that wait for others to end, and runs that have a worker.")
 	oldest := m.seconds("coppice.work.oldest", "How long the run has waited for a worker that has waited longest.")
 	silent := m.seconds("coppice.run.silent.oldest", "For how long nothing was heard of the run of an agent of which nothing was heard for longest, of those whose workers are on this replica.")
+	asked := m.gauge("coppice.approvals.open", "{approval}", "Approvals that nobody has decided.")
+	unanswered := m.seconds("coppice.approvals.oldest", "How long the approval has been open that has been longest.")
 	slots := m.gauge("coppice.worker.slots", "{run}", "How many runs all workers can carry.")
 	streams := m.gauge("coppice.worker.streams", "{stream}", "Streams of workers on this replica.")
 	watchers := m.gauge("coppice.watchers", "{watcher}", "Watchers of sessions on this replica.")
@@ -119,13 +123,15 @@ func (r *Replica) observe(m *instruments, state func(context.Context) (State, er
 			o.ObserveInt64(work, int64(now.Held), with(labelState.String("held")))
 			o.ObserveInt64(work, int64(now.Running), with(labelState.String("running")))
 			o.ObserveFloat64(oldest, now.Oldest.Seconds(), with())
+			o.ObserveInt64(asked, int64(now.Asked), with())
+			o.ObserveFloat64(unanswered, now.Unanswered.Seconds(), with())
 		}
 		o.ObserveInt64(slots, int64(now.Slots), with())
 		o.ObserveInt64(streams, int64(now.Streams), with())
 		o.ObserveInt64(watchers, int64(now.Watchers))
 		o.ObserveFloat64(silent, now.Silent.Seconds(), with())
 		return nil
-	}, work, oldest, silent, slots, streams, watchers)
+	}, work, oldest, silent, asked, unanswered, slots, streams, watchers)
 	return err
 }
 

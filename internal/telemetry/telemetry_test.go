@@ -56,7 +56,10 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := m.Replica("blue", func(context.Context) (State, error) {
-		return State{Ready: 7, Held: 5, Running: 3, Oldest: 2 * time.Second, Slots: 32, Streams: 16, Watchers: 5, Silent: 90 * time.Second}, nil
+		return State{
+			Ready: 7, Held: 5, Running: 3, Oldest: 2 * time.Second, Asked: 4, Unanswered: time.Minute,
+			Slots: 32, Streams: 16, Watchers: 5, Silent: 90 * time.Second,
+		}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +80,7 @@ func TestPage(t *testing.T) {
 		`coppice_work\{.*pool="blue",state="ready"\} 7`, `coppice_work\{.*pool="blue",state="held"\} 5`, `coppice_work\{.*pool="blue",state="running"\} 3`,
 		`coppice_work_oldest_seconds\{.*pool="blue"\} 2`, `coppice_worker_slots\{.*pool="blue"\} 32`,
 		`coppice_worker_streams\{.*\} 16`, `coppice_watchers\{.*\} 5`, `coppice_run_silent_oldest_seconds\{.*pool="blue"\} 90`,
+		`coppice_approvals_open\{.*pool="blue"\} 4`, `coppice_approvals_oldest_seconds\{.*pool="blue"\} 60`,
 		`coppice_command_refused_total\{.*reason="STALE_TOKEN"\} 2`, `coppice_commit_commands_sum\{.*\} 12`,
 		`coppice_commit_duration_seconds_count\{.*\} 1`, `coppice_watch_lag_seconds_count\{.*\} 1`,
 		`coppice_run_start_delay_seconds_sum\{.*pool="blue"\} 1`, `coppice_run_queue_wait_seconds_sum\{.*pool="blue"\} 2`,
@@ -108,7 +112,7 @@ func TestThePageWithoutTheDatabase(t *testing.T) {
 	}
 	r.Committed(12, nil, time.Second)
 	page := text(t, m)
-	if strings.Contains(page, "\ncoppice_work{") || !strings.Contains(page, `pool="blue"} 16`) || !strings.Contains(page, "\ncoppice_commit_commands_sum{") {
+	if strings.Contains(page, "\ncoppice_work{") || strings.Contains(page, "\ncoppice_approvals_open{") || !strings.Contains(page, `pool="blue"} 16`) || !strings.Contains(page, "\ncoppice_commit_commands_sum{") {
 		t.Error(page)
 	}
 }

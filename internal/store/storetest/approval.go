@@ -32,6 +32,8 @@ func approvals(t *testing.T, d Dialect) {
 	eq(t, "the number of approvals", len(asked), 4)
 	eq(t, "the argument", asked[1].Argument, "rm \x00x")
 	eq(t, "when it expires", asked[1].Due, asked[1].AskedAt.Add(tree.DefaultLimits().Approval))
+	b.clock.advance(time.Minute)
+	b.openFor(3, time.Minute)
 	b.restart()
 	if again := b.approvalPages(tree.SessionID{}, false, 1); !reflect.DeepEqual(again, asked) {
 		t.Errorf("after a restart\n%+v, not\n%+v", again, asked)
@@ -41,6 +43,7 @@ func approvals(t *testing.T, d Dialect) {
 	b.must(cmd.ID, tree.Expire{Task: root, Ref: asked[2].Ref})
 	b.restart()
 	eq(t, "how many are open", len(b.approvalPages(cmd.ID, false, 10)), 1)
+	b.openFor(1, 24*time.Hour+time.Minute)
 	all := b.approvalPages(cmd.ID, true, 10)
 	eq(t, "how many there were", len(all), 4)
 	eq(t, "the first", all[0].State, tree.ApprovalAllowed)
@@ -60,6 +63,15 @@ func approvals(t *testing.T, d Dialect) {
 	eq(t, "open calls", len(b.openCalls(cmd.ID, root)), 3)
 	if broken := tree.Diagnose(must[*tree.Rows](t)(b.Rows(t.Context(), cmd.ID))); len(broken) > 0 {
 		t.Errorf("broken: %+v", broken)
+	}
+}
+
+// openFor compares how many approvals of all tenants are open, and for how long the oldest is.
+func (b *bundle) openFor(want int, wantOldest time.Duration) {
+	b.t.Helper()
+	open, oldest, err := b.OpenApprovals(b.t.Context())
+	if err != nil || open != want || oldest != wantOldest {
+		b.t.Errorf("%d approvals are open, the oldest for %s, %v; want %d and %s", open, oldest, err, want, wantOldest)
 	}
 }
 
