@@ -61,7 +61,7 @@ type options struct {
 
 	NoBackground    bool          `env:"COPPICE_NO_BACKGROUND" help:"What agents ask to run in the background runs in the foreground, in sessions that are opened from now on."`
 	RetainSessions  time.Duration `env:"COPPICE_RETAIN_SESSIONS" default:"0" placeholder:"DURATION" help:"Delete sessions in which nothing runs and nothing has happened for so long, like 720h; 0 keeps them."`
-	CallbackHosts   []string      `env:"COPPICE_CALLBACK_HOSTS" help:"Hosts that agents' on_complete may call: globs, with commas between them. A private address is called only if its host is named in full."`
+	CallbackHosts   []string      `env:"COPPICE_CALLBACK_HOSTS" help:"Hosts that on_complete and on_approval may call: globs, with commas between them. A private address is called only if its host is named in full."`
 	CallbackSecret  string        `env:"COPPICE_CALLBACK_SECRET" help:"Key that signs those calls."`
 	CallbackTries   int           `env:"COPPICE_CALLBACK_TRIES" help:"How often a call is tried."`
 	CallbackTimeout time.Duration `env:"COPPICE_CALLBACK_TIMEOUT" help:"How long one call may take; 0 is the default."`

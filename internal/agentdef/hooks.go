@@ -1,6 +1,7 @@
 package agentdef
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,10 +28,18 @@ func (f *frontMatter) hooks(key string) []hook.Spec {
 }
 
 func checkCallback(s string) string {
-	if hook.ValidURL(s) {
-		return ""
+	if err := CheckCallback(s); err != nil {
+		return err.Error()
 	}
-	return "expected a URL such as https://hooks.example.com/ended, without a user"
+	return ""
+}
+
+// CheckCallback refuses what can't be called.
+func CheckCallback(url string) error {
+	if !hook.ValidURL(url) {
+		return errors.New("expected a URL such as https://hooks.example.com/ended, without a user")
+	}
+	return nil
 }
 
 // putHooks writes hooks on one line.

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/coppice-run/coppice/internal/agentdef"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/orchestrator"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -58,10 +59,14 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err != nil {
 		return nil, err
 	}
+	if err := checkCallbacks(req); err != nil {
+		return nil, err
+	}
 	session, root, err := s.svc.CreateSession(ctx, tenant(ctx), orchestrator.NewSession{
 		Agent: req.GetAgent(), Text: req.GetMessage().GetText(), Title: req.GetTitle(),
 		Model: req.GetModel(), Metadata: req.GetMetadata(), NoBackground: req.GetNoBackground(),
 		Permissions: permissions, Approvals: approvals, Source: req.GetSource(), Workspace: req.GetWorkspace(), Budget: wire.BudgetFrom(req.GetBudget()),
+		OnComplete: req.GetOnComplete(), OnApproval: req.GetOnApproval(),
 	}, key)
 	if err != nil {
 		return nil, err
@@ -89,6 +94,24 @@ func (s *sessionServer) after(ctx context.Context, now orchestrator.Waited, open
 		return wire.Session(opened, now.Task), nil
 	}
 	return session, err
+}
+
+// checkCallbacks refuses URLs that can't be called.
+func checkCallbacks(req *pb.CreateSessionRequest) error {
+	if err := checkCallback("on_complete", req.GetOnComplete()); err != nil {
+		return err
+	}
+	return checkCallback("on_approval", req.GetOnApproval())
+}
+
+func checkCallback(name, url string) error {
+	if url == "" {
+		return nil
+	}
+	if err := agentdef.CheckCallback(url); err != nil {
+		return tree.ErrBadInput.With("%s: %v", name, err)
+	}
+	return nil
 }
 
 func checkAttached(title string, metadata map[string]string) error {

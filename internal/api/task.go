@@ -43,11 +43,15 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := checkCallback("on_complete", req.GetOnComplete()); err != nil {
+		return nil, err
+	}
 	t, err := s.svc.SpawnTask(ctx, tenant(ctx), session, tree.SpawnTask{
 		Parent: parent, Notify: req.GetNotifyParent(), Source: req.GetSource(),
 		Child: tree.Child{
 			AgentName: req.GetAgent(), Description: req.GetDescription(), Prompt: req.GetPrompt(), Context: req.GetContext(),
 			Model: req.GetModel(), Fork: req.GetForkContext(), MaxIterations: int(req.GetMaxIterations()), Timeout: timeout, Deadline: deadline,
+			OnComplete: req.GetOnComplete(),
 		},
 	}, key)
 	if err != nil {

@@ -14,7 +14,7 @@ type permissionFlags struct {
 	Allow          []string `sep:"none" placeholder:"RULE" help:"Calls that run without asking, like 'bash(git *)'. May be repeated, like --ask and --deny."`
 	Ask            []string `sep:"none" placeholder:"RULE" help:"Calls that ask first."`
 	Deny           []string `sep:"none" placeholder:"RULE" help:"Calls that don't run."`
-	Approvals      string   `enum:"deny,escalate," default:"" placeholder:"WHERE" help:"What becomes of what a sub-agent asks, unless its definition says: deny, or escalate to the session's approvals."`
+	Approvals      string   `env:"" enum:"deny,escalate," default:"" placeholder:"WHERE" help:"What becomes of what a sub-agent asks, unless its definition says: deny, or escalate to the session's approvals."`
 }
 
 // permissions gives what the flags say; nil if they say nothing.

@@ -37,6 +37,7 @@ type batchCommand struct {
 	AtOnce int    `env:"" default:"64" help:"How many sessions are open at once."`
 	permissionFlags
 	budgetFlags
+	callbackFlags
 	File string `arg:"" optional:"" help:"File with a prompt on each line; by default, and with -, standard input. A line that is a JSON object is a CreateSessionRequest."`
 }
 
@@ -105,6 +106,7 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 		if session.Budget == nil {
 			session.Budget = budget
 		}
+		b.say(session)
 		if session.IdempotencyKey == "" {
 			session.IdempotencyKey = fmt.Sprintf("%s/%d", b.Name, number)
 		}
@@ -283,7 +285,7 @@ func (b *batch) asks(number int64, opened *pb.CreateSessionResponse) {
 // refusalText says why a line is refused. Who has typed a name knows of no key.
 func refusalText(refused *pb.Refusal) string {
 	if refused.GetReason() == tree.ErrKeyReused.Reason() {
-		return "this name was used for a line with another text, agent, permissions or budget; choose another --name"
+		return "this name was used for a line with another text, agent, permissions, budget or callbacks; choose another --name"
 	}
 	return safeLine(refused.GetMessage())
 }

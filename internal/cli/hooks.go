@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -14,7 +15,19 @@ import (
 type hookFlags struct {
 	Hooks           string   `placeholder:"FILE" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool     `help:"Run the hooks that come with agents' definitions as well."`
-	CallbackHosts   []string `placeholder:"HOST,..." help:"Hosts that agents' on_complete may call, as globs; COPPICE_CALLBACK_SECRET signs the calls."`
+	CallbackHosts   []string `placeholder:"HOST,..." help:"Hosts that on_complete of agents and --on-complete may call, as globs; COPPICE_CALLBACK_SECRET signs the calls."`
+}
+
+// callbackFlags say who is called of a session.
+type callbackFlags struct {
+	OnComplete string `env:"" placeholder:"URL" help:"URL to call when a run of the root has ended, if the orchestrator may call its host."`
+	OnApproval string `env:"" placeholder:"URL" help:"URL to call when something has to be approved."`
+}
+
+// say puts them into a request, where it does not say itself who is called.
+func (f callbackFlags) say(asked *pb.CreateSessionRequest) {
+	asked.OnComplete = cmp.Or(asked.GetOnComplete(), f.OnComplete)
+	asked.OnApproval = cmp.Or(asked.GetOnApproval(), f.OnApproval)
 }
 
 // hooks reads the file, if there is one.
@@ -47,9 +60,12 @@ func hookText(h *pb.HookRan) string {
 	return text
 }
 
-// callbackText says what came of the callback of a run.
+// callbackText says what came of the callback of a run, or of an approval.
 func callbackText(c *pb.CallbackEnded) string {
 	text := "callback to " + safeLine(c.GetUrl())
+	if id := c.GetApprovalId(); id != "" {
+		text = "callback of the approval " + idEnd(id) + " to " + safeLine(c.GetUrl())
+	}
 	if c.GetDelivered() {
 		return text + " answered"
 	}

@@ -88,6 +88,23 @@ func TestARunCallsBackBeforeItEnds(t *testing.T) {
 	}
 }
 
+// TestARunCallsWhomItsLineNames, whatever its agent says.
+func TestARunCallsWhomItsLineNames(t *testing.T) {
+	t.Parallel()
+	url, heard := called(t, http.StatusOK)
+	dir := nightly(t, "http://localhost:9")
+	code, stdout, stderr := runs(t, "", dir, "--callback-hosts", "127.0.0.1", "--agent", "nightly", "--on-complete", url+"/ended", "-q", "report")
+	if code != exitOK || len(heard) != 1 || stdout != "done\n" || stderr != "" {
+		t.Errorf("exit code %d, %d calls:\n%s%s", code, len(heard), stdout, stderr)
+	}
+	if code, _, stderr := runs(t, "", dir, "--on-complete", "nobody", "-q", "report"); code != exitRefused || !strings.Contains(stderr, "on_complete: expected a URL") {
+		t.Errorf("no URL: exit code %d: %s", code, stderr)
+	}
+	if code, _, stderr := runs(t, "", dir, "--on-approval", url, "-q", "report"); code != exitUsage || !strings.Contains(stderr, "--on-approval is for a run at an orchestrator") {
+		t.Errorf("nobody could be called: exit code %d: %s", code, stderr)
+	}
+}
+
 // TestARunSaysWhomItMayNotCall.
 func TestARunSaysWhomItMayNotCall(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,7 @@ type runCommand struct {
 	localFlags
 	permissionFlags
 	budgetFlags
+	callbackFlags
 	auth.ClientFlags
 	Prompt []string `arg:"" help:"What to do; - reads it from standard input."`
 }
@@ -76,7 +77,7 @@ const ofThisProcess = "workspace data agents-dir plugins-dir skills-dir models p
 
 // ofAnOrchestrator are the flags that say what is asked of an orchestrator, and how it is
 // reached: in this process nobody would heed them.
-const ofAnOrchestrator = "shared-workspace token token-file tls tls-ca tls-cert tls-key insecure"
+const ofAnOrchestrator = "shared-workspace on-approval token token-file tls tls-ca tls-cert tls-key insecure"
 
 // refuse refuses those of some flags that the command line says. What the environment says is
 // for whatever else is started in it.
@@ -174,9 +175,11 @@ func (r *runCommand) asked(prompt string) (*pb.CreateSessionRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pb.CreateSessionRequest{
+	asked := &pb.CreateSessionRequest{
 		Agent: r.Agent, Message: &pb.UserMessage{Text: prompt}, Permissions: permissions, Budget: budget,
-	}, nil
+	}
+	r.say(asked)
+	return asked, nil
 }
 
 // in runs it at an orchestrator, and gives the session. by says how approvals are decided on,

@@ -21,6 +21,7 @@ type spawnCommand struct {
 	Notify      bool          `env:"" help:"Tell the parent's conversation of the end."`
 	Timeout     time.Duration `env:"" placeholder:"DURATION" help:"How long it may be at work in all, like 90s; by default what its agent says."`
 	Deadline    time.Duration `env:"" placeholder:"DURATION" help:"When it fails if it has not ended, counted from now."`
+	OnComplete  string        `env:"" placeholder:"URL" help:"URL to call when a run of it has ended; by default what its agent says."`
 	Prompt      []string      `arg:"" help:"What it has to do; - reads it from standard input."`
 
 	MaxIterations int32    `env:"" placeholder:"N" help:"How many model calls it may make; by default what its agent says."`
@@ -62,7 +63,7 @@ func (s *spawnCommand) Run(ctx context.Context, a *app) error {
 		req := &pb.SpawnTaskRequest{
 			SessionId: session, ParentTaskId: parent, Agent: s.Agent, Prompt: prompt,
 			Description: s.Description, NotifyParent: s.Notify,
-			MaxIterations: s.MaxIterations, Context: told,
+			MaxIterations: s.MaxIterations, Context: told, OnComplete: s.OnComplete,
 		}
 		if s.Timeout != 0 {
 			req.Timeout = durationpb.New(s.Timeout)

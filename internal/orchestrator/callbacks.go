@@ -2,9 +2,7 @@ package orchestrator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,7 +10,6 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/internal/callback"
-	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
@@ -47,15 +44,16 @@ func (s *Service) callBack(ctx context.Context) error {
 	defer running.Wait()
 	tick := time.NewTicker(callbacksEvery)
 	defer tick.Stop()
-	after := ""
+	var after, afterAsked string
 	for look, going := true, true; going; look, going = calling.pause(ctx, tick.C) {
 		if look {
 			due, next, err := s.Store.DueCallbacks(ctx, after, callbacksSeenOfHost, callbacksSeen)
-			if err != nil && ctx.Err() == nil {
+			asked, nextAsked, errAsked := s.Store.DueAsked(ctx, afterAsked, callbacksSeenOfHost, callbacksSeen)
+			if err := errors.Join(err, errAsked); err != nil && ctx.Err() == nil {
 				s.Logger.WarnContext(ctx, "looking for callbacks failed", "error", err)
 			}
-			after = next
-			calling.found(due, next != "")
+			after, afterAsked = next, nextAsked
+			calling.found(append(asked, due...), next != "" || nextAsked != "")
 		}
 		for _, c := range calling.begin() {
 			running.Go(func() {
@@ -72,7 +70,7 @@ func (s *Service) callBack(ctx context.Context) error {
 
 // calling is the callbacks that are under way, and those that wait for room.
 type calling struct {
-	runs    map[calledRun]bool
+	about   map[called]bool
 	hosts   map[string]int // how many calls each host has
 	waiting []call         // that the last look has found, without those under way
 	more    bool           // some have waited since that look
@@ -86,19 +84,17 @@ type call struct {
 	host string
 }
 
-// calledRun is the run that a callback is about.
-type calledRun struct {
+// called is what a callback is about.
+type called struct {
 	session tree.SessionID
-	run     tree.ChildRun
+	key     tree.CallbackKey
 }
 
 func newCalling() *calling {
-	return &calling{runs: map[calledRun]bool{}, hosts: map[string]int{}, ended: make(chan call, callbacksAtOnce)}
+	return &calling{about: map[called]bool{}, hosts: map[string]int{}, ended: make(chan call, callbacksAtOnce)}
 }
 
-func calledBy(c *store.Callback) calledRun {
-	return calledRun{c.Session, tree.ChildRun{Task: c.Task, Run: c.Run}}
-}
+func calledBy(c *store.Callback) called { return called{c.Session, c.Key()} }
 
 // hostOf gives whom a callback calls.
 func hostOf(c *store.Callback) string {
@@ -114,7 +110,7 @@ func hostOf(c *store.Callback) string {
 func (c *calling) found(due []store.Callback, others bool) {
 	c.waiting, c.more, c.soon = nil, false, nil
 	for i := range due {
-		if !c.runs[calledBy(&due[i])] {
+		if !c.about[calledBy(&due[i])] {
 			c.waiting = append(c.waiting, call{due[i], hostOf(&due[i])})
 		}
 	}
@@ -128,10 +124,10 @@ func (c *calling) found(due []store.Callback, others bool) {
 func (c *calling) begin() (now []call) {
 	for most := 1; most <= callbacksOfHost; most++ {
 		c.waiting = slices.DeleteFunc(c.waiting, func(next call) bool {
-			if len(c.runs) == callbacksAtOnce || c.hosts[next.host] >= most {
+			if len(c.about) == callbacksAtOnce || c.hosts[next.host] >= most {
 				return false
 			}
-			c.runs[calledBy(&next.Callback)] = true
+			c.about[calledBy(&next.Callback)] = true
 			c.hosts[next.host]++
 			now = append(now, next)
 			return true
@@ -143,7 +139,7 @@ func (c *calling) begin() (now []call) {
 
 // end makes room for others.
 func (c *calling) end(called call) {
-	delete(c.runs, calledBy(&called.Callback))
+	delete(c.about, calledBy(&called.Callback))
 	if c.hosts[called.host]--; c.hosts[called.host] == 0 {
 		delete(c.hosts, called.host)
 	}
@@ -172,23 +168,22 @@ func (c *calling) pause(ctx context.Context, tick <-chan time.Time) (look, going
 // replica has it is fine.
 func (s *Service) callOne(ctx context.Context, c *store.Callback) error {
 	answer, err := s.Store.Update(ctx, c.Session, tree.TakeCallback{
-		Task: c.Task, Run: c.Run, Lease: s.Callbacks.Timeout + callbackMargin, MaxTries: s.Callbacks.MaxTries,
+		CallbackKey: c.Key(), Lease: s.Callbacks.Timeout + callbackMargin, MaxTries: s.Callbacks.MaxTries,
 	})
 	taken, ours := answer.(tree.CallbackTaken)
 	switch {
-	case errors.Is(err, tree.ErrNotDue) || errors.Is(err, tree.ErrNoCallback) || errors.Is(err, tree.ErrNoSession):
+	case over(err):
 		return nil
 	case err != nil || !ours:
 		return err
 	}
-	body, err := s.callbackBody(ctx, c)
+	key, body, err := s.callbackBody(ctx, c, taken.Asked)
 	if err != nil {
 		return err
 	}
-	key := fmt.Sprintf("%s/%s/%d", c.Session, c.Task, c.Run)
 	called := s.Callbacks.Call(ctx, taken.Callback.URL, key, body)
 	settle := tree.SettleCallback{
-		Task: c.Task, Run: c.Run, Try: taken.Callback.Tries, MaxTries: s.Callbacks.MaxTries,
+		CallbackKey: c.Key(), Try: taken.Callback.Tries, MaxTries: s.Callbacks.MaxTries,
 		Delivered: called == nil, Final: errors.Is(called, callback.ErrForbidden),
 		Retry: s.Callbacks.Retry(taken.Callback.Tries),
 	}
@@ -200,66 +195,13 @@ func (s *Service) callOne(ctx context.Context, c *store.Callback) error {
 	}
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), callbackMargin)
 	defer cancel()
-	_, err = s.Store.Update(settling, c.Session, settle)
+	if _, err = s.Store.Update(settling, c.Session, settle); over(err) {
+		return nil // an approval was decided meanwhile
+	}
 	return err
 }
 
-// maxCallbackResult bounds the answer in the body of a call, in bytes.
-const maxCallbackResult = 32 << 10
-
-// endOf is as much of a text as is sent: answers conclude at the end.
-func endOf(text string) (_ string, cut bool) {
-	return excerpt.Tail(text, maxCallbackResult), len(text) > maxCallbackResult
-}
-
-// ended is the body of a call.
-type ended struct {
-	Event     string     `json:"event"` // "task.ended"
-	Session   string     `json:"session_id"`
-	Task      string     `json:"task_id"`
-	Run       int        `json:"run"`
-	Agent     string     `json:"agent"`
-	Status    string     `json:"status"`
-	Reason    string     `json:"reason,omitempty"`
-	Detail    string     `json:"detail,omitempty"`
-	Result    string     `json:"result,omitempty"`
-	ResultCut bool       `json:"result_cut,omitempty"`
-	Words     string     `json:"unfinished,omitempty"`
-	WordsCut  bool       `json:"unfinished_cut,omitempty"`
-	ToolUses  int        `json:"tool_uses"`
-	Usage     endedUsage `json:"usage"`
-	Accepted  time.Time  `json:"accepted_at"`
-	Ended     time.Time  `json:"ended_at"`
-}
-
-type endedUsage struct {
-	Input      int64 `json:"input_tokens"`
-	Output     int64 `json:"output_tokens"`
-	CacheRead  int64 `json:"cache_read_tokens"`
-	CacheWrite int64 `json:"cache_write_tokens"`
-	Cost       int64 `json:"cost_micros"` // of the priced tokens, in millionths of a US dollar
-	Priced     int64 `json:"priced_tokens"`
-}
-
-// callbackBody says how a run has ended: the same bytes for each try, since an
-// outcome never changes.
-func (s *Service) callbackBody(ctx context.Context, c *store.Callback) ([]byte, error) {
-	outcome, err := s.Store.Outcome(ctx, c.Session, tree.ChildRun{Task: c.Task, Run: c.Run})
-	if err != nil {
-		return nil, fmt.Errorf("reading the outcome: %w", err)
-	}
-	task, err := s.Store.Task(ctx, c.Session, c.Task)
-	if err != nil {
-		return nil, err
-	}
-	r := &outcome.Run
-	body := ended{
-		Event: "task.ended", Session: c.Session.String(), Task: c.Task.String(), Run: c.Run, Agent: task.Agent,
-		Status: r.State.String(), Reason: r.Reason.String(), Detail: r.Detail, ToolUses: r.ToolUses,
-		Usage:    endedUsage{r.Usage.Input, r.Usage.Output, r.Usage.CacheRead, r.Usage.CacheWrite, r.Usage.Cost, r.Usage.Priced},
-		Accepted: r.AcceptedAt.UTC(), Ended: r.EndedAt.UTC(),
-	}
-	body.Result, body.ResultCut = endOf(outcome.Answer)
-	body.Words, body.WordsCut = endOf(outcome.Words)
-	return json.Marshal(body)
+// over says that nobody is to be called any more, or not by this replica.
+func over(err error) bool {
+	return errors.Is(err, tree.ErrNotDue) || errors.Is(err, tree.ErrNoCallback) || errors.Is(err, tree.ErrNoSession)
 }

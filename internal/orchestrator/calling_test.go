@@ -51,7 +51,7 @@ func TestCalling(t *testing.T) {
 		for _, called := range append(underWay, now...) {
 			calls.end(called)
 		}
-		if len(calls.runs)+len(calls.hosts) > 0 {
+		if len(calls.about)+len(calls.hosts) > 0 {
 			t.Errorf("%s: %+v are under way though all have ended", name, calls)
 		}
 	}

@@ -26,7 +26,8 @@
 //	approvals.go    approvals
 //	definitions.go  definitions of agents, listed and put
 //	agents.go       which definitions count, and what follows for a child
-//	callbacks.go    calls those who want to hear of the end of a run
+//	callbacks.go    calls those who want to hear of the end of a run, or of an approval
+//	body.go         what they are told
 //
 // Who looks at a session:
 //

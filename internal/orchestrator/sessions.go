@@ -27,6 +27,8 @@ type NewSession struct {
 	Approvals    policy.Approvals // what becomes of what sub-agents ask; unspecified: what the orchestrator says
 	Source       string           // who outside opens it; empty: nobody
 	NoBackground bool
+	OnComplete   string // the URL to call when a run of the root has ended; empty: the agent's
+	OnApproval   string // the URL to call when something asks; empty: none
 	Workspace    string // the directory that it shares with others; empty: its own
 	Budget       tree.Budget
 
@@ -78,6 +80,7 @@ func (s *Service) createWith(ctx context.Context, tenant string, then *store.Age
 		ID: id, Tenant: tenant, Title: n.Title, Agent: root.Agent, AgentName: n.Agent, Model: n.Model,
 		Pin: root.Pin, NoModel: root.NoModel, Metadata: n.Metadata, Limits: s.Limits, Budget: n.Budget.Within(s.Budget), History: n.history,
 		Permissions: n.Permissions, Approvals: n.Approvals, Source: n.Source, Trace: telemetry.Incoming(ctx), Workspace: n.Workspace,
+		OnComplete: n.OnComplete, OnApproval: n.OnApproval,
 	}
 	cmd.Limits.NoBackground = s.Limits.NoBackground || n.NoBackground
 	if n.Text != "" {

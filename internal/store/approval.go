@@ -19,6 +19,7 @@ func approvalRow(a *Approval) []any {
 		idColumn(&a.Session), idColumn(&a.ID), idColumn(&a.Task), &a.Run, &a.Ref.Message, &a.Ref.Block,
 		&a.Tool, &a.Argument, jsonColumn{&a.Rules}, timeColumn{&a.AskedAt}, timeColumn{&a.Due},
 		&a.State, &a.ForSession, &a.Message, timeColumn{&a.DecidedAt},
+		&a.URL, &a.Tries, timeColumn{&a.CallDue},
 	}
 }
 

@@ -22,7 +22,10 @@ func plainCallbackRow(c *tree.Callback) []any {
 	return []any{idColumn(new(tree.SessionID)), idColumn(&c.Task), &c.Run, &c.URL, &c.Tries, timeColumn{&c.Due}}
 }
 
-// hostWith is what a callback calls, as the index callbacks_host has it: with the function that
+// askedRow is the callback of an approval.
+func askedRow(c *Callback) []any { return append(callbackRow(c), idColumn(&c.Approval)) }
+
+// hostWith is what a callback calls, as the indices callbacks_host and approvals_host have it: with the function that
 // finds a text in another.
 func hostWith(find string) string {
 	return "lower(substr(url, 1, " + find + "(replace(replace(substr(url, 9, 300), '?', '/'), '#', '/') || '/', '/') + 7))"
@@ -34,13 +37,25 @@ const (
 	callbacksOfLook = 8 * hostsOfLook
 )
 
-// DueCallbacks finds callbacks that may be taken, so many of each host at most: first the
+// DueCallbacks finds callbacks of runs that may be taken, so many of each host at most: first the
 // oldest of each, then the next of each. So no host hides others, whatever is due of it. It
 // looks at some hosts after one, where the empty host is before the first, and says after which
 // to go on; if that is the empty one, these were the last. What it reads does not depend on how
 // many callbacks there are.
 func (s *Store) DueCallbacks(ctx context.Context, after string, ofHost, limit int) (due []Callback, next string, err error) {
-	hosts, err := query(ctx, s.db, "callbacks_hosts", func(host *string) []any { return []any{host} }, after, hostsOfLook)
+	return s.dueCallbacks(ctx, "callbacks_hosts", "callbacks_due", callbackRow, after, ofHost, limit)
+}
+
+// DueAsked finds callbacks of open approvals, as DueCallbacks does those of runs.
+func (s *Store) DueAsked(ctx context.Context, after string, ofHost, limit int) (due []Callback, next string, err error) {
+	return s.dueCallbacks(ctx, "asked_hosts", "asked_due", askedRow, after, ofHost, limit)
+}
+
+// dueCallbacks finds callbacks with the statements of these names.
+func (s *Store) dueCallbacks(
+	ctx context.Context, ofHosts, ofDue string, row func(*Callback) []any, after string, ofHost, limit int,
+) (due []Callback, next string, err error) {
+	hosts, err := query(ctx, s.db, ofHosts, func(host *string) []any { return []any{host} }, after, hostsOfLook)
 	if err != nil || len(hosts) == 0 {
 		return nil, "", err
 	}
@@ -50,7 +65,7 @@ func (s *Store) DueCallbacks(ctx context.Context, after string, ofHost, limit in
 		keys[i] = []any{s.clock(), &hosts[i], &ofHost}
 	}
 	var found []hosted
-	if err := s.db.load(ctx, each(&found, "callbacks_due", hostedRow, keys)); err != nil {
+	if err := s.db.load(ctx, each(&found, ofDue, func(h *hosted) []any { return append(row(&h.Callback), &h.host) }, keys)); err != nil {
 		return nil, "", err
 	}
 	if len(hosts) == hostsOfLook {
@@ -59,7 +74,7 @@ func (s *Store) DueCallbacks(ctx context.Context, after string, ofHost, limit in
 	return inTurn(found, limit), next, nil
 }
 
-// CallbacksOf gives the callbacks of a session that have not ended, due or not.
+// CallbacksOf gives the callbacks of a session's runs that have not ended, due or not.
 func (s *Store) CallbacksOf(ctx context.Context, id tree.SessionID) ([]tree.Callback, error) {
 	return query(ctx, s.db, "session_callbacks", plainCallbackRow, idColumn(&id))
 }
@@ -70,8 +85,6 @@ type hosted struct {
 	host string
 	nth  int // of those of the host
 }
-
-func hostedRow(h *hosted) []any { return append(callbackRow(&h.Callback), &h.host) }
 
 // inTurn takes the first callback of each host, then the next of each. Those of a host are in
 // their order.

@@ -61,7 +61,7 @@ var sessionTable = newTable("sessions", 1, 6, "id tenant agent root metadata- li
 	"next_seq total pending running waiting- shells- "+
 	"input_tokens- output_tokens- cache_read_tokens- cache_write_tokens- cost_micros- priced_tokens- model_calls- updated_at fair_tag version | "+
 	"title created_at current_task- asking- grants- closed_at- deleted_at- workspace- "+
-	"budget_tokens- budget_cost- budget_calls- reckoned_tokens- reckoned_cost- max_running").notYet(sessionRow(&tree.Session{}, &beside{}))
+	"budget_tokens- budget_cost- budget_calls- reckoned_tokens- reckoned_cost- max_running on_approval-").notYet(sessionRow(&tree.Session{}, &beside{}))
 
 // taskTable has the columns first that change with each claim, then those that change with
 // an answer that ends a run, then others that change with what a worker says.
@@ -98,7 +98,7 @@ var tables = []table{
 	newTable("callbacks", 3, 4, "session task run url tries due").dropping(),
 	newTable("requests", 2, 4, "session key hash answer"),
 	newTable("approvals", 2, 11, "session id task run message block tool argument rules asked_at due "+
-		"state for_session note decided_at"),
+		"state for_session note decided_at url tries call_due"),
 }
 
 // beside is what a session's row has that the core knows nothing of.
@@ -119,7 +119,7 @@ func appendSessionRow(to []any, s *tree.Session, b *beside) []any {
 		timeColumn{&s.UpdatedAt}, &b.fairTag, &b.version,
 		&s.Title, timeColumn{&s.CreatedAt}, idColumn(&s.Current), &s.Asking, jsonColumn{&s.Grants},
 		timeColumn{&s.ClosedAt}, timeColumn{&s.DeletedAt}, &s.Workspace, &s.Budget.Tokens, &s.Budget.Cost, &s.Budget.ModelCalls,
-		&s.Reckoned.Tokens, &s.Reckoned.Cost, &b.maxRunning,
+		&s.Reckoned.Tokens, &s.Reckoned.Cost, &b.maxRunning, &s.OnApproval,
 	)
 }
 

@@ -40,6 +40,12 @@ type Approval struct {
 	AskedAt    time.Time
 	Due        time.Time // when it expires; zero: never
 	DecidedAt  time.Time
+
+	// While it is open, and its callback has not ended: whom to call, how often that
+	// was tried, and when it may be (again).
+	URL     string
+	Tries   int
+	CallDue time.Time
 }
 
 // Ask asks whether a call may run. If the session has granted what asks, or the
@@ -132,6 +138,9 @@ func (d *decision) raise(t *Task, call *Call, c Ask) {
 	if wait := d.session().Limits.Approval; wait > 0 {
 		a.Due = d.env.Now.Add(wait)
 		d.setTimer(t, call.Ref, a.Due)
+	}
+	if url := d.session().OnApproval; url != "" {
+		a.URL, a.CallDue = url, d.env.Now
 	}
 	call.State, call.Approval = CallAsking, a.ID
 	d.view.touchCall(call)
@@ -239,7 +248,8 @@ func granted(grants, rules []string) []string {
 	return out
 }
 
-// close ends the wait for a decision.
+// close ends the wait for a decision. Whoever has not been called yet is not any more, since
+// the approval is not open.
 func (d *decision) close(t *Task, a *Approval, state ApprovalState) {
 	a.State, a.DecidedAt = state, d.env.Now
 	d.view.touchApproval(a)

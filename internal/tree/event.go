@@ -104,9 +104,10 @@ type (
 		Message  string
 	}
 	// CallbackEnded says that the callback of a run was answered, or is given up. It
-	// comes after the run's result and is of no run.
+	// comes after the run's result and is of no run. Or it is that of an approval of the run.
 	CallbackEnded struct {
 		Run       int
+		Approval  ApprovalID `json:",omitzero"` // zero: it is that of the run's end
 		URL       string
 		Delivered bool
 		Tries     int

@@ -33,18 +33,31 @@ func (h *history) stopHooks(f From) Command {
 
 // callback takes or settles a callback that is there, or was a moment ago.
 func (h *history) callback() Command {
+	all := h.callbacks()
+	if len(all) == 0 {
+		return TakeCallback{CallbackKey: CallbackKey{Task: h.aTask(), Run: 1}, Lease: time.Second, MaxTries: 3}
+	}
+	c := oneOf(h, all)
+	if h.often(50) {
+		return TakeCallback{CallbackKey: c.Key(), Lease: 2 * time.Second, MaxTries: 3}
+	}
+	return SettleCallback{
+		CallbackKey: c.Key(), Try: c.Tries - h.rng.IntN(2)*h.rng.IntN(2), MaxTries: 3,
+		Delivered: h.often(40), Final: h.often(10), Retry: time.Second, Detail: "no answer",
+	}
+}
+
+// callbacks are those of runs that have ended, and those of approvals, also of decided ones.
+func (h *history) callbacks() (all []Callback) {
 	runs := slices.SortedFunc(maps.Keys(h.db.callbacks), func(a, b ChildRun) int {
 		return cmp.Or(bytes.Compare(a.Task[:], b.Task[:]), a.Run-b.Run)
 	})
-	if len(runs) == 0 {
-		return TakeCallback{Task: h.aTask(), Run: 1, Lease: time.Second, MaxTries: 3}
+	for _, run := range runs {
+		all = append(all, h.db.callbacks[run])
 	}
-	run := oneOf(h, runs)
-	if h.often(50) {
-		return TakeCallback{Task: run.Task, Run: run.Run, Lease: 2 * time.Second, MaxTries: 3}
+	for _, id := range byApproval(h.db.approvals) {
+		a := h.db.approvals[id]
+		all = append(all, Callback{Task: a.Task, Run: a.Run, Approval: id, Tries: a.Tries})
 	}
-	return SettleCallback{
-		Task: run.Task, Run: run.Run, Try: h.db.callbacks[run].Tries - h.rng.IntN(2)*h.rng.IntN(2), MaxTries: 3,
-		Delivered: h.often(40), Final: h.often(10), Retry: time.Second, Detail: "no answer",
-	}
+	return all
 }

@@ -74,7 +74,7 @@ func openHistory(t *rapid.T) *history {
 	h.hazard = 1 + h.rng.IntN(15)
 	h.commit(CreateSession{
 		ID: SessionID{1}, Tenant: "acme", Agent: boss, Message: h.chance(80, []Block{Text{Text: "begin"}}), Limits: limits,
-		History: h.past(),
+		History: h.past(), OnApproval: []string{"", "https://c.example/"}[h.rng.IntN(2)],
 	})
 	return h
 }

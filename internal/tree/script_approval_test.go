@@ -70,6 +70,15 @@ func (s *script) approvalName(id ApprovalID) string {
 	return fmt.Sprintf("a%d", slices.Index(byApproval(s.db.approvals), id)+1)
 }
 
+// callbackKey reads TASK run=N [of=APPROVAL].
+func (s *script) callbackKey(words []string) CallbackKey {
+	key := CallbackKey{Task: s.task(words[1]), Run: s.option(words, "run")}
+	if of := s.text(words, "of"); of != "" {
+		key.Approval = byApproval(s.db.approvals)[s.number(strings.TrimPrefix(of, "a"))-1]
+	}
+	return key
+}
+
 // approvalEvent says what has become of an approval.
 func (s *script) approvalEvent(kind EventKind) string {
 	switch k := kind.(type) {

@@ -15,7 +15,7 @@ func (s *script) command(v *View, words []string) Command {
 	case "open":
 		return CreateSession{
 			ID: SessionID{1}, Tenant: "acme", Agent: s.agents[words[1]], Message: texts(words[2:]), Limits: s.limits, Budget: s.given, Pin: s.pin,
-			Permissions: s.opening.Permissions, Approvals: s.opening.Approvals, Source: s.opening.Source,
+			Permissions: s.opening.Permissions, Approvals: s.opening.Approvals, OnComplete: s.opening.OnComplete, OnApproval: s.opening.OnApproval, Source: s.opening.Source,
 		}
 	case "send":
 		text := slices.DeleteFunc(slices.Clone(words[2:]), func(w string) bool { return w == "interrupt" })
@@ -73,10 +73,10 @@ func (s *script) command(v *View, words []string) Command {
 			ID: SessionID{1}, Tenant: "acme", Agent: s.agents[words[1]], History: imported(words[2:]), Limits: s.limits,
 		}
 	case "calls":
-		return TakeCallback{Task: s.task(words[1]), Run: s.option(words, "run"), Lease: time.Minute, MaxTries: 3}
+		return TakeCallback{CallbackKey: s.callbackKey(words), Lease: time.Minute, MaxTries: 3}
 	case "called":
 		return SettleCallback{
-			Task: s.task(words[1]), Run: s.option(words, "run"), Try: s.option(words, "try"), MaxTries: 3, Retry: 10 * time.Second,
+			CallbackKey: s.callbackKey(words), Try: s.option(words, "try"), MaxTries: 3, Retry: 10 * time.Second,
 			Delivered: slices.Contains(words, "delivered"), Final: slices.Contains(words, "final"), Detail: words[len(words)-1],
 		}
 	case "cancel":

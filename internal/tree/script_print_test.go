@@ -132,6 +132,9 @@ func (s *script) event(kind EventKind) string {
 	case HookRan:
 		return fmt.Sprintf("hook %s on %s for %s %s after %d ms: %s", k.Name, k.Event, k.Matcher, k.Outcome, k.Millis, k.Message)
 	case CallbackEnded:
+		if !k.Approval.IsZero() {
+			return fmt.Sprintf("callback of %s to %s ended, delivered: %t, tries: %d, %s", s.approvalName(k.Approval), k.URL, k.Delivered, k.Tries, k.Detail)
+		}
 		return fmt.Sprintf("callback of run %d to %s ended, delivered: %t, tries: %d, %s", k.Run, k.URL, k.Delivered, k.Tries, k.Detail)
 	case Queued:
 		if (k.News != ChildRun{}) {

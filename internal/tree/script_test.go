@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //
 //	limits CAP=N … [foreground] [tokens=N] [cost=MICROS] [calls=N]    caps and budget of the session that is opened next
 //	agent NAME MODE [iterations=N] [model=M] [timeout=DURATION] [version=V] [brittle] [callback=URL] [PERMISSION …]
-//	session [PERMISSION …] [source=S]   of the session that is opened next
+//	session [PERMISSION …] [source=S] [complete=URL] [asked=URL]   of the session that is opened next
 //	clock DURATION                 time passes
 //	open AGENT ["text"]
 //	send TASK [interrupt] ["text" …]
@@ -41,8 +41,8 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //	reattach TASK
 //	repeat TASK#N [answer]
 //	background TASK [commands]
-//	calls TASK run=N               a callback is taken
-//	called TASK run=N try=N [delivered] [final] "detail"
+//	calls TASK run=N [of=APPROVAL]  a callback is taken
+//	called TASK run=N [of=APPROVAL] try=N [delivered] [final] "detail"
 //	expire TASK MESSAGE.BLOCK · timeout · deadline
 //	branch TASK NAME N [apart|again|select|older] ["text"] · select TASK
 //	import AGENT "text" …          opens a session with a history, by turns of user and assistant
@@ -247,7 +247,10 @@ func (s *script) aside(line string) bool {
 		s.pin.Provider, s.pin.Name, _ = strings.Cut(words[1], "/")
 	case "session":
 		says := s.permissions(words[1:])
-		s.opening = CreateSession{Permissions: says.Layer, Approvals: says.Approvals, Source: s.text(words, "source")}
+		s.opening = CreateSession{
+			Permissions: says.Layer, Approvals: says.Approvals, Source: s.text(words, "source"),
+			OnComplete: s.text(words, "complete"), OnApproval: s.text(words, "asked"),
+		}
 	case "clock":
 		s.db.now = s.db.now.Add(s.duration(words[1]))
 	case "show":

@@ -1,6 +1,8 @@
 package tree
 
 import (
+	"cmp"
+
 	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/policy"
 )
@@ -27,6 +29,8 @@ type CreateSession struct {
 	Source      string           // who outside opened it; empty: nobody
 	Trace       Trace            // where the first turn hangs; zero: in a trace of its own
 	Workspace   string           // the directory that it shares with others; empty: its own
+	OnComplete  string           // the URL to call when a run of the root has ended; empty: the agent's
+	OnApproval  string           // the URL to call when something asks; empty: none
 }
 
 // Created is the session that was opened.
@@ -93,7 +97,7 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	root := TaskID(d.env.NewID())
 	d.view.session = &Session{
 		ID: c.ID, Tenant: c.Tenant, Title: c.Title, Agent: c.Agent.Name, Root: root,
-		Metadata: c.Metadata, Limits: c.Limits, Budget: c.Budget, NextSeq: 1, Workspace: c.Workspace,
+		Metadata: c.Metadata, Limits: c.Limits, Budget: c.Budget, NextSeq: 1, Workspace: c.Workspace, OnApproval: c.OnApproval,
 		CreatedAt: d.env.Now, UpdatedAt: d.env.Now,
 	}
 	if c.Title == "" {
@@ -104,6 +108,7 @@ func (c CreateSession) decide(d *decision) (Answer, error) {
 	}
 	t := d.newTask(root, nil, *c.Agent, c.Model, "")
 	t.Pin = c.Pin
+	t.OnComplete = cmp.Or(c.OnComplete, t.OnComplete)
 	t.Origin = c.Source
 	t.Authority = policy.OfRoot(c.Permissions, t.Permissions.Open(), false)
 	d.emit(t, SessionOpened{Agent: c.Agent.Name, Title: d.view.session.Title})

@@ -33,6 +33,7 @@ type Child struct {
 
 	Context       []string // what it is told beside the prompt, a part each
 	MaxIterations int      // model calls of a run; 0: the agent's
+	OnComplete    string   // the URL to call when a run has ended; empty: the agent's
 }
 
 // Spawned is the child that was started.
@@ -105,6 +106,7 @@ func (d *decision) spawn(parent *Task, c Child, a requester, base Base) *Task {
 	}
 	t := d.newTask(TaskID(d.env.NewID()), parent, *c.Agent, model, c.Description)
 	d.bind(t, c)
+	t.OnComplete = cmp.Or(c.OnComplete, t.OnComplete)
 	if t.Pin = c.Pin; t.Pin.IsZero() {
 		t.Pin = parent.Pin
 	}

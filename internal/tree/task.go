@@ -37,6 +37,8 @@ type Session struct {
 	Grants []string // what is allowed without asking again
 
 	Workspace string // the directory that it shares with others; empty: it has its own
+
+	OnApproval string // the URL to call when something asks; empty: none
 }
 
 // Idle reports whether nothing is pending or running.

@@ -19,9 +19,13 @@ func hookRan(k tree.HookRan) *pb.HookRan {
 }
 
 func callbackEnded(k tree.CallbackEnded) *pb.CallbackEnded {
-	return &pb.CallbackEnded{
+	out := &pb.CallbackEnded{
 		Run: int32(k.Run), Url: k.URL, Delivered: k.Delivered, Tries: int32(k.Tries), Detail: k.Detail,
 	}
+	if !k.Approval.IsZero() {
+		out.ApprovalId = k.Approval.String()
+	}
+	return out
 }
 
 // HookReports gives what a worker tells of hooks.

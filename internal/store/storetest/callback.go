@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -36,7 +37,7 @@ func callbacks(t *testing.T, d Dialect) {
 	}
 	w.answers("done")
 	eq(t, "callbacks due", must[int](t)(b.dueCallbacks()), 1)
-	take := tree.TakeCallback{Task: task, Run: 1, Lease: time.Minute, MaxTries: 5}
+	take := tree.TakeCallback{CallbackKey: tree.CallbackKey{Task: task, Run: 1}, Lease: time.Minute, MaxTries: 5}
 	b.must(id, take)
 	eq(t, "callbacks due under a lease", must[int](t)(b.dueCallbacks()), 0)
 	if _, err := b.Update(t.Context(), id, take); !errors.Is(err, tree.ErrNotDue) {
@@ -48,13 +49,60 @@ func callbacks(t *testing.T, d Dialect) {
 	again := b.must(id, take).(tree.CallbackTaken).Callback
 	eq(t, "the try", again.Tries, 2)
 	eq(t, "the URL", again.URL, helper.OnComplete)
-	b.must(id, tree.SettleCallback{Task: task, Run: 1, Try: 2, MaxTries: 5, Delivered: true})
+	b.must(id, tree.SettleCallback{CallbackKey: tree.CallbackKey{Task: task, Run: 1}, Try: 2, MaxTries: 5, Delivered: true})
 	b.clock.advance(time.Hour)
 	eq(t, "callbacks due after the delivery", must[int](t)(b.dueCallbacks()), 0)
 	rows := must[*tree.Rows](t)(b.Rows(t.Context(), id))
 	if found := tree.Diagnose(rows); len(found) > 0 || len(rows.Callbacks) > 0 {
 		t.Errorf("found %+v, left %+v", found, rows.Callbacks)
 	}
+}
+
+// callbacksOfApprovals: an open approval leaves its callback, which comes due again when nobody
+// settles it, and goes with its end or with the decision.
+func callbacksOfApprovals(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	cmd := create(1)
+	cmd.Message, cmd.OnApproval, cmd.OnComplete = say("go"), "https://X.example/asked", "https://x.example/ended"
+	root := b.must(cmd.ID, cmd).(tree.Created).Root
+	w := b.claim(cmd.ID, root)
+	w.calls("bash", "bash")
+	for block := range 2 {
+		b.must(cmd.ID, tree.Ask{From: w.from(), Block: block + 1, Argument: "x", Rules: []string{"bash"}})
+	}
+	asked := b.approvalPages(cmd.ID, false, 10)
+	b.restart()
+	due := b.asked(2)
+	if due[0].Session != cmd.ID || due[0].Callback != *asked[0].Callback() || due[0].URL != cmd.OnApproval || due[0].Approval != asked[0].ID {
+		t.Errorf("%+v is due of %+v", due[0], asked[0])
+	}
+	take := tree.TakeCallback{CallbackKey: due[0].Key(), Lease: time.Minute, MaxTries: 5}
+	b.must(cmd.ID, take)
+	eq(t, "what is due under a lease", b.asked(1)[0].Approval, asked[1].ID)
+	b.clock.advance(2 * time.Minute)
+	b.asked(2)
+	again := b.must(cmd.ID, take).(tree.CallbackTaken).Callback
+	eq(t, "its tries", again.Tries, 2)
+	b.must(cmd.ID, tree.SettleCallback{CallbackKey: due[0].Key(), Try: 2, MaxTries: 5, Delivered: true})
+	b.asked(1)
+	b.must(cmd.ID, tree.DecideApproval{ID: asked[1].ID})
+	b.asked(0)
+	eq(t, "callbacks of runs", must[int](t)(b.dueCallbacks()), 0)
+	b.must(cmd.ID, tree.Cancel{Detail: "enough"})
+	eq(t, "callbacks of runs at the end", must[int](t)(b.dueCallbacks()), 1)
+	if found := tree.Diagnose(must[*tree.Rows](t)(b.Rows(t.Context(), cmd.ID))); len(found) > 0 {
+		t.Errorf("found %+v", found)
+	}
+}
+
+// asked gives the callbacks of approvals that are due, of which there are to be so many.
+func (b *bundle) asked(want int) []store.Callback {
+	b.t.Helper()
+	due, next, err := b.DueAsked(b.t.Context(), "", 10, 10)
+	if err != nil || next != "" || len(due) != want {
+		b.t.Fatalf("due are %+v, %q, %v; want %d", due, next, err, want)
+	}
+	return due
 }
 
 // callbackHosts: however many callbacks of one host are due, those of others are found.
@@ -142,10 +190,10 @@ func (b *bundle) dueCallbacks() (int, error) {
 // callback makes up what becomes of the callback of a task's first run.
 func (h *history) callback(t *tree.Task) tree.Command {
 	if h.rng.IntN(2) == 0 {
-		return tree.TakeCallback{Task: t.ID, Run: 1, Lease: time.Second, MaxTries: 3}
+		return tree.TakeCallback{CallbackKey: tree.CallbackKey{Task: t.ID, Run: 1}, Lease: time.Second, MaxTries: 3}
 	}
 	return tree.SettleCallback{
-		Task: t.ID, Run: 1, Try: 1, MaxTries: 3, Delivered: h.rng.IntN(3) == 0, Retry: time.Second, Detail: "no answer",
+		CallbackKey: tree.CallbackKey{Task: t.ID, Run: 1}, Try: 1, MaxTries: 3, Delivered: h.rng.IntN(3) == 0, Retry: time.Second, Detail: "no answer",
 	}
 }
 

@@ -38,7 +38,7 @@ func (d Dialect) Run(t *testing.T) {
 		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps, "ReadyCapsLost": readyCapsLost,
 		"Restart": restart, "Pages": pages, "Tenants": tenants, "There": there, "Idle": idle,
 		"Timers": timers, "Attempts": attempts, "Workers": workers, "Drains": drains, "Definitions": definitions, "TenantAgents": tenantAgents, "AgentsThen": agentsThen, "Pins": pins, "Bytes": anyBytes,
-		"Histories": histories, "Callbacks": callbacks, "CallbackHosts": callbackHosts, "CallbackRound": callbackRound, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
+		"Histories": histories, "Callbacks": callbacks, "CallbacksOfApprovals": callbacksOfApprovals, "CallbackHosts": callbackHosts, "CallbackRound": callbackRound, "Branches": branches, "Summaries": summaries, "Beginnings": beginnings,
 		"Approvals": approvals, "Shells": shells, "ShellCaps": shellCaps,
 		"Openings": openings, "Looks": looks,
 		"Inbox": inbox, "TracedLater": tracedLater, "ClockSetBack": clockSetBack, "ReplicasSetBack": replicasSetBack, "ClockAhead": clockAhead, "Output": readOutput, "Filter": filter, "Purge": purge, "PurgeSteps": purgeSteps, "Old": old,

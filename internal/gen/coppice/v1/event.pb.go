@@ -2459,7 +2459,8 @@ func (x *HookRan) GetMessage() string {
 }
 
 // CallbackEnded says that the callback of a run was answered, or is given up. It
-// comes after the result of the run that it is about, and is an event of no run.
+// comes after the result of the run that it is about, and is an event of no run. Or it is
+// the callback of an approval of the run.
 type CallbackEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
@@ -2471,7 +2472,9 @@ type CallbackEnded struct {
 	// How often it was tried.
 	Tries int32 `protobuf:"varint,4,opt,name=tries,proto3" json:"tries,omitempty"`
 	// Why it is given up.
-	Detail        string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The approval that it is about; empty means the end of the run.
+	ApprovalId    string `protobuf:"bytes,6,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2537,6 +2540,13 @@ func (x *CallbackEnded) GetTries() int32 {
 func (x *CallbackEnded) GetDetail() string {
 	if x != nil {
 		return x.Detail
+	}
+	return ""
+}
+
+func (x *CallbackEnded) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
 	}
 	return ""
 }
@@ -2698,13 +2708,15 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\aoutcome\x18\x04 \x01(\x0e2\x17.coppice.v1.HookOutcomeR\aoutcome\x125\n" +
 	"\bduration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x1b\n" +
 	"\texit_code\x18\x06 \x01(\x05R\bexitCode\x12\x18\n" +
-	"\amessage\x18\a \x01(\tR\amessage\"\x7f\n" +
+	"\amessage\x18\a \x01(\tR\amessage\"\xa0\x01\n" +
 	"\rCallbackEnded\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\x05R\x03run\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x1c\n" +
 	"\tdelivered\x18\x03 \x01(\bR\tdelivered\x12\x14\n" +
 	"\x05tries\x18\x04 \x01(\x05R\x05tries\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail*\xb9\x01\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x1f\n" +
+	"\vapproval_id\x18\x06 \x01(\tR\n" +
+	"approvalId*\xb9\x01\n" +
 	"\rApprovalState\x12\x1e\n" +
 	"\x1aAPPROVAL_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13APPROVAL_STATE_OPEN\x10\x01\x12\x1a\n" +

@@ -503,7 +503,14 @@ type CreateSessionRequest struct {
 	// How long to wait for the end of the message's run, at most 10 minutes; unset
 	// doesn't wait. Give the call a deadline that is later. What was started goes on if
 	// the client does not wait any more.
-	Wait          *durationpb.Duration `protobuf:"bytes,22,opt,name=wait,proto3" json:"wait,omitempty"`
+	Wait *durationpb.Duration `protobuf:"bytes,22,opt,name=wait,proto3" json:"wait,omitempty"`
+	// The URL to call when a run of the root has ended, as a definition's on_complete
+	// (docs/hooks.md), which it takes the place of. Only hosts that the orchestrator allows
+	// are called.
+	OnComplete string `protobuf:"bytes,23,opt,name=on_complete,json=onComplete,proto3" json:"on_complete,omitempty"`
+	// The URL to call when a call in the session has to be approved, of the root or of a
+	// sub-agent, at least once unless it was decided before that (docs/hooks.md).
+	OnApproval    string `protobuf:"bytes,24,opt,name=on_approval,json=onApproval,proto3" json:"on_approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -620,6 +627,20 @@ func (x *CreateSessionRequest) GetWait() *durationpb.Duration {
 		return x.Wait
 	}
 	return nil
+}
+
+func (x *CreateSessionRequest) GetOnComplete() string {
+	if x != nil {
+		return x.OnComplete
+	}
+	return ""
+}
+
+func (x *CreateSessionRequest) GetOnApproval() string {
+	if x != nil {
+		return x.OnApproval
+	}
+	return ""
 }
 
 // CreateSessionResponse is the session that was opened.
@@ -2733,7 +2754,7 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\arunning\x18\x03 \x01(\x05R\arunning\x12\x18\n" +
 	"\awaiting\x18\x04 \x01(\x05R\awaiting\"!\n" +
 	"\vUserMessage\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xae\x04\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\xf0\x04\n" +
 	"\x14CreateSessionRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x121\n" +
 	"\amessage\x18\x02 \x01(\v2\x17.coppice.v1.UserMessageR\amessage\x12\x14\n" +
@@ -2746,7 +2767,11 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\rno_background\x18\a \x01(\bR\fnoBackground\x12\x1c\n" +
 	"\tworkspace\x18\x14 \x01(\tR\tworkspace\x12*\n" +
 	"\x06budget\x18\x15 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\x12-\n" +
-	"\x04wait\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x1a;\n" +
+	"\x04wait\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x1f\n" +
+	"\von_complete\x18\x17 \x01(\tR\n" +
+	"onComplete\x12\x1f\n" +
+	"\von_approval\x18\x18 \x01(\tR\n" +
+	"onApproval\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x01\n" +

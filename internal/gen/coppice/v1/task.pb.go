@@ -965,7 +965,11 @@ type SpawnTaskRequest struct {
 	// How long to wait for the end of its run, at most 10 minutes; unset
 	// doesn't wait. Give the call a deadline that is later. What was started goes on if
 	// the client does not wait any more.
-	Wait          *durationpb.Duration `protobuf:"bytes,19,opt,name=wait,proto3" json:"wait,omitempty"`
+	Wait *durationpb.Duration `protobuf:"bytes,19,opt,name=wait,proto3" json:"wait,omitempty"`
+	// The URL to call when a run of the task has ended, as its definition's on_complete
+	// (docs/hooks.md), which it takes the place of. Only hosts that the orchestrator allows
+	// are called.
+	OnComplete    string `protobuf:"bytes,20,opt,name=on_complete,json=onComplete,proto3" json:"on_complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1103,6 +1107,13 @@ func (x *SpawnTaskRequest) GetWait() *durationpb.Duration {
 		return x.Wait
 	}
 	return nil
+}
+
+func (x *SpawnTaskRequest) GetOnComplete() string {
+	if x != nil {
+		return x.OnComplete
+	}
+	return ""
 }
 
 // SpawnTaskResponse is the task that was started.
@@ -2510,7 +2521,7 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x04Wait\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x10\n" +
 	"\x03met\x18\x02 \x01(\x05R\x03met\x12\x16\n" +
-	"\x06failed\x18\x03 \x01(\x05R\x06failed\"\xa3\x04\n" +
+	"\x06failed\x18\x03 \x01(\x05R\x06failed\"\xc4\x04\n" +
 	"\x10SpawnTaskRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12$\n" +
@@ -2528,7 +2539,9 @@ const file_coppice_v1_task_proto_rawDesc = "" +
 	"\x0emax_iterations\x18\v \x01(\x05R\rmaxIterations\x12\x18\n" +
 	"\acontext\x18\f \x03(\tR\acontext\x12!\n" +
 	"\ffork_context\x18\x11 \x01(\bR\vforkContext\x12-\n" +
-	"\x04wait\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"O\n" +
+	"\x04wait\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x1f\n" +
+	"\von_complete\x18\x14 \x01(\tR\n" +
+	"onComplete\"O\n" +
 	"\x11SpawnTaskResponse\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.coppice.v1.TaskR\x04task\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\bR\x05ended\"H\n" +
