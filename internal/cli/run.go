@@ -47,7 +47,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 		if err := a.refuse(ofAnOrchestrator, "for a run at an orchestrator, which --orchestrator names"); err != nil {
 			return err
 		}
-		if r.Data == "" {
+		if r.Data == "" && (r.Quiet || !a.asks()) {
 			asked.Permissions = undecided(asked.Permissions)
 		}
 		return r.here(ctx, a, asked)
