@@ -30,14 +30,14 @@ func TestSpawnTaskIsTakenWhole(t *testing.T) {
 		SessionId: session.ID.String(), ParentTaskId: parent.GetTask().GetId(), Agent: "explore", Prompt: "the prompt",
 		Description: "a part", Model: "opus", NotifyParent: true, IdempotencyKey: "k", Timeout: durationpb.New(time.Minute),
 		Deadline: timestamppb.New(time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)), Source: "a2a", MaxIterations: 7,
-		Context: []string{"beside it"}, ForkContext: true, Wait: durationpb.New(time.Millisecond),
+		Context: []string{"beside it"}, ForkContext: true, Wait: durationpb.New(time.Millisecond), OnComplete: "https://example.com/ended",
 	}
 	resp, err := api.SpawnTask(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	taken(t, req, map[protoreflect.Name]protoreflect.Name{"parent_task_id": "parent_id"},
-		[]protoreflect.Name{"prompt", "context", "notify_parent", "fork_context", "idempotency_key", "wait"}, resp.GetTask())
+		[]protoreflect.Name{"prompt", "context", "notify_parent", "fork_context", "idempotency_key", "wait", "on_complete"}, resp.GetTask())
 
 	again, err := api.SpawnTask(t.Context(), req)
 	if err != nil || again.GetTask().GetId() != resp.GetTask().GetId() {
@@ -57,6 +57,9 @@ func TestSpawnTaskIsTakenWhole(t *testing.T) {
 	if task.Caller != task.Parent {
 		t.Error("notify_parent: the parent will not be told of the end")
 	}
+	if task.OnComplete != req.GetOnComplete() {
+		t.Errorf("on_complete: %q is called", task.OnComplete)
+	}
 	if said := firstWords(t, svc, task); !slices.Equal(said, []string{"the prompt", "beside it"}) {
 		t.Errorf("prompt and context: the task was told %q", said)
 	}
@@ -72,12 +75,13 @@ func TestCreateSessionIsTakenWhole(t *testing.T) {
 		Agent: "general-purpose", Message: &pb.UserMessage{Text: "the message"}, Title: "a title", Metadata: map[string]string{"a": "b"},
 		Model: "opus", IdempotencyKey: "k", Permissions: &pb.Permissions{Deny: []string{"bash"}}, Source: "a2a", NoBackground: true,
 		Workspace: "shared", Budget: &pb.Budget{Tokens: 1, CostMicros: 2, ModelCalls: 3}, Wait: durationpb.New(time.Millisecond),
+		OnComplete: "https://example.com/ended", OnApproval: "https://example.com/asked",
 	}
 	resp, err := api.CreateSession(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken(t, req, nil, []protoreflect.Name{"message", "permissions", "idempotency_key", "wait"}, resp.GetSession(), resp.GetRoot())
+	taken(t, req, nil, []protoreflect.Name{"message", "permissions", "idempotency_key", "wait", "on_complete", "on_approval"}, resp.GetSession(), resp.GetRoot())
 
 	again, err := api.CreateSession(t.Context(), req)
 	if err != nil || again.GetSession().GetId() != resp.GetSession().GetId() {
@@ -87,9 +91,12 @@ func TestCreateSessionIsTakenWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, root, err := svc.Session(t.Context(), "", id)
+	session, root, err := svc.Session(t.Context(), "", id)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if root.OnComplete != req.GetOnComplete() || session.OnApproval != req.GetOnApproval() {
+		t.Errorf("on_complete and on_approval: %q and %q are called", root.OnComplete, session.OnApproval)
 	}
 	if !strings.Contains(string(root.Authority), `"deny":["bash"]`) {
 		t.Errorf("permissions: the root has %s", root.Authority)

@@ -57,7 +57,7 @@ func TestNothingThatIsTypedIsIgnoredElsewhere(t *testing.T) {
 		switch name {
 		case "model": // goes with the session
 			continue
-		case "patience":
+		case "patience", "run-timeout":
 			value = "=" + time.Second.String()
 		case "sandbox":
 			value = "=off"
@@ -79,7 +79,7 @@ func TestNothingThatIsTypedIsIgnoredElsewhere(t *testing.T) {
 // process, whatever will be declared.
 func TestNothingThatIsTypedIsIgnoredHere(t *testing.T) {
 	t.Parallel()
-	names := append(flagsOf(reflect.TypeOf(auth.ClientFlags{})), "shared-workspace")
+	names := append(flagsOf(reflect.TypeOf(auth.ClientFlags{})), "shared-workspace", "on-approval")
 	if want := strings.Fields(ofAnOrchestrator); len(want) != len(names) {
 		t.Errorf("there are %s, and refused are %s", names, want)
 	}
