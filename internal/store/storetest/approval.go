@@ -33,7 +33,7 @@ func approvals(t *testing.T, d Dialect) {
 	eq(t, "the argument", asked[1].Argument, "rm \x00x")
 	eq(t, "when it expires", asked[1].Due, asked[1].AskedAt.Add(tree.DefaultLimits().Approval))
 	b.clock.advance(time.Minute)
-	b.openFor(3, time.Minute)
+	b.openFor(4, time.Minute)
 	b.restart()
 	if again := b.approvalPages(tree.SessionID{}, false, 1); !reflect.DeepEqual(again, asked) {
 		t.Errorf("after a restart\n%+v, not\n%+v", again, asked)
