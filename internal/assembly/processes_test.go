@@ -91,8 +91,11 @@ func TestMain(m *testing.M) {
 			}
 		}
 		os.Exit(code)
-	}))
+	}), goleak.IgnoreAnyFunction(redialling))
 }
+
+// redialling is what a closed client of a Redis that is away does for up to a second more.
+const redialling = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"
 
 func deploy(t *testing.T, scenario string) *deployment {
 	t.Helper()
