@@ -250,8 +250,9 @@ func (k *stock) came(now time.Time) {
 }
 
 // notSent takes back what has not come to be on the dispatch stream. For tryAgain nothing else
-// goes there. No slot has to come for what is there, nor for this, should it be there all the same.
-func (k *stock) notSent(now time.Time, hints []dispatch.Hint) {
+// goes there; it gives when to look again. No slot has to come for what is there, nor for this,
+// should it be there all the same.
+func (k *stock) notSent(now time.Time, hints []dispatch.Hint) (again time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var back []waitingRun
@@ -260,6 +261,7 @@ func (k *stock) notSent(now time.Time, hints []dispatch.Hint) {
 	}
 	k.runs = slices.Concat(back, k.runs)
 	k.away, k.onStream = now.Add(tryAgain), nil
+	return k.away
 }
 
 // isAway reports whether nothing goes on the dispatch stream.
@@ -305,7 +307,7 @@ func (s *Service) sendDue(ctx context.Context) error {
 		hints, again := s.stock.due(time.Now(), idle)
 		if err := s.Bus.Announce(ctx, s.Pool, hints); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "announcing failed", "error", err)
-			s.stock.notSent(time.Now(), hints)
+			again = s.stock.notSent(time.Now(), hints)
 			s.giveKept(ctx)
 		}
 		if again.IsZero() && unsure {

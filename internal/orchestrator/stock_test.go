@@ -168,7 +168,9 @@ func TestWhatRedisDoesNotTakeStays(t *testing.T) {
 	begun := time.Unix(1_800_000_000, 0)
 	k := stockOf(begun, 1, 1, 1)
 	sent, _ := k.due(begun, 2)
-	k.notSent(begun, sent)
+	if again := k.notSent(begun, sent); !again.Equal(begun.Add(tryAgain)) {
+		t.Errorf("nobody looks again until %s", again)
+	}
 	soon := begun.Add(tryAgain - 1)
 	if hints, again := k.due(soon, 2); hints != nil || !again.Equal(begun.Add(tryAgain)) || !k.isAway(soon) {
 		t.Errorf("soon %v are sent, and others at %s", numbers(hints...), again)
