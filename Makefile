@@ -4,8 +4,8 @@ TOOL     := $(GO) tool -modfile=tools/go.mod
 BUF      := $(TOOL) buf
 LINT     := $(TOOL) golangci-lint
 FUZZTIME ?= 30s
-# How tests are compiled. `make test GCFLAGS=-dwarf=false` takes a fifth less time to compile
-# everything once; nobody can debug such a binary.
+# How tests are compiled. With GCFLAGS=-dwarf=false the compiler takes a fifth less CPU for a
+# package, and nobody can debug the binary.
 GCFLAGS  ?=
 BASE     ?= main
 PKGS     := ./...

@@ -25,8 +25,8 @@ func plainCallbackRow(c *tree.Callback) []any {
 // askedRow is the callback of an approval.
 func askedRow(c *Callback) []any { return append(callbackRow(c), idColumn(&c.Approval)) }
 
-// hostWith is what a callback calls, as the indices callbacks_host and approvals_host have it: with the function that
-// finds a text in another.
+// hostWith is what a callback calls, as the indices callbacks_host and approvals_host have it:
+// with the function that finds a text in another.
 func hostWith(find string) string {
 	return "lower(substr(url, 1, " + find + "(replace(replace(substr(url, 9, 300), '?', '/'), '#', '/') || '/', '/') + 7))"
 }
