@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/vt"
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 )
@@ -20,8 +21,8 @@ import (
 //		runs a command that has to end with this exit code; what it writes to its
 //		terminal of 80x24, as it came, is the output
 //	types CODE TEXT KEY… -- coppice ARG…
-//		does so with a terminal for its input and its errors too; once that shows a
-//		text its key is typed, until it shows the next text, or the command has ended
+//		does so with a terminal for its input and its errors too; once a text is on
+//		its screen its key is typed, until the next text is, or the command has ended
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	params := scripts("testdata/terminal")
@@ -58,38 +59,55 @@ func types(ts *testscript.TestScript, neg bool, args []string) {
 	err = cmd.Start()
 	theirs.Close()
 	ts.Check(err)
+	// What comes is what has changed: only the whole can be read.
+	screen := vt.NewEmulator(columns, rows)
+	go func() { _, _ = io.Copy(ours, screen) }() // a terminal is asked what it can do
+	defer screen.InputPipe().(io.Closer).Close() // its Close races with a Read
 	shown := make(chan string)
-	go func() {
-		defer close(shown)
-		for piece := make([]byte, 4096); ; {
-			n, err := ours.Read(piece)
-			if err != nil {
-				return // nobody has the terminal any more
-			}
-			shown <- string(piece[:n])
-		}
-	}()
+	go show(ours, shown)
 	again := time.NewTicker(untilAgain)
 	defer again.Stop()
-	typed, seen, key := args[1:end], "", ""
+	giveUp := time.After(untilAtMost)
+	typed, key := args[1:end], ""
 	escapes := strings.NewReplacer("^C", "\x03")
 	for going := true; going; {
+		var piece string
 		select {
-		case piece, more := <-shown:
+		case piece, going = <-shown:
 			fmt.Fprint(ts.Stdout(), piece)
-			going, seen = more, seen+piece
-			if len(typed) > 0 && strings.Contains(seen, typed[0]) {
-				key, typed, seen = escapes.Replace(typed[1]), typed[2:], ""
+			_, err = screen.WriteString(piece)
+			ts.Check(err)
+			if len(typed) > 0 && strings.Contains(screen.String(), typed[0]) {
+				key, typed = escapes.Replace(typed[1]), typed[2:]
 			}
 		case <-again.C:
 			_, _ = io.WriteString(ours, key) // which fails once it has ended
+		case <-giveUp:
+			ts.Logf("it has not ended; the screen:\n%s", screen)
+			ts.Check(cmd.Process.Kill())
 		}
 	}
-	checkCode(ts, args[0], cmd.Wait())
+	err = cmd.Wait()
 	if len(typed) > 0 {
-		ts.Fatalf("it has not shown %s", typed[0])
+		ts.Fatalf("it has not shown %q (%v)", typed[0], err)
+	}
+	checkCode(ts, args[0], err)
+}
+
+// show gives what is written to a terminal, until nobody has it any more.
+func show(ours io.Reader, shown chan<- string) {
+	defer close(shown)
+	for piece := make([]byte, 4096); ; {
+		n, err := ours.Read(piece)
+		if err != nil {
+			return
+		}
+		shown <- string(piece[:n])
 	}
 }
+
+// The size of a terminal.
+const columns, rows = 80, 24
 
 // openTerminal opens both ends of a new terminal.
 func openTerminal() (ours, theirs *os.File, err error) {
@@ -102,7 +120,7 @@ func openTerminal() (ours, theirs *os.File, err error) {
 		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
 	}
 	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80})
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
 	}
 	if err == nil {
 		theirs, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|unix.O_NOCTTY, 0)
