@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +49,7 @@ type cluster struct {
 	client        *grpc.ClientConn
 	reader        *grpc.ClientConn // past all links; its calls wait for a replica that is just coming back
 	log           *chaos.Log
+	opened        []io.Closer // of the three before, those that there are
 
 	mu        sync.Mutex
 	surprises []string
@@ -86,6 +88,7 @@ func raise(t *testing.T, bin string, p plan) *cluster {
 	}
 	c.log, err = chaos.OpenLog(filepath.Join(dir, "clients.log"))
 	must(err)
+	c.opened = append(c.opened, c.log)
 	listens := c.raiseOrchestrators(filepath.Join(bin, "orchestrator"), p)
 	for i := range p.workers {
 		links := []*chaos.Link{c.link(c.redis.Addr())}
@@ -105,8 +108,10 @@ func raise(t *testing.T, bin string, p plan) *cluster {
 	}
 	c.client, err = connect(links)
 	must(err)
+	c.opened = append(c.opened, c.client)
 	c.reader, err = connect(listens, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	must(err)
+	c.opened = append(c.opened, c.reader)
 	for _, n := range c.nodes() {
 		must(n.start())
 	}
@@ -206,8 +211,10 @@ func (c *cluster) fall() {
 			c.t.Error(err)
 		}
 	}
-	if err := errors.Join(c.client.Close(), c.reader.Close(), c.log.Close()); err != nil {
-		c.t.Error(err)
+	for _, o := range c.opened {
+		if err := o.Close(); err != nil {
+			c.t.Error(err)
+		}
 	}
 	if c.t.Failed() {
 		c.t.Logf("records, logs and database are in %s", c.dir)
