@@ -85,7 +85,7 @@ func (l *line) patience() time.Duration {
 func (l *line) serve(ctx context.Context, k *link) error {
 	ended := make(chan error, 1)
 	var watching sync.WaitGroup
-	watching.Go(func() { k.watch(l.now, func() { l.beat(k) }, l.rests) })
+	watching.Go(func() { k.watch(l.now, func() { l.beat(k) }, func() bool { return l.rest(k) }) })
 	go func() {
 		defer close(k.broken)
 		ended <- l.receive(k)
@@ -122,28 +122,22 @@ func (l *line) aim() (endpoint string) {
 	return endpoint
 }
 
-// turnTo makes requests go to a replica, over another stream if need be. No attempt is on the
-// line. If nobody has found the replica yet, an old stream ends for one to any: so those are
-// found that come later, though no slot is ever idle. No replica: it stays where it is.
+// turnTo makes the claim that comes next go to a replica, over another stream if need be. No
+// attempt is on the line. If nobody has found the replica yet, an old stream ends for one to any:
+// so those are found that come later, though no slot is ever idle. No replica: it stays where it
+// is.
 func (l *line) turnTo(replica string) {
-	if endpoint := l.replicas.endpoint(replica); endpoint != "" {
-		l.move(endpoint)
-		return
-	}
+	endpoint := l.replicas.endpoint(replica)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if k := l.link; k != nil && replica != "" && replica != k.welcome.GetReplicaId() && k.old(l.now()) {
-		l.change("")
-	}
-}
-
-// move makes requests go to an endpoint, over another stream if need be. No attempt is on the
-// line.
-func (l *line) move(endpoint string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.link != nil && endpoint != "" && endpoint != l.link.endpoint {
+	l.claims = true
+	switch k := l.link; {
+	case k == nil:
+		l.toward = endpoint // for the stream that is being opened, too
+	case endpoint != "" && endpoint != k.endpoint:
 		l.change(endpoint)
+	case endpoint == "" && replica != "" && replica != k.welcome.GetReplicaId() && k.old(l.now()):
+		l.change("")
 	}
 }
 

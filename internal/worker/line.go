@@ -47,11 +47,12 @@ type line struct {
 	link      *link         // what requests go over; nil while there is none
 	up        chan struct{} // closed while there is one
 	moved     chan struct{} // closed when requests go over that no longer
-	toward    string        // the endpoint that the next is to go to; empty: any
+	toward    string        // the endpoint that the next link is to go to; empty: any
 	leaving   sync.WaitGroup
 	closed    bool
 	attempt   attempt
 	over      bool          // it is not on the line any more: new requests fail
+	claims    bool          // there is a hint for the line, whose run it is about to claim
 	waiting   []*request    // without an answer
 	unclaimed *request      // stands for the claim of the attempt, if that came with the end of the last; until it is taken up
 	stands    *request      // the end of the last attempt, if the line waits for a run of the orchestrator's choice
@@ -71,7 +72,7 @@ type attempt struct {
 // begin puts an attempt on the line, unless that is closed. It needs the lock.
 func (l *line) begin(claim *pb.Claim, begins []tree.Message, drop context.CancelFunc) {
 	l.attempt = attempt{number: l.attempt.number + 1, claim: claim, begins: begins, release: make(chan int, 1), drop: drop}
-	l.over = l.closed
+	l.over, l.claims = l.closed, false
 }
 
 // goOn puts an attempt on the line that is this worker's already. drop is called when
@@ -161,6 +162,9 @@ func (l *line) hear(k *link, resp *pb.WorkResponse) {
 	}
 }
 
+// errElsewhere ends a stream that has been opened while it became known where it is to go.
+var errElsewhere = errors.New("the next claim is for another replica")
+
 // adopt makes requests go over a stream. What is without an answer is sent again,
 // once the orchestrator has said that the attempt goes on.
 func (l *line) adopt(k *link) error {
@@ -194,6 +198,10 @@ func (l *line) adopt(k *link) error {
 	if l.closed {
 		return errors.New("the slot has ended")
 	}
+	if l.toward != "" && l.toward != k.endpoint {
+		return errElsewhere
+	}
+	l.toward = ""
 	l.forgetUnsent() // it is among what has no answer
 	for _, r := range l.waiting {
 		r.chunks, r.req.Shows = nil, nil
@@ -307,11 +315,16 @@ func (l *line) idle() bool {
 	return l.over
 }
 
-// rests reports whether the line is idle and waits for nothing over its stream.
-func (l *line) rests() bool {
+// rest makes requests go over a stream no longer if the line is idle, waits for nothing over it,
+// and is not about to claim a run; it reports whether it did.
+func (l *line) rest(k *link) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.over && l.stands == nil
+	if l.link != k || !l.over || l.stands != nil || l.claims {
+		return false
+	}
+	l.down()
+	return true
 }
 
 // joins reports whether what is shown may go with what is said next.

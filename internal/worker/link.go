@@ -93,8 +93,8 @@ func (k *link) receive(now func() time.Time) (*pb.WorkResponse, error) {
 func (k *link) features() wire.Features { return k.welcome.GetFeatures() }
 
 // watch keeps the stream alive, and ends it when the other side is silent or when
-// it is old and idle. beat sends a heartbeat, and may block.
-func (k *link) watch(now func() time.Time, beat func(), idle func() bool) {
+// it is old and may rest. beat sends a heartbeat, and may block.
+func (k *link) watch(now func() time.Time, beat func(), rest func() bool) {
 	if k.features().Has(wire.FeatureHeartbeat) {
 		go func() {
 			tick := time.NewTicker(beatEvery)
@@ -118,7 +118,7 @@ func (k *link) watch(now func() time.Time, beat func(), idle func() bool) {
 			return
 		}
 		silent := now().Sub(k.begun)-time.Duration(k.heard.Load()) > silentAtMost
-		old := k.old(now()) && idle()
+		old := k.old(now()) && rest()
 		if silent && k.features().Has(wire.FeatureHeartbeat) || old {
 			k.aged.Store(old)
 			k.cancel()

@@ -7,37 +7,10 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// TestALineMoves to another endpoint, if it is told which, and then stays there.
-func TestALineMoves(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		to    string
-		moves bool
-	}{
-		"elsewhere":      {"b", true},
-		"where it is":    {"a", false},
-		"nobody can say": {"", false},
-	} {
-		k := &link{endpoint: "a", left: make(chan struct{})}
-		l := (&Worker{}).newLine()
-		l.link = k
-		_, changed := l.at()
-		l.move(test.to)
-		if done(k.left) != test.moves || done(changed) != test.moves || (l.link == nil) != test.moves {
-			t.Errorf("%s: the stream was left: %t, want %t", name, done(k.left), test.moves)
-		}
-		if aim := l.aim(); test.moves && aim != test.to || !test.moves && aim != "" {
-			t.Errorf("%s: the next stream is to go to %q", name, aim)
-		}
-		if aim := l.aim(); aim != "" {
-			t.Errorf("%s: the one after it is to go to %q too", name, aim)
-		}
-	}
-}
-
-// TestALineLooksForAReplica that nobody has found yet, if its stream is old: by another one to
-// any. So those are found that come later, though no slot is ever idle.
-func TestALineLooksForAReplica(t *testing.T) {
+// TestALineTurns to the replica that a run is from, and then stays there. One that nobody has
+// found yet it looks for if its stream is old: by another one to any. So those are found that
+// come later, though no slot is ever idle.
+func TestALineTurns(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		replica string
@@ -45,25 +18,79 @@ func TestALineLooksForAReplica(t *testing.T) {
 		leaves  bool
 		to      string
 	}{
-		"found":                     {"two", 0, true, "b"},
+		"elsewhere":                 {"two", 0, true, "b"},
+		"where it is":               {"one", 2 * time.Minute, false, ""},
 		"not found":                 {"three", 2 * time.Minute, true, ""},
 		"not found, a young stream": {"three", time.Minute, false, ""},
-		"where it is":               {"one", 2 * time.Minute, false, ""},
 		"nobody can say":            {"", 2 * time.Minute, false, ""},
 	} {
-		begun := time.Unix(1_800_000_000, 0)
-		k := &link{left: make(chan struct{}), welcome: &pb.Welcome{ReplicaId: "one"}, begun: begun, lives: time.Minute}
-		l := (&Worker{Config: Config{Now: func() time.Time { return begun.Add(test.age) }}, replicas: newReplicas()}).newLine()
-		l.link = k
-		l.replicas.found("two", "b")
+		l, k := lineAt("one", test.age)
+		_, changed := l.at()
 		l.turnTo(test.replica)
-		if done(k.left) != test.leaves || (l.link == nil) != test.leaves {
+		if done(k.left) != test.leaves || done(changed) != test.leaves || (l.link == nil) != test.leaves {
 			t.Errorf("%s: the stream was left: %t, want %t", name, done(k.left), test.leaves)
 		}
 		if aim := l.aim(); aim != test.to {
 			t.Errorf("%s: the next stream is to go to %q, want %q", name, aim, test.to)
 		}
+		if aim := l.aim(); aim != "" {
+			t.Errorf("%s: the one after it is to go to %q too", name, aim)
+		}
 	}
+}
+
+// TestALineTurnsWithoutAStream: the one that is being opened is not taken if it goes elsewhere.
+func TestALineTurnsWithoutAStream(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		replica, endpoint string
+		taken             bool
+	}{
+		"elsewhere":      {"two", "a", false},
+		"there":          {"two", "b", true},
+		"nobody can say": {"three", "a", true},
+	} {
+		l, _ := lineAt("one", 0)
+		l.down()
+		l.turnTo(test.replica)
+		err := l.adopt(&link{endpoint: test.endpoint, welcome: &pb.Welcome{}})
+		if (err == nil) != test.taken || (l.link != nil) != test.taken {
+			t.Errorf("%s: taken: %v, want %t", name, err, test.taken)
+		}
+		if aim := l.aim(); (aim != "") == test.taken {
+			t.Errorf("%s: the next stream is to go to %q", name, aim)
+		}
+	}
+}
+
+// TestAnOldStreamStays from the hint for a run until it is over, and rests otherwise.
+func TestAnOldStreamStays(t *testing.T) {
+	t.Parallel()
+	l, k := lineAt("one", 2*time.Minute)
+	l.turnTo("one")
+	if l.rest(k) {
+		t.Error("it rests before the claim")
+	}
+	l.begin(&pb.Claim{}, nil, func() {})
+	if l.rest(k) {
+		t.Error("it rests in an attempt")
+	}
+	l.lose()
+	if !l.rest(k) || l.link != nil {
+		t.Error("it does not rest once that is over")
+	}
+}
+
+// lineAt is a line whose stream to a replica at endpoint a has begun so long ago; it is old after
+// a minute. Replica two was found at endpoint b.
+func lineAt(replica string, age time.Duration) (*line, *link) {
+	begun := time.Unix(1_800_000_000, 0)
+	k := &link{endpoint: "a", left: make(chan struct{}), welcome: &pb.Welcome{ReplicaId: replica}, begun: begun, lives: time.Minute}
+	l := (&Worker{Config: Config{Now: func() time.Time { return begun.Add(age) }}, replicas: newReplicas()}).newLine()
+	l.link = k
+	l.replicas.found(replica, "a")
+	l.replicas.found("two", "b")
+	return l, k
 }
 
 func done(c <-chan struct{}) bool {

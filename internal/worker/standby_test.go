@@ -22,8 +22,8 @@ func standing(t *testing.T) (*line, *sentOver) {
 	if reply, err := end.Wait(t.Context()); err != nil || !reply.Ended {
 		t.Fatalf("the end was answered with %v, %v", reply, err)
 	}
-	if !l.idle() || l.rests() || len(l.window) > 0 {
-		t.Fatalf("the line is idle: %v, rests: %v, requests under way: %d", l.idle(), l.rests(), len(l.window))
+	if rests := l.rest(l.link); !l.idle() || rests || len(l.window) > 0 {
+		t.Fatalf("the line is idle: %v, rests: %v, requests under way: %d", l.idle(), rests, len(l.window))
 	}
 	return l, stream
 }
