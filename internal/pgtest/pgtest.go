@@ -19,7 +19,7 @@ import (
 	"github.com/coppice-run/coppice/internal/proctest"
 )
 
-// Server is a PostgreSQL server. Only Database is safe for concurrent use.
+// Server is a PostgreSQL server. Only Database and Copy are safe for concurrent use.
 type Server struct {
 	*proctest.Server
 
@@ -30,11 +30,11 @@ type Server struct {
 	databases atomic.Int64
 }
 
-// settings are those of all servers. What is committed survives a kill.
+// settings are those of all servers. What is committed survives a kill, not that of the machine.
 var settings = []string{
 	"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=300",
 	"shared_buffers=32MB", "jit=off", "logging_collector=off", "log_min_messages=warning",
-	"log_destination=stderr", "max_wal_size=512MB",
+	"log_destination=stderr", "max_wal_size=512MB", "fsync=off",
 }
 
 // Start runs a server until the test ends. Several tests may share one, each with
@@ -140,13 +140,28 @@ func (s *Server) url(database string) string {
 // Database makes a new, empty database and gives its URL.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
+	return s.database(t, "template1")
+}
+
+// Copy makes a new database that is like one that nobody is connected to, and gives its URL.
+func (s *Server) Copy(t testing.TB, url string) string {
+	t.Helper()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.database(t, config.Database)
+}
+
+func (s *Server) database(t testing.TB, template string) string {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.URL())
 	if err != nil {
 		t.Fatalf("connecting to PostgreSQL: %v", err)
 	}
 	defer conn.Close(t.Context())
 	name := fmt.Sprintf("test_%d", s.databases.Add(1))
-	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 		t.Fatalf("making a database: %v", err)
 	}
 	return s.url(name)

@@ -18,11 +18,12 @@ import (
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
+	empty := migrated(t, server)
 	for name, opened := range map[string]func(*store.Store){"Newest": store.ReadByAll, "Oldest": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storetest.Dialect{
-				Fresh:  func(t *testing.T) store.Config { return store.Config{Database: server.Database(t), Committers: 3} },
+				Fresh:  func(t *testing.T) store.Config { return store.Config{Database: server.Copy(t, empty), Committers: 3} },
 				Break:  breakPostgres,
 				Opened: opened,
 			}.Run(t)
@@ -30,24 +31,41 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
+// migrated gives a database with the schema alone: making it anew takes a test longer than most of
+// what is tested.
+func migrated(t *testing.T, server *pgtest.Server) (url string) {
+	t.Helper()
+	url = server.Database(t)
+	db, err := store.Open(t.Context(), store.Config{Database: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execPostgres(t, url, "DELETE FROM meta") // who opens a copy is an installation of its own
+	return url
+}
+
 // breakPostgres makes the schema refuse events of sessions.
 func breakPostgres(t *testing.T, c store.Config, of ...tree.SessionID) (mend func()) {
 	t.Helper()
-	exec := func(statement string) {
-		t.Helper()
-		conn, err := pgx.Connect(t.Context(), c.Database)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(t.Context())
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
 	var ids []string
 	for _, id := range of {
 		ids = append(ids, fmt.Sprintf(`'\x%x'`, id[:]))
 	}
-	exec("ALTER TABLE events ADD CONSTRAINT broken CHECK (session NOT IN (" + strings.Join(ids, ", ") + ")) NOT VALID")
-	return func() { exec("ALTER TABLE events DROP CONSTRAINT broken") }
+	execPostgres(t, c.Database, "ALTER TABLE events ADD CONSTRAINT broken CHECK (session NOT IN ("+strings.Join(ids, ", ")+")) NOT VALID")
+	return func() { execPostgres(t, c.Database, "ALTER TABLE events DROP CONSTRAINT broken") }
+}
+
+func execPostgres(t *testing.T, url, statement string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
 }

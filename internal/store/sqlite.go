@@ -7,14 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/pressly/goose/v3"
 
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
@@ -121,29 +118,6 @@ func (db *sqlite) open(ctx context.Context, writes *sql.DB) error {
 func dsn(path string, pragmas ...string) string {
 	query := url.Values{"_pragma": pragmas}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
-}
-
-func migrate(ctx context.Context, db *sql.DB) error {
-	files, err := fs.Sub(files, "migrations/sqlite")
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files)
-	if err != nil {
-		return err
-	}
-	// Rows of a later form are written at once where nobody else could have to read them.
-	there, known, err := provider.GetVersions(ctx)
-	if err == nil && there > known {
-		return fmt.Errorf("a later release has done so: its schema is %d, and this release knows %d", there, known)
-	}
-	if err == nil {
-		_, err = provider.Up(ctx)
-	}
-	if err != nil {
-		return errors.Join(ctx.Err(), err) // a transaction that ctx has ended says only that it is over
-	}
-	return nil
 }
 
 // close closes every connection, and its statements with it.
