@@ -32,7 +32,7 @@ func TestBoundsOfARun(t *testing.T) {
 	c := setup(t, `steps: [{when: {depth: 0}, text: ready}, {delay: 1h, text: late}]`, nil)
 	session := c.create("go").GetId()
 	timeout := c.spawn(&pb.SpawnTaskRequest{SessionId: session, Timeout: durationpb.New(300 * time.Millisecond)})
-	due := &pb.SpawnTaskRequest{SessionId: session, IdempotencyKey: "once", Deadline: timestamppb.New(time.Now().Add(300 * time.Millisecond))}
+	due := &pb.SpawnTaskRequest{SessionId: session, IdempotencyKey: "once", Deadline: timestamppb.New(time.Now().Add(3 * time.Second))}
 	deadline := c.spawn(due)
 	for task, want := range map[*pb.Task]pb.Reason{
 		timeout: pb.Reason_REASON_TIMEOUT, deadline: pb.Reason_REASON_DEADLINE,
