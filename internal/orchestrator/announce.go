@@ -89,7 +89,9 @@ func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready, room i
 	if s.standby.any() || s.stock.isAway(time.Now()) || !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
 		return rows
 	}
-	waiting, err := s.Bus.Backlog(ctx, s.Pool)
+	counting, cancel := context.WithTimeout(ctx, redisPatience)
+	defer cancel()
+	waiting, err := s.Bus.Backlog(counting, s.Pool)
 	if err != nil {
 		// Slots of this replica may still have them.
 		s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)

@@ -30,7 +30,9 @@ func (s *Service) countHints(ctx context.Context) error {
 
 // lookAtStream counts what is on the dispatch stream, and takes off what is over.
 func (s *Service) lookAtStream(ctx context.Context) error {
-	unread, err := s.Bus.Unread(ctx, s.Pool, countTo)
+	reading, cancel := context.WithTimeout(ctx, redisPatience)
+	defer cancel()
+	unread, err := s.Bus.Unread(reading, s.Pool, countTo)
 	if err != nil {
 		s.stock.unread(time.Now())
 		return err

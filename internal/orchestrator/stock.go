@@ -24,7 +24,7 @@ type stock struct {
 	runs     []waitingRun // the oldest first
 	onStream []time.Time  // when hints went on the dispatch stream that nobody has come for, the oldest first; see reconcile
 	last     time.Time    // when somebody came for a hint, or none could be waited for
-	away     time.Time    // until when nothing goes on the dispatch stream, as Redis has not taken the last
+	away     time.Time    // until when nothing goes on the dispatch stream, and then one hint, as Redis has not taken the last; zero: it has
 	drawing  int          // slots that are about to have a run of these
 	some     chan struct{}
 }
@@ -46,6 +46,8 @@ const (
 	keepFor = 200 * time.Millisecond
 	// comeWithin is how long an idle slot takes to come for a hint, where nothing holds it up.
 	comeWithin = 20 * time.Millisecond
+	// redisPatience is how long Redis may take for what keeps other runs waiting.
+	redisPatience = time.Second
 	// tryAgain is how long after Redis has not taken a hint it is offered the next one.
 	tryAgain = time.Second
 	// keptOnStream is up to how many hints on the stream there may be more for what was kept.
@@ -96,6 +98,9 @@ func (k *stock) due(now time.Time, idle int) (hints []dispatch.Hint, again time.
 	n := min(len(k.runs), max(0, idle-k.drawing-k.since(now.Add(-keepFor))))
 	for n < len(k.runs) && now.Sub(k.runs[n].since) >= keepFor && n+len(k.onStream) < keptOnStream {
 		n++
+	}
+	if !k.away.IsZero() {
+		n = min(n, 1) // slots of this replica can't have what is offered, as long as that takes
 	}
 	for _, r := range k.runs[:n] {
 		hints = append(hints, r.Hint)
@@ -264,6 +269,13 @@ func (k *stock) notSent(now time.Time, hints []dispatch.Hint) (again time.Time) 
 	return k.away
 }
 
+// sent says that Redis has taken what was offered to it.
+func (k *stock) sent() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.away = time.Time{}
+}
+
 // isAway reports whether nothing goes on the dispatch stream.
 func (k *stock) isAway(now time.Time) bool {
 	k.mu.Lock()
@@ -305,7 +317,7 @@ func (s *Service) sendDue(ctx context.Context) error {
 			idle = math.MaxInt
 		}
 		hints, again := s.stock.due(time.Now(), idle)
-		if err := s.Bus.Announce(ctx, s.Pool, hints); err != nil && ctx.Err() == nil {
+		if err := s.offer(ctx, hints); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "announcing failed", "error", err)
 			again = s.stock.notSent(time.Now(), hints)
 			s.giveKept(ctx)
@@ -317,4 +329,18 @@ func (s *Service) sendDue(ctx context.Context) error {
 			wait.Reset(time.Until(again))
 		}
 	}
+}
+
+// offer puts hints on the dispatch stream, if there are any and Redis takes them.
+func (s *Service) offer(ctx context.Context, hints []dispatch.Hint) error {
+	if len(hints) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, redisPatience)
+	defer cancel()
+	if err := s.Bus.Announce(ctx, s.Pool, hints); err != nil {
+		return err
+	}
+	s.stock.sent()
+	return nil
 }

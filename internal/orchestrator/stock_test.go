@@ -191,6 +191,16 @@ func TestWhatRedisDoesNotTakeStays(t *testing.T) {
 	if hints, _ := k.due(begun.Add(tryAgain), 1); !slices.Equal(numbers(hints...), []int{1}) {
 		t.Errorf("later %v are sent, want the one that is left", numbers(hints...))
 	}
+	k.add(begun, store.Ready{Ready: tree.Ready{Task: tree.TaskID{15: 7}}}, store.Ready{Ready: tree.Ready{Task: tree.TaskID{15: 8}}}, store.Ready{Ready: tree.Ready{Task: tree.TaskID{15: 9}}})
+	if hints, _ := k.due(begun.Add(tryAgain), 9); len(hints) != 1 {
+		t.Errorf("%d are offered to who may not take them, want 1", len(hints))
+	}
+	if k.sent(); k.isAway(soon) {
+		t.Error("who has taken one is away")
+	}
+	if hints, _ := k.due(begun.Add(tryAgain), 9); len(hints) != 2 {
+		t.Errorf("%d are offered to who has taken one, want all 2", len(hints))
+	}
 	if k.unread(soon); !k.enoughFor(0) || k.isAway(begun.Add(tryAgain)) {
 		t.Error("what can't be read is waited for, or keeps others from being sent")
 	}

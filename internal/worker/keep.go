@@ -134,9 +134,10 @@ func (l *line) turnTo(replica string) {
 	switch k := l.link; {
 	case k == nil:
 		l.toward = endpoint // for the stream that is being opened, too
+	case replica == k.welcome.GetReplicaId(): // which may have other addresses as well
 	case endpoint != "" && endpoint != k.endpoint:
 		l.change(endpoint)
-	case endpoint == "" && replica != "" && replica != k.welcome.GetReplicaId() && k.old(l.now()):
+	case endpoint == "" && replica != "" && k.old(l.now()):
 		l.change("")
 	}
 }

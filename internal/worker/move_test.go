@@ -20,11 +20,16 @@ func TestALineTurns(t *testing.T) {
 	}{
 		"elsewhere":                 {"two", 0, true, "b"},
 		"where it is":               {"one", 2 * time.Minute, false, ""},
+		"at two endpoints":          {"both", 2 * time.Minute, false, ""},
 		"not found":                 {"three", 2 * time.Minute, true, ""},
 		"not found, a young stream": {"three", time.Minute, false, ""},
 		"nobody can say":            {"", 2 * time.Minute, false, ""},
 	} {
 		l, k := lineAt("one", test.age)
+		if test.replica == "both" {
+			k.welcome.ReplicaId = "both"
+			l.replicas.found("both", "c")
+		}
 		_, changed := l.at()
 		l.turnTo(test.replica)
 		if done(k.left) != test.leaves || done(changed) != test.leaves || (l.link == nil) != test.leaves {

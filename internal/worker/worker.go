@@ -82,6 +82,7 @@ const (
 	pullBlock     = 5 * time.Second
 	takeOverEvery = 2 * time.Second
 	takeOverIdle  = 5 * time.Second
+	redisPatience = time.Second // with a look at what others have left, for which slots wait
 	retryAfter    = 200 * time.Millisecond
 	retryAtMost   = 3 * time.Second
 )
@@ -255,7 +256,9 @@ func (w *Worker) freeSlots(ctx context.Context) int {
 func (w *Worker) read(ctx context.Context, bus *dispatch.Bus, n int, last *time.Time) ([]dispatch.Delivery, error) {
 	if now := w.Now(); now.Sub(*last) >= takeOverEvery {
 		*last = now
-		found, err := bus.TakeOver(ctx, w.Pool, w.ID, takeOverIdle, n)
+		taking, cancel := context.WithTimeout(ctx, redisPatience)
+		defer cancel()
+		found, err := bus.TakeOver(taking, w.Pool, w.ID, takeOverIdle, n)
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
