@@ -110,7 +110,7 @@ func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, er
 		in = nil
 	}
 	if a.asks() {
-		l.questions.decide, l.deciding = f.client.answering(ctx), deciding{}
+		l.questions.decide, l.questions.list, l.deciding = f.client.answering(ctx), f.deciding.list, deciding{}
 	}
 	idle, err := l.draw(ctx, w, in, a.Stdout)
 	if l.forest.root == nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // questions are what a person is asked below the tree that is drawn.
 type questions struct {
 	decide func(*pb.DecideApprovalRequest) error // nil: nobody is asked
+	list   string                                // the command that lists what is open; empty if there is none
 	open   string                                // the approval that is on the screen; empty: none
 	since  time.Time                             // when it came there
 	sent   map[string]bool                       // what was decided on, and is not known to be yet
@@ -41,45 +43,60 @@ func (c *client) answering(ctx context.Context) func(*pb.DecideApprovalRequest) 
 	}
 }
 
-// oldest gives the question that was asked first, of those that are not left out, and who asks.
-func (f *forest) oldest(but map[string]bool) (by *node, first *pb.ApprovalRequested) {
+// question is an open one, and the task that asks it.
+type question struct {
+	by *node
+	*pb.ApprovalRequested
+}
+
+// open gives the questions that are open and not left out, the oldest first.
+func (f *forest) open(but map[string]bool) (open []question) {
 	for _, n := range f.order {
 		for _, q := range n.asks {
-			if id := q.GetApprovalId(); !but[id] && (first == nil || id < first.GetApprovalId()) { // they begin with the time
-				by, first = n, q
+			if !but[q.GetApprovalId()] {
+				open = append(open, question{n, q})
 			}
 		}
 	}
-	return by, first
+	slices.SortFunc(open, func(a, b question) int { return strings.Compare(a.GetApprovalId(), b.GetApprovalId()) }) // they begin with the time
+	return open
 }
 
-// lines are those of the question that is asked, whole, if they are no more than there is room
-// for; of one for which there is none it is said where it is shown.
+// lines are those of the oldest question that is no longer than there is room for: it is asked
+// whole. If there is none it is said how those can be answered that are open.
 func (q *questions) lines(f *forest, now time.Time, width, room int) []string {
-	by, asked := f.oldest(q.sent)
-	if q.decide == nil || asked == nil || room < 1 {
+	open := f.open(q.sent)
+	if q.decide == nil || len(open) == 0 || room < 1 {
 		q.open = ""
 		return nil
 	}
-	text := safeLine(orElse(by.agent, "?"))
-	if d := safeLine(by.description); d != "" {
-		text += " " + quoted(by.description)
+	for _, asked := range open {
+		if lines := asked.lines(len(open), width); len(lines) <= room {
+			if q.open != asked.GetApprovalId() {
+				q.open, q.since = asked.GetApprovalId(), now
+			}
+			return lines
+		}
 	}
-	text += ": " + askText(asked.GetTool(), asked.GetArgument(), "", deciding{}) +
-		"\n" + strings.TrimSpace(askedBy(asked.GetTool(), asked.GetRules()))
-	if n := f.asking() - int64(len(q.sent)); n > 1 {
-		text += fmt.Sprintf("  (1 of %d)", n)
+	q.open = ""
+	hint := "a call asks that does not fit here: " + orElse(safeLine(q.list), "make the terminal larger")
+	lines := strings.Split(ansi.Hardwrap(hint, width, true), "\n")
+	return lines[:min(len(lines), room)]
+}
+
+// lines are the question as it is asked, one of so many.
+func (q question) lines(of, width int) []string {
+	text := safeLine(orElse(q.by.agent, "?"))
+	if d := safeLine(q.by.description); d != "" {
+		text += " " + quoted(q.by.description)
+	}
+	text += ": " + askText(q.GetTool(), q.GetArgument(), "", deciding{}) +
+		"\n" + strings.TrimSpace(askedBy(q.GetTool(), q.GetRules()))
+	if of > 1 {
+		text += fmt.Sprintf("  (1 of %d)", of)
 	}
 	// Nothing of a call is lost where a line ends, not even blanks.
-	lines := append(strings.Split(ansi.Hardwrap(text, width, true), "\n"), strings.Split(ansi.Wrap(keys, width, ""), "\n")...)
-	if len(lines) > room {
-		q.open = ""
-		return []string{ansi.Truncate("a call asks that does not fit here: coppice approvals", width, "")}
-	}
-	if q.open != asked.GetApprovalId() {
-		q.open, q.since = asked.GetApprovalId(), now
-	}
-	return lines
+	return append(strings.Split(ansi.Hardwrap(text, width, true), "\n"), strings.Split(ansi.Wrap(keys, width, ""), "\n")...)
 }
 
 // answer decides on the question that is on the screen, if a key says how.

@@ -89,12 +89,24 @@ func TestQuestions(t *testing.T) {
 			t.Fatalf("decision %d of %v, want %v", i, decided, want)
 		}
 	}
-	// Of a call that can't be shown whole nobody is asked.
+	// Of a call that can't be shown whole nobody is asked, and it holds up no other.
 	asks(13, "r", "a3", "git "+strings.Repeat("x", 1200))
 	after(settles, 'y')
 	after(settles, 'y')
-	shows("no room", "a call asks that does not fit here: coppice approvals")
+	shows("no room", "a call asks that does not fit here: make the terminal larger")
+	l.questions.list = "coppice approvals --orchestrator example.com:7070"
+	after(settles, 'y')
+	shows("no room, at an orchestrator", "a call asks that does not fit here: coppice approvals --orch", "estrator example.com:7070")
 	if len(decided) != 3 {
 		t.Errorf("decided on %v", decided[3:])
 	}
+	asks(14, "a", "a4", "git fetch")
+	after(settles, 'n')
+	shows("no room any more", "a call asks that does not fit here: coppice approvals --orch", "estrator example.com:7070")
+	if len(decided) != 4 || decided[3].GetApprovalId() != "a4" {
+		t.Fatalf("decided on %v, want a4", decided[3:])
+	}
+	l.Update(tea.WindowSizeMsg{Width: 60, Height: 50})
+	l.Update(tickMsg{})
+	shows("room", `asked by bash(git *)`, keys)
 }
