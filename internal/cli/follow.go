@@ -27,7 +27,7 @@ type follow struct {
 
 // show shows a session in the way that suits standard output, until it is idle,
 // if that was asked for, or ctx ends; then its answer. The error carries the exit
-// code of a root that did not complete.
+// code of a root that did not complete, or of a session that is blocked.
 func (a *app) show(ctx context.Context, f follow) error {
 	w := &watching{client: f.client.sessions, session: f.session, untilIdle: f.untilIdle}
 	_, terminal := a.terminal(a.Stdout)
@@ -53,7 +53,8 @@ func (a *app) show(ctx context.Context, f follow) error {
 	if f.seen != nil {
 		*f.seen = idle.GetLastSeq()
 	}
-	if idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED {
+	blocked := idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED
+	if blocked && !hasEnded(idle.GetRoot().GetState()) {
 		return a.blocked(ctx, f)
 	}
 	root := idle.GetRoot().GetId()
@@ -66,8 +67,11 @@ func (a *app) show(ctx context.Context, f follow) error {
 	} else {
 		err = a.printAnswer(resp.GetTask(), !f.quiet)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case blocked: // what the root no longer waits for
+		return a.blocked(ctx, f)
 	}
 	return outcome(resp.GetTask())
 }

@@ -59,8 +59,10 @@ func newForest() *forest {
 const shellName = "shell:"
 
 // ended reports whether the current run has ended.
-func (n *node) ended() bool {
-	switch n.state {
+func (n *node) ended() bool { return hasEnded(n.state) }
+
+func hasEnded(s pb.TaskState) bool {
+	switch s {
 	case pb.TaskState_TASK_STATE_COMPLETED, pb.TaskState_TASK_STATE_FAILED, pb.TaskState_TASK_STATE_CANCELLED:
 		return true
 	}
