@@ -100,8 +100,11 @@ func (b *batchCommand) read(ctx context.Context, a *app) (asked []*pb.CreateSess
 		if session.Agent == "" {
 			session.Agent = b.Agent
 		}
-		if session.Permissions == nil {
+		switch p := session.GetPermissions(); {
+		case p == nil:
 			session.Permissions = permissions
+		case p.GetApprovals() == pb.SubagentApprovals_SUBAGENT_APPROVALS_UNSPECIFIED: // no permission, but who answers
+			p.Approvals = permissions.GetApprovals()
 		}
 		if session.Budget == nil {
 			session.Budget = budget

@@ -26,6 +26,7 @@ type opener struct {
 	faults []func(stream pb.SessionService_CreateSessionsServer) error
 	asked  map[int64][]string // keys, by number
 	waits  []time.Duration
+	may    []string // what sub-agents' questions become, and what asks, of each request
 
 	approvals int32 // that are open in each session
 }
@@ -55,13 +56,15 @@ func (o *opener) answer(stream pb.SessionService_CreateSessionsServer, ended boo
 	n := req.GetNumber()
 	o.waits = append(o.waits, req.GetSession().GetWait().AsDuration())
 	o.asked[n] = append(o.asked[n], req.GetSession().GetIdempotencyKey())
+	may := req.GetSession().GetPermissions()
+	o.may = append(o.may, fmt.Sprintf("%s%s", may.GetApprovals(), may.GetAsk()))
 	return stream.Send(&pb.CreateSessionsResponse{Number: n, Outcome: &pb.CreateSessionsResponse_Opened{Opened: &pb.CreateSessionResponse{
 		Ended: ended, Session: &pb.Session{Id: "s", OpenApprovals: o.approvals}, Root: &pb.Task{State: pb.TaskState_TASK_STATE_COMPLETED, Result: "to " + req.GetSession().GetMessage().GetText()},
 	}}})
 }
 
 // run has a batch run at the opener, and gives what it has said.
-func (o *opener) run(t *testing.T, name, lines string) (out, complaints string, code int) {
+func (o *opener) run(t *testing.T, name, lines string, flags ...string) (out, complaints string, code int) {
 	t.Helper()
 	o.asked = map[int64][]string{}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,7 +77,7 @@ func (o *opener) run(t *testing.T, name, lines string) (out, complaints string, 
 	go func() { served <- server.Serve(listener) }()
 	var stdout, stderr bytes.Buffer
 	code = Main(t.Context(), Process{
-		Args:  []string{"batch", "--orchestrator", listener.Addr().String(), "--name", name, "--at-once", "3"},
+		Args:  append([]string{"batch", "--orchestrator", listener.Addr().String(), "--name", name, "--at-once", "3"}, flags...),
 		Stdin: strings.NewReader(lines), Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" },
 	})
 	server.Stop()
@@ -150,6 +153,24 @@ func TestABatchSaysWhatWaitsForAnApproval(t *testing.T) {
 	}
 	if want := []float64{2, 4, 8, 16, 32, 60, 60, 60}; !slices.EqualFunc(o.waits, want, func(a time.Duration, seconds float64) bool { return a.Seconds() == seconds }) {
 		t.Errorf("it waited for %s", o.waits)
+	}
+}
+
+// TestABatchSaysWhoAnswers also for lines with permissions of their own that leave it unsaid.
+func TestABatchSaysWhoAnswers(t *testing.T) {
+	t.Parallel()
+	const lines = "plain\n" +
+		`{"message": {"text": "own rules"}, "permissions": {"ask": ["bash"]}}` + "\n" +
+		`{"message": {"text": "says so"}, "permissions": {"approvals": "SUBAGENT_APPROVALS_ESCALATE"}}` + "\n"
+	for _, c := range []struct{ flag, want string }{
+		{"--approvals=deny", "SUBAGENT_APPROVALS_DENY[] SUBAGENT_APPROVALS_DENY[bash] SUBAGENT_APPROVALS_ESCALATE[]"},
+		{"--ask=ls", "SUBAGENT_APPROVALS_UNSPECIFIED[ls] SUBAGENT_APPROVALS_UNSPECIFIED[bash] SUBAGENT_APPROVALS_ESCALATE[]"},
+	} {
+		o := &opener{}
+		_, complaints, code := o.run(t, "night", lines, c.flag)
+		if may := strings.Join(o.may, " "); code != exitOK || may != c.want {
+			t.Errorf("%s: exit code %d, got %s, want %s: %s", c.flag, code, may, c.want, complaints)
+		}
 	}
 }
 
