@@ -58,7 +58,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return b.with(func(c *client) error {
-		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, approvals: b.deciding(a).list, open: map[int64]*pb.CreateSessionsRequest{}, asking: map[int64]bool{}, began: a.now()}
+		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, approvals: b.deciding(a).list, open: map[int64]*pb.CreateSessionsRequest{}, asking: map[int64]map[string]bool{}, began: a.now()}
 		err := retried(ctx, false, all.lost, func() (bool, error) { return all.stream(ctx) })
 		if left := len(all.open) + len(all.rest); len(all.rest) < len(asked) && left > 0 && !named {
 			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), b.Name))
@@ -152,8 +152,8 @@ type batch struct {
 	rest   []*pb.CreateSessionsRequest         // that are still to be asked for
 	open   map[int64]*pb.CreateSessionsRequest // that have been asked for, and have not ended; by number
 	began  time.Time
-	told   bool           // that nothing comes any more
-	asking map[int64]bool // numbers of which was said that they wait for an approval
+	told   bool                      // that nothing comes any more
+	asking map[int64]map[string]bool // the approvals of which was said that a number waits for them
 
 	approvals string // the command that lists them
 
@@ -226,7 +226,7 @@ func (b *batch) exchange(stream pb.SessionService_CreateSessionsClient, answers 
 		}
 		select {
 		case answer := <-answers:
-			again, err := b.take(answer)
+			again, err := b.take(stream.Context(), answer)
 			if err == nil && again != nil {
 				err = ask(stream, again)
 			}
@@ -248,7 +248,7 @@ func ask(stream pb.SessionService_CreateSessionsClient, req *pb.CreateSessionsRe
 }
 
 // take counts and shows an answer, or gives the request again of a session that goes on.
-func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSessionsRequest, err error) {
+func (b *batch) take(ctx context.Context, answer *pb.CreateSessionsResponse) (again *pb.CreateSessionsRequest, err error) {
 	number, refused := answer.GetNumber(), answer.GetRefused()
 	if codes.Code(refused.GetCode()) == codes.Unavailable {
 		return nil, fmt.Errorf("%w: %s", errNotNow, refused.GetMessage())
@@ -256,13 +256,14 @@ func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSession
 	b.told = false
 	b.answers++
 	if refused == nil && !answer.GetOpened().GetEnded() {
-		b.asks(number, answer.GetOpened())
+		b.asks(ctx, number, answer.GetOpened())
 		again = proto.CloneOf(b.open[number]) // what was sent is gRPC's
 		again.Session.Wait = durationpb.New(longer(again.GetSession().GetWait().AsDuration()))
 		b.open[number] = again
 		return again, nil
 	}
 	delete(b.open, number)
+	delete(b.asking, number)
 	switch {
 	case refused != nil:
 		b.refused++
@@ -274,15 +275,31 @@ func (b *batch) take(answer *pb.CreateSessionsResponse) (again *pb.CreateSession
 	return nil, b.print(answer)
 }
 
-// asks says, once, that a session goes on only after an approval. Of a session that was opened
+// asks says that a session goes on only after an approval, once for those that are open together,
+// and for each that comes later; where they can't be listed, once. Of a session that was opened
 // just now only the root is as it is by now.
-func (b *batch) asks(number int64, opened *pb.CreateSessionResponse) {
+func (b *batch) asks(ctx context.Context, number int64, opened *pb.CreateSessionResponse) {
 	s := opened.GetSession()
-	if s.GetOpenApprovals()+opened.GetRoot().GetOpenApprovals() == 0 || b.asking[number] {
+	if s.GetOpenApprovals()+opened.GetRoot().GetOpenApprovals() == 0 {
 		return
 	}
-	b.asking[number] = true
-	b.app.complain(fmt.Sprintf("line %d waits for an approval: %s %s", number, b.approvals, s.GetId()))
+	was, told := b.asking[number]
+	open, more := map[string]bool{}, false
+	err := b.client.eachApproval(ctx, s.GetId(), false, func(p *pb.Approval) error {
+		open[p.GetId()] = true
+		more = more || !was[p.GetId()]
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil || mayGoOn(err): // the next answer comes
+		return
+	case err != nil:
+		open, more = was, !told
+	}
+	b.asking[number] = open
+	if more {
+		b.app.complain(fmt.Sprintf("line %d waits for an approval: %s %s", number, b.approvals, s.GetId()))
+	}
 }
 
 // refusalText says why a line is refused. Who has typed a name knows of no key.

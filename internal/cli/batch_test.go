@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,12 +24,26 @@ import (
 // answers everything.
 type opener struct {
 	pb.UnimplementedSessionServiceServer
+	pb.UnimplementedApprovalServiceServer
 	faults []func(stream pb.SessionService_CreateSessionsServer) error
 	asked  map[int64][]string // keys, by number
 	waits  []time.Duration
 	may    []string // what sub-agents' questions become, and what asks, of each request
 
-	approvals int32 // that are open in each session
+	approvals int32      // that are open in each session
+	listed    [][]string // their ids as they are listed, one time after another; of no more is it known that they can't be
+}
+
+func (o *opener) ListApprovals(_ context.Context, req *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
+	if len(o.listed) == 0 || req.GetSessionId() != "s" {
+		return nil, status.Error(codes.PermissionDenied, "not yours")
+	}
+	resp := &pb.ListApprovalsResponse{}
+	for _, id := range o.listed[0] {
+		resp.Approvals = append(resp.Approvals, &pb.Approval{Id: id, SessionId: "s"})
+	}
+	o.listed = o.listed[1:]
+	return resp, nil
 }
 
 func (o *opener) CreateSessions(stream pb.SessionService_CreateSessionsServer) error {
@@ -73,6 +88,7 @@ func (o *opener) run(t *testing.T, name, lines string, flags ...string) (out, co
 	}
 	server := grpc.NewServer()
 	pb.RegisterSessionServiceServer(server, o)
+	pb.RegisterApprovalServiceServer(server, o)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	var stdout, stderr bytes.Buffer
@@ -88,7 +104,7 @@ func (o *opener) run(t *testing.T, name, lines string, flags ...string) (out, co
 }
 
 // asking is what is said of a session that waits for an approval.
-var asking = regexp.MustCompile(`^coppice: line 1 waits for an approval: coppice approvals --orchestrator 127\.0\.0\.1:[0-9]+ s\n$`)
+var asking = regexp.MustCompile(`(?m)^coppice: line 1 waits for an approval: coppice approvals --orchestrator 127\.0\.0\.1:[0-9]+ s$`)
 
 // TestABatchGoesOn over another stream, with the keys of the first and with what has had no
 // answer.
@@ -134,25 +150,35 @@ func TestABatchGoesOn(t *testing.T) {
 	}
 }
 
-// TestABatchSaysWhatWaitsForAnApproval once, soon, and goes on with it.
+// TestABatchSaysWhatWaitsForAnApproval soon, once for what is open together, or if that can't be
+// told, and goes on with it.
 func TestABatchSaysWhatWaitsForAnApproval(t *testing.T) {
 	t.Parallel()
-	o := &opener{approvals: 1}
-	o.faults = []func(pb.SessionService_CreateSessionsServer) error{func(stream pb.SessionService_CreateSessionsServer) error {
-		for _, ended := range []bool{false, false, false, false, false, false, false, true} {
-			if err := o.answer(stream, ended); err != nil {
-				return err
+	for name, c := range map[string]struct {
+		listed [][]string
+		told   int
+	}{
+		"the same":           {[][]string{{"a", "b"}, {"a", "b"}, {"b"}, {"b"}, {"b"}, {"b"}, {"b"}}, 1},
+		"one after another":  {[][]string{{"a"}, {"b"}, {"b"}, {"b", "c"}, {"c"}, {}, {"d"}}, 4},
+		"it can't be listed": {nil, 1},
+	} {
+		o := &opener{approvals: 1, listed: c.listed}
+		o.faults = []func(pb.SessionService_CreateSessionsServer) error{func(stream pb.SessionService_CreateSessionsServer) error {
+			for _, ended := range []bool{false, false, false, false, false, false, false, true} {
+				if err := o.answer(stream, ended); err != nil {
+					return err
+				}
 			}
+			<-stream.Context().Done()
+			return nil
+		}}
+		_, complaints, code := o.run(t, "night", "one\n")
+		if told := len(asking.FindAllString(complaints, -1)); code != exitOK || told != c.told || strings.Count(complaints, "\n") != told {
+			t.Errorf("%s: exit code %d, told %d times, want %d:\n%s", name, code, told, c.told, complaints)
 		}
-		<-stream.Context().Done()
-		return nil
-	}}
-	_, complaints, code := o.run(t, "night", "one\n")
-	if code != exitOK || !asking.MatchString(complaints) {
-		t.Errorf("exit code %d, %s", code, complaints)
-	}
-	if want := []float64{2, 4, 8, 16, 32, 60, 60, 60}; !slices.EqualFunc(o.waits, want, func(a time.Duration, seconds float64) bool { return a.Seconds() == seconds }) {
-		t.Errorf("it waited for %s", o.waits)
+		if want := []float64{2, 4, 8, 16, 32, 60, 60, 60}; !slices.EqualFunc(o.waits, want, func(a time.Duration, seconds float64) bool { return a.Seconds() == seconds }) {
+			t.Errorf("%s: it waited for %s", name, o.waits)
+		}
 	}
 }
 
