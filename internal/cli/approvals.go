@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -127,7 +128,7 @@ func askedBy(tool string, rules []string) (text string) {
 		if i > 0 {
 			by = ", "
 		}
-		if strings.HasPrefix(rule, tool+"=") { // no rule has that: it is the call, which is shown already
+		if ofMode(tool, rule) { // the call is shown already
 			rule = "the mode"
 		}
 		text += by + safeWhole(rule)
@@ -173,13 +174,34 @@ func (f *forest) asking() int64 {
 	return all
 }
 
-// askText says what is asked, and how to answer.
-func askText(tool, argument, approval string, by deciding) string {
+// asked is an approval, as it is listed or in the event that tells of it.
+type asked interface {
+	GetTool() string
+	GetArgument() string
+	GetRules() []string
+}
+
+// askText says what is asked, and how to answer if it has an id.
+func askText(q asked, approval string, by deciding) string {
+	argument := q.GetArgument()
 	if argument != "" {
 		argument = " " + quoted(argument)
 	}
-	return strings.TrimRight("may "+safeLine(tool)+argument+" run? "+safeLine(by.on(idEnd(approval))), " ")
+	text := "may " + safeLine(q.GetTool()) + argument + " run?"
+	if by.one != nil {
+		text += " " + safeLine(by.one(idEnd(approval), byRule(q)))
+	}
+	return text
 }
+
+// byRule says which rules ask; empty if it is the mode alone.
+func byRule(q asked) string {
+	rules := slices.DeleteFunc(slices.Clone(q.GetRules()), func(rule string) bool { return ofMode(q.GetTool(), rule) })
+	return strings.TrimSpace(askedBy(q.GetTool(), rules))
+}
+
+// ofMode reports whether what asks about a call of a tool is the mode: it is the call, as no rule is.
+func ofMode(tool, rule string) bool { return strings.HasPrefix(rule, tool+"=") }
 
 // decidedText says what has become of a question.
 func decidedText(d *pb.ApprovalDecided) string {
@@ -197,28 +219,21 @@ func decidedText(d *pb.ApprovalDecided) string {
 // deciding says how a person decides on the approvals of a session, at another terminal. The
 // zero value says nothing.
 type deciding struct {
-	list string                       // what lists them; empty if nothing could
-	one  func(approval string) string // how to decide on one
+	list string                               // what lists them; empty if nothing could
+	one  func(approval, byRule string) string // how to decide on one that rules ask about, or the mode
 }
 
 // decidingWith says it for an orchestrator that commands reach with flags.
 func decidingWith(flags string) deciding {
-	return deciding{list: "coppice approvals" + flags, one: func(id string) string {
+	return deciding{list: "coppice approvals" + flags, one: func(id, _ string) string {
 		return fmt.Sprintf("coppice approve%s %s, or coppice deny%[1]s %[2]s", flags, id)
 	}}
-}
-
-func (d deciding) on(approval string) string {
-	if d.one == nil {
-		return ""
-	}
-	return d.one(approval)
 }
 
 // blocked says what a session waits for that does not go on, and how to decide.
 func (a *app) blocked(ctx context.Context, f follow) error {
 	err := f.client.eachApproval(ctx, f.session, false, func(p *pb.Approval) error {
-		a.warn("blocked: " + askText(p.GetTool(), p.GetArgument(), p.GetId(), f.deciding))
+		a.warn("blocked: " + askText(p, p.GetId(), f.deciding))
 		return nil
 	})
 	if err != nil {

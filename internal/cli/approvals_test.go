@@ -53,14 +53,17 @@ func TestAskingNamesWhatWorks(t *testing.T) {
 	for name, c := range map[string]struct {
 		by         deciding
 		foot, note string
+		rules      []string // that ask beside the mode
 	}{
-		"here":  {remote{Orchestrator: defaultAddress}.deciding(&app{}), "1 open approval: coppice approvals · ", "coppice approve deadbeef, or coppice deny deadbeef"},
-		"there": {remote{Orchestrator: "a:1"}.deciding(&app{}), "1 open approval: coppice approvals --orchestrator a:1 · ", "coppice approve --orchestrator a:1 deadbeef, or coppice deny --orchestrator a:1 deadbeef"},
+		"here":  {remote{Orchestrator: defaultAddress}.deciding(&app{}), "1 open approval: coppice approvals · ", "coppice approve deadbeef, or coppice deny deadbeef", nil},
+		"there": {remote{Orchestrator: "a:1"}.deciding(&app{}), "1 open approval: coppice approvals --orchestrator a:1 · ", "coppice approve --orchestrator a:1 deadbeef, or coppice deny --orchestrator a:1 deadbeef", nil},
 		"with a key": {remote{Orchestrator: "a:1"}.deciding(safely), "1 open approval: coppice approvals --orchestrator a:1 --tls --tls-ca 'my ca' · ",
-			"coppice approve --orchestrator a:1 --tls --tls-ca 'my ca' deadbeef, or coppice deny --orchestrator a:1 --tls --tls-ca 'my ca' deadbeef"},
+			"coppice approve --orchestrator a:1 --tls --tls-ca 'my ca' deadbeef, or coppice deny --orchestrator a:1 --tls --tls-ca 'my ca' deadbeef", nil},
 		"dropped": {private.deciding(&app{}), "1 open approval · ",
-			"the session is dropped; allow it with --allow RULE, or keep the session with --data DIR"},
-		"kept": {kept.deciding(&app{}), "1 open approval · ", "coppice dev --data kept, and beside it coppice approve deadbeef, or coppice deny deadbeef"},
+			"the session is dropped; allow it with --allow RULE, or keep the session with --data DIR", nil},
+		"dropped, asked by rules": {private.deciding(&app{}), "1 open approval · ",
+			"asked by ls(.), ls; the session is dropped: keep it with --data DIR", []string{"ls(.)", "ls"}},
+		"kept": {kept.deciding(&app{}), "1 open approval · ", "coppice dev --data kept, and beside it coppice approve deadbeef, or coppice deny deadbeef", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +77,7 @@ func TestAskingNamesWhatWorks(t *testing.T) {
 			story := parseStory(t, "0s r open root Title\n0s r start - root\n1s r take\n1s r park 0/1")
 			story = append(story, moment{0, &pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: &pb.Event{
 				Seq: 99, TaskId: "r", Run: 1, Kind: &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{
-					ApprovalId: "00000000-0000-7000-8000-0000deadbeef", Tool: "ls", Argument: ".",
+					ApprovalId: "00000000-0000-7000-8000-0000deadbeef", Tool: "ls", Argument: ".", Rules: append([]string{"ls=."}, c.rules...),
 				}},
 			}}}})
 			for _, s := range story {

@@ -90,7 +90,7 @@ func (q question) lines(of, width int) []string {
 	if d := safeLine(q.by.description); d != "" {
 		text += " " + quoted(q.by.description)
 	}
-	text += ": " + askText(q.GetTool(), q.GetArgument(), "", deciding{}) +
+	text += ": " + askText(q, "", deciding{}) +
 		"\n" + strings.TrimSpace(askedBy(q.GetTool(), q.GetRules()))
 	if of > 1 {
 		text += fmt.Sprintf("  (1 of %d)", of)
