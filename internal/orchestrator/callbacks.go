@@ -106,7 +106,8 @@ func hostOf(c *store.Callback) string {
 }
 
 // found takes what a look has found to be due, in place of what the look before has found;
-// others says that it was not at all hosts.
+// others says that it was not at all hosts. What has been due for longest goes first, whether an
+// approval or the end of a run is told.
 func (c *calling) found(due []store.Callback, others bool) {
 	c.waiting, c.more, c.soon = nil, false, nil
 	for i := range due {
@@ -114,6 +115,7 @@ func (c *calling) found(due []store.Callback, others bool) {
 			c.waiting = append(c.waiting, call{due[i], hostOf(&due[i])})
 		}
 	}
+	slices.SortStableFunc(c.waiting, func(a, b call) int { return a.Due.Compare(b.Due) })
 	if others {
 		c.soon = time.After(callbacksSoon)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -81,6 +82,21 @@ func TestCallsFollowOneAnother(t *testing.T) {
 	calls.found(dueTo(t, "a/2 b/7"), true)
 	if got := calledOf(calls.begin()); got != "" || calls.more || calls.soon == nil {
 		t.Errorf("%s are made that are under way; or nobody looks at the other hosts: %+v", got, calls)
+	}
+}
+
+// TestCallsGoByWhenTheyAreDue: those of approvals, which are found first, hold up none of a run
+// that has been due for longer.
+func TestCallsGoByWhenTheyAreDue(t *testing.T) {
+	t.Parallel()
+	due := dueTo(t, "a/1 a/2 a/3 a/4 a/5 b/6 a/7")
+	for i, after := range []time.Duration{6, 5, 4, 3, 2, 9, 1} {
+		due[i].Due = time.Unix(1_800_000_000, int64(after))
+	}
+	calls := newCalling()
+	calls.found(due, false)
+	if got := calledOf(calls.begin()); got != "a/7 b/6 a/5 a/4 a/3" {
+		t.Errorf("%s are made first", got)
 	}
 }
 

@@ -105,6 +105,7 @@
 //	dialect.go      what a database is, and the statements of sql/
 //	name.go         which database a name stands for
 //	sqlite.go       a SQLite file
+//	schema.go       its schema: a new one at once, migrations of one that is there
 //	lock.go         the lock that one process has on it
 //	postgres.go     a PostgreSQL database
 //	pgwriter.go     its transactions
