@@ -121,19 +121,19 @@ func approvalText(p *pb.Approval) string {
 	return text
 }
 
-// askedBy says what asks about a call of a tool.
-func askedBy(tool string, rules []string) (text string) {
-	for i, rule := range rules {
-		by := "  asked by "
-		if i > 0 {
-			by = ", "
-		}
+// askedBy says what asks about a call of a tool: the mode once, however many names the call has.
+func askedBy(tool string, rules []string) string {
+	var by []string
+	for _, rule := range rules {
 		if ofMode(tool, rule) { // the call is shown already
 			rule = "the mode"
 		}
-		text += by + safeWhole(rule)
+		by = append(by, safeWhole(rule))
 	}
-	return text
+	if by == nil {
+		return ""
+	}
+	return "  asked by " + strings.Join(slices.Compact(by), ", ")
 }
 
 // callText is a call on one line: its tool and all that it is about.

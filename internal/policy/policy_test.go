@@ -386,3 +386,12 @@ func TestApprovalsArePinned(t *testing.T) {
 		}
 	}
 }
+
+// TestAskers: the mode is named once, also where a link gives a call two names.
+func TestAskers(t *testing.T) {
+	t.Parallel()
+	got := Askers("write", []string{"write(*.md)", "write=link/f.md", "write=real/f.md"})
+	if want := []string{"write(*.md)", "the mode"}; !slices.Equal(got, want) {
+		t.Errorf("%q ask, want %q", got, want)
+	}
+}

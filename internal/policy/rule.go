@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coppice-run/coppice/internal/excerpt"
@@ -159,7 +160,7 @@ func (r Rule) partly(c Call) bool {
 func (r Rule) covers(tool string) bool { return !r.narrow && r.tool.match(tool, false) }
 
 // Askers names for a reader what asks about a call: the rules, and the mode where they have
-// the name of the very call.
+// the names of the very call.
 func Askers(tool string, rules []string) []string {
 	named := make([]string, len(rules))
 	for i, rule := range rules {
@@ -167,7 +168,7 @@ func Askers(tool string, rules []string) []string {
 			named[i] = "the mode"
 		}
 	}
-	return named
+	return slices.Compact(named)
 }
 
 // maxExact is how much of an argument stands in the name of a call.
