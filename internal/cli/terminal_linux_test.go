@@ -42,6 +42,7 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	err = cmd.Start()
 	theirs.Close()
 	ts.Check(err)
+	defer time.AfterFunc(untilAtMost, func() { _ = cmd.Process.Kill() }).Stop()
 	_, _ = io.Copy(ts.Stdout(), ours) // which fails once nobody has the terminal any more
 	checkCode(ts, args[0], cmd.Wait())
 }

@@ -30,11 +30,11 @@ type Server struct {
 	databases atomic.Int64
 }
 
-// settings are those of all servers. What is committed survives a kill, not that of the machine.
+// settings are those of all servers. What is committed survives a kill.
 var settings = []string{
 	"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=300",
 	"shared_buffers=32MB", "jit=off", "logging_collector=off", "log_min_messages=warning",
-	"log_destination=stderr", "max_wal_size=512MB", "fsync=off",
+	"log_destination=stderr", "max_wal_size=512MB",
 }
 
 // Start runs a server until the test ends. Several tests may share one, each with
@@ -68,7 +68,9 @@ func Start(t testing.TB) *Server {
 	}
 	s.Server = proctest.Start(t, proctest.Program{
 		Name: "postgres", Ready: "ready to accept connections",
-		Command: func(port int) *exec.Cmd { return s.command("postgres", arguments(s.data(), port)...) },
+		Command: func(port int) *exec.Cmd {
+			return s.command("postgres", append(arguments(s.data(), port), durable(t)...)...)
+		},
 	})
 	return s
 }
@@ -79,6 +81,15 @@ func arguments(data string, port int) []string {
 		args = append(args, "-c", setting)
 	}
 	return args
+}
+
+// durable says what survives the end of the machine: nothing has to in a test, and what is measured
+// is measured with all of it.
+func durable(t testing.TB) []string {
+	if _, measured := t.(*testing.B); measured {
+		return nil
+	}
+	return []string{"-c", "fsync=off"}
 }
 
 // binaries finds where PostgreSQL's programs are.

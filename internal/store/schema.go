@@ -12,7 +12,7 @@ import (
 )
 
 // newSchema is a file with what the migrations make of an empty database (TestNewSchema). One by
-// one, they take nearly half of the CPU that a process takes to start.
+// one, with a sync each, they take half of the time until a new process has its first result.
 const newSchema = "migrations/sqlite.sql"
 
 // migrate brings the schema up to date.
