@@ -182,7 +182,7 @@ func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
 	preview := &preview{journal: r.Journal, stream: r.Secrets.Stream()}
 	answer, err := r.Model.Generate(ctx, &model.Request{
 		Provider: r.Provider, Model: r.ModelName, System: r.System, Tools: r.specs, Messages: r.Transcript,
-		Reminder: r.Reminder,
+		Reminder: r.reminder(),
 		Session:  r.Session, Task: r.Task, Agent: r.Agent, Depth: r.Depth,
 	}, func(d model.Delta) {
 		r.sign()
@@ -208,6 +208,20 @@ func (r *runner) ask(ctx context.Context) (*tree.Message, tree.Reason, error) {
 		m.Blocks = append(m.Blocks, b)
 	}
 	return m, tree.ReasonUnspecified, nil
+}
+
+// lastCall is what a model reads before the last of the calls that a run may make of it: with
+// an answer the run completes, where one more call of a tool would let it fail with nothing said.
+const lastCall = "This is the last time that you are asked in this run: nobody would read the results of tools " +
+	"that you call now. Call none. Answer with what you have, and say what is left undone."
+
+// reminder is what the model is reminded of with the next call. What a run may do with one
+// call in all, it is not told.
+func (r *runner) reminder() string {
+	if r.Iterations == 0 || r.Iterations < r.MaxIterations-1 {
+		return r.Reminder
+	}
+	return strings.TrimPrefix(r.Reminder+"\n\n"+lastCall, "\n\n")
 }
 
 // lacks says of an answer why it is not what was asked for: who reads it as a result does not

@@ -212,6 +212,44 @@ func TestIterationsAreCapped(t *testing.T) {
 	}
 }
 
+// TestTheLastCallIsAnnounced: a model that heeds what it is reminded of answers with what it
+// has instead of letting the run fail.
+func TestTheLastCallIsAnnounced(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		most     int
+		reminder string
+		want     []string // beginnings of what it is reminded of
+	}{
+		"several calls":   {3, "", []string{"", "", "This is the last time"}},
+		"beside its own":  {2, "Mind the gap.", []string{"Mind the gap.", "Mind the gap.\n\nThis is the last time"}},
+		"one call in all": {1, "", []string{""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var reminded []string
+			c := newCore(t, answers(func(req *model.Request) (*model.Answer, error) {
+				reminded = append(reminded, req.Reminder)
+				if strings.Contains(req.Reminder, "last time") {
+					return says("as far as I came")
+				}
+				return calls(use("nothing", nil))
+			}))
+			c.agents["root"].MaxIterations = tt.most
+			c.prepare = func(r *loop.Run) { r.Reminder = tt.reminder }
+			start(t, c)
+			if !slices.EqualFunc(reminded, tt.want, func(got, want string) bool {
+				return strings.HasPrefix(got, want) && (want != "" || got == "")
+			}) {
+				t.Errorf("reminded of %q, want %q", reminded, tt.want)
+			}
+			if completed := strings.Contains(c.say(), "root: completed"); completed != (tt.most > 1) {
+				t.Error(c.say())
+			}
+		})
+	}
+}
+
 // TestAMessageAtTheEndOfAnAllowanceIsHeard sends one to a root during the last call that it may
 // make: the model hears it in the next run.
 func TestAMessageAtTheEndOfAnAllowanceIsHeard(t *testing.T) {
