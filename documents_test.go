@@ -113,6 +113,38 @@ func TestFlagsInDocumentsAreTaken(t *testing.T) {
 	}
 }
 
+// TestTestsInDocumentsAreThere: what is said to be shown by a test is shown by one.
+func TestTestsInDocumentsAreThere(t *testing.T) {
+	t.Parallel()
+	there := map[string]bool{"TestName": true} // a place for any of them
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, f := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+			there[string(f[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := documents(t)
+	contributing, err := os.ReadFile("CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages["CONTRIBUTING.md"] = string(contributing)
+	for page, text := range pages {
+		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(text, -1) {
+			if !there[name] {
+				t.Errorf("%s names %s, which is no test", page, name)
+			}
+		}
+	}
+}
+
 // helpOfCommands gives the help of coppice and of all commands below those given.
 func helpOfCommands(t *testing.T, above ...string) []string {
 	t.Helper()

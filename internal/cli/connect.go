@@ -184,7 +184,7 @@ func (c *client) both(ctx context.Context, session string, task *string) (sessio
 
 // alsoTask is the flag of commands that name a task in an argument too.
 type alsoTask struct {
-	TaskFlag *string `name:"task" env:"" placeholder:"ID" help:"The task, as in the argument; other commands name it only so."`
+	TaskFlag *string `name:"task" env:"" placeholder:"ID" help:"The task: the same as the argument, in the way that other commands take it."`
 }
 
 // both finds a session and a task of it, which the argument or the flag names.

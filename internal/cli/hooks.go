@@ -15,7 +15,7 @@ import (
 type hookFlags struct {
 	Hooks           string   `placeholder:"FILE" help:"YAML file of hooks on the start and stop of sub-agents."`
 	DefinitionHooks bool     `help:"Run the hooks that come with agents' definitions as well."`
-	CallbackHosts   []string `placeholder:"HOST,..." help:"Hosts that on_complete of agents and --on-complete may call, as globs; COPPICE_CALLBACK_SECRET signs the calls."`
+	CallbackHosts   []string `placeholder:"HOST,..." help:"Hosts that on_complete and on_approval may call, as globs; COPPICE_CALLBACK_SECRET signs the calls."`
 }
 
 // callbackFlags say who is called of a session.

@@ -18,7 +18,7 @@ import (
 )
 
 type workspacesCommand struct {
-	Prune pruneCommand `cmd:"" help:"List the directories below a worker's --workspaces whose sessions are gone; with --delete, remove them."`
+	Prune pruneCommand `cmd:"" help:"List the directories below a worker's --workspaces whose sessions are gone, or remove them with --delete."`
 }
 
 type pruneCommand struct {

@@ -22,7 +22,7 @@ func help(c *cobra.Command, args []argument) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Usage: %s\n", usageLine(c))
 	if c.Long != "" {
-		fmt.Fprintf(&out, "\n%s\n", ansi.Wordwrap(c.Long, width(c), ""))
+		fmt.Fprintf(&out, "\n%s\n", wrapped(c.Long, width(c)))
 	}
 	if len(args) > 0 {
 		lines := argumentLines(args)
@@ -89,11 +89,19 @@ func longest(lines []line) (column int) {
 func list(lines []line, column, width int) string {
 	var out strings.Builder
 	for _, l := range lines {
-		says := ansi.Wordwrap(l.says, max(width-column-len("    "), narrow/2), "")
+		says := wrapped(l.says, max(width-column-len("    "), narrow/2))
 		says = strings.ReplaceAll(says, "\n", "\n"+strings.Repeat(" ", column+len("    ")))
 		fmt.Fprintf(&out, "  %-*s  %s\n", column, l.name, says)
 	}
 	return out.String()
+}
+
+// wrapped breaks a text between its words: a hyphen, where [ansi.Wordwrap] breaks too, may
+// belong to a flag.
+func wrapped(text string, width int) string {
+	const unbroken = "\u2011"
+	text = ansi.Wordwrap(strings.ReplaceAll(text, "-", unbroken), width, "")
+	return strings.ReplaceAll(text, unbroken, "-")
 }
 
 // width is that of what help is shown on.
