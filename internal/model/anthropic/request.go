@@ -106,12 +106,16 @@ func mark(b *sdk.ContentBlockParamUnion) {
 	}
 }
 
-// redacted begins the signature of reasoning that only the provider can read. No
-// signature of another kind has a colon in it.
+// redacted begins the signature of reasoning that only the provider can read. No other
+// signature of the provider has a colon in it.
 const redacted = "redacted:"
 
-// block translates one block. Reasoning that carries no signature is another
-// provider's, and stays out.
+// anothers reports whether reasoning is another provider's.
+func anothers(t tree.Thinking) bool {
+	return t.Signature == "" || strings.HasPrefix(t.Signature, conversation.SealedByOpenAI)
+}
+
+// block translates one block. Reasoning of another provider's stays out.
 func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 	switch b := b.(type) {
 	case tree.Text:
@@ -120,7 +124,7 @@ func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 		if data, ok := strings.CutPrefix(b.Signature, redacted); ok {
 			return sdk.NewRedactedThinkingBlock(data), true
 		}
-		return sdk.NewThinkingBlock(b.Signature, b.Text), b.Signature != ""
+		return sdk.NewThinkingBlock(b.Signature, b.Text), !anothers(b)
 	case tree.ToolUse:
 		return sdk.NewToolUseBlock(b.ProviderID, b.Input, b.Name), true
 	case tree.ToolResult:

@@ -91,7 +91,7 @@ func outputLimit(name string) int64 {
 func lostThoughts(messages []tree.Message) bool {
 	for i := len(messages) - 1; i >= 0 && messages[i].Role != tree.RoleUser; i-- {
 		for _, b := range messages[i].Blocks {
-			if thought, ok := b.(tree.Thinking); ok && thought.Signature == "" {
+			if thought, ok := b.(tree.Thinking); ok && anothers(thought) {
 				return true
 			}
 		}
@@ -134,7 +134,7 @@ func dropping(p *sdk.MessageNewParams) []option.RequestOption {
 func lastSignature(messages []tree.Message) string {
 	for _, m := range slices.Backward(messages) {
 		for _, b := range slices.Backward(m.Blocks) {
-			if thought, ok := b.(tree.Thinking); ok && thought.Signature != "" {
+			if thought, ok := b.(tree.Thinking); ok && !anothers(thought) {
 				return thought.Signature
 			}
 		}

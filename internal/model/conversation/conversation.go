@@ -13,6 +13,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
+// SealedByOpenAI begins the signature of reasoning that only OpenAI can read.
+const SealedByOpenAI = "openai:"
+
 // Turn is what one side says before the other one speaks.
 type Turn struct {
 	// Role is RoleUser or RoleAssistant. The results of tools belong to the user.

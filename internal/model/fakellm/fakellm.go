@@ -1,5 +1,5 @@
 // Package fakellm serves a model over the wires of Anthropic's Messages API and of
-// OpenAI's chat completions, as the real ones do, and makes every trouble on the way
+// OpenAI's Responses and chat completions, as the real ones do, and makes every trouble on the way
 // that there may be. It is for tests and demonstrations: requests that the real
 // servers would refuse are refused, so that an adapter that gets on with it has
 // spoken properly.
@@ -31,7 +31,7 @@ type Config struct {
 	Trouble func(n int64) Trouble
 }
 
-// Server serves both APIs. It implements [http.Handler].
+// Server serves all three APIs. It implements [http.Handler].
 type Server struct {
 	config Config
 	mux    *http.ServeMux
@@ -54,6 +54,7 @@ func New(c Config) *Server {
 	s := &Server{config: c, mux: http.NewServeMux(), limit: newLimit(c.Rate)}
 	s.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, messages{}) })
 	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, completions{}) })
+	s.mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, responses{}) })
 	return s
 }
 
@@ -65,7 +66,7 @@ func (s *Server) Counts() Counts {
 	return Counts{Taken: s.counts.taken.Load(), Limited: s.counts.limited.Load(), Whole: s.counts.whole.Load()}
 }
 
-// wire is one of the two APIs.
+// wire is one of the APIs.
 type wire interface {
 	// read takes a request apart. The error says why the real server would refuse it.
 	read(body []byte) (*model.Request, error)

@@ -17,7 +17,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// apis are both adapters; base is where a fake serves.
+// apis are the adapters; base is where a fake serves.
 var apis = map[string]func(t *testing.T, base string, client *http.Client) model.Model{
 	"anthropic": func(t *testing.T, base string, client *http.Client) model.Model {
 		m, err := anthropic.New(anthropic.Config{Key: "k", BaseURL: base, Model: "claude-fake", HTTP: client})
@@ -28,6 +28,13 @@ var apis = map[string]func(t *testing.T, base string, client *http.Client) model
 	},
 	"openai": func(t *testing.T, base string, client *http.Client) model.Model {
 		m, err := openai.New(openai.Config{Key: "k", BaseURL: base + "/v1", Model: "gpt-fake", HTTP: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	},
+	"responses": func(t *testing.T, base string, client *http.Client) model.Model {
+		m, err := openai.New(openai.Config{Key: "k", BaseURL: base + "/v1", Model: "gpt-fake", HTTP: client, Responses: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,11 +42,13 @@ func TestAnAnswerComesWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := rich()
-		if api == "anthropic" {
+		want.Model = "gpt-fake"
+		switch api {
+		case "anthropic":
 			want.Model = "claude-fake"
 			want.Blocks[0] = tree.Thinking{Text: "Hm, „both“.", Signature: "c2VhbGVk"}
-		} else {
-			want.Model = "gpt-fake"
+		case "responses":
+			want.Blocks[0] = tree.Thinking{Text: "Hm, „both“.", Signature: "openai:item_0:c2VhbGVk"}
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
@@ -94,9 +96,10 @@ func TestAConversationArrives(t *testing.T) {
 		}
 		want.Messages = append(want.Messages, tree.Message{Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: "Mind the gap."}}})
 		want.Reminder = ""
-		if api == "anthropic" {
+		switch api {
+		case "anthropic":
 			want.MaxTokens = 32_000
-		} else { // one message, since the sides take turns
+		case "openai": // one message, since the sides take turns
 			want.Messages = append(want.Messages[:3], tree.Message{Role: tree.RoleUser, Blocks: []tree.Block{tree.Text{Text: "News.\n\nMind the gap."}}})
 		}
 		for i := range heard.Tools { // the order of keys is not the same
@@ -228,6 +231,35 @@ func TestACallCutByTheLimitIsNotMade(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestReasoningGoesBack to the provider that can read it: before the calls that it has led to.
+func TestReasoningGoesBack(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, api string) {
+		var heard []tree.Block
+		m, _ := serve(t, api, fakellm.Config{Model: says(func(req *model.Request) (*model.Answer, error) {
+			if len(req.Messages) > 1 {
+				heard = req.Messages[1].Blocks
+			}
+			return rich(), nil
+		})})
+		req := ask()
+		answer, err := m.Generate(t.Context(), req, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Messages = append(req.Messages, tree.Message{Role: tree.RoleAssistant, Blocks: answer.Blocks}, tree.Message{
+			Role: tree.RoleTool, Blocks: []tree.Block{tree.ToolResult{Block: 2}, tree.ToolResult{Block: 3}},
+		})
+		if _, err := m.Generate(t.Context(), req, nil); err != nil {
+			t.Fatal(err)
+		}
+		thought := tree.Thinking{Text: "Hm, „both“.", Signature: "c2VhbGVk"}
+		if got := len(heard) > 0 && reflect.DeepEqual(heard[0], thought); got != (api != "openai") {
+			t.Errorf("heard %+v", heard)
+		}
+	})
 }
 
 func TestManyCallsAndMuchText(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/shared"
 
-	"github.com/coppice-run/coppice/internal/model/upstream"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -19,15 +18,17 @@ type habits struct {
 	// thoughts: a call goes back with the reasoning that led to it, as DeepSeek's models
 	// want it.
 	thoughts bool
+	// older: it is asked over chat completions, since it has refused over Responses.
+	older bool
+	// sealsNothing: it does not reason, and refuses to be asked for its reasoning.
+	sealsNothing bool
 }
 
-// after gives the habits that a refusal speaks of, besides these. Its words are all
-// there is to tell them by.
+// after gives the habits that a refusal over chat completions speaks of, besides these. Its
+// words are all there is to tell them by.
 func (h habits) after(err error, tools bool) habits {
-	if upstream.IsInvalid(err) {
-		h.still = h.still || tools && strings.Contains(err.Error(), "reasoning_effort")
-		h.thoughts = h.thoughts || strings.Contains(err.Error(), reasoningContent)
-	}
+	h.still = h.still || tools && strings.Contains(err.Error(), "reasoning_effort")
+	h.thoughts = h.thoughts || strings.Contains(err.Error(), reasoningContent)
 	return h
 }
 

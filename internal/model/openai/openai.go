@@ -1,9 +1,12 @@
-// Package openai asks models of OpenAI's chat completions API, or of one of the
-// many servers that speak it: vLLM, Ollama, llama.cpp, gateways.
+// Package openai asks models over OpenAI's two APIs: Responses, which hands the
+// reasoning of a model back to it, and chat completions, which many servers speak: vLLM,
+// Ollama, llama.cpp, gateways.
 //
-// An answer counts only when its stream has given a finish reason that is no failure,
-// and then [DONE]; whatever ends before is an error. Nothing is tried again here but a
-// request that was refused for want of what only some models want, or with attachments.
+// An answer counts only when its stream has said that it is whole: with
+// response.completed or response.incomplete, or with a finish reason that is no failure
+// and then [DONE]. Whatever ends before is an error. Nothing is tried again here but a
+// request that was refused for want of what only some models want, or for what it shows
+// of the conversation.
 package openai
 
 import (
@@ -31,9 +34,18 @@ type Config struct {
 	BaseURL string       // with its version, as in http://127.0.0.1:11434/v1; empty: OpenAI's own
 	Model   string       // for requests that name none; required
 	HTTP    *http.Client // required; see [upstream.NewClient]
+	// Responses has models asked over the API of this name. One of OpenAI's own server that
+	// refuses is asked over chat completions instead.
+	Responses bool
 
 	habits habits // of the model that is asked
-	blind  bool   // it has refused what is attached to the conversation
+	lack   lack   // of the conversation
+}
+
+// lack is what a model has refused of a conversation, which it is asked without.
+type lack struct {
+	attachments bool
+	thoughts    bool // the reasoning that goes back
 }
 
 // ownURL is OpenAI's own server.
@@ -44,7 +56,7 @@ type Model struct {
 	config Config
 	client sdk.Client
 	habits sync.Map // of models, by name
-	blind  upstream.Learned[bool]
+	lacks  upstream.Learned[lack]
 }
 
 var _ model.Model = (*Model)(nil)
@@ -74,7 +86,8 @@ func New(c Config) (*Model, error) {
 
 // Generate asks once, and once more for each thing that a refusal says the model wants,
 // which it gets from then on. At last a refused conversation goes without its attachments,
-// and then does so from then on. If that is refused too, the first refusal counts.
+// and then does so from then on; and then over the older API. If that is refused too, the
+// first refusal counts.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if emit == nil {
 		emit = func(model.Delta) {}
@@ -83,7 +96,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	if known, ok := m.habits.Load(name); ok {
 		config.habits = known.(habits)
 	}
-	config.blind = m.blind.Of(name, req)
+	config.lack = m.lacks.Of(name, req)
 	known := config
 	var first error
 	for {
@@ -92,7 +105,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 		switch {
 		case err == nil && config != known:
 			m.habits.Store(name, config.habits)
-			m.blind.Learn(name, req, config.blind)
+			m.lacks.Learn(name, req, config.lack)
 		case next != config:
 			first, config = cmp.Or(first, err), next
 			continue
@@ -105,29 +118,69 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 
 // after gives what to ask with after a refusal.
 func (c Config) after(err error, req *model.Request) Config {
-	learned := c.habits.after(err, len(req.Tools) > 0)
-	if learned == c.habits && upstream.IsInvalid(err) && c.BaseURL == "" && conversation.Attached(req.Messages) {
-		c.blind = true
+	if !upstream.IsInvalid(err) {
+		return c
 	}
-	c.habits = learned
+	if learned := c.learn(err, len(req.Tools) > 0); learned != c {
+		return learned
+	}
+	switch {
+	case c.BaseURL == "" && conversation.Attached(req.Messages) && !c.lack.attachments:
+		c.lack.attachments = true
+	case c.BaseURL == "" && c.overResponses():
+		c.habits.older = true
+	}
 	return c
 }
 
+// learn gives what to ask with after a refusal whose words say it.
+func (c Config) learn(err error, tools bool) Config {
+	switch {
+	case !c.overResponses():
+		c.habits = c.habits.after(err, tools)
+	case refusesInclude(err):
+		c.habits.sealsNothing = true
+	case refusesThoughts(err):
+		c.lack.thoughts = true
+	}
+	return c
+}
+
+// overResponses reports whether the model is asked over that API.
+func (c Config) overResponses() bool { return c.Responses && !c.habits.older }
+
 // ask asks once.
 func (m *Model) ask(ctx context.Context, config Config, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
+	// A stream that is given up must not go on in the background.
+	streaming, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if config.overResponses() {
+		return m.respond(streaming, config, req, emit)
+	}
+	return m.complete(streaming, config, req, emit)
+}
+
+// post sends a request, and gives the events that answer it.
+func (m *Model) post(ctx context.Context, path string, params any, req *model.Request) (ssestream.Decoder, error) {
+	var resp *http.Response
+	options := append(m.caller(req), option.WithJSONSet("stream", true))
+	if err := m.client.Post(ctx, path, params, &resp, options...); err != nil {
+		return nil, refusal(ctx, resp, err)
+	}
+	return ssestream.NewDecoder(resp), nil
+}
+
+// complete asks over chat completions.
+func (m *Model) complete(ctx context.Context, config Config, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	params, err := config.params(req)
 	if err != nil {
 		return nil, &model.Error{Kind: model.ErrorInvalid, Err: err}
 	}
-	// A stream that is given up must not go on in the background.
-	streaming, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var resp *http.Response
-	options := append(m.caller(req), option.WithJSONSet("stream", true))
-	if err := m.client.Post(streaming, "chat/completions", params, &resp, options...); err != nil {
-		return nil, refusal(ctx, resp, err)
+	said, err := m.post(ctx, "chat/completions", params, req)
+	if err != nil {
+		return nil, err
 	}
-	events := &watched{Decoder: ssestream.NewDecoder(resp)}
+	events := &watched{Decoder: said}
 	stream := ssestream.NewStream[sdk.ChatCompletionChunk](events, nil)
 	defer stream.Close() //nolint:errcheck // all that counts has been read
 	var a answer

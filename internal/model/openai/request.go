@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -16,17 +17,10 @@ import (
 
 // params translates a request. A tool whose schema is no JSON object is an error.
 func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) {
-	said := req.Messages
-	if c.blind || c.BaseURL != "" { // other servers than OpenAI's own may have a model that can't look at anything
-		said = conversation.Noted(said)
-	}
 	p := sdk.ChatCompletionNewParams{
-		Model:         req.Model,
-		Messages:      c.messages(req.System, remind(conversation.Shape(said), req.Reminder)),
+		Model:         cmp.Or(req.Model, c.Model),
+		Messages:      c.messages(req.System, c.turns(req)),
 		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
-	}
-	if req.Model == "" {
-		p.Model = c.Model
 	}
 	switch {
 	case req.MaxTokens > 0 && c.BaseURL == "":
@@ -35,9 +29,9 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 		p.MaxTokens = param.NewOpt(int64(req.MaxTokens))
 	}
 	for _, t := range req.Tools {
-		var schema shared.FunctionParameters
-		if err := json.Unmarshal(t.Schema, &schema); err != nil {
-			return p, fmt.Errorf("the schema of the tool %s: %w", t.Name, err)
+		schema, err := schemaOf(&t)
+		if err != nil {
+			return p, err
 		}
 		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
 			Name: t.Name, Description: param.NewOpt(t.Description), Parameters: schema,
@@ -45,6 +39,22 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 	}
 	c.habits.heed(&p)
 	return p, nil
+}
+
+// turns shapes the conversation, with what the model is reminded of.
+func (c Config) turns(req *model.Request) []conversation.Turn {
+	said := req.Messages
+	if c.lack.attachments || c.BaseURL != "" { // other servers than OpenAI's own may have a model that can't look at anything
+		said = conversation.Noted(said)
+	}
+	return remind(conversation.Shape(said), req.Reminder)
+}
+
+func schemaOf(t *model.ToolSpec) (schema shared.FunctionParameters, err error) {
+	if err = json.Unmarshal(t.Schema, &schema); err != nil {
+		err = fmt.Errorf("the schema of the tool %s: %w", t.Name, err)
+	}
+	return schema, err
 }
 
 // remind puts a reminder behind everything.
@@ -112,11 +122,7 @@ func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 	for _, b := range blocks {
 		switch b := b.(type) {
 		case tree.ToolResult:
-			text := b.Text
-			if b.IsError {
-				text = "Error: " + text
-			}
-			out = append(out, sdk.ToolMessage(text, b.ProviderID))
+			out = append(out, sdk.ToolMessage(resultText(b), b.ProviderID))
 		case tree.Text:
 			texts = append(texts, b.Text)
 		case tree.Attachment:
@@ -139,22 +145,34 @@ func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 	return out
 }
 
+// resultText is what a call came to; there is no field for whether it failed.
+func resultText(r tree.ToolResult) string {
+	if r.IsError {
+		return "Error: " + r.Text
+	}
+	return r.Text
+}
+
 // attachment shows an image or a document, if it can be shown.
 func attachment(a tree.Attachment) (part sdk.ChatCompletionContentPartUnionParam, ok bool) {
-	data := func() string { return "data:" + a.MediaType + ";base64," + conversation.Base64(a) }
 	switch {
 	case conversation.Image(a):
-		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: data()}), true
+		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: dataURL(a)}), true
 	case a.URL != "" && a.Kind == tree.AttachmentImage:
 		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: a.URL}), true
 	case conversation.Document(a, conversation.PDF):
-		name := a.Name
-		if name == "" {
-			name = "document.pdf" // one is required
-		}
-		return sdk.FileContentPart(sdk.ChatCompletionContentPartFileFileParam{FileData: param.NewOpt(data()), Filename: param.NewOpt(name)}), true
+		return sdk.FileContentPart(sdk.ChatCompletionContentPartFileFileParam{
+			FileData: param.NewOpt(dataURL(a)), Filename: param.NewOpt(fileName(a)),
+		}), true
 	case conversation.Document(a, conversation.PlainText):
 		return sdk.TextContentPart(string(a.Data)), true
 	}
 	return part, false
 }
+
+func dataURL(a tree.Attachment) string {
+	return "data:" + a.MediaType + ";base64," + conversation.Base64(a)
+}
+
+// fileName is the name of a document: one is required.
+func fileName(a tree.Attachment) string { return cmp.Or(a.Name, "document.pdf") }

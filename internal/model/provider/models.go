@@ -133,7 +133,10 @@ func (m *Models) make(k *known, client *http.Client) (err error) {
 			Key: k.key, BaseURL: k.base, Model: standard, Thinking: m.thinking, HTTP: client,
 		})
 	case openaiName:
-		k.model, err = openai.New(openai.Config{Key: k.key, BaseURL: k.base, Model: standard, HTTP: client})
+		k.model, err = openai.New(openai.Config{
+			Key: k.key, BaseURL: k.base, Model: standard, HTTP: client,
+			Responses: overResponses(m.flags.OpenAI, k.base),
+		})
 	}
 	if err != nil {
 		return err
@@ -143,6 +146,12 @@ func (m *Models) make(k *known, client *http.Client) (err error) {
 		Provider: k.name, Observe: m.observe,
 	})
 	return err
+}
+
+// overResponses says which of its two APIs OpenAI's models are asked over. Few servers but
+// OpenAI's own have the newer one.
+func overResponses(said, base string) bool {
+	return said == "responses" || said == "" && base == ""
 }
 
 // Generate asks the provider that the model belongs to.

@@ -1,0 +1,133 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/openai/openai-go/v3/responses"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/upstream"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// response is put together from the events of a stream.
+type response struct {
+	items []responses.ResponseOutputItemUnion // those that are whole
+	last  responses.Response                  // as the last event has it
+}
+
+// take takes in an event. It reports whether the answer is whole with it.
+func (r *response) take(e *responses.ResponseStreamEventUnion, emit func(model.Delta)) (whole bool, err error) {
+	switch e.Type {
+	case "response.output_text.delta":
+		emit(model.Delta{Text: e.Delta})
+	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
+		emit(model.Delta{Text: e.Delta, Thinking: true})
+	case "response.function_call_arguments.delta":
+		emit(model.Delta{})
+	case "response.output_item.done":
+		r.items = append(r.items, e.Item)
+	case "response.completed", "response.incomplete":
+		r.last = e.Response
+		return true, nil
+	case "response.failed":
+		return false, told(e.Response.Error.RawJSON())
+	case "error":
+		return false, told(e.RawJSON())
+	}
+	return false, nil
+}
+
+// told is an error that the provider ends an answer with.
+func told(said string) error {
+	body, err := json.Marshal(map[string]json.RawMessage{"error": json.RawMessage(said)})
+	if err != nil { // it says nothing
+		body = nil
+	}
+	return &model.Error{
+		Kind: upstream.Told(troubleOf(body).kind(), said),
+		Err:  fmt.Errorf("the provider broke the answer off: %s", said),
+	}
+}
+
+// answer gives the answer once it is whole.
+func (r *response) answer() *model.Answer {
+	out := &model.Answer{Model: r.last.Model, Stop: r.stop(), Usage: responseUsage(&r.last.Usage)}
+	items := r.output()
+	for i := range items {
+		cut := i == len(items)-1 && (out.Stop == tree.StopMaxTokens || out.Stop == tree.StopUnspecified)
+		out.Blocks = append(out.Blocks, blocksOf(&items[i], cut, out.Stop == tree.StopRefusal)...)
+	}
+	return out
+}
+
+// output gives all items. Some servers leave them out at the end.
+func (r *response) output() []responses.ResponseOutputItemUnion {
+	if len(r.last.Output) > 0 {
+		return r.last.Output
+	}
+	return r.items
+}
+
+// blocksOf translates an item. What a model had begun to do is part of what it declined.
+func blocksOf(item *responses.ResponseOutputItemUnion, cut, declined bool) (out []tree.Block) {
+	switch item.Type {
+	case "reasoning":
+		var texts []string
+		for _, s := range item.Summary {
+			texts = append(texts, s.Text)
+		}
+		for _, c := range item.Content { // of open models
+			texts = append(texts, c.Text)
+		}
+		out = append(out, sealed(item.ID, item.EncryptedContent, strings.Join(texts, "\n\n")))
+	case "message":
+		for _, c := range item.Content {
+			if text := c.Text + c.Refusal; text != "" {
+				out = append(out, tree.Text{Text: text})
+			}
+		}
+	case "function_call":
+		if !declined {
+			out = append(out, tree.ToolUse{
+				ProviderID: item.CallID, Name: item.Name, Input: upstream.Input(item.Arguments.OfString, cut),
+			})
+		}
+	}
+	return out
+}
+
+// stop says why the model stopped. What is not known may mean that the answer is not whole.
+func (r *response) stop() tree.StopReason {
+	switch r.last.IncompleteDetails.Reason {
+	case "max_output_tokens":
+		return tree.StopMaxTokens
+	case "content_filter":
+		return tree.StopRefusal
+	}
+	if r.last.Status != responses.ResponseStatusCompleted {
+		return tree.StopUnspecified
+	}
+	end := tree.StopEndTurn
+	items := r.output()
+	for i := range items {
+		for _, c := range items[i].Content {
+			if c.Refusal != "" {
+				return tree.StopRefusal
+			}
+		}
+		if items[i].Type == "function_call" {
+			end = tree.StopToolUse
+		}
+	}
+	return end
+}
+
+func responseUsage(u *responses.ResponseUsage) tree.Usage {
+	read, written := u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens
+	return tree.Usage{
+		Input: max(0, u.InputTokens-read-written), Output: u.OutputTokens, CacheRead: read, CacheWrite: written,
+	}
+}

@@ -1,0 +1,194 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"strings"
+
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/responses"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/conversation"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+// respond asks over the Responses API. The provider keeps nothing: what a model has thought
+// comes sealed with the answer and goes back with the conversation.
+func (m *Model) respond(ctx context.Context, config Config, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
+	params, err := config.responseParams(req)
+	if err != nil {
+		return nil, &model.Error{Kind: model.ErrorInvalid, Err: err}
+	}
+	said, err := m.post(ctx, "responses", params, req)
+	if err != nil {
+		return nil, err
+	}
+	stream := ssestream.NewStream[responses.ResponseStreamEventUnion](said, nil)
+	defer stream.Close() //nolint:errcheck // all that counts has been read
+	var r response
+	for stream.Next() {
+		event := stream.Current()
+		switch whole, err := r.take(&event, emit); {
+		case err != nil:
+			return nil, err
+		case whole:
+			return r.answer(), nil
+		}
+	}
+	return nil, brokenOff(ctx, cmp.Or(stream.Err(), io.ErrUnexpectedEOF))
+}
+
+// responseParams translates a request. A tool whose schema is no JSON object is an error.
+func (c Config) responseParams(req *model.Request) (responses.ResponseNewParams, error) {
+	p := responses.ResponseNewParams{
+		Model: cmp.Or(req.Model, c.Model), Store: param.NewOpt(false),
+		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: c.items(c.turns(req))},
+	}
+	if !c.habits.sealsNothing {
+		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
+	}
+	if strings.TrimSpace(req.System) != "" {
+		p.Instructions = param.NewOpt(req.System)
+	}
+	if req.MaxTokens > 0 {
+		p.MaxOutputTokens = param.NewOpt(int64(req.MaxTokens))
+	}
+	for _, t := range req.Tools {
+		schema, err := schemaOf(&t)
+		if err != nil {
+			return p, err
+		}
+		p.Tools = append(p.Tools, responses.ToolUnionParam{OfFunction: &responses.FunctionToolParam{
+			Name: t.Name, Description: param.NewOpt(t.Description), Parameters: schema,
+			Strict: param.NewOpt(false), // which would have each schema name all of its properties as required
+		}})
+	}
+	return p, nil
+}
+
+func (c Config) items(turns []conversation.Turn) responses.ResponseInputParam {
+	var out responses.ResponseInputParam
+	for _, t := range turns {
+		if t.Role == tree.RoleAssistant {
+			out = append(out, c.spoken(t.Blocks)...)
+		} else {
+			out = append(out, listened(t.Blocks)...)
+		}
+	}
+	return out
+}
+
+// spoken is a turn of the model's. Reasoning goes back before what it led to; without
+// that the provider refuses it.
+func (c Config) spoken(blocks []tree.Block) (out responses.ResponseInputParam) {
+	var thoughts responses.ResponseInputParam
+	for _, b := range blocks {
+		switch b := b.(type) {
+		case tree.Thinking:
+			if item, ok := unsealed(b); ok && !c.habits.sealsNothing && !c.lack.thoughts {
+				thoughts = append(thoughts, item)
+			}
+			continue
+		case tree.Text:
+			out = append(out, thoughts...)
+			out = append(out, responses.ResponseInputItemParamOfMessage(b.Text, responses.EasyInputMessageRoleAssistant))
+		case tree.ToolUse:
+			out = append(out, thoughts...)
+			out = append(out, responses.ResponseInputItemParamOfFunctionCall(string(b.Input), b.ProviderID, b.Name))
+		}
+		thoughts = nil
+	}
+	return out
+}
+
+// listened is a turn of the user's: results, and then one message of all else.
+func listened(blocks []tree.Block) (out responses.ResponseInputParam) {
+	var said responses.ResponseInputMessageContentListParam
+	for _, b := range blocks {
+		switch b := b.(type) {
+		case tree.ToolResult:
+			result := responses.ResponseInputItemParamOfFunctionCallOutput(resultText(b))
+			result.OfFunctionCallOutput.CallID = param.NewOpt(b.ProviderID)
+			out = append(out, result)
+		case tree.Text:
+			said = append(said, responses.ResponseInputContentParamOfInputText(b.Text))
+		case tree.Attachment:
+			said = append(said, shown(b))
+		}
+	}
+	if len(said) > 0 {
+		out = append(out, responses.ResponseInputItemParamOfMessage(said, responses.EasyInputMessageRoleUser))
+	}
+	return out
+}
+
+// shown shows an image or a document, or says that there is one.
+func shown(a tree.Attachment) responses.ResponseInputContentUnionParam {
+	var url string
+	switch {
+	case conversation.Image(a):
+		url = dataURL(a)
+	case a.URL != "" && a.Kind == tree.AttachmentImage:
+		url = a.URL
+	case conversation.Document(a, conversation.PDF):
+		return responses.ResponseInputContentUnionParam{OfInputFile: &responses.ResponseInputFileParam{
+			FileData: param.NewOpt(dataURL(a)), Filename: param.NewOpt(fileName(a)),
+		}}
+	case a.URL != "" && a.Kind == tree.AttachmentDocument:
+		return responses.ResponseInputContentUnionParam{OfInputFile: &responses.ResponseInputFileParam{FileURL: param.NewOpt(a.URL)}}
+	case conversation.Document(a, conversation.PlainText):
+		return responses.ResponseInputContentParamOfInputText(string(a.Data))
+	default:
+		return responses.ResponseInputContentParamOfInputText(conversation.Note(a))
+	}
+	image := responses.ResponseInputContentParamOfInputImage(responses.ResponseInputImageDetailAuto)
+	image.OfInputImage.ImageURL = param.NewOpt(url)
+	return image
+}
+
+// sealed makes of a reasoning item what stands for it in a transcript. What can't go back is
+// kept for people.
+func sealed(id, encrypted, text string) tree.Thinking {
+	if encrypted == "" {
+		return tree.Thinking{Text: text}
+	}
+	return tree.Thinking{Text: text, Signature: conversation.SealedByOpenAI + id + ":" + encrypted}
+}
+
+// unsealed gives the reasoning item again.
+func unsealed(t tree.Thinking) (item responses.ResponseInputItemUnionParam, ok bool) {
+	both, ok := strings.CutPrefix(t.Signature, conversation.SealedByOpenAI)
+	if !ok {
+		return item, false
+	}
+	id, encrypted, _ := strings.Cut(both, ":")
+	summary := []responses.ResponseReasoningItemSummaryParam{} // required, though it be empty
+	if t.Text != "" {
+		summary = append(summary, responses.ResponseReasoningItemSummaryParam{Text: t.Text})
+	}
+	item = responses.ResponseInputItemParamOfReasoning(id, summary)
+	item.OfReasoning.EncryptedContent = param.NewOpt(encrypted)
+	return item, true
+}
+
+// refusesInclude reports whether a model has refused to be asked for its reasoning, since it
+// does none.
+func refusesInclude(err error) bool {
+	said := strings.ToLower(err.Error())
+	return strings.Contains(said, "encrypted content is not supported") || strings.Contains(said, string(responses.ResponseIncludableReasoningEncryptedContent))
+}
+
+// refusesThoughts reports whether a request was refused for the reasoning in it. That is
+// another account's, or has lost what it led to. Words are all there is to tell it by.
+func refusesThoughts(err error) bool {
+	said := strings.ToLower(err.Error())
+	for _, words := range []string{"encrypted content", "encrypted_content", "of type 'reasoning'"} {
+		if strings.Contains(said, words) {
+			return true
+		}
+	}
+	return false
+}
