@@ -72,7 +72,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 // ofThisProcess are the flags that say what an installation in this process is made of: at an
 // orchestrator nobody would heed them. --model goes with the session.
 const ofThisProcess = "workspace data agents-dir plugins-dir skills-dir models prices fetch-allow bash-network mcp-config " +
-	"scenario thinking openai-api patience sandbox sandbox-readable sandbox-env hooks definition-hooks callback-hosts redact-env redact-file " +
+	"scenario thinking openai-api openai-effort patience sandbox sandbox-readable sandbox-env hooks definition-hooks callback-hosts redact-env redact-file " +
 	"max-iterations max-iterations-sub run-timeout"
 
 // ofAnOrchestrator are the flags that say what is asked of an orchestrator, and how it is

@@ -18,6 +18,8 @@ type habits struct {
 	// thoughts: a call goes back with the reasoning that led to it, as DeepSeek's models
 	// want it.
 	thoughts bool
+	// noEffort: it takes no word of how much it is to reason, or not this one.
+	noEffort bool
 	// older: it is asked over chat completions, since it has refused over Responses.
 	older bool
 	// sealsNothing: it does not reason, and refuses to be asked for its reasoning.
@@ -27,19 +29,29 @@ type habits struct {
 // after gives the habits that a refusal over chat completions speaks of, besides these. Its
 // words are all there is to tell them by.
 func (h habits) after(err error, tools bool) habits {
-	h.still = h.still || tools && strings.Contains(err.Error(), "reasoning_effort")
+	h.still = h.still || tools && strings.Contains(err.Error(), reasoningEffort)
 	h.thoughts = h.thoughts || strings.Contains(err.Error(), reasoningContent)
 	return h
 }
 
-// heed makes a request as the model wants it.
-func (h habits) heed(p *sdk.ChatCompletionNewParams) {
-	if h.still && len(p.Tools) > 0 {
-		p.ReasoningEffort = shared.ReasoningEffortNone
+// The fields of chat completions that refusals name.
+const (
+	reasoningContent = "reasoning_content"
+	reasoningEffort  = "reasoning_effort"
+)
+
+// effort says how much the model is to reason; empty: it is not told.
+func (c Config) effort() shared.ReasoningEffort {
+	if c.habits.noEffort {
+		return ""
 	}
+	return shared.ReasoningEffort(c.Effort)
 }
 
-const reasoningContent = "reasoning_content"
+// refusesEffort reports whether a model has refused to be told how much to reason.
+func refusesEffort(err error) bool {
+	return strings.Contains(err.Error(), reasoningEffort) || strings.Contains(err.Error(), "reasoning.effort")
+}
 
 // remembered puts the reasoning that a server like this one has sent into a message with
 // calls. Where there was none it is empty, but there.

@@ -37,6 +37,9 @@ type Config struct {
 	// Responses has models asked over the API of this name. One of OpenAI's own server that
 	// refuses is asked over chat completions instead.
 	Responses bool
+	// Effort is how much models reason, in the provider's words; empty: as they do by
+	// themselves. One that refuses to be told is not.
+	Effort string
 
 	habits habits // of the model that is asked
 	lack   lack   // of the conversation
@@ -136,6 +139,8 @@ func (c Config) after(err error, req *model.Request) Config {
 // learn gives what to ask with after a refusal whose words say it.
 func (c Config) learn(err error, tools bool) Config {
 	switch {
+	case c.effort() != "" && refusesEffort(err):
+		c.habits.noEffort = true
 	case !c.overResponses():
 		c.habits = c.habits.after(err, tools)
 	case refusesInclude(err):

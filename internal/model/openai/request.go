@@ -37,7 +37,10 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 			Name: t.Name, Description: param.NewOpt(t.Description), Parameters: schema,
 		}))
 	}
-	c.habits.heed(&p)
+	p.ReasoningEffort = c.effort()
+	if c.habits.still && len(p.Tools) > 0 {
+		p.ReasoningEffort = shared.ReasoningEffortNone
+	}
 	return p, nil
 }
 

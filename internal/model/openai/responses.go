@@ -47,6 +47,7 @@ func (c Config) responseParams(req *model.Request) (responses.ResponseNewParams,
 		Model: cmp.Or(req.Model, c.Model), Store: param.NewOpt(false),
 		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: c.items(c.turns(req))},
 	}
+	p.Reasoning.Effort = c.effort()
 	if !c.habits.sealsNothing {
 		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
 	}

@@ -31,12 +31,12 @@ func TestResponsesRequests(t *testing.T) {
 		want   string
 	}{
 		"a question, a bound and a tool": {
-			Config{}, model.Request{
+			Config{Effort: "low"}, model.Request{
 				System: "be", Model: "n", MaxTokens: 7, Messages: []tree.Message{hi}, Reminder: "mind",
 				Tools: []model.ToolSpec{{Name: "a", Description: "A", Schema: json.RawMessage(`{"type":"object"}`)}},
 			},
 			`{"instructions":"be","max_output_tokens":7,"store":false,"include":["reasoning.encrypted_content"],` +
-				`"input":[{"content":[{"text":"hi","type":"input_text"},{"text":"mind","type":"input_text"}],"role":"user"}],"model":"n",` +
+				`"input":[{"content":[{"text":"hi","type":"input_text"},{"text":"mind","type":"input_text"}],"role":"user"}],"model":"n","reasoning":{"effort":"low"},` +
 				`"tools":[{"strict":false,"parameters":{"type":"object"},"name":"a","description":"A","type":"function"}]}`,
 		},
 		"reasoning goes back before its call": {
@@ -161,7 +161,7 @@ func (a *apart) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	said := req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]
-	for _, part := range []struct{ has, name string }{{`"include"`, " include"}, {`"encrypted_content":"e"`, " thoughts"}, {`input_image`, " image"}} {
+	for _, part := range []struct{ has, name string }{{`"include"`, " include"}, {`"encrypted_content":"e"`, " thoughts"}, {`input_image`, " image"}, {`effort`, " effort"}} {
 		if strings.Contains(string(body), part.has) {
 			said += part.name
 		}
@@ -191,23 +191,34 @@ func TestResponsesRefusals(t *testing.T) {
 	const all = "responses include thoughts image"
 	for name, test := range map[string]struct {
 		base    string
+		effort  string
 		refusal func(string) string
 		want    []string // the requests of two calls of one task
 		err     string
 	}{
-		"nothing is refused":  {"", where("nothing", ""), []string{all, all}, ""},
-		"it does not reason":  {"", where("include", "Encrypted content is not supported with this model."), []string{all, "responses image", "responses image"}, ""},
-		"another's reasoning": {"", where("thoughts", "The encrypted content e could not be verified."), []string{all, "responses include image", "responses include image"}, ""},
-		"lost reasoning":      {"", where("thoughts", "Item 'rs_1' of type 'reasoning' was provided without its required following item."), []string{all, "responses include image", "responses include image"}, ""},
-		"the image":           {"", where("image", "no images"), []string{all, "responses include thoughts", "responses include thoughts"}, ""},
-		"the API":             {"", where("responses", "This model is only supported in v1/chat/completions."), []string{all, "responses include thoughts", "completions", "completions"}, ""},
-		"both":                {"", where("", "the model does not exist"), []string{all, "responses include thoughts", "completions", all, "responses include thoughts", "completions"}, "the model does not exist"},
-		"the API elsewhere":   {"http://h/v1", where("responses", "no such model"), []string{"responses include thoughts", "responses include thoughts"}, "no such model"},
+		"nothing is refused": {"", "", where("nothing", ""), []string{all, all}, ""},
+		"not the effort":     {"", "low", where("effort", "Unsupported parameter: 'reasoning.effort' is not supported with this model."), []string{all + " effort", all, all}, ""},
+		"the effort in the older API": {"", "xhigh", func(said string) string {
+			switch {
+			case strings.HasPrefix(said, "responses"):
+				return "no such API"
+			case strings.Contains(said, "effort"):
+				return "Unsupported value: 'reasoning_effort' does not support 'xhigh' with this model."
+			}
+			return ""
+		}, []string{all + " effort", "responses include thoughts effort", "completions effort", "completions", "completions"}, ""},
+		"it does not reason":  {"", "", where("include", "Encrypted content is not supported with this model."), []string{all, "responses image", "responses image"}, ""},
+		"another's reasoning": {"", "", where("thoughts", "The encrypted content e could not be verified."), []string{all, "responses include image", "responses include image"}, ""},
+		"lost reasoning":      {"", "", where("thoughts", "Item 'rs_1' of type 'reasoning' was provided without its required following item."), []string{all, "responses include image", "responses include image"}, ""},
+		"the image":           {"", "", where("image", "no images"), []string{all, "responses include thoughts", "responses include thoughts"}, ""},
+		"the API":             {"", "", where("responses", "This model is only supported in v1/chat/completions."), []string{all, "responses include thoughts", "completions", "completions"}, ""},
+		"both":                {"", "", where("", "the model does not exist"), []string{all, "responses include thoughts", "completions", all, "responses include thoughts", "completions"}, "the model does not exist"},
+		"the API elsewhere":   {"http://h/v1", "", where("responses", "no such model"), []string{"responses include thoughts", "responses include thoughts"}, "no such model"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			from := &apart{refusal: test.refusal}
-			m, err := New(Config{Key: "k", Model: "m", BaseURL: test.base, HTTP: &http.Client{Transport: from}, Responses: true})
+			m, err := New(Config{Key: "k", Model: "m", BaseURL: test.base, HTTP: &http.Client{Transport: from}, Responses: true, Effort: test.effort})
 			if err != nil {
 				t.Fatal(err)
 			}

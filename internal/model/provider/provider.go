@@ -22,6 +22,7 @@ type Flags struct {
 	Model    string        `env:"COPPICE_MODEL" placeholder:"NAME" help:"Model for agents that name none, as in anthropic/claude-sonnet-5-5."`
 	Thinking string        `env:"COPPICE_THINKING" placeholder:"HOW" help:"How Anthropic's models reason before they answer: adaptive, or a number of tokens; by default as they do by themselves."`
 	OpenAI   string        `name:"openai-api" env:"COPPICE_OPENAI_API" enum:"responses,chat," default:"" placeholder:"NAME" help:"API to ask OpenAI's models over: responses or chat; by default responses at OpenAI itself, and chat at a server of OPENAI_BASE_URL."`
+	Effort   string        `name:"openai-effort" env:"COPPICE_OPENAI_EFFORT" enum:"none,minimal,low,medium,high,xhigh,max," default:"" placeholder:"HOW" help:"How much OpenAI's models reason: none, minimal, low, medium, high, xhigh or max; by default as they do by themselves."`
 	Patience time.Duration `env:"COPPICE_PATIENCE" default:"30m" help:"How long a model's failures are waited out before a run fails."`
 }
 
