@@ -186,7 +186,7 @@ func refusesInclude(err error) bool {
 // another account's, or has lost what it led to. Words are all there is to tell it by.
 func refusesThoughts(err error) bool {
 	said := strings.ToLower(err.Error())
-	for _, words := range []string{"encrypted content", "encrypted_content", "of type 'reasoning'"} {
+	for _, words := range []string{"encrypted content", "encrypted_content", "'rs_"} {
 		if strings.Contains(said, words) {
 			return true
 		}
