@@ -1,6 +1,7 @@
 package assembly_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -181,6 +182,12 @@ func TestAuthorityIsHandedDown(t *testing.T) {
 				t.Errorf("%q is not in %q", want, got)
 			}
 		}
+		if got := c.denials(session); !slices.Equal(got, []string{
+			`task "plan" by PERMISSION [] since the rule task(plan) denies it`,
+			`ls "." by NOBODY_ASKED [ls] since ls asks, and a sub-agent has nobody to ask`,
+		}) {
+			t.Errorf("told as denied: %q", got)
+		}
 		if n := len(c.tasks(session)); n != 2 {
 			t.Errorf("%d tasks", n)
 		}
@@ -357,4 +364,18 @@ func TestDefinitionsBindTheirAgents(t *testing.T) {
 		}
 		c.sound()
 	})
+}
+
+// denials gives what a watcher is told of calls that were denied.
+func (c *client) denials(session string) []string {
+	c.t.Helper()
+	var told []string
+	events, _ := c.idle(session)
+	for _, e := range events {
+		if d := e.GetCallClosed().GetDenial(); d != nil {
+			cause := strings.TrimPrefix(d.GetCause().String(), "DENIAL_CAUSE_")
+			told = append(told, fmt.Sprintf("%s %q by %s %v since %s", d.GetTool(), d.GetArgument(), cause, d.GetRules(), d.GetDetail()))
+		}
+	}
+	return told
 }

@@ -306,6 +306,15 @@ func (j *journal) CloseCall(r tree.ToolResult) loop.Pending {
 	})
 }
 
+func (j *journal) DenyCall(r tree.ToolResult, argument, why string) loop.Pending {
+	return j.request(func(f tree.From) tree.Command {
+		return tree.CloseCall{
+			From: f, Block: r.Block, Text: r.Text, IsError: r.IsError,
+			Denial: tree.Denial{Cause: tree.DeniedByPermission, Argument: argument, Detail: why},
+		}
+	})
+}
+
 func (j *journal) Spawn(children []loop.Child) loop.Pending {
 	return j.unheard(children, j.request(func(f tree.From) tree.Command {
 		cmd := tree.SpawnCalls{From: f}

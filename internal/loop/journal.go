@@ -20,6 +20,8 @@ type Journal interface {
 	StartCall(block int) Pending
 	// CloseCall records the result of a call.
 	CloseCall(r tree.ToolResult) Pending
+	// DenyCall is CloseCall of a call that the permissions deny, with what it is about and why.
+	DenyCall(r tree.ToolResult, argument, why string) Pending
 	// Spawn records the children that calls ask for. Waiting for the answer hands the
 	// commands among them to whoever carries them on; the others have to be dropped.
 	Spawn(children []Child) Pending

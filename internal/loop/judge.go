@@ -37,7 +37,7 @@ func (w *batch) judge(c tree.Call, use tree.ToolUse) (run bool) {
 	verdict, argument := tool.Judge(w.layers, t, tool.Call{Input: use.Input, Workspace: w.Workspace})
 	switch verdict.Decision {
 	case policy.Deny:
-		w.close(c.Ref.Block, refusedAs(tree.ErrDenied, verdict.Why))
+		w.deny(c.Ref.Block, argument, verdict.Why)
 		return false
 	case policy.Ask:
 		w.questions = append(w.questions, question{c, w.Journal.Ask(c.Ref.Block, w.clean(argument), w.cleanAll(verdict.Rules))})

@@ -287,9 +287,20 @@ func (w *batch) toolNames() string {
 
 // close records the result of a call.
 func (w *batch) close(block int, done tool.Done) {
+	w.sent = append(w.sent, w.Journal.CloseCall(w.result(block, done)))
+}
+
+// deny records that the permissions deny a call, with what it is about and why.
+func (w *batch) deny(block int, argument, why string) {
+	r := w.result(block, refusedAs(tree.ErrDenied, why))
+	w.sent = append(w.sent, w.Journal.DenyCall(r, w.clean(argument), w.clean(why)))
+}
+
+// result is the result of a call, as this attempt has it from now on.
+func (w *batch) result(block int, done tool.Done) tree.ToolResult {
 	r := tree.ToolResult{Block: block, Text: excerpt.Ends(w.clean(done.Text), w.MaxPart), IsError: done.IsError}
 	w.own[block] = r
-	w.sent = append(w.sent, w.Journal.CloseCall(r))
+	return r
 }
 
 // settle waits for all answers and takes the boundary into the transcript.

@@ -110,8 +110,9 @@ func (c Ask) decide(d *decision) (Answer, error) {
 		d.view.touchCall(call)
 		return Stored{Approved: true}, nil
 	case t.Depth > 0 && !d.escalates(t):
-		call.Text, call.IsError = ErrApprovalDenied.With("%s asks, and a sub-agent has nobody to ask", strings.Join(policy.Askers(call.Tool, c.Rules), " and ")).Error(), true
-		d.closeCall(t, call)
+		by := strings.Join(policy.Askers(call.Tool, c.Rules), " and ")
+		d.refuse(t, call, ErrApprovalDenied.With("%s asks, and a sub-agent has nobody to ask", by),
+			Denial{Cause: DeniedUnasked, Argument: c.Argument, Rules: c.named(d.session().Grants)})
 		return d.stored(t), nil
 	}
 	d.raise(t, call, c)
@@ -199,7 +200,7 @@ func (c DecideApproval) decide(d *decision) (Answer, error) {
 	if !c.Allow {
 		d.close(t, a, ApprovalDenied)
 		d.emit(t, decidedEvent(a))
-		d.deny(t, call, c.Message)
+		d.deny(t, call, c.Message, DeniedByDecision, a)
 		return Decided{Approval: *a}, nil
 	}
 	d.close(t, a, ApprovalAllowed)
@@ -270,13 +271,12 @@ func (d *decision) approve(t *Task, call *Call) {
 	}
 }
 
-// deny closes a call with a denial.
-func (d *decision) deny(t *Task, call *Call, why string) {
+// deny closes a call with the denial of its approval.
+func (d *decision) deny(t *Task, call *Call, why string, cause DenialCause, a *Approval) {
 	if why == "" {
 		why = "the call was not approved; do not try it again in another way"
 	}
-	call.Text, call.IsError = ErrApprovalDenied.With("%s", why).Error(), true
-	d.closeCall(t, call)
+	d.refuse(t, call, ErrApprovalDenied.With("%s", why), Denial{Cause: cause, Argument: a.Argument, Rules: a.Rules})
 }
 
 // lapse denies what nobody has decided on in time.
@@ -284,7 +284,7 @@ func (d *decision) lapse(t *Task, call *Call) {
 	a := d.view.approval(call.Approval)
 	d.close(t, a, ApprovalExpired)
 	d.emit(t, ApprovalLapsed{Approval: a.ID, Ref: a.Ref})
-	d.deny(t, call, fmt.Sprintf("nobody decided within %s", a.Due.Sub(a.AskedAt)))
+	d.deny(t, call, fmt.Sprintf("nobody decided within %s", a.Due.Sub(a.AskedAt)), DeniedByExpiry, a)
 }
 
 // withdraw takes back the question of a call whose run ends.

@@ -72,6 +72,7 @@
 //
 //	authority.go          what a run may do, from all above it
 //	approval.go           a call asks, and is answered
+//	denial.go             a call is denied
 //	granted.go            what is granted for a session lets go on what asks the same
 //	budget.go             what a session may use
 //

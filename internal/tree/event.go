@@ -51,6 +51,7 @@ type (
 		Ref     CallRef
 		IsError bool
 		Child   ChildRun
+		Denial  Denial // zero: it was not denied
 	}
 	// Parked says that the run gave its worker back.
 	Parked struct{ On ParkedOn }

@@ -188,7 +188,11 @@ func (s *script) request(f From, verb string, args []string) Command {
 	case "starts":
 		return StartCall{From: f, Block: s.number(args[0])}
 	case "closes":
-		return CloseCall{From: f, Block: s.number(args[0]), Text: args[len(args)-1], IsError: args[1] == "error"}
+		c := CloseCall{From: f, Block: s.number(args[0]), Text: args[len(args)-1], IsError: args[1] == "error"}
+		if args[1] == "denied" { // and what the call is about
+			c.IsError, c.Denial = true, Denial{Cause: DeniedByPermission, Argument: args[2], Detail: c.Text}
+		}
+		return c
 	case "kills":
 		return AwaitTask{From: f, Block: s.number(args[0]), Target: s.task(args[1]), Stop: true}
 	case "prints":

@@ -108,7 +108,10 @@ func (s *script) event(kind EventKind) string {
 		if (k.Child != ChildRun{}) {
 			text += " by " + s.runName(k.Child)
 		}
-		if k.IsError {
+		switch {
+		case k.Denial.Cause != DenialUnspecified:
+			text += s.denial(k.Denial)
+		case k.IsError:
 			text += " with an error"
 		}
 		return text
@@ -386,4 +389,16 @@ func (s *script) outcomeOf(run ChildRun) Outcome {
 		o.Heard(s.db.message(run.Task, o.Run.Answer).Text())
 	}
 	return o
+}
+
+// denial says what a call was denied by.
+func (s *script) denial(d Denial) string {
+	by := map[DenialCause]string{
+		DeniedByPermission: "by the permissions", DeniedUnasked: "unasked", DeniedByDecision: "by a decision", DeniedByExpiry: "since nobody decided",
+	}[d.Cause]
+	text := " as denied " + by
+	if len(d.Rules) > 0 {
+		text += ", asked by " + strings.Join(d.Rules, " ")
+	}
+	return fmt.Sprintf("%s: %s %q, %s", text, d.Tool, d.Argument, d.Detail)
 }

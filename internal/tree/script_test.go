@@ -50,7 +50,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata")
 //	repeat TASK#N [answer|summary] [asked=BLOCK] [launched=BLOCK]
 //	TASK: asks TOOL …              and what else its worker may send:
 //	TASK: spawns BLOCK=NAME[,CHILD] …
-//	TASK: starts BLOCK · closes BLOCK [error] "text" · reports "text"
+//	TASK: starts BLOCK · closes BLOCK [error or denied "argument"] "text" · reports "text"
 //	TASK: awaits BLOCK TASK [DURATION] · kills BLOCK TASK · parks · wonders BLOCK RULE …
 //	TASK: prints "output" · exits "output" [REASON "detail"]     of a command
 //	TASK: sums up to N "text"

@@ -51,7 +51,10 @@ func (d *decision) resolve(ended *Task, caller TaskID, ref CallRef) bool {
 
 // closeCall closes a call whose result the caller has set; with the last one the
 // task has reached its boundary.
-func (d *decision) closeCall(t *Task, c *Call) {
+func (d *decision) closeCall(t *Task, c *Call) { d.closeAs(t, c, Denial{}) }
+
+// closeAs is closeCall of a call that may have been denied.
+func (d *decision) closeAs(t *Task, c *Call, denial Denial) {
 	if c.State == CallWaiting {
 		set(&d.view.changes.Timers, CallKey{t.ID, c.Ref}, nil)
 	}
@@ -68,7 +71,7 @@ func (d *decision) closeCall(t *Task, c *Call) {
 	}
 	d.view.touchCall(c)
 	d.view.touchTask(t)
-	event := CallResolved{Ref: c.Ref, IsError: c.IsError}
+	event := CallResolved{Ref: c.Ref, IsError: c.IsError, Denial: denial}
 	if c.ByOutcome {
 		event.Child = c.Child
 	}

@@ -222,8 +222,7 @@ func (d *decision) spawnCall(t *Task, call *Call, c CallChild) {
 	}
 	d.judged(c.kind(), err)
 	if err != nil {
-		call.Text, call.IsError = err.Error(), true
-		d.closeCall(t, call)
+		d.refuse(t, call, err, c.denialOf(err))
 		return
 	}
 	call.Child = ChildRun{child.ID, child.Run}

@@ -26,6 +26,7 @@ type CloseCall struct {
 	Block   int
 	Text    string
 	IsError bool
+	Denial  Denial // if the permissions deny the call
 }
 
 // AwaitTask leaves a call open until the current run of a task below has ended,
@@ -195,7 +196,7 @@ func (c CloseCall) decide(d *decision) (Answer, error) {
 	}
 	d.took(t, c.From)
 	call.Text, call.IsError = c.Text, c.IsError
-	d.closeCall(t, call)
+	d.closeDenied(t, call, c.Denial)
 	return d.stored(t), nil
 }
 

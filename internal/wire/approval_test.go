@@ -32,6 +32,14 @@ func TestApprovalNumbers(t *testing.T) {
 			t.Errorf("call state %d is %d in the contract", core, contract)
 		}
 	}
+	for core, contract := range map[tree.DenialCause]pb.DenialCause{
+		tree.DeniedByPermission: pb.DenialCause_DENIAL_CAUSE_PERMISSION, tree.DeniedUnasked: pb.DenialCause_DENIAL_CAUSE_NOBODY_ASKED,
+		tree.DeniedByDecision: pb.DenialCause_DENIAL_CAUSE_DECISION, tree.DeniedByExpiry: pb.DenialCause_DENIAL_CAUSE_EXPIRY,
+	} {
+		if int(core) != int(contract) {
+			t.Errorf("cause of a denial %d is %d in the contract", core, contract)
+		}
+	}
 	for number := range pb.PermissionMode_name {
 		if m := policy.Mode(number); number > 0 && pb.PermissionMode_value["PERMISSION_MODE_"+upper(m.String())] != number {
 			t.Errorf("mode %d is %s in the core", number, m)
@@ -59,6 +67,30 @@ func TestApprovalEventsHaveTheirKind(t *testing.T) {
 		got, err := DecodeEvent(EncodeEvent(e))
 		if err != nil || got.GetKind() == nil || !proto.Equal(got, Event(e)) {
 			t.Errorf("%T came back as %v, %v", kind, got, err)
+		}
+	}
+}
+
+// TestDenialsAreTold: an event says of a call that was denied why, and only of such a call; of what
+// a worker says of a denial counts what it can know.
+func TestDenialsAreTold(t *testing.T) {
+	t.Parallel()
+	e := &tree.Event{Kind: tree.CallResolved{IsError: true, Denial: tree.Denial{
+		Cause: tree.DeniedUnasked, Tool: "bash", Argument: "make it", Rules: []string{"bash"}, Detail: "bash asks",
+	}}}
+	want := &pb.Denial{
+		Cause: pb.DenialCause_DENIAL_CAUSE_NOBODY_ASKED, Tool: "bash", Argument: "make it", Rules: []string{"bash"}, Detail: "bash asks",
+	}
+	if got := Event(e).GetCallClosed().GetDenial(); !proto.Equal(got, want) {
+		t.Errorf("told as %v", got)
+	}
+	if got := Event(&tree.Event{Kind: tree.CallResolved{IsError: true}}).GetCallClosed(); got.Denial != nil {
+		t.Errorf("an error is told as %v", got)
+	}
+	for want, said := range map[tree.DenialCause]*pb.Denial{tree.DenialUnspecified: nil, tree.DeniedByPermission: want} {
+		cmd, err := CommandFrom(&pb.WorkRequest{Kind: &pb.WorkRequest_CallClose{CallClose: &pb.CallClose{Denial: said}}}, tree.From{}, nil)
+		if got := cmd.(tree.CloseCall).Denial; err != nil || got.Cause != want || got.Rules != nil || got.Detail != said.GetDetail() {
+			t.Errorf("%v is read as %+v, %v", said, got, err)
 		}
 	}
 }

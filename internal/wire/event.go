@@ -26,7 +26,7 @@ func Event(e *tree.Event) *pb.Event {
 		out.Kind = &pb.Event_Message{Message: messageAppended(k)}
 	case tree.CallResolved:
 		out.Kind = &pb.Event_CallClosed{CallClosed: &pb.CallClosed{
-			Call: callRef(k.Ref), IsError: k.IsError, Child: childRun(k.Child),
+			Call: callRef(k.Ref), IsError: k.IsError, Child: childRun(k.Child), Denial: denial(k.Denial),
 		}}
 	case tree.Parked:
 		out.Kind = &pb.Event_Parked{Parked: &pb.TaskParked{Wait: wait(k.On)}}
@@ -94,4 +94,11 @@ func DecodeEvent(data []byte) (*pb.Event, error) {
 		return nil, fmt.Errorf("decoding an event: %w", err)
 	}
 	return e, nil
+}
+
+func denial(d tree.Denial) *pb.Denial {
+	if d.Cause == tree.DenialUnspecified {
+		return nil
+	}
+	return &pb.Denial{Cause: pb.DenialCause(d.Cause), Tool: d.Tool, Argument: d.Argument, Rules: d.Rules, Detail: d.Detail}
 }

@@ -62,7 +62,7 @@ func CommandFrom(req *pb.WorkRequest, from tree.From, agents AgentLookup) (tree.
 	case *pb.WorkRequest_CallClose:
 		r := k.CallClose.GetResult()
 		return tree.CloseCall{
-			From: from, Block: int(r.GetBlock()), Text: r.GetText(), IsError: r.GetIsError(),
+			From: from, Block: int(r.GetBlock()), Text: r.GetText(), IsError: r.GetIsError(), Denial: denialFrom(k.CallClose.GetDenial()),
 		}, nil
 	case *pb.WorkRequest_Spawn:
 		return spawnFrom(k.Spawn, from, agents)
@@ -179,4 +179,12 @@ func endFrom(e *pb.End, from tree.From) (tree.Command, error) {
 		return tree.End{From: from, Reason: tree.Reason(k.Failure.GetReason()), Detail: k.Failure.GetDetail(), Left: e.GetLeft()}, nil
 	}
 	return nil, fmt.Errorf("end: neither an answer nor a failure")
+}
+
+// denialFrom reads a denial by permissions, which is the only one that a worker finds.
+func denialFrom(d *pb.Denial) tree.Denial {
+	if d == nil {
+		return tree.Denial{}
+	}
+	return tree.Denial{Cause: tree.DeniedByPermission, Argument: d.GetArgument(), Detail: d.GetDetail()}
 }

@@ -96,6 +96,14 @@ func (j *journal) CloseCall(r tree.ToolResult) loop.Pending {
 	}})
 }
 
+// DenyCall records that the permissions deny a call, as the result of the call.
+func (j *journal) DenyCall(r tree.ToolResult, argument, why string) loop.Pending {
+	return j.send(&pb.WorkRequest{Kind: &pb.WorkRequest_CallClose{CallClose: &pb.CallClose{
+		Result: wire.ToolResult(r),
+		Denial: &pb.Denial{Cause: pb.DenialCause_DENIAL_CAUSE_PERMISSION, Argument: argument, Detail: why},
+	}}})
+}
+
 // Spawn records children.
 func (j *journal) Spawn(children []loop.Child) loop.Pending {
 	spawn := &pb.Spawn{}

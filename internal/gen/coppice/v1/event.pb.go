@@ -202,6 +202,68 @@ func (SessionChange) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
+// DenialCause says what denied a call. Values are only ever added.
+type DenialCause int32
+
+const (
+	// Not known.
+	DenialCause_DENIAL_CAUSE_UNSPECIFIED DenialCause = 0
+	// The permissions, by a rule or a mode. The result begins with PERMISSION_DENIED.
+	DenialCause_DENIAL_CAUSE_PERMISSION DenialCause = 1
+	// The call asks first, and nobody was asked: it is that of a sub-agent whose questions are
+	// denied (SUBAGENT_APPROVALS_DENY). The result begins with APPROVAL_DENIED, as do those below.
+	DenialCause_DENIAL_CAUSE_NOBODY_ASKED DenialCause = 2
+	// Somebody, who was asked.
+	DenialCause_DENIAL_CAUSE_DECISION DenialCause = 3
+	// Nobody has decided on its approval in time.
+	DenialCause_DENIAL_CAUSE_EXPIRY DenialCause = 4
+)
+
+// Enum value maps for DenialCause.
+var (
+	DenialCause_name = map[int32]string{
+		0: "DENIAL_CAUSE_UNSPECIFIED",
+		1: "DENIAL_CAUSE_PERMISSION",
+		2: "DENIAL_CAUSE_NOBODY_ASKED",
+		3: "DENIAL_CAUSE_DECISION",
+		4: "DENIAL_CAUSE_EXPIRY",
+	}
+	DenialCause_value = map[string]int32{
+		"DENIAL_CAUSE_UNSPECIFIED":  0,
+		"DENIAL_CAUSE_PERMISSION":   1,
+		"DENIAL_CAUSE_NOBODY_ASKED": 2,
+		"DENIAL_CAUSE_DECISION":     3,
+		"DENIAL_CAUSE_EXPIRY":       4,
+	}
+)
+
+func (x DenialCause) Enum() *DenialCause {
+	p := new(DenialCause)
+	*p = x
+	return p
+}
+
+func (x DenialCause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DenialCause) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_event_proto_enumTypes[3].Descriptor()
+}
+
+func (DenialCause) Type() protoreflect.EnumType {
+	return &file_coppice_v1_event_proto_enumTypes[3]
+}
+
+func (x DenialCause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DenialCause.Descriptor instead.
+func (DenialCause) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
 // ReadyCause says why a run waits for a worker again.
 type ReadyCause int32
 
@@ -243,11 +305,11 @@ func (x ReadyCause) String() string {
 }
 
 func (ReadyCause) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_event_proto_enumTypes[3].Descriptor()
+	return file_coppice_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (ReadyCause) Type() protoreflect.EnumType {
-	return &file_coppice_v1_event_proto_enumTypes[3]
+	return &file_coppice_v1_event_proto_enumTypes[4]
 }
 
 func (x ReadyCause) Number() protoreflect.EnumNumber {
@@ -256,7 +318,7 @@ func (x ReadyCause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReadyCause.Descriptor instead.
 func (ReadyCause) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 // HookEvent is what a hook hangs on.
@@ -296,11 +358,11 @@ func (x HookEvent) String() string {
 }
 
 func (HookEvent) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_event_proto_enumTypes[4].Descriptor()
+	return file_coppice_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (HookEvent) Type() protoreflect.EnumType {
-	return &file_coppice_v1_event_proto_enumTypes[4]
+	return &file_coppice_v1_event_proto_enumTypes[5]
 }
 
 func (x HookEvent) Number() protoreflect.EnumNumber {
@@ -309,7 +371,7 @@ func (x HookEvent) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HookEvent.Descriptor instead.
 func (HookEvent) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 // HookOutcome says what came of a hook. Only BLOCKED changes what the run does.
@@ -369,11 +431,11 @@ func (x HookOutcome) String() string {
 }
 
 func (HookOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_event_proto_enumTypes[5].Descriptor()
+	return file_coppice_v1_event_proto_enumTypes[6].Descriptor()
 }
 
 func (HookOutcome) Type() protoreflect.EnumType {
-	return &file_coppice_v1_event_proto_enumTypes[5]
+	return &file_coppice_v1_event_proto_enumTypes[6]
 }
 
 func (x HookOutcome) Number() protoreflect.EnumNumber {
@@ -382,7 +444,7 @@ func (x HookOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HookOutcome.Descriptor instead.
 func (HookOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 // Event is an entry of a session's log. Events refer to messages, they do not
@@ -1970,7 +2032,10 @@ type CallClosed struct {
 	// Whether the result tells of an error.
 	IsError bool `protobuf:"varint,2,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
 	// The child whose end closed it, if one did.
-	Child         *ChildRun `protobuf:"bytes,3,opt,name=child,proto3" json:"child,omitempty"`
+	Child *ChildRun `protobuf:"bytes,3,opt,name=child,proto3" json:"child,omitempty"`
+	// Set if the call was denied and has not run; the result tells of an error then. What
+	// permissions deny is not told of by workers of releases without this field.
+	Denial        *Denial `protobuf:"bytes,4,opt,name=denial,proto3" json:"denial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2026,6 +2091,96 @@ func (x *CallClosed) GetChild() *ChildRun {
 	return nil
 }
 
+func (x *CallClosed) GetDenial() *Denial {
+	if x != nil {
+		return x.Denial
+	}
+	return nil
+}
+
+// Denial says why a call was not allowed to run.
+type Denial struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What denied it.
+	Cause DenialCause `protobuf:"varint,1,opt,name=cause,proto3,enum=coppice.v1.DenialCause" json:"cause,omitempty"`
+	// The tool that would have run.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// What the tool says that the call is about: a path, a command, an agent. Cut if it is long.
+	Argument string `protobuf:"bytes,3,opt,name=argument,proto3" json:"argument,omitempty"`
+	// What asked: rules, or the very call where the mode asks. Empty if nothing did, since the
+	// permissions deny the call.
+	Rules []string `protobuf:"bytes,4,rep,name=rules,proto3" json:"rules,omitempty"`
+	// Why, in the words that the model reads.
+	Detail        string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Denial) Reset() {
+	*x = Denial{}
+	mi := &file_coppice_v1_event_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Denial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Denial) ProtoMessage() {}
+
+func (x *Denial) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_event_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Denial.ProtoReflect.Descriptor instead.
+func (*Denial) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Denial) GetCause() DenialCause {
+	if x != nil {
+		return x.Cause
+	}
+	return DenialCause_DENIAL_CAUSE_UNSPECIFIED
+}
+
+func (x *Denial) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *Denial) GetArgument() string {
+	if x != nil {
+		return x.Argument
+	}
+	return ""
+}
+
+func (x *Denial) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *Denial) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // TaskParked says that the run gave its worker back.
 type TaskParked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2037,7 +2192,7 @@ type TaskParked struct {
 
 func (x *TaskParked) Reset() {
 	*x = TaskParked{}
-	mi := &file_coppice_v1_event_proto_msgTypes[19]
+	mi := &file_coppice_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2204,7 @@ func (x *TaskParked) String() string {
 func (*TaskParked) ProtoMessage() {}
 
 func (x *TaskParked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[19]
+	mi := &file_coppice_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2217,7 @@ func (x *TaskParked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskParked.ProtoReflect.Descriptor instead.
 func (*TaskParked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskParked) GetWait() *Wait {
@@ -2085,7 +2240,7 @@ type TaskReady struct {
 
 func (x *TaskReady) Reset() {
 	*x = TaskReady{}
-	mi := &file_coppice_v1_event_proto_msgTypes[20]
+	mi := &file_coppice_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2252,7 @@ func (x *TaskReady) String() string {
 func (*TaskReady) ProtoMessage() {}
 
 func (x *TaskReady) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[20]
+	mi := &file_coppice_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2265,7 @@ func (x *TaskReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReady.ProtoReflect.Descriptor instead.
 func (*TaskReady) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskReady) GetCause() ReadyCause {
@@ -2145,7 +2300,7 @@ type TaskProgress struct {
 
 func (x *TaskProgress) Reset() {
 	*x = TaskProgress{}
-	mi := &file_coppice_v1_event_proto_msgTypes[21]
+	mi := &file_coppice_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2157,7 +2312,7 @@ func (x *TaskProgress) String() string {
 func (*TaskProgress) ProtoMessage() {}
 
 func (x *TaskProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[21]
+	mi := &file_coppice_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2170,7 +2325,7 @@ func (x *TaskProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskProgress.ProtoReflect.Descriptor instead.
 func (*TaskProgress) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TaskProgress) GetActivity() string {
@@ -2222,7 +2377,7 @@ type TaskResult struct {
 
 func (x *TaskResult) Reset() {
 	*x = TaskResult{}
-	mi := &file_coppice_v1_event_proto_msgTypes[22]
+	mi := &file_coppice_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2234,7 +2389,7 @@ func (x *TaskResult) String() string {
 func (*TaskResult) ProtoMessage() {}
 
 func (x *TaskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[22]
+	mi := &file_coppice_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2247,7 +2402,7 @@ func (x *TaskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResult.ProtoReflect.Descriptor instead.
 func (*TaskResult) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TaskResult) GetState() TaskState {
@@ -2309,7 +2464,7 @@ type MessageQueued struct {
 
 func (x *MessageQueued) Reset() {
 	*x = MessageQueued{}
-	mi := &file_coppice_v1_event_proto_msgTypes[23]
+	mi := &file_coppice_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2476,7 @@ func (x *MessageQueued) String() string {
 func (*MessageQueued) ProtoMessage() {}
 
 func (x *MessageQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[23]
+	mi := &file_coppice_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2489,7 @@ func (x *MessageQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageQueued.ProtoReflect.Descriptor instead.
 func (*MessageQueued) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MessageQueued) GetNews() *ChildRun {
@@ -2381,7 +2536,7 @@ type HookRan struct {
 
 func (x *HookRan) Reset() {
 	*x = HookRan{}
-	mi := &file_coppice_v1_event_proto_msgTypes[24]
+	mi := &file_coppice_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2548,7 @@ func (x *HookRan) String() string {
 func (*HookRan) ProtoMessage() {}
 
 func (x *HookRan) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[24]
+	mi := &file_coppice_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2561,7 @@ func (x *HookRan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRan.ProtoReflect.Descriptor instead.
 func (*HookRan) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HookRan) GetEvent() HookEvent {
@@ -2481,7 +2636,7 @@ type CallbackEnded struct {
 
 func (x *CallbackEnded) Reset() {
 	*x = CallbackEnded{}
-	mi := &file_coppice_v1_event_proto_msgTypes[25]
+	mi := &file_coppice_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2648,7 @@ func (x *CallbackEnded) String() string {
 func (*CallbackEnded) ProtoMessage() {}
 
 func (x *CallbackEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_event_proto_msgTypes[25]
+	mi := &file_coppice_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2661,7 @@ func (x *CallbackEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallbackEnded.ProtoReflect.Descriptor instead.
 func (*CallbackEnded) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallbackEnded) GetRun() int32 {
@@ -2670,12 +2825,19 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"OpenedCall\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x05R\x05block\x12\x12\n" +
-	"\x04tool\x18\x02 \x01(\tR\x04tool\"|\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\"\xa8\x01\n" +
 	"\n" +
 	"CallClosed\x12'\n" +
 	"\x04call\x18\x01 \x01(\v2\x13.coppice.v1.CallRefR\x04call\x12\x19\n" +
 	"\bis_error\x18\x02 \x01(\bR\aisError\x12*\n" +
-	"\x05child\x18\x03 \x01(\v2\x14.coppice.v1.ChildRunR\x05child\"2\n" +
+	"\x05child\x18\x03 \x01(\v2\x14.coppice.v1.ChildRunR\x05child\x12*\n" +
+	"\x06denial\x18\x04 \x01(\v2\x12.coppice.v1.DenialR\x06denial\"\x95\x01\n" +
+	"\x06Denial\x12-\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x17.coppice.v1.DenialCauseR\x05cause\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1a\n" +
+	"\bargument\x18\x03 \x01(\tR\bargument\x12\x14\n" +
+	"\x05rules\x18\x04 \x03(\tR\x05rules\x12\x16\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\"2\n" +
 	"\n" +
 	"TaskParked\x12$\n" +
 	"\x04wait\x18\x01 \x01(\v2\x10.coppice.v1.WaitR\x04wait\"O\n" +
@@ -2733,7 +2895,13 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\x16SESSION_CHANGE_RENAMED\x10\x01\x12\x19\n" +
 	"\x15SESSION_CHANGE_CLOSED\x10\x02\x12\x1a\n" +
 	"\x16SESSION_CHANGE_DELETED\x10\x03\x12\x1b\n" +
-	"\x17SESSION_CHANGE_BUDGETED\x10\x04*{\n" +
+	"\x17SESSION_CHANGE_BUDGETED\x10\x04*\x9b\x01\n" +
+	"\vDenialCause\x12\x1c\n" +
+	"\x18DENIAL_CAUSE_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17DENIAL_CAUSE_PERMISSION\x10\x01\x12\x1d\n" +
+	"\x19DENIAL_CAUSE_NOBODY_ASKED\x10\x02\x12\x19\n" +
+	"\x15DENIAL_CAUSE_DECISION\x10\x03\x12\x17\n" +
+	"\x13DENIAL_CAUSE_EXPIRY\x10\x04*{\n" +
 	"\n" +
 	"ReadyCause\x12\x1b\n" +
 	"\x17READY_CAUSE_UNSPECIFIED\x10\x00\x12\x19\n" +
@@ -2766,113 +2934,117 @@ func file_coppice_v1_event_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_event_proto_rawDescData
 }
 
-var file_coppice_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_coppice_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_coppice_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_coppice_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_coppice_v1_event_proto_goTypes = []any{
 	(ApprovalState)(0),            // 0: coppice.v1.ApprovalState
 	(ApprovalScope)(0),            // 1: coppice.v1.ApprovalScope
 	(SessionChange)(0),            // 2: coppice.v1.SessionChange
-	(ReadyCause)(0),               // 3: coppice.v1.ReadyCause
-	(HookEvent)(0),                // 4: coppice.v1.HookEvent
-	(HookOutcome)(0),              // 5: coppice.v1.HookOutcome
-	(*Event)(nil),                 // 6: coppice.v1.Event
-	(*ApprovalRequested)(nil),     // 7: coppice.v1.ApprovalRequested
-	(*ApprovalDecided)(nil),       // 8: coppice.v1.ApprovalDecided
-	(*ApprovalExpired)(nil),       // 9: coppice.v1.ApprovalExpired
-	(*InboxTaken)(nil),            // 10: coppice.v1.InboxTaken
-	(*InboxCleared)(nil),          // 11: coppice.v1.InboxCleared
-	(*InboxEmpty)(nil),            // 12: coppice.v1.InboxEmpty
-	(*SessionChanged)(nil),        // 13: coppice.v1.SessionChanged
-	(*TaskBackgrounded)(nil),      // 14: coppice.v1.TaskBackgrounded
-	(*BranchOpened)(nil),          // 15: coppice.v1.BranchOpened
-	(*BranchSelected)(nil),        // 16: coppice.v1.BranchSelected
-	(*TranscriptImported)(nil),    // 17: coppice.v1.TranscriptImported
-	(*SessionOpened)(nil),         // 18: coppice.v1.SessionOpened
-	(*TaskStarted)(nil),           // 19: coppice.v1.TaskStarted
-	(*CallRef)(nil),               // 20: coppice.v1.CallRef
-	(*TaskDispatched)(nil),        // 21: coppice.v1.TaskDispatched
-	(*MessageAppended)(nil),       // 22: coppice.v1.MessageAppended
-	(*OpenedCall)(nil),            // 23: coppice.v1.OpenedCall
-	(*CallClosed)(nil),            // 24: coppice.v1.CallClosed
-	(*TaskParked)(nil),            // 25: coppice.v1.TaskParked
-	(*TaskReady)(nil),             // 26: coppice.v1.TaskReady
-	(*TaskProgress)(nil),          // 27: coppice.v1.TaskProgress
-	(*TaskResult)(nil),            // 28: coppice.v1.TaskResult
-	(*MessageQueued)(nil),         // 29: coppice.v1.MessageQueued
-	(*HookRan)(nil),               // 30: coppice.v1.HookRan
-	(*CallbackEnded)(nil),         // 31: coppice.v1.CallbackEnded
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*ChildRun)(nil),              // 33: coppice.v1.ChildRun
-	(*Budget)(nil),                // 34: coppice.v1.Budget
-	(*Base)(nil),                  // 35: coppice.v1.Base
-	(TaskBranch)(0),               // 36: coppice.v1.TaskBranch
-	(TaskKind)(0),                 // 37: coppice.v1.TaskKind
-	(Role)(0),                     // 38: coppice.v1.Role
-	(*Usage)(nil),                 // 39: coppice.v1.Usage
-	(*Wait)(nil),                  // 40: coppice.v1.Wait
-	(TaskState)(0),                // 41: coppice.v1.TaskState
-	(Reason)(0),                   // 42: coppice.v1.Reason
-	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
+	(DenialCause)(0),              // 3: coppice.v1.DenialCause
+	(ReadyCause)(0),               // 4: coppice.v1.ReadyCause
+	(HookEvent)(0),                // 5: coppice.v1.HookEvent
+	(HookOutcome)(0),              // 6: coppice.v1.HookOutcome
+	(*Event)(nil),                 // 7: coppice.v1.Event
+	(*ApprovalRequested)(nil),     // 8: coppice.v1.ApprovalRequested
+	(*ApprovalDecided)(nil),       // 9: coppice.v1.ApprovalDecided
+	(*ApprovalExpired)(nil),       // 10: coppice.v1.ApprovalExpired
+	(*InboxTaken)(nil),            // 11: coppice.v1.InboxTaken
+	(*InboxCleared)(nil),          // 12: coppice.v1.InboxCleared
+	(*InboxEmpty)(nil),            // 13: coppice.v1.InboxEmpty
+	(*SessionChanged)(nil),        // 14: coppice.v1.SessionChanged
+	(*TaskBackgrounded)(nil),      // 15: coppice.v1.TaskBackgrounded
+	(*BranchOpened)(nil),          // 16: coppice.v1.BranchOpened
+	(*BranchSelected)(nil),        // 17: coppice.v1.BranchSelected
+	(*TranscriptImported)(nil),    // 18: coppice.v1.TranscriptImported
+	(*SessionOpened)(nil),         // 19: coppice.v1.SessionOpened
+	(*TaskStarted)(nil),           // 20: coppice.v1.TaskStarted
+	(*CallRef)(nil),               // 21: coppice.v1.CallRef
+	(*TaskDispatched)(nil),        // 22: coppice.v1.TaskDispatched
+	(*MessageAppended)(nil),       // 23: coppice.v1.MessageAppended
+	(*OpenedCall)(nil),            // 24: coppice.v1.OpenedCall
+	(*CallClosed)(nil),            // 25: coppice.v1.CallClosed
+	(*Denial)(nil),                // 26: coppice.v1.Denial
+	(*TaskParked)(nil),            // 27: coppice.v1.TaskParked
+	(*TaskReady)(nil),             // 28: coppice.v1.TaskReady
+	(*TaskProgress)(nil),          // 29: coppice.v1.TaskProgress
+	(*TaskResult)(nil),            // 30: coppice.v1.TaskResult
+	(*MessageQueued)(nil),         // 31: coppice.v1.MessageQueued
+	(*HookRan)(nil),               // 32: coppice.v1.HookRan
+	(*CallbackEnded)(nil),         // 33: coppice.v1.CallbackEnded
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*ChildRun)(nil),              // 35: coppice.v1.ChildRun
+	(*Budget)(nil),                // 36: coppice.v1.Budget
+	(*Base)(nil),                  // 37: coppice.v1.Base
+	(TaskBranch)(0),               // 38: coppice.v1.TaskBranch
+	(TaskKind)(0),                 // 39: coppice.v1.TaskKind
+	(Role)(0),                     // 40: coppice.v1.Role
+	(*Usage)(nil),                 // 41: coppice.v1.Usage
+	(*Wait)(nil),                  // 42: coppice.v1.Wait
+	(TaskState)(0),                // 43: coppice.v1.TaskState
+	(Reason)(0),                   // 44: coppice.v1.Reason
+	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
 }
 var file_coppice_v1_event_proto_depIdxs = []int32{
-	32, // 0: coppice.v1.Event.time:type_name -> google.protobuf.Timestamp
-	18, // 1: coppice.v1.Event.session_opened:type_name -> coppice.v1.SessionOpened
-	19, // 2: coppice.v1.Event.started:type_name -> coppice.v1.TaskStarted
-	21, // 3: coppice.v1.Event.dispatched:type_name -> coppice.v1.TaskDispatched
-	22, // 4: coppice.v1.Event.message:type_name -> coppice.v1.MessageAppended
-	24, // 5: coppice.v1.Event.call_closed:type_name -> coppice.v1.CallClosed
-	25, // 6: coppice.v1.Event.parked:type_name -> coppice.v1.TaskParked
-	26, // 7: coppice.v1.Event.ready:type_name -> coppice.v1.TaskReady
-	27, // 8: coppice.v1.Event.progress:type_name -> coppice.v1.TaskProgress
-	28, // 9: coppice.v1.Event.result:type_name -> coppice.v1.TaskResult
-	29, // 10: coppice.v1.Event.queued:type_name -> coppice.v1.MessageQueued
-	14, // 11: coppice.v1.Event.backgrounded:type_name -> coppice.v1.TaskBackgrounded
-	7,  // 12: coppice.v1.Event.approval_requested:type_name -> coppice.v1.ApprovalRequested
-	8,  // 13: coppice.v1.Event.approval_decided:type_name -> coppice.v1.ApprovalDecided
-	9,  // 14: coppice.v1.Event.approval_expired:type_name -> coppice.v1.ApprovalExpired
-	10, // 15: coppice.v1.Event.inbox_taken:type_name -> coppice.v1.InboxTaken
-	11, // 16: coppice.v1.Event.inbox_cleared:type_name -> coppice.v1.InboxCleared
-	12, // 17: coppice.v1.Event.inbox_empty:type_name -> coppice.v1.InboxEmpty
-	13, // 18: coppice.v1.Event.session_changed:type_name -> coppice.v1.SessionChanged
-	15, // 19: coppice.v1.Event.branch_opened:type_name -> coppice.v1.BranchOpened
-	16, // 20: coppice.v1.Event.branch_selected:type_name -> coppice.v1.BranchSelected
-	17, // 21: coppice.v1.Event.imported:type_name -> coppice.v1.TranscriptImported
-	30, // 22: coppice.v1.Event.hook_ran:type_name -> coppice.v1.HookRan
-	31, // 23: coppice.v1.Event.callback_ended:type_name -> coppice.v1.CallbackEnded
-	20, // 24: coppice.v1.ApprovalRequested.call:type_name -> coppice.v1.CallRef
-	32, // 25: coppice.v1.ApprovalRequested.expire_time:type_name -> google.protobuf.Timestamp
-	20, // 26: coppice.v1.ApprovalDecided.call:type_name -> coppice.v1.CallRef
+	34, // 0: coppice.v1.Event.time:type_name -> google.protobuf.Timestamp
+	19, // 1: coppice.v1.Event.session_opened:type_name -> coppice.v1.SessionOpened
+	20, // 2: coppice.v1.Event.started:type_name -> coppice.v1.TaskStarted
+	22, // 3: coppice.v1.Event.dispatched:type_name -> coppice.v1.TaskDispatched
+	23, // 4: coppice.v1.Event.message:type_name -> coppice.v1.MessageAppended
+	25, // 5: coppice.v1.Event.call_closed:type_name -> coppice.v1.CallClosed
+	27, // 6: coppice.v1.Event.parked:type_name -> coppice.v1.TaskParked
+	28, // 7: coppice.v1.Event.ready:type_name -> coppice.v1.TaskReady
+	29, // 8: coppice.v1.Event.progress:type_name -> coppice.v1.TaskProgress
+	30, // 9: coppice.v1.Event.result:type_name -> coppice.v1.TaskResult
+	31, // 10: coppice.v1.Event.queued:type_name -> coppice.v1.MessageQueued
+	15, // 11: coppice.v1.Event.backgrounded:type_name -> coppice.v1.TaskBackgrounded
+	8,  // 12: coppice.v1.Event.approval_requested:type_name -> coppice.v1.ApprovalRequested
+	9,  // 13: coppice.v1.Event.approval_decided:type_name -> coppice.v1.ApprovalDecided
+	10, // 14: coppice.v1.Event.approval_expired:type_name -> coppice.v1.ApprovalExpired
+	11, // 15: coppice.v1.Event.inbox_taken:type_name -> coppice.v1.InboxTaken
+	12, // 16: coppice.v1.Event.inbox_cleared:type_name -> coppice.v1.InboxCleared
+	13, // 17: coppice.v1.Event.inbox_empty:type_name -> coppice.v1.InboxEmpty
+	14, // 18: coppice.v1.Event.session_changed:type_name -> coppice.v1.SessionChanged
+	16, // 19: coppice.v1.Event.branch_opened:type_name -> coppice.v1.BranchOpened
+	17, // 20: coppice.v1.Event.branch_selected:type_name -> coppice.v1.BranchSelected
+	18, // 21: coppice.v1.Event.imported:type_name -> coppice.v1.TranscriptImported
+	32, // 22: coppice.v1.Event.hook_ran:type_name -> coppice.v1.HookRan
+	33, // 23: coppice.v1.Event.callback_ended:type_name -> coppice.v1.CallbackEnded
+	21, // 24: coppice.v1.ApprovalRequested.call:type_name -> coppice.v1.CallRef
+	34, // 25: coppice.v1.ApprovalRequested.expire_time:type_name -> google.protobuf.Timestamp
+	21, // 26: coppice.v1.ApprovalDecided.call:type_name -> coppice.v1.CallRef
 	0,  // 27: coppice.v1.ApprovalDecided.state:type_name -> coppice.v1.ApprovalState
 	1,  // 28: coppice.v1.ApprovalDecided.scope:type_name -> coppice.v1.ApprovalScope
-	20, // 29: coppice.v1.ApprovalExpired.call:type_name -> coppice.v1.CallRef
-	33, // 30: coppice.v1.InboxCleared.news:type_name -> coppice.v1.ChildRun
+	21, // 29: coppice.v1.ApprovalExpired.call:type_name -> coppice.v1.CallRef
+	35, // 30: coppice.v1.InboxCleared.news:type_name -> coppice.v1.ChildRun
 	2,  // 31: coppice.v1.SessionChanged.change:type_name -> coppice.v1.SessionChange
-	34, // 32: coppice.v1.SessionChanged.budget:type_name -> coppice.v1.Budget
-	35, // 33: coppice.v1.BranchOpened.base:type_name -> coppice.v1.Base
-	36, // 34: coppice.v1.TaskStarted.branch:type_name -> coppice.v1.TaskBranch
-	37, // 35: coppice.v1.TaskStarted.kind:type_name -> coppice.v1.TaskKind
-	20, // 36: coppice.v1.TaskStarted.call:type_name -> coppice.v1.CallRef
-	35, // 37: coppice.v1.TaskStarted.base:type_name -> coppice.v1.Base
-	38, // 38: coppice.v1.MessageAppended.role:type_name -> coppice.v1.Role
-	23, // 39: coppice.v1.MessageAppended.calls:type_name -> coppice.v1.OpenedCall
-	39, // 40: coppice.v1.MessageAppended.usage:type_name -> coppice.v1.Usage
-	33, // 41: coppice.v1.MessageAppended.news:type_name -> coppice.v1.ChildRun
-	20, // 42: coppice.v1.CallClosed.call:type_name -> coppice.v1.CallRef
-	33, // 43: coppice.v1.CallClosed.child:type_name -> coppice.v1.ChildRun
-	40, // 44: coppice.v1.TaskParked.wait:type_name -> coppice.v1.Wait
-	3,  // 45: coppice.v1.TaskReady.cause:type_name -> coppice.v1.ReadyCause
-	41, // 46: coppice.v1.TaskResult.state:type_name -> coppice.v1.TaskState
-	42, // 47: coppice.v1.TaskResult.reason:type_name -> coppice.v1.Reason
-	39, // 48: coppice.v1.TaskResult.usage:type_name -> coppice.v1.Usage
-	33, // 49: coppice.v1.MessageQueued.news:type_name -> coppice.v1.ChildRun
-	4,  // 50: coppice.v1.HookRan.event:type_name -> coppice.v1.HookEvent
-	5,  // 51: coppice.v1.HookRan.outcome:type_name -> coppice.v1.HookOutcome
-	43, // 52: coppice.v1.HookRan.duration:type_name -> google.protobuf.Duration
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	36, // 32: coppice.v1.SessionChanged.budget:type_name -> coppice.v1.Budget
+	37, // 33: coppice.v1.BranchOpened.base:type_name -> coppice.v1.Base
+	38, // 34: coppice.v1.TaskStarted.branch:type_name -> coppice.v1.TaskBranch
+	39, // 35: coppice.v1.TaskStarted.kind:type_name -> coppice.v1.TaskKind
+	21, // 36: coppice.v1.TaskStarted.call:type_name -> coppice.v1.CallRef
+	37, // 37: coppice.v1.TaskStarted.base:type_name -> coppice.v1.Base
+	40, // 38: coppice.v1.MessageAppended.role:type_name -> coppice.v1.Role
+	24, // 39: coppice.v1.MessageAppended.calls:type_name -> coppice.v1.OpenedCall
+	41, // 40: coppice.v1.MessageAppended.usage:type_name -> coppice.v1.Usage
+	35, // 41: coppice.v1.MessageAppended.news:type_name -> coppice.v1.ChildRun
+	21, // 42: coppice.v1.CallClosed.call:type_name -> coppice.v1.CallRef
+	35, // 43: coppice.v1.CallClosed.child:type_name -> coppice.v1.ChildRun
+	26, // 44: coppice.v1.CallClosed.denial:type_name -> coppice.v1.Denial
+	3,  // 45: coppice.v1.Denial.cause:type_name -> coppice.v1.DenialCause
+	42, // 46: coppice.v1.TaskParked.wait:type_name -> coppice.v1.Wait
+	4,  // 47: coppice.v1.TaskReady.cause:type_name -> coppice.v1.ReadyCause
+	43, // 48: coppice.v1.TaskResult.state:type_name -> coppice.v1.TaskState
+	44, // 49: coppice.v1.TaskResult.reason:type_name -> coppice.v1.Reason
+	41, // 50: coppice.v1.TaskResult.usage:type_name -> coppice.v1.Usage
+	35, // 51: coppice.v1.MessageQueued.news:type_name -> coppice.v1.ChildRun
+	5,  // 52: coppice.v1.HookRan.event:type_name -> coppice.v1.HookEvent
+	6,  // 53: coppice.v1.HookRan.outcome:type_name -> coppice.v1.HookOutcome
+	45, // 54: coppice.v1.HookRan.duration:type_name -> google.protobuf.Duration
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_event_proto_init() }
@@ -2912,8 +3084,8 @@ func file_coppice_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_event_proto_rawDesc), len(file_coppice_v1_event_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   26,
+			NumEnums:      7,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2592,7 +2592,9 @@ func (x *CallStarted) GetBlock() int32 {
 type CallClose struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The result.
-	Result        *ToolResultBlock `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	Result *ToolResultBlock `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	// Set if the permissions deny the call: argument and detail are read.
+	Denial        *Denial `protobuf:"bytes,2,opt,name=denial,proto3" json:"denial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2630,6 +2632,13 @@ func (*CallClose) Descriptor() ([]byte, []int) {
 func (x *CallClose) GetResult() *ToolResultBlock {
 	if x != nil {
 		return x.Result
+	}
+	return nil
+}
+
+func (x *CallClose) GetDenial() *Denial {
+	if x != nil {
+		return x.Denial
 	}
 	return nil
 }
@@ -4041,9 +4050,10 @@ const file_coppice_v1_worker_proto_rawDesc = "" +
 	"\x05up_to\x18\x01 \x01(\x05R\x04upTo\x12-\n" +
 	"\amessage\x18\x02 \x01(\v2\x13.coppice.v1.MessageR\amessage\"#\n" +
 	"\vCallStarted\x12\x14\n" +
-	"\x05block\x18\x01 \x01(\x05R\x05block\"@\n" +
+	"\x05block\x18\x01 \x01(\x05R\x05block\"l\n" +
 	"\tCallClose\x123\n" +
-	"\x06result\x18\x01 \x01(\v2\x1b.coppice.v1.ToolResultBlockR\x06result\";\n" +
+	"\x06result\x18\x01 \x01(\v2\x1b.coppice.v1.ToolResultBlockR\x06result\x12*\n" +
+	"\x06denial\x18\x02 \x01(\v2\x12.coppice.v1.DenialR\x06denial\";\n" +
 	"\x05Spawn\x122\n" +
 	"\bchildren\x18\x01 \x03(\v2\x16.coppice.v1.SpawnChildR\bchildren\"\x9c\x04\n" +
 	"\n" +
@@ -4217,8 +4227,9 @@ var file_coppice_v1_worker_proto_goTypes = []any{
 	(*Message)(nil),               // 51: coppice.v1.Message
 	(*HookRan)(nil),               // 52: coppice.v1.HookRan
 	(*ToolResultBlock)(nil),       // 53: coppice.v1.ToolResultBlock
-	(Reason)(0),                   // 54: coppice.v1.Reason
-	(TaskState)(0),                // 55: coppice.v1.TaskState
+	(*Denial)(nil),                // 54: coppice.v1.Denial
+	(Reason)(0),                   // 55: coppice.v1.Reason
+	(TaskState)(0),                // 56: coppice.v1.TaskState
 }
 var file_coppice_v1_worker_proto_depIdxs = []int32{
 	15, // 0: coppice.v1.WorkRequest.claim:type_name -> coppice.v1.Claim
@@ -4276,28 +4287,29 @@ var file_coppice_v1_worker_proto_depIdxs = []int32{
 	51, // 52: coppice.v1.Append.message:type_name -> coppice.v1.Message
 	51, // 53: coppice.v1.Compact.message:type_name -> coppice.v1.Message
 	53, // 54: coppice.v1.CallClose.result:type_name -> coppice.v1.ToolResultBlock
-	31, // 55: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
-	48, // 56: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
-	2,  // 57: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
-	48, // 58: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
-	32, // 59: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
-	48, // 60: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
-	41, // 61: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
-	51, // 62: coppice.v1.End.answer:type_name -> coppice.v1.Message
-	41, // 63: coppice.v1.End.failure:type_name -> coppice.v1.Failure
-	54, // 64: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
-	44, // 65: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
-	43, // 66: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
-	51, // 67: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
-	51, // 68: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
-	55, // 69: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
-	3,  // 70: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
-	7,  // 71: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
-	71, // [71:72] is the sub-list for method output_type
-	70, // [70:71] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	54, // 55: coppice.v1.CallClose.denial:type_name -> coppice.v1.Denial
+	31, // 56: coppice.v1.Spawn.children:type_name -> coppice.v1.SpawnChild
+	48, // 57: coppice.v1.SpawnChild.timeout:type_name -> google.protobuf.Duration
+	2,  // 58: coppice.v1.SpawnChild.join:type_name -> coppice.v1.JoinPolicy
+	48, // 59: coppice.v1.SpawnChild.join_timeout:type_name -> google.protobuf.Duration
+	32, // 60: coppice.v1.SpawnChild.shell:type_name -> coppice.v1.ShellChild
+	48, // 61: coppice.v1.WaitFor.timeout:type_name -> google.protobuf.Duration
+	41, // 62: coppice.v1.CommandEnd.failure:type_name -> coppice.v1.Failure
+	51, // 63: coppice.v1.End.answer:type_name -> coppice.v1.Message
+	41, // 64: coppice.v1.End.failure:type_name -> coppice.v1.Failure
+	55, // 65: coppice.v1.Failure.reason:type_name -> coppice.v1.Reason
+	44, // 66: coppice.v1.Ack.boundary:type_name -> coppice.v1.Boundary
+	43, // 67: coppice.v1.Ack.launched:type_name -> coppice.v1.LaunchedCommand
+	51, // 68: coppice.v1.Boundary.results:type_name -> coppice.v1.Message
+	51, // 69: coppice.v1.Boundary.messages:type_name -> coppice.v1.Message
+	56, // 70: coppice.v1.Ended.state:type_name -> coppice.v1.TaskState
+	3,  // 71: coppice.v1.WorkerService.Work:input_type -> coppice.v1.WorkRequest
+	7,  // 72: coppice.v1.WorkerService.Work:output_type -> coppice.v1.WorkResponse
+	72, // [72:73] is the sub-list for method output_type
+	71, // [71:72] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_worker_proto_init() }
