@@ -22,14 +22,15 @@ type follow struct {
 	deltas    bool // with JSON: show pieces of answers as well
 	quiet     bool // show the answer alone
 	deciding  deciding
-	seen      *int64 // is given the number of the last event before the session was idle; may be nil
+	denied    *denials // takes in what was denied; may be nil
+	seen      *int64   // is given the number of the last event before the session was idle; may be nil
 }
 
 // show shows a session in the way that suits standard output, until it is idle,
 // if that was asked for, or ctx ends; then its answer. The error carries the exit
 // code of a root that did not complete, or of a session that is blocked.
 func (a *app) show(ctx context.Context, f follow) error {
-	w := &watching{client: f.client.sessions, session: f.session, untilIdle: f.untilIdle}
+	w := &watching{client: f.client.sessions, session: f.session, untilIdle: f.untilIdle, denied: f.denied}
 	_, terminal := a.terminal(a.Stdout)
 	var idle *pb.Idle
 	var err error

@@ -48,6 +48,7 @@ type node struct {
 	end      time.Time
 
 	tools, pastTools int64
+	denied           int64 // of the tool calls, as far as events tell
 	spent, pastSpent spending
 }
 
@@ -136,9 +137,7 @@ func (f *forest) apply(e *pb.Event) {
 	case *pb.Event_Message:
 		n.hear(k.Message, at)
 	case *pb.Event_CallClosed:
-		if n.state == pb.TaskState_TASK_STATE_WAITING {
-			n.met = min(n.met+1, n.total)
-		}
+		n.closed(k.CallClosed)
 	case *pb.Event_Backgrounded:
 		n.background = true
 	case *pb.Event_Parked:
@@ -157,6 +156,17 @@ func (f *forest) apply(e *pb.Event) {
 		n.ask(e)
 	}
 	f.hang(n, "")
+}
+
+// closed takes in that a call has its result.
+func (n *node) closed(c *pb.CallClosed) {
+	if n.state == pb.TaskState_TASK_STATE_WAITING {
+		n.met = min(n.met+1, n.total)
+	}
+	if d := c.GetDenial(); d != nil {
+		n.denied++
+		n.activity = "denied: " + deniedCall(d, deniedMost)
+	}
 }
 
 // begin starts a run.

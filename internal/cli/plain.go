@@ -147,6 +147,10 @@ func (p *plain) event(e *pb.Event) error {
 		text = decidedText(k.ApprovalDecided)
 	case *pb.Event_ApprovalExpired:
 		text = "denied, since nobody decided in time"
+	case *pb.Event_CallClosed:
+		if text = deniedText(k.CallClosed.GetDenial()); text == "" {
+			return nil
+		}
 	default:
 		return nil
 	}
@@ -173,7 +177,7 @@ func nameText(n *node) string {
 // resultText says how a task ended and what it took.
 func resultText(n *node) string {
 	return fmt.Sprintf("%s after %s (%s, %s)", stateText(n.state), durationText(n.elapsed(n.end)),
-		plural(n.tools, "tool call"), n.spent.text("tokens"))
+		callsText(n.tools, n.denied), n.spent.text("tokens"))
 }
 
 // stateText is the name of a state in small letters.

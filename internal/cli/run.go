@@ -61,7 +61,7 @@ func (r *runCommand) Run(ctx context.Context, a *app) error {
 	}
 	there := remote{r.Orchestrator, r.ClientFlags}
 	return there.with(func(c *client) error {
-		session, err := r.in(ctx, a, c, asked, there.deciding(a), nil)
+		session, err := r.in(ctx, a, c, asked, there.deciding(a), r.subagentsAsk(), nil)
 		if session != "" && (ctx.Err() != nil || mayGoOn(err)) {
 			a.complain("the session goes on; see it with: coppice watch" + there.reached(a) + " " + session)
 		}
@@ -133,7 +133,7 @@ func (r *runCommand) here(ctx context.Context, a *app, asked *pb.CreateSessionRe
 	}
 	until, stop := whileRunning(ctx, running)
 	var seen int64
-	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding(a), &seen)
+	session, err := r.in(until, a, newClient(running.Conn()), asked, r.deciding(a), r.subagentsAsk(), &seen)
 	owing := session != "" && r.callBack(until, a, running, session, seen)
 	stop()
 	if (ctx.Err() != nil || owing) && session != "" && r.Data != "" {
@@ -185,19 +185,38 @@ func (r *runCommand) asked(prompt string) (*pb.CreateSessionRequest, error) {
 	return asked, nil
 }
 
+// subagentsAsk says how what sub-agents ask would come to somebody where it was denied; empty if it
+// is by what was said, or would not help.
+func (r *runCommand) subagentsAsk() string {
+	switch {
+	case r.Approvals != "":
+		return ""
+	case r.Orchestrator != "":
+		return "have them ask with --approvals escalate"
+	case r.Data != "":
+		return ""
+	}
+	return "keep the session with --data DIR, so that they ask"
+}
+
 // in runs it at an orchestrator, and gives the session. by says how approvals are decided on,
-// and seen is given the last event that was shown.
+// ask how they come to be, and seen is given the last event that was shown.
 func (r *runCommand) in(
-	ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by deciding, seen *int64,
+	ctx context.Context, a *app, c *client, asked *pb.CreateSessionRequest, by deciding, ask string, seen *int64,
 ) (session string, err error) {
 	resp, err := c.sessions.CreateSession(ctx, asked)
 	if err != nil {
 		return "", during("creating the session", err)
 	}
 	session = resp.GetSession().GetId()
-	return session, a.show(ctx, follow{
-		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: by, seen: seen,
+	var denied denials
+	err = a.show(ctx, follow{
+		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: by, denied: &denied, seen: seen,
 	})
+	if text := denied.text(ask); text != "" && ctx.Err() == nil {
+		a.warn(text)
+	}
+	return session, err
 }
 
 // data is the directory of the data, and what to do with it at the end.

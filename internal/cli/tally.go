@@ -70,15 +70,25 @@ func (t tally) more() string {
 // summary says in one line how the whole stands.
 func (f *forest) summary(now time.Time, sep string) string {
 	var all tally
-	var calls int64
+	var calls, denied int64
 	var spent spending
 	for _, n := range f.order {
 		all.add(n)
 		spent = spent.plus(n.spent)
 		calls += n.tools
+		denied += n.denied
 	}
-	parts := []string{plural(int64(all.total()), "task"), all.String(), plural(calls, "tool call")}
+	parts := []string{plural(int64(all.total()), "task"), all.String(), callsText(calls, denied)}
 	return strings.Join(append(parts, f.took(spent, now)...), sep)
+}
+
+// callsText counts calls of tools, and says how many of them were denied.
+func callsText(all, denied int64) string {
+	text := plural(all, "tool call")
+	if denied > 0 {
+		text += fmt.Sprintf(", %d denied", denied)
+	}
+	return text
 }
 
 // partOf says of a session's upper levels how much of it they are, and how the whole stands.

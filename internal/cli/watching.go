@@ -25,6 +25,7 @@ type watching struct {
 	deltas    bool
 	untilIdle bool
 	lost      func(error) // told of a broken stream; may be nil
+	denied    *denials    // takes in what was denied; may be nil
 	begun     bool        // a stream has brought something
 }
 
@@ -180,6 +181,7 @@ func (w *watching) hand(step *pb.WatchSessionResponse, take func(*pb.WatchSessio
 	for {
 		if e := step.GetEvent(); e != nil {
 			w.after = e.GetSeq()
+			w.denied.take(e)
 		}
 		if err := take(step); err != nil || len(more) == 0 {
 			return err

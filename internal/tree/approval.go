@@ -112,7 +112,8 @@ func (c Ask) decide(d *decision) (Answer, error) {
 	case t.Depth > 0 && !d.escalates(t):
 		by := strings.Join(policy.Askers(call.Tool, c.Rules), " and ")
 		d.refuse(t, call, ErrApprovalDenied.With("%s asks, and a sub-agent has nobody to ask", by),
-			Denial{Cause: DeniedUnasked, Argument: c.Argument, Rules: c.named(d.session().Grants)})
+			Denial{Cause: DeniedUnasked, Argument: c.Argument, Rules: c.named(d.session().Grants),
+				ByDefinition: t.Permissions.Open().Approvals == policy.ApprovalsDeny})
 		return d.stored(t), nil
 	}
 	d.raise(t, call, c)

@@ -25,6 +25,8 @@ type Denial struct {
 	Argument string   // what the tool says that the call is about; cut if it is long
 	Rules    []string // what asked; none if the permissions deny it
 	Detail   string   // why, as the model reads it
+
+	ByDefinition bool // DeniedUnasked: the definition of the agent says so, not its session
 }
 
 // maxDeniedArgument bounds what is kept in an event of what a denied call is about, in bytes:

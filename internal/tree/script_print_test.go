@@ -400,5 +400,8 @@ func (s *script) denial(d Denial) string {
 	if len(d.Rules) > 0 {
 		text += ", asked by " + strings.Join(d.Rules, " ")
 	}
+	if d.ByDefinition {
+		text += " by its definition"
+	}
 	return fmt.Sprintf("%s: %s %q, %s", text, d.Tool, d.Argument, d.Detail)
 }

@@ -76,10 +76,10 @@ func TestApprovalEventsHaveTheirKind(t *testing.T) {
 func TestDenialsAreTold(t *testing.T) {
 	t.Parallel()
 	e := &tree.Event{Kind: tree.CallResolved{IsError: true, Denial: tree.Denial{
-		Cause: tree.DeniedUnasked, Tool: "bash", Argument: "make it", Rules: []string{"bash"}, Detail: "bash asks",
+		Cause: tree.DeniedUnasked, Tool: "bash", Argument: "make it", Rules: []string{"bash"}, Detail: "bash asks", ByDefinition: true,
 	}}}
 	want := &pb.Denial{
-		Cause: pb.DenialCause_DENIAL_CAUSE_NOBODY_ASKED, Tool: "bash", Argument: "make it", Rules: []string{"bash"}, Detail: "bash asks",
+		Cause: pb.DenialCause_DENIAL_CAUSE_NOBODY_ASKED, Tool: "bash", Argument: "make it", Rules: []string{"bash"}, Detail: "bash asks", ByDefinition: true,
 	}
 	if got := Event(e).GetCallClosed().GetDenial(); !proto.Equal(got, want) {
 		t.Errorf("told as %v", got)

@@ -100,5 +100,7 @@ func denial(d tree.Denial) *pb.Denial {
 	if d.Cause == tree.DenialUnspecified {
 		return nil
 	}
-	return &pb.Denial{Cause: pb.DenialCause(d.Cause), Tool: d.Tool, Argument: d.Argument, Rules: d.Rules, Detail: d.Detail}
+	return &pb.Denial{
+		Cause: pb.DenialCause(d.Cause), Tool: d.Tool, Argument: d.Argument, Rules: d.Rules, Detail: d.Detail, ByDefinition: d.ByDefinition,
+	}
 }

@@ -2105,13 +2105,17 @@ type Denial struct {
 	Cause DenialCause `protobuf:"varint,1,opt,name=cause,proto3,enum=coppice.v1.DenialCause" json:"cause,omitempty"`
 	// The tool that would have run.
 	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
-	// What the tool says that the call is about: a path, a command, an agent. Cut if it is long.
+	// What the tool says that the call is about: a path, a command, an agent. If it is long, its
+	// beginning and an ellipsis.
 	Argument string `protobuf:"bytes,3,opt,name=argument,proto3" json:"argument,omitempty"`
 	// What asked: rules, or the very call where the mode asks. Empty if nothing did, since the
 	// permissions deny the call.
 	Rules []string `protobuf:"bytes,4,rep,name=rules,proto3" json:"rules,omitempty"`
 	// Why, in the words that the model reads.
-	Detail        string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	// With NOBODY_ASKED: whether the definition of the agent says so (approvals: deny); else its
+	// session does, or the orchestrator.
+	ByDefinition  bool `protobuf:"varint,6,opt,name=by_definition,json=byDefinition,proto3" json:"by_definition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2179,6 +2183,13 @@ func (x *Denial) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *Denial) GetByDefinition() bool {
+	if x != nil {
+		return x.ByDefinition
+	}
+	return false
 }
 
 // TaskParked says that the run gave its worker back.
@@ -2831,13 +2842,14 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\x04call\x18\x01 \x01(\v2\x13.coppice.v1.CallRefR\x04call\x12\x19\n" +
 	"\bis_error\x18\x02 \x01(\bR\aisError\x12*\n" +
 	"\x05child\x18\x03 \x01(\v2\x14.coppice.v1.ChildRunR\x05child\x12*\n" +
-	"\x06denial\x18\x04 \x01(\v2\x12.coppice.v1.DenialR\x06denial\"\x95\x01\n" +
+	"\x06denial\x18\x04 \x01(\v2\x12.coppice.v1.DenialR\x06denial\"\xba\x01\n" +
 	"\x06Denial\x12-\n" +
 	"\x05cause\x18\x01 \x01(\x0e2\x17.coppice.v1.DenialCauseR\x05cause\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1a\n" +
 	"\bargument\x18\x03 \x01(\tR\bargument\x12\x14\n" +
 	"\x05rules\x18\x04 \x03(\tR\x05rules\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\"2\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12#\n" +
+	"\rby_definition\x18\x06 \x01(\bR\fbyDefinition\"2\n" +
 	"\n" +
 	"TaskParked\x12$\n" +
 	"\x04wait\x18\x01 \x01(\v2\x10.coppice.v1.WaitR\x04wait\"O\n" +

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+)
+
+// denied is the event of a call that was denied.
+func denied(d *pb.Denial) *pb.Event {
+	return &pb.Event{Kind: &pb.Event_CallClosed{CallClosed: &pb.CallClosed{IsError: true, Denial: d}}}
+}
+
+// unasked is that of one about which nobody was asked.
+func unasked(argument string, byDefinition bool, rules ...string) *pb.Event {
+	return denied(&pb.Denial{
+		Cause: pb.DenialCause_DENIAL_CAUSE_NOBODY_ASKED, Tool: "bash", Argument: argument, Rules: rules, ByDefinition: byDefinition,
+	})
+}
+
+// TestDenialsSayWhatHelps: nothing is advised that would change nothing.
+func TestDenialsSayWhatHelps(t *testing.T) {
+	t.Parallel()
+	const ask = "keep it"
+	push, long := unasked("git push", false, "bash(git *)"), "echo \u202e"+strings.Repeat("x", deniedMost)
+	for want, test := range map[string]struct {
+		ask    string
+		events []*pb.Event
+	}{
+		"": {ask, []*pb.Event{
+			{}, denied(nil), denied(&pb.Denial{Cause: pb.DenialCause_DENIAL_CAUSE_PERMISSION, Tool: "bash"}),
+			denied(&pb.Denial{Cause: pb.DenialCause_DENIAL_CAUSE_DECISION, Tool: "bash"}),
+		}},
+		`1 call of a sub-agent was denied, as nobody is asked: bash "make"; allow with --allow RULE what may run, or keep it`: {
+			ask, []*pb.Event{unasked("make", false, "bash=make")},
+		},
+		`1 call of a sub-agent was denied, as nobody is asked: bash "make"; allow with --allow RULE what may run`: {
+			"", []*pb.Event{unasked("make", false, "bash=make")},
+		},
+		`2 calls of sub-agents were denied, as nobody is asked: bash "git push" (asked by bash(git *)); keep it`: {
+			ask, []*pb.Event{push, push},
+		},
+		`4 calls of sub-agents were denied, as nobody is asked: bash "git push" (asked by bash(git *)), bash "a" and 1 more;` +
+			` allow with --allow RULE what only the mode asks about, or keep it`: {
+			ask, []*pb.Event{push, unasked("a", true, "bash=a"), unasked("b", false, "bash=b"), unasked("a", false, "bash=a")},
+		},
+		`1 call of a sub-agent was denied, as its definition says (approvals: deny): bash "a"; allow with --allow RULE what may run`: {
+			ask, []*pb.Event{unasked("a", true, "bash=a")},
+		},
+		`2 calls of sub-agents were denied, as their definitions say (approvals: deny): bash "a" (asked by bash), bash "b" (asked by bash)`: {
+			ask, []*pb.Event{unasked("a", true, "bash"), unasked("b", true, "bash")},
+		},
+		`1 call of a sub-agent was denied, as nobody is asked: bash "echo \u202e` + strings.Repeat("x", deniedMost-8) + `"…; allow with --allow RULE what may run`: {
+			"", []*pb.Event{unasked(long, false, "bash="+long)},
+		},
+	} {
+		var d denials
+		for _, e := range test.events {
+			d.take(e)
+		}
+		if got := d.text(test.ask); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	var none *denials
+	none.take(push) // of a session of which nobody wants to know
+}
+
+// TestDeniedCallsAreDrawn as what the task is doing, and counted.
+func TestDeniedCallsAreDrawn(t *testing.T) {
+	t.Parallel()
+	f := newForest()
+	e := unasked("git push", false)
+	e.Seq, e.TaskId = 1, "t"
+	f.apply(e)
+	n := f.nodes["t"]
+	n.agent, n.state = "fixer", pb.TaskState_TASK_STATE_RUNNING
+	n.tools = 3
+	lines := append(f.draw(canvas{look: look{}, width: 100}), f.summary(n.heard, "; "))
+	for i, want := range []string{`denied: bash "git push"`, "3 tool calls, 1 denied"} {
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("%q is not in %q", want, lines[i])
+		}
+	}
+}
