@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -95,57 +94,6 @@ func (g *showAgentCommand) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// printDefinition prints all there is to know of an agent.
-func (a *app) printDefinition(resp *pb.GetAgentResponse) error {
-	agent, l := resp.GetAgent(), a.look()
-	lines := []string{l.bold.Render(safeLine(agent.GetName())), safeLine(agent.GetDescription()), ""}
-	list := func(names []string) string { return strings.Join(names, ", ") }
-	for _, field := range []struct{ name, value string }{
-		{"mode", modeText(agent.GetMode())},
-		{"tools", orElse(list(agent.GetTools()), "all")},
-		{"not", list(agent.GetDisallowedTools())},
-		{"deferred", list(agent.GetDeferredTools())},
-		{"skills", orElse(list(agent.GetSkills()), "all")},
-		{"spawns", orElse(list(agent.GetSpawns()), "all that may be")},
-		{"model", orElse(agent.GetModel(), "that of the parent")},
-		{"iterations", orElse(limitText(agent.GetMaxIterations()), "the default")},
-		{"timeout", timeoutText(agent)},
-		{"runs", backgroundText(agent)},
-		{"reminder", agent.GetReminder()},
-		{"source", agent.GetSource()},
-		{"version", agent.GetVersion()},
-		{"put", putText(resp.GetVersions())},
-	} {
-		if field.value != "" {
-			lines = append(lines, l.dim.Render(fmt.Sprintf("%-11s", field.name))+safeLine(field.value))
-		}
-	}
-	return a.print(append(lines, "", strings.TrimSpace(safeText(agent.GetPrompt())))...)
-}
-
-func timeoutText(agent *pb.Agent) string {
-	if agent.GetTimeout() == nil {
-		return ""
-	}
-	return agent.GetTimeout().AsDuration().String()
-}
-
-func backgroundText(agent *pb.Agent) string {
-	if agent.GetBackground() {
-		return "in the background"
-	}
-	return ""
-}
-
-// putText lists versions with when they were put.
-func putText(versions []*pb.AgentVersion) string {
-	var all []string
-	for _, v := range versions {
-		all = append(all, fmt.Sprintf("%s (%s)", v.GetVersion(), v.GetPutTime().AsTime().Local().Format(time.DateTime)))
-	}
-	return strings.Join(all, ", ")
-}
-
 type putAgentCommand struct {
 	remote
 	File string `arg:"" help:"Markdown with front matter; - reads it from standard input."`
@@ -206,13 +154,6 @@ func (g *deleteAgentCommand) Run(ctx context.Context, a *app) error {
 
 func modeText(m pb.AgentMode) string {
 	return strings.ToLower(strings.TrimPrefix(m.String(), "AGENT_MODE_"))
-}
-
-func limitText(n int32) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
 }
 
 func orElse(s, standard string) string {
