@@ -68,8 +68,7 @@ type options struct {
 
 	redact.Flags
 
-	Approvals       string        `env:"COPPICE_APPROVALS" enum:"deny,escalate" default:"escalate" placeholder:"WHERE" help:"What becomes of what a sub-agent asks, unless its definition or its session says: deny, or escalate to the session's approvals."`
-	ApprovalTimeout time.Duration `env:"COPPICE_APPROVAL_TIMEOUT" help:"How long a call waits for somebody to allow it before it is denied; 0 is for ever."`
+	assembly.ApprovalFlags
 }
 
 func main() {
@@ -77,7 +76,7 @@ func main() {
 	f := options{
 		MaxDepth: limits.Depth, MaxWidth: limits.Width, MaxTotal: limits.Total, MaxRunning: limits.Running, MaxQueue: limits.Queue,
 		MaxIterations: limits.RootIterations, MaxIterationsSub: limits.SubIterations,
-		MaxOutput: limits.OutputBytes, MaxPart: limits.PartBytes, ApprovalTimeout: limits.Approval,
+		MaxOutput: limits.OutputBytes, MaxPart: limits.PartBytes,
 		CallbackTries: callback.DefaultMaxTries, CallbackTimeout: callback.DefaultTimeout,
 	}
 	assembly.AnswerHealthCheck(os.Args[1:])
@@ -86,8 +85,8 @@ func main() {
 	limits.Running, limits.Queue, limits.PartBytes = f.MaxRunning, f.MaxQueue, f.MaxPart
 	limits.RootIterations, limits.SubIterations = f.MaxIterations, f.MaxIterationsSub
 	limits.RunTimeout = f.RunTimeout
-	limits.Approval, limits.OutputBytes, limits.NoBackground = f.ApprovalTimeout, f.MaxOutput, f.NoBackground
-	limits.Escalate = f.Approvals == "escalate"
+	limits.OutputBytes, limits.NoBackground = f.MaxOutput, f.NoBackground
+	f.Bound(&limits)
 	secrets, err := f.secrets()
 	logs := assembly.Logs(os.Stderr)
 	if err == nil {

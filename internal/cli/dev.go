@@ -29,6 +29,7 @@ type devCommand struct {
 	PprofListen   string `name:"pprof-listen" placeholder:"HOST:PORT" help:"Where to serve profiles of this process (/debug/pprof/), to this machine alone; by default nowhere."`
 
 	localFlags
+	assembly.ApprovalFlags
 	auth.TokenFlags
 }
 
@@ -36,6 +37,9 @@ type devCommand struct {
 func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if d.Slots < 1 {
 		return usagef("--slots is %d; it has to be 1 or more", d.Slots)
+	}
+	if d.ApprovalTimeout < 0 {
+		return usagef("--approval-timeout %s is negative", d.ApprovalTimeout)
 	}
 	if err := cmp.Or(isDirectory("--workspace", d.Workspace), isDirectory("--workspaces", d.Workspaces)); err != nil {
 		return err
@@ -58,6 +62,7 @@ func (d *devCommand) Run(ctx context.Context, a *app) error {
 	if install.DataDir, err = d.data(a); err != nil {
 		return err
 	}
+	d.Bound(install.Limits)
 	install.Listen, install.RedisURL, install.Slots = d.Listen, d.RedisURL, d.Slots
 	install.Workspace, install.Workspaces = d.workspace(), d.Workspaces
 	stopProfiles, err := assembly.ServeProfiles(ctx, d.PprofListen, m.Logger)

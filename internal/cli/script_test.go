@@ -84,6 +84,9 @@ func command(ts *testscript.TestScript, name string, args ...string) *exec.Cmd {
 	for _, key := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "XDG_STATE_HOME", "COPPICE_ORCHESTRATOR", "TERM", "NO_COLOR"} { //nolint:misspell // as it is called
 		cmd.Env = append(cmd.Env, key+"="+ts.Getenv(key))
 	}
+	if approvals := ts.Getenv("COPPICE_APPROVALS"); approvals != "" {
+		cmd.Env = append(cmd.Env, "COPPICE_APPROVALS="+approvals)
+	}
 	return cmd
 }
 
