@@ -230,14 +230,44 @@ func decidingWith(flags string) deciding {
 	}}
 }
 
+// undecidable says it of a session that nobody reaches, and why. keep is the flag that keeps it, so
+// that somebody does; empty if there is none.
+func undecidable(why, keep string) deciding {
+	byRules, byMode := why, why+"; allow it with --allow RULE"
+	if keep != "" {
+		byRules += ": keep it with " + keep
+		byMode += ", or keep the session with " + keep
+	}
+	return deciding{one: func(_, byRule string) string {
+		if byRule != "" { // what no other rule allows
+			return byRule + "; " + byRules
+		}
+		return byMode
+	}}
+}
+
 // blocked says what a session waits for that does not go on, and how to decide.
 func (a *app) blocked(ctx context.Context, f follow) error {
-	err := f.client.eachApproval(ctx, f.session, false, func(p *pb.Approval) error {
-		a.warn("blocked: " + askText(p, p.GetId(), f.deciding))
-		return nil
-	})
+	asks, err := f.client.asks(ctx, f.session, f.deciding)
 	if err != nil {
 		return err
 	}
+	return a.isBlocked(asks)
+}
+
+// isBlocked says it of questions.
+func (a *app) isBlocked(asks []string) error {
+	for _, ask := range asks {
+		a.warn("blocked: " + ask)
+	}
 	return exitCode(exitUnfinished)
+}
+
+// asks are the open questions of a session, and how to decide on them.
+func (c *client) asks(ctx context.Context, session string, by deciding) (asks []string, err error) {
+	err = c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
+		asks = append(asks, askText(p, p.GetId(), by))
+		return nil
+	})
+	return asks, err
 }

@@ -67,9 +67,8 @@ func (d *drillCommand) Run(ctx context.Context, a *app) error {
 		}()
 	}
 	calm, err := of.tree(ctx, 0, nil)
-	if errors.Is(err, errBlocked) {
-		a.complain(errBlocked.Error())
-		return exitCode(exitUnfinished)
+	if blocked, is := errors.AsType[*blockedTree](err); is {
+		return a.isBlocked(blocked.asks)
 	}
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,10 +70,14 @@ const (
 
 // What can come of a tree beside its end.
 var (
-	errBlocked = errors.New("the tree waits for an approval; allow the call with --allow RULE")
 	errEndless = fmt.Errorf("the tree has not ended in %s", drillPatience)
 	errLeft    = errors.New("a process has ended by itself")
 )
+
+// blockedTree is a tree that waits for somebody to decide, as nobody does in a drill.
+type blockedTree struct{ asks []string }
+
+func (b *blockedTree) Error() string { return "blocked: " + strings.Join(b.asks, "; ") }
 
 // tree has a tree grow, with a fault or without.
 func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ *drilled, err error) {
@@ -105,11 +110,12 @@ func (d *drilling) tree(ctx context.Context, number int, fault *drill.Fault) (_ 
 	}
 	got, err := d.grow(ctx, site)
 	closed := site.Close()
+	_, blocked := errors.AsType[*blockedTree](err)
 	switch {
 	case err == nil && closed == nil:
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case errors.Is(err, errBlocked):
+	case blocked:
 		return nil, err
 	default:
 		return nil, errors.Join(err, closed, said(log))
@@ -194,10 +200,20 @@ func (d *drilling) grow(ctx context.Context, site *drill.Site) (*drilled, error)
 	case err != nil:
 		return nil, during("watching the session", err)
 	case idle.GetCause() == pb.IdleCause_IDLE_CAUSE_BLOCKED:
-		return nil, errBlocked
+		return nil, isBlocked(ctx, c, session)
 	}
 	got.took = time.Since(begun)
 	return got, got.read(ctx, c, session, idle.GetRoot().GetId())
+}
+
+// isBlocked says what a tree waits for.
+func isBlocked(ctx context.Context, c *client, session string) error {
+	blocked := &blockedTree{}
+	err := again(ctx, func() (err error) {
+		blocked.asks, err = c.asks(ctx, session, undecidable("nobody decides in a drill", ""))
+		return err
+	})
+	return cmp.Or[error](err, blocked)
 }
 
 // read looks at a tree that has ended.

@@ -157,13 +157,10 @@ func (r *runCommand) goesOn(a *app) string {
 // deciding says how approvals are decided on of a session in this process, which nobody else
 // reaches until it has ended.
 func (r *runCommand) deciding(a *app) deciding {
+	if r.Data == "" {
+		return undecidable("the session is dropped", "--data DIR")
+	}
 	return deciding{one: func(id, byRule string) string {
-		switch {
-		case r.Data == "" && byRule != "": // which no other rule allows
-			return byRule + "; the session is dropped: keep it with --data DIR"
-		case r.Data == "":
-			return "the session is dropped; allow it with --allow RULE, or keep the session with --data DIR"
-		}
 		return r.goesOn(a) + ", and beside it " + decidingWith("").one(id, byRule)
 	}}
 }
