@@ -8,6 +8,7 @@ package route
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc/balancer"
@@ -26,6 +27,7 @@ func init() { balancer.Register(builder{}) } //nolint:gochecknoinits // gRPC tak
 type Way struct {
 	to   string
 	took atomic.Pointer[string]
+	down atomic.Bool
 }
 
 type key struct{}
@@ -43,6 +45,11 @@ func (w *Way) Took() string {
 	}
 	return ""
 }
+
+// Down reports whether the endpoint that the call was to go to can't be reached: the last attempt
+// to connect to it has failed, or it is none of the connection's any more. One whose connection is
+// being made, be it anew, is not down, though the call has gone elsewhere meanwhile.
+func (w *Way) Down() bool { return w.down.Load() }
 
 // builder makes round_robin's balancers, whose pickers know ways.
 type builder struct{}
@@ -95,8 +102,11 @@ func (w *watched) UpdateState(state balancer.State) {
 	}
 	p := &picker{Picker: state.Picker, turn: &w.turn}
 	for _, child := range endpoints {
-		if child.State.ConnectivityState == connectivity.Ready {
-			p.ready = append(p.ready, endpoint{child.Endpoint.Addresses[0].Addr, child.State.Picker})
+		switch address := child.Endpoint.Addresses[0].Addr; child.State.ConnectivityState {
+		case connectivity.Ready:
+			p.ready = append(p.ready, endpoint{address, child.State.Picker})
+		case connectivity.Idle, connectivity.Connecting: // after a failure it is neither until it is ready
+			p.coming = append(p.coming, address)
 		}
 	}
 	state.Picker = p
@@ -112,8 +122,9 @@ type endpoint struct {
 // picker sends calls without a way where round_robin does.
 type picker struct {
 	balancer.Picker
-	ready []endpoint
-	turn  *atomic.Uint32
+	ready  []endpoint
+	coming []string // addresses to which a connection is being made
+	turn   *atomic.Uint32
 }
 
 // Pick chooses the endpoint of a call.
@@ -129,5 +140,6 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 		}
 	}
 	way.took.Store(&chosen.address)
+	way.down.Store(way.to != "" && chosen.address != way.to && !slices.Contains(p.coming, way.to))
 	return chosen.Pick(info)
 }

@@ -178,3 +178,57 @@ func TestANameThatDoesNotResolve(t *testing.T) {
 		t.Errorf("the call has gone to %s", got)
 	}
 }
+
+// TestAnEndpointIsDown once nobody can be connected to there, or it is none of those of the
+// connection: the call goes elsewhere.
+func TestAnEndpointIsDown(t *testing.T) {
+	t.Parallel()
+	one, stop := serve(t)
+	two, _ := serve(t)
+	client := connect(t, one, two)
+	send := func(to string) *route.Way {
+		ctx, way := route.To(t.Context(), to)
+		call(ctx, t, client)
+		return way
+	}
+	for send(one).Took() != one { // it is being connected to
+	}
+	stop()
+	for begun := time.Now(); !send(one).Down(); { // by and by: it is tried once more
+		if time.Since(begun) > time.Minute {
+			t.Fatal("an endpoint that has ended is never down")
+		}
+	}
+	for to, want := range map[string]bool{"": false, two: false, "127.0.0.1:1": true} {
+		if way := send(to); way.Down() != want || way.Took() != two {
+			t.Errorf("to %q: it is down: %t, want %t; the call has gone to %s", to, way.Down(), want, way.Took())
+		}
+	}
+}
+
+// TestAnEndpointThatIsBeingConnectedToIsNotDown, though the call goes elsewhere.
+func TestAnEndpointThatIsBeingConnectedToIsNotDown(t *testing.T) {
+	t.Parallel()
+	one, _ := serve(t)
+	other := silent(t)
+	client := connect(t, one, other)
+	ctx, way := route.To(t.Context(), other)
+	if got := call(ctx, t, client); got != one || way.Took() != one || way.Down() {
+		t.Errorf("the call has gone to %s, as it says to %s; the endpoint is down: %t", got, way.Took(), way.Down())
+	}
+}
+
+// silent takes connections, and says nothing.
+func silent(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the system takes them
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}

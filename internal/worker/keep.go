@@ -55,6 +55,9 @@ func (l *line) open(ctx context.Context, settled bool) *link {
 	if !settled && k.endpoint != "" {
 		k.lives = aged(ageAtFirst)
 	}
+	if k.astray {
+		l.replicas.lost(aim) // or each hint from there would end another stream in vain
+	}
 	l.replicas.found(k.welcome.GetReplicaId(), k.endpoint)
 	l.welcome(k.welcome)
 	return k

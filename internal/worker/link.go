@@ -30,6 +30,7 @@ type link struct {
 	welcome  *pb.Welcome
 	protocol int32         // that is spoken on it
 	endpoint string        // where it goes; empty: not known
+	astray   bool          // it was to go elsewhere, where nobody can be reached
 	broken   chan struct{} // closed when nothing more will be received
 	left     chan struct{} // closed when it is not wanted any more, though it is not broken
 	cancel   context.CancelFunc
@@ -61,7 +62,7 @@ func openLink(opening context.Context, client pb.WorkerServiceClient, endpoint s
 	}
 	welcome := first.GetWelcome()
 	k := &link{
-		stream: stream, welcome: welcome, endpoint: way.Took(), cancel: cancel, broken: make(chan struct{}), left: make(chan struct{}),
+		stream: stream, welcome: welcome, endpoint: way.Took(), astray: way.Down(), cancel: cancel, broken: make(chan struct{}), left: make(chan struct{}),
 		protocol: min(wire.Protocol, welcome.GetProtocol()), begun: now, lives: aged(ageAtLeast),
 	}
 	switch {

@@ -21,7 +21,7 @@ func (r *replicas) found(replica, endpoint string) {
 	r.at[endpoint] = replica
 }
 
-// lost says that nobody has answered at an endpoint.
+// lost says that nobody has answered at an endpoint, or can be reached there.
 func (r *replicas) lost(endpoint string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
