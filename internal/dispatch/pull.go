@@ -17,6 +17,11 @@ const blockAtOnce = 250 * time.Millisecond
 // counts as dead.
 const patience = 3 * time.Second
 
+// endPatience is how long Redis may take to close the connection of a read that is broken off, and
+// then to say what it had handed to it: who ends waits for that. What it does not say in time,
+// others take over.
+const endPatience = time.Second
+
 var errConsumer = errors.New("a consumer needs a name")
 
 // Pull reads up to max hints that no consumer of the pool has read yet, in their
@@ -27,8 +32,8 @@ var errConsumer = errors.New("a consumer needs a name")
 // It makes the stream and its group where they are missing, so that everything on
 // the stream is read, even what was announced before; if only the group was lost,
 // hints come again. Entries that are no hints are deleted and logged. When ctx
-// ends, Pull returns its error at once, but never instead of hints it has read. One Pull
-// of a Bus goes on at a time.
+// ends, Pull returns its error at once, or within two seconds if Redis says nothing, but never
+// instead of hints it has read. One Pull of a Bus goes on at a time.
 func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block time.Duration) ([]Delivery, error) {
 	key, err := b.reading(pool, consumer, max)
 	if err != nil {
@@ -99,7 +104,7 @@ const idleSlack = 10 * time.Millisecond
 // brokenOff gives what Redis has handed to a read of up to max hints that has begun at a time and
 // was broken off. If that is fewer, what came to the consumer just before may be among it again.
 func (b *Bus) brokenOff(ctx context.Context, pool, key, consumer string, max int, began time.Time) ([]Delivery, error) {
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
 	defer cancel()
 	found, err := b.pending(asking, pool, key, consumer, pendingAtMost, func(p redis.XPendingExt) bool { return p.Idle <= time.Since(began)+idleSlack })
 	if older := len(found) - max; older > 0 {

@@ -51,15 +51,14 @@ func (r *reader) renew() {
 func (r *reader) read(ctx context.Context, what *redis.XReadGroupArgs, patience time.Duration) ([]redis.XStream, error) {
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	broken := make(chan struct{})
+	broken := make(chan *time.Timer, 1)
 	stop := context.AfterFunc(ctx, func() {
-		defer close(broken)
 		cancel() // or the client reads again
-		r.breakOff()
+		broken <- r.breakOff()
 	})
 	found, err := r.client.XReadGroup(reading, what).Result()
 	if !stop() {
-		<-broken
+		(<-broken).Stop()
 		_ = r.client.Close() // it has nothing but the connection
 		r.renew()
 	}
@@ -68,13 +67,22 @@ func (r *reader) read(ctx context.Context, what *redis.XReadGroupArgs, patience 
 
 // breakOff ends a read that waits: Redis is told that nothing more will be asked on its
 // connection, and closes it. Whatever it had given to the read by then has come, or is its
-// consumer's when the read has ended.
-func (r *reader) breakOff() {
+// consumer's when the read has ended. A Redis that says nothing does not close it: this side does,
+// unless the timer is stopped before.
+func (r *reader) breakOff() *time.Timer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if half, can := r.conn.(interface{ CloseWrite() error }); can {
-		_ = half.CloseWrite() // or the connection is of no use any more
-	} else if r.conn != nil {
-		_ = r.conn.Close()
+	conn := r.conn
+	hangUp := func() {
+		if conn != nil {
+			_ = conn.Close()
+		}
 	}
+	late := time.AfterFunc(endPatience, hangUp)
+	if half, can := conn.(interface{ CloseWrite() error }); can {
+		_ = half.CloseWrite() // or the connection is of no use any more
+	} else {
+		hangUp()
+	}
+	return late
 }

@@ -39,8 +39,8 @@ func (f *finished) take() []string {
 	return ids
 }
 
-// finish takes such hints off the dispatch stream until ctx ends. If that fails they
-// come again and their claims are refused.
+// finish takes such hints off the dispatch stream until ctx ends, and then those that there are.
+// If that fails they come again and their claims are refused.
 func (w *Worker) finish(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
@@ -53,12 +53,13 @@ func (w *Worker) finish(ctx context.Context) error {
 	return nil
 }
 
+// finishNow takes no longer than Redis may take for one thing.
 func (w *Worker) finishNow(ctx context.Context) {
 	ids := w.finished.take()
 	if len(ids) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryAtMost)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
 	defer cancel()
 	if err := w.bus.Load().Done(ctx, w.Pool, ids...); err != nil {
 		w.Logger.WarnContext(ctx, "taking hints off the stream failed", "hints", len(ids), "error", err)

@@ -16,19 +16,21 @@ import (
 // quiet is a replica that has nothing to say but that it is there.
 type quiet struct {
 	pb.WorkerServiceClient
+	installation  string
 	opened, ended chan time.Time // of each stream
 }
 
 func (q quiet) Work(ctx context.Context, _ ...grpc.CallOption) (pb.WorkerService_WorkClient, error) {
 	q.opened <- time.Now()
-	return &quietStream{ctx: ctx, ended: q.ended}, nil
+	return &quietStream{ctx: ctx, installation: q.installation, ended: q.ended}, nil
 }
 
 type quietStream struct {
 	pb.WorkerService_WorkClient
-	ctx      context.Context
-	ended    chan time.Time
-	welcomed bool
+	ctx          context.Context
+	installation string
+	ended        chan time.Time
+	welcomed     bool
 }
 
 func (s *quietStream) Send(*pb.WorkRequest) error { return s.ctx.Err() }
@@ -38,7 +40,8 @@ func (s *quietStream) Recv() (*pb.WorkResponse, error) {
 	if !s.welcomed {
 		s.welcomed = true
 		return &pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
-			Window: window, Protocol: wire.Protocol, OldestProtocol: wire.Protocol, Features: []string{wire.FeatureHeartbeat},
+			InstallationId: s.installation,
+			Window:         window, Protocol: wire.Protocol, OldestProtocol: wire.Protocol, Features: []string{wire.FeatureHeartbeat},
 		}}}, nil
 	}
 	select {

@@ -82,7 +82,7 @@ const (
 	pullBlock     = 5 * time.Second
 	takeOverEvery = 2 * time.Second
 	takeOverIdle  = 5 * time.Second
-	redisPatience = time.Second // with a look at what others have left, for which slots wait
+	redisPatience = time.Second // with each thing for which slots wait, or who stops the worker
 	retryAfter    = 200 * time.Millisecond
 	retryAtMost   = 3 * time.Second
 )
@@ -273,7 +273,7 @@ func (w *Worker) leave(ctx context.Context) {
 		return
 	}
 	w.finishNow(ctx)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryAtMost)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisPatience)
 	defer cancel()
 	if err := errors.Join(bus.Forget(ctx, w.Pool, w.ID), bus.Close()); err != nil {
 		w.Logger.DebugContext(ctx, "leaving the consumer group failed", "error", err)
