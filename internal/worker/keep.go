@@ -160,7 +160,7 @@ const goodbye = time.Second
 func (l *line) bye(k *link) {
 	defer time.AfterFunc(goodbye, k.cancel).Stop() // also ends a send that hangs
 	l.sending.Lock()
-	err := k.stream.CloseSend()
+	err := k.closeSend()
 	l.sending.Unlock()
 	if err == nil {
 		<-k.broken

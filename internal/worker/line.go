@@ -208,7 +208,7 @@ func (l *line) adopt(k *link) error {
 		if c := r.req.GetClaim(); c != nil {
 			c.Protocol = k.protocol
 		}
-		if err := k.stream.Send(r.req); err != nil {
+		if err := k.send(r.req); err != nil {
 			return err
 		}
 	}
@@ -230,7 +230,7 @@ func (l *line) reattach(k *link, claim *pb.Claim, last *request) (*pb.WorkRespon
 	l.mu.Lock()
 	known := l.attempt.known
 	l.mu.Unlock()
-	if err := k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
+	if err := k.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Reattach{Reattach: &pb.Reattach{
 		SessionId: claim.GetSessionId(), TaskId: claim.GetTaskId(),
 		Epoch: claim.GetEpoch(), Nonce: claim.GetNonce(), KnownOrdinal: known, Features: wire.WorkerFeatures(),
 		WorkerId: l.worker, AlivePort: uint32(l.alive), TakesNonce: offered,
@@ -370,11 +370,10 @@ func (l *line) letGo(ordinal int) {
 	l.attempt.release <- ordinal
 }
 
-// beat tells the other side of a stream that this one is there.
+// beat tells the other side of a stream that this one is there, also while nothing else may be sent
+// as the answer to a reattachment is waited for.
 func (l *line) beat(k *link) {
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	if k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Heartbeat{Heartbeat: &pb.Heartbeat{}}}) != nil {
+	if k.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Heartbeat{Heartbeat: &pb.Heartbeat{}}}) != nil {
 		k.cancel()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,7 @@ type link struct {
 	aged     atomic.Bool   // it was ended because it had lived for so long
 	heard    atomic.Int64  // when anything was last received, since begun
 	useful   atomic.Bool   // a claim was answered on it with more than a refusal of the protocol
+	sending  sync.Mutex    // held while something is sent; taken after those of the line
 }
 
 // openLink opens a stream, to an endpoint if that can be reached, waits for its welcome and
@@ -81,6 +83,20 @@ func openLink(opening context.Context, client pb.WorkerServiceClient, endpoint s
 		return nil, err
 	}
 	return k, nil
+}
+
+// send sends a request. Their order is the caller's to keep.
+func (k *link) send(r *pb.WorkRequest) error {
+	k.sending.Lock()
+	defer k.sending.Unlock()
+	return k.stream.Send(r)
+}
+
+// closeSend says that nothing more will be sent.
+func (k *link) closeSend() error {
+	k.sending.Lock()
+	defer k.sending.Unlock()
+	return k.stream.CloseSend()
 }
 
 // receive gives the next response.

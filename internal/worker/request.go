@@ -113,7 +113,7 @@ func (l *line) flush() {
 	l.mu.Unlock()
 	for i, r := range l.unsent {
 		r.req.More = i < len(l.unsent)-1
-		if k != nil && !over && k.stream.Send(r.req) != nil {
+		if k != nil && !over && k.send(r.req) != nil {
 			k.cancel()
 		}
 	}
@@ -144,7 +144,7 @@ func (j *journal) delta(d *pb.TextDelta) {
 		k = nil
 	}
 	l.mu.Unlock()
-	if k != nil && k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_Delta{Delta: d}}) != nil {
+	if k != nil && k.send(&pb.WorkRequest{Kind: &pb.WorkRequest_Delta{Delta: d}}) != nil {
 		k.cancel()
 	}
 }

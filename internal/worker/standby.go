@@ -24,7 +24,7 @@ func (l *line) offer(claim *pb.Claim) {
 	l.stands = &request{req: &pb.WorkRequest{Takes: &pb.Takes{Nonce: claim.GetNonce()}}}
 	l.stood = make(chan struct{})
 	l.mu.Unlock()
-	if k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandBy{StandBy: claim}}) != nil {
+	if k.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandBy{StandBy: claim}}) != nil {
 		k.cancel()
 	}
 }
@@ -65,7 +65,7 @@ func (l *line) standDown() (moved <-chan struct{}, told bool) {
 	if k == nil {
 		return nil, false
 	}
-	if k.stream.Send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandDown{StandDown: &pb.StandDown{}}}) != nil {
+	if k.send(&pb.WorkRequest{Kind: &pb.WorkRequest_StandDown{StandDown: &pb.StandDown{}}}) != nil {
 		k.cancel()
 	}
 	return moved, true
