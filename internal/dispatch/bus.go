@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -166,6 +167,33 @@ func (b *Bus) Forget(ctx context.Context, pool, consumer string) error {
 		return fmt.Errorf("forgetting consumer %s of %s: %w", consumer, key, err)
 	}
 	return nil
+}
+
+// ForgetIdle is Forget for all consumers that have not asked for hints for so long, and gives how
+// many it has seen to. Which of them have hints is looked at again when they are removed. The
+// embedded Redis, which ends with its consumers, does not know when they have last asked.
+func (b *Bus) ForgetIdle(ctx context.Context, pool string, idle time.Duration) (seen int, err error) {
+	key, err := b.keys.ready(pool)
+	if err != nil {
+		return 0, fmt.Errorf("forgetting consumers: %w", err)
+	}
+	consumers, err := b.client.XInfoConsumers(ctx, key, group).Result()
+	if err != nil && (isGone(err) || redis.HasErrorPrefix(err, noSuchStream)) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("looking for consumers of %s: %w", key, err)
+	}
+	for _, c := range consumers {
+		if c.Idle < idle || c.Pending > 0 {
+			continue
+		}
+		if err := b.Forget(ctx, pool, c.Name); err != nil {
+			return seen, err
+		}
+		seen++
+	}
+	return seen, nil
 }
 
 // Nudge tells every listener of the installation but the sender to look at what

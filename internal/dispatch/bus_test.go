@@ -215,6 +215,53 @@ func TestForget(t *testing.T) {
 	})
 }
 
+// TestForgetIdle forgets who has read nothing for so long, and has nothing left of what it had read.
+func TestForgetIdle(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client()
+	bus, ctx := newBus(t, client), within(t)
+	key, err := bus.keys.ready(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forget := func(idle time.Duration, seen int, left ...string) {
+		t.Helper()
+		if n, err := bus.ForgetIdle(ctx, pool, idle); err != nil || n != seen {
+			t.Errorf("%d were forgotten, %v; want %d", n, err, seen)
+		}
+		if left == nil {
+			return
+		}
+		consumers, err := client.XInfoConsumers(ctx, key, group).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, c := range consumers {
+			names = append(names, c.Name)
+		}
+		if slices.Sort(names); !slices.Equal(names, left) {
+			t.Errorf("%q are left, want %q", names, left)
+		}
+	}
+	forget(0, 0) // no stream
+	announce(t, bus, some(2, 1))
+	forget(0, 0) // no group
+	for _, name := range []string{"done", "died"} {
+		if found := pull(t, bus, name, 1, time.Minute); name == "done" {
+			finish(t, bus, found)
+		}
+	}
+	forget(time.Hour, 0, "died", "done")
+	forget(0, 1, "died")
+	if found := pull(t, bus, "done", 1, 0); len(found) > 0 {
+		t.Errorf("who pulls again gets %v", found)
+	}
+	if found, err := bus.TakeOver(ctx, pool, "done", 0, 1); err != nil || len(found) != 1 {
+		t.Errorf("what was left was taken over as %v, %v", found, err)
+	}
+}
+
 func TestGarbage(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)

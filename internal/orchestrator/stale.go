@@ -5,10 +5,14 @@ import (
 	"time"
 )
 
-// How often what is on the dispatch stream is counted, and up to how many.
+// How often what is on the dispatch stream is counted, and up to how many; and how often readers of
+// it are forgotten that have read nothing for how long. A worker whose slots are all busy, or
+// stand by, reads nothing either, and is a reader again with its next read.
 const (
-	countEvery = time.Second
-	countTo    = 1000
+	countEvery  = time.Second
+	countTo     = 1000
+	forgetEvery = 10 * time.Minute
+	readerIdle  = time.Hour
 )
 
 // countHints counts what is on the dispatch stream now and then, until ctx ends. What can't be
@@ -16,15 +20,35 @@ const (
 func (s *Service) countHints(ctx context.Context) error {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
+	var forgotten time.Time
 	for {
 		if err := s.lookAtStream(ctx); err != nil {
 			s.Logger.DebugContext(ctx, "what is on the dispatch stream was not seen to", "error", err)
+		}
+		if now := time.Now(); now.Sub(forgotten) >= forgetEvery {
+			forgotten = now
+			s.forgetReaders(ctx)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// forgetReaders has Redis forget workers that have vanished without anybody knowing that they are
+// dead: their machine is gone too, or Redis was away when they ended. What there is no time for is
+// for the next look.
+func (s *Service) forgetReaders(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, redisPatience)
+	defer cancel()
+	seen, err := s.Bus.ForgetIdle(ctx, s.Pool, readerIdle)
+	if err != nil {
+		s.Logger.DebugContext(ctx, "readers of the dispatch stream were not forgotten", "error", err)
+	}
+	if seen > 0 {
+		s.Logger.InfoContext(ctx, "workers that have long read no hints are no readers of the dispatch stream any more", "workers", seen)
 	}
 }
 
