@@ -219,6 +219,7 @@ func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.Sess
 	}
 	idle, err := s.svc.WatchSession(stream.Context(), tenant(stream.Context()), id, orchestrator.Watch{
 		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(), Several: req.GetSeveralEvents(),
+		Stands: func() error { return stream.SendHeader(nil) }, // otherwise they go with the first step
 	}, func(step *wire.Step) error { return stream.SendMsg(step) })
 	if err != nil {
 		return err

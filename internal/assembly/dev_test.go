@@ -111,6 +111,32 @@ func TestAWatchReplaysTheSameEvents(t *testing.T) {
 	}
 }
 
+// TestAWatchSaysThatItStands with its headers, also if there is nothing to send yet.
+func TestAWatchSaysThatItStands(t *testing.T) {
+	t.Parallel()
+	c := setup(t, "steps: [{text: done}]", nil)
+	session := c.create("go").GetId()
+	events, _ := c.idle(session)
+	for name, req := range map[string]*pb.WatchSessionRequest{
+		"nothing": {SessionId: session, AfterSeq: int64(len(events))}, "some": {SessionId: session}, "an end": {SessionId: session, AfterSeq: int64(len(events)), UntilIdle: true},
+	} {
+		stream, err := c.WatchSession(c.ctx(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if head, err := stream.Header(); err != nil || head == nil {
+			t.Errorf("a watch that has %s to send: %v, %v", name, head, err)
+		}
+	}
+	refused, err := c.WatchSession(c.ctx(), &pb.WatchSessionRequest{SessionId: session, AfterSeq: 9999})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head, _ := refused.Header(); head != nil {
+		t.Errorf("a watch that is refused: %v", head)
+	}
+}
+
 func TestSiblingsAreOrderedByStart(t *testing.T) {
 	t.Parallel()
 	c := setup(t, fanOut("8", "3"), nil)

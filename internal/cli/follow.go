@@ -86,6 +86,11 @@ func (a *app) showPlain(ctx context.Context, f follow, w *watching) (*pb.Idle, e
 			a.complain("the connection is lost; trying again")
 		}
 	}
+	w.found = func() {
+		if p.stood() {
+			a.complain("connected again")
+		}
+	}
 	stop := p.minding(ctx, f.client.whyQueued)
 	idle, err := w.each(ctx, p.step)
 	stop()

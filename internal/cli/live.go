@@ -29,7 +29,8 @@ type live struct {
 
 	width, height int
 	frame         int
-	status        string // of the connection, if there is something to say
+	lost          bool // the connection
+	stopping      bool
 	queue         queue
 	unmoved       string // why it stands still
 	picture       string
@@ -38,8 +39,9 @@ type live struct {
 
 // What the program is told.
 type (
-	stepMsg struct{ step *pb.WatchSessionResponse }
-	lostMsg struct{ err error }
+	stepMsg  struct{ step *pb.WatchSessionResponse }
+	lostMsg  struct{ err error }
+	foundMsg struct{} // the connection that was lost
 
 	unmovedMsg struct{ why string }
 
@@ -59,11 +61,12 @@ func tick() tea.Cmd {
 func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case stepMsg:
-		l.status = ""
 		l.forest.step(m.step)
 		l.questions.over(m.step)
 	case lostMsg:
-		l.status = "connection lost, trying again"
+		l.lost = true
+	case foundMsg:
+		l.lost = false
 	case tea.WindowSizeMsg:
 		resized := l.width > 0
 		l.width, l.height, l.tall = m.Width, m.Height, 0
@@ -80,13 +83,13 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case unmovedMsg:
 		l.unmoved = m.why
 	case answeredMsg:
-		l.status = orElse(l.questions.answered(m), l.status)
+		l.questions.answered(m)
 	case overMsg:
 		return l, tea.Quit
 	case tea.KeyPressMsg:
 		switch m.String() {
 		case "ctrl+c":
-			l.status = "stopping"
+			l.stopping = true
 			l.interrupt()
 		case "ctrl+z":
 			return l, tea.Suspend
@@ -122,22 +125,8 @@ func (l *live) paint() {
 	lines := l.forest.draw(canvas{
 		look: l.look, width: l.width, height: max(1, l.height-2-len(question)), now: now, frame: l.frame, deciding: l.deciding,
 	})
-	foot := l.forest.summary(now, l.look.dot)
-	if n := l.forest.asking(); n > 0 {
-		open := plural(n, "open approval")
-		if l.deciding.list != "" {
-			open += ": " + safeLine(l.deciding.list)
-		}
-		foot = open + l.look.dot + foot
-	}
-	if l.queue.told && l.unmoved != "" {
-		foot = l.unmoved + l.look.dot + foot
-	}
-	if l.status != "" {
-		foot = l.status + l.look.dot + foot
-	}
 	if l.height > 2 {
-		lines = append(lines, l.look.dim.Render(ansi.Truncate(foot, l.width, l.look.more)))
+		lines = append(lines, l.look.dim.Render(ansi.Truncate(l.foot(now), l.width, l.look.more)))
 	}
 	lines = append(lines, question...)
 	for len(lines) < l.tall {
@@ -145,6 +134,31 @@ func (l *live) paint() {
 	}
 	l.tall = len(lines)
 	l.picture = strings.Join(lines, "\n")
+}
+
+// foot is the line below the tree: first what needs somebody, then how the whole stands.
+func (l *live) foot(now time.Time) string {
+	var parts []string
+	if l.stopping {
+		parts = append(parts, "stopping")
+	}
+	if l.questions.failed != "" {
+		parts = append(parts, l.questions.failed)
+	}
+	if l.lost {
+		parts = append(parts, "connection lost, trying again")
+	}
+	if l.queue.told && l.unmoved != "" {
+		parts = append(parts, l.unmoved)
+	}
+	if n := l.forest.asking(); n > 0 {
+		open := plural(n, "open approval")
+		if l.deciding.list != "" {
+			open += ": " + safeLine(l.deciding.list)
+		}
+		parts = append(parts, open)
+	}
+	return strings.Join(append(parts, l.forest.summary(now, l.look.dot)), l.look.dot)
 }
 
 // wipe takes the picture away, from the line that the program leaves the cursor
@@ -173,6 +187,7 @@ func (l *live) draw(ctx context.Context, w *watching, in io.Reader, out io.Write
 	}
 	ended, asks := make(chan ending, 1), l.questions.decide != nil
 	w.lost = func(err error) { program.Send(lostMsg{err}) }
+	w.found = func() { program.Send(foundMsg{}) }
 	go func() {
 		tell := func(step *pb.WatchSessionResponse) error {
 			program.Send(stepMsg{step})

@@ -12,6 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
@@ -50,6 +51,11 @@ func TestLive(t *testing.T) {
 	if len(got) != 5 || !strings.HasPrefix(got[4], "connection lost") || !strings.Contains(got[3], "7 more pending") {
 		t.Errorf("after a change of size: %q", got)
 	}
+	tell(foundMsg{})
+	tell(tickMsg{})
+	if got := l.View().Content; strings.Contains(got, "connection lost") {
+		t.Errorf("after it is found again: %q", got)
+	}
 	tell(tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl})
 	if interrupted != 1 {
 		t.Errorf("Ctrl-C interrupted %d times", interrupted)
@@ -85,12 +91,23 @@ type brokenStream struct {
 	steps []*pb.WatchSessionResponse
 	quiet time.Duration // before it breaks
 	err   error
+	stood bool // its headers come before its first step
 }
 
 func (b *broken) WatchSession(_ context.Context, req *pb.WatchSessionRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[pb.WatchSessionResponse], error) {
 	b.after = append(b.after, req.GetAfterSeq())
 	s := &b.streams[min(len(b.after), len(b.streams))-1]
 	return s, nil
+}
+
+// Header waits for the headers: they come with the first step, unless the stream stood before.
+func (s *brokenStream) Header() (metadata.MD, error) {
+	if len(s.steps) > 0 || s.stood {
+		return metadata.MD{}, nil
+	}
+	time.Sleep(s.quiet)
+	s.quiet = 0
+	return nil, nil
 }
 
 func (s *brokenStream) Recv() (*pb.WatchSessionResponse, error) {
@@ -118,6 +135,7 @@ func blockedStep() *pb.WatchSessionResponse {
 func TestWatching(t *testing.T) {
 	t.Parallel()
 	gone := status.Error(codes.Unavailable, "gone")
+	nothing := brokenStream{stood: true, quiet: patience - 1, err: gone}
 	for name, c := range map[string]struct {
 		streams []brokenStream
 		code    codes.Code
@@ -155,6 +173,17 @@ func TestWatching(t *testing.T) {
 			},
 			code: codes.OK, seen: []int64{1, 2, 3}, after: []int64{0, 1, 1, 2, 2}, lost: true,
 		},
+		"streams that stand and bring nothing": {
+			streams: []brokenStream{
+				nothing, {err: gone}, nothing, {err: gone}, nothing,
+				{steps: []*pb.WatchSessionResponse{eventStep(1), idleStep()}},
+			},
+			code: codes.OK, seen: []int64{1}, after: []int64{0, 0, 0, 0, 0, 0}, lost: true,
+		},
+		"patience ends after a stream that stood": {
+			streams: []brokenStream{nothing, {err: gone}},
+			code:    codes.Unavailable, after: []int64{0, 0, 0}, lost: true,
+		},
 		"quiet from the beginning": {
 			streams: []brokenStream{{quiet: patience + 1, err: gone}, {steps: []*pb.WatchSessionResponse{idleStep()}}},
 			code:    codes.OK, after: []int64{0, 0}, lost: true,
@@ -177,8 +206,15 @@ func TestWatching(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				service, lost := &broken{streams: c.streams}, false
-				w := &watching{client: service, lost: func(error) { lost = true }}
+				service, lost, found := &broken{streams: c.streams}, false, 0
+				w := &watching{client: service, lost: func(error) { lost = true }, found: func() { found++ }}
+				stand, atMost := 0, 2*patience
+				for i := range c.streams {
+					if c.streams[i].stood || len(c.streams[i].steps) > 0 {
+						stand++
+					}
+					atMost += c.streams[i].quiet
+				}
 				var seen []int64
 				begin := time.Now()
 				idle, err := w.past(t.Context(), func(step *pb.WatchSessionResponse) error {
@@ -193,9 +229,8 @@ func TestWatching(t *testing.T) {
 				if !slices.Equal(seen, c.seen) || len(service.after) < len(c.after) || !slices.Equal(service.after[:len(c.after)], c.after) || lost != c.lost {
 					t.Errorf("seen %v, asked for %v, lost %v", seen, service.after, lost)
 				}
-				atMost := 2 * patience
-				for i := range c.streams {
-					atMost += c.streams[i].quiet
+				if found != stand {
+					t.Errorf("told of %d streams that stand, want %d", found, stand)
 				}
 				if took := time.Since(begin); took > atMost {
 					t.Errorf("took %v", took)

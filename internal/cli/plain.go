@@ -21,7 +21,7 @@ type plain struct {
 	forest   *forest
 	deciding deciding
 	after    int64 // what happened up to here is taken in and not told
-	lost     int   // how often the stream broke since the last step
+	lost     int   // how often the stream broke since it stood last
 
 	mu    sync.Mutex // over the forest and the output
 	queue queue
@@ -35,7 +35,6 @@ const tellLost = 2
 func (p *plain) step(step *pb.WatchSessionResponse) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lost = 0
 	switch k := step.GetStep().(type) {
 	case *pb.WatchSessionResponse_Event:
 		return p.event(k.Event)
@@ -51,6 +50,13 @@ func (p *plain) step(step *pb.WatchSessionResponse) error {
 func (p *plain) broke() bool {
 	p.lost++
 	return p.lost == tellLost
+}
+
+// stood takes in that the stream stands, and reports whether it was told that it does not.
+func (p *plain) stood() bool {
+	told := p.lost >= tellLost
+	p.lost = 0
+	return told
 }
 
 // mindEvery is how often it is looked at whether the session stands still.

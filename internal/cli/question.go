@@ -9,6 +9,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -20,6 +22,8 @@ type questions struct {
 	open   string                                // the approval that is on the screen; empty: none
 	since  time.Time                             // when it came there
 	sent   map[string]bool                       // what was decided on, and is not known to be yet
+	failed string                                // why the last answer was not taken, until the next one
+	amiss  string                                // the approval that it was for
 }
 
 // settles is how long a question has been on the screen before a key answers it: what was typed
@@ -118,22 +122,31 @@ func (q *questions) answer(key string, now time.Time) tea.Cmd {
 		q.sent = map[string]bool{}
 	}
 	q.sent[q.open], q.open = true, ""
+	q.failed, q.amiss = "", ""
 	decide := q.decide
 	return func() tea.Msg { return answeredMsg{req.GetApprovalId(), decide(req)} }
 }
 
 // answered takes in what has become of an answer. A question is asked again whose answer was not
 // taken, if it is still open.
-func (q *questions) answered(m answeredMsg) (failed string) {
+func (q *questions) answered(m answeredMsg) {
 	if m.err == nil {
-		return ""
+		return
 	}
 	delete(q.sent, m.approval)
-	return safeLine(m.err.Error())
+	reason := m.err.Error()
+	if s := status.Convert(m.err); s.Code() == codes.Unavailable && len(s.Details()) == 0 {
+		reason = "nobody was there" // what that looked like is of no use here
+	}
+	q.failed, q.amiss = "not answered: "+safeLine(reason), m.approval
 }
 
 // over forgets a question that is open no more.
 func (q *questions) over(s *pb.WatchSessionResponse) {
-	delete(q.sent, s.GetEvent().GetApprovalDecided().GetApprovalId())
-	delete(q.sent, s.GetEvent().GetApprovalExpired().GetApprovalId())
+	for _, id := range []string{s.GetEvent().GetApprovalDecided().GetApprovalId(), s.GetEvent().GetApprovalExpired().GetApprovalId()} {
+		delete(q.sent, id)
+		if id != "" && id == q.amiss {
+			q.failed, q.amiss = "", ""
+		}
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -63,15 +65,31 @@ func TestQuestions(t *testing.T) {
 	fails = errors.New("it is down")
 	after(0, 's')
 	shows("an answer that fails", first...)
-	if !strings.Contains(l.View().Content, "it is down · ") {
+	l.Update(lostMsg{errors.New("gone")})
+	l.Update(tickMsg{})
+	if !strings.Contains(l.View().Content, "not answered: it is down · connection lost, trying again · ") {
 		t.Errorf("nothing is said of it:\n%s", l.View().Content)
+	}
+	l.Update(foundMsg{})
+	event(12, "a", &pb.Event{})
+	l.Update(tickMsg{})
+	if !strings.Contains(l.View().Content, "not answered: it is down · 2 open approvals · ") {
+		t.Errorf("nothing is said of it any more:\n%s", l.View().Content)
+	}
+	fails = during("deciding the approval", status.Error(codes.Unavailable, "connection error: desc = dial"))
+	after(settles, 's')
+	if !strings.Contains(l.View().Content, "not answered: nobody was there · 2 open approvals · ") {
+		t.Errorf("nobody was there:\n%s", l.View().Content)
 	}
 	fails = nil
 	after(settles, 's')
 	second := []string{`root: may bash "git push ` + strings.Repeat("x", 35), strings.Repeat("x", 25) + `" run?`, `asked by bash(git *)`, keys}
 	shows("the next one", second...)
+	if strings.Contains(l.View().Content, "not answered") {
+		t.Errorf("an answer that was taken:\n%s", l.View().Content)
+	}
 	after(0, 'y')
-	event(12, "a", &pb.Event{Kind: &pb.Event_ApprovalDecided{ApprovalDecided: &pb.ApprovalDecided{ApprovalId: "a1", State: pb.ApprovalState_APPROVAL_STATE_ALLOWED}}})
+	event(13, "a", &pb.Event{Kind: &pb.Event_ApprovalDecided{ApprovalDecided: &pb.ApprovalDecided{ApprovalId: "a1", State: pb.ApprovalState_APPROVAL_STATE_ALLOWED}}})
 	after(settles, 'n')
 	if strings.Contains(l.View().Content, keys) {
 		t.Errorf("it still asks:\n%s", l.View().Content)
@@ -83,6 +101,7 @@ func TestQuestions(t *testing.T) {
 	}{
 		{"a1", pb.Decision_DECISION_ALLOW, pb.ApprovalScope_APPROVAL_SCOPE_SESSION},
 		{"a1", pb.Decision_DECISION_ALLOW, pb.ApprovalScope_APPROVAL_SCOPE_SESSION},
+		{"a1", pb.Decision_DECISION_ALLOW, pb.ApprovalScope_APPROVAL_SCOPE_SESSION},
 		{"a2", pb.Decision_DECISION_DENY, pb.ApprovalScope_APPROVAL_SCOPE_UNSPECIFIED},
 	} {
 		if i >= len(decided) || decided[i].GetApprovalId() != want.id || decided[i].GetDecision() != want.decision || decided[i].GetScope() != want.scope {
@@ -90,21 +109,21 @@ func TestQuestions(t *testing.T) {
 		}
 	}
 	// Of a call that can't be shown whole nobody is asked, and it holds up no other.
-	asks(13, "r", "a3", "git "+strings.Repeat("x", 1200))
+	asks(14, "r", "a3", "git "+strings.Repeat("x", 1200))
 	after(settles, 'y')
 	after(settles, 'y')
 	shows("no room", "a call asks that does not fit here: make the terminal larger")
 	l.questions.list = "coppice approvals --orchestrator example.com:7070"
 	after(settles, 'y')
 	shows("no room, at an orchestrator", "a call asks that does not fit here: coppice approvals --orch", "estrator example.com:7070")
-	if len(decided) != 3 {
-		t.Errorf("decided on %v", decided[3:])
+	if len(decided) != 4 {
+		t.Errorf("decided on %v", decided[4:])
 	}
-	asks(14, "a", "a4", "git fetch")
+	asks(15, "a", "a4", "git fetch")
 	after(settles, 'n')
 	shows("no room any more", "a call asks that does not fit here: coppice approvals --orch", "estrator example.com:7070")
-	if len(decided) != 4 || decided[3].GetApprovalId() != "a4" {
-		t.Fatalf("decided on %v, want a4", decided[3:])
+	if len(decided) != 5 || decided[4].GetApprovalId() != "a4" {
+		t.Fatalf("decided on %v, want a4", decided[4:])
 	}
 	l.Update(tea.WindowSizeMsg{Width: 60, Height: 50})
 	l.Update(tickMsg{})

@@ -26,6 +26,7 @@ type watching struct {
 	untilIdle bool
 	lost      func(error) // told of a broken stream; may be nil
 	denied    *denials    // takes in what was denied; may be nil
+	found     func()      // told of a stream that stands; may be nil
 	begun     bool        // a stream has brought something
 }
 
@@ -146,7 +147,8 @@ func mayGoOn(err error) bool {
 	return errors.Is(err, errStreamEnded) || errors.Is(err, errNotNow) || status.Code(err) == codes.Unavailable
 }
 
-// stream is one stream; got reports whether it brought anything.
+// stream is one stream; got reports whether it stood. An orchestrator of the release before says
+// so with the first step.
 func (w *watching) stream(ctx context.Context, take func(*pb.WatchSessionResponse) error) (idle *pb.Idle, got bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -155,6 +157,12 @@ func (w *watching) stream(ctx context.Context, take func(*pb.WatchSessionRespons
 	})
 	if err != nil {
 		return nil, false, err
+	}
+	if head, _ := stream.Header(); head != nil { // what kept it from standing, Recv says
+		got = true
+		if w.found != nil {
+			w.found()
+		}
 	}
 	for {
 		step, err := stream.Recv()

@@ -15,6 +15,10 @@ type Watch struct {
 	Deltas    bool
 	UntilIdle bool
 	Several   bool // a step may have several events
+
+	// Stands is called, if it is not nil, once all that had happened was sent and that was
+	// nothing: who watches may wait for long until something is.
+	Stands func() error
 }
 
 // watchBatch is how many events are read from the store at once, and watchGlimpse how
@@ -87,6 +91,11 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 		var idle *pb.Idle
 		if idle, more, err = s.lookIdle(ctx, id, v.last); err != nil || idle != nil {
 			return idle, err
+		}
+	}
+	if w.Stands != nil && v.last == w.After {
+		if err := w.Stands(); err != nil {
+			return nil, err
 		}
 	}
 	return v.goOn(ctx, look, w.UntilIdle)

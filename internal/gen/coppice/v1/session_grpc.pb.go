@@ -87,7 +87,8 @@ type SessionServiceClient interface {
 	// gap, from after_seq on: first what has happened, then what happens. The same
 	// call again gives the same events. It ends when the client ends it, or, with
 	// until_idle, with an `idle` message once nothing is pending or running and
-	// all events have been sent. Read-only; after a broken stream call again with
+	// all events have been sent. The response headers come when the watch stands, also if there is
+	// nothing to send yet. Read-only; after a broken stream call again with
 	// the last seq seen. NOT_FOUND: no such session. OUT_OF_RANGE: after_seq is
 	// beyond the last event. INVALID_ARGUMENT: it is negative. A watch of a session that is deleted ends with
 	// NOT_FOUND after the event that says so.
@@ -353,7 +354,8 @@ type SessionServiceServer interface {
 	// gap, from after_seq on: first what has happened, then what happens. The same
 	// call again gives the same events. It ends when the client ends it, or, with
 	// until_idle, with an `idle` message once nothing is pending or running and
-	// all events have been sent. Read-only; after a broken stream call again with
+	// all events have been sent. The response headers come when the watch stands, also if there is
+	// nothing to send yet. Read-only; after a broken stream call again with
 	// the last seq seen. NOT_FOUND: no such session. OUT_OF_RANGE: after_seq is
 	// beyond the last event. INVALID_ARGUMENT: it is negative. A watch of a session that is deleted ends with
 	// NOT_FOUND after the event that says so.
