@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -75,7 +76,11 @@ func (c *approvalsCommand) Run(ctx context.Context, a *app) error {
 			if a.json {
 				return a.printJSON(p)
 			}
-			return a.print(approvalText(p))
+			text := approvalText(p)
+			if p.GetState() == pb.ApprovalState_APPROVAL_STATE_OPEN {
+				text += c.deciding(a).in(p.GetSessionId()).allOf(p, p.GetTaskId(), "  ")
+			}
+			return a.print(text)
 		})
 		switch {
 		case err == nil && shown == 0 && c.All:
@@ -113,7 +118,7 @@ func approvalText(p *pb.Approval) string {
 		state += " for the session"
 	}
 	text := fmt.Sprintf("%s  %s  session %s  task %s  %s", safeLine(p.GetId()), state, idEnd(p.GetSessionId()), idEnd(p.GetTaskId()),
-		callText(p.GetTool(), p.GetArgument()))
+		callText(p))
 	text += askedBy(p.GetTool(), p.GetRules())
 	if m := safeLine(p.GetMessage()); m != "" {
 		text += "  " + m
@@ -136,12 +141,26 @@ func askedBy(tool string, rules []string) string {
 	return "  asked by " + strings.Join(slices.Compact(by), ", ")
 }
 
-// callText is a call on one line: its tool and all that it is about.
-func callText(tool, argument string) string {
-	if argument == "" {
-		return safeLine(tool)
+// callText is a call on one line: its tool and all that is known of what it is about.
+func callText(q asked) string {
+	if q.GetArgument() == "" {
+		return safeLine(q.GetTool())
 	}
-	return safeLine(tool) + " " + safeWhole(argument)
+	return safeLine(q.GetTool()) + " " + orElse(pieces(q), safeWhole(q.GetArgument()))
+}
+
+// pieces is what is known of an argument that is not whole, and how much is not, where nobody takes
+// that for a part of it: outside of the quotation marks. It is empty for one that is whole.
+func pieces(q asked) string {
+	if q.GetArgumentCut() <= 0 {
+		return ""
+	}
+	left := " [" + plural(q.GetArgumentCut(), "byte") + " not shown]"
+	head, tail, found := excerpt.Parts(q.GetArgument(), int(q.GetArgumentCut()))
+	if !found {
+		return quoted(q.GetArgument()) + left
+	}
+	return quoted(head) + left + " " + quoted(tail)
 }
 
 // ask takes in what happens to the questions of a task.
@@ -176,26 +195,32 @@ func (f *forest) asking() int64 {
 
 // asked is an approval, as it is listed or in the event that tells of it.
 type asked interface {
-	GetTool() string
+	ruled
 	GetArgument() string
+	GetArgumentCut() int64
+}
+
+// ruled is a call that rules are about.
+type ruled interface {
+	GetTool() string
 	GetRules() []string
 }
 
-// askText says what is asked, and how to answer if it has an id.
-func askText(q asked, approval string, by deciding) string {
+// askText says what a task asks, and how to answer if it has an id.
+func askText(q asked, task, approval string, by deciding) string {
 	argument := q.GetArgument()
 	if argument != "" {
-		argument = " " + quoted(argument)
+		argument = " " + orElse(pieces(q), quoted(argument))
 	}
 	text := "may " + safeLine(q.GetTool()) + argument + " run?"
-	if by.one != nil {
-		text += " " + safeLine(by.one(idEnd(approval), byRule(q)))
+	if by.one == nil {
+		return text + by.allOf(q, task, " ")
 	}
-	return text
+	return text + " " + safeLine(by.one(idEnd(approval), byRule(q))) + by.allOf(q, task, "; ")
 }
 
 // byRule says which rules ask; empty if it is the mode alone.
-func byRule(q asked) string {
+func byRule(q ruled) string {
 	rules := slices.DeleteFunc(slices.Clone(q.GetRules()), func(rule string) bool { return ofMode(q.GetTool(), rule) })
 	return strings.TrimSpace(askedBy(q.GetTool(), rules))
 }
@@ -221,11 +246,28 @@ func decidedText(d *pb.ApprovalDecided) string {
 type deciding struct {
 	list string                               // what lists them; empty if nothing could
 	one  func(approval, byRule string) string // how to decide on one that rules ask about, or the mode
+
+	transcript string // what shows a conversation in full, but for whose; empty if nothing could
+	session    string
+}
+
+// in says it for a session.
+func (d deciding) in(session string) deciding {
+	d.session = session
+	return d
+}
+
+// allOf says, after a text, where all of a call can be read that is not shown whole.
+func (d deciding) allOf(q asked, task, after string) string {
+	if q.GetArgumentCut() <= 0 || d.transcript == "" {
+		return ""
+	}
+	return after + "all of it: " + safeLine(fmt.Sprintf("%s %s %s", d.transcript, idEnd(d.session), idEnd(task)))
 }
 
 // decidingWith says it for an orchestrator that commands reach with flags.
 func decidingWith(flags string) deciding {
-	return deciding{list: "coppice approvals" + flags, one: func(id, _ string) string {
+	return deciding{list: "coppice approvals" + flags, transcript: "coppice transcript --full" + flags, one: func(id, _ string) string {
 		return fmt.Sprintf("coppice approve%s %s, or coppice deny%[1]s %[2]s", flags, id)
 	}}
 }
@@ -266,7 +308,7 @@ func (a *app) isBlocked(asks []string) error {
 // asks are the open questions of a session, and how to decide on them.
 func (c *client) asks(ctx context.Context, session string, by deciding) (asks []string, err error) {
 	err = c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
-		asks = append(asks, askText(p, p.GetId(), by))
+		asks = append(asks, askText(p, p.GetTaskId(), p.GetId(), by.in(session)))
 		return nil
 	})
 	return asks, err

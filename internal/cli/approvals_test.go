@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	"github.com/coppice-run/coppice/internal/flags"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
@@ -37,9 +39,43 @@ func TestAnApprovalShowsTheCallThatRuns(t *testing.T) {
 		"rm a\u200db":          `bash "rm a\u200db"`,
 		"\x1b[2J\u202els \xff": `bash "\x1b[2J\u202els \xff"`,
 	} {
-		if got := callText("bash", argument); got != want {
+		if got := callText(&pb.Approval{Tool: "bash", Argument: argument}); got != want {
 			t.Errorf("%q: got %s, want %s", argument, got, want)
 		}
+	}
+}
+
+// TestACallThatIsNotShownWhole is told from one that says that of itself, and where all of it is.
+func TestACallThatIsNotShownWhole(t *testing.T) {
+	t.Parallel()
+	const id = "00000000-0000-7000-8000-0000deadbeef"
+	ends, left := excerpt.Cut("echo begins "+strings.Repeat("x", 6000)+" end", 4000)
+	p := &pb.Approval{
+		Id: id, SessionId: id, TaskId: id, State: pb.ApprovalState_APPROVAL_STATE_OPEN, Tool: "bash", Argument: ends, ArgumentCut: int64(left), Rules: []string{"bash"},
+	}
+	there := remote{Orchestrator: "a:1"}.deciding(&app{}).in(id)
+	cut := fmt.Sprintf(`xx" [%d bytes not shown] "xx`, left)
+	for name, text := range map[string]string{"listed": approvalText(p), "asked": askText(p, id, id, there)} {
+		if !strings.Contains(text, `bash "echo begins xx`) || !strings.Contains(text, cut) || !strings.Contains(text, `xx end"`) || strings.Contains(text, "[cut: ") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	if got := askText(p, id, id, there); !strings.HasSuffix(got, "deny --orchestrator a:1 deadbeef; all of it: coppice transcript --full --orchestrator a:1 deadbeef deadbeef") {
+		t.Errorf("there: %s", got)
+	}
+	if got := askText(p, id, id, (&runCommand{Data: "kept"}).deciding(&app{}).in(id)); !strings.HasSuffix(got, "deny deadbeef; all of it: coppice transcript --full deadbeef deadbeef") {
+		t.Errorf("kept: %s", got)
+	}
+	if got := askText(p, id, id, (&runCommand{}).deciding(&app{}).in(id)); strings.Contains(got, "all of it") {
+		t.Errorf("dropped: %s", got)
+	}
+	p.ArgumentCut = 0
+	if got := askText(p, id, id, there); strings.Contains(got, "not shown]") || strings.Contains(got, "all of it") || !strings.Contains(got, `\n[cut: `) {
+		t.Errorf("what only looks so: %s", got)
+	}
+	p.Argument, p.ArgumentCut = "ls", 7
+	if got, want := callText(p), `bash "ls" [7 bytes not shown]`; got != want {
+		t.Errorf("without the line: got %s, want %s", got, want)
 	}
 }
 

@@ -74,7 +74,7 @@ func offerApprovals(ctx context.Context, c *client, _ []string) ([]string, error
 	page, err := c.approvals.ListApprovals(ctx, &pb.ListApprovalsRequest{PageSize: completeMost})
 	var values []string
 	for _, p := range page.GetApprovals() {
-		values = append(values, offered(p.GetId())+callText(p.GetTool(), p.GetArgument()))
+		values = append(values, offered(p.GetId())+callText(p))
 	}
 	return values, err
 }

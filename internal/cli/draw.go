@@ -198,7 +198,7 @@ func (c canvas) note(n *node, room int) string {
 func (c canvas) waitText(n *node) string {
 	if len(n.asks) > 0 {
 		q := n.asks[0]
-		return askText(q, q.GetApprovalId(), c.deciding)
+		return askText(q, n.id, q.GetApprovalId(), c.deciding)
 	}
 	if n.asking > 0 && c.deciding.list == "" {
 		return "asks"

@@ -30,6 +30,7 @@ type follow struct {
 // if that was asked for, or ctx ends; then its answer. The error carries the exit
 // code of a root that did not complete, or of a session that is blocked.
 func (a *app) show(ctx context.Context, f follow) error {
+	f.deciding = f.deciding.in(f.session)
 	w := &watching{client: f.client.sessions, session: f.session, untilIdle: f.untilIdle, denied: f.denied}
 	_, terminal := a.terminal(a.Stdout)
 	var idle *pb.Idle
@@ -120,7 +121,8 @@ func (a *app) showLive(ctx context.Context, f follow, w *watching) (*pb.Idle, er
 		in = nil
 	}
 	if a.asks() {
-		l.questions.decide, l.questions.list, l.deciding = f.client.answering(ctx), f.deciding.list, deciding{}
+		l.questions.decide, l.questions.elsewhere, l.deciding = f.client.answering(ctx), f.deciding, deciding{}
+		l.questions.elsewhere.one = nil
 	}
 	idle, err := l.draw(ctx, w, in, a.Stdout)
 	if l.forest.root == nil {

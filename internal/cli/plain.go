@@ -148,7 +148,7 @@ func (p *plain) event(e *pb.Event) error {
 			text += p.look.dot + w
 		}
 	case *pb.Event_ApprovalRequested:
-		text = askText(k.ApprovalRequested, k.ApprovalRequested.GetApprovalId(), p.deciding)
+		text = askText(k.ApprovalRequested, e.GetTaskId(), k.ApprovalRequested.GetApprovalId(), p.deciding)
 	case *pb.Event_ApprovalDecided:
 		text = decidedText(k.ApprovalDecided)
 	case *pb.Event_ApprovalExpired:

@@ -18,20 +18,26 @@ import (
 // questions are what a person is asked below the tree that is drawn.
 type questions struct {
 	decide func(*pb.DecideApprovalRequest) error // nil: nobody is asked
-	list   string                                // the command that lists what is open; empty if there is none
 	open   string                                // the approval that is on the screen; empty: none
+	unseen bool                                  // and not all of its call
 	since  time.Time                             // when it came there
 	sent   map[string]bool                       // what was decided on, and is not known to be yet
 	failed string                                // why the last answer was not taken, until the next one
 	amiss  string                                // the approval that it was for
+
+	elsewhere deciding // what shows more than there is room for; not how to decide
 }
 
 // settles is how long a question has been on the screen before a key answers it: what was typed
 // before is an answer to another one.
 const settles = 400 * time.Millisecond
 
-// keys says how a question is answered.
-const keys = "[y] once  [s] for the session  [n] deny"
+// keys says how a question is answered, and keysUnseen how one is that is about a call of which
+// not all is shown: with no key that is typed as if it were.
+const (
+	keys       = "[y] once  [s] for the session  [n] deny"
+	keysUnseen = "[u] once, though not all of it is shown  [n] deny"
+)
 
 // answeredMsg says that an answer was taken, or why it was not.
 type answeredMsg struct {
@@ -75,43 +81,47 @@ func (q *questions) lines(f *forest, now time.Time, width, room int) []string {
 		return nil
 	}
 	for _, asked := range open {
-		if lines := asked.lines(len(open), width); len(lines) <= room {
+		if lines := asked.lines(len(open), width, q.elsewhere); len(lines) <= room {
 			if q.open != asked.GetApprovalId() {
-				q.open, q.since = asked.GetApprovalId(), now
+				q.open, q.since, q.unseen = asked.GetApprovalId(), now, asked.GetArgumentCut() > 0
 			}
 			return lines
 		}
 	}
 	q.open = ""
-	hint := "a call asks that does not fit here: " + orElse(safeLine(q.list), "make the terminal larger")
+	hint := "a call asks that does not fit here: " + orElse(safeLine(q.elsewhere.list), "make the terminal larger")
 	lines := strings.Split(ansi.Hardwrap(hint, width, true), "\n")
 	return lines[:min(len(lines), room)]
 }
 
 // lines are the question as it is asked, one of so many.
-func (q question) lines(of, width int) []string {
+func (q question) lines(of, width int, elsewhere deciding) []string {
 	text := safeLine(orElse(q.by.agent, "?"))
 	if d := safeLine(q.by.description); d != "" {
 		text += " " + quoted(q.by.description)
 	}
-	text += ": " + askText(q, "", deciding{}) +
+	text += ": " + askText(q, q.by.id, "", elsewhere) +
 		"\n" + strings.TrimSpace(askedBy(q.GetTool(), q.GetRules()))
 	if of > 1 {
 		text += fmt.Sprintf("  (1 of %d)", of)
 	}
 	// Nothing of a call is lost where a line ends, not even blanks.
-	return append(strings.Split(ansi.Hardwrap(text, width, true), "\n"), strings.Split(ansi.Wrap(keys, width, ""), "\n")...)
+	how := keys
+	if q.GetArgumentCut() > 0 {
+		how = keysUnseen
+	}
+	return append(strings.Split(ansi.Hardwrap(text, width, true), "\n"), strings.Split(ansi.Wrap(how, width, ""), "\n")...)
 }
 
 // answer decides on the question that is on the screen, if a key says how.
 func (q *questions) answer(key string, now time.Time) tea.Cmd {
 	req := &pb.DecideApprovalRequest{ApprovalId: q.open, Decision: pb.Decision_DECISION_ALLOW}
-	switch key {
-	case "y":
-	case "s":
-		req.Scope = pb.ApprovalScope_APPROVAL_SCOPE_SESSION
-	case "n":
+	switch {
+	case key == "n":
 		req.Decision = pb.Decision_DECISION_DENY
+	case q.unseen && key == "u", !q.unseen && key == "y":
+	case !q.unseen && key == "s":
+		req.Scope = pb.ApprovalScope_APPROVAL_SCOPE_SESSION
 	default:
 		return nil
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coppice-run/coppice/internal/excerpt"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
@@ -113,7 +115,7 @@ func TestQuestions(t *testing.T) {
 	after(settles, 'y')
 	after(settles, 'y')
 	shows("no room", "a call asks that does not fit here: make the terminal larger")
-	l.questions.list = "coppice approvals --orchestrator example.com:7070"
+	l.questions.elsewhere.list = "coppice approvals --orchestrator example.com:7070"
 	after(settles, 'y')
 	shows("no room, at an orchestrator", "a call asks that does not fit here: coppice approvals --orch", "estrator example.com:7070")
 	if len(decided) != 4 {
@@ -128,4 +130,48 @@ func TestQuestions(t *testing.T) {
 	l.Update(tea.WindowSizeMsg{Width: 60, Height: 50})
 	l.Update(tickMsg{})
 	shows("room", `asked by bash(git *)`, keys)
+}
+
+// TestAQuestionAboutWhatIsNotShownWhole is not answered as one is of which all is read: it takes
+// another key to allow it, and that only once.
+func TestAQuestionAboutWhatIsNotShownWhole(t *testing.T) {
+	t.Parallel()
+	now := zero.Add(3 * time.Second)
+	var decided []*pb.DecideApprovalRequest
+	l := &live{
+		forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
+		questions: questions{elsewhere: decidingWith("").in("5e5510"), decide: func(req *pb.DecideApprovalRequest) error {
+			decided = append(decided, req)
+			return nil
+		}},
+	}
+	l.questions.elsewhere.one = nil
+	l.Update(tea.WindowSizeMsg{Width: 120, Height: 60})
+	for _, s := range parseStory(t, "0s r open root Title\n0s r start - root\n1s r take") {
+		l.Update(stepMsg{s.step})
+	}
+	ends, left := excerpt.Cut("git "+strings.Repeat("x", 5000), 4000)
+	for i, id := range []string{"a1", "a2"} {
+		l.Update(stepMsg{&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: &pb.Event{
+			Seq: int64(10 + i), TaskId: "r", Run: 1, Kind: &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{
+				ApprovalId: id, Tool: "bash", Argument: ends, ArgumentCut: int64(left), Rules: []string{"bash"},
+			}},
+		}}}})
+	}
+	for _, key := range "ysu n" {
+		l.Update(tickMsg{})
+		screen := strings.ReplaceAll(l.View().Content, "\n", "")
+		if !strings.Contains(screen, fmt.Sprintf(`xxx" [%d bytes not shown] "xxx`, left)) || !strings.Contains(screen, "run? all of it: coppice transcript --full 5e5510 r") ||
+			!strings.Contains(screen, keysUnseen) || strings.Contains(screen, keys) {
+			t.Errorf("before %q:\n%s", key, l.View().Content)
+		}
+		now = now.Add(settles)
+		if _, cmd := l.Update(tea.KeyPressMsg{Code: key, Text: string(key)}); cmd != nil {
+			l.Update(cmd())
+		}
+	}
+	if len(decided) != 2 || decided[0].GetApprovalId() != "a1" || decided[0].GetDecision() != pb.Decision_DECISION_ALLOW ||
+		decided[0].GetScope() != pb.ApprovalScope_APPROVAL_SCOPE_UNSPECIFIED || decided[1].GetDecision() != pb.Decision_DECISION_DENY {
+		t.Errorf("decided on %v", decided)
+	}
 }

@@ -160,8 +160,9 @@ func (r *runCommand) deciding(a *app) deciding {
 	if r.Data == "" {
 		return undecidable("the session is dropped", "--data DIR")
 	}
-	return deciding{one: func(id, byRule string) string {
-		return r.goesOn(a) + ", and beside it " + decidingWith("").one(id, byRule)
+	beside := decidingWith("")
+	return deciding{transcript: beside.transcript, one: func(id, byRule string) string {
+		return r.goesOn(a) + ", and beside it " + beside.one(id, byRule)
 	}}
 }
 

@@ -116,7 +116,7 @@ func (t *treeCommand) Run(ctx context.Context, a *app) error {
 		}
 		f, l := forestOf(resp), a.look()
 		width, _ := a.terminal(a.Stdout)
-		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true, deciding: t.deciding(a)})
+		lines := f.draw(canvas{look: l, width: width, now: a.now(), frame: -1, ids: true, deciding: t.deciding(a).in(session)})
 		foot := f.summary(a.now(), l.dot)
 		if all := resp.GetSession(); t.Task == nil && t.Depth > 0 && len(f.order) < int(all.GetTasks().GetTotal()) {
 			foot = f.partOf(all, a.now(), l.dot)

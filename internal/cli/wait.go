@@ -130,7 +130,7 @@ func (a *app) asking(ctx context.Context, c *client, session string, by deciding
 		err := c.eachApproval(ctx, session, false, func(p *pb.Approval) error {
 			if !told[p.GetId()] {
 				told[p.GetId()] = true
-				a.warn("waiting: " + askText(p, p.GetId(), by))
+				a.warn("waiting: " + askText(p, p.GetTaskId(), p.GetId(), by.in(session)))
 			}
 			return nil
 		})

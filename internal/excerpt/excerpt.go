@@ -5,6 +5,7 @@ package excerpt
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -46,13 +47,44 @@ func Short(text string, limit int) string {
 // Ends gives a text, or its head and its tail if it has more than limit bytes, and says
 // between them how much is left out.
 func Ends(text string, limit int) string {
+	ends, _ := Cut(text, limit)
+	return ends
+}
+
+// Cut is Ends, with how many bytes are left out: what is in the text itself may look as if some
+// were.
+func Cut(text string, limit int) (ends string, left int) {
 	if len(text) <= limit {
-		return text
+		return text, 0
 	}
 	const room = 80 // for the line that says so
 	half := max(0, (limit-room)/2)
 	head, tail := Head(text, half), Tail(text, half)
-	return fmt.Sprintf("%s\n[cut: %d of %d bytes left out]\n%s", head, len(text)-len(head)-len(tail), len(text), tail)
+	left = len(text) - len(head) - len(tail)
+	return head + gap(left, len(text)) + tail, left
+}
+
+func gap(left, of int) string { return fmt.Sprintf("\n[cut: %d of %d bytes left out]\n", left, of) }
+
+// Parts gives what stands on both sides of the line in a text that Cut has left so much out of;
+// false if there is no such line where it has to be. One that is in the text itself is none.
+func Parts(ends string, left int) (head, tail string, found bool) {
+	const most = 20 // digits of a number
+	for digits := 1; left > 0 && digits < most; digits++ {
+		room := len(gap(left, 0)) - 1 + digits
+		kept := len(ends) - room
+		line := gap(left, kept+left)
+		if kept < 0 || len(line) != room {
+			continue
+		}
+		// Each half lacks less than a character of what would fit.
+		for at := max(0, kept/2-utf8.UTFMax); at <= min(kept, kept/2+utf8.UTFMax); at++ {
+			if tail, found = strings.CutPrefix(ends[at:], line); found {
+				return ends[:at], tail, true
+			}
+		}
+	}
+	return "", "", false
 }
 
 // Unfinished is how many bytes at the end of a text begin a character and do not end it.

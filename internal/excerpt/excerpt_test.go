@@ -77,6 +77,29 @@ func TestEnds(t *testing.T) {
 	})
 }
 
+// TestParts: what stands around the line is found again, whatever else looks like it.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"\n[cut: 9 of 109 bytes left out]\n", "\n[cut: 99"})).Draw(t, "part")
+		text := strings.Repeat(part, rapid.IntRange(1, 50).Draw(t, "parts"))
+		limit := rapid.IntRange(100, 300).Draw(t, "limit")
+		ends, left := excerpt.Cut(text, limit)
+		head, tail, found := excerpt.Parts(ends, left)
+		switch {
+		case found != (left > 0) || ends != excerpt.Ends(text, limit):
+			t.Fatalf("%q within %d bytes: %d left out, found %v", text, limit, left, found)
+		case left > 0 && (len(head)+left+len(tail) != len(text) || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail)):
+			t.Fatalf("%q within %d bytes is %q and %q, %d left out", text, limit, head, tail, left)
+		}
+	})
+	for _, none := range []string{"", "x", strings.Repeat("x", 100), "\n[cut: 9 of 109 bytes left out]\n" + strings.Repeat("x", 100)} {
+		if head, tail, found := excerpt.Parts(none, 9); found {
+			t.Errorf("%q is %q and %q", none, head, tail)
+		}
+	}
+}
+
 // TestAnyBytes: what is no UTF-8 is bounded too.
 func TestAnyBytes(t *testing.T) {
 	t.Parallel()

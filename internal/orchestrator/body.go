@@ -68,6 +68,7 @@ type asked struct {
 	Approval string    `json:"approval_id"`
 	Tool     string    `json:"tool"`
 	Argument string    `json:"argument"`
+	Cut      int       `json:"argument_cut,omitempty"` // bytes of it that are left out
 	Rules    []string  `json:"rules"`
 	Asked    time.Time `json:"asked_at"`
 	Expires  time.Time `json:"expires_at,omitzero"`
@@ -81,7 +82,7 @@ func (s *Service) askedBody(ctx context.Context, session tree.SessionID, a *tree
 	}
 	return json.Marshal(asked{
 		Event: "approval.asked", Session: session.String(), Task: a.Task.String(), Run: a.Run, Agent: task.Agent,
-		Approval: a.ID.String(), Tool: a.Tool, Argument: a.Argument, Rules: a.Rules, Asked: a.AskedAt.UTC(), Expires: a.Due.UTC(),
+		Approval: a.ID.String(), Tool: a.Tool, Argument: a.Argument, Cut: a.Cut, Rules: a.Rules, Asked: a.AskedAt.UTC(), Expires: a.Due.UTC(),
 	})
 }
 

@@ -17,7 +17,7 @@ type Approval struct {
 func approvalRow(a *Approval) []any {
 	return []any{
 		idColumn(&a.Session), idColumn(&a.ID), idColumn(&a.Task), &a.Run, &a.Ref.Message, &a.Ref.Block,
-		&a.Tool, &a.Argument, jsonColumn{&a.Rules}, timeColumn{&a.AskedAt}, timeColumn{&a.Due},
+		&a.Tool, &a.Argument, &a.Cut, jsonColumn{&a.Rules}, timeColumn{&a.AskedAt}, timeColumn{&a.Due},
 		&a.State, &a.ForSession, &a.Message, timeColumn{&a.DecidedAt},
 		&a.URL, &a.Tries, timeColumn{&a.CallDue},
 	}

@@ -97,7 +97,7 @@ var tables = []table{
 	newTable("attempts", 2, 2, "session task epoch attach replica worker at").dropping(),
 	newTable("callbacks", 3, 4, "session task run url tries due").dropping(),
 	newTable("requests", 2, 4, "session key hash answer"),
-	newTable("approvals", 2, 11, "session id task run message block tool argument rules asked_at due "+
+	newTable("approvals", 2, 12, "session id task run message block tool argument argument_cut rules asked_at due "+
 		"state for_session note decided_at url tries call_due"),
 }
 

@@ -32,6 +32,7 @@ type Approval struct {
 
 	Tool     string
 	Argument string   // what the tool says that it is about; cut if it is long
+	Cut      int      // how many bytes of it are left out
 	Rules    []string // what asked; of many some that were not granted yet
 
 	State      ApprovalState
@@ -133,9 +134,10 @@ func (d *decision) escalates(t *Task) bool {
 
 // raise makes a call wait for a decision.
 func (d *decision) raise(t *Task, call *Call, c Ask) {
+	argument, cut := excerpt.Cut(c.Argument, maxArgument)
 	a := &Approval{
 		ID: ApprovalID(d.env.NewID()), Task: t.ID, Run: t.Run, Ref: call.Ref, Tool: call.Tool,
-		Argument: excerpt.Ends(c.Argument, maxArgument), Rules: c.named(d.session().Grants), State: ApprovalOpen, AskedAt: d.env.Now,
+		Argument: argument, Cut: cut, Rules: c.named(d.session().Grants), State: ApprovalOpen, AskedAt: d.env.Now,
 	}
 	if wait := d.session().Limits.Approval; wait > 0 {
 		a.Due = d.env.Now.Add(wait)
@@ -149,7 +151,7 @@ func (d *decision) raise(t *Task, call *Call, c Ask) {
 	d.view.touchApproval(a)
 	d.countAsking(t, 1)
 	d.emit(t, ApprovalRequested{
-		Approval: a.ID, Ref: a.Ref, Tool: a.Tool, Argument: a.Argument, Rules: a.Rules, Due: a.Due,
+		Approval: a.ID, Ref: a.Ref, Tool: a.Tool, Argument: a.Argument, Cut: a.Cut, Rules: a.Rules, Due: a.Due,
 	})
 }
 

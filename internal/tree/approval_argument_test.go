@@ -10,6 +10,7 @@ func TestWhoApprovesSeesHowACommandBegins(t *testing.T) {
 	t.Parallel()
 	db := newDatabase()
 	token := Token{Epoch: 1, Nonce: 7}
+	long := "rm -rf /; echo " + strings.Repeat("x", 2*maxArgument) + " done"
 	f := From{Token: token, Attach: 1, Seq: 1}
 	for _, command := range []func() Command{
 		func() Command {
@@ -22,7 +23,7 @@ func TestWhoApprovesSeesHowACommandBegins(t *testing.T) {
 		},
 		func() Command {
 			f.Seq++
-			return Ask{From: f, Argument: "rm -rf /; echo " + strings.Repeat("x", 2*maxArgument) + " done", Rules: []string{"bash"}}
+			return Ask{From: f, Argument: long, Rules: []string{"bash"}}
 		},
 	} {
 		if d, err := db.commit(command()); err != nil || d[0].Err != nil {
@@ -34,7 +35,10 @@ func TestWhoApprovesSeesHowACommandBegins(t *testing.T) {
 		t.Fatalf("%d approvals", len(approvals))
 	}
 	got := approvals[0].Argument
-	if !strings.HasPrefix(got, "rm -rf /; ") || !strings.HasSuffix(got, " done") || !strings.Contains(got, "\n[cut: ") || len(got) > maxArgument {
+	_, line, _ := strings.Cut(got, "\n[cut: ")
+	line, _, _ = strings.Cut(line, "\n")
+	line = "\n[cut: " + line + "\n"
+	if !strings.HasPrefix(got, "rm -rf /; ") || !strings.HasSuffix(got, " done") || !strings.Contains(got, "\n[cut: ") || len(got) > maxArgument || approvals[0].Cut != len(long)-len(got)+len(line) {
 		t.Errorf("%d bytes: %.40q … %q", len(got), got, got[len(got)-20:])
 	}
 }

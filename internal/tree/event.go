@@ -149,6 +149,7 @@ type (
 		Ref      CallRef
 		Tool     string
 		Argument string
+		Cut      int // bytes of the argument that are left out
 		Rules    []string
 		Due      time.Time
 	}

@@ -12,7 +12,7 @@ import (
 func Approval(session tree.SessionID, a *tree.Approval) *pb.Approval {
 	return &pb.Approval{
 		SessionId: id(session), Id: id(a.ID), TaskId: id(a.Task), Run: int32(a.Run), Call: callRef(a.Ref),
-		Tool: a.Tool, Argument: a.Argument, Rules: a.Rules, State: pb.ApprovalState(a.State),
+		Tool: a.Tool, Argument: a.Argument, ArgumentCut: int64(a.Cut), Rules: a.Rules, State: pb.ApprovalState(a.State),
 		Scope: scope(a.State, a.ForSession), Message: a.Message,
 		CreateTime: timestamp(a.AskedAt), ExpireTime: timestamp(a.Due), DecideTime: timestamp(a.DecidedAt),
 	}
@@ -33,7 +33,7 @@ func approvalEvent(out *pb.Event, kind tree.EventKind) {
 	switch k := kind.(type) {
 	case tree.ApprovalRequested:
 		out.Kind = &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{
-			ApprovalId: id(k.Approval), Call: callRef(k.Ref), Tool: k.Tool, Argument: k.Argument,
+			ApprovalId: id(k.Approval), Call: callRef(k.Ref), Tool: k.Tool, Argument: k.Argument, ArgumentCut: int64(k.Cut),
 			Rules: k.Rules, ExpireTime: timestamp(k.Due),
 		}}
 	case tree.ApprovalDecision:

@@ -69,6 +69,11 @@ func TestApprovalEventsHaveTheirKind(t *testing.T) {
 			t.Errorf("%T came back as %v, %v", kind, got, err)
 		}
 	}
+	cut := &tree.Approval{Argument: "a", Cut: 7}
+	asked := Event(&tree.Event{Kind: tree.ApprovalRequested{Argument: cut.Argument, Cut: cut.Cut}}).GetApprovalRequested()
+	if shown := Approval(tree.SessionID{}, cut); asked.GetArgumentCut() != 7 || shown.GetArgumentCut() != 7 {
+		t.Errorf("how much is left out came out as %d and %d", asked.GetArgumentCut(), shown.GetArgumentCut())
+	}
 }
 
 // TestDenialsAreTold: an event says of a call that was denied why, and only of such a call; of what

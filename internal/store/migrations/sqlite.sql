@@ -230,7 +230,7 @@ CREATE TABLE approvals (
   state INTEGER NOT NULL,
   for_session INTEGER NOT NULL,
   note TEXT NOT NULL,      -- of who decided
-  decided_at INTEGER, url TEXT NOT NULL DEFAULT '', tries INTEGER NOT NULL DEFAULT 0, call_due INTEGER,
+  decided_at INTEGER, url TEXT NOT NULL DEFAULT '', tries INTEGER NOT NULL DEFAULT 0, call_due INTEGER, argument_cut INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (session, id)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX approvals_id ON approvals (id);

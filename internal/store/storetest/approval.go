@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,12 +26,14 @@ func approvals(t *testing.T, d Dialect) {
 	w := b.claim(cmd.ID, root)
 	w.calls("bash", "bash", "bash", "bash")
 	for block, rules := range [][]string{{"bash(rm *)", "bash"}, {"bash(rm *)", "write"}, {"write"}, {"bash"}} {
-		b.must(cmd.ID, tree.Ask{From: w.from(), Block: block + 1, Argument: "rm \x00x", Rules: rules})
+		b.must(cmd.ID, tree.Ask{From: w.from(), Block: block + 1, Argument: "rm \x00x" + strings.Repeat("x", 3000*block), Rules: rules})
 	}
 	w.parks()
 	asked := b.approvalPages(cmd.ID, false, 2)
 	eq(t, "the number of approvals", len(asked), 4)
-	eq(t, "the argument", asked[1].Argument, "rm \x00x")
+	eq(t, "the argument", asked[0].Argument, "rm \x00x")
+	eq(t, "how much of it is left out", asked[0].Cut, 0)
+	eq(t, "whether it is known that a long one is not whole", asked[3].Cut > 9000-4000, true)
 	eq(t, "when it expires", asked[1].Due, asked[1].AskedAt.Add(tree.DefaultLimits().Approval))
 	b.clock.advance(time.Minute)
 	b.openFor(4, time.Minute)

@@ -91,8 +91,8 @@ type Approval struct {
 	// The tool that would run.
 	Tool string `protobuf:"bytes,6,opt,name=tool,proto3" json:"tool,omitempty"`
 	// What the tool says that the call is about: a path, a command, an agent. Of a long
-	// one the beginning and the end, with a line between; the transcript has the whole
-	// input.
+	// one the beginning and the end, with a line between, and argument_cut says so; the
+	// transcript has the whole input.
 	Argument string `protobuf:"bytes,7,opt,name=argument,proto3" json:"argument,omitempty"`
 	// What asks: rules, or the very call where the mode asks. This is what is granted
 	// if it is allowed for the session. If more than 64 ask, 64 of those that are not
@@ -109,7 +109,10 @@ type Approval struct {
 	// When the approval expires, which denies; unset means never.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// When it was decided.
-	DecideTime    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=decide_time,json=decideTime,proto3" json:"decide_time,omitempty"`
+	DecideTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=decide_time,json=decideTime,proto3" json:"decide_time,omitempty"`
+	// How many bytes of the argument are left out; 0 if it is whole, or was asked about by a
+	// release that did not say. Only this tells: the line in the argument could be part of it.
+	ArgumentCut   int64 `protobuf:"varint,15,opt,name=argument_cut,json=argumentCut,proto3" json:"argument_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -240,6 +243,13 @@ func (x *Approval) GetDecideTime() *timestamppb.Timestamp {
 		return x.DecideTime
 	}
 	return nil
+}
+
+func (x *Approval) GetArgumentCut() int64 {
+	if x != nil {
+		return x.ArgumentCut
+	}
+	return 0
 }
 
 // ListApprovalsRequest asks for approvals.
@@ -503,7 +513,7 @@ var File_coppice_v1_approval_proto protoreflect.FileDescriptor
 const file_coppice_v1_approval_proto_rawDesc = "" +
 	"\n" +
 	"\x19coppice/v1/approval.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x04\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x04\n" +
 	"\bApproval\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x0e\n" +
@@ -523,7 +533,8 @@ const file_coppice_v1_approval_proto_rawDesc = "" +
 	"\vexpire_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12;\n" +
 	"\vdecide_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"decideTime\"\x9a\x01\n" +
+	"decideTime\x12!\n" +
+	"\fargument_cut\x18\x0f \x01(\x03R\vargumentCut\"\x9a\x01\n" +
 	"\x14ListApprovalsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12'\n" +

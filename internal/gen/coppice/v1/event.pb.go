@@ -937,12 +937,15 @@ type ApprovalRequested struct {
 	Call *CallRef `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
 	// The tool that would run.
 	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
-	// What the tool says that the call is about: a path, a command, an agent.
+	// What the tool says that the call is about: a path, a command, an agent. Of a long
+	// one the beginning and the end, with a line between.
 	Argument string `protobuf:"bytes,4,opt,name=argument,proto3" json:"argument,omitempty"`
 	// What asks: rules, or the very call where the mode asks.
 	Rules []string `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`
 	// When it expires; unset means never.
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// How many bytes of the argument are left out; 0 if it is whole.
+	ArgumentCut   int64 `protobuf:"varint,7,opt,name=argument_cut,json=argumentCut,proto3" json:"argument_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1017,6 +1020,13 @@ func (x *ApprovalRequested) GetExpireTime() *timestamppb.Timestamp {
 		return x.ExpireTime
 	}
 	return nil
+}
+
+func (x *ApprovalRequested) GetArgumentCut() int64 {
+	if x != nil {
+		return x.ArgumentCut
+	}
+	return 0
 }
 
 // ApprovalDecided says what has become of an approval.
@@ -2757,7 +2767,7 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\bimported\x18\x17 \x01(\v2\x1e.coppice.v1.TranscriptImportedH\x00R\bimported\x120\n" +
 	"\bhook_ran\x18\x1c \x01(\v2\x13.coppice.v1.HookRanH\x00R\ahookRan\x12B\n" +
 	"\x0ecallback_ended\x18\x1d \x01(\v2\x19.coppice.v1.CallbackEndedH\x00R\rcallbackEndedB\x06\n" +
-	"\x04kind\"\xe0\x01\n" +
+	"\x04kind\"\x83\x02\n" +
 	"\x11ApprovalRequested\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12'\n" +
@@ -2766,7 +2776,8 @@ const file_coppice_v1_event_proto_rawDesc = "" +
 	"\bargument\x18\x04 \x01(\tR\bargument\x12\x14\n" +
 	"\x05rules\x18\x05 \x03(\tR\x05rules\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\xd7\x01\n" +
+	"expireTime\x12!\n" +
+	"\fargument_cut\x18\a \x01(\x03R\vargumentCut\"\xd7\x01\n" +
 	"\x0fApprovalDecided\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12'\n" +
