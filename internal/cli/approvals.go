@@ -8,6 +8,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/excerpt"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
+	"github.com/coppice-run/coppice/internal/policy"
 )
 
 // permissionFlags say what a session may do.
@@ -119,27 +120,33 @@ func approvalText(p *pb.Approval) string {
 	}
 	text := fmt.Sprintf("%s  %s  session %s  task %s  %s", safeLine(p.GetId()), state, idEnd(p.GetSessionId()), idEnd(p.GetTaskId()),
 		callText(p))
-	text += askedBy(p.GetTool(), p.GetRules())
+	if by := askedBy(askers(p)); by != "" {
+		text += "  " + by
+	}
 	if m := safeLine(p.GetMessage()); m != "" {
 		text += "  " + m
 	}
 	return text
 }
 
-// askedBy says what asks about a call of a tool: the mode once, however many names the call has.
-func askedBy(tool string, rules []string) string {
+// askedBy says what asks about a call; nothing if nothing does.
+func askedBy(askers []policy.Asker) string {
 	var by []string
-	for _, rule := range rules {
-		if ofMode(tool, rule) { // the call is shown already
-			rule = "the mode"
+	for _, asker := range askers {
+		show := safeWhole
+		if asker.Rule == "" { // a model can have chosen where a link leads
+			show = quoted
 		}
-		by = append(by, safeWhole(rule))
+		by = append(by, asker.Text(show))
 	}
 	if by == nil {
 		return ""
 	}
-	return "  asked by " + strings.Join(slices.Compact(by), ", ")
+	return "asked by " + strings.Join(by, ", ")
 }
+
+// askers are what asks about a call.
+func askers(q ruled) []policy.Asker { return policy.Askers(q.GetTool(), q.GetArgument(), q.GetRules()) }
 
 // callText is a call on one line: its tool and all that is known of what it is about.
 func callText(q asked) string {
@@ -196,13 +203,13 @@ func (f *forest) asking() int64 {
 // asked is an approval, as it is listed or in the event that tells of it.
 type asked interface {
 	ruled
-	GetArgument() string
 	GetArgumentCut() int64
 }
 
 // ruled is a call that rules are about.
 type ruled interface {
 	GetTool() string
+	GetArgument() string
 	GetRules() []string
 }
 
@@ -216,17 +223,21 @@ func askText(q asked, task, approval string, by deciding) string {
 	if by.one == nil {
 		return text + by.allOf(q, task, " ")
 	}
+	if more := byMode(q); more != "" {
+		text += " " + more + ";"
+	}
 	return text + " " + safeLine(by.one(idEnd(approval), byRule(q))) + by.allOf(q, task, "; ")
 }
 
 // byRule says which rules ask; empty if it is the mode alone.
 func byRule(q ruled) string {
-	rules := slices.DeleteFunc(slices.Clone(q.GetRules()), func(rule string) bool { return ofMode(q.GetTool(), rule) })
-	return strings.TrimSpace(askedBy(q.GetTool(), rules))
+	return askedBy(slices.DeleteFunc(askers(q), func(a policy.Asker) bool { return a.Rule == "" }))
 }
 
-// ofMode reports whether what asks about a call of a tool is the mode: it is the call, as no rule is.
-func ofMode(tool, rule string) bool { return strings.HasPrefix(rule, tool+"=") }
+// byMode says that the mode asks about more than what is shown of a call; empty if it does not.
+func byMode(q asked) string {
+	return askedBy(slices.DeleteFunc(askers(q), func(a policy.Asker) bool { return len(a.For) == 0 }))
+}
 
 // decidedText says what has become of a question.
 func decidedText(d *pb.ApprovalDecided) string {

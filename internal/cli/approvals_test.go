@@ -27,6 +27,13 @@ func TestAnApprovalShowsTheCallThatRuns(t *testing.T) {
 	if got, want := approvalText(p), "bash git push  asked by the mode, bash(git *)"; !strings.HasSuffix(got, want) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	p.Tool, p.Argument, p.Rules = "write", "link/f.txt", []string{"write=link/f.txt", "write=real/f.txt"}
+	if got, want := approvalText(p), `write link/f.txt  asked by the mode (for "real/f.txt")`; !strings.HasSuffix(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got, want := askText(p, id, id, decidingWith("")), `may write "link/f.txt" run? asked by the mode (for "real/f.txt"); coppice approve deadbeef, or coppice deny deadbeef`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 	for argument, want := range map[string]string{
 		"":                     "bash",
 		"git push":             "bash git push",

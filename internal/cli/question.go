@@ -101,7 +101,7 @@ func (q question) lines(of, width int, elsewhere deciding) []string {
 		text += " " + quoted(q.by.description)
 	}
 	text += ": " + askText(q, q.by.id, "", elsewhere) +
-		"\n" + strings.TrimSpace(askedBy(q.GetTool(), q.GetRules()))
+		"\n" + askedBy(askers(q))
 	if of > 1 {
 		text += fmt.Sprintf("  (1 of %d)", of)
 	}

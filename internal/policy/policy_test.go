@@ -390,8 +390,26 @@ func TestApprovalsArePinned(t *testing.T) {
 // TestAskers: the mode is named once, also where a link gives a call two names.
 func TestAskers(t *testing.T) {
 	t.Parallel()
-	got := Askers("write", []string{"write(*.md)", "write=link/f.md", "write=real/f.md"})
-	if want := []string{"write(*.md)", "the mode"}; !slices.Equal(got, want) {
-		t.Errorf("%q ask, want %q", got, want)
+	long := Call{Tool: "bash", Argument: strings.Repeat("x", 300)}
+	for name, c := range map[string]struct {
+		call  Call
+		rules []string
+		want  string
+	}{
+		"a rule":                  {Call{Tool: "write", Argument: "f.md"}, []string{"write(*.md)"}, "write(*.md)"},
+		"the mode":                {Call{Tool: "write", Argument: "f.md"}, []string{"write=f.md"}, "the mode"},
+		"where a link leads":      {Call{Tool: "write", Argument: "link/f.md"}, []string{"write(*.md)", "write=link/f.md", "write=real/f.md"}, "write(*.md), the mode (for real/f.md)"},
+		"only where a link leads": {Call{Tool: "write", Argument: "link/f.md"}, []string{"write=real/f.md", "write=g", "write(x)"}, "the mode (for real/f.md, g), write(x)"},
+		"a long one":              {long, []string{exact(long)}, "the mode"},
+		"a long one that is cut":  {Call{Tool: "bash", Argument: long.Argument[:250] + "..."}, []string{exact(long)}, "the mode"},
+		"what looks like that":    {Call{Tool: "bash", Argument: "ls"}, []string{"bash=l… sha256:" + strings.Repeat("0", 64)}, "the mode (for l… sha256:" + strings.Repeat("0", 64) + ")"},
+	} {
+		var got []string
+		for _, asker := range Askers(c.call.Tool, c.call.Argument, c.rules) {
+			got = append(got, asker.Text(func(s string) string { return s }))
+		}
+		if got := strings.Join(got, ", "); got != c.want {
+			t.Errorf("%s: %q asks, want %q", name, got, c.want)
+		}
 	}
 }

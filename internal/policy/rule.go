@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/coppice-run/coppice/internal/excerpt"
@@ -159,20 +158,11 @@ func (r Rule) partly(c Call) bool {
 // covers reports whether the rule names all calls of a tool.
 func (r Rule) covers(tool string) bool { return !r.narrow && r.tool.match(tool, false) }
 
-// Askers names for a reader what asks about a call: the rules, and the mode where they have
-// the names of the very call.
-func Askers(tool string, rules []string) []string {
-	named := make([]string, len(rules))
-	for i, rule := range rules {
-		if named[i] = rule; strings.HasPrefix(rule, tool+"=") {
-			named[i] = "the mode"
-		}
-	}
-	return slices.Compact(named)
-}
-
 // maxExact is how much of an argument stands in the name of a call.
 const maxExact = 200
+
+// digestMark stands before the digest.
+const digestMark = "… sha256:"
 
 // exact names one call, for what a mode has asked about. A long argument is told
 // by its digest.
@@ -183,7 +173,7 @@ func exact(c Call) string {
 	argument := c.Argument
 	if len(argument) > maxExact {
 		sum := sha256.Sum256([]byte(argument))
-		argument = excerpt.Head(argument, maxExact) + "… sha256:" + hex.EncodeToString(sum[:])
+		argument = excerpt.Head(argument, maxExact) + digestMark + hex.EncodeToString(sum[:])
 	}
 	return c.Tool + "=" + argument
 }

@@ -111,14 +111,25 @@ func (c Ask) decide(d *decision) (Answer, error) {
 		d.view.touchCall(call)
 		return Stored{Approved: true}, nil
 	case t.Depth > 0 && !d.escalates(t):
-		by := strings.Join(policy.Askers(call.Tool, c.Rules), " and ")
-		d.refuse(t, call, ErrApprovalDenied.With("%s asks, and a sub-agent has nobody to ask", by),
+		d.refuse(t, call, ErrApprovalDenied.With("%s, and a sub-agent has nobody to ask", asking(call.Tool, c)),
 			Denial{Cause: DeniedUnasked, Argument: c.Argument, Rules: c.named(d.session().Grants),
 				ByDefinition: t.Permissions.Open().Approvals == policy.ApprovalsDeny})
 		return d.stored(t), nil
 	}
 	d.raise(t, call, c)
 	return Stored{}, nil
+}
+
+// asking says for a model what asks.
+func asking(tool string, c Ask) string {
+	var all []string
+	for _, asker := range policy.Askers(tool, c.Argument, c.Rules) {
+		all = append(all, asker.Text(func(s string) string { return s }))
+	}
+	if len(all) == 1 {
+		return all[0] + " asks"
+	}
+	return strings.Join(all, " and ") + " ask"
 }
 
 // escalates reports whether what a sub-agent asks is taken to the session's approvals.
