@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/coppice-run/coppice/internal/excerpt"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 	"github.com/coppice-run/coppice/internal/policy"
@@ -156,6 +158,14 @@ func callText(q asked) string {
 	return safeLine(q.GetTool()) + " " + orElse(pieces(q), safeWhole(q.GetArgument()))
 }
 
+// quotedCall is callText where words stand around it.
+func quotedCall(q asked) string {
+	if q.GetArgument() == "" {
+		return safeLine(q.GetTool())
+	}
+	return safeLine(q.GetTool()) + " " + orElse(pieces(q), quoted(q.GetArgument()))
+}
+
 // pieces is what is known of an argument that is not whole, and how much is not, where nobody takes
 // that for a part of it: outside of the quotation marks. It is empty for one that is whole.
 func pieces(q asked) string {
@@ -180,6 +190,22 @@ func (n *node) ask(e *pb.Event) {
 	case *pb.Event_ApprovalExpired:
 		n.answered(k.ApprovalExpired.GetApprovalId())
 	}
+}
+
+// settles gives the open question that an event settles, before the event is taken in; nil if
+// there is none.
+func (f *forest) settles(e *pb.Event) *pb.ApprovalRequested {
+	id := orElse(e.GetApprovalDecided().GetApprovalId(), e.GetApprovalExpired().GetApprovalId())
+	n := f.nodes[e.GetTaskId()]
+	if n == nil || id == "" {
+		return nil
+	}
+	for _, q := range n.asks {
+		if q.GetApprovalId() == id {
+			return q
+		}
+	}
+	return nil
 }
 
 func (n *node) answered(approval string) {
@@ -215,11 +241,7 @@ type ruled interface {
 
 // askText says what a task asks, and how to answer if it has an id.
 func askText(q asked, task, approval string, by deciding) string {
-	argument := q.GetArgument()
-	if argument != "" {
-		argument = " " + orElse(pieces(q), quoted(argument))
-	}
-	text := "may " + safeLine(q.GetTool()) + argument + " run?"
+	text := "may " + quotedCall(q) + " run?"
 	if by.one == nil {
 		return text + by.allOf(q, task, " ")
 	}
@@ -237,6 +259,15 @@ func byRule(q ruled) string {
 // byMode says that the mode asks about more than what is shown of a call; empty if it does not.
 func byMode(q asked) string {
 	return askedBy(slices.DeleteFunc(askers(q), func(a policy.Asker) bool { return len(a.For) == 0 }))
+}
+
+// settledText says what has become of a question, if it is known about which call it was: of one
+// task several may ask.
+func settledText(q *pb.ApprovalRequested, became, more string) string {
+	if q == nil {
+		return became
+	}
+	return ansi.Truncate(quotedCall(q), inputCells, more) + ": " + became
 }
 
 // decidedText says what has become of a question.

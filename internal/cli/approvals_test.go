@@ -86,6 +86,47 @@ func TestACallThatIsNotShownWhole(t *testing.T) {
 	}
 }
 
+// TestWhatBecomesOfACallIsSaidOfIt, also where a task asks about several.
+func TestWhatBecomesOfACallIsSaidOfIt(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	p := &plain{out: &out, look: newLook(true, false), forest: newForest()}
+	for _, s := range parseStory(t, "0s r open root Title\n0s r start - root\n1s r take") {
+		if err := p.step(s.step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long, seq := strings.Repeat("x", inputCells), int64(90)
+	tell := func(e *pb.Event) {
+		seq++
+		e.Seq, e.TaskId, e.Run = seq, "r", 1
+		if err := p.event(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, argument := range map[string]string{"a": "git push", "b": "git pull", "c": long, "d": ""} {
+		tell(&pb.Event{Kind: &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{ApprovalId: id, Tool: "bash", Argument: argument}}})
+	}
+	out.Reset()
+	decided := func(id string, state pb.ApprovalState) *pb.Event {
+		return &pb.Event{Kind: &pb.Event_ApprovalDecided{ApprovalDecided: &pb.ApprovalDecided{ApprovalId: id, State: state}}}
+	}
+	tell(decided("b", pb.ApprovalState_APPROVAL_STATE_ALLOWED))
+	tell(decided("a", pb.ApprovalState_APPROVAL_STATE_DENIED))
+	tell(decided("c", pb.ApprovalState_APPROVAL_STATE_WITHDRAWN))
+	tell(&pb.Event{Kind: &pb.Event_ApprovalExpired{ApprovalExpired: &pb.ApprovalExpired{ApprovalId: "d"}}})
+	tell(decided("e", pb.ApprovalState_APPROVAL_STATE_ALLOWED))
+	want := `bash "git pull": allowed
+bash "git push": denied
+bash "` + long[:inputCells-len(`bash "`)-1] + `…: asks no more, since its run ended
+bash: denied, since nobody decided in time
+allowed
+`
+	if got := strings.ReplaceAll(out.String(), "● root: ", ""); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestAskingNamesWhatWorks while a session is drawn and told of.
 func TestAskingNamesWhatWorks(t *testing.T) {
 	t.Parallel()

@@ -112,6 +112,7 @@ func (p *plain) tellQueued(why string) {
 
 // event takes in an event and tells of it.
 func (p *plain) event(e *pb.Event) error {
+	settled := p.forest.settles(e)
 	p.forest.apply(e)
 	if e.GetSeq() <= p.after {
 		return nil
@@ -150,9 +151,9 @@ func (p *plain) event(e *pb.Event) error {
 	case *pb.Event_ApprovalRequested:
 		text = askText(k.ApprovalRequested, e.GetTaskId(), k.ApprovalRequested.GetApprovalId(), p.deciding)
 	case *pb.Event_ApprovalDecided:
-		text = decidedText(k.ApprovalDecided)
+		text = settledText(settled, decidedText(k.ApprovalDecided), p.look.more)
 	case *pb.Event_ApprovalExpired:
-		text = "denied, since nobody decided in time"
+		text = settledText(settled, "denied, since nobody decided in time", p.look.more)
 	case *pb.Event_CallClosed:
 		if text = deniedText(k.CallClosed.GetDenial()); text == "" {
 			return nil
