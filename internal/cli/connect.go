@@ -38,6 +38,7 @@ type client struct {
 }
 
 func newClient(conn grpc.ClientConnInterface) *client {
+	conn = utf8Only{conn}
 	return &client{
 		sessions: pb.NewSessionServiceClient(conn),
 		tasks:    pb.NewTaskServiceClient(conn),

@@ -30,9 +30,9 @@ func (leaver) WatchSession(*pb.WatchSessionRequest, pb.SessionService_WatchSessi
 	return status.Error(codes.Unavailable, "stopping")
 }
 
-// TestARunThatIsGivenUpNamesItsSession, which goes on without it.
-func TestARunThatIsGivenUpNamesItsSession(t *testing.T) {
-	t.Parallel()
+// leaves serves such a service.
+func leaves(t *testing.T) (at string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -40,13 +40,19 @@ func TestARunThatIsGivenUpNamesItsSession(t *testing.T) {
 	server, served := grpc.NewServer(), make(chan error, 1)
 	pb.RegisterSessionServiceServer(server, leaver{})
 	go func() { served <- server.Serve(listener) }()
-	defer func() {
+	t.Cleanup(func() {
 		server.Stop()
 		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			t.Error(err)
 		}
-	}()
-	at := listener.Addr().String()
+	})
+	return listener.Addr().String()
+}
+
+// TestARunThatIsGivenUpNamesItsSession, which goes on without it.
+func TestARunThatIsGivenUpNamesItsSession(t *testing.T) {
+	t.Parallel()
+	at := leaves(t)
 	token := filepath.Join(t.TempDir(), "a token")
 	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -57,5 +63,25 @@ func TestARunThatIsGivenUpNamesItsSession(t *testing.T) {
 	want := "coppice: the session goes on; see it with: coppice watch --orchestrator " + at + " --insecure --token-file '" + token + "' kept\n"
 	if code != exitUnreached || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
 		t.Errorf("exit code %d: %s%s", code, &stdout, &stderr)
+	}
+}
+
+// TestTextsAreUTF8: what is not is a mistake of who typed it, in whatever it is.
+func TestTextsAreUTF8(t *testing.T) {
+	t.Parallel()
+	at := leaves(t)
+	const id = "00000000-0000-7000-8000-000000000000"
+	for name, args := range map[string][]string{
+		"a reason":  {"deny", id, "--message", "a\xffb"},
+		"a title":   {"rename", id, "\xff"},
+		"an agent":  {"spawn", id, "--agent", "\xff", "look"},
+		"a stream":  {"transcript", id[1:] + "\xff"},
+		"a session": {"run", "-q", "--shared-workspace", "\xff", "hello"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := Main(t.Context(), Process{Args: append([]string{args[0], "--orchestrator", at}, args[1:]...), Stdout: &stdout, Stderr: &stderr})
+		if code != exitUsage || !strings.HasSuffix(stderr.String(), "the text is not UTF-8\n") || stdout.Len() > 0 {
+			t.Errorf("%s: exit code %d: %s%s", name, code, &stdout, &stderr)
+		}
 	}
 }
