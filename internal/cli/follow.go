@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -21,6 +23,7 @@ type follow struct {
 	untilIdle bool
 	deltas    bool // with JSON: show pieces of answers as well
 	quiet     bool // show the answer alone
+	leaves    bool // whoever interrupts it takes the session's process away
 	deciding  deciding
 	denied    *denials // takes in what was denied; may be nil
 	seen      *int64   // is given the number of the last event before the session was idle; may be nil
@@ -47,6 +50,8 @@ func (a *app) show(ctx context.Context, f follow) error {
 		idle, err = a.showPlain(ctx, f, w)
 	}
 	switch {
+	case ctx.Err() != nil && f.leaves:
+		return errors.Join(context.Cause(ctx), a.finished(ctx, f))
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
@@ -59,23 +64,44 @@ func (a *app) show(ctx context.Context, f follow) error {
 	if blocked && !hasEnded(idle.GetRoot().GetState()) {
 		return a.blocked(ctx, f)
 	}
-	root := idle.GetRoot().GetId()
-	resp, err := f.client.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: f.session, TaskId: root})
+	resp, err := f.client.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: f.session, TaskId: idle.GetRoot().GetId()})
 	if err != nil {
 		return during("reading the answer", err)
 	}
-	if a.json {
-		err = a.printJSON(resp)
-	} else {
-		err = a.printAnswer(resp.GetTask(), !f.quiet)
-	}
-	switch {
+	switch err := a.answer(resp, f); {
 	case err != nil:
 		return err
 	case blocked: // what the root no longer waits for
 		return a.blocked(ctx, f)
 	}
 	return outcome(resp.GetTask())
+}
+
+// answer shows the answer of a task that has ended.
+func (a *app) answer(resp *pb.GetTaskResponse, f follow) error {
+	if a.json {
+		return a.printJSON(resp)
+	}
+	return a.printAnswer(resp.GetTask(), !f.quiet)
+}
+
+// finishedPatience is how long who leaves waits for what is there already.
+const finishedPatience = 2 * time.Second
+
+// finished shows the answer of a root that has ended, though others go on below it: nobody could
+// read it later.
+func (a *app) finished(ctx context.Context, f follow) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), finishedPatience)
+	defer stop()
+	found, err := f.client.sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: f.session})
+	if err != nil {
+		return nil // it was interrupted: that there is no answer says so
+	}
+	resp, err := f.client.tasks.GetTask(ctx, &pb.GetTaskRequest{SessionId: f.session, TaskId: found.GetSession().GetRootTaskId()})
+	if err != nil || !hasEnded(resp.GetTask().GetState()) {
+		return nil
+	}
+	return a.answer(resp, f)
 }
 
 // showPlain tells in lines how the session goes on.

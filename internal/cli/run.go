@@ -210,6 +210,7 @@ func (r *runCommand) in(
 	var denied denials
 	err = a.show(ctx, follow{
 		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: by, denied: &denied, seen: seen,
+		leaves: r.Orchestrator == "",
 	})
 	if text := denied.text(ask); text != "" && ctx.Err() == nil {
 		a.warn(text)
