@@ -61,6 +61,10 @@ func TestNothingThatIsTypedIsIgnoredElsewhere(t *testing.T) {
 			value = "=" + time.Second.String()
 		case "sandbox":
 			value = "=off"
+		case "openai-api":
+			value = "=chat"
+		case "openai-effort":
+			value = "=low"
 		case "bash-network", "definition-hooks":
 			value = ""
 		}
