@@ -119,13 +119,13 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 			t.Errorf("the root is %s: %s", root.GetState(), root.GetDetail())
 		}
 	}
-	pass, err := limits.Enter(ctx, "openai:0123456789abcdef", nil)
+	pass, err := limits.Enter(ctx, "openai:0123456789abcdef", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pass.Refused(ctx, time.Hour)
 	waiting, leave := context.WithCancel(ctx)
-	if _, err := limits.Enter(waiting, "openai:0123456789abcdef", func(time.Duration) { leave() }); !errors.Is(err, context.Canceled) {
+	if _, err := limits.Enter(waiting, "openai:0123456789abcdef", "", func(time.Duration) { leave() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("who left went on with %v", err)
 	}
 	takeOver(ctx, t, own)
@@ -138,7 +138,7 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 	if err != nil || len(denied) != 0 {
 		t.Errorf("Redis has refused the worker %v, %v", denied, err)
 	}
-	if n, err := server.Client().Exists(ctx, "coppice:{acl}:ready:default", "coppice:{acl}:rate:openai:0123456789abcdef").Result(); err != nil || n != 2 {
+	if n, err := server.Client().Exists(ctx, "coppice:{acl}:ready:default", "coppice:{acl}:rate:openai:0123456789abcdef:limit").Result(); err != nil || n != 2 {
 		t.Errorf("of the keys that the worker uses there are %d, %v", n, err)
 	}
 }

@@ -14,10 +14,12 @@ import (
 //	coppice:{<installation>}:nudge          channel: sessions to look at
 //	coppice:{<installation>}:wish           channel: sessions whose text a replica shows
 //	coppice:{<installation>}:text:<replica> channel: text for a replica to show
-//	coppice:{<installation>}:rate:<bucket>  hash: what is known of a provider's rate
-//	                                        limit; workers' alone
-//	    ...:asked                           hash: who waits for it, and has last asked
-//	    ...:left                            hash: who waits for it no longer
+//	coppice:{<installation>}:rate:<bucket>  a provider's rate limit; workers' alone
+//	    ...:limit                           hash: what is known of it
+//	    ...:queue                           sorted set: who waits for it
+//	    ...:heard                           hash: when who waits has last asked
+//	    ...:flows                           hash: the sessions of those who wait
+//	    (without a suffix, ...:asked, ...:left: of releases whose queue was not fair)
 //
 //	<installation>  1 to 64 of A-Z, a-z, 0-9 and -: the database's installation id
 //	<pool>          1 to 63 of a-z, 0-9 and -

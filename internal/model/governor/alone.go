@@ -6,7 +6,7 @@ import (
 )
 
 // alone is a bucket of this process only, for the time without Redis. It is cruder
-// than what bucket.lua does.
+// than what bucket.lua does: who came first goes first, whatever the flow.
 //
 // Places are times by a clock that stands still while the bucket is closed, so that
 // those who wait do not all go when it opens.

@@ -1,12 +1,27 @@
--- A bucket of a rate limit that the provider does not tell: requests take a ticket
--- and are let through in the order of their tickets, as fast as the provider was
--- last seen to take them. While it has refused nothing, everything goes.
+-- A bucket of a rate limit that the provider does not tell: requests queue, and are
+-- let through as fast as the provider was last seen to take them. While it has refused
+-- nothing, everything goes.
+--
+-- The queue is fair between flows, which are the sessions that requests are for, by
+-- start-time fair queueing: the requests of a flow are one tag apart, and a flow of
+-- which none waits begins at the tag after that of the last one let through. Who has
+-- the least tag goes next; of several, that of the flow that has waited for longest.
+-- Within a flow they go in the order in which they came. So one request of a flow goes
+-- after one of each other flow, however many these have.
+--
+-- As time passes, credit grows, and each request takes one. Who asks may go if there is
+-- credit for all before it too; theirs is kept until they ask.
 --
 -- KEYS[1]  the bucket, a hash
--- KEYS[2]  a hash: when who waits has last asked, by ticket
--- KEYS[3]  a hash: the tickets not yet served whose owners wait no longer
+-- KEYS[2]  a sorted set: who waits, as FLOW/TICKET. All have one score, so they lie by
+--          flow, and within a flow by ticket
+-- KEYS[3]  a hash: when who waits has last asked, by FLOW/TICKET
+-- KEYS[4]  a hash: the flows of which some wait, each as HEAD COUNT SINCE: the tag of its
+--          first, how many wait, the ticket with which that began. A flow's n-th has
+--          the tag HEAD + n - 1; so those behind one who leaves move up
 -- ARGV[1]  'enter', to be let through:
---   ARGV[2]  the ticket, 0 for one who has none
+--   ARGV[2]  the flow
+--   ARGV[3]  the ticket, 0 for one who has none
 --   Result   ticket, another one for who was silent for too long; milliseconds to
 --            wait before asking again, 0 to go; epoch; requests a thousand seconds,
 --            0 if there is no limit; the time in milliseconds
@@ -16,17 +31,24 @@
 --   ARGV[4]  milliseconds that the provider asked to be left alone
 --   Result   nothing
 -- ARGV[1]  'leave', to wait no longer:
---   ARGV[2]  the ticket
+--   ARGV[2]  the flow
+--   ARGV[3]  the ticket
 --   Result   nothing
 --
--- Repeating 'enter' wastes a ticket, which is passed over when its owner has been
--- silent for a while; repeating 'refused' lowers the rate once at most, because of the
--- epoch; repeating 'leave' does nothing. Time is Redis's. No more commands are used
--- than the rights of workers have (deploy/k8s/base/redis-worker.acl).
+-- Repeating 'enter' with a ticket keeps its place. Without one it wastes a ticket, which
+-- is taken out when its owner has been silent for a while. Repeating 'refused' lowers the
+-- rate once at most, because of the epoch; repeating 'leave' does nothing. Time is
+-- Redis's. No more commands are used than the rights of workers have
+-- (deploy/k8s/base/redis-worker.acl); without them, entering fails before it has
+-- written.
+--
+-- Workers of releases whose queue was not fair have keys of other names. While they run
+-- beside others, each kind learns by itself how fast it may go.
 --
 -- Fields: issued    tickets given out
---         served    tickets that may go by now; has fractions
---         at        when served was last brought up to date
+--         credit    how many may go by now; has fractions
+--         tag       of the last request that was let through
+--         at        when credit was last brought up to date
 --         looked    when those who are silent were last looked for
 --         epoch     how often the rate was lowered
 --         peak      requests a second when it was last lowered; absent: no limit
@@ -60,7 +82,7 @@ local KEPT = 3600     -- seconds for which an unused bucket is kept
 
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
-local b = {issued = 0, served = 0, at = now, epoch = 0, closed = 0, 
+local b = {issued = 0, credit = 0, tag = 0, at = now, epoch = 0, closed = 0,
   looked = now, taken = 0, refused = 0, took = 0, counted = now, best = 0, asked = 0, denied = 0}
 local stored = redis.call('HGETALL', KEYS[1])
 for i = 1, #stored, 2 do
@@ -84,59 +106,75 @@ if b.peak then
   end
 end
 
--- What is left of the queue: tickets whose owners are gone are not waited for.
-local left = {}
-local function leave(ticket)
-  if ticket > b.served then
-    left[ticket] = true
-    redis.call('HSET', KEYS[3], ticket, 1)
-    redis.call('EXPIRE', KEYS[3], KEPT)
-  end
+-- The queue.
+local flows, waiting = {}, 0
+local lines = redis.call('HGETALL', KEYS[4])
+for i = 1, #lines, 2 do
+  local head, count, since = string.match(lines[i + 1], '(%d+) (%d+) (%d+)')
+  flows[lines[i]] = {head = tonumber(head), count = tonumber(count), since = tonumber(since)}
+  waiting = waiting + count
 end
-local function forget(ticket)
-  left[ticket] = nil
-  redis.call('HDEL', KEYS[3], ticket)
+local function member(flow, ticket)
+  return string.format('%s/%015.0f', flow, ticket)
 end
-if b.served < b.issued then
-  local tickets = redis.call('HGETALL', KEYS[3])
-  for i = 1, #tickets, 2 do
-    left[tonumber(tickets[i])] = true
-    if tonumber(tickets[i]) <= b.served then
-      forget(tonumber(tickets[i]))
-    end
-  end
-  if now - b.looked > LOOKED then
-    b.looked = now
-    local asked = redis.call('HGETALL', KEYS[2])
-    for i = 1, #asked, 2 do
-      if now - tonumber(asked[i + 1]) > SILENT then
-        redis.call('HDEL', KEYS[2], asked[i])
-        leave(tonumber(asked[i]))
+-- How many of its own flow are before a member.
+local function place(flow, one)
+  return redis.call('ZLEXCOUNT', KEYS[2], '[' .. flow .. '/', '(' .. one)
+end
+-- How many are before the one that is at a place of its flow.
+local function before(flow, at)
+  local own, count = flows[flow], at
+  for name, other in pairs(flows) do
+    if name ~= flow then
+      local ahead = own.head + at - other.head
+      if other.since < own.since then
+        ahead = ahead + 1
       end
+      count = count + math.max(0, math.min(ahead, other.count))
+    end
+  end
+  return count
+end
+local function keep(flow)
+  local f = flows[flow]
+  if f.count > 0 then
+    redis.call('HSET', KEYS[4], flow, string.format('%.0f %.0f %.0f', f.head, f.count, f.since))
+  else
+    flows[flow] = nil
+    redis.call('HDEL', KEYS[4], flow)
+  end
+end
+-- Takes one out who waits no longer. Credit that was kept for it is lost, since it was
+-- for a moment that is over.
+local function leave(one)
+  local flow = string.match(one, '^(.*)/%d+$')
+  local at = place(flow, one)
+  redis.call('HDEL', KEYS[3], one)
+  if redis.call('ZREM', KEYS[2], one) == 1 and flows[flow] then
+    if before(flow, at) + 1 <= b.credit then
+      b.credit = b.credit - 1
+    end
+    flows[flow].count, waiting = flows[flow].count - 1, waiting - 1
+    keep(flow)
+  end
+end
+if waiting > 0 and now - b.looked > LOOKED then
+  b.looked = now
+  local asked = redis.call('HGETALL', KEYS[3])
+  for i = 1, #asked, 2 do
+    if now - tonumber(asked[i + 1]) > SILENT then
+      leave(asked[i])
     end
   end
 end
-if ARGV[1] == 'leave' and redis.call('HDEL', KEYS[2], ARGV[2]) == 1 then
-  leave(tonumber(ARGV[2]))
+if ARGV[1] == 'leave' then
+  leave(member(ARGV[2], tonumber(ARGV[3])))
 end
 
--- Who comes after a pause finds a few tickets served, but not all of the pause.
+-- Who comes after a pause finds a little credit, but not all of the pause's.
 local from = math.max(b.at, b.closed)
-local more = rate and now > from and rate * (now - from) or 0
-while b.served < b.issued do
-  local head = math.floor(b.served) + 1
-  if left[head] then
-    b.served = b.served + 1
-    forget(head)
-  elseif more > 0 then
-    local step = math.min(more, 1)
-    b.served, more = b.served + step, more - step
-  else
-    break
-  end
-end
-if more > 0 then
-  b.served = math.min(b.served + more, b.issued + math.max(1, rate / 5))
+if rate and now > from then
+  b.credit = math.min(b.credit + rate * (now - from), waiting + math.max(1, rate / 5))
 end
 b.at = now
 local past = b.counted - now
@@ -147,29 +185,39 @@ b.best = math.max(b.best * math.exp(past / BEST), b.took / WINDOW)
 
 local answer = {}
 if ARGV[1] == 'enter' then
-  local ticket = tonumber(ARGV[2])
-  local known = ticket > 0 and redis.call('HDEL', KEYS[2], ticket) == 1
-  if not known or ticket > b.issued then
+  local flow, ticket = ARGV[2], tonumber(ARGV[3])
+  local one = member(flow, ticket)
+  local at = place(flow, one)
+  local f = flows[flow]
+  if ticket == 0 or not f or redis.call('HDEL', KEYS[3], one) == 0 then
     b.issued = b.issued + 1
     ticket = b.issued
+    f = f or {head = b.tag + 1, count = 0, since = ticket}
+    flows[flow] = f
+    one, at = member(flow, ticket), f.count
+    f.count, waiting = f.count + 1, waiting + 1
   end
   if not rate then
-    b.served = b.issued
+    b.credit = waiting
   end
   local wait = math.max(0, b.closed - now)
-  if b.served < ticket then
-    local before = ticket - b.served
-    for gone in pairs(left) do
-      if gone < ticket then
-        before = before - 1
-      end
-    end
-    wait = wait + before / rate
+  local needed = before(flow, at) + 1
+  if b.credit < needed then
+    wait = wait + (needed - b.credit) / rate
   end
   if wait > 0 then
-    redis.call('HSET', KEYS[2], ticket, string.format('%.6f', now))
-    redis.call('EXPIRE', KEYS[2], KEPT)
+    redis.call('ZADD', KEYS[2], 0, one)
+    redis.call('HSET', KEYS[3], one, string.format('%.6f', now))
+    keep(flow)
+    for i = 2, 4 do
+      redis.call('EXPIRE', KEYS[i], KEPT)
+    end
   else
+    -- It goes with the tag of its flow's first: if that is another, they change places.
+    b.credit, b.tag = b.credit - 1, math.max(b.tag, f.head)
+    f.head, f.count = f.head + 1, f.count - 1
+    redis.call('ZREM', KEYS[2], one)
+    keep(flow)
     b.taken, b.took = b.taken + 1, b.took + 1
     b.asked, b.denied = b.asked * (1 - 1 / MEMORY) + 1, b.denied * (1 - 1 / MEMORY)
   end
@@ -194,7 +242,7 @@ elseif ARGV[1] == 'refused' then
     b.peak = math.min(b.peak, math.max(b.taken / LOWERED, SLOWEST))
   end
   b.closed = math.max(b.closed, now + tonumber(ARGV[4]) / 1000)
-  b.served = math.min(b.served, b.issued)
+  b.credit = math.min(b.credit, waiting)
 end
 
 local fields = {}

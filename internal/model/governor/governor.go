@@ -1,15 +1,16 @@
 // Package governor makes many callers meet a provider's rate limit as a queue.
 //
 // Providers say that a limit was hit, not where it is. So requests are let through
-// freely until one is refused; from then on they go one after another, in the order
-// in which they came, at the rate at which the provider was last seen to take them.
-// After each refusal the rate is lowered, and climbs again slowly while nothing is
-// refused; while the provider asks to be left alone, nothing goes. All workers of an
-// installation share what one of them has learned, in Redis; the rules are in
-// bucket.lua.
+// freely until one is refused; from then on they go one after another, at the rate at
+// which the provider was last seen to take them. Sessions take turns in that, and the
+// requests of a session go in the order in which they came. After each refusal the rate
+// is lowered, and climbs again slowly while nothing is refused; while the provider asks
+// to be left alone, nothing goes. All workers of an installation share what one of them
+// has learned, and the queue, in Redis; the rules are in bucket.lua.
 //
 // Redis is a help here, as everywhere. Without it each process goes on by itself,
-// at the rate that was last known, and more requests are refused.
+// at the rate that was last known and in the order in which requests came, whoever
+// they are for, and more are refused.
 package governor
 
 import (
@@ -45,8 +46,8 @@ func New(log *slog.Logger) *Governor {
 }
 
 // Share makes it one with all governors on the same Redis; key names a bucket there,
-// and what belongs to one: the bucket's name with ":asked" or ":left" behind it. The
-// client is borrowed.
+// and what belongs to one: the bucket's name with ":limit", ":queue", ":heard" or ":flows"
+// behind it. The client is borrowed.
 func (g *Governor) Share(client *redis.Client, key func(bucket string) string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,8 +65,9 @@ type Pass struct {
 
 // ticket is the place of one who waits: in the queue that all share or, without Redis,
 // in that of this process. Who changes from one to the other begins anew there, since
-// neither knows how far the other has come. The zero value is no place.
+// neither knows how far the other has come. With neither it is no place.
 type ticket struct {
+	flow   string    // who the request is for
 	number int64     // in the queue that all share
 	at     time.Time // in that of this process, by its clock; see alone
 }
@@ -74,11 +76,11 @@ type ticket struct {
 // not look for three times as long counts as gone: SILENT in bucket.lua.
 const lookAgain = 5 * time.Second
 
-// Enter waits until a request to a bucket may be made. waiting, if not nil, is told
-// how long that will take as far as is known, each time that is looked at. The
-// error is ctx's cause.
-func (g *Governor) Enter(ctx context.Context, bucket string, waiting func(time.Duration)) (*Pass, error) {
-	place := new(ticket)
+// Enter waits until a request to a bucket may be made. flow is who the request is for:
+// flows take turns, one request each. waiting, if not nil, is told how long that will
+// take as far as is known, each time that is looked at. The error is ctx's cause.
+func (g *Governor) Enter(ctx context.Context, bucket, flow string, waiting func(time.Duration)) (*Pass, error) {
+	place := &ticket{flow: flow}
 	for {
 		pass := &Pass{governor: g, bucket: bucket}
 		wait, err := g.ask(ctx, pass, place)
@@ -105,7 +107,7 @@ func (g *Governor) leave(ctx context.Context, bucket string, place *ticket) {
 	if place.number != 0 {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavePatience)
 		defer cancel()
-		_, _ = g.run(leaving, bucket, "leave", place.number)
+		_, _ = g.run(leaving, bucket, "leave", place.flow, place.number)
 		return
 	}
 	g.mu.Lock()
@@ -123,7 +125,7 @@ func (g *Governor) ask(ctx context.Context, pass *Pass, place *ticket) (wait tim
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	got, err := g.run(ctx, pass.bucket, "enter", place.number)
+	got, err := g.run(ctx, pass.bucket, "enter", place.flow, place.number)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
@@ -138,7 +140,7 @@ func (g *Governor) ask(ctx context.Context, pass *Pass, place *ticket) (wait tim
 		place.number = 0
 		return own.enter(time.Now(), place), nil
 	}
-	*place = ticket{number: got[0]}
+	place.number, place.at = got[0], time.Time{}
 	pass.shared, pass.epoch, pass.at = true, got[2], got[4]
 	own.learn(float64(got[3]) / 1000)
 	return time.Duration(got[1]) * time.Millisecond, nil
@@ -184,7 +186,7 @@ func (g *Governor) run(ctx context.Context, bucket, do string, args ...any) ([]i
 	g.mu.Unlock()
 	asking, cancel := context.WithTimeout(ctx, redisPatience)
 	defer cancel()
-	keys := []string{key(bucket), key(bucket + ":asked"), key(bucket + ":left")}
+	keys := []string{key(bucket + ":limit"), key(bucket + ":queue"), key(bucket + ":heard"), key(bucket + ":flows")}
 	got, err := g.eval(asking, client, keys, append([]any{do}, args...))
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -54,15 +54,15 @@ func (l *limit) take() bool {
 	return true
 }
 
-// flood sends callers through governors in turn, each with a number of requests that
-// take a while, until all are taken.
-func flood(ctx context.Context, t *testing.T, l *limit, callers, requests int, through ...*governor.Governor) {
+// flood sends callers of some sessions through governors in turn, each with a number of
+// requests that take a while, until all are taken.
+func flood(ctx context.Context, t *testing.T, l *limit, callers, requests, sessions int, through ...*governor.Governor) {
 	var all sync.WaitGroup
 	for i := range callers {
 		g := through[i%len(through)]
 		all.Go(func() {
 			for done := 0; done < requests; {
-				pass, err := g.Enter(ctx, "b", nil)
+				pass, err := g.Enter(ctx, "b", fmt.Sprint(i%sessions), nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -90,7 +90,7 @@ func queue(t *testing.T, g *governor.Governor, callers int) []time.Duration {
 	for i := range callers {
 		all.Go(func() {
 			time.Sleep(time.Duration(i) * time.Millisecond)
-			if _, err := g.Enter(t.Context(), "b", nil); err != nil {
+			if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
 				t.Error(err)
 			}
 			went[i] = time.Since(began)
@@ -146,13 +146,15 @@ func TestACrowdBecomesAQueue(t *testing.T) {
 		rate              float64
 		callers, requests int
 		workers           int
+		sessions          int
 		// How many refusals there may be until twice the limit's first ten seconds
 		// have been taken, and in a hundred after that.
 		first int
 	}{
-		{rate: 50, callers: 500, requests: 4, workers: 4, first: 700},
-		{rate: 100, callers: 100, requests: 30, workers: 1, first: 150},
-		{rate: 2, callers: 40, requests: 6, workers: 2, first: 80},
+		{rate: 50, callers: 500, requests: 4, workers: 4, sessions: 1, first: 700},
+		{rate: 100, callers: 100, requests: 30, workers: 1, sessions: 1, first: 150},
+		{rate: 2, callers: 40, requests: 6, workers: 2, sessions: 1, first: 80},
+		{rate: 20, callers: 200, requests: 6, workers: 2, sessions: 25, first: 300},
 	} {
 		t.Run(fmt.Sprintf("%g a second, %d callers", test.rate, test.callers), func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +169,7 @@ func TestACrowdBecomesAQueue(t *testing.T) {
 				}
 				began := time.Now()
 				l := newLimit(test.rate)
-				flood(t.Context(), t, l, test.callers, test.requests, workers...)
+				flood(t.Context(), t, l, test.callers, test.requests, test.sessions, workers...)
 				took := time.Since(began)
 				warm := int(20 * test.rate)
 				late := 0
@@ -204,7 +206,7 @@ func TestTicketsGoInOrder(t *testing.T) {
 		g.Share(client, named)
 		var passes []*governor.Pass
 		for range 10 { // enough to tell that there is a limit
-			pass, err := g.Enter(t.Context(), "b", nil)
+			pass, err := g.Enter(t.Context(), "b", "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -220,7 +222,7 @@ func TestTicketsGoInOrder(t *testing.T) {
 		for i := range 8 {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
-				if _, err := g.Enter(t.Context(), "b", nil); err != nil {
+				if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -260,7 +262,7 @@ func TestAQueueWithoutRedis(t *testing.T) {
 				g := open()
 				var passes []*governor.Pass
 				for range 2 {
-					pass, err := g.Enter(t.Context(), "b", nil)
+					pass, err := g.Enter(t.Context(), "b", "", nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -304,7 +306,7 @@ func TestRedisComesBack(t *testing.T) {
 		g.Share(client, named)
 		var passes []*governor.Pass
 		for range 10 {
-			pass, err := g.Enter(t.Context(), "b", nil)
+			pass, err := g.Enter(t.Context(), "b", "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -313,7 +315,7 @@ func TestRedisComesBack(t *testing.T) {
 		for _, pass := range passes[:5] { // five are taken: five a second
 			pass.Refused(t.Context(), 0)
 		}
-		if _, err := g.Enter(t.Context(), "b", nil); err != nil {
+		if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
 			t.Fatal(err)
 		}
 		server.SetError("away")
@@ -339,7 +341,7 @@ func TestAFewRefusalsMakeNoLimit(t *testing.T) {
 		g.Share(client, named)
 		began := time.Now()
 		for i := range 1000 {
-			pass, err := g.Enter(t.Context(), "b", nil)
+			pass, err := g.Enter(t.Context(), "b", "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -366,7 +368,7 @@ func TestWithoutRefusalsNobodyWaits(t *testing.T) {
 			}
 			began := time.Now()
 			for range 1000 {
-				if _, err := g.Enter(t.Context(), "b", nil); err != nil {
+				if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -381,7 +383,7 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := open()
-		pass, err := g.Enter(t.Context(), "b", nil)
+		pass, err := g.Enter(t.Context(), "b", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,7 +391,7 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("the run is over")
 		time.AfterFunc(time.Minute, func() { cancel(why) })
-		if _, err := g.Enter(ctx, "b", nil); !errors.Is(err, why) {
+		if _, err := g.Enter(ctx, "b", "", nil); !errors.Is(err, why) {
 			t.Errorf("entered with %v", err)
 		}
 	})
@@ -406,7 +408,7 @@ func TestRedisIsAHelp(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		flood(t.Context(), t, l, 60, 10, g)
+		flood(t.Context(), t, l, 60, 10, 1, g)
 	}()
 	<-l.half
 	server.Kill()

@@ -22,7 +22,7 @@ func limited(t *testing.T, g *governor.Governor, bucket string) {
 	t.Helper()
 	var passes []*governor.Pass
 	for range 10 {
-		pass, err := g.Enter(t.Context(), bucket, nil)
+		pass, err := g.Enter(t.Context(), bucket, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func crowd(ctx context.Context, t *testing.T, g *governor.Governor, callers int)
 					}
 				})
 			}
-			if _, err := g.Enter(ctx, "b", arrived); err != nil && !errors.Is(err, context.Canceled) {
+			if _, err := g.Enter(ctx, "b", "", arrived); err != nil && !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 			arrived(0)
@@ -89,7 +89,7 @@ func TestWhoLeavesIsNotWaitedFor(t *testing.T) {
 		cancel()
 		all.Wait()
 		began := time.Now()
-		if _, err := g.Enter(t.Context(), "b", nil); err != nil {
+		if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 2*time.Second {
@@ -118,7 +118,7 @@ func TestWhoStaysMovesUp(t *testing.T) {
 				if leaves {
 					in = ctx
 				}
-				_, err := g.Enter(in, bucket, nil)
+				_, err := g.Enter(in, bucket, "", nil)
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -166,7 +166,7 @@ func TestWhoIsGoneIsNotWaitedFor(t *testing.T) {
 		cancel()
 		all.Wait()
 		began := time.Now()
-		if _, err := g.Enter(t.Context(), "b", nil); err != nil {
+		if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 30*time.Second {
@@ -231,7 +231,7 @@ func TestLeavingARealRedis(t *testing.T) {
 	all.Wait()
 	told := time.Duration(0)
 	ctx, cancel = context.WithCancel(t.Context())
-	_, err := g.Enter(ctx, "b", func(wait time.Duration) {
+	_, err := g.Enter(ctx, "b", "", func(wait time.Duration) {
 		told = wait
 		cancel()
 	})
@@ -241,7 +241,7 @@ func TestLeavingARealRedis(t *testing.T) {
 	if told > 5*time.Second {
 		t.Errorf("it was told to wait for %s", told)
 	}
-	left, err := server.Client().HLen(t.Context(), named("b:asked")).Result()
+	left, err := server.Client().HLen(t.Context(), named("b:heard")).Result()
 	if err != nil || left != 0 {
 		t.Errorf("%d are still waited for, %v", left, err)
 	}

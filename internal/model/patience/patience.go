@@ -176,7 +176,7 @@ func (r *request) turn(ctx context.Context) (*governor.Pass, error) {
 	}
 	began := time.Now()
 	r.waits = false
-	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.queued)
+	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.req.Session.String(), r.queued)
 	if r.waits {
 		r.Observe.Queued(r.Provider, r.req.Model, time.Since(began))
 	}

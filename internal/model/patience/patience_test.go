@@ -10,6 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/model/patience"
@@ -155,4 +159,34 @@ func TestTheQueueCostsNoPatience(t *testing.T) {
 			t.Errorf("took only %s", took)
 		}
 	})
+}
+
+// TestARequestQueuesForItsSession: the rate limit's queue takes turns between sessions, so
+// it has to know whose a request is.
+func TestARequestQueuesForItsSession(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	defer client.Close()
+	g := governor.New(slog.New(slog.DiscardHandler))
+	g.Share(client, func(bucket string) string { return bucket })
+	pass, err := g.Enter(t.Context(), "b", "another", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass.Refused(t.Context(), time.Hour)
+	session := tree.SessionID(uuid.New())
+	m := patient(t, &flaky{}, patience.Config{Governor: g, Bucket: func(string) string { return "b" }})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var flows []string
+	_, err = m.Generate(ctx, &model.Request{Session: session}, func(model.Delta) { // it says that it waits
+		flows = client.HKeys(t.Context(), "b:flows").Val()
+		cancel()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+	if len(flows) != 1 || flows[0] != session.String() {
+		t.Errorf("it waits for %q, want %s", flows, session)
+	}
 }
