@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // Default is how long failures are waited out if nobody says otherwise.
@@ -169,6 +171,15 @@ func (r *request) try(ctx context.Context) (*model.Answer, error) {
 	return nil, err
 }
 
+// flowsAtMost is how many take turns in a queue: each look at it goes over those that wait.
+const flowsAtMost = 128
+
+// flow is whose turns a session's requests take. Of very many sessions some share them.
+func flow(session tree.SessionID) string {
+	random := session[len(session)-1]
+	return strconv.Itoa(int(random) % flowsAtMost)
+}
+
 // turn waits for the request's turn; nil: there are no turns.
 func (r *request) turn(ctx context.Context) (*governor.Pass, error) {
 	if r.Governor == nil {
@@ -176,7 +187,7 @@ func (r *request) turn(ctx context.Context) (*governor.Pass, error) {
 	}
 	began := time.Now()
 	r.waits = false
-	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.req.Session.String(), r.queued)
+	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), flow(r.req.Session), r.queued)
 	if r.waits {
 		r.Observe.Queued(r.Provider, r.req.Model, time.Since(began))
 	}
