@@ -15,7 +15,6 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
-	"github.com/coppice-run/coppice/internal/tree"
 )
 
 // Default is how long failures are waited out if nobody says otherwise.
@@ -174,9 +173,9 @@ func (r *request) try(ctx context.Context) (*model.Answer, error) {
 // flowsAtMost is how many take turns in a queue: each look at it goes over those that wait.
 const flowsAtMost = 128
 
-// flow is whose turns a session's requests take. Of very many sessions some share them.
-func flow(session tree.SessionID) string {
-	random := session[len(session)-1]
+// flow is whose turns the request takes: its session's. Of very many sessions some share them.
+func (r *request) flow() string {
+	random := r.req.Session[len(r.req.Session)-1]
 	return strconv.Itoa(int(random) % flowsAtMost)
 }
 
@@ -187,7 +186,7 @@ func (r *request) turn(ctx context.Context) (*governor.Pass, error) {
 	}
 	began := time.Now()
 	r.waits = false
-	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), flow(r.req.Session), r.queued)
+	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.flow(), r.queued)
 	if r.waits {
 		r.Observe.Queued(r.Provider, r.req.Model, time.Since(began))
 	}
