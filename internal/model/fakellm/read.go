@@ -160,7 +160,12 @@ func (c content) text() string {
 	return strings.Join(texts, "\n")
 }
 
-func isObject(schema json.RawMessage) error {
+// tool adds a tool, whose schema is a JSON object.
+func (r *reading) tool(name, description string, schema json.RawMessage) error {
 	var object map[string]json.RawMessage
-	return json.Unmarshal(schema, &object)
+	if err := json.Unmarshal(schema, &object); err != nil {
+		return fmt.Errorf("the schema of %s: %w", name, err)
+	}
+	r.req.Tools = append(r.req.Tools, model.ToolSpec{Name: name, Description: description, Schema: schema})
+	return nil
 }

@@ -47,12 +47,9 @@ func (completions) read(body []byte) (*model.Request, error) {
 	}
 	r := newReading(in.Model, 0)
 	for _, t := range in.Tools {
-		if err := isObject(t.Function.Parameters); err != nil {
-			return nil, fmt.Errorf("the parameters of %s: %w", t.Function.Name, err)
+		if err := r.tool(t.Function.Name, t.Function.Description, t.Function.Parameters); err != nil {
+			return nil, err
 		}
-		r.req.Tools = append(r.req.Tools, model.ToolSpec{
-			Name: t.Function.Name, Description: t.Function.Description, Schema: t.Function.Parameters,
-		})
 	}
 	for i := range in.Messages {
 		if err := r.message(&in.Messages[i]); err != nil {

@@ -50,10 +50,9 @@ func (messages) read(body []byte) (*model.Request, error) {
 	r := newReading(in.Model, in.MaxTokens)
 	r.req.System = in.System.text()
 	for _, t := range in.Tools {
-		if err := isObject(t.InputSchema); err != nil {
-			return nil, fmt.Errorf("the schema of %s: %w", t.Name, err)
+		if err := r.tool(t.Name, t.Description, t.InputSchema); err != nil {
+			return nil, err
 		}
-		r.req.Tools = append(r.req.Tools, model.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.InputSchema})
 	}
 	last := ""
 	for i, m := range in.Messages {

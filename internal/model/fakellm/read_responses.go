@@ -57,10 +57,9 @@ func (responses) read(body []byte) (*model.Request, error) {
 		if t.Type != "function" || t.Strict == nil || *t.Strict {
 			return nil, fmt.Errorf("the schema of %s is not a strict one", t.Name) // which it has to be unless it says not to be
 		}
-		if err := isObject(t.Parameters); err != nil {
-			return nil, fmt.Errorf("the parameters of %s: %w", t.Name, err)
+		if err := r.tool(t.Name, t.Description, t.Parameters); err != nil {
+			return nil, err
 		}
-		r.req.Tools = append(r.req.Tools, model.ToolSpec{Name: t.Name, Description: t.Description, Schema: t.Parameters})
 	}
 	for i := range in.Input {
 		if err := r.item(in.Input, i); err != nil {
