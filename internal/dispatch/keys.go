@@ -18,7 +18,7 @@ import (
 //	    ...:limit                           hash: what is known of it
 //	    ...:queue                           sorted set: who waits for it
 //	    ...:heard                           hash: when who waits has last asked
-//	    ...:flows                           hash: the sessions of those who wait
+//	    ...:flows                           hash: whose turns those who wait take
 //	    (without a suffix, ...:asked, ...:left: of releases whose queue was not fair)
 //
 //	<installation>  1 to 64 of A-Z, a-z, 0-9 and -: the database's installation id

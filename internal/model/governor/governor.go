@@ -77,7 +77,8 @@ type ticket struct {
 const lookAgain = 5 * time.Second
 
 // Enter waits until a request to a bucket may be made. flow is who the request is for:
-// flows take turns, one request each. waiting, if not nil, is told how long that will
+// flows take turns, one request each. Each look goes over the flows of which some wait, so
+// the caller bounds how many there are. waiting, if not nil, is told how long that will
 // take as far as is known, each time that is looked at. The error is ctx's cause.
 func (g *Governor) Enter(ctx context.Context, bucket, flow string, waiting func(time.Duration)) (*Pass, error) {
 	place := &ticket{flow: flow}
