@@ -62,6 +62,7 @@
 //	ready.go        runs that are ready, timers that are due, attempts that were lost
 //	queues.go       the queues of ready runs: one a tenant and priority
 //	pick.go         chooses among them what is announced, within caps and in turn
+//	order.go        which runs of a session go before others of it
 //	ahead.go        how many runs a commit may announce without such a choice
 //	taking.go       claims the next run in the transaction that gives a run back
 //	standby.go      claims a run for a slot that waits, in the transaction that makes it ready

@@ -75,12 +75,21 @@ type pick struct {
 	queues    map[queue]*waiting
 	taken     []Ready
 	marks     [][]any // of the runs taken or held back
+	order
+}
+
+func newPick(t *turns, caps Caps, room int) *pick {
+	return &pick{
+		turns: t, caps: caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{},
+		queues: map[queue]*waiting{}, order: order{first: map[line][]Ready{}, gone: map[tree.TaskID]bool{}, later: map[tree.TaskID]Ready{}},
+	}
 }
 
 // takeReady picks while nobody else does. What somebody is writing at the moment it
 // passes over, so it never waits for a session's transaction, which may wait for it.
-func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
-	p := &pick{turns: b.turns, caps: b.Caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}, queues: map[queue]*waiting{}}
+func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration, ordered bool) ([]Ready, error) {
+	p := newPick(b.turns, b.Caps, room)
+	p.ordered = ordered
 	lock := lookup{"ready_lock", [][]any{{}}, func(row) error { return nil }}
 	if err := b.tx.load(ctx, lock, b.askPresent()); err != nil {
 		return nil, err
@@ -98,10 +107,10 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([
 			return nil, err
 		}
 		more = p.choose(b.now.Add(lease))
-		if err := b.tx.save(ctx, "ready_mark", p.marks...); err != nil {
+		if err := b.saved(ctx, p); err != nil {
 			return nil, err
 		}
-		if p.marks = nil; more {
+		if more {
 			err = b.fill(ctx, p)
 		}
 	}
@@ -113,6 +122,15 @@ func (b *batch) takeReady(ctx context.Context, room int, lease time.Duration) ([
 	}
 	b.turnsCame(b.present.fairNow)
 	return p.taken, b.tx.save(ctx, "ready_turn", []any{b.present.fairNow})
+}
+
+// saved writes down what was chosen.
+func (b *batch) saved(ctx context.Context, p *pick) error {
+	if err := b.tx.save(ctx, "ready_mark", p.marks...); err != nil {
+		return err
+	}
+	p.marks = nil
+	return b.tx.save(ctx, "ready_later", p.traded()...)
 }
 
 // inForce looks up what is announced, and what counts for the caps.
@@ -155,14 +173,11 @@ func (p *pick) choose(until time.Time) (more bool) {
 		if w.spent() && !w.announced() {
 			return true
 		}
-		c := w.runs[0]
-		w.runs = w.runs[1:]
-		if c.announcedUntil == 0 {
-			w.due--
-		}
+		c := w.take(0)
 		r := c.Ready
 		switch {
 		case p.announced[r.Session] < c.free:
+			r = p.inTurn(w, c)
 			p.announced[r.Session]++
 			if r.Again = r.announcedUntil > 0; !r.Again {
 				p.used[r.tenant]++

@@ -219,7 +219,7 @@ func (db *postgres) readStatements(ctx context.Context) error {
 	texts, err := readStatements("postgres", map[string]string{
 		"now":            "coalesce(?1, (extract(epoch FROM now()) * 1000000)::bigint)",
 		"host":           hostWith("strpos"),
-		"by ready_queue": "", "by ready_announced": "", "by ready_held": "", "by tasks_children": "", "by inbox_task": "", "by callbacks_host": "", "by approvals_host": "", // it finds them
+		"by ready_queue": "", "by ready_announced": "", "by ready_held": "", "by ready_first": "", "by tasks_children": "", "by inbox_task": "", "by callbacks_host": "", "by approvals_host": "", // it finds them
 	})
 	if err != nil {
 		return err

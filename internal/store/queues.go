@@ -23,6 +23,17 @@ type waiting struct {
 	unread bool        // there may be more of those
 }
 
+// take takes a run out, which is the i-th.
+func (w *waiting) take(i int) candidate {
+	c := w.runs[i]
+	copy(w.runs[1:], w.runs[:i])
+	w.runs = w.runs[1:]
+	if c.announcedUntil == 0 {
+		w.due--
+	}
+	return c
+}
+
 // spent reports whether it is not known which due run is the next.
 func (w *waiting) spent() bool { return w.unread && w.due == 0 }
 
@@ -74,9 +85,11 @@ func (b *batch) fill(ctx context.Context, p *pick, also ...lookup) error {
 	for _, q := range next {
 		due = append(due, []any{q.tenant, q.priority, p.queues[q].most})
 	}
-	err := b.tx.load(ctx, append(also, lookup{"ready_due", due, p.read})...)
+	if err := b.tx.load(ctx, append(also, lookup{"ready_due", due, p.read})...); err != nil {
+		return err
+	}
 	p.filled(next)
-	return err
+	return b.tx.load(ctx, lookup{"ready_first", p.toOrder(), p.readFirst})
 }
 
 // toRead gives the queues to be read on: of each priority those whose turn comes first, as

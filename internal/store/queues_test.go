@@ -84,7 +84,7 @@ func randomQueues(r *rand.Rand) (there stored) {
 
 // newPick is a look at all but what is due.
 func (there stored) newPick(caps Caps, room, offered int) *pick {
-	p := &pick{turns: newTurns(), caps: caps, room: room, announced: map[tree.SessionID]int{}, used: map[string]int{}, queues: map[queue]*waiting{}}
+	p := newPick(newTurns(), caps, room)
 	p.offered = offered
 	for _, c := range there {
 		if c.announcedUntil == 0 {

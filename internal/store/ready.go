@@ -24,12 +24,13 @@ const heldBack = -1
 
 // TakeReady picks runs to be announced: as many as there is room for beside those
 // that are announced and not claimed yet. Interactive runs go before background
-// ones, which keep a share; then tenants take turns, then a tenant's sessions. A
+// ones, which keep a share; then tenants take turns, then a tenant's sessions; of a session
+// first what has precedence. A
 // session or a tenant that runs, with what is announced, as many tasks as it may is
 // passed over. A run that nobody claims within the lease is picked again.
 func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
 	// A look that takes no transaction; most of the time there is nothing.
-	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readyLook) []any { return []any{&l.any, &l.inForce} },
+	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readyLook) []any { return []any{&l.any, &l.ordered, &l.inForce} },
 		s.clock(), inForce(lease).Microseconds())
 	switch {
 	case err != nil:
@@ -42,7 +43,7 @@ func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([
 	var taken []Ready
 	err = s.write(ctx, func(ctx context.Context, b *batch) error {
 		var err error
-		taken, err = b.takeReady(ctx, room, lease)
+		taken, err = b.takeReady(ctx, room, lease, look.ordered)
 		return err
 	})
 	return taken, err
@@ -54,6 +55,7 @@ func inForce(lease time.Duration) time.Duration { return 2 * lease }
 // readyLook is what a look at the ready runs finds.
 type readyLook struct {
 	any     bool // of them may be announced
+	ordered bool // some that wait go before others of their session
 	inForce int  // announcements
 }
 

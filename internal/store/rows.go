@@ -93,7 +93,7 @@ var tables = []table{
 	newTable("inbox", 2, 8, "session id task news_task news_run queued_at body source").dropping(),
 	newTable("waits", 6, 6, "session target target_run task message block").dropping(),
 	newTable("timers", 4, 4, callKeyColumns+"due").dropping(),
-	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until tenant replica").dropping(),
+	newTable("ready", 2, 2, "session task epoch priority fair_tag at announced_until tenant replica precedence").dropping(),
 	newTable("attempts", 2, 2, "session task epoch attach replica worker at").dropping(),
 	newTable("callbacks", 3, 4, "session task run url tries due").dropping(),
 	newTable("requests", 2, 4, "session key hash answer"),
@@ -213,7 +213,7 @@ type Ready struct {
 func readyRow(r *Ready) []any {
 	return []any{
 		idColumn(&r.Session), idColumn(&r.Task), &r.Epoch, &r.Priority, &r.fairTag,
-		timeColumn{&r.At}, &r.announcedUntil, &r.tenant, &r.Replica,
+		timeColumn{&r.At}, &r.announcedUntil, &r.tenant, &r.Replica, &r.Precedence,
 	}
 }
 

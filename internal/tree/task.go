@@ -333,7 +333,10 @@ type Ready struct {
 	Task     TaskID
 	Epoch    int64
 	Priority int // lower goes first
-	At       time.Time
+	// Precedence is of runs of one session and priority: the higher goes first, and of
+	// equal ones the older.
+	Precedence int
+	At         time.Time
 }
 
 // Attempt says which replica holds the stream of a running run, and since when.

@@ -226,7 +226,21 @@ func (d *decision) leaves(t *Task, to State, lost bool) {
 // offer raises the epoch and makes the pending run ready for dispatch under it.
 func (d *decision) offer(t *Task) {
 	t.Epoch++
-	set(&d.view.changes.Ready, t.ID, &Ready{Task: t.ID, Epoch: t.Epoch, Priority: t.Priority, At: d.env.Now})
+	set(&d.view.changes.Ready, t.ID, &Ready{Task: t.ID, Epoch: t.Epoch, Priority: t.Priority, Precedence: t.precedence(), At: d.env.Now})
+}
+
+// begunFirst is the precedence of a run that has begun: more than any depth.
+const begunFirst = 1 << 20
+
+// precedence grows a tree branch by branch rather than level by level: what has begun goes on
+// before anything else begins, and what is deeper begins first. So few agents are under way at
+// once, a parent goes on while its provider still has its conversation in the cache, and what
+// waits for a worker is a few agents' children rather than those of all.
+func (t *Task) precedence() int {
+	if !t.StartedAt.IsZero() {
+		return begunFirst
+	}
+	return max(0, t.Depth-1) // of a root and of its children nothing is known that would be ordered
 }
 
 // priorityBackground is that of work that nobody waits for, and of what is

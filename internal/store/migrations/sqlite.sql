@@ -171,7 +171,7 @@ CREATE TABLE ready (
   priority INTEGER NOT NULL,
   fair_tag INTEGER NOT NULL,
   at INTEGER NOT NULL,
-  announced_until INTEGER NOT NULL, tenant TEXT NOT NULL DEFAULT '', replica TEXT NOT NULL DEFAULT '',
+  announced_until INTEGER NOT NULL, tenant TEXT NOT NULL DEFAULT '', replica TEXT NOT NULL DEFAULT '', precedence INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (session, task)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX ready_announced ON ready (announced_until) WHERE announced_until > 0;
@@ -264,3 +264,4 @@ CREATE INDEX callbacks_host ON callbacks (
 CREATE INDEX approvals_host ON approvals (
   lower(substr(url, 1, instr(replace(replace(substr(url, 9, 300), '?', '/'), '#', '/') || '/', '/') + 7)), call_due
 ) WHERE state = 1 AND call_due IS NOT NULL;
+CREATE INDEX ready_first ON ready (session, priority, precedence DESC, fair_tag) WHERE announced_until <= 0 AND precedence > 0;
