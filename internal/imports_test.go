@@ -52,9 +52,10 @@ var allowed = map[string][]string{
 	},
 	"internal/model/governor": {},
 	"internal/model/patience": {"internal/model", "internal/model/governor"},
+	"internal/model/primer":   {"internal/model"},
 	"internal/model/provider": {
 		"internal/model", "internal/model/anthropic", "internal/model/governor", "internal/model/openai",
-		"internal/model/patience", "internal/model/scripted", "internal/model/upstream",
+		"internal/model/patience", "internal/model/primer", "internal/model/scripted", "internal/model/upstream",
 	},
 	"internal/model/fakellm": {"internal/model", "internal/model/upstream", "internal/tree"},
 	"internal/skill":         {"internal/excerpt"},

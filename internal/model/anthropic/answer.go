@@ -42,6 +42,7 @@ func (a *answer) take(e *sdk.MessageStreamEventUnion, emit func(model.Delta)) er
 		a.model = e.Message.Model
 		u := e.Message.Usage
 		a.count(u.InputTokens, u.OutputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
+		emit(model.Delta{})
 	case "content_block_start":
 		return a.start(e)
 	case "content_block_delta":

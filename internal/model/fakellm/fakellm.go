@@ -36,6 +36,7 @@ type Server struct {
 	config Config
 	mux    *http.ServeMux
 	limit  *limit
+	cache  cache
 	counts struct{ taken, limited, whole atomic.Int64 }
 }
 
@@ -51,7 +52,7 @@ func New(c Config) *Server {
 	if c.Trouble == nil {
 		c.Trouble = func(int64) Trouble { return Trouble{} }
 	}
-	s := &Server{config: c, mux: http.NewServeMux(), limit: newLimit(c.Rate)}
+	s := &Server{config: c, mux: http.NewServeMux(), limit: newLimit(c.Rate), cache: cache{used: map[beginning]time.Time{}}}
 	s.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, messages{}) })
 	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, completions{}) })
 	s.mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, responses{}) })
@@ -112,14 +113,37 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, api wire) {
 		return
 	}
 	out := &events{w: w, flush: http.NewResponseController(w), ended: r.Context().Done(), trouble: trouble}
-	s.play(r, req, &play{out: out, begin: func() answer { return api.begin(out, req.Model) }}, api)
+	p := &play{out: out, begin: func() answer { return api.begin(out, req.Model) }}
+	if marking, ok := api.(caching); ok {
+		if err := s.caching(p, marking, body); err != nil {
+			refuse(w, api, http.StatusBadRequest, 0, err.Error())
+			return
+		}
+	}
+	s.play(r, req, p, api)
+}
+
+// caching lets a prompt be cached from when its answer begins, and looks what is cached of it already.
+func (s *Server) caching(p *play, api caching, body []byte) error {
+	prompt, err := api.prompt(body)
+	if err != nil {
+		return err
+	}
+	p.usage = s.cache.usage(&prompt, time.Now())
+	begin := p.begin
+	p.begin = func() answer {
+		s.cache.begun(&prompt, time.Now())
+		return begin()
+	}
+	return nil
 }
 
 // play is an answer that begins when there is something to say.
 type play struct {
 	out    *events
 	begin  func() answer
-	answer answer // nil before it has begun
+	answer answer     // nil before it has begun
+	usage  tree.Usage // of the cache, if there is one
 }
 
 func (p *play) begun() answer {
@@ -156,7 +180,7 @@ func (s *Server) play(r *http.Request, req *model.Request, p *play, api wire) {
 		if t.Malformed {
 			answer = malformed(answer)
 		}
-		p.begun().finish(answer)
+		p.begun().finish(counted(answer, p.usage))
 		if !p.out.spoilt {
 			s.counts.whole.Add(1)
 		}

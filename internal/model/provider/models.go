@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/model/openai"
 	"github.com/coppice-run/coppice/internal/model/patience"
+	"github.com/coppice-run/coppice/internal/model/primer"
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
@@ -145,6 +146,9 @@ func (m *Models) make(k *known, client *http.Client) (err error) {
 		Model: k.model, Governor: m.governor, Bucket: k.bucket, Patience: m.flags.Patience, Logger: m.log,
 		Provider: k.name, Observe: m.observe,
 	})
+	if err == nil && k.name == anthropicName { // whose cache is written, and paid for, by what a request marks
+		k.model = primer.New(k.model)
+	}
 	return err
 }
 

@@ -1,0 +1,132 @@
+package fakellm
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"hash"
+	"sync"
+	"time"
+
+	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/tree"
+)
+
+const (
+	bytesPerToken = 4 // the usual guess
+	leastCached   = 1024 * bytesPerToken
+	cachedFor     = 5 * time.Minute // since it was last read or written
+	// forgetAbove is above how many beginnings those that are not cached any more are forgotten.
+	forgetAbove = 10_000
+)
+
+// cache is Anthropic's cache of prompts: of each, the beginnings that end with a mark. One can be read
+// once an answer to it has begun.
+type cache struct {
+	mu   sync.Mutex
+	used map[beginning]time.Time
+}
+
+type beginning [sha256.Size]byte
+
+// prompt is what a request asks, and the beginnings of it that are marked, the shortest first.
+type prompt struct {
+	size  int // in bytes
+	marks []mark
+}
+
+type mark struct {
+	key  beginning
+	size int
+}
+
+// caching is a wire on which what is to be cached is marked.
+type caching interface {
+	prompt(body []byte) (prompt, error)
+}
+
+// prompt reads the marks: those of the tools come first, then those of the system prompt, and the
+// conversation's.
+func (messages) prompt(body []byte) (p prompt, err error) {
+	var in messagesRequest
+	if err := json.Unmarshal(body, &in); err != nil {
+		return p, err
+	}
+	h := sha256.New()
+	p.add(h, in.Model, nil)
+	for _, t := range in.Tools {
+		p.add(h, []any{t.Name, t.Description, t.InputSchema}, t.Cache)
+	}
+	for _, b := range in.System {
+		p.addBlock(h, "system", b)
+	}
+	for _, m := range in.Messages {
+		for _, b := range m.Content {
+			p.addBlock(h, m.Role, b)
+		}
+	}
+	return p, nil
+}
+
+func (p *prompt) addBlock(h hash.Hash, role string, b block) {
+	marked := b.Cache
+	b.Cache = nil
+	p.add(h, []any{role, b}, marked)
+}
+
+// add takes in a part, which may have a mark.
+func (p *prompt) add(h hash.Hash, part any, marked *struct{}) {
+	text, err := json.Marshal(part)
+	if err != nil {
+		panic("what was read from JSON has no JSON form: " + err.Error())
+	}
+	h.Write(text)
+	p.size += len(text)
+	if marked != nil && p.size >= leastCached {
+		p.marks = append(p.marks, mark{beginning(h.Sum(nil)), p.size})
+	}
+}
+
+// usage is what a request takes in when what is cached of it is read, and all that is marked is written.
+func (c *cache) usage(p *prompt, now time.Time) (u tree.Usage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	read, marked := 0, 0
+	for _, m := range p.marks {
+		if used, any := c.used[m.key]; any && now.Sub(used) < cachedFor {
+			read = m.size
+		}
+		marked = m.size
+	}
+	u.CacheRead, u.CacheWrite, u.Input = tokens(read), tokens(marked-read), tokens(p.size-marked)
+	return u
+}
+
+// begun says that an answer has begun: what is marked can be read.
+func (c *cache) begun(p *prompt, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range p.marks {
+		c.used[m.key] = now
+	}
+	if len(c.used) > forgetAbove {
+		for key, used := range c.used {
+			if now.Sub(used) >= cachedFor {
+				delete(c.used, key)
+			}
+		}
+	}
+}
+
+func tokens(bytes int) int64 { return int64((bytes + bytesPerToken - 1) / bytesPerToken) }
+
+// counted gives the answer with what its request has taken from the cache, and has written there,
+// unless the answer says that itself.
+func counted(a *model.Answer, u tree.Usage) *model.Answer {
+	if a.Usage.CacheRead+a.Usage.CacheWrite > 0 || u.CacheRead+u.CacheWrite == 0 {
+		return a
+	}
+	out := *a
+	u.Output = a.Usage.Output
+	out.Usage = u
+	return &out
+}
