@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,16 @@ var byIndex = map[string]string{
 	"below": "t USING COVERING INDEX tasks_children (session=? AND parent=?)", "children_page": "tasks_children (session=? AND parent=? AND id>?)",
 	"inbox": "inbox_task (session=? AND task=?)",
 }
+
+// ofReady are statements about runs that wait, and the index that each part of one is read by: by
+// the key a part would go through all that wait.
+var ofReady = map[string][]string{
+	"ready_any":   {"ready_queue", "ready_announced", "ready_announced", "ready_held", "ready_first", "ready_announced"},
+	"ready_first": {"ready_first"}, "ready_held": {"ready_held"}, "ready_due": {"ready_queue"}, "ready_expired": {"ready_announced"},
+}
+
+// readBy finds in a plan of PostgreSQL by which index runs that wait are read.
+var readBy = regexp.MustCompile(`using (\w+) on ready\b`)
 
 // ofLastRun is what is compared in the row of a task, found by its key: a run is not part of that.
 var ofLastRun = regexp.MustCompile(`Filter: \(\(state >= \d+\) AND \(run = [a-z_.]+\)\)`)
@@ -73,6 +84,16 @@ func TestPlans(t *testing.T) {
 			}
 			for name := range byIndex {
 				if plan := planOf(t, conn, name, db.statements[name].text); !strings.Contains(plan, "Index Cond: ((session = $1) AND (") {
+					t.Errorf("%s, %s is carried out so:\n%s", when, name, plan)
+				}
+			}
+			for name, indexes := range ofReady {
+				plan := planOf(t, conn, name, db.statements[name].text)
+				var used []string
+				for _, m := range readBy.FindAllStringSubmatch(plan, -1) {
+					used = append(used, m[1])
+				}
+				if !slices.Equal(used, indexes) || strings.Contains(strings.ReplaceAll(plan, "Sort Key: due.", ""), "Sort Key: ") {
 					t.Errorf("%s, %s is carried out so:\n%s", when, name, plan)
 				}
 			}
