@@ -296,6 +296,27 @@ func TestGrants(t *testing.T) {
 	}
 }
 
+// TestACallWithoutAnArgumentIsNoRule: who allows it for the session has not allowed what a rule for
+// all calls of the tool asks about.
+func TestACallWithoutAnArgumentIsNoRule(t *testing.T) {
+	t.Parallel()
+	mode, rule := Layers{{Mode: ModeDefault}}, Layers{{Ask: rules(t, "bash")}}
+	grants := mode.Judge(shell("")).Rules
+	if !mode.Judge(shell("")).Granted(grants) {
+		t.Errorf("%q does not allow the call again that it was given for", grants)
+	}
+	for name, v := range map[string]Verdict{
+		"a rule asks about it": rule.Judge(shell("")), "a rule asks about another one": rule.Judge(shell("rm x")), "the mode asks about another one": mode.Judge(shell("rm x")),
+	} {
+		if v.Granted(grants) {
+			t.Errorf("%s, and %q allows it", name, grants)
+		}
+	}
+	if _, err := ParseRule(grants[0]); err == nil {
+		t.Errorf("%q is a rule", grants[0])
+	}
+}
+
 // drawLayer draws a layer over a few tools and arguments.
 func drawLayer(t *rapid.T, name string) Layer {
 	some := rapid.SliceOfN(rapid.SampledFrom([]string{
@@ -398,6 +419,8 @@ func TestAskers(t *testing.T) {
 	}{
 		"a rule":                  {Call{Tool: "write", Argument: "f.md"}, []string{"write(*.md)"}, "write(*.md)"},
 		"the mode":                {Call{Tool: "write", Argument: "f.md"}, []string{"write=f.md"}, "the mode"},
+		"all calls of the tool":   {Call{Tool: "bash"}, []string{"bash"}, "bash"},
+		"of no argument":          {Call{Tool: "bash"}, []string{exact(Call{Tool: "bash"})}, "the mode"},
 		"where a link leads":      {Call{Tool: "write", Argument: "link/f.md"}, []string{"write(*.md)", "write=link/f.md", "write=real/f.md"}, "write(*.md), the mode (for real/f.md)"},
 		"only where a link leads": {Call{Tool: "write", Argument: "link/f.md"}, []string{"write=real/f.md", "write=g", "write(x)"}, "the mode (for real/f.md, g), write(x)"},
 		"a long one":              {long, []string{exact(long)}, "the mode"},

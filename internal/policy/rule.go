@@ -164,12 +164,9 @@ const maxExact = 200
 // digestMark stands before the digest.
 const digestMark = "… sha256:"
 
-// exact names one call, for what a mode has asked about. A long argument is told
-// by its digest.
+// exact names one call, for what a mode has asked about, as no rule is written: one without an
+// argument is not all calls of the tool. A long argument is told by its digest.
 func exact(c Call) string {
-	if c.Argument == "" {
-		return c.Tool
-	}
 	argument := c.Argument
 	if len(argument) > maxExact {
 		sum := sha256.Sum256([]byte(argument))
