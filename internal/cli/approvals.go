@@ -317,7 +317,7 @@ func decidingWith(flags string) deciding {
 // undecidable says it of a session that nobody reaches, and why. keep is the flag that keeps it, so
 // that somebody does; empty if there is none.
 func undecidable(why, keep string) deciding {
-	byRules, byMode := why, why+"; allow it with --allow RULE"
+	byRules, byMode := why, why+"; allow it with --allow RULE"+inDefinitions
 	if keep != "" {
 		byRules += ": keep it with " + keep
 		byMode += ", or keep the session with " + keep

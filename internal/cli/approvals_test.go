@@ -144,7 +144,7 @@ func TestAskingNamesWhatWorks(t *testing.T) {
 		"with a key": {remote{Orchestrator: "a:1"}.deciding(safely), "1 open approval: coppice approvals --orchestrator a:1 --tls --tls-ca 'my ca' · ",
 			"coppice approve --orchestrator a:1 --tls --tls-ca 'my ca' deadbeef, or coppice deny --orchestrator a:1 --tls --tls-ca 'my ca' deadbeef", nil},
 		"dropped": {private.deciding(&app{}), "1 open approval · ",
-			"the session is dropped; allow it with --allow RULE, or keep the session with --data DIR", nil},
+			"the session is dropped; allow it with --allow RULE (a definition with a mode must allow it too), or keep the session with --data DIR", nil},
 		"dropped, asked by rules": {private.deciding(&app{}), "1 open approval · ",
 			"asked by ls(.), ls; the session is dropped: keep it with --data DIR", []string{"ls(.)", "ls"}},
 		"kept": {kept.deciding(&app{}), "1 open approval · ", "coppice dev --data kept, and beside it coppice approve deadbeef, or coppice deny deadbeef", nil},

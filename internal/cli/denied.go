@@ -13,6 +13,9 @@ const (
 	deniedNamed = 2
 	// deniedMost is how much is shown there of what a call is about, in bytes.
 	deniedMost = 100
+
+	// inDefinitions is said with --allow, as of several modes the strictest counts.
+	inDefinitions = " (a definition with a mode must allow it too)"
 )
 
 // deniedText says that a call was denied, and why; empty if it was not, or if somebody was asked:
@@ -96,9 +99,9 @@ func (d *denials) text(ask string) string {
 	switch d.byMode {
 	case 0: // what a rule asks about no other rule allows
 	case d.count:
-		helps = append(helps, "allow with --allow RULE what may run")
+		helps = append(helps, "allow with --allow RULE what may run"+inDefinitions)
 	default:
-		helps = append(helps, "allow with --allow RULE what only the mode asks about")
+		helps = append(helps, "allow with --allow RULE what only the mode asks about"+inDefinitions)
 	}
 	if ask != "" && d.byDefinition < d.count {
 		helps = append(helps, ask)
