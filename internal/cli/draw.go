@@ -20,6 +20,8 @@ type canvas struct {
 	ids    bool // whether to show the ends of ids
 
 	deciding deciding
+
+	deniedWide int // how wide that is of all rows which says how many calls were denied
 }
 
 // Widths from which on a figure is shown, and how wide it is with its gap.
@@ -44,6 +46,9 @@ func (f *forest) draw(c canvas) []string {
 	for i, r := range folded {
 		labels[i] = c.label(r)
 		widest = max(widest, ansi.StringWidth(labels[i]))
+		if r.node != nil {
+			c.deniedWide = max(c.deniedWide, len(c.denied(r.node)))
+		}
 	}
 	left := widest
 	if c.width > 0 {
@@ -117,7 +122,7 @@ func (c canvas) cut(s string, most int) string {
 }
 
 // figures is the time, the tool calls and the tokens of a task, as many of them
-// as there is room for, always of the same width.
+// as there is room for, of the same width in all rows.
 func (c canvas) figures(n *node) string {
 	var s string
 	if c.width == 0 || c.width >= timeFrom {
@@ -130,6 +135,7 @@ func (c canvas) figures(n *node) string {
 	if c.width == 0 || c.width >= toolsFrom {
 		s += fmt.Sprintf("%*s", toolsWide, unlessZero(n.tools, plural(n.tools, "tool")))
 	}
+	s += fmt.Sprintf("%-*s", c.deniedWide, c.denied(n))
 	if c.width == 0 || c.width >= tokensFrom {
 		s += fmt.Sprintf("%*s", tokensWide, unlessZero(n.spent.tokens, countText(n.spent.tokens)+" tok"))
 	}
@@ -137,6 +143,18 @@ func (c canvas) figures(n *node) string {
 		s += "  " + fmt.Sprintf("%*s", shortID, idEnd(n.id))
 	}
 	return s
+}
+
+// denied is how many calls of a task were denied, behind the others or, where these have no room,
+// by itself.
+func (c canvas) denied(n *node) string {
+	switch {
+	case n.denied == 0 || c.width > 0 && c.width < timeFrom:
+		return ""
+	case c.width > 0 && c.width < toolsFrom:
+		return fmt.Sprintf("  %d denied", n.denied)
+	}
+	return fmt.Sprintf(", %d denied", n.denied)
 }
 
 func unlessZero(n int64, text string) string {

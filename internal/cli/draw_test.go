@@ -32,6 +32,7 @@ var update = flag.Bool("update", false, "write what comes out into the golden fi
 //	TIME TASK fails TEXT (of a call of its model, which is made again)
 //	TIME TASK park MET/TOTAL          TIME TASK joined (a child's end)
 //	TIME TASK back (to the background) TIME TASK closed (a call, without a child's end)
+//	TIME TASK denied COMMAND
 //	TIME TASK ready [lost]            TIME TASK end STATE TOOLS TOKENS [REASON DETAIL]
 //
 // A section "80x10 3s [ascii] [ids]" is what is drawn on so many cells and lines at
@@ -147,6 +148,7 @@ func TestDrawFits(t *testing.T) {
 			n.agent, n.description = name.Draw(t, "agent"), name.Draw(t, "description")
 			n.state = pb.TaskState(state.Draw(t, "state"))
 			n.tools, n.start, n.activity = int64(i), zero, name.Draw(t, "activity")
+			n.denied = rapid.Int64Range(0, n.tools).Draw(t, "denied")
 			f.hang(n, strconv.Itoa(rapid.IntRange(0, max(0, i-1)).Draw(t, "parent")))
 		}
 		c := canvas{
@@ -246,6 +248,10 @@ func parseKind(t *testing.T, e *pb.Event, verb string, args []string) {
 		e.Kind = &pb.Event_Backgrounded{Backgrounded: &pb.TaskBackgrounded{}}
 	case "closed":
 		e.Kind = &pb.Event_CallClosed{CallClosed: &pb.CallClosed{}}
+	case "denied":
+		e.Kind = denied(&pb.Denial{
+			Cause: pb.DenialCause_DENIAL_CAUSE_PERMISSION, Tool: "bash", Argument: rest(t, args, 0), Detail: "a rule denies it",
+		}).GetKind()
 	case "ready":
 		cause := pb.ReadyCause_READY_CAUSE_SATISFIED
 		if len(args) > 0 {
