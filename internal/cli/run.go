@@ -212,7 +212,7 @@ func (r *runCommand) in(
 		client: c, session: session, untilIdle: true, deltas: r.Deltas, quiet: r.Quiet, deciding: by, denied: &denied, seen: seen,
 		leaves: r.Orchestrator == "",
 	})
-	if text := denied.text(ask); text != "" && ctx.Err() == nil {
+	if text := denied.text(ask); text != "" {
 		a.warn(text)
 	}
 	return session, err
