@@ -83,7 +83,7 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case unmovedMsg:
 		l.unmoved = m.why
 	case answeredMsg:
-		l.questions.answered(m)
+		l.questions.answered(m, l.forest)
 	case overMsg:
 		return l, tea.Quit
 	case tea.KeyPressMsg:

@@ -138,12 +138,15 @@ func (q *questions) answer(key string, now time.Time) tea.Cmd {
 }
 
 // answered takes in what has become of an answer. A question is asked again whose answer was not
-// taken, if it is still open.
-func (q *questions) answered(m answeredMsg) {
+// taken, if it is still open; of another one the tree tells what has become.
+func (q *questions) answered(m answeredMsg, f *forest) {
 	if m.err == nil {
 		return
 	}
 	delete(q.sent, m.approval)
+	if !slices.ContainsFunc(f.open(nil), func(o question) bool { return o.GetApprovalId() == m.approval }) {
+		return
+	}
 	reason := m.err.Error()
 	if s := status.Convert(m.err); s.Code() == codes.Unavailable && len(s.Details()) == 0 {
 		reason = "nobody was there" // what that looked like is of no use here

@@ -132,6 +132,49 @@ func TestQuestions(t *testing.T) {
 	shows("room", `asked by bash(git *)`, keys)
 }
 
+// TestAnAnswerThatComesTooLate is not told of once it is known what has become of the question,
+// whichever is heard first.
+func TestAnAnswerThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	for name, eventFirst := range map[string]bool{"the decision is heard of first": true, "the refusal is heard of first": false} {
+		now := zero.Add(3 * time.Second)
+		refused := during("deciding the approval", status.Error(codes.FailedPrecondition, "it was denied"))
+		l := &live{
+			forest: newForest(), look: newLook(true, false), now: func() time.Time { return now },
+			questions: questions{decide: func(*pb.DecideApprovalRequest) error { return refused }},
+		}
+		l.Update(tea.WindowSizeMsg{Width: 80, Height: 20})
+		for _, s := range parseStory(t, "0s r open root Title\n0s r start - root\n1s r take") {
+			l.Update(stepMsg{s.step})
+		}
+		event := func(seq int64, e *pb.Event) {
+			e.Seq, e.TaskId, e.Run = seq, "r", 1
+			l.Update(stepMsg{&pb.WatchSessionResponse{Step: &pb.WatchSessionResponse_Event{Event: e}}})
+		}
+		event(10, &pb.Event{Kind: &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{ApprovalId: "a1", Tool: "bash", Argument: "git push"}}})
+		l.Update(tickMsg{})
+		now = now.Add(settles)
+		_, cmd := l.Update(tea.KeyPressMsg{Code: 'y', Text: "y"})
+		if cmd == nil {
+			t.Fatalf("%s: nothing is answered:\n%s", name, l.View().Content)
+		}
+		decided := func() {
+			event(11, &pb.Event{Kind: &pb.Event_ApprovalDecided{ApprovalDecided: &pb.ApprovalDecided{ApprovalId: "a1", State: pb.ApprovalState_APPROVAL_STATE_DENIED}}})
+		}
+		if eventFirst {
+			decided()
+		}
+		l.Update(cmd())
+		if !eventFirst {
+			decided()
+		}
+		l.Update(tickMsg{})
+		if strings.Contains(l.View().Content, "not answered") {
+			t.Errorf("%s:\n%s", name, l.View().Content)
+		}
+	}
+}
+
 // TestAQuestionAboutWhatIsNotShownWhole is not answered as one is of which all is read: it takes
 // another key to allow it, and that only once.
 func TestAQuestionAboutWhatIsNotShownWhole(t *testing.T) {
