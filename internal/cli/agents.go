@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -105,9 +107,14 @@ func (g *putAgentCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	text := strings.ToValidUTF8(string(data), "\x00") // which is refused with its line
+	number := 0
+	for line := range bytes.Lines(data) {
+		if number++; !utf8.Valid(line) {
+			return usagef("%s:%d: expected text in UTF-8", g.File, number)
+		}
+	}
 	return g.with(func(c *client) error {
-		resp, err := c.agents.PutAgent(ctx, &pb.PutAgentRequest{Definition: text})
+		resp, err := c.agents.PutAgent(ctx, &pb.PutAgentRequest{Definition: string(data)})
 		switch {
 		case err != nil:
 			return during("putting "+g.File, err)

@@ -85,3 +85,18 @@ func TestTextsAreUTF8(t *testing.T) {
 		}
 	}
 }
+
+// TestADefinitionIsUTF8: of one that is not it is said as of those in directories, before anybody
+// is asked.
+func TestADefinitionIsUTF8(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "broken.md")
+	if err := os.WriteFile(file, []byte("---\nname: x\ndescription: \u00e9\ufffd\xc3\nmode: both\n---\nhi\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code := Main(t.Context(), Process{Args: []string{"agents", "put", "--orchestrator", "127.0.0.1:1", file}, Stdout: &stdout, Stderr: &stderr})
+	if want := "coppice: " + file + ":3: expected text in UTF-8\n"; code != exitUsage || stderr.String() != want || stdout.Len() > 0 {
+		t.Errorf("exit code %d: %s%s", code, &stdout, &stderr)
+	}
+}
