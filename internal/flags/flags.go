@@ -4,7 +4,8 @@
 //	help         what it is for; a field without it, and without cmd, is none
 //	name, short  what it is called; by default like the field, in lower case with dashes
 //	env          the variable of the environment that says it where the command line does not;
-//	             an empty one says nothing of what is no text, nor a list of texts
+//	             an empty one says nothing of what is no text, nor a list of texts, nor of what
+//	             may not be empty
 //	default      what it is otherwise; without it, what the field holds
 //	placeholder  what stands for its value in help
 //	enum         the values that it may have, with commas between them
@@ -219,6 +220,9 @@ func (v *valueOf) Type() string {
 
 // isText reports whether an empty text is a value as good as any other.
 func (v *valueOf) isText() bool {
+	if v.allowed != nil {
+		return slices.Contains(v.allowed, "")
+	}
 	switch v.Value.Type() {
 	case "string", "stringSlice", "stringArray", "stringToString":
 		return true

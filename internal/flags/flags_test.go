@@ -49,6 +49,7 @@ type fell struct {
 
 type list struct {
 	Stumps bool   `help:"With stumps."`
+	Order  string `enum:"age,height" default:"age" help:"By what."`
 	Name   string `arg:"" optional:"" help:"Which."`
 }
 
@@ -116,7 +117,7 @@ func TestCommandLine(t *testing.T) {
 	if said = typing(t, nil, "plant", "hill"); said.err != nil || !reflect.DeepEqual(said.Plant.Near, []string{"brook", "road"}) || !reflect.DeepEqual(said.Plant.Far, []string{"sea", "moor"}) || said.Plant.Wait != nil {
 		t.Errorf("what the environment says: %+v, %v", said.Plant, said.err)
 	}
-	if said = typing(t, nil, "trees", "oak", "--stumps"); said.err != nil || said.ran != any(&said.Trees.List) || said.Trees.List != (list{true, "oak"}) {
+	if said = typing(t, nil, "trees", "oak", "--stumps"); said.err != nil || said.ran != any(&said.Trees.List) || said.Trees.List != (list{true, "age", "oak"}) {
 		t.Errorf("the command that stands for the one above it: %+v, %v", said.Trees, said.err)
 	}
 	if said = typing(t, nil, "trees", "fell"); said.err != nil || said.Trees.Fell.Name != nil || said.Trees.Fell.With != nil {
@@ -130,15 +131,19 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestAnEmptyVariable is a text, and says nothing of a number, a duration or a condition.
+// TestAnEmptyVariable is a text, and says nothing of a number, a duration or a condition, nor of
+// what can't be empty.
 func TestAnEmptyVariable(t *testing.T) {
-	for _, name := range []string{"PLANTED_BY", "FOREST_DEEP", "FOREST_WAIT", "FOREST_WET", "FOREST_TLS_KEY", "FOREST_WHERE"} {
+	for _, name := range []string{"PLANTED_BY", "FOREST_DEEP", "FOREST_WAIT", "FOREST_WET", "FOREST_TLS_KEY", "FOREST_WHERE", "FOREST_KIND", "FOREST_ORDER"} {
 		t.Setenv(name, "")
 	}
 	said := typing(t, nil, "plant", "hill")
 	want := plant{Deep: 3, Far: []string{"sea", "moor"}, Place: "hill"}
 	if said.err != nil || !reflect.DeepEqual(said.Plant, want) {
 		t.Errorf("typed is %+v, %v; want %+v", said.Plant, said.err, want)
+	}
+	if said = typing(t, nil, "trees"); said.err != nil || said.Trees.List.Order != "age" {
+		t.Errorf("typed is %+v, %v", said.Trees.List, said.err)
 	}
 }
 
