@@ -75,3 +75,28 @@ func TestRefusedAttachments(t *testing.T) {
 		})
 	}
 }
+
+// TestAnImageThatFailsTheAnswer: over Responses an image may be refused when the answer has
+// begun, and then too the conversation goes on with a note in its place.
+func TestAnImageThatFailsTheAnswer(t *testing.T) {
+	t.Parallel()
+	from := &apart{answer: func(said string) server {
+		if strings.Contains(said, "image") {
+			return steps(`{"type":"response.failed","response":{"error":{"code":"image_parse_error","message":"no"}}}`)
+		}
+		return server{}
+	}}
+	m, err := New(Config{Key: "k", Model: "m", HTTP: &http.Client{Transport: from}, Responses: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := m.Generate(t.Context(), seen(tree.TaskID{1}), nil); err != nil {
+			t.Errorf("answered %v", err)
+		}
+	}
+	const noted = "responses include thoughts"
+	if want := []string{noted + " image", noted, noted}; !slices.Equal(from.asked, want) {
+		t.Errorf("asked %q\nwant  %q", from.asked, want)
+	}
+}

@@ -103,6 +103,9 @@ func TestResponsesAnswers(t *testing.T) {
 	ends := func(how, more string, items ...string) string {
 		return `{"type":"response.` + how + `","response":{` + status + `"` + how + `"` + more + `,"output":[` + strings.Join(items, ",") + `]}}`
 	}
+	failed := func(code string) string {
+		return `{"type":"response.failed","response":{"error":{"code":"` + code + `","message":"m"}}}`
+	}
 	sealed := tree.Thinking{Text: "a\n\nb", Signature: "openai:rs_1:e"}
 	for name, test := range map[string]struct {
 		stream server
@@ -124,6 +127,12 @@ func TestResponsesAnswers(t *testing.T) {
 		"it failed":               {steps(`{"type":"response.failed","response":{"error":{"code":"server_error","message":"m"}}}`), 0, nil, model.ErrorOverloaded},
 		"the rate limit":          {steps(`{"type":"error","code":"rate_limit_exceeded","message":"m"}`), 0, nil, model.ErrorRateLimited},
 		"too long":                {steps(`{"type":"response.failed","response":{"error":{"code":"context_length_exceeded","message":"Your input exceeds the context window of this model."}}}`), 0, nil, model.ErrorTooLong},
+		"the prompt is refused":   {steps(failed("invalid_prompt")), 0, nil, model.ErrorInvalid},
+		"for what it is about":    {steps(failed("bio_policy")), 0, nil, model.ErrorInvalid},
+		"a bad image":             {steps(failed("image_parse_error")), 0, nil, model.ErrorInvalid},
+		"without a plan":          {steps(failed("usage_not_included")), 0, nil, model.ErrorAuth},
+		"it is to be slower":      {steps(failed("slow_down")), 0, nil, model.ErrorOverloaded},
+		"a store was slow":        {steps(failed("vector_store_timeout")), 0, nil, model.ErrorBroken},
 		"it failed for no reason": {steps(`{"type":"response.failed","response":{"error":null}}`), 0, nil, model.ErrorBroken},
 		"an error apart":          {steps(`{"error":{"type":"server_error","message":"m"}}`), 0, nil, model.ErrorOverloaded},
 		"it just ended":           {steps(`{"type":"response.output_item.done","item":` + text + `}`), 0, nil, model.ErrorBroken},
@@ -153,6 +162,16 @@ func TestResponsesAnswers(t *testing.T) {
 type apart struct {
 	asked   []string // for each request: the API, and what of it was there
 	refusal func(said string) string
+	answer  func(said string) server // instead, where it has a status
+}
+
+// seen is a request of a task that has an image and reasoning in it.
+func seen(task tree.TaskID) *model.Request {
+	return &model.Request{Task: task, Messages: []tree.Message{
+		says(tree.RoleUser, tree.Text{Text: "hi"}, tree.Attachment{Kind: tree.AttachmentImage, MediaType: "image/png", Data: []byte("png")}),
+		says(tree.RoleAssistant, tree.Thinking{Signature: "openai:rs_1:e"}, tree.Text{Text: "there"}),
+		says(tree.RoleUser, tree.Text{Text: "and?"}),
+	}}
 }
 
 func (a *apart) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -167,13 +186,17 @@ func (a *apart) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	a.asked = append(a.asked, said)
-	answer := steps(`{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"ok"}]}]}}`)
-	if why := a.refusal(said); why != "" {
-		answer = server{status: http.StatusBadRequest, body: `{"error":{"message":"` + why + `","type":"invalid_request_error"}}`}
-	} else if strings.HasPrefix(said, "completions") {
-		answer = chunks("stop", `{"content":"ok"}`)
+	if a.answer != nil {
+		if answer := a.answer(said); answer.status != 0 {
+			return answer.RoundTrip(req)
+		}
+	} else if why := a.refusal(said); why != "" {
+		return server{status: http.StatusBadRequest, body: `{"error":{"message":"` + why + `","type":"invalid_request_error"}}`}.RoundTrip(req)
 	}
-	return answer.RoundTrip(req)
+	if strings.HasPrefix(said, "completions") {
+		return chunks("stop", `{"content":"ok"}`).RoundTrip(req)
+	}
+	return steps(`{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"ok"}]}]}}`).RoundTrip(req)
 }
 
 // TestResponsesRefusals: what a model refuses it is not asked again, and one that refuses all
@@ -224,11 +247,7 @@ func TestResponsesRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				_, err := m.Generate(t.Context(), &model.Request{Task: tree.TaskID{1}, Messages: []tree.Message{
-					says(tree.RoleUser, tree.Text{Text: "hi"}, tree.Attachment{Kind: tree.AttachmentImage, MediaType: "image/png", Data: []byte("png")}),
-					says(tree.RoleAssistant, tree.Thinking{Signature: "openai:rs_1:e"}, tree.Text{Text: "there"}),
-					says(tree.RoleUser, tree.Text{Text: "and?"}),
-				}}, nil)
+				_, err := m.Generate(t.Context(), seen(tree.TaskID{1}), nil)
 				if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
 					t.Errorf("answered %v", err)
 				}

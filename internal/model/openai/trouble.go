@@ -3,8 +3,11 @@ package openai
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/upstream"
@@ -12,6 +15,30 @@ import (
 
 // codeQuota is that of a 429 which no waiting mends: the account is used up.
 const codeQuota = "insufficient_quota"
+
+// final are the codes of an answer that fails for what was asked, which has no status to say
+// so. What is not among them may be mended by another try.
+var final = []responses.ResponseErrorCode{
+	responses.ResponseErrorCodeInvalidPrompt,
+	responses.ResponseErrorCodeDataResidencyMismatch,
+	responses.ResponseErrorCodeBioPolicy,
+	responses.ResponseErrorCodeMisalignmentPolicyViolation,
+	"cyber_policy", // which the SDK does not know
+	responses.ResponseErrorCodeInvalidImage,
+	responses.ResponseErrorCodeInvalidImageFormat,
+	responses.ResponseErrorCodeInvalidBase64Image,
+	responses.ResponseErrorCodeInvalidImageURL,
+	responses.ResponseErrorCodeImageTooLarge,
+	responses.ResponseErrorCodeImageTooSmall,
+	responses.ResponseErrorCodeImageParseError,
+	responses.ResponseErrorCodeImageContentPolicyViolation,
+	responses.ResponseErrorCodeInvalidImageMode,
+	responses.ResponseErrorCodeImageFileTooLarge,
+	responses.ResponseErrorCodeUnsupportedImageMediaType,
+	responses.ResponseErrorCodeEmptyImageFile,
+	responses.ResponseErrorCodeFailedToDownloadImage,
+	responses.ResponseErrorCodeImageFileNotFound,
+}
 
 // saysTooLarge begins what OpenAI says of a request with more tokens than the account may
 // ever use in a minute. In all else it is like one that came too soon, but no waiting
@@ -78,6 +105,13 @@ func (t trouble) says(parts ...string) bool {
 	return false
 }
 
+// final reports whether one of the words is the code of what no other try mends.
+func (t trouble) final() bool {
+	return slices.ContainsFunc(t.words, func(word string) bool {
+		return slices.Contains(final, responses.ResponseErrorCode(word))
+	})
+}
+
 // kindSaid is the kind of an error that came as the whole answer.
 func kindSaid(said []byte) model.ErrorKind { return troubleOf(said).kind() }
 
@@ -91,13 +125,13 @@ func (t trouble) kind() model.ErrorKind {
 		return model.ErrorTooLong
 	case t.says("rate_limit"):
 		return model.ErrorRateLimited
-	case t.says("overloaded", "server_error"):
+	case t.says("overloaded", "server_error", "slow_down"):
 		return model.ErrorOverloaded
 	case t.status != 0:
 		return upstream.KindOf(t.status)
-	case t.says("authentication", "permission", "invalid_api_key"):
+	case t.says("authentication", "permission", "invalid_api_key", "usage_not_included"):
 		return model.ErrorAuth
-	case t.says("invalid_request"):
+	case t.says("invalid_request"), t.final():
 		return model.ErrorInvalid
 	}
 	return model.ErrorBroken
