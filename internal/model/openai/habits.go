@@ -18,12 +18,32 @@ type habits struct {
 	// thoughts: a call goes back with the reasoning that led to it, as DeepSeek's models
 	// want it.
 	thoughts bool
-	// noEffort: it takes no word of how much it is to reason, or not this one.
-	noEffort bool
+	// noEffort: it takes no word of how much it is to reason, or not this one; over
+	// Responses, and over the older API, which refuses more.
+	noEffort, noEffortOlder bool
 	// older: it is asked over chat completions, since it has refused over Responses.
 	older bool
 	// sealsNothing: it does not reason, and refuses to be asked for its reasoning.
 	sealsNothing bool
+}
+
+// names says what they are, for people.
+func (h habits) names() (out []string) {
+	for _, habit := range []struct {
+		has  bool
+		name string
+	}{
+		{h.older, "over chat completions"},
+		{h.still, "without reasoning where there are tools"},
+		{h.thoughts, "with its reasoning in chat completions"},
+		{h.noEffort || h.noEffortOlder, "without an effort"},
+		{h.sealsNothing, "without asking for its reasoning"},
+	} {
+		if habit.has {
+			out = append(out, habit.name)
+		}
+	}
+	return out
 }
 
 // after gives the habits that a refusal over chat completions speaks of, besides these. Its
@@ -42,7 +62,11 @@ const (
 
 // effort says how much the model is to reason; empty: it is not told.
 func (c Config) effort() shared.ReasoningEffort {
-	if c.habits.noEffort {
+	refused := c.habits.noEffortOlder
+	if c.overResponses() {
+		refused = c.habits.noEffort
+	}
+	if refused {
 		return ""
 	}
 	return shared.ReasoningEffort(c.Effort)

@@ -15,16 +15,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/coppice-run/coppice/internal/model"
-	"github.com/coppice-run/coppice/internal/model/conversation"
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
@@ -40,6 +39,7 @@ type Config struct {
 	// Effort is how much models reason, in the provider's words; empty: as they do by
 	// themselves. One that refuses to be told is not.
 	Effort string
+	Logger *slog.Logger // nil: none
 
 	habits habits // of the model that is asked
 	lack   lack   // of the conversation
@@ -49,6 +49,7 @@ type Config struct {
 type lack struct {
 	attachments bool
 	thoughts    bool // the reasoning that goes back
+	older       bool // it is refused over Responses, and goes over chat completions
 }
 
 // ownURL is OpenAI's own server.
@@ -58,7 +59,7 @@ const ownURL = "https://api.openai.com/v1"
 type Model struct {
 	config Config
 	client sdk.Client
-	habits sync.Map // of models, by name
+	habits known
 	lacks  upstream.Learned[lack]
 }
 
@@ -72,6 +73,9 @@ func New(c Config) (*Model, error) {
 		return nil, errors.New("openai: the name of a model is required")
 	case c.HTTP == nil:
 		return nil, errors.New("openai: an HTTP client is required")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	base := c.BaseURL
 	if base == "" {
@@ -90,69 +94,30 @@ func New(c Config) (*Model, error) {
 // Generate asks once, and once more for each thing that a refusal says the model wants,
 // which it gets from then on. At last a refused conversation goes without its attachments,
 // and then does so from then on; and then over the older API. If that is refused too, the
-// first refusal counts.
+// first refusal counts, unless the conversation has turned out to be too long.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if emit == nil {
 		emit = func(model.Delta) {}
 	}
 	name, config := cmp.Or(req.Model, m.config.Model), m.config
-	if known, ok := m.habits.Load(name); ok {
-		config.habits = known.(habits)
-	}
-	config.lack = m.lacks.Of(name, req)
-	known := config
+	config.habits, config.lack = m.habits.of(name), m.lacks.Of(name, req)
+	began := config
 	var first error
 	for {
 		answer, err := m.ask(ctx, config, req, emit)
 		next := config.after(err, req)
 		switch {
-		case err == nil && config != known:
-			m.habits.Store(name, config.habits)
-			m.lacks.Learn(name, req, config.lack)
+		case err == nil && config != began:
+			m.learn(ctx, name, req, config, first)
 		case next != config:
 			first, config = cmp.Or(first, err), next
 			continue
-		case first != nil && upstream.IsInvalid(err):
+		case first != nil && upstream.IsInvalid(err) && !isTooLong(err):
 			return nil, first
 		}
 		return answer, err
 	}
 }
-
-// after gives what to ask with after a refusal.
-func (c Config) after(err error, req *model.Request) Config {
-	if !upstream.IsInvalid(err) {
-		return c
-	}
-	if learned := c.learn(err, len(req.Tools) > 0); learned != c {
-		return learned
-	}
-	switch {
-	case c.BaseURL == "" && conversation.Attached(req.Messages) && !c.lack.attachments:
-		c.lack.attachments = true
-	case c.BaseURL == "" && c.overResponses():
-		c.habits.older = true
-	}
-	return c
-}
-
-// learn gives what to ask with after a refusal whose words say it.
-func (c Config) learn(err error, tools bool) Config {
-	switch {
-	case c.effort() != "" && refusesEffort(err):
-		c.habits.noEffort = true
-	case !c.overResponses():
-		c.habits = c.habits.after(err, tools)
-	case refusesInclude(err):
-		c.habits.sealsNothing = true
-	case refusesThoughts(err):
-		c.lack.thoughts = true
-	}
-	return c
-}
-
-// overResponses reports whether the model is asked over that API.
-func (c Config) overResponses() bool { return c.Responses && !c.habits.older }
 
 // ask asks once.
 func (m *Model) ask(ctx context.Context, config Config, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {

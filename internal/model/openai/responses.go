@@ -178,18 +178,11 @@ func unsealed(t tree.Thinking) (item responses.ResponseInputItemUnionParam, ok b
 // refusesInclude reports whether a model has refused to be asked for its reasoning, since it
 // does none.
 func refusesInclude(err error) bool {
-	said := strings.ToLower(err.Error())
-	return strings.Contains(said, "encrypted content is not supported") || strings.Contains(said, string(responses.ResponseIncludableReasoningEncryptedContent))
+	return speaksOf(err, "encrypted content is not supported", string(responses.ResponseIncludableReasoningEncryptedContent))
 }
 
 // refusesThoughts reports whether a request was refused for the reasoning in it. That is
 // another account's, or has lost what it led to. Words are all there is to tell it by.
 func refusesThoughts(err error) bool {
-	said := strings.ToLower(err.Error())
-	for _, words := range []string{"encrypted content", "encrypted_content", "'rs_"} {
-		if strings.Contains(said, words) {
-			return true
-		}
-	}
-	return false
+	return speaksOf(err, "encrypted content", "encrypted_content", "'rs_")
 }

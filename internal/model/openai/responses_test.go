@@ -230,14 +230,15 @@ func TestResponsesRefusals(t *testing.T) {
 			}
 			return ""
 		}, []string{all + " effort", "responses include thoughts effort", "completions effort", "completions", "completions"}, ""},
-		"it does not reason":  {"", "", where("include", "Encrypted content is not supported with this model."), []string{all, "responses image", "responses image"}, ""},
-		"another's reasoning": {"", "", where("thoughts", "The encrypted content e could not be verified."), []string{all, "responses include image", "responses include image"}, ""},
-		"lost reasoning":      {"", "", where("thoughts", "Item 'rs_1' of type 'reasoning' was provided without its required following item."), []string{all, "responses include image", "responses include image"}, ""},
-		"reasoning not kept":  {"", "", where("thoughts", "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."), []string{all, "responses include image", "responses include image"}, ""},
-		"the image":           {"", "", where("image", "no images"), []string{all, "responses include thoughts", "responses include thoughts"}, ""},
-		"the API":             {"", "", where("responses", "This model is only supported in v1/chat/completions."), []string{all, "responses include thoughts", "completions", "completions"}, ""},
-		"both":                {"", "", where("", "the model does not exist"), []string{all, "responses include thoughts", "completions", all, "responses include thoughts", "completions"}, "the model does not exist"},
-		"the API elsewhere":   {"http://h/v1", "", where("responses", "no such model"), []string{"responses include thoughts", "responses include thoughts"}, "no such model"},
+		"it does not reason":      {"", "", where("include", "Encrypted content is not supported with this model."), []string{all, "responses image", "responses image"}, ""},
+		"another's reasoning":     {"", "", where("thoughts", "The encrypted content e could not be verified."), []string{all, "responses include image", "responses include image"}, ""},
+		"lost reasoning":          {"", "", where("thoughts", "Item 'rs_1' of type 'reasoning' was provided without its required following item."), []string{all, "responses include image", "responses include image"}, ""},
+		"reasoning not kept":      {"", "", where("thoughts", "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."), []string{all, "responses include image", "responses include image"}, ""},
+		"the image":               {"", "", where("image", "no images"), []string{all, "responses include thoughts", "responses include thoughts"}, ""},
+		"the API":                 {"", "", where("responses", "This model is only supported in v1/chat/completions."), []string{all, "completions", "completions"}, ""},
+		"the API, in other words": {"", "", where("responses", "no"), []string{all, "responses include thoughts", "completions", "completions"}, ""},
+		"both":                    {"", "", where("", "the model does not exist"), []string{all, "responses include thoughts", "completions", all, "responses include thoughts", "completions"}, "the model does not exist"},
+		"the API elsewhere":       {"http://h/v1", "", where("responses", "no such model"), []string{"responses include thoughts", "responses include thoughts"}, "no such model"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -136,7 +136,7 @@ func (m *Models) make(k *known, client *http.Client) (err error) {
 	case openaiName:
 		k.model, err = openai.New(openai.Config{
 			Key: k.key, BaseURL: k.base, Model: standard, HTTP: client,
-			Responses: overResponses(m.flags.OpenAI, k.base), Effort: m.flags.Effort,
+			Responses: overResponses(m.flags.OpenAI, k.base), Effort: m.flags.Effort, Logger: m.log,
 		})
 	}
 	if err != nil {
