@@ -21,7 +21,7 @@ type habits struct {
 	// noEffort: it takes no word of how much it is to reason, or not this one; over
 	// Responses, and over the older API, which refuses more.
 	noEffort, noEffortOlder bool
-	// older: it is asked over chat completions, since it has refused over Responses.
+	// older: it is asked over chat completions, since it, or the key, is refused over Responses.
 	older bool
 	// sealsNothing: it does not reason, and refuses to be asked for its reasoning.
 	sealsNothing bool

@@ -53,7 +53,11 @@ func (m *Model) learn(ctx context.Context, name string, req *model.Request, answ
 
 // after gives what to ask with after a refusal.
 func (c Config) after(err error, req *model.Request) Config {
-	if !upstream.IsInvalid(err) {
+	switch {
+	case c.BaseURL == "" && c.overResponses() && refusesKey(err):
+		c.habits.older = true
+		return c
+	case !upstream.IsInvalid(err):
 		return c
 	}
 	if learned := c.learn(err, len(req.Tools) > 0); learned != c {
@@ -88,6 +92,13 @@ func (c Config) learn(err error, tools bool) Config {
 
 // overResponses reports whether the model is asked over that API.
 func (c Config) overResponses() bool { return c.Responses && !c.habits.older && !c.lack.older }
+
+// refusesKey reports whether the key may not be used for Responses. Such a one may be good for
+// chat completions.
+func refusesKey(err error) bool {
+	failed, is := errors.AsType[*model.Error](err)
+	return is && failed.Kind == model.ErrorAuth && speaksOf(err, "api.responses")
+}
 
 // isTooLong reports whether a conversation was refused for its length. Over chat completions
 // the same is shorter, as its reasoning does not go back; but it is to be summed up.

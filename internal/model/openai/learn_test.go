@@ -49,6 +49,14 @@ func TestWhatOneTaskIsRefused(t *testing.T) {
 			400, `{"error":{"message":"Invalid value: 'input[2]'.","type":"invalid_request_error"}}`,
 			[]string{over + " effort", over + " effort", plain + " effort", plain, plain, over + " effort"}, 0, 1, "low",
 		},
+		"the key": {
+			401, `{"error":{"message":"You have insufficient permissions for this operation. Missing scopes: api.responses.write. Check that you have the correct role.","type":"invalid_request_error"}}`,
+			[]string{over, over, plain, plain, plain}, 0, 1, "",
+		},
+		"another key": {
+			401, `{"error":{"message":"Incorrect API key provided.","type":"invalid_request_error","code":"invalid_api_key"}}`,
+			[]string{over, over, over, over}, model.ErrorAuth, 0, "",
+		},
 		"the model": {
 			400, `{"error":{"message":"The requested model 'm' cannot be used with the Responses API.","type":"invalid_request_error"}}`,
 			[]string{over, over, plain, plain, plain}, 0, 1, "",
