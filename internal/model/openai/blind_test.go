@@ -95,8 +95,8 @@ func TestAnImageThatFailsTheAnswer(t *testing.T) {
 			t.Errorf("answered %v", err)
 		}
 	}
-	const noted = "responses include thoughts"
-	if want := []string{noted + " image", noted, noted}; !slices.Equal(from.asked, want) {
+	const noted = "responses include thoughts phase"
+	if want := []string{"responses include thoughts image phase", noted, noted}; !slices.Equal(from.asked, want) {
 		t.Errorf("asked %q\nwant  %q", from.asked, want)
 	}
 }

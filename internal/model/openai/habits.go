@@ -25,6 +25,8 @@ type habits struct {
 	older bool
 	// sealsNothing: it does not reason, and refuses to be asked for its reasoning.
 	sealsNothing bool
+	// noPhase: it refuses to be told which of its texts were answers.
+	noPhase bool
 }
 
 // names says what they are, for people.
@@ -38,6 +40,7 @@ func (h habits) names() (out []string) {
 		{h.thoughts, "with its reasoning in chat completions"},
 		{h.noEffort || h.noEffortOlder, "without an effort"},
 		{h.sealsNothing, "without asking for its reasoning"},
+		{h.noPhase, "without the phases of its texts"},
 	} {
 		if habit.has {
 			out = append(out, habit.name)

@@ -82,6 +82,8 @@ func (c Config) learn(err error, tools bool) Config {
 		c.habits = c.habits.after(err, tools)
 	case refusesInclude(err):
 		c.habits.sealsNothing = true
+	case c.BaseURL == "" && refusesPhase(err):
+		c.habits.noPhase = true
 	case refusesThoughts(err):
 		c.lack.thoughts = true
 	case c.BaseURL == "" && refusesResponses(err):

@@ -18,7 +18,7 @@ import (
 func TestWhatOneTaskIsRefused(t *testing.T) {
 	t.Parallel()
 	const (
-		over  = "responses include thoughts"
+		over  = "responses include thoughts phase"
 		plain = "completions"
 	)
 	for name, test := range map[string]struct {
@@ -47,7 +47,7 @@ func TestWhatOneTaskIsRefused(t *testing.T) {
 		},
 		"and over the older API the effort": {
 			400, `{"error":{"message":"Invalid value: 'input[2]'.","type":"invalid_request_error"}}`,
-			[]string{over + " effort", over + " effort", plain + " effort", plain, plain, over + " effort"}, 0, 1, "low",
+			[]string{"responses include thoughts effort phase", "responses include thoughts effort phase", plain + " effort", plain, plain, "responses include thoughts effort phase"}, 0, 1, "low",
 		},
 		"the key": {
 			401, `{"error":{"message":"You have insufficient permissions for this operation. Missing scopes: api.responses.write. Check that you have the correct role.","type":"invalid_request_error"}}`,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/openai/openai-go/v3/packages/param"
@@ -86,7 +87,7 @@ func (c Config) items(turns []conversation.Turn) responses.ResponseInputParam {
 // that the provider refuses it.
 func (c Config) spoken(blocks []tree.Block) (out responses.ResponseInputParam) {
 	var thoughts responses.ResponseInputParam
-	for _, b := range blocks {
+	for i, b := range blocks {
 		switch b := b.(type) {
 		case tree.Thinking:
 			if item, ok := unsealed(b); ok && !c.habits.sealsNothing && !c.lack.thoughts {
@@ -95,7 +96,9 @@ func (c Config) spoken(blocks []tree.Block) (out responses.ResponseInputParam) {
 			continue
 		case tree.Text:
 			out = append(out, thoughts...)
-			out = append(out, responses.ResponseInputItemParamOfMessage(b.Text, responses.EasyInputMessageRoleAssistant))
+			text := responses.ResponseInputItemParamOfMessage(b.Text, responses.EasyInputMessageRoleAssistant)
+			text.OfMessage.Phase = c.phase(blocks[i+1:])
+			out = append(out, text)
 		case tree.ToolUse:
 			out = append(out, thoughts...)
 			out = append(out, responses.ResponseInputItemParamOfFunctionCall(string(b.Input), b.ProviderID, b.Name))
@@ -103,6 +106,24 @@ func (c Config) spoken(blocks []tree.Block) (out responses.ResponseInputParam) {
 		thoughts = nil
 	}
 	return out
+}
+
+// phase says what a text was that has these blocks behind it. OpenAI's models say it of their
+// texts, and do worse where it is lost; what they say is not stored, but they speak of what
+// they are about to do before calls and answer without any.
+func (c Config) phase(rest []tree.Block) responses.EasyInputMessagePhase {
+	switch {
+	case c.BaseURL != "" || c.habits.noPhase:
+		return ""
+	case slices.ContainsFunc(rest, isCall):
+		return responses.EasyInputMessagePhaseCommentary
+	}
+	return responses.EasyInputMessagePhaseFinalAnswer
+}
+
+func isCall(b tree.Block) bool {
+	_, is := b.(tree.ToolUse)
+	return is
 }
 
 // listened is a turn of the user's: results, and then one message of all else.
@@ -180,6 +201,9 @@ func unsealed(t tree.Thinking) (item responses.ResponseInputItemUnionParam, ok b
 func refusesInclude(err error) bool {
 	return speaksOf(err, "encrypted content is not supported", string(responses.ResponseIncludableReasoningEncryptedContent))
 }
+
+// refusesPhase reports whether a model has refused to be told what its texts were.
+func refusesPhase(err error) bool { return speaksOf(err, ".phase'", "'phase'", ".phase`", "`phase`") }
 
 // refusesThoughts reports whether a request was refused for the reasoning in it. That is
 // another account's, or has lost what it led to. Words are all there is to tell it by.

@@ -43,6 +43,17 @@ func TestResponsesRequests(t *testing.T) {
 			Config{}, model.Request{Messages: []tree.Message{hi, says(tree.RoleAssistant, thought, call), result}},
 			`{"store":false,"include":["reasoning.encrypted_content"],"input":[` + asked + sealed + called + rest,
 		},
+		"what was said before calls is no answer": {
+			Config{}, model.Request{Messages: []tree.Message{
+				hi, says(tree.RoleAssistant, tree.Text{Text: "I look."}, call), result, says(tree.RoleAssistant, tree.Text{Text: "Done."}), hi,
+			}},
+			`{"store":false,"include":["reasoning.encrypted_content"],"input":[` + asked + `{"content":"I look.","role":"assistant","phase":"commentary"},` + called +
+				`,{"content":"Done.","role":"assistant","phase":"final_answer"},` + strings.TrimSuffix(asked, ",") + rest,
+		},
+		"of which other servers know nothing": {
+			Config{BaseURL: "http://h/v1"}, model.Request{Messages: []tree.Message{hi, says(tree.RoleAssistant, tree.Text{Text: "I look."}, call), result}},
+			`{"store":false,"include":["reasoning.encrypted_content"],"input":[` + asked + `{"content":"I look.","role":"assistant"},` + called + rest,
+		},
 		"not that of others, nor what has led to nothing": {
 			Config{}, model.Request{Messages: []tree.Message{
 				hi, says(tree.RoleAssistant, tree.Thinking{Text: "x", Signature: "anthropic's"}, call, tree.Thinking{Text: "y"}, thought), result,
@@ -180,7 +191,7 @@ func (a *apart) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	said := req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]
-	for _, part := range []struct{ has, name string }{{`"include"`, " include"}, {`"encrypted_content":"e"`, " thoughts"}, {`input_image`, " image"}, {`effort`, " effort"}} {
+	for _, part := range []struct{ has, name string }{{`"include"`, " include"}, {`"encrypted_content":"e"`, " thoughts"}, {`input_image`, " image"}, {`effort`, " effort"}, {`"phase"`, " phase"}} {
 		if strings.Contains(string(body), part.has) {
 			said += part.name
 		}
@@ -211,7 +222,8 @@ func TestResponsesRefusals(t *testing.T) {
 			return ""
 		}
 	}
-	const all = "responses include thoughts image"
+	const all = "responses include thoughts image phase"
+	const effort = "responses include thoughts image effort phase"
 	for name, test := range map[string]struct {
 		base    string
 		effort  string
@@ -220,7 +232,7 @@ func TestResponsesRefusals(t *testing.T) {
 		err     string
 	}{
 		"nothing is refused": {"", "", where("nothing", ""), []string{all, all}, ""},
-		"not the effort":     {"", "low", where("effort", "Unsupported parameter: 'reasoning.effort' is not supported with this model."), []string{all + " effort", all, all}, ""},
+		"not the effort":     {"", "low", where("effort", "Unsupported parameter: 'reasoning.effort' is not supported with this model."), []string{effort, all, all}, ""},
 		"the effort in the older API": {"", "xhigh", func(said string) string {
 			switch {
 			case strings.HasPrefix(said, "responses"):
@@ -229,15 +241,16 @@ func TestResponsesRefusals(t *testing.T) {
 				return "Unsupported value: 'reasoning_effort' does not support 'xhigh' with this model."
 			}
 			return ""
-		}, []string{all + " effort", "responses include thoughts effort", "completions effort", "completions", "completions"}, ""},
-		"it does not reason":      {"", "", where("include", "Encrypted content is not supported with this model."), []string{all, "responses image", "responses image"}, ""},
-		"another's reasoning":     {"", "", where("thoughts", "The encrypted content e could not be verified."), []string{all, "responses include image", "responses include image"}, ""},
-		"lost reasoning":          {"", "", where("thoughts", "Item 'rs_1' of type 'reasoning' was provided without its required following item."), []string{all, "responses include image", "responses include image"}, ""},
-		"reasoning not kept":      {"", "", where("thoughts", "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."), []string{all, "responses include image", "responses include image"}, ""},
-		"the image":               {"", "", where("image", "no images"), []string{all, "responses include thoughts", "responses include thoughts"}, ""},
+		}, []string{effort, "responses include thoughts effort phase", "completions effort", "completions", "completions"}, ""},
+		"it does not reason":      {"", "", where("include", "Encrypted content is not supported with this model."), []string{all, "responses image phase", "responses image phase"}, ""},
+		"another's reasoning":     {"", "", where("thoughts", "The encrypted content e could not be verified."), []string{all, "responses include image phase", "responses include image phase"}, ""},
+		"lost reasoning":          {"", "", where("thoughts", "Item 'rs_1' of type 'reasoning' was provided without its required following item."), []string{all, "responses include image phase", "responses include image phase"}, ""},
+		"reasoning not kept":      {"", "", where("thoughts", "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."), []string{all, "responses include image phase", "responses include image phase"}, ""},
+		"the phase":               {"", "", where("phase", "Unknown parameter: 'input[1].phase'."), []string{all, "responses include thoughts image", "responses include thoughts image"}, ""},
+		"the image":               {"", "", where("image", "no images"), []string{all, "responses include thoughts phase", "responses include thoughts phase"}, ""},
 		"the API":                 {"", "", where("responses", "This model is only supported in v1/chat/completions."), []string{all, "completions", "completions"}, ""},
-		"the API, in other words": {"", "", where("responses", "no"), []string{all, "responses include thoughts", "completions", "completions"}, ""},
-		"both":                    {"", "", where("", "the model does not exist"), []string{all, "responses include thoughts", "completions", all, "responses include thoughts", "completions"}, "the model does not exist"},
+		"the API, in other words": {"", "", where("responses", "no"), []string{all, "responses include thoughts phase", "completions", "completions"}, ""},
+		"both":                    {"", "", where("", "the model does not exist"), []string{all, "responses include thoughts phase", "completions", all, "responses include thoughts phase", "completions"}, "the model does not exist"},
 		"the API elsewhere":       {"http://h/v1", "", where("responses", "no such model"), []string{"responses include thoughts", "responses include thoughts"}, "no such model"},
 	} {
 		t.Run(name, func(t *testing.T) {
