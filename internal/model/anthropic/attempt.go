@@ -18,17 +18,14 @@ type attempt struct {
 
 // lack is what a conversation goes without. The zero value is nothing.
 type lack struct {
-	thoughts    string // reasoning up to that with this signature
-	allThoughts bool   // and whatever comes after it, since some of that was refused too
+	thoughts    conversation.Forgotten
 	attachments bool
 }
 
 // request gives the request as it is made.
 func (l lack) request(req *model.Request) *model.Request {
 	out := *req
-	if l.thoughts != "" {
-		out.Messages = forgetful(out.Messages, l)
-	}
+	out.Messages = l.thoughts.Of(out.Messages)
 	if l.attachments {
 		out.Messages = conversation.Noted(out.Messages)
 	}
@@ -41,14 +38,13 @@ func (a attempt) after(err error, req *model.Request) attempt {
 		return a
 	}
 	refused, droppable := refusedThoughts(err)
-	last := lastSignature(req.Messages)
-	thinks := last != a.thoughts && !a.allThoughts
+	forgotten, thinks := a.thoughts.With(conversation.LastSignature(req.Messages, own))
 	switch {
 	case thinks && droppable && !a.drop:
 		a.drop, a.dropping = true, true
 	case thinks && (refused || a.dropping):
 		a.drop, a.dropping = false, false
-		a.thoughts, a.allThoughts = last, a.thoughts != ""
+		a.thoughts = forgotten
 	case conversation.Attached(req.Messages):
 		a.attachments = true
 	}

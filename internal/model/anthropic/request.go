@@ -115,6 +115,8 @@ func anothers(t tree.Thinking) bool {
 	return t.Signature == "" || strings.HasPrefix(t.Signature, conversation.SealedByOpenAI)
 }
 
+func own(t tree.Thinking) bool { return !anothers(t) }
+
 // block translates one block. Reasoning of another provider's stays out.
 func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 	switch b := b.(type) {

@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -128,35 +127,4 @@ func dropping(p *sdk.MessageNewParams) []option.RequestOption {
 		options = append(options, option.WithJSONSet("thinking.type", "adaptive"))
 	}
 	return append(options, option.WithJSONSet(dropField, "drop_block"))
-}
-
-// lastSignature gives that of the last reasoning that can go back; empty if there is none.
-func lastSignature(messages []tree.Message) string {
-	for _, m := range slices.Backward(messages) {
-		for _, b := range slices.Backward(m.Blocks) {
-			if thought, ok := b.(tree.Thinking); ok && !anothers(thought) {
-				return thought.Signature
-			}
-		}
-	}
-	return ""
-}
-
-// forgetful gives messages whose reasoning can't go back, as far as it is lacking. If the
-// last of it is not among them, they have none of it any more.
-func forgetful(messages []tree.Message, l lack) []tree.Message {
-	out := slices.Clone(messages)
-	lost := l.allThoughts
-	for i := range slices.Backward(out) {
-		blocks := slices.Clone(out[i].Blocks)
-		for j, b := range slices.Backward(blocks) {
-			if thought, ok := b.(tree.Thinking); ok {
-				if lost = lost || thought.Signature == l.thoughts; lost {
-					blocks[j] = tree.Thinking{Text: thought.Text}
-				}
-			}
-		}
-		out[i].Blocks = blocks
-	}
-	return out
 }

@@ -60,7 +60,7 @@ func (c Config) after(err error, req *model.Request) Config {
 	case !upstream.IsInvalid(err):
 		return c
 	}
-	if learned := c.learn(err, len(req.Tools) > 0); learned != c {
+	if learned := c.learn(err, req); learned != c {
 		return learned
 	}
 	switch {
@@ -73,19 +73,19 @@ func (c Config) after(err error, req *model.Request) Config {
 }
 
 // learn gives what to ask with after a refusal whose words say it.
-func (c Config) learn(err error, tools bool) Config {
+func (c Config) learn(err error, req *model.Request) Config {
 	switch {
 	case c.effort() != "" && refusesEffort(err):
 		c.habits.noEffort = c.habits.noEffort || c.overResponses()
 		c.habits.noEffortOlder = c.habits.noEffortOlder || !c.overResponses()
 	case !c.overResponses():
-		c.habits = c.habits.after(err, tools)
+		c.habits = c.habits.after(err, len(req.Tools) > 0)
 	case refusesInclude(err):
 		c.habits.sealsNothing = true
 	case c.BaseURL == "" && refusesPhase(err):
 		c.habits.noPhase = true
 	case refusesThoughts(err):
-		c.lack.thoughts = true
+		c.lack.thoughts, _ = c.lack.thoughts.With(conversation.LastSignature(req.Messages, isSealed))
 	case c.BaseURL == "" && refusesResponses(err):
 		c.habits.older = true
 	}

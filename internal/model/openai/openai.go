@@ -24,6 +24,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/conversation"
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
@@ -48,7 +49,7 @@ type Config struct {
 // lack is what a model has refused of a conversation, which it is asked without.
 type lack struct {
 	attachments bool
-	thoughts    bool // the reasoning that goes back
+	thoughts    conversation.Forgotten
 	older       bool // it is refused over Responses, and goes over chat completions
 }
 

@@ -46,7 +46,7 @@ func (m *Model) respond(ctx context.Context, config Config, req *model.Request, 
 func (c Config) responseParams(req *model.Request) (responses.ResponseNewParams, error) {
 	p := responses.ResponseNewParams{
 		Model: cmp.Or(req.Model, c.Model), Store: param.NewOpt(false),
-		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: c.items(c.turns(req))},
+		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: c.items(c.turns(c.recalled(req)))},
 	}
 	p.Reasoning.Effort = c.effort()
 	if !c.habits.sealsNothing {
@@ -90,7 +90,7 @@ func (c Config) spoken(blocks []tree.Block) (out responses.ResponseInputParam) {
 	for i, b := range blocks {
 		switch b := b.(type) {
 		case tree.Thinking:
-			if item, ok := unsealed(b); ok && !c.habits.sealsNothing && !c.lack.thoughts {
+			if item, ok := unsealed(b); ok && !c.habits.sealsNothing {
 				thoughts = append(thoughts, item)
 			}
 			continue
@@ -178,6 +178,17 @@ func sealed(id, encrypted, text string) tree.Thinking {
 		return tree.Thinking{Text: text}
 	}
 	return tree.Thinking{Text: text, Signature: conversation.SealedByOpenAI + id + ":" + encrypted}
+}
+
+// recalled gives a request without the reasoning that was refused.
+func (c Config) recalled(req *model.Request) *model.Request {
+	out := *req
+	out.Messages = c.lack.thoughts.Of(req.Messages)
+	return &out
+}
+
+func isSealed(t tree.Thinking) bool {
+	return strings.HasPrefix(t.Signature, conversation.SealedByOpenAI)
 }
 
 // unsealed gives the reasoning item again.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/model"
+	"github.com/coppice-run/coppice/internal/model/conversation"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -61,7 +62,7 @@ func TestResponsesRequests(t *testing.T) {
 			`{"store":false,"include":["reasoning.encrypted_content"],"input":[` + asked + called + rest,
 		},
 		"nor where it was refused": {
-			Config{lack: lack{thoughts: true}}, model.Request{Messages: []tree.Message{hi, says(tree.RoleAssistant, thought, call), result}},
+			Config{lack: lack{thoughts: conversation.Forgotten{UpTo: thought.Signature}}}, model.Request{Messages: []tree.Message{hi, says(tree.RoleAssistant, thought, call), result}},
 			`{"store":false,"include":["reasoning.encrypted_content"],"input":[` + asked + called + rest,
 		},
 		"nor to a model that does none": {
