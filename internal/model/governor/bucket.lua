@@ -89,6 +89,15 @@ for i = 1, #stored, 2 do
   b[stored[i]] = tonumber(stored[i + 1])
 end
 
+-- Redis's clock steps back when it is set right, or when another machine takes over whose
+-- clock is behind. Then it is as if no time had passed.
+if now < b.at then
+  local back = b.at - now
+  for _, name in ipairs({'at', 'since', 'closed', 'looked', 'counted'}) do
+    b[name] = b[name] and b[name] - back
+  end
+end
+
 -- The rate climbs back as the third power of time: fast at first, slowly around
 -- what it was, then faster and faster.
 if b.peak then
@@ -162,8 +171,11 @@ if waiting > 0 and now - b.looked > LOOKED then
   b.looked = now
   local asked = redis.call('HGETALL', KEYS[3])
   for i = 1, #asked, 2 do
-    if now - tonumber(asked[i + 1]) > SILENT then
+    local silent = now - tonumber(asked[i + 1])
+    if silent > SILENT then
       leave(asked[i])
+    elseif silent < 0 then -- the clock has stepped back
+      redis.call('HSET', KEYS[3], asked[i], string.format('%.6f', now))
     end
   end
 end
