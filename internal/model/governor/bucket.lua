@@ -213,7 +213,7 @@ if ARGV[1] == 'enter' then
     b.credit = waiting
   end
   local wait = math.max(0, b.closed - now)
-  local needed = before(flow, at) + 1
+  local needed = math.min(before(flow, at) + 1, waiting) -- without what a lost key leaves behind
   if b.credit < needed then
     wait = wait + (needed - b.credit) / rate
   end

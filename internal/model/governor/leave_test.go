@@ -246,3 +246,33 @@ func TestLeavingARealRedis(t *testing.T) {
 		t.Errorf("%d are still waited for, %v", left, err)
 	}
 }
+
+// TestAQueueThatHasLostItsFlows: a key of the queue is gone alone, as one that was evicted.
+// Who waited has a place again, and is not counted twice.
+func TestAQueueThatHasLostItsFlows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, end := embedded(t)
+		defer end()
+		g := on(t, client)
+		pass, err := g.Enter(t.Context(), "b", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass.Refused(t.Context(), 20*time.Second) // one refusal is no rate
+		ctx, cancel := context.WithCancel(t.Context())
+		all := crowd(ctx, t, g, 30)
+		if err := client.Del(ctx, named("b:flows")).Err(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 21*time.Second {
+			t.Errorf("one who came then went after %s", took)
+		}
+		cancel()
+		all.Wait()
+	})
+}
