@@ -78,6 +78,7 @@ local SLOWEST = 0.1   -- requests a second
 local IDLE = 5        -- seconds without a request that do not count as time
 local SILENT = 15     -- seconds; who waits and asks no more is gone (see lookAgain)
 local LOOKED = 5      -- seconds between looks for such
+local ATONCE = 200    -- of them are taken out in one go, as Redis serves nobody meanwhile
 local KEPT = 3600     -- seconds for which an unused bucket is kept
 
 local clock = redis.call('TIME')
@@ -168,15 +169,21 @@ local function leave(one)
   end
 end
 if waiting > 0 and now - b.looked > LOOKED then
-  b.looked = now
-  local asked = redis.call('HGETALL', KEYS[3])
+  local asked, gone = redis.call('HGETALL', KEYS[3]), 0
   for i = 1, #asked, 2 do
     local silent = now - tonumber(asked[i + 1])
     if silent > SILENT then
       leave(asked[i])
+      gone = gone + 1
+      if gone == ATONCE then
+        break
+      end
     elseif silent < 0 then -- the clock has stepped back
       redis.call('HSET', KEYS[3], asked[i], string.format('%.6f', now))
     end
+  end
+  if gone < ATONCE then -- else the next who asks goes on
+    b.looked = now
   end
 end
 if ARGV[1] == 'leave' then

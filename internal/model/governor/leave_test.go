@@ -276,3 +276,43 @@ func TestAQueueThatHasLostItsFlows(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// TestManyWhoAreGoneAreTakenOutByAndBy: Redis serves nobody else while it looks for them.
+func TestManyWhoAreGoneAreTakenOutByAndBy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := miniredis.NewMiniRedis()
+		client, end := clientOf(t, server)
+		defer end()
+		lost, _ := clientOf(t, server)
+		g, gone := on(t, client), open()
+		gone.Share(lost, named)
+		limited(t, g, "b")
+		ctx, cancel := context.WithCancel(t.Context())
+		all := crowd(ctx, t, gone, 500)
+		if err := lost.Close(); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		all.Wait()
+		left := func() int64 { return client.HLen(t.Context(), named("b:heard")).Val() }
+		time.Sleep(time.Minute)
+		before := left()
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := g.Enter(ctx, "b", "", func(time.Duration) { cancel() })
+			if cancel(); err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			now := left()
+			// It asks once to enter, and once to leave.
+			if taken := before - now; taken > 2*200 || taken < 200 && now > 0 {
+				t.Errorf("%d of %d were taken out at once", taken, before)
+			}
+			before = now
+		}
+		if before > 0 {
+			t.Errorf("%d are still waited for", before)
+		}
+	})
+}
