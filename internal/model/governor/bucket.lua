@@ -7,7 +7,9 @@
 -- which none waits begins at the tag after that of the last one let through. Who has
 -- the least tag goes next; of several, that of the flow that has waited for longest.
 -- Within a flow they go in the order in which they came. So one request of a flow goes
--- after one of each other flow, however many these have.
+-- after one of each other flow, however many these have. While MANY flows wait, those that
+-- come have no turns of their own: each belongs to a flow that it may share with others. So
+-- there are never more than MANY and as many as there are of these.
 --
 -- As time passes, credit grows, and each request takes one. Who asks may go if there is
 -- credit for all before it too; theirs is kept until they ask.
@@ -22,9 +24,11 @@
 -- ARGV[1]  'enter', to be let through:
 --   ARGV[2]  the flow
 --   ARGV[3]  the ticket, 0 for one who has none
+--   ARGV[4]  the flow to wait in while there are many
 --   Result   ticket, another one for who was silent for too long; milliseconds to
 --            wait before asking again, 0 to go; epoch; requests a thousand seconds,
---            0 if there is no limit; the time in milliseconds
+--            0 if there is no limit; the time in milliseconds; 1 if it waits in the flow
+--            for many from now on, which it then has to name as its own, else 0
 -- ARGV[1]  'refused', by the provider because of its limit:
 --   ARGV[2]  the epoch in which the request was let through
 --   ARGV[3]  the time at which it was
@@ -79,6 +83,7 @@ local IDLE = 5        -- seconds without a request that do not count as time
 local SILENT = 15     -- seconds; who waits and asks no more is gone (see lookAgain)
 local LOOKED = 5      -- seconds between looks for such
 local ATONCE = 200    -- of them are taken out in one go, as Redis serves nobody meanwhile
+local MANY = 128      -- flows; each look goes over all that wait
 local KEPT = 3600     -- seconds for which an unused bucket is kept
 
 local clock = redis.call('TIME')
@@ -119,6 +124,7 @@ end
 -- The queue.
 local flows, waiting = {}, 0
 local lines = redis.call('HGETALL', KEYS[4])
+local many = #lines / 2 >= MANY
 for i = 1, #lines, 2 do
   local head, count, since = string.match(lines[i + 1], '(%d+) (%d+) (%d+)')
   flows[lines[i]] = {head = tonumber(head), count = tonumber(count), since = tonumber(since)}
@@ -204,13 +210,17 @@ b.best = math.max(b.best * math.exp(past / BEST), b.took / WINDOW)
 
 local answer = {}
 if ARGV[1] == 'enter' then
-  local flow, ticket = ARGV[2], tonumber(ARGV[3])
+  local flow, ticket, shares = ARGV[2], tonumber(ARGV[3]), 0
   local one = member(flow, ticket)
   local at = place(flow, one)
   local f = flows[flow]
   if ticket == 0 or not f or redis.call('HDEL', KEYS[3], one) == 0 then
     b.issued = b.issued + 1
     ticket = b.issued
+    if many and not f then
+      flow, shares = ARGV[4], 1
+      f = flows[flow]
+    end
     f = f or {head = b.tag + 1, count = 0, since = ticket}
     flows[flow] = f
     one, at = member(flow, ticket), f.count
@@ -240,7 +250,7 @@ if ARGV[1] == 'enter' then
     b.taken, b.took = b.taken + 1, b.took + 1
     b.asked, b.denied = b.asked * (1 - 1 / MEMORY) + 1, b.denied * (1 - 1 / MEMORY)
   end
-  answer = {ticket, math.ceil(wait * 1000), b.epoch, math.floor((rate or 0) * 1000), math.floor(now * 1000)}
+  answer = {ticket, math.ceil(wait * 1000), b.epoch, math.floor((rate or 0) * 1000), math.floor(now * 1000), shares}
 elseif ARGV[1] == 'refused' then
   local ago = math.min(0, tonumber(ARGV[3]) / 1000 - now)
   b.refused, b.denied = b.refused + 1, b.denied + 1

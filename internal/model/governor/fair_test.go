@@ -245,3 +245,36 @@ func TestOfFlowsThatHaveGoneNothingIsKept(t *testing.T) {
 		}
 	})
 }
+
+// TestOfVeryManyFlowsSomeShareTurns: what a look at the queue costs is bounded. Flows have turns
+// of their own as long as there are few.
+func TestOfVeryManyFlowsSomeShareTurns(t *testing.T) {
+	t.Parallel()
+	shared(t, func(t *testing.T, g *governor.Governor, client *redis.Client) {
+		l := &line{t: t}
+		ctx, cancel := context.WithCancel(t.Context())
+		const few, many, most = 100, 320, 256
+		flows := func() []string { return client.HKeys(t.Context(), named("b:flows")).Val() }
+		for i := range many {
+			if i == few {
+				if n := len(flows()); n < few-len(l.gone()) {
+					t.Errorf("of %d there are %d flows", few, n)
+				}
+			}
+			in := ctx
+			if i%8 == 0 {
+				in = t.Context()
+			}
+			l.come(in, g, fmt.Sprint("session ", i), 1)
+		}
+		if n := len(flows()); n > most {
+			t.Errorf("there are %d flows, want at most %d", n, most)
+		}
+		cancel()
+		l.all.Wait()
+		if n := len(l.gone()); n < many/8 {
+			t.Errorf("%d went, want %d at least", n, many/8)
+		}
+		nothingLeft(t, client)
+	})
+}

@@ -18,6 +18,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"sync"
 	"time"
@@ -67,7 +68,8 @@ type Pass struct {
 // in that of this process. Who changes from one to the other begins anew there, since
 // neither knows how far the other has come. With neither it is no place.
 type ticket struct {
-	flow   string    // who the request is for
+	flow   string    // who the request is for, or what it shares with others
+	shared string    // the flow that it waits in while there are many; see bucket.lua
 	number int64     // in the queue that all share
 	at     time.Time // in that of this process, by its clock; see alone
 }
@@ -77,11 +79,11 @@ type ticket struct {
 const lookAgain = 5 * time.Second
 
 // Enter waits until a request to a bucket may be made. flow is who the request is for:
-// flows take turns, one request each. Each look goes over the flows of which some wait, so
-// the caller bounds how many there are. waiting, if not nil, is told how long that will
-// take as far as is known, each time that is looked at. The error is ctx's cause.
+// flows take turns, one request each; of very many some share theirs. waiting, if not nil, is
+// told how long that will take as far as is known, each time that is looked at. The error is
+// ctx's cause.
 func (g *Governor) Enter(ctx context.Context, bucket, flow string, waiting func(time.Duration)) (*Pass, error) {
-	place := &ticket{flow: flow}
+	place := &ticket{flow: flow, shared: sharedFlow(flow)}
 	for {
 		pass := &Pass{governor: g, bucket: bucket}
 		wait, err := g.ask(ctx, pass, place)
@@ -102,6 +104,16 @@ func (g *Governor) Enter(ctx context.Context, bucket, flow string, waiting func(
 	}
 }
 
+// sharedFlows is how many flows there are for those who come when there are many already.
+const sharedFlows = 128
+
+// sharedFlow is the flow that one belongs to then.
+func sharedFlow(flow string) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(flow)) // which never fails
+	return fmt.Sprintf("shared %d", sum.Sum32()%sharedFlows)
+}
+
 // leave gives up the place of one whose ctx has ended. Where Redis can't be told, it
 // finds out by itself after a while.
 func (g *Governor) leave(ctx context.Context, bucket string, place *ticket) {
@@ -119,14 +131,14 @@ func (g *Governor) leave(ctx context.Context, bucket string, place *ticket) {
 }
 
 // answerLength is how many numbers the script answers who enters.
-const answerLength = 5
+const answerLength = 6
 
 // ask asks Redis, or goes by what is known here, whether a request may go.
 func (g *Governor) ask(ctx context.Context, pass *Pass, place *ticket) (wait time.Duration, _ error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	got, err := g.run(ctx, pass.bucket, "enter", place.flow, place.number)
+	got, err := g.run(ctx, pass.bucket, "enter", place.flow, place.number, place.shared)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
@@ -142,6 +154,9 @@ func (g *Governor) ask(ctx context.Context, pass *Pass, place *ticket) (wait tim
 		return own.enter(time.Now(), place), nil
 	}
 	place.number, place.at = got[0], time.Time{}
+	if got[5] == 1 {
+		place.flow = place.shared
+	}
 	pass.shared, pass.epoch, pass.at = true, got[2], got[4]
 	own.learn(float64(got[3]) / 1000)
 	return time.Duration(got[1]) * time.Millisecond, nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"time"
 
@@ -170,23 +169,14 @@ func (r *request) try(ctx context.Context) (*model.Answer, error) {
 	return nil, err
 }
 
-// flowsAtMost is how many take turns in a queue: each look at it goes over those that wait.
-const flowsAtMost = 128
-
-// flow is whose turns the request takes: its session's. Of very many sessions some share them.
-func (r *request) flow() string {
-	random := r.req.Session[len(r.req.Session)-1]
-	return strconv.Itoa(int(random) % flowsAtMost)
-}
-
-// turn waits for the request's turn; nil: there are no turns.
+// turn waits for the request's turn, which is its session's; nil: there are no turns.
 func (r *request) turn(ctx context.Context) (*governor.Pass, error) {
 	if r.Governor == nil {
 		return nil, nil
 	}
 	began := time.Now()
 	r.waits = false
-	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.flow(), r.queued)
+	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.req.Session.String(), r.queued)
 	if r.waits {
 		r.Observe.Queued(r.Provider, r.req.Model, time.Since(began))
 	}

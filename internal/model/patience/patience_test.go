@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
+	"net"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/governor"
@@ -163,31 +165,42 @@ func TestTheQueueCostsNoPatience(t *testing.T) {
 }
 
 // TestARequestQueuesForItsSession: the rate limit's queue takes turns between sessions, so
-// it has to know whose a request is.
+// it has to know whose a request is. Sessions whose ids are alike are two.
 func TestARequestQueuesForItsSession(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	defer client.Close()
-	g := governor.New(slog.New(slog.DiscardHandler))
-	g.Share(client, func(bucket string) string { return bucket })
-	pass, err := g.Enter(t.Context(), "b", "another", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pass.Refused(t.Context(), time.Hour)
-	session := tree.SessionID(uuid.New())
-	m := patient(t, &flaky{}, patience.Config{Governor: g, Bucket: func(string) string { return "b" }})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var flows []string
-	_, err = m.Generate(ctx, &model.Request{Session: session}, func(model.Delta) { // it says that it waits
-		flows = client.HKeys(t.Context(), "b:flows").Val()
+	synctest.Test(t, func(t *testing.T) {
+		server := miniredis.NewMiniRedis()
+		defer server.Close()
+		client := redis.NewClient(&redis.Options{
+			Dialer:                   func(context.Context, string, string) (net.Conn, error) { return server.Dial() },
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		defer client.Close()
+		g := governor.New(slog.New(slog.DiscardHandler))
+		g.Share(client, func(bucket string) string { return bucket })
+		pass, err := g.Enter(t.Context(), "b", "another", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass.Refused(t.Context(), time.Hour)
+		m := patient(t, &flaky{}, patience.Config{Governor: g, Bucket: func(string) string { return "b" }})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		sessions := []tree.SessionID{{1}, {2}}
+		for _, session := range sessions {
+			all.Go(func() {
+				if _, err := m.Generate(ctx, &model.Request{Session: session}, nil); !errors.Is(err, context.Canceled) {
+					t.Errorf("ended with %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		flows := client.HKeys(t.Context(), "b:flows").Val()
 		cancel()
+		all.Wait()
+		slices.Sort(flows)
+		if want := []string{sessions[0].String(), sessions[1].String()}; !slices.Equal(flows, want) {
+			t.Errorf("they wait for %q, want %q", flows, want)
+		}
 	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("ended with %v", err)
-	}
-	if want := strconv.Itoa(int(session[15]) % 128); len(flows) != 1 || flows[0] != want {
-		t.Errorf("it waits for %q, want %s", flows, want)
-	}
 }
