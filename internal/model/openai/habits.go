@@ -29,6 +29,19 @@ type habits struct {
 	noPhase bool
 }
 
+// and gives these habits and others together.
+func (h habits) and(o habits) habits {
+	return habits{
+		still:         h.still || o.still,
+		thoughts:      h.thoughts || o.thoughts,
+		noEffort:      h.noEffort || o.noEffort,
+		noEffortOlder: h.noEffortOlder || o.noEffortOlder,
+		older:         h.older || o.older,
+		sealsNothing:  h.sealsNothing || o.sealsNothing,
+		noPhase:       h.noPhase || o.noPhase,
+	}
+}
+
 // names says what they are, for people.
 func (h habits) names() (out []string) {
 	for _, habit := range []struct {

@@ -24,31 +24,34 @@ func (k *known) of(name string) habits {
 	return k.habits[name]
 }
 
-// set replaces what is known of a model. It reports whether that is new.
-func (k *known) set(name string, h habits) (news bool) {
+// add adds what a request has learned of a model to what others have, some of them meanwhile.
+// It reports whether that is new.
+func (k *known) add(name string, h habits) (all habits, news bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	news = k.habits[name] != h
+	had := k.habits[name]
 	if k.habits == nil {
 		k.habits = map[string]habits{}
 	}
-	k.habits[name] = h
-	return news
+	all = had.and(h)
+	k.habits[name] = all
+	return all, all != had
 }
 
 // learn keeps what a request was answered with after a refusal: of the model for as long as
 // the process lives, which is logged, and of the conversation.
 func (m *Model) learn(ctx context.Context, name string, req *model.Request, answered Config, refusal error) {
 	m.lacks.Learn(name, req, answered.lack)
-	if !m.habits.set(name, answered.habits) {
+	habits, news := m.habits.add(name, answered.habits)
+	if !news {
 		return
 	}
 	level := slog.LevelInfo
-	if answered.habits.older {
+	if habits.older {
 		level = slog.LevelWarn // such a model reasons less, or not at all
 	}
 	m.config.Logger.Log(ctx, level, "a model has refused a request, and is asked otherwise for as long as the process lives",
-		"model", name, "otherwise", answered.habits.names(), "error", refusal, "session_id", req.Session, "task_id", req.Task)
+		"model", name, "otherwise", habits.names(), "error", refusal, "session_id", req.Session, "task_id", req.Task)
 }
 
 // after gives what to ask with after a refusal.

@@ -2,10 +2,12 @@ package openai
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/coppice-run/coppice/internal/model"
@@ -98,6 +100,66 @@ func TestWhatOneTaskIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestManyLearnAtOnce: what two requests learn of a model at the same time is both known.
+func TestManyLearnAtOnce(t *testing.T) {
+	t.Parallel()
+	from := &atOnce{}
+	from.both.Add(2)
+	m, err := New(Config{Key: "k", Model: "m", HTTP: &http.Client{Transport: from}, Responses: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := func(text string) {
+		_, err := m.Generate(t.Context(), &model.Request{Messages: []tree.Message{
+			says(tree.RoleUser, tree.Text{Text: text}), says(tree.RoleAssistant, tree.Text{Text: "there"}), says(tree.RoleUser, tree.Text{Text: "and?"}),
+		}}, nil)
+		if err != nil {
+			t.Errorf("%s was answered %v", text, err)
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(func() { asks("one") })
+	all.Go(func() { asks("two") })
+	all.Wait()
+	asks("three")
+	if strings.Contains(from.last, `"include"`) || strings.Contains(from.last, `"phase"`) {
+		t.Errorf("asked with %s", from.last)
+	}
+}
+
+// atOnce refuses one request for one thing and another for another, and answers the two
+// together.
+type atOnce struct {
+	both sync.WaitGroup
+	mu   sync.Mutex
+	last string
+}
+
+func (a *atOnce) RoundTrip(req *http.Request) (*http.Response, error) {
+	data, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	body := string(data)
+	refused := func(why string) (*http.Response, error) {
+		return server{status: http.StatusBadRequest, body: `{"error":{"message":"` + why + `"}}`}.RoundTrip(req)
+	}
+	one, two := strings.Contains(body, `"one"`), strings.Contains(body, `"two"`)
+	switch {
+	case one && strings.Contains(body, `"include"`):
+		return refused("Encrypted content is not supported with this model.")
+	case two && strings.Contains(body, `"phase"`):
+		return refused("Unknown parameter: 'input[1].phase'.")
+	case one, two:
+		a.both.Done()
+		a.both.Wait()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last = body
+	return steps(`{"type":"response.completed","response":{"status":"completed","output":[]}}`).RoundTrip(req)
 }
 
 // lines is what was logged.
