@@ -82,7 +82,7 @@ func TestAnImageThatFailsTheAnswer(t *testing.T) {
 	t.Parallel()
 	from := &apart{answer: func(said string) server {
 		if strings.Contains(said, "image") {
-			return steps(`{"type":"response.failed","response":{"error":{"code":"image_parse_error","message":"no"}}}`)
+			return steps(`{"type":"response.output_text.delta","delta":"I see"}`, `{"type":"response.failed","response":{"error":{"code":"image_parse_error","message":"no"}}}`)
 		}
 		return server{}
 	}}
@@ -90,10 +90,14 @@ func TestAnImageThatFailsTheAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var shown []model.Delta
 	for range 2 {
-		if _, err := m.Generate(t.Context(), seen(tree.TaskID{1}), nil); err != nil {
+		if _, err := m.Generate(t.Context(), seen(tree.TaskID{1}), func(d model.Delta) { shown = append(shown, d) }); err != nil {
 			t.Errorf("answered %v", err)
 		}
+	}
+	if len(shown) != 2 || shown[0].Text != "I see" || !shown[1].Restart {
+		t.Errorf("shown: %+v", shown)
 	}
 	const noted = "responses include thoughts phase"
 	if want := []string{"responses include thoughts image phase", noted, noted}; !slices.Equal(from.asked, want) {

@@ -105,12 +105,19 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	began := config
 	var first error
 	for {
-		answer, err := m.ask(ctx, config, req, emit)
+		shown := false
+		answer, err := m.ask(ctx, config, req, func(d model.Delta) {
+			shown = true
+			emit(d)
+		})
 		next := config.after(err, req)
 		switch {
 		case err == nil && config != began:
 			m.learn(ctx, name, req, config, first)
 		case next != config:
+			if shown {
+				emit(model.Delta{Restart: true, Thinking: true, Text: "\n[refused; asking otherwise]\n"})
+			}
 			first, config = cmp.Or(first, err), next
 			continue
 		case first != nil && upstream.IsInvalid(err) && !isTooLong(err):
