@@ -21,6 +21,8 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 		Model:         cmp.Or(req.Model, c.Model),
 		Messages:      c.messages(req.System, c.turns(req)),
 		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
+
+		PromptCacheKey: c.cacheKey(req),
 	}
 	switch {
 	case req.MaxTokens > 0 && c.BaseURL == "":
@@ -42,6 +44,16 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 		p.ReasoningEffort = shared.ReasoningEffortNone
 	}
 	return p, nil
+}
+
+// cacheKey names the beginning of a conversation, which its forks and branches share. OpenAI sends
+// requests of one key, as long as they are few, to where that is cached. By the beginning of the
+// text alone it would send all agents of a kind to one place, and most of them elsewhere again.
+func (c Config) cacheKey(req *model.Request) (key param.Opt[string]) {
+	if c.BaseURL == "" && len(req.Messages) > 0 && !req.Messages[0].ID.IsZero() {
+		key = param.NewOpt(req.Messages[0].ID.String())
+	}
+	return key
 }
 
 // turns shapes the conversation, with what the model is reminded of.

@@ -101,3 +101,28 @@ func sameJSON(t *testing.T, got, want string) bool {
 	}
 	return norm[0] == norm[1]
 }
+
+// TestCacheKey: OpenAI is told which conversations begin alike; other servers know nothing of it.
+func TestCacheKey(t *testing.T) {
+	t.Parallel()
+	first := says(tree.RoleUser, tree.Text{Text: "hi"})
+	first.ID = tree.MessageID{15: 7}
+	req := &model.Request{Messages: []tree.Message{first, says(tree.RoleAssistant, tree.Text{Text: "yes?"}), says(tree.RoleUser, tree.Text{Text: "go on"})}}
+	for base, want := range map[string]string{"": first.ID.String(), "http://h/v1": ""} {
+		c := Config{Model: "m", BaseURL: base}
+		chat, err := c.params(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newer, err := c.responseParams(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := chat.PromptCacheKey.Or(""); got != want {
+			t.Errorf("chat completions at %q has the key %q", base, got)
+		}
+		if got := newer.PromptCacheKey.Or(""); got != want {
+			t.Errorf("responses at %q has the key %q", base, got)
+		}
+	}
+}

@@ -47,6 +47,8 @@ func (c Config) responseParams(req *model.Request) (responses.ResponseNewParams,
 	p := responses.ResponseNewParams{
 		Model: cmp.Or(req.Model, c.Model), Store: param.NewOpt(false),
 		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: c.items(c.turns(c.recalled(req)))},
+
+		PromptCacheKey: c.cacheKey(req),
 	}
 	p.Reasoning.Effort = c.effort()
 	if !c.habits.sealsNothing {
