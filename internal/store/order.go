@@ -76,7 +76,7 @@ func (p *pick) firstOf(l line) *Ready {
 // what was read, it comes up in another pick.
 func (p *pick) trade(w *waiting, first *Ready, turn candidate) {
 	first.fairTag, turn.fairTag = turn.fairTag, first.fairTag
-	p.later[turn.Task] = turn.Ready
+	p.later[turn.Task], p.later[first.Task] = turn.Ready, *first
 	i := slices.IndexFunc(w.runs, func(c candidate) bool { return c.Task == first.Task })
 	if i < 0 {
 		return

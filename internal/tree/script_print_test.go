@@ -256,8 +256,18 @@ func (s *script) state(db *database, id TaskID) string {
 	default:
 		text += fmt.Sprintf("%s @%d", t.State, t.Epoch)
 	}
-	if ready := db.ready[id]; ready.Priority > 0 {
+	ready, begun := db.ready[id], !t.StartedAt.IsZero()
+	if ready.Priority > 0 {
 		text += fmt.Sprintf(", priority %d", ready.Priority)
+	}
+	switch {
+	case t.State != StatePending:
+	case begun && ready.Precedence == goesBehind:
+		text += ", goes behind"
+	case !begun && ready.Precedence == goesOn:
+		text += ", goes first"
+	case !begun && ready.Precedence > 0:
+		text += fmt.Sprintf(", precedence %d", ready.Precedence)
 	}
 	if t.Worker != "" {
 		text += " with " + t.Worker

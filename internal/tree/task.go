@@ -333,8 +333,7 @@ type Ready struct {
 	Task     TaskID
 	Epoch    int64
 	Priority int // lower goes first
-	// Precedence is of runs of one session and priority: the higher goes first, and of
-	// equal ones the older.
+	// Precedence is of runs of one session and priority: the higher goes first.
 	Precedence int
 	At         time.Time
 }

@@ -59,7 +59,7 @@ func (d *decision) accept(t *Task, a requester) {
 	if !t.Deadline.IsZero() {
 		d.setTimer(t, deadlineRef, t.Deadline)
 	}
-	d.offer(t)
+	d.offer(t, d.begins(t))
 }
 
 // claim gives a pending run to a worker.
@@ -109,25 +109,25 @@ func (d *decision) wake(t *Task) {
 	}
 	t.Wait = ParkedOn{}
 	d.move(t, StatePending)
-	d.offer(t)
+	d.offer(t, goesOn)
 	d.emit(t, Readied{Cause: ReadySatisfied, Epoch: t.Epoch})
 }
 
 // makeWay makes a run wait for a worker again, so that there is enough of the budget left for
 // the others that are with one.
-func (d *decision) makeWay(t *Task) { d.again(t, ReadyMadeWay) }
+func (d *decision) makeWay(t *Task) { d.again(t, ReadyMadeWay, goesBehind) }
 
 // redeliver makes a run whose worker was lost wait for another.
-func (d *decision) redeliver(t *Task) { d.again(t, ReadyRedelivered) }
+func (d *decision) redeliver(t *Task) { d.again(t, ReadyRedelivered, goesOn) }
 
 // again takes a run from its worker and offers it to another.
-func (d *decision) again(t *Task, cause ReadyCause) {
+func (d *decision) again(t *Task, cause ReadyCause, precedence int) {
 	if t.State != StateRunning {
 		panic("tree: a run is offered again that is not running")
 	}
 	d.leaves(t, StatePending, cause == ReadyRedelivered)
 	d.endAttempt(t)
-	d.offer(t)
+	d.offer(t, precedence)
 	d.emit(t, Readied{Cause: cause, Epoch: t.Epoch})
 }
 
@@ -224,23 +224,27 @@ func (d *decision) leaves(t *Task, to State, lost bool) {
 }
 
 // offer raises the epoch and makes the pending run ready for dispatch under it.
-func (d *decision) offer(t *Task) {
+func (d *decision) offer(t *Task, precedence int) {
 	t.Epoch++
-	set(&d.view.changes.Ready, t.ID, &Ready{Task: t.ID, Epoch: t.Epoch, Priority: t.Priority, Precedence: t.precedence(), At: d.env.Now})
+	set(&d.view.changes.Ready, t.ID, &Ready{Task: t.ID, Epoch: t.Epoch, Priority: t.Priority, Precedence: precedence, At: d.env.Now})
 }
 
-// begunFirst is the precedence of a run that has begun: more than any depth.
-const begunFirst = 1 << 20
+// A tree grows branch by branch rather than level by level: what has begun goes on before
+// anything else begins, and what is deeper begins first. So few agents are under way at once, a
+// parent goes on while its provider still has its conversation in the cache, and what waits for
+// a worker is a few agents' children rather than those of all.
+const (
+	goesOn     = 1 << 20 // the precedence of a run that has begun: more than any depth
+	goesBehind = 0       // that of one which makes way for others
+)
 
-// precedence grows a tree branch by branch rather than level by level: what has begun goes on
-// before anything else begins, and what is deeper begins first. So few agents are under way at
-// once, a parent goes on while its provider still has its conversation in the cache, and what
-// waits for a worker is a few agents' children rather than those of all.
-func (t *Task) precedence() int {
-	if !t.StartedAt.IsZero() {
-		return begunFirst
+// begins is the precedence of a run that has not begun. To a root of a tree that has grown, and to a
+// branch, a person speaks, who waits; of a new session nothing else is there to be ordered.
+func (d *decision) begins(t *Task) int {
+	if t.Depth == 0 && d.session().Total > 1 {
+		return goesOn
 	}
-	return max(0, t.Depth-1) // of a root and of its children nothing is known that would be ordered
+	return max(0, t.Depth-1)
 }
 
 // priorityBackground is that of work that nobody waits for, and of what is

@@ -15,15 +15,16 @@ const (
 	bytesPerToken = 4 // the usual guess
 	leastCached   = 1024 * bytesPerToken
 	cachedFor     = 5 * time.Minute // since it was last read or written
-	// forgetAbove is above how many beginnings those that are not cached any more are forgotten.
+	// forgetAbove is for how many beginnings those that are not cached any more are forgotten.
 	forgetAbove = 10_000
 )
 
 // cache is Anthropic's cache of prompts: of each, the beginnings that end with a mark. One can be read
 // once an answer to it has begun.
 type cache struct {
-	mu   sync.Mutex
-	used map[beginning]time.Time
+	mu     sync.Mutex
+	used   map[beginning]time.Time
+	forget int // when there are more, those that are not cached any more are forgotten
 }
 
 type beginning [sha256.Size]byte
@@ -108,12 +109,13 @@ func (c *cache) begun(p *prompt, now time.Time) {
 	for _, m := range p.marks {
 		c.used[m.key] = now
 	}
-	if len(c.used) > forgetAbove {
+	if len(c.used) > c.forget {
 		for key, used := range c.used {
 			if now.Sub(used) >= cachedFor {
 				delete(c.used, key)
 			}
 		}
+		c.forget = forgetAbove + 2*len(c.used)
 	}
 }
 

@@ -133,6 +133,9 @@ func (m *Models) make(k *known, client *http.Client) (err error) {
 		k.model, err = anthropic.New(anthropic.Config{
 			Key: k.key, BaseURL: k.base, Model: standard, Thinking: m.thinking, HTTP: client,
 		})
+		if err == nil { // what a request marks is written into the cache, and paid for
+			k.model = primer.New(k.model)
+		}
 	case openaiName:
 		k.model, err = openai.New(openai.Config{
 			Key: k.key, BaseURL: k.base, Model: standard, HTTP: client,
@@ -146,9 +149,6 @@ func (m *Models) make(k *known, client *http.Client) (err error) {
 		Model: k.model, Governor: m.governor, Bucket: k.bucket, Patience: m.flags.Patience, Logger: m.log,
 		Provider: k.name, Observe: m.observe,
 	})
-	if err == nil && k.name == anthropicName { // whose cache is written, and paid for, by what a request marks
-		k.model = primer.New(k.model)
-	}
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/coppice-run/coppice/internal/store"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -48,11 +49,9 @@ func readyBranches(t *testing.T, d Dialect) {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, d)
 			b.grow(1, children, running)
-			var done, begun []tree.TaskID
 			for range children {
 				top, parent := b.next()
 				eq(t, "the depth of what begins when all that began has ended", top.Depth, 1)
-				begun = append(begun, top.ID)
 				parent.branches(below)
 				for range below {
 					leaf, w := b.next()
@@ -63,9 +62,7 @@ func readyBranches(t *testing.T, d Dialect) {
 				again, w := b.next()
 				eq(t, "who goes on when its children have ended", again.ID, top.ID)
 				w.answers("done")
-				done = append(done, top.ID)
 			}
-			eq(t, "how many ended one after another", len(done), len(begun))
 			root, w := b.next()
 			eq(t, "what is left", root.Depth, 0)
 			w.answers("done")
@@ -74,15 +71,63 @@ func readyBranches(t *testing.T, d Dialect) {
 	}
 }
 
-// readyTrade: what goes first in its session takes no turn from others: beside one that only grows
-// wider, a session has as many as beside one that grows deeper.
-func readyTrade(t *testing.T, d Dialect) {
+// readyBeside: what a person says in a branch goes before what has not begun, however deep.
+func readyBeside(t *testing.T, d Dialect) {
 	b := setup(t, d)
+	id := session(1)
+	b.grow(1, 4, 100)
+	_, w := b.next()
+	w.branches(4)
+	root := must[[]tree.Task](t)(b.Tree(t.Context(), id))[0]
+	said := must[[]tree.Message](t)(b.Transcript(t.Context(), id, root.ID, 0, 0))[0]
+	b.must(id, tree.CreateBranch{Task: root.ID, At: said, Agent: general, Message: say("and otherwise?")})
+	next, _ := b.next()
+	eq(t, "the depth of what goes first", next.Depth, 0)
+	next, _ = b.next()
+	eq(t, "the depth of what comes then", next.Depth, 2)
+}
+
+// deepAndWide is a session with 30 children that wait and 40 below others, and then one with so many.
+func (b *bundle) deepAndWide(wide int) {
+	b.t.Helper()
 	b.grow(1, 40, 100)
 	for _, r := range b.take(10) {
 		b.claim(r.Session, r.Task).branches(4)
 	}
-	b.grow(2, 20, 100)
+	b.grow(2, wide, 100)
+}
+
+// readyTradeReleased: what was announced and not claimed has its turn still: a session whose runs are
+// given back while another's are claimed goes first after that.
+func readyTradeReleased(t *testing.T, d Dialect) {
+	const lost = 20
+	b := setup(t, d)
+	b.deepAndWide(60)
+	var back []store.Ready
+	for len(back) < lost {
+		for _, r := range b.take(len(back) + 4) {
+			if r.Session == session(1) {
+				back = append(back, r)
+			} else {
+				b.claim(r.Session, r.Task)
+			}
+		}
+	}
+	for _, r := range back {
+		if err := b.ReleaseReady(t.Context(), r.Session, r.Task, r.Epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := counts(b.take(lost)); c[session(1)] < lost-5 {
+		t.Errorf("of the next %d turns the session has %d", lost, c[session(1)])
+	}
+}
+
+// readyTrade: what goes first in its session takes no turn from others: beside one that only grows
+// wider, a session has as many as beside one that grows deeper.
+func readyTrade(t *testing.T, d Dialect) {
+	b := setup(t, d)
+	b.deepAndWide(20)
 	var turns []tree.SessionID
 	seen := map[tree.TaskID]bool{}
 	for taken := b.take(4); len(taken) > 0; taken = b.take(4) {

@@ -32,7 +32,7 @@ func (d Dialect) Run(t *testing.T) {
 		"FailedTransaction": failedTransaction, "Panic": panics,
 		"Once": once, "OnceInOneBatch": onceInOneBatch, "OnceAfterRefusal": onceAfterRefusal,
 		"Transcript": transcript, "TranscriptPages": transcriptPages, "ClaimAtHand": claimAtHand, "WakingAtHand": wakingAtHand, "News": news, "Outcome": outcome, "OutcomesStay": outcomesStay, "LargeTexts": largeTexts,
-		"ReadyOrder": readyOrder, "ReadyTurns": readyTurns, "ReadyBranches": readyBranches, "ReadyTrade": readyTrade, "ReadyCap": readyCap, "ReadyBudget": readyBudget, "ReadyFlood": readyFlood, "ReadyAhead": readyAhead, "ReadyAheadCaps": readyAheadCaps, "Taking": taking, "TakingNext": takingNext, "TakingOther": takingOther, "Standby": standby, "StandbyOrder": standbyOrder, "StandbyGives": standbyGives,
+		"ReadyOrder": readyOrder, "ReadyTurns": readyTurns, "ReadyBranches": readyBranches, "ReadyTrade": readyTrade, "ReadyTradeReleased": readyTradeReleased, "ReadyBeside": readyBeside, "ReadyCap": readyCap, "ReadyBudget": readyBudget, "ReadyFlood": readyFlood, "ReadyAhead": readyAhead, "ReadyAheadCaps": readyAheadCaps, "Taking": taking, "TakingNext": takingNext, "TakingOther": takingOther, "Standby": standby, "StandbyOrder": standbyOrder, "StandbyGives": standbyGives,
 		"ReadyLease": readyLease, "ReadyReleased": readyReleased, "ReadyRestart": readyRestart, "Room": room,
 		"Work": work, "WorkUnderCaps": workUnderCaps,
 		"ReadyTenants": readyTenants, "ReadyShare": readyShare, "ReadyCaps": readyCaps, "ReadyCapsLost": readyCapsLost,
