@@ -80,17 +80,16 @@ func New(c Config) (*Model, error) {
 // Generate asks once, and once more without each thing that the provider has refused, as
 // far as that can be told; see [attempt].
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
-	if emit == nil {
-		emit = func(model.Delta) {}
-	}
+	preview := upstream.NewPreview(emit)
 	name := cmp.Or(req.Model, m.config.Model)
 	_, drop := m.drops.Load(name)
 	known := m.lacks.Of(name, req)
 	known.attachments = known.attachments || m.config.blind(name)
 	try := attempt{drop: drop, lack: known}
 	for {
-		answer, err := m.ask(ctx, try.request(req), try.drop, emit)
+		answer, err := m.ask(ctx, try.request(req), try.drop, preview.Show)
 		if next := try.after(err, req); next != try {
+			preview.TakeBack()
 			try = next
 			continue
 		}

@@ -1,7 +1,9 @@
 package anthropic
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -77,5 +79,50 @@ func TestRefusedAttachments(t *testing.T) {
 				t.Error("the caller's messages were changed")
 			}
 		})
+	}
+}
+
+// TestRefusedHalfway: of an answer that is refused after it has begun, what was shown is taken back.
+func TestRefusedHalfway(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.Header().Set("Content-Type", "text/event-stream")
+		events := []string{
+			`{"type":"message_start","message":{"type":"message","role":"assistant","model":"claude-opus-5","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Here it is."}}`,
+			`{"type":"error","error":{"type":"invalid_request_error","message":"Could not process image"}}`,
+		}
+		if asked > 1 {
+			events = append(events[:3],
+				`{"type":"content_block_stop","index":0}`,
+				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}`,
+				`{"type":"message_stop"}`)
+		}
+		for _, e := range events {
+			kind, _, _ := strings.Cut(strings.TrimPrefix(e, `{"type":"`), `"`)
+			if _, err := io.WriteString(w, "event: "+kind+"\ndata: "+e+"\n\n"); err != nil {
+				t.Error(err)
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	m, err := New(Config{Key: "k", BaseURL: server.URL, Model: "claude-opus-5", HTTP: server.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	png := tree.Attachment{Kind: tree.AttachmentImage, MediaType: "image/png", Data: []byte("png")}
+	var shown string
+	answer, err := m.Generate(t.Context(), &model.Request{Messages: []tree.Message{said(tree.RoleUser, tree.Text{Text: "look"}, png)}}, func(d model.Delta) {
+		if d.Restart {
+			shown += "|"
+			return
+		}
+		shown += d.Text
+	})
+	if err != nil || len(answer.Blocks) != 1 || shown != "Here it is.|Here it is." {
+		t.Errorf("shown was %q; the answer is %+v, %v", shown, answer, err)
 	}
 }

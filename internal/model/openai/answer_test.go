@@ -211,6 +211,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"OpenAI's":         {said(401, `{"error":{"message":"wrong key","type":"invalid_request_error","code":"invalid_api_key"}}`), model.ErrorAuth, "wrong key"},
 		"used up":          {said(429, `{"error":{"code":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
+		"a plan without":   {said(429, `{"error":{"code":"usage_not_included","message":"pay"}}`), model.ErrorAuth, "pay"},
 		"used up, by type": {said(429, `{"error":{"type":"insufficient_quota","message":"pay"}}`), model.ErrorAuth, "pay"},
 		"more than a minute allows": {
 			said(429, `{"error":{"message":"Request too large for gpt-x on tokens per min (TPM): Limit 30000, Requested 48000. The input or output tokens must be reduced in order to run successfully.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`),

@@ -97,27 +97,19 @@ func New(c Config) (*Model, error) {
 // and then does so from then on; and then over the older API. If that is refused too, the
 // first refusal counts, unless the conversation has turned out to be too long.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
-	if emit == nil {
-		emit = func(model.Delta) {}
-	}
+	preview := upstream.NewPreview(emit)
 	name, config := cmp.Or(req.Model, m.config.Model), m.config
 	config.habits, config.lack = m.habits.of(name), m.lacks.Of(name, req)
 	began := config
 	var first error
 	for {
-		shown := false
-		answer, err := m.ask(ctx, config, req, func(d model.Delta) {
-			shown = true
-			emit(d)
-		})
+		answer, err := m.ask(ctx, config, req, preview.Show)
 		next := config.after(err, req)
 		switch {
 		case err == nil && config != began:
 			m.learn(ctx, name, req, config, first)
 		case next != config:
-			if shown {
-				emit(model.Delta{Restart: true, Thinking: true, Text: "\n[refused; asking otherwise]\n"})
-			}
+			preview.TakeBack()
 			first, config = cmp.Or(first, err), next
 			continue
 		case first != nil && upstream.IsInvalid(err) && !isTooLong(err):
@@ -215,7 +207,7 @@ func refusal(ctx context.Context, resp *http.Response, err error) error {
 	}
 	e := upstream.Refusal(resp.StatusCode, resp.Header, strings.TrimSpace(string(body)))
 	switch t := troubleOf(body); {
-	case t.says(codeQuota):
+	case t.says(codeQuota, codePlan):
 		e.Kind = model.ErrorAuth
 	case t.tooLarge && e.Kind == model.ErrorRateLimited:
 		e.Kind = model.ErrorTooLong

@@ -13,8 +13,11 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// codeQuota is that of a 429 which no waiting mends: the account is used up.
-const codeQuota = "insufficient_quota"
+// Codes of a 429 which no waiting mends: the account is used up, or its plan is without the API.
+const (
+	codeQuota = "insufficient_quota"
+	codePlan  = "usage_not_included"
+)
 
 // final are the codes of an answer that fails for what was asked, which has no status to say
 // so. What is not among them may be mended by another try.
@@ -119,7 +122,7 @@ func kindSaid(said []byte) model.ErrorKind { return troubleOf(said).kind() }
 // of a wrong key too, and others of all that they refuse.
 func (t trouble) kind() model.ErrorKind {
 	switch {
-	case t.says(codeQuota):
+	case t.says(codeQuota, codePlan):
 		return model.ErrorAuth
 	case t.tooLarge:
 		return model.ErrorTooLong
@@ -129,7 +132,7 @@ func (t trouble) kind() model.ErrorKind {
 		return model.ErrorOverloaded
 	case t.status != 0:
 		return upstream.KindOf(t.status)
-	case t.says("authentication", "permission", "invalid_api_key", "usage_not_included"):
+	case t.says("authentication", "permission", "invalid_api_key"):
 		return model.ErrorAuth
 	case t.says("invalid_request"), t.final():
 		return model.ErrorInvalid

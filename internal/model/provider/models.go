@@ -133,7 +133,9 @@ func (m *Models) make(k *known, client *http.Client) (err error) {
 		k.model, err = anthropic.New(anthropic.Config{
 			Key: k.key, BaseURL: k.base, Model: standard, Thinking: m.thinking, HTTP: client,
 		})
-		if err == nil { // what a request marks is written into the cache, and paid for
+		if err == nil {
+			// What a request marks is written into the cache, and paid for. Who waits here has had
+			// its turn at a rate limit: none of another session keeps it waiting with its own.
 			k.model = primer.New(k.model)
 		}
 	case openaiName:
