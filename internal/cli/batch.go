@@ -49,8 +49,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 	if len(b.Name) > batchNameMax {
 		return usagef("--name has %d bytes, at most %d", len(b.Name), batchNameMax)
 	}
-	named := b.Name != ""
-	if !named {
+	if b.Name == "" {
 		b.Name = uuid.NewString()
 	}
 	asked, err := b.read(ctx, a)
@@ -60,8 +59,13 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 	return b.with(func(c *client) error {
 		all := &batch{app: a, client: c, atOnce: b.AtOnce, rest: asked, approvals: b.deciding(a).list, open: map[int64]*pb.CreateSessionsRequest{}, asking: map[int64]map[string]bool{}, began: a.now()}
 		err := retried(ctx, false, all.lost, func() (bool, error) { return all.stream(ctx) })
-		if left := len(all.open) + len(all.rest); len(all.rest) < len(asked) && left > 0 && !named {
-			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), b.Name))
+		if len(all.rest) < len(asked) || err == nil {
+			if failed := all.count(); err == nil {
+				err = failed
+			}
+		}
+		if left := len(all.open) + len(all.rest); len(all.rest) < len(asked) && left > 0 {
+			a.complain(fmt.Sprintf("%s left; the same with --name %s goes on with them", plural(int64(left), "line"), shellWord(b.Name)))
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -69,7 +73,7 @@ func (b *batchCommand) Run(ctx context.Context, a *app) error {
 		case err != nil:
 			return during("running the batch", err)
 		}
-		return all.finish()
+		return all.code()
 	})
 }
 
@@ -333,23 +337,27 @@ func (b *batch) print(answer *pb.CreateSessionsResponse) error {
 	return b.app.print(line)
 }
 
-// finish says what has come of all, and gives the exit code.
-func (b *batch) finish() error {
-	if l := b.app.look(); !b.app.json {
-		all := []string{
-			plural(b.completed+b.failed+b.refused, "session") + " in " + durationText(b.app.now().Sub(b.began)),
-			fmt.Sprintf("%d completed", b.completed),
-		}
-		if b.failed > 0 {
-			all = append(all, fmt.Sprintf("%d failed or cancelled", b.failed))
-		}
-		if b.refused > 0 {
-			all = append(all, fmt.Sprintf("%d refused", b.refused))
-		}
-		if err := b.app.print(l.dim.Render(strings.Join(all, l.dot))); err != nil {
-			return err
-		}
+// count says what has come of all so far.
+func (b *batch) count() error {
+	if b.app.json {
+		return nil
 	}
+	l := b.app.look()
+	all := []string{
+		plural(b.completed+b.failed+b.refused, "session") + " in " + durationText(b.app.now().Sub(b.began)),
+		fmt.Sprintf("%d completed", b.completed),
+	}
+	if b.failed > 0 {
+		all = append(all, fmt.Sprintf("%d failed or cancelled", b.failed))
+	}
+	if b.refused > 0 {
+		all = append(all, fmt.Sprintf("%d refused", b.refused))
+	}
+	return b.app.print(l.dim.Render(strings.Join(all, l.dot)))
+}
+
+// code gives the exit code for what has come of all.
+func (b *batch) code() error {
 	switch {
 	case b.refused > 0:
 		return exitCode(exitRefused)

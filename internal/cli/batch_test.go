@@ -240,19 +240,22 @@ func TestABatchIsRefusedWhole(t *testing.T) {
 	}
 }
 
-// TestABatchSaysHowToGoOn where it did not come to its end and had no name.
+// TestABatchSaysHowToGoOn and how far it came, where it did not come to its end.
 func TestABatchSaysHowToGoOn(t *testing.T) {
 	t.Parallel()
-	o := &opener{}
-	o.faults = []func(pb.SessionService_CreateSessionsServer) error{func(stream pb.SessionService_CreateSessionsServer) error {
-		if err := o.answer(stream, true); err != nil {
-			return err
+	for name, want := range map[string]string{"": "[0-9a-f-]{36}", "night": "night", "last night": "'last night'"} {
+		o := &opener{}
+		o.faults = []func(pb.SessionService_CreateSessionsServer) error{func(stream pb.SessionService_CreateSessionsServer) error {
+			if err := o.answer(stream, true); err != nil {
+				return err
+			}
+			return status.Error(codes.PermissionDenied, "the token is gone")
+		}}
+		out, complaints, code := o.run(t, name, "one\ntwo\n")
+		left := regexp.MustCompile("(?m)^coppice: 1 line left; the same with --name " + want + " goes on with them$")
+		if code != exitRefused || !left.MatchString(complaints) || !regexp.MustCompile(`(?m)^1 session in .* 1 completed$`).MatchString(out) {
+			t.Errorf("%q: exit code %d, %s%s", name, code, out, complaints)
 		}
-		return status.Error(codes.PermissionDenied, "the token is gone")
-	}}
-	_, complaints, code := o.run(t, "", "one\ntwo\n")
-	if code != exitRefused || !strings.Contains(complaints, "1 line left; the same with --name ") {
-		t.Errorf("exit code %d, %s", code, complaints)
 	}
 }
 
