@@ -54,6 +54,7 @@ type Telemetry struct {
 	content bool
 	clean   func(string) string
 	logs    *sdklog.LoggerProvider
+	sent    sender
 	service string
 	stops   []func(context.Context) error
 }
@@ -94,9 +95,9 @@ func (t *Telemetry) Measures() bool { return t != nil && (t.traces || t.metrics)
 func (t *Telemetry) Close(ctx context.Context) error {
 	var all []error
 	for _, stop := range t.stops {
-		all = append(all, stop(ctx))
+		all = append(all, t.sent.explain(stop(ctx)))
 	}
-	return errors.Join(all...)
+	return onceEach(all)
 }
 
 // openTraces sends spans if there is somewhere to send them.
@@ -105,7 +106,7 @@ func (t *Telemetry) openTraces(ctx context.Context, c Config, res *resource.Reso
 		sdktrace.WithResource(res), sdktrace.WithIDGenerator(ids{}), sdktrace.WithSampler(sdktrace.ParentBased(t.root)),
 	}
 	if t.traces = sends(c.Getenv, "TRACES"); t.traces {
-		exporter, err := otlptracegrpc.New(ctx)
+		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithDialOption(t.sent.option()))
 		if err != nil {
 			return fmt.Errorf("sending spans: %w", err)
 		}
@@ -123,7 +124,7 @@ func (t *Telemetry) openTraces(ctx context.Context, c Config, res *resource.Reso
 func (t *Telemetry) openMetrics(ctx context.Context, c Config, res *resource.Resource) error {
 	options := []sdkmetric.Option{sdkmetric.WithResource(res)}
 	if sends(c.Getenv, "METRICS") {
-		exporter, err := otlpmetricgrpc.New(ctx)
+		exporter, err := otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithDialOption(t.sent.option()))
 		if err != nil {
 			return fmt.Errorf("sending metrics: %w", err)
 		}
@@ -148,7 +149,7 @@ func (t *Telemetry) openLogs(ctx context.Context, c Config, res *resource.Resour
 	if !sends(c.Getenv, "LOGS") {
 		return nil
 	}
-	exporter, err := otlploggrpc.New(ctx)
+	exporter, err := otlploggrpc.New(ctx, otlploggrpc.WithDialOption(t.sent.option()))
 	if err != nil {
 		return fmt.Errorf("sending logs: %w", err)
 	}
@@ -238,7 +239,7 @@ func canBeSent(getenv func(string) string) error {
 			all = append(all, fmt.Errorf("%s is %q, must be grpc; name a port for gRPC (4317 rather than 4318)", protocol, name))
 		}
 	}
-	return errors.Join(all...)
+	return onceEach(all)
 }
 
 func isEndpoint(text string) bool {
