@@ -153,7 +153,7 @@ func run(f options, limits tree.Limits, secrets *redact.Opened, logs slog.Handle
 	defer client.Close()
 	l, err := net.Listen("tcp", f.Listen)
 	if err != nil {
-		return err
+		return fmt.Errorf("--listen: %w", err)
 	}
 	health, err := assembly.ListenHealth(f.HealthListen)
 	if err != nil {

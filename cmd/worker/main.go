@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -111,6 +112,9 @@ func signals() (ctx context.Context, hurry <-chan struct{}) {
 }
 
 func run(f options, secrets *redact.Opened, logs slog.Handler) error {
+	if f.Slots < 1 {
+		return fmt.Errorf("--slots is %d, must be at least 1", f.Slots)
+	}
 	ctx, hurry := signals()
 	m, err := assembly.Measure(ctx, "coppice-worker", f.MetricsListen, logs, secrets.Redactor)
 	if err != nil {

@@ -80,7 +80,7 @@ func (w Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("what may be fetched beside the internet: %w", err)
 	}
-	if err := cmp.Or(directories("--skills-dir", w.SkillsDirs...), directories("--plugins-dir", w.PluginsDir)); err != nil {
+	if err := w.missing(); err != nil {
 		return err
 	}
 	confined, err := w.confine(ctx)
@@ -125,6 +125,14 @@ func (w Worker) Run(ctx context.Context) error {
 	defer context.AfterFunc(told, func() { w.end(ctx, run, stop) })()
 	w.begun()
 	return run.Run(ctx)
+}
+
+// missing reports a directory that a flag names and that is not there.
+func (w Worker) missing() error {
+	return cmp.Or(
+		directories("--workspace", w.Workspace), directories("--workspaces", w.Workspaces),
+		directories("--skills-dir", w.SkillsDirs...), directories("--plugins-dir", w.PluginsDir),
+	)
 }
 
 // bus is that of an installation, over which workers also share the rate limits of providers.
