@@ -150,7 +150,7 @@ func TestInboxOutlivesACrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		events, _ := c.idle(session)
-		if root := c.wait(session, ""); root.GetRun() != 2 || root.GetResult() != "heard cancelled of Your background agent cancelled: slow (explore)" {
+		if root := c.wait(session, ""); root.GetRun() != 2 || root.GetResult() != "heard cancelled of Your background agent was cancelled: slow (explore)" {
 			t.Errorf("run %d of the root ended with %q", root.GetRun(), root.GetResult())
 		}
 		for what, want := range map[string]int{"news": 1, "taken": 1, "cleared": 1, "empty": 2, "queued": 3} {

@@ -69,9 +69,13 @@ func (o Outcome) News(t *Task) string {
 	if t.Description != "" {
 		name = fmt.Sprintf("%s (%s)", t.Description, t.Agent)
 	}
-	out.Message = fmt.Sprintf("Your background agent %s: %s", out.Status, name)
+	has := out.Status // it "completed" or "failed"
+	if o.Run.State == StateCancelled {
+		has = "was cancelled"
+	}
+	out.Message = fmt.Sprintf("Your background agent %s: %s", has, name)
 	if t.isShell() {
-		out.Message = fmt.Sprintf("Your background command %s: %s", out.Status, t.Description)
+		out.Message = fmt.Sprintf("Your background command %s: %s", has, t.Description)
 	}
 	out.Transcript = TranscriptOf(o.Session, o.Run.Task)
 	return out.encode()

@@ -40,6 +40,28 @@ func TestOutcomeText(t *testing.T) {
 	}
 }
 
+// TestNewsSayWhatBecameOfIt, so that nobody takes a child that was cancelled for one that has
+// cancelled something.
+func TestNewsSayWhatBecameOfIt(t *testing.T) {
+	t.Parallel()
+	agent := &Task{Agent: "explore", Description: "Slow"}
+	command := &Task{Kind: KindShell, Description: "make"}
+	for _, c := range []struct {
+		task  *Task
+		state State
+		want  string
+	}{
+		{agent, StateCompleted, "Your background agent completed: Slow (explore)"},
+		{agent, StateFailed, "Your background agent failed: Slow (explore)"},
+		{agent, StateCancelled, "Your background agent was cancelled: Slow (explore)"},
+		{command, StateCancelled, "Your background command was cancelled: make"},
+	} {
+		if news := (Outcome{Run: Run{State: c.state}}).News(c.task); !strings.Contains(news, `"message":"`+c.want+`"`) {
+			t.Errorf("not %q: %s", c.want, news)
+		}
+	}
+}
+
 func TestOutcomeKeepsTheEndOfALongAnswer(t *testing.T) {
 	t.Parallel()
 	var out struct {
