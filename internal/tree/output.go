@@ -165,12 +165,12 @@ func (t *Task) progress() string {
 	if t.RunTools == 1 {
 		uses = "use"
 	}
-	line := fmt.Sprintf("%s, %d tool %s, %d tokens", t.status(), t.RunTools, uses, t.RunUsage.Total())
-	if t.isShell() {
-		line = t.status()
-	}
+	line := t.status()
 	if t.State == StateWaiting {
-		line += fmt.Sprintf(", waiting, %d of %d done", t.Wait.Met, t.Wait.Total)
+		line = fmt.Sprintf("waiting, %d of %d done", t.Wait.Met, t.Wait.Total)
+	}
+	if !t.isShell() {
+		line += fmt.Sprintf(", %d tool %s, %d tokens", t.RunTools, uses, t.RunUsage.Total())
 	}
 	if t.Activity != "" {
 		line += ", last: " + t.Activity
