@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +47,8 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 				return err
 			}
 		}
-		if req.MessageId, err = b.from(ctx, c, req.GetSessionId(), req.GetTaskId()); err != nil {
+		own, err := b.from(ctx, c, req)
+		if err != nil {
 			return err
 		}
 		resp, err := c.tasks.CreateBranch(ctx, req)
@@ -57,9 +59,21 @@ func (b *branchCommand) Run(ctx context.Context, a *app) error {
 			return a.printJSON(resp)
 		}
 		t := resp.GetTask()
-		return a.print(fmt.Sprintf("branch %s goes on from message %d of task %s",
-			safeLine(t.GetId()), t.GetBase().GetOrdinal(), safeLine(t.GetBase().GetTaskId())))
+		return a.print(fmt.Sprintf("branch %s goes on from message %d of task %s%s",
+			safeLine(t.GetId()), t.GetBase().GetOrdinal(), safeLine(t.GetBase().GetTaskId()), whyBefore(own, req.GetMessageId(), t.GetBase())))
 	})
+}
+
+// whyBefore says why a branch goes on from before the message that was named, if it does since
+// that calls tools.
+func whyBefore(own []*pb.Message, named string, base *pb.Base) string {
+	calls := func(b *pb.Block) bool { return b.GetToolUse() != nil }
+	for _, m := range own {
+		if m.GetId() == named && base.GetOrdinal() < m.GetOrdinal() && slices.ContainsFunc(m.GetBlocks(), calls) {
+			return fmt.Sprintf(", since message %d calls tools", m.GetOrdinal())
+		}
+	}
+	return ""
 }
 
 // current gives the task that messages go to which name none.
@@ -71,24 +85,27 @@ func (c *client) current(ctx context.Context, session string) (string, error) {
 	return resp.GetSession().GetCurrentTaskId(), nil
 }
 
-// from finds the message of a task to go on from: the last one, if none is said.
-func (b *branchCommand) from(ctx context.Context, c *client, session, task string) (string, error) {
+// from finds the message of a task to go on from: the last one, if none is said. The messages of
+// the task are those that it had to look at for that.
+func (b *branchCommand) from(ctx context.Context, c *client, req *pb.CreateBranchRequest) (own []*pb.Message, err error) {
 	switch {
 	case b.From != nil && isID(*b.From):
-		return *b.From, nil
+		req.MessageId = *b.From
+		return nil, nil
 	case b.From != nil && *b.From == "":
-		return "", isEnd("message", *b.From)
+		return nil, isEnd("message", *b.From)
 	}
-	_, own, err := c.conversation(ctx, session, task, false)
+	_, own, err = c.conversation(ctx, req.GetSessionId(), req.GetTaskId(), false)
 	switch {
 	case err != nil:
-		return "", err
 	case b.From != nil:
-		return messageOf(own, *b.From)
+		req.MessageId, err = messageOf(own, *b.From)
 	case len(own) == 0:
-		return "", errors.New("the task has no message of its own yet")
+		err = errors.New("the task has no message of its own yet")
+	default:
+		req.MessageId = own[len(own)-1].GetId()
 	}
-	return own[len(own)-1].GetId(), nil
+	return own, err
 }
 
 // messageOf finds the message that a person means: by its number, or by the end of its id.

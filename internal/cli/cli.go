@@ -66,7 +66,7 @@ type commands struct {
 
 	Send       sendCommand       `cmd:"" group:"Steer them" help:"Send a message to a task of a session."`
 	Spawn      spawnCommand      `cmd:"" group:"Steer them" help:"Start a sub-agent in a session."`
-	Inbox      inboxCommand      `cmd:"" group:"Steer them" help:"Show the messages that wait for a task, or take one away."`
+	Inbox      inboxCommand      `cmd:"" group:"Steer them" help:"Show the messages that wait for a task, or take them away."`
 	Background backgroundCommand `cmd:"" group:"Steer them" help:"Have a parent no longer wait for a task, which goes on in the background."`
 	Cancel     cancelCommand     `cmd:"" group:"Steer them" help:"Cancel a task and all below it; by default the root's turn."`
 	Approvals  approvalsCommand  `cmd:"" group:"Steer them" help:"List tool calls that wait to be allowed."`

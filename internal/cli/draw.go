@@ -193,6 +193,8 @@ func (c canvas) note(n *node, room int) string {
 		return c.look.bad.Render(c.cut(why(n.reason, n.detail), room))
 	case pb.TaskState_TASK_STATE_WAITING:
 		text = c.waitText(n)
+	case pb.TaskState_TASK_STATE_NEW:
+		text = "new"
 	case pb.TaskState_TASK_STATE_PENDING:
 		text = "queued"
 		if waits := c.now.Sub(n.queued); waits >= longQueued && !n.queued.IsZero() {

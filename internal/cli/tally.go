@@ -10,11 +10,13 @@ import (
 
 // tally counts tasks by what their current run does.
 type tally struct {
-	running, pending, waiting, done, failed, cancelled int
+	fresh, running, pending, waiting, done, failed, cancelled int
 }
 
 func (t *tally) add(n *node) {
 	switch n.state {
+	case pb.TaskState_TASK_STATE_NEW:
+		t.fresh++
 	case pb.TaskState_TASK_STATE_RUNNING:
 		t.running++
 	case pb.TaskState_TASK_STATE_WAITING:
@@ -39,7 +41,7 @@ func (t *tally) addBelow(n *node) {
 }
 
 func (t tally) total() int {
-	return t.running + t.pending + t.waiting + t.done + t.failed + t.cancelled
+	return t.fresh + t.running + t.pending + t.waiting + t.done + t.failed + t.cancelled
 }
 
 // String names what there is: "1 failed, 2 running, 9 done".
@@ -49,7 +51,7 @@ func (t tally) String() string {
 		n    int
 		name string
 	}{
-		{t.failed, "failed"}, {t.running, "running"}, {t.waiting, "waiting"}, {t.pending, "pending"},
+		{t.failed, "failed"}, {t.running, "running"}, {t.waiting, "waiting"}, {t.pending, "pending"}, {t.fresh, "new"},
 		{t.cancelled, "cancelled"}, {t.done, "done"},
 	} {
 		if p.n > 0 {
