@@ -94,18 +94,26 @@ func (s *Service) DeleteAgent(ctx context.Context, tenant, name string) (string,
 	return version, err
 }
 
-// rootsNamed is how many agents a refusal names.
-const rootsNamed = 10
+// agentsNamed is how many agents a refusal names.
+const agentsNamed = 10
 
 // namingRoots adds to the refusal of an agent which ones may be a root instead.
 func (s *Service) namingRoots(ctx context.Context, tenant, name string, refused error) error {
-	var as *tree.Error
+	return s.naming(ctx, tenant, name, refused, tree.ErrNotARoot, "root", agentdef.Mode.Root)
+}
+
+// namingSubagents adds which ones may be a sub-agent.
+func (s *Service) namingSubagents(ctx context.Context, tenant, name string, refused error) error {
+	return s.naming(ctx, tenant, name, refused, tree.ErrNotSubagent, "sub-agent", agentdef.Mode.Spawnable)
+}
+
+// naming adds to the refusal of an agent, which there is not or may not be one, which others may.
+func (s *Service) naming(ctx context.Context, tenant, name string, refused error, not *tree.Error, one string, may func(agentdef.Mode) bool) error {
+	as := not
 	switch {
 	case errors.Is(refused, tree.ErrNoAgent):
 		as = tree.ErrNoAgent
-	case errors.Is(refused, tree.ErrNotARoot):
-		as = tree.ErrNotARoot
-	default:
+	case !errors.Is(refused, not):
 		return refused
 	}
 	all, err := s.agents.registryOf(ctx, tenant)
@@ -114,14 +122,14 @@ func (s *Service) namingRoots(ctx context.Context, tenant, name string, refused 
 	}
 	var names []string
 	for _, def := range all.List() {
-		if def.Mode.Root() {
+		if may(def.Mode) {
 			names = append(names, def.Name)
 		}
 	}
-	if len(names) > rootsNamed {
-		names = append(names[:rootsNamed], "…")
+	if len(names) > agentsNamed {
+		names = append(names[:agentsNamed], "…")
 	}
-	return as.With("%s; those that may be a root: %s", name, strings.Join(names, ", "))
+	return as.With("%s; those that may be a %s: %s", name, one, strings.Join(names, ", "))
 }
 
 // checkAgent refuses a name that no agent can have before the database is asked for it,

@@ -183,7 +183,7 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 	spawn.Trace = telemetry.Incoming(ctx)
 	spawned, err := update[tree.Spawned](ctx, s, tenant, id, spawn, req)
 	if err != nil {
-		return nil, err
+		return nil, s.namingSubagents(ctx, tenant, spawn.Child.AgentName, err)
 	}
 	return s.Store.Task(ctx, id, spawned.Task)
 }
