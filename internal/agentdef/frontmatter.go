@@ -116,7 +116,11 @@ func (f *frontMatter) scalar(key string, node ast.Node, check func(string) strin
 		f.failAt(lineAt(node), key, "expected a string, got %s; quote it if it is meant as one", kind(node))
 		return ""
 	}
-	if wrong := check(value); wrong != "" {
+	switch wrong := check(value); {
+	case wrong == "":
+	case strings.Contains(wrong, fmt.Sprintf("%.100q", value)):
+		f.failAt(lineAt(node), key, "%s", wrong)
+	default:
 		f.failAt(lineAt(node), key, "%s, got %.100q", wrong, value)
 	}
 	return value

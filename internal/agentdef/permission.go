@@ -82,7 +82,7 @@ func checkPermissionMode(s string) string {
 
 func checkRule(s string) string {
 	if _, err := policy.ParseRule(s); err != nil {
-		return "expected a rule: " + err.Error()
+		return err.Error()
 	}
 	return ""
 }
