@@ -27,6 +27,14 @@ func (p permissionFlags) permissions() (*pb.Permissions, error) {
 	if p.PermissionMode == "" && p.Approvals == "" && len(p.Allow)+len(p.Ask)+len(p.Deny) == 0 {
 		return nil, nil
 	}
+	for _, of := range []struct {
+		flag  string
+		rules []string
+	}{{"--allow", p.Allow}, {"--ask", p.Ask}, {"--deny", p.Deny}} {
+		if _, err := policy.ParseRules(of.rules); err != nil {
+			return nil, usagef("%s: %w", of.flag, err)
+		}
+	}
 	out := &pb.Permissions{Allow: p.Allow, Ask: p.Ask, Deny: p.Deny}
 	if p.PermissionMode != "" {
 		mode, known := pb.PermissionMode_value["PERMISSION_MODE_"+strings.ToUpper(p.PermissionMode)]

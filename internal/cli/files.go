@@ -8,6 +8,7 @@ import (
 
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/mcp"
+	"github.com/coppice-run/coppice/internal/model/price"
 )
 
 // files are the flags that say where agents, plugins, skills and models are.
@@ -45,7 +46,7 @@ func (f mcpFlags) servers(a *app) ([]mcp.Server, error) {
 	return servers, nil
 }
 
-// there refuses what is named and is not there.
+// there refuses what is named and is not there, and prices that are none.
 func (f files) there() error {
 	for _, named := range []struct {
 		flag string
@@ -57,7 +58,13 @@ func (f files) there() error {
 			}
 		}
 	}
-	return cmp.Or(isFile("--models", f.Models), isFile("--prices", f.Prices))
+	if err := cmp.Or(isFile("--models", f.Models), isFile("--prices", f.Prices)); err != nil || f.Prices == "" {
+		return err
+	}
+	if _, err := price.Load(f.Prices); err != nil {
+		return usagef("%w", err)
+	}
+	return nil
 }
 
 // isFile refuses what a flag names if it is not there; empty names nothing.
