@@ -260,6 +260,9 @@ var errStopped = errors.New("the orchestrator or the worker in this process stop
 func (a *app) text(ctx context.Context, words []string) (string, error) {
 	text := strings.Join(words, " ")
 	if text == "-" {
+		if isTerminal(a.Stdin) {
+			a.complain("reading the text from standard input; Ctrl-D ends it")
+		}
 		data, err := a.file(ctx, "-", "the text", textMost)
 		if err != nil {
 			return "", err
