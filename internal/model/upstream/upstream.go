@@ -146,12 +146,17 @@ func Refusal(status int, header http.Header, said string) *model.Error {
 	}
 	return &model.Error{
 		Kind: Told(KindOf(status), said), RetryAfter: retryAfter(header, time.Now()),
-		Err: fmt.Errorf("the provider answered %d %s: %s", status, http.StatusText(status), said),
+		Err: fmt.Errorf("the provider answered %s: %s", statusText(status), said),
 	}
 }
 
 // statusOverloaded is Anthropic's.
 const statusOverloaded = 529
+
+// statusText is a status with its name, if it has one.
+func statusText(status int) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
+}
 
 // IsInvalid reports whether a provider has refused a request for what it asked.
 func IsInvalid(err error) bool {
