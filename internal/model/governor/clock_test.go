@@ -116,17 +116,9 @@ func TestWhoWasSilentBeforeTheClockSteppedBack(t *testing.T) {
 		server := miniredis.NewMiniRedis()
 		client, end := clientOf(t, server)
 		defer end()
-		lost, _ := clientOf(t, server)
-		g, gone := on(t, client), open()
-		gone.Share(lost, named)
+		g := on(t, client)
 		limited(t, g, "b")
-		ctx, cancel := context.WithCancel(t.Context())
-		all := crowd(ctx, t, gone, 300)
-		if err := lost.Close(); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		all.Wait()
+		lose(t, server, 300)
 		stepBack(t, client, time.Hour)
 		if took := goes(t, g); took > 40*time.Second {
 			t.Errorf("one who came after them went after %s", took)

@@ -153,18 +153,9 @@ func TestWhoIsGoneIsNotWaitedFor(t *testing.T) {
 		server := miniredis.NewMiniRedis()
 		client, end := clientOf(t, server)
 		defer end()
-		lost, _ := clientOf(t, server)
-		g, gone := open(), open()
-		g.Share(client, named)
-		gone.Share(lost, named)
+		g := on(t, client)
 		limited(t, g, "b")
-		ctx, cancel := context.WithCancel(t.Context())
-		all := crowd(ctx, t, gone, 300)
-		if err := lost.Close(); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		all.Wait()
+		lose(t, server, 300)
 		began := time.Now()
 		if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
 			t.Fatal(err)
@@ -284,17 +275,9 @@ func TestManyWhoAreGoneAreTakenOutByAndBy(t *testing.T) {
 		server := miniredis.NewMiniRedis()
 		client, end := clientOf(t, server)
 		defer end()
-		lost, _ := clientOf(t, server)
-		g, gone := on(t, client), open()
-		gone.Share(lost, named)
+		g := on(t, client)
 		limited(t, g, "b")
-		ctx, cancel := context.WithCancel(t.Context())
-		all := crowd(ctx, t, gone, 500)
-		if err := lost.Close(); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		all.Wait()
+		lose(t, server, 500)
 		left := func() int64 { return client.HLen(t.Context(), named("b:heard")).Val() }
 		time.Sleep(time.Minute)
 		before := left()
@@ -315,4 +298,19 @@ func TestManyWhoAreGoneAreTakenOutByAndBy(t *testing.T) {
 			t.Errorf("%d are still waited for", before)
 		}
 	})
+}
+
+// lose has so many wait at a bucket in another process, which ends.
+func lose(t *testing.T, server *miniredis.Miniredis, n int) {
+	t.Helper()
+	client, _ := clientOf(t, server)
+	gone := open()
+	gone.Share(client, named)
+	ctx, cancel := context.WithCancel(t.Context())
+	all := crowd(ctx, t, gone, n)
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	all.Wait()
 }
