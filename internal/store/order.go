@@ -77,6 +77,10 @@ func (p *pick) firstOf(l line) *Ready {
 func (p *pick) trade(w *waiting, first *Ready, turn candidate) {
 	first.fairTag, turn.fairTag = turn.fairTag, first.fairTag
 	p.later[turn.Task], p.later[first.Task] = turn.Ready, *first
+	waiting := p.first[line{turn.Session, turn.Priority}]
+	if i := slices.IndexFunc(waiting, func(r Ready) bool { return r.Task == turn.Task }); i >= 0 {
+		waiting[i] = turn.Ready
+	}
 	i := slices.IndexFunc(w.runs, func(c candidate) bool { return c.Task == first.Task })
 	if i < 0 {
 		return

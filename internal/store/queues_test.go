@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -55,6 +56,37 @@ func TestQueuesBehindAFlood(t *testing.T) {
 	_, times := there.pick(p)
 	if len(p.taken) != 2 || p.taken[1].Session != there[flood].Session || times > 10 {
 		t.Errorf("%d runs were taken after %d times", len(p.taken), times)
+	}
+}
+
+// TestTurnsAreTraded: of three runs of a session that go one before another, each has a turn, and
+// none of the turns is lost or had twice.
+func TestTurnsAreTraded(t *testing.T) {
+	t.Parallel()
+	run := func(n byte, precedence int, tag int64) candidate {
+		c := candidate{free: 9}
+		c.Task, c.Precedence, c.fairTag = tree.TaskID{n}, precedence, tag
+		return c
+	}
+	begun, deep, wide, last := run(1, 9, 10), run(2, 1, 1), run(3, 0, 2), run(4, 0, 3)
+	p := stored{}.newPick(Caps{}, 3, 0)
+	p.ordered = true
+	for _, c := range []candidate{deep, wide, last} {
+		p.add(c)
+	}
+	p.filled(nil)
+	p.first[line{}] = []Ready{begun.Ready, deep.Ready}
+	p.choose(time.Unix(1, 0))
+	tags := map[tree.TaskID]int64{}
+	for _, r := range p.later {
+		tags[r.Task] = r.fairTag
+	}
+	for _, r := range p.taken {
+		tags[r.Task] = r.fairTag
+	}
+	want := map[tree.TaskID]int64{begun.Task: 1, deep.Task: 2, wide.Task: 10, last.Task: 3}
+	if !maps.Equal(tags, want) || !slices.Equal(ids(p.taken), []tree.TaskID{begun.Task, deep.Task, last.Task}) {
+		t.Errorf("taken were %v, and the turns are %v, not %v", ids(p.taken), tags, want)
 	}
 }
 

@@ -24,10 +24,10 @@ const heldBack = -1
 
 // TakeReady picks runs to be announced: as many as there is room for beside those
 // that are announced and not claimed yet. Interactive runs go before background
-// ones, which keep a share; then tenants take turns, then a tenant's sessions; of a session
-// first what has precedence. A
-// session or a tenant that runs, with what is announced, as many tasks as it may is
-// passed over. A run that nobody claims within the lease is picked again.
+// ones, which keep a share; then tenants take turns, then a tenant's sessions; of a
+// session first what has precedence. A session or a tenant that runs, with what is
+// announced, as many tasks as it may is passed over. A run that nobody claims within
+// the lease is picked again.
 func (s *Store) TakeReady(ctx context.Context, room int, lease time.Duration) ([]Ready, error) {
 	// A look that takes no transaction; most of the time there is nothing.
 	look, err := one(ctx, s.db, errors.New("no answer"), "ready_any", func(l *readyLook) []any { return []any{&l.any, &l.ordered, &l.inForce} },
