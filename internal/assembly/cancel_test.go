@@ -14,13 +14,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// endless is a wide tree whose agents would think for an hour.
+// endless is a wide tree whose agents would think for an hour. Its four parents have slots before any
+// of their children are there, which go before whoever has not begun.
 const endless = `
 steps:
   - when: {depth: 0, turn: 1}
-    calls: [{tool: task, for_each: numbers 40, input: {description: 'child {{.Item}}', prompt: 'part {{.Item}}', subagent_type: explore}}]
+    calls: [{tool: task, for_each: numbers 4, input: {description: 'child {{.Item}}', prompt: 'part {{.Item}}', subagent_type: explore}}]
   - when: {depth: 1, turn: 1}
-    calls: [{tool: task, for_each: numbers 24, input: {description: 'leaf {{.Item}}', prompt: 'leaf {{.Item}}', subagent_type: explore}}]
+    calls: [{tool: task, for_each: numbers 240, input: {description: 'leaf {{.Item}}', prompt: 'leaf {{.Item}}', subagent_type: explore}}]
   - when: {depth: 2}
     delay: 1h
     text: at last
@@ -33,7 +34,7 @@ func TestCancelEndsAWholeTree(t *testing.T) { // by itself: it is wide
 	c := setup(t, endless, func(d *assembly.Dev) { d.Slots, d.Limits = 16, &limits })
 	session := c.create("go").GetId()
 	// Wait until all is spawned and every slot is in the middle of a model call.
-	const nodes = 1 + 40 + 40*24
+	const nodes = 1 + 4 + 4*240
 	started, thinking := 0, map[string]bool{}
 	depth := map[string]int32{}
 	c.events(session, func(e *pb.Event) bool {
