@@ -10,9 +10,9 @@ import (
 // a run that goes first has the turn of the one that has waited for it, and that one gets its
 // tag. So a session has as many turns as without, at the same times.
 type order struct {
-	ordered bool             // some runs go before others
-	first   map[line][]Ready // those that do, of the lines that were read; the first one first
-	gone    map[tree.TaskID]bool
+	ordered bool                  // some runs go before others
+	first   map[line][]Ready      // those that do, of the lines that were read; the first one first
+	gone    map[tree.TaskID]bool  // those that were chosen
 	later   map[tree.TaskID]Ready // those that have other tags now
 }
 

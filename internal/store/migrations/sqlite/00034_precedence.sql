@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Which of a session's runs goes first: 0 if nothing but its age says so, which holds for most.
+-- Which of a session's runs goes first: the one that has most; most have 0.
 ALTER TABLE ready ADD COLUMN precedence INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX ready_first ON ready (session, priority, precedence DESC, fair_tag) WHERE announced_until <= 0 AND precedence > 0;
 
