@@ -78,6 +78,7 @@ func Session(s *tree.Session, root *tree.Task) *pb.Session {
 		Metadata:   s.Metadata,
 
 		OpenApprovals: int32(s.Asking),
+		DeniedCalls:   int32(s.DeniedCalls),
 		CurrentTaskId: id(s.GoesOnWith()),
 		CloseTime:     timestamp(s.ClosedAt),
 		NoBackground:  s.Limits.NoBackground,

@@ -175,7 +175,11 @@ type Session struct {
 	Reserved *Budget `protobuf:"bytes,22,opt,name=reserved,proto3" json:"reserved,omitempty"`
 	// Calls of models that all its tasks have made: answers and summaries that are stored, since
 	// releases count them.
-	ModelCalls    int64 `protobuf:"varint,23,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
+	ModelCalls int64 `protobuf:"varint,23,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
+	// Tool calls of all its tasks that were denied: by a permission, by somebody who was asked,
+	// or because nobody was asked or answered in time. CallClosed.denial says which and why.
+	// Calls that were denied before the release that introduced this field are not counted.
+	DeniedCalls   int32 `protobuf:"varint,24,opt,name=denied_calls,json=deniedCalls,proto3" json:"denied_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,6 +350,13 @@ func (x *Session) GetReserved() *Budget {
 func (x *Session) GetModelCalls() int64 {
 	if x != nil {
 		return x.ModelCalls
+	}
+	return 0
+}
+
+func (x *Session) GetDeniedCalls() int32 {
+	if x != nil {
+		return x.DeniedCalls
 	}
 	return 0
 }
@@ -2716,7 +2727,7 @@ var File_coppice_v1_session_proto protoreflect.FileDescriptor
 const file_coppice_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/session.proto\x12\n" +
-	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf4\x06\n" +
+	"coppice.v1\x1a\x16coppice/v1/event.proto\x1a\x18coppice/v1/message.proto\x1a\x1bcoppice/v1/permission.proto\x1a\x15coppice/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x97\a\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x14\n" +
@@ -2743,7 +2754,8 @@ const file_coppice_v1_session_proto_rawDesc = "" +
 	"\x06budget\x18\x15 \x01(\v2\x12.coppice.v1.BudgetR\x06budget\x12.\n" +
 	"\breserved\x18\x16 \x01(\v2\x12.coppice.v1.BudgetR\breserved\x12\x1f\n" +
 	"\vmodel_calls\x18\x17 \x01(\x03R\n" +
-	"modelCalls\x1a;\n" +
+	"modelCalls\x12!\n" +
+	"\fdenied_calls\x18\x18 \x01(\x05R\vdeniedCalls\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
