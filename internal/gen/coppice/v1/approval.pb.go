@@ -92,11 +92,11 @@ type Approval struct {
 	Tool string `protobuf:"bytes,6,opt,name=tool,proto3" json:"tool,omitempty"`
 	// The argument that rules match, such as a path, a command or the name of an agent.
 	//
-	// An argument of more than 4,000 bytes is cut in the middle, with a line in place of the rest, and
-	// argument_cut is set. The transcript has the complete input.
+	// An argument of more than 4,000 bytes is cut in the middle, with a line in place of the rest,
+	// and argument_cut is set. The transcript has the complete input.
 	Argument string `protobuf:"bytes,7,opt,name=argument,proto3" json:"argument,omitempty"`
-	// What asks: rules, or the call itself where the mode asks. This is what is granted if the call is
-	// allowed for the session. At most 64: if more ask, only those that are not granted yet.
+	// What asks: rules, or the call itself where the mode asks. This is what is granted if the call
+	// is allowed for the session. At most 64: if more ask, only those that are not granted yet.
 	Rules []string `protobuf:"bytes,8,rep,name=rules,proto3" json:"rules,omitempty"`
 	// The state.
 	State ApprovalState `protobuf:"varint,9,opt,name=state,proto3,enum=coppice.v1.ApprovalState" json:"state,omitempty"`

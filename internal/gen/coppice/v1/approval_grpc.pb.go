@@ -46,8 +46,8 @@ type ApprovalServiceClient interface {
 	// DecideApproval decides an open approval, and returns it.
 	//
 	//   - Allowed: the call runs without asking again, and a parked run wakes for it.
-	//   - Allowed for the session: what asked is granted for the whole session. Other open approvals of
-	//     the session whose rules are then all granted are allowed in the same step, with the same
+	//   - Allowed for the session: what asked is granted for the whole session. Other open approvals
+	//     of the session whose rules are then all granted are allowed in the same step, with the same
 	//     scope and message.
 	//   - Denied: the call is closed with APPROVAL_DENIED and the message, which the model reads.
 	//
@@ -113,8 +113,8 @@ type ApprovalServiceServer interface {
 	// DecideApproval decides an open approval, and returns it.
 	//
 	//   - Allowed: the call runs without asking again, and a parked run wakes for it.
-	//   - Allowed for the session: what asked is granted for the whole session. Other open approvals of
-	//     the session whose rules are then all granted are allowed in the same step, with the same
+	//   - Allowed for the session: what asked is granted for the whole session. Other open approvals
+	//     of the session whose rules are then all granted are allowed in the same step, with the same
 	//     scope and message.
 	//   - Denied: the call is closed with APPROVAL_DENIED and the message, which the model reads.
 	//

@@ -200,8 +200,8 @@ type Message struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The id of the message before it. Empty for the first.
 	ParentId string `protobuf:"bytes,2,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
-	// Its position in the transcript, counted from 1. In a fork or a branch, the positions continue
-	// after those of the base.
+	// Its position in the transcript, counted from 1. In a fork or a branch that inherits messages,
+	// the positions continue after those of the base.
 	Ordinal int32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// The run of the task that added it.
 	Run int32 `protobuf:"varint,4,opt,name=run,proto3" json:"run,omitempty"`

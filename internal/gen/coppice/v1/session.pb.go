@@ -135,7 +135,8 @@ type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the session, a UUID.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The title. By default the start of the first message, at most 80 bytes.
+	// The title. By default the first 80 bytes of the first message, with an ellipsis if that is
+	// longer.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
 	// The name of the root's agent.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -172,8 +173,9 @@ type Session struct {
 	Budget *Budget `protobuf:"bytes,21,opt,name=budget,proto3" json:"budget,omitempty"`
 	// The estimated use of the model calls in progress, in addition to what is used already.
 	//
-	// Unset without a budget. tokens and cost_micros are 0 before the first answer. model_calls is
-	// set only if the budget limits model calls, and counts one for each run that is with a worker.
+	// Unset without a budget, and if nothing is reserved. tokens and cost_micros are 0 before the
+	// first answer. model_calls is set only if the budget limits model calls, and counts one for each
+	// run that is with a worker.
 	Reserved *Budget `protobuf:"bytes,22,opt,name=reserved,proto3" json:"reserved,omitempty"`
 	// The number of model calls of all tasks: answers and summaries that are stored. Answers that a
 	// release without this field stored are not counted.
