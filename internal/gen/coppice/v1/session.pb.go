@@ -500,7 +500,8 @@ type CreateSessionRequest struct {
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	// Makes the call idempotent: any text of at most 200 bytes. Empty means no key.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// The upper bound of what the session's agents may do: at most 100 rules. Unset means no bound.
+	// The upper bound of what the session's agents may do: at most 100 rules. Unset means that the
+	// session adds no bound.
 	Permissions *Permissions `protobuf:"bytes,18,opt,name=permissions,proto3" json:"permissions,omitempty"`
 	// The external system that opens the session, such as mcp or a2a: letters a to z, digits, _ and
 	// -, at most 1,024 bytes. If set, no task of the session sees or can use internal tools. Empty
