@@ -65,14 +65,14 @@ func (s *Service) unhurried(ctx context.Context, looked time.Time) {
 // found anything.
 func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	room := s.room()
-	if s.stock.enough(room) {
+	if s.backlog.hasEnough(room) {
 		return false, nil // the slot that takes one looks again
 	}
 	rows, err := s.Store.TakeReady(ctx, room, announceLease)
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	s.stock.add(time.Now(), s.withoutWaiting(ctx, rows, room)...)
+	s.backlog.add(time.Now(), s.withoutWaiting(ctx, rows, room)...)
 	return true, nil
 }
 
@@ -86,10 +86,10 @@ const crowded = 2
 // crowded a hint may have been lost, and a doubled one does no harm. Where a slot waits, the run
 // does not go on the stream.
 func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready, room int) []store.Ready {
-	if s.standby.any() || s.stock.isAway(time.Now()) || !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
+	if s.standby.any() || s.backlog.isPaused(time.Now()) || !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
 		return rows
 	}
-	counting, cancel := context.WithTimeout(ctx, redisPatience)
+	counting, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	waiting, err := s.Bus.Backlog(counting, s.Pool)
 	if err != nil {

@@ -20,7 +20,7 @@ func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err
 	claim := a.req.GetClaim()
 	a.mayGrant = false
 	l.svc.claims.add(l.svc.Now())
-	l.svc.stock.came(time.Now())
+	l.svc.backlog.hintClaimed(time.Now())
 	l.svc.lookForMore()
 	granted, ok := answer.(*tree.Claimed)
 	switch {

@@ -58,7 +58,7 @@
 // Runs that are ready:
 //
 //	announce.go     announces them on the dispatch stream, a few at a time
-//	stock.go        those that were announced while no slot is idle
+//	backlog.go      those that were announced while no slot is idle
 //	stale.go        what is on the stream, and takes off it what nobody waits for
 //	standby.go      slots that wait here without the stream
 //	pace.go         how often something happened lately

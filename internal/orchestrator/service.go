@@ -56,7 +56,7 @@ type Service struct {
 	census     census
 	leases     *leases
 	roster     *roster
-	stock      *stock
+	backlog    *backlog
 	standby    *standby
 	kick       chan struct{} // something may be ready to announce
 	later      chan struct{} // something may be, though nothing is known to wait
@@ -115,7 +115,7 @@ func New(c Config) (*Service, error) {
 		c.Grace = DefaultGrace
 	}
 	s := &Service{
-		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), roster: newRoster(), stock: newStock(),
+		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), roster: newRoster(), backlog: newBacklog(),
 		wishes: newWishes(), relay: newRelay(c.Now),
 		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}), dead: make(chan string, deadAtOnce),
 	}
@@ -188,7 +188,7 @@ func (s *Service) Committed(c store.Commit) {
 	for _, r := range c.Released {
 		s.leases.release(r.Task, r.Epoch, r.Message)
 	}
-	switch waiting := s.stock.committed(time.Now(), c.Ready); {
+	switch waiting := s.backlog.addReady(time.Now(), c.Ready); {
 	case waiting:
 		s.lookForReady()
 	case c.Room:

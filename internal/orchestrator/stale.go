@@ -41,7 +41,7 @@ func (s *Service) countHints(ctx context.Context) error {
 // dead: their machine is gone too, or Redis was away when they ended. What there is no time for is
 // for the next look.
 func (s *Service) forgetReaders(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, redisPatience)
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	seen, err := s.Bus.ForgetIdle(ctx, s.Pool, readerIdle)
 	if err != nil {
@@ -54,15 +54,15 @@ func (s *Service) forgetReaders(ctx context.Context) {
 
 // lookAtStream counts what is on the dispatch stream, and takes off what is over.
 func (s *Service) lookAtStream(ctx context.Context) error {
-	reading, cancel := context.WithTimeout(ctx, redisPatience)
+	reading, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	unread, err := s.Bus.Unread(reading, s.Pool, countTo)
 	if err != nil {
-		s.stock.unread(time.Now())
+		s.backlog.streamUnreadable(time.Now())
 		return err
 	}
 	stale, err := s.discard(ctx, unread)
-	s.stock.reconcile(time.Now(), len(unread)-stale, s.pulling())
+	s.backlog.reconcile(time.Now(), len(unread)-stale, s.pulling())
 	return err
 }
 

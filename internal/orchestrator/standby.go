@@ -142,7 +142,7 @@ func (s *standbySlot) Given(run *store.Given) {
 	waits := l.svc.standby.back(s, run != nil)
 	switch {
 	case waits:
-		poke(l.svc.stock.some)
+		poke(l.svc.backlog.changed)
 	case run == nil:
 		s.over(nil, nil)
 	default:
@@ -176,7 +176,7 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 	if !takes.GetStandBy() || by.worker == "" || !l.svc.roster.serves(l, l.svc.Pool) {
 		return false
 	}
-	if !l.svc.stock.enoughFor(l.svc.pulling() - 1) {
+	if !l.svc.backlog.idleSuffice(l.svc.pulling() - 1) {
 		return false
 	}
 	s := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
@@ -199,7 +199,7 @@ func (l *slot) standBy(req *pb.WorkRequest) error {
 	claim := req.GetStandBy()
 	takes, by := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, carrier{claim.GetWorkerId(), claim.GetFeatures()}
 	if worker := l.seat.whose(); l.standsBy(takes, by, worker) {
-		poke(l.svc.stock.some)
+		poke(l.svc.backlog.changed)
 	} else {
 		refused := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
 		l.onStandby.Store(refused) // until the stream has looked: the next offer comes after that
@@ -234,7 +234,7 @@ func (s *Service) relieve(now time.Time) (unsure bool) {
 	if !s.standby.any() {
 		return false
 	}
-	late, coming := s.stock.late(now)
+	late, coming := s.backlog.overdue(now)
 	s.standby.relieve(late)
 	return coming > 0
 }
@@ -243,13 +243,13 @@ func (s *Service) relieve(now time.Time) (unsure bool) {
 // claimed is announced again when its announcement has run out.
 func (s *Service) giveKept(ctx context.Context) {
 	for s.standby.any() {
-		run, any := s.stock.drawAny()
+		run, any := s.backlog.takeFirst()
 		if !any {
 			return
 		}
 		to := s.standby.Take()
 		if to == nil {
-			s.stock.back(run)
+			s.backlog.putBack(run)
 			return
 		}
 		claim, err := s.Store.ClaimFor(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, to)

@@ -11,7 +11,7 @@ import (
 func slotsOn(b *standby, n int) []*standbySlot {
 	all := make([]*standbySlot, n)
 	for i := range all {
-		all[i] = &standbySlot{slot: &slot{svc: &Service{standby: b, stock: newStock()}, stoodDown: make(chan stoodDown, 1)}}
+		all[i] = &standbySlot{slot: &slot{svc: &Service{standby: b, backlog: newBacklog()}, stoodDown: make(chan stoodDown, 1)}}
 		b.census.joined()
 		b.add(all[i])
 	}
@@ -88,44 +88,44 @@ func TestStandbyIsClosed(t *testing.T) {
 func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
-	k := stockOf(now, 1, 1, 1)
-	k.due(now, 3)
+	b := backlogOf(now, 1, 1, 1)
+	b.takeDue(now, 3)
 	for idle, want := range map[int]bool{-1: false, 0: false, 2: false, 3: true} {
-		if got := k.enoughFor(idle); got != want {
+		if got := b.idleSuffice(idle); got != want {
 			t.Errorf("with %d idle slots a further one may wait: %v", idle, got)
 		}
 	}
-	if late, coming := k.late(now); late != 0 || coming != 3 {
+	if late, coming := b.overdue(now); late != 0 || coming != 3 {
 		t.Errorf("at once %d are late, %d coming", late, coming)
 	}
-	if late, coming := k.late(now.Add(comeWithin)); late != 3 || coming != 0 {
+	if late, coming := b.overdue(now.Add(claimWithin)); late != 3 || coming != 0 {
 		t.Errorf("later %d are late, %d coming", late, coming)
 	}
-	k.onStream = nil
+	b.outstanding = nil
 	later := now.Add(2 * announceLease)
-	k.onStream = append(k.onStream, now, now, now, now)
-	k.came(later)
-	if k.reconcile(later, 2, 1); k.enoughFor(1) || !k.enoughFor(2) {
+	b.outstanding = append(b.outstanding, now, now, now, now)
+	b.hintClaimed(later)
+	if b.reconcile(later, 2, 1); b.idleSuffice(1) || !b.idleSuffice(2) {
 		t.Error("what nobody has read is not waited for, or what is lost is")
 	}
-	if k.reconcile(later, 4, 1); k.enoughFor(3) || !k.enoughFor(4) {
+	if b.reconcile(later, 4, 1); b.idleSuffice(3) || !b.idleSuffice(4) {
 		t.Error("hints that others have put there are not waited for")
 	}
-	k.onStream = append(k.onStream, later)
-	if k.reconcile(later, 0, 1); k.enoughFor(0) || !k.enoughFor(1) {
+	b.outstanding = append(b.outstanding, later)
+	if b.reconcile(later, 0, 1); b.idleSuffice(0) || !b.idleSuffice(1) {
 		t.Error("what has just been announced is lost at once, or what is lost is waited for")
 	}
-	k.reconcile(later, 3, 1)
+	b.reconcile(later, 3, 1)
 	later = later.Add(2 * announceLease)
-	if k.reconcile(later, 3, 0); k.enoughFor(2) {
+	if b.reconcile(later, 3, 0); b.idleSuffice(2) {
 		t.Error("what nobody could come for is lost")
 	}
 	later = later.Add(2 * announceLease)
-	if k.reconcile(later, 3, 1); !k.enoughFor(0) {
+	if b.reconcile(later, 3, 1); !b.idleSuffice(0) {
 		t.Error("slots are waited for that do not come")
 	}
-	k.came(later)
-	if k.reconcile(later, 3, 1); k.enoughFor(2) {
+	b.hintClaimed(later)
+	if b.reconcile(later, 3, 1); b.idleSuffice(2) {
 		t.Error("what was given up is not waited for once somebody has come")
 	}
 }

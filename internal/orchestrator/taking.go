@@ -14,13 +14,13 @@ import (
 
 // How a slot gets its next run:
 //
-//  1. The transaction that stores that it gives its run back claims a run of the stock for it,
+//  1. The transaction that stores that it gives its run back claims a run of the backlog for it,
 //     if both sessions have the same committer (drawFor), or otherwise
 //  2. what the request has made ready, if nobody has to wait longer for that
 //     (store/taking.go).
-//  3. The answer brings it a run of the stock that was claimed after that (claimKept).
+//  3. The answer brings it a run of the backlog that was claimed after that (claimKept).
 //  4. It stands by, and the commit that makes a run ready claims it for it (store/standby.go).
-//  5. It stands by, and gets a run of the stock (giveKept).
+//  5. It stands by, and gets a run of the backlog (giveKept).
 //     So does one whose worker does not reach Redis (slot.standBy).
 //  6. It is idle: its worker reads a hint on the dispatch stream and claims the run.
 //  7. Its stream broke before it heard of what it has got in one of the ways 1 to 5: its worker
@@ -36,7 +36,7 @@ import (
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var offer *store.Offer
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
-		a.next = l.svc.stock.drawFor(time.Now(), l.svc.pulling(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
+		a.next = l.svc.backlog.takeIf(time.Now(), l.svc.pulling(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
 		offer = &store.Offer{
 			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.svc.census.idle(),
 			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
@@ -55,7 +55,7 @@ func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 // conclude ends what was expected of a request. What its slot was to have and has not got goes
 // to others.
 func (a *exchange) conclude(s *Service) {
-	s.stock.back(a.next)
+	s.backlog.putBack(a.next)
 	s.leases.settled(a.expected)
 }
 
@@ -80,7 +80,7 @@ func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb
 	}
 	if granted == nil {
 		answer.StandsBy = l.standsBy(a.req.GetTakes(), last.by, a.worker)
-		poke(l.svc.stock.some) // the slot is idle
+		poke(l.svc.backlog.changed) // the slot is idle
 		return answers
 	}
 	l.svc.claims.add(l.svc.Now())
@@ -119,17 +119,17 @@ func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
 		l.svc.notTaken(ctx, a.next.Hint, refused)
 	}
 	if granted != nil || refused != nil {
-		a.next = waitingRun{}
+		a.next = queuedRun{}
 	}
 	return granted
 }
 
-// claimKept claims the first run of the stock that the slot can have, if there is one. done
+// claimKept claims the first run of the backlog that the slot can have, if there is one. done
 // has to be called when it is on the stream.
 func (l *slot) claimKept(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
 	for takes != nil && last.by.worker != "" && ctx.Err() == nil {
-		next, any := l.svc.stock.draw(time.Now(), l.svc.pulling()-1)
+		next, any := l.svc.backlog.take(time.Now(), l.svc.pulling()-1)
 		if !any {
 			break
 		}
@@ -140,12 +140,12 @@ func (l *slot) claimKept(ctx context.Context, a *exchange, last *lease) (granted
 		}, nil)
 		answer, err := l.settle(ctx, a.pending)
 		if claimed, ok := answer.(*tree.Claimed); ok {
-			return claimed, l.svc.stock.drawn
+			return claimed, l.svc.backlog.takeDone
 		}
-		l.svc.stock.drawn()
+		l.svc.backlog.takeDone()
 		l.svc.lookForMore()
 		if ctx.Err() != nil {
-			l.svc.stock.back(next)
+			l.svc.backlog.putBack(next)
 			break
 		}
 		if !l.svc.notTaken(ctx, next.Hint, err) {

@@ -48,7 +48,7 @@ type exchange struct {
 	mayGrant  bool          // an attempt, which is not on the stream yet: it is waited for even if the stream breaks
 	worker    *alive.Worker // who asks
 	offeredBy carrier       // who has offered its slot
-	next      waitingRun    // the run that it is to have in the place of its own, until it is known whether it has; or none
+	next      queuedRun     // the run that it is to have in the place of its own, until it is known whether it has; or none
 }
 
 // slot serves one stream: one goroutine receives and submits, another waits for
@@ -79,7 +79,7 @@ type slot struct {
 // is not.
 func (s *Service) Work(stream WorkStream) error {
 	s.census.joined()
-	poke(s.stock.some)
+	poke(s.backlog.changed)
 	l := &slot{
 		svc: s, stream: stream, begun: s.Now(), exchanges: make(chan *exchange, workWindow), seat: seat{census: &s.census, counted: true},
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
