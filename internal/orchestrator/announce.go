@@ -13,15 +13,15 @@ import (
 // long, so that whoever comes gets the next slot; more where they are short, but
 // never more than announcePerSlot for each slot.
 const (
-	announceAtLeast = 4
-	announcePerSlot = 6
-	announcePerPace = 2 // for each claim of late: a pace that rises finds enough
+	minAnnounced     = 4
+	announcePerSlot  = 6
+	announcePerClaim = 2 // for each claim of late: a pace that rises finds enough
 )
 
-// room is how many runs may be announced and not claimed yet.
-func (s *Service) room() int {
+// announceLimit is how many runs may be announced and not claimed yet.
+func (s *Service) announceLimit() int {
 	most := announcePerSlot * max(int(s.slotsOfAll.Load()), s.census.slots())
-	return max(announceAtLeast, min(most, announcePerPace*s.claims.lately(s.Now())))
+	return max(minAnnounced, min(most, announcePerClaim*s.claimRate.recent(s.Now())))
 }
 
 // announceLease is how long an announcement may go without a claim before the
@@ -33,9 +33,9 @@ func (s *Service) announce(ctx context.Context) error {
 	var looked time.Time
 	for {
 		select {
-		case <-s.kick:
-		case <-s.later:
-			s.unhurried(ctx, looked)
+		case <-s.announceNow:
+		case <-s.announceSoon:
+			s.throttleAnnounce(ctx, looked)
 		case <-ctx.Done():
 			return nil
 		}
@@ -50,13 +50,13 @@ func (s *Service) announce(ctx context.Context) error {
 	}
 }
 
-// unhurried waits until it is time to look again, unless something is known to wait.
-func (s *Service) unhurried(ctx context.Context, looked time.Time) {
-	soon := time.NewTimer(time.Until(looked.Add(lookAgain)))
+// throttleAnnounce waits until it is time to look again, unless something is known to wait.
+func (s *Service) throttleAnnounce(ctx context.Context, looked time.Time) {
+	soon := time.NewTimer(time.Until(looked.Add(announceInterval)))
 	defer soon.Stop()
 	select {
 	case <-soon.C:
-	case <-s.kick:
+	case <-s.announceNow:
 	case <-ctx.Done():
 	}
 }
@@ -64,7 +64,7 @@ func (s *Service) unhurried(ctx context.Context, looked time.Time) {
 // announceSome announces as much as there is room for, and reports whether it
 // found anything.
 func (s *Service) announceSome(ctx context.Context) (bool, error) {
-	room := s.room()
+	room := s.announceLimit()
 	if s.backlog.hasEnough(room) {
 		return false, nil // the slot that takes one looks again
 	}
@@ -72,20 +72,20 @@ func (s *Service) announceSome(ctx context.Context) (bool, error) {
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	s.backlog.add(time.Now(), s.withoutWaiting(ctx, rows, room)...)
+	s.backlog.add(time.Now(), s.dropReannounced(ctx, rows, room)...)
 	return true, nil
 }
 
-// crowded is how much longer than its room the stream may be before nothing is
+// crowdedFactor is how much longer than its room the stream may be before nothing is
 // announced again.
-const crowded = 2
+const crowdedFactor = 2
 
-// withoutWaiting leaves out the runs that were announced before, while the stream
+// dropReannounced leaves out the runs that were announced before, while the stream
 // is crowded: when all workers are busy a hint waits longer than its lease, and
 // doubled hints must not make the stream ever longer. On a stream that is not
 // crowded a hint may have been lost, and a doubled one does no harm. Where a slot waits, the run
 // does not go on the stream.
-func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready, room int) []store.Ready {
+func (s *Service) dropReannounced(ctx context.Context, rows []store.Ready, room int) []store.Ready {
 	if s.standby.any() || s.backlog.isPaused(time.Now()) || !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
 		return rows
 	}
@@ -96,23 +96,23 @@ func (s *Service) withoutWaiting(ctx context.Context, rows []store.Ready, room i
 		// Slots of this replica may still have them.
 		s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)
 	}
-	if err != nil || waiting < crowded*room {
+	if err != nil || waiting < crowdedFactor*room {
 		return rows
 	}
 	return slices.DeleteFunc(rows, func(r store.Ready) bool { return r.Again })
 }
 
-// lookAgain is how long a replica may believe that nothing waits: what other replicas
+// announceInterval is how long a replica may believe that nothing waits: what other replicas
 // have left waiting it only sees when it looks.
-const lookAgain = 50 * time.Millisecond
+const announceInterval = 50 * time.Millisecond
 
-// lookForMore makes the announcer look after a claim, since there is room for
+// announceMore makes the announcer look after a claim, since there is room for
 // one more announcement, or after a run has made room for another one of its session: at once if
 // something waits, otherwise when it has not looked for a while.
-func (s *Service) lookForMore() {
+func (s *Service) announceMore() {
 	if s.Store.Behind() {
-		s.lookForReady()
+		s.wakeAnnouncer()
 		return
 	}
-	poke(s.later)
+	signal(s.announceSoon)
 }

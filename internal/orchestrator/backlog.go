@@ -51,7 +51,7 @@ const (
 	// redisRetryAfter is how long after Redis has not taken a hint it is offered the next one.
 	redisRetryAfter = time.Second
 	// maxOutstanding is up to how many hints on the stream there may be more for what was kept.
-	maxOutstanding = announceAtLeast
+	maxOutstanding = minAnnounced
 )
 
 func newBacklog() *backlog { return &backlog{changed: make(chan struct{}, 1)} }
@@ -69,7 +69,7 @@ func (b *backlog) add(now time.Time, ready ...store.Ready) {
 		}
 	}
 	b.mu.Unlock()
-	poke(b.changed)
+	signal(b.changed)
 }
 
 // addReady takes in what has become ready, and reports whether any of it waits for its turn.
@@ -149,7 +149,7 @@ func (b *backlog) reconcile(now time.Time, unread, idle int) {
 		b.outstanding = append(slices.Repeat([]time.Time{since}, unknown), b.outstanding...)
 	}
 	if len(b.outstanding) > 0 {
-		poke(b.changed)
+		signal(b.changed)
 	}
 }
 
@@ -182,7 +182,7 @@ func (b *backlog) putBack(run queuedRun) {
 	b.mu.Lock()
 	b.runs = slices.Insert(b.runs, 0, run)
 	b.mu.Unlock()
-	poke(b.changed)
+	signal(b.changed)
 }
 
 // take gives a slot that has given its run back the first run, if there is one. Once the slot

@@ -19,9 +19,9 @@ import (
 func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	claim := a.req.GetClaim()
 	a.mayGrant = false
-	l.svc.claims.add(l.svc.Now())
+	l.svc.claimRate.add(l.svc.Now())
 	l.svc.backlog.hintClaimed(time.Now())
-	l.svc.lookForMore()
+	l.svc.announceMore()
 	granted, ok := answer.(*tree.Claimed)
 	switch {
 	case errors.Is(err, errProtocol):
@@ -123,7 +123,7 @@ func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
 func (s *Service) releaseReady(ctx context.Context, session tree.SessionID, task tree.TaskID, epoch int64) error {
 	err := s.Store.ReleaseReady(ctx, session, task, epoch)
 	if err == nil {
-		s.lookForReady()
+		s.wakeAnnouncer()
 	}
 	return err
 }

@@ -61,6 +61,6 @@
 //	backlog.go      those that were announced while no slot is idle
 //	stale.go        what is on the stream, and takes off it what nobody waits for
 //	standby.go      slots that wait here without the stream
-//	pace.go         how often something happened lately
+//	rate.go         how often something happened lately
 //	missing.go      warns where there is no worker
 package orchestrator

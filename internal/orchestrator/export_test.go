@@ -47,10 +47,10 @@ func (s *Service) OpenStream(idle bool) (close func()) {
 }
 
 // Claim counts a claim.
-func (s *Service) Claim() { s.claims.add(s.Now()) }
+func (s *Service) Claim() { s.claimRate.add(s.Now()) }
 
 // Purge removes rows of sessions that were deleted, as a sweep does.
 func (s *Service) Purge(ctx context.Context) error { return s.purge(ctx) }
 
 // StreamAtMost is how long the dispatch stream may be of which little is read.
-const StreamAtMost = crowded * announceAtLeast
+const StreamAtMost = crowdedFactor * minAnnounced

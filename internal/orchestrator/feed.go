@@ -13,12 +13,12 @@ func newFeed() *feed { return &feed{changed: make(chan struct{}, 1)} }
 
 func (f *feed) committed(t store.Touched) {
 	f.offered.add(t)
-	poke(f.changed)
+	signal(f.changed)
 }
 
 func (f *feed) unsure() {
 	f.offered.unsure = true
-	poke(f.changed)
+	signal(f.changed)
 }
 
 // offered is what this replica has committed of a session since its tail has looked: events

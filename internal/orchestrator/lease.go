@@ -95,7 +95,7 @@ func (l *slot) letGo() {
 func (l *slot) abandon(blame bool) {
 	if lease := l.seat.current(); lease != nil {
 		l.letGo()
-		poke(l.svc.backlog.changed)
+		signal(l.svc.backlog.changed)
 		l.svc.handOver(lease, blame)
 	}
 }

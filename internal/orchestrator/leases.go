@@ -125,7 +125,7 @@ func (l *leases) of(task tree.TaskID, epoch int64) *lease {
 // end tells the stream of an attempt that it is over. It needs the lock of leases.
 func (a *lease) end() {
 	a.gone = true
-	poke(a.look)
+	signal(a.look)
 }
 
 // release tells the stream that holds an attempt that commands of a message are to go
@@ -135,7 +135,7 @@ func (l *leases) release(task tree.TaskID, epoch int64, message int) {
 	defer l.mu.Unlock()
 	if a := l.of(task, epoch); a != nil {
 		a.let = message
-		poke(a.look)
+		signal(a.look)
 	}
 }
 

@@ -32,7 +32,7 @@ func (s *Service) missWorkers(ctx context.Context) error {
 	}
 	since := now.Sub(s.sweeper.since)
 	if what == takers {
-		since = min(since, s.claims.quiet(now))
+		since = min(since, s.claimRate.sinceLast(now))
 	}
 	if what == nothing || since < missedAfter || now.Sub(s.sweeper.missed) < missedAgain {
 		return nil

@@ -38,7 +38,7 @@ func (o *outbox) put(c store.Commit) {
 		o.waiting[dispatch.Nudge{Session: r.Session, Task: r.Task}] = struct{}{}
 	}
 	o.mu.Unlock()
-	poke(o.some)
+	signal(o.some)
 }
 
 // take empties the queue.

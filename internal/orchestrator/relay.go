@@ -145,14 +145,14 @@ func (r *relay) put(p dispatch.Piece) {
 		r.waiting, r.last[p.Task] = append(r.waiting, before), before
 	}
 	before.text = append(before.text, p.Text...)
-	poke(r.some)
+	signal(r.some)
 }
 
 // hurry has what waits sent at once: something is stored, which may be the end of what
 // was written before it, and who watches is about to be told.
 func (r *relay) hurry() {
 	if r.wished.Load() != 0 && len(r.some) != 0 {
-		poke(r.urgent)
+		signal(r.urgent)
 	}
 }
 
@@ -165,7 +165,7 @@ func (r *relay) take() []dispatch.Parcel {
 	for _, p := range r.waiting {
 		if size += len(p.text) + pieceSize; size > relaySize {
 			size -= len(p.text) + pieceSize
-			poke(r.some)
+			signal(r.some)
 			break
 		}
 		taken++

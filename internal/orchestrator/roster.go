@@ -110,7 +110,7 @@ func (r *roster) drain(id string) {
 	for l, told := range w.streams {
 		if !told {
 			w.streams[l] = true
-			poke(l.drains)
+			signal(l.drains)
 		}
 	}
 }

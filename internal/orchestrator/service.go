@@ -48,29 +48,29 @@ type Config struct {
 // Service is one replica.
 type Service struct {
 	Config
-	hub        *hub
-	tails      tails
-	outbox     *outbox
-	wishes     *wishes
-	relay      *relay
-	census     census
-	leases     *leases
-	roster     *roster
-	backlog    *backlog
-	standby    *standby
-	kick       chan struct{} // something may be ready to announce
-	later      chan struct{} // something may be, though nothing is known to wait
-	stopping   chan struct{} // closed by Stop
-	stop       sync.Once
-	serving    sync.WaitGroup // of streams
-	slotsOfAll atomic.Int64   // of all workers, as of the last sweep
-	others     atomic.Bool    // replicas that are alive, as of the last sweep
-	claims     pace
-	sweeper    sweeper
-	agents     *agents
-	workers    *alive.Prober
-	dead       chan string        // workers of which that is known, until something is done about it
-	measures   *telemetry.Replica // nil: nobody measures
+	hub          *hub
+	tails        tails
+	outbox       *outbox
+	wishes       *wishes
+	relay        *relay
+	census       census
+	leases       *leases
+	roster       *roster
+	backlog      *backlog
+	standby      *standby
+	announceNow  chan struct{} // something may be ready to announce
+	announceSoon chan struct{} // something may be, though nothing is known to wait
+	stopping     chan struct{} // closed by Stop
+	stop         sync.Once
+	serving      sync.WaitGroup // of streams
+	slotsOfAll   atomic.Int64   // of all workers, as of the last sweep
+	others       atomic.Bool    // replicas that are alive, as of the last sweep
+	claimRate    rateCounter
+	sweeper      sweeper
+	agents       *agents
+	workers      *alive.Prober
+	dead         chan string        // workers of which that is known, until something is done about it
+	measures     *telemetry.Replica // nil: nobody measures
 }
 
 // New checks the configuration. Call Committed after each commit of the store.
@@ -117,7 +117,7 @@ func New(c Config) (*Service, error) {
 	s := &Service{
 		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), roster: newRoster(), backlog: newBacklog(),
 		wishes: newWishes(), relay: newRelay(c.Now),
-		kick: make(chan struct{}, 1), later: make(chan struct{}, 1), stopping: make(chan struct{}), dead: make(chan string, deadAtOnce),
+		announceNow: make(chan struct{}, 1), announceSoon: make(chan struct{}, 1), stopping: make(chan struct{}), dead: make(chan string, deadAtOnce),
 	}
 	s.standby = newStandby(&s.census)
 	s.others.Store(!c.Store.Alone())
@@ -190,18 +190,18 @@ func (s *Service) Committed(c store.Commit) {
 	}
 	switch waiting := s.backlog.addReady(time.Now(), c.Ready); {
 	case waiting:
-		s.lookForReady()
+		s.wakeAnnouncer()
 	case c.Room:
-		s.lookForMore()
+		s.announceMore()
 	}
 	s.measure(c)
 }
 
-// lookForReady makes the announcer look soon.
-func (s *Service) lookForReady() { poke(s.kick) }
+// wakeAnnouncer makes the announcer look soon.
+func (s *Service) wakeAnnouncer() { signal(s.announceNow) }
 
-// poke leaves word in a channel that holds one.
-func poke(c chan<- struct{}) {
+// signal leaves word in a channel that holds one.
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

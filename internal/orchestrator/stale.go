@@ -75,7 +75,7 @@ const discarder = "orchestrators"
 // the database is not asked what waits. Should there be one among them whose run does wait,
 // its announcement runs out.
 func (s *Service) discard(ctx context.Context, unread []string) (int, error) {
-	if len(unread) == 0 || s.claims.quiet(s.Now()) < countEvery {
+	if len(unread) == 0 || s.claimRate.sinceLast(s.Now()) < countEvery {
 		return 0, nil
 	}
 	work, err := s.Store.Work(ctx) // after the hints, which are of runs that were ready before
@@ -84,7 +84,7 @@ func (s *Service) discard(ctx context.Context, unread []string) (int, error) {
 	}
 	keep := 0
 	if waiting := work.Ready + work.Held; waiting > 0 {
-		keep = max(waiting, crowded*s.room())
+		keep = max(waiting, crowdedFactor*s.announceLimit())
 	}
 	n := max(0, len(unread)-keep)
 	others, err := s.Bus.Discard(ctx, s.Pool, discarder, unread[:n])

@@ -142,12 +142,12 @@ func (s *standbySlot) Given(run *store.Given) {
 	waits := l.svc.standby.back(s, run != nil)
 	switch {
 	case waits:
-		poke(l.svc.backlog.changed)
+		signal(l.svc.backlog.changed)
 	case run == nil:
 		s.over(nil, nil)
 	default:
-		l.svc.claims.add(l.svc.Now())
-		l.svc.lookForMore()
+		l.svc.claimRate.add(l.svc.Now())
+		l.svc.announceMore()
 		lease := leaseOf(&run.Task, run.Tenant, s.by)
 		if l.hold(lease, nil) {
 			s.over(run, lease)
@@ -199,7 +199,7 @@ func (l *slot) standBy(req *pb.WorkRequest) error {
 	claim := req.GetStandBy()
 	takes, by := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, carrier{claim.GetWorkerId(), claim.GetFeatures()}
 	if worker := l.seat.whose(); l.standsBy(takes, by, worker) {
-		poke(l.svc.backlog.changed)
+		signal(l.svc.backlog.changed)
 	} else {
 		refused := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
 		l.onStandby.Store(refused) // until the stream has looked: the next offer comes after that

@@ -42,7 +42,7 @@ func (s *Service) sweep(ctx context.Context) error {
 				s.Logger.WarnContext(ctx, "a sweep failed", "step", step.name, "error", err)
 			}
 		}
-		s.lookForReady()
+		s.wakeAnnouncer()
 		if !s.Store.Alone() {
 			s.hub.pokeAll() // a nudge may have been lost
 		}

@@ -91,7 +91,7 @@ func (t *tail) after(seq int64, room []logged) (glimpse, error) {
 	return glimpse{news: t.news}, nil
 }
 
-func (t *tail) readAgain() { poke(t.again) }
+func (t *tail) readAgain() { signal(t.again) }
 
 // run reads until ctx ends or reading fails, which those who watch are told.
 func (t *tail) run(ctx context.Context, f *feed) {

@@ -80,11 +80,11 @@ func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb
 	}
 	if granted == nil {
 		answer.StandsBy = l.standsBy(a.req.GetTakes(), last.by, a.worker)
-		poke(l.svc.backlog.changed) // the slot is idle
+		signal(l.svc.backlog.changed) // the slot is idle
 		return answers
 	}
-	l.svc.claims.add(l.svc.Now())
-	l.svc.lookForMore()
+	l.svc.claimRate.add(l.svc.Now())
+	l.svc.announceMore()
 	held := l.granted(a, granted, last.by, known)
 	if held == nil {
 		return answers
@@ -143,7 +143,7 @@ func (l *slot) claimKept(ctx context.Context, a *exchange, last *lease) (granted
 			return claimed, l.svc.backlog.takeDone
 		}
 		l.svc.backlog.takeDone()
-		l.svc.lookForMore()
+		l.svc.announceMore()
 		if ctx.Err() != nil {
 			l.svc.backlog.putBack(next)
 			break

@@ -58,7 +58,7 @@ func (w *wishes) turn(id tree.SessionID) {
 		return
 	}
 	w.news[id] = struct{}{}
-	poke(w.some)
+	signal(w.some)
 }
 
 // take gives the news, or all that there is to tell.
@@ -110,7 +110,7 @@ func (s *Service) hearWhileWished(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error {
 		defer stop()
-		return s.Bus.Hear(ctx, s.Replica, func() { poke(hearing) }, s.showPiece)
+		return s.Bus.Hear(ctx, s.Replica, func() { signal(hearing) }, s.showPiece)
 	})
 	g.Go(func() error {
 		defer stop()

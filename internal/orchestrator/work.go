@@ -79,7 +79,7 @@ type slot struct {
 // is not.
 func (s *Service) Work(stream WorkStream) error {
 	s.census.joined()
-	poke(s.backlog.changed)
+	signal(s.backlog.changed)
 	l := &slot{
 		svc: s, stream: stream, begun: s.Now(), exchanges: make(chan *exchange, workWindow), seat: seat{census: &s.census, counted: true},
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
