@@ -24,13 +24,13 @@ func (l *slot) meet(req *pb.WorkRequest) {
 	if port == 0 || !known {
 		return
 	}
-	l.seat.meet(l.svc.workers, id, from.Addr, port)
+	l.seat.meet(l.svc.prober, id, from.Addr, port)
 }
 
 // How much is done at once about workers that died. What is left out is found by the sweep.
 const (
-	deadAtOnce = 64    // workers
-	leftAtMost = 1_000 // hints that one of them had read
+	maxDeadQueued     = 64    // workers
+	maxHintsRecovered = 1_000 // hints that one of them had read
 )
 
 // workerDied notes that the process of a worker is dead whose stream broke.
@@ -40,18 +40,18 @@ func (s *Service) workerDied(id string) {
 		s.measures.WorkerDied()
 	}
 	select {
-	case s.dead <- id:
+	case s.deadWorkers <- id:
 	default:
 	}
 }
 
-// inherit has the runs announced again of which dead workers had read the hints and that they
+// recoverHints has the runs announced again of which dead workers had read the hints and that they
 // had not claimed yet, until ctx ends.
-func (s *Service) inherit(ctx context.Context) error {
+func (s *Service) recoverHints(ctx context.Context) error {
 	for {
 		select {
-		case id := <-s.dead:
-			if err := s.announceAgain(ctx, id); err != nil && ctx.Err() == nil {
+		case id := <-s.deadWorkers:
+			if err := s.recoverHintsOf(ctx, id); err != nil && ctx.Err() == nil {
 				// Their announcements run out.
 				s.Logger.WarnContext(ctx, "looking for what a dead worker has left failed", "worker_id", id, "error", err)
 			}
@@ -61,24 +61,24 @@ func (s *Service) inherit(ctx context.Context) error {
 	}
 }
 
-// announceAgain has the runs announced again whose hints a dead worker has read, and forgets that
+// recoverHintsOf has the runs announced again whose hints a dead worker has read, and forgets that
 // it reads hints. Of a run that it has claimed nothing waits any more.
-func (s *Service) announceAgain(ctx context.Context, worker string) error {
-	left, err := s.Bus.Left(ctx, s.Pool, worker, leftAtMost)
+func (s *Service) recoverHintsOf(ctx context.Context, worker string) error {
+	left, err := s.Bus.Left(ctx, s.Pool, worker, maxHintsRecovered)
 	if err != nil {
 		return err
 	}
 	if len(left) > 0 {
 		s.Logger.InfoContext(ctx, "a dead worker had read hints; their runs are announced again", "worker_id", worker, "hints", len(left))
 	}
-	if err := s.announceLeft(ctx, left); err != nil {
+	if err := s.reannounce(ctx, left); err != nil {
 		return err
 	}
 	return s.Bus.Forget(ctx, s.Pool, worker)
 }
 
-// announceLeft has the runs announced again of hints that nobody comes for.
-func (s *Service) announceLeft(ctx context.Context, left []dispatch.Delivery) error {
+// reannounce has the runs announced again of hints that nobody comes for.
+func (s *Service) reannounce(ctx context.Context, left []dispatch.Delivery) error {
 	var done []string
 	for _, d := range left {
 		if err := s.releaseReady(ctx, d.Hint.Session, d.Hint.Task, d.Hint.Epoch); err != nil {

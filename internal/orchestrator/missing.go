@@ -5,45 +5,45 @@ import (
 	"time"
 )
 
-// missedAfter is how long what runs wait for has to be missing, and a run has to wait for it, until
+// shortageWarnAfter is how long what runs wait for has to be missing, and a run has to wait for it, until
 // that is said, and missedAgain how long it is not said again: workers that go on with
 // another replica, or start with it, are there sooner.
 const (
-	missedAfter = 5 * time.Second
-	missedAgain = time.Minute
+	shortageWarnAfter = 5 * time.Second
+	shortageWarnEvery = time.Minute
 )
 
-// missing is what runs may wait for.
-type missing int
+// shortage is what runs may wait for.
+type shortage int
 
 const (
-	nothing missing = iota
-	workers         // no replica has one
-	takers          // slots are idle here, and don't come for what is on the dispatch stream
+	noShortage      shortage = iota
+	noWorkers                // no replica has one
+	idleNotClaiming          // slots are idle here, and don't come for what is on the dispatch stream
 )
 
-// missWorkers warns when runs wait that could be carried, and no replica has a worker, or idle
+// warnShortage warns when runs wait that could be carried, and no replica has a worker, or idle
 // slots of this one do not come for them.
-func (s *Service) missWorkers(ctx context.Context) error {
+func (s *Service) warnShortage(ctx context.Context) error {
 	now := s.Now()
-	what := s.missing()
-	if what != s.sweeper.missing {
-		s.sweeper.missing, s.sweeper.since = what, now
+	what := s.shortage()
+	if what != s.sweeper.shortage {
+		s.sweeper.shortage, s.sweeper.shortageSince = what, now
 	}
-	since := now.Sub(s.sweeper.since)
-	if what == takers {
+	since := now.Sub(s.sweeper.shortageSince)
+	if what == idleNotClaiming {
 		since = min(since, s.claimRate.sinceLast(now))
 	}
-	if what == nothing || since < missedAfter || now.Sub(s.sweeper.missed) < missedAgain {
+	if what == noShortage || since < shortageWarnAfter || now.Sub(s.sweeper.warnedAt) < shortageWarnEvery {
 		return nil
 	}
 	work, err := s.Store.Work(ctx)
-	if err != nil || work.Ready == 0 || work.Waits < missedAfter {
+	if err != nil || work.Ready == 0 || work.Waits < shortageWarnAfter {
 		return err
 	}
-	s.sweeper.missed = now
+	s.sweeper.warnedAt = now
 	log := s.Logger.With("pool", s.Pool, "ready", work.Ready, "oldest_waits_for", work.Waits)
-	if what == workers {
+	if what == noWorkers {
 		log.WarnContext(ctx, "runs wait, and there is no worker")
 		return nil
 	}
@@ -52,13 +52,13 @@ func (s *Service) missWorkers(ctx context.Context) error {
 	return nil
 }
 
-// missing says what runs miss, if any wait.
-func (s *Service) missing() missing {
+// shortage says what runs miss, if any wait.
+func (s *Service) shortage() shortage {
 	switch {
 	case s.slotsOfAll.Load() == 0:
-		return workers
+		return noWorkers
 	case s.census.idle() > 0:
-		return takers
+		return idleNotClaiming
 	}
-	return nothing
+	return noShortage
 }

@@ -68,8 +68,8 @@ type Service struct {
 	claimRate    rateCounter
 	sweeper      sweeper
 	agents       *agents
-	workers      *alive.Prober
-	dead         chan string        // workers of which that is known, until something is done about it
+	prober       *alive.Prober
+	deadWorkers  chan string        // workers of which that is known, until something is done about it
 	measures     *telemetry.Replica // nil: nobody measures
 }
 
@@ -117,12 +117,12 @@ func New(c Config) (*Service, error) {
 	s := &Service{
 		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), roster: newRoster(), backlog: newBacklog(),
 		wishes: newWishes(), relay: newRelay(c.Now),
-		announceNow: make(chan struct{}, 1), announceSoon: make(chan struct{}, 1), stopping: make(chan struct{}), dead: make(chan string, deadAtOnce),
+		announceNow: make(chan struct{}, 1), announceSoon: make(chan struct{}, 1), stopping: make(chan struct{}), deadWorkers: make(chan string, maxDeadQueued),
 	}
 	s.standby = newStandby(&s.census)
 	s.others.Store(!c.Store.Alone())
 	s.standby.open(c.Store.Alone())
-	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
+	s.prober = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error
 		if s.measures, err = c.Telemetry.Replica(c.Pool, s.state); err != nil {
@@ -142,7 +142,7 @@ func (s *Service) Stopping() <-chan struct{} { return s.stopping }
 // Wait waits until nothing of any stream is left, once all streams have ended.
 func (s *Service) Wait() {
 	s.serving.Wait()
-	s.workers.Close()
+	s.prober.Close()
 }
 
 // Standby has the slots that wait for runs here.
@@ -157,10 +157,10 @@ func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.announce(ctx) })
 	g.Go(func() error { return s.sendDue(ctx) })
-	g.Go(func() error { return s.countHints(ctx) })
+	g.Go(func() error { return s.superviseStream(ctx) })
 	g.Go(func() error { return s.stayAlive(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
-	g.Go(func() error { return s.inherit(ctx) })
+	g.Go(func() error { return s.recoverHints(ctx) })
 	g.Go(func() error { return s.agents.follow(ctx) })
 	g.Go(func() error { return s.callBack(ctx) })
 	if !s.Store.Alone() {

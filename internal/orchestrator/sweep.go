@@ -35,7 +35,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			{"commands to let go", s.release},
 			{"retention", s.retain},
 			{"deleted sessions", s.purge},
-			{"missing workers", s.missWorkers},
+			{"missing workers", s.warnShortage},
 			{"replicas long gone", s.Store.Forget},
 		} {
 			if err := step.do(ctx); err != nil && ctx.Err() == nil {
@@ -61,9 +61,9 @@ type sweeper struct {
 
 	retained tree.SessionID // the last session that was looked at for its age
 
-	missing missing   // what runs would miss
-	since   time.Time // since when
-	missed  time.Time // when it was last said that they do
+	shortage      shortage  // what runs would miss
+	shortageSince time.Time // since when
+	warnedAt      time.Time // when it was last said that they do
 }
 
 // stayAlive tells of this replica again and again, beside the sweep, which may take longer
