@@ -10,11 +10,11 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// meet learns from the first claim or reattachment whose stream it is, and where that
+// identifyWorker learns from the first claim or reattachment whose stream it is, and where that
 // worker can be asked whether it lives. The host is the one that the stream comes from,
 // whatever the worker says; where that is not its own, nobody answers for it there and
 // its runs wait for the grace.
-func (l *slot) meet(req *pb.WorkRequest) {
+func (l *slot) identifyWorker(req *pb.WorkRequest) {
 	claim := cmp.Or(req.GetClaim(), req.GetStandBy())
 	id, port := claim.GetWorkerId(), claim.GetAlivePort()
 	if again := req.GetReattach(); again != nil {
@@ -24,7 +24,7 @@ func (l *slot) meet(req *pb.WorkRequest) {
 	if port == 0 || !known {
 		return
 	}
-	l.seat.meet(l.svc.prober, id, from.Addr, port)
+	l.state.setWorker(l.svc.prober, id, from.Addr, port)
 }
 
 // How much is done at once about workers that died. What is left out is found by the sweep.

@@ -20,7 +20,7 @@ const (
 
 // announceLimit is how many runs may be announced and not claimed yet.
 func (s *Service) announceLimit() int {
-	most := announcePerSlot * max(int(s.slotsOfAll.Load()), s.census.slots())
+	most := announcePerSlot * max(int(s.totalSlots.Load()), s.slots.count())
 	return max(minAnnounced, min(most, announcePerClaim*s.claimRate.recent(s.Now())))
 }
 

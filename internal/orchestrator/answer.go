@@ -28,7 +28,7 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 		defer l.claiming.Store(false)
 		return l.reattached(ctx, a, answer, err)
 	}
-	lease := l.seat.current()
+	lease := l.state.currentLease()
 	switch {
 	case lease == nil:
 		return nil, nil // the worker has been told
@@ -113,21 +113,21 @@ func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Bounda
 	return out, nil
 }
 
-func lost(detail string) *pb.WorkResponse {
+func lostResponse(detail string) *pb.WorkResponse {
 	return &pb.WorkResponse{Kind: &pb.WorkResponse_Lost{Lost: &pb.Lost{Detail: detail}}}
 }
 
-// lose ends the attempt on the stream after a request was refused or failed.
-func (l *slot) lose(ctx context.Context, err error) *pb.WorkResponse {
+// loseAttempt ends the attempt on the stream after a request was refused or failed.
+func (l *slot) loseAttempt(ctx context.Context, err error) *pb.WorkResponse {
 	if tree.CodeOf(err) != tree.CodeStale {
 		l.svc.Logger.WarnContext(ctx, "an attempt can't go on", "error", err)
 	}
-	l.abandon(workersFault(err))
-	return lost(err.Error())
+	l.abandon(isWorkerFault(err))
+	return lostResponse(err.Error())
 }
 
-// workersFault reports whether a request was refused for what it asked.
-func workersFault(err error) bool {
+// isWorkerFault reports whether a request was refused for what it asked.
+func isWorkerFault(err error) bool {
 	switch tree.CodeOf(err) {
 	case tree.CodeInvalid, tree.CodePrecondition, tree.CodeExhausted, tree.CodeNotFound:
 		return true

@@ -312,8 +312,8 @@ func (s *Service) sendDue(ctx context.Context) error {
 		}
 		unsure := s.relieve(time.Now())
 		s.giveKept(ctx)
-		idle := s.pulling()
-		if s.others.Load() || s.census.slots() == 0 {
+		idle := s.pullingSlots()
+		if s.hasOthers.Load() || s.slots.count() == 0 {
 			idle = math.MaxInt
 		}
 		hints, again := s.backlog.takeDue(time.Now(), idle)

@@ -2,55 +2,55 @@ package orchestrator
 
 import "sync"
 
-// census counts the streams of this replica that are of slots, and those of them that are idle:
+// slotCounter counts the streams of this replica that are of slots, and those of them that are idle:
 // on which there is no attempt.
-type census struct {
-	mu   sync.Mutex
-	all  int
-	free int
+type slotCounter struct {
+	mu        sync.Mutex
+	total     int
+	idleCount int
 }
 
-// joined counts a stream, which is idle.
-func (c *census) joined() {
+// add counts a stream, which is idle.
+func (c *slotCounter) add() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all++
-	c.free++
+	c.total++
+	c.idleCount++
 }
 
-// left counts a stream no longer.
-func (c *census) left(idle bool) {
+// remove counts a stream no longer.
+func (c *slotCounter) remove(idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all--
+	c.total--
 	if idle {
-		c.free--
+		c.idleCount--
 	}
 }
 
-// turned says that a stream is idle now, or is not any more.
-func (c *census) turned(idle bool) {
+// setIdle says that a stream is idle now, or is not any more.
+func (c *slotCounter) setIdle(idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if idle {
-		c.free++
+		c.idleCount++
 	} else {
-		c.free--
+		c.idleCount--
 	}
 }
 
-func (c *census) idle() int {
+func (c *slotCounter) idle() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.free
+	return c.idleCount
 }
 
-func (c *census) slots() int {
+func (c *slotCounter) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.all
+	return c.total
 }
 
-// pulling is how many idle slots may come for what is on the dispatch stream; of some of them
+// pullingSlots is how many idle slots may come for what is on the dispatch stream; of some of them
 // the workers may not.
-func (s *Service) pulling() int { return s.census.idle() - s.standby.size() }
+func (s *Service) pullingSlots() int { return s.slots.idle() - s.standby.size() }

@@ -24,7 +24,7 @@ func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err
 	l.svc.announceMore()
 	granted, ok := answer.(*tree.Claimed)
 	switch {
-	case errors.Is(err, errProtocol):
+	case errors.Is(err, errUnsupportedProtocol):
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_PROTOCOL), nil
 	case errors.Is(err, tree.ErrCapped):
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_CAPPED), l.release(ctx, claim)
@@ -97,7 +97,7 @@ func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, 
 	held := leaseOf(t, granted.Tenant, carrier{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), wire.FeatureReattach)})
 	held.stored, held.seen = t.LastSeq, int(again.GetKnownOrdinal())
 	if t.Kind == tree.KindShell {
-		l.seat.uncount()
+		l.state.uncount()
 	}
 	if !l.hold(held, a.expected) {
 		return nil, nil // the stream ends; the worker comes back over another one
@@ -194,7 +194,7 @@ func chunks(messages []*pb.Message) []*pb.WorkResponse {
 // submitFor submits a request for an attempt, unless it could not be read.
 func (l *slot) submitFor(a *exchange, session tree.SessionID, cmd tree.Command, task tree.TaskID, epoch int64, unread error) {
 	if unread != nil {
-		a.err = unreadable(unread)
+		a.err = badRequest(unread)
 		return
 	}
 	a.mayGrant, a.expected = true, l.svc.leases.expect(task, epoch)

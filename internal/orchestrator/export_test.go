@@ -39,11 +39,11 @@ func (s *Service) Poke(id tree.SessionID) { s.hub.poke(id) }
 
 // OpenStream counts a stream of a worker, until close is called.
 func (s *Service) OpenStream(idle bool) (close func()) {
-	s.census.joined()
+	s.slots.add()
 	if !idle {
-		s.census.turned(false)
+		s.slots.setIdle(false)
 	}
-	return func() { s.census.left(idle) }
+	return func() { s.slots.remove(idle) }
 }
 
 // Claim counts a claim.

@@ -77,7 +77,7 @@ func (a *lease) hear(now time.Time) {
 // hold puts an attempt on the stream that was expected. It reports false if the stream
 // takes none any more.
 func (l *slot) hold(next *lease, expected *expectation) bool {
-	if !l.seat.put(next) {
+	if !l.state.putLease(next) {
 		return false
 	}
 	l.svc.leases.add(next, expected, l.revoked)
@@ -86,14 +86,14 @@ func (l *slot) hold(next *lease, expected *expectation) bool {
 
 // letGo takes the attempt off the stream, if there is one.
 func (l *slot) letGo() {
-	if last := l.seat.clear(); last != nil {
+	if last := l.state.clearLease(); last != nil {
 		l.svc.leases.drop(last)
 	}
 }
 
 // abandon offers the run to others, if an attempt is on the stream.
 func (l *slot) abandon(blame bool) {
-	if lease := l.seat.current(); lease != nil {
+	if lease := l.state.currentLease(); lease != nil {
 		l.letGo()
 		signal(l.svc.backlog.changed)
 		l.svc.handOver(lease, blame)
@@ -105,18 +105,18 @@ func (l *slot) abandon(blame bool) {
 // the worker that comes back is refused, since the run is under the next epoch, and
 // what is lost is its call of the model.
 func (l *slot) detach() {
-	lease := l.seat.current()
+	lease := l.state.currentLease()
 	if lease == nil {
 		// A worker that is dead may have read hints that nobody else hears of.
-		l.seat.whose().IfDead(l.svc.Grace, func() {})
+		l.state.currentWorker().IfDead(l.svc.Grace, func() {})
 		return
 	}
 	if !lease.by.Has(wire.FeatureReattach) {
 		l.abandon(true)
 		return
 	}
-	l.seat.clear()
-	l.svc.waitFor(l.seat.whose(), lease)
+	l.state.clearLease()
+	l.svc.waitFor(l.state.currentWorker(), lease)
 }
 
 // leftOver sees to an attempt that a request has been granted while its stream broke.
@@ -174,7 +174,7 @@ func (s *Service) graceOver(lease *lease) {
 		s.leases.drop(lease)
 		return
 	}
-	time.AfterFunc(beatEvery, func() { s.graceOver(lease) })
+	time.AfterFunc(heartbeatInterval, func() { s.graceOver(lease) })
 }
 
 // handOverFor bounds how long the end of a stream may take to be recorded.

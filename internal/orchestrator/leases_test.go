@@ -108,7 +108,7 @@ func TestAnAttemptThatHasComeBack(t *testing.T) {
 func TestIdleStreams(t *testing.T) {
 	t.Parallel()
 	service := &Service{leases: newLeases()}
-	l, c := service.leases, &service.census
+	l, c := service.leases, &service.slots
 	idle := func(when string, want int) {
 		t.Helper()
 		if got := c.idle(); got != want {
@@ -116,8 +116,8 @@ func TestIdleStreams(t *testing.T) {
 		}
 	}
 	stream := func() *slot {
-		c.joined()
-		return &slot{svc: service, seat: seat{census: c, counted: true}, revoked: make(chan struct{}, 1)}
+		c.add()
+		return &slot{svc: service, state: slotState{slots: c, counted: true}, revoked: make(chan struct{}, 1)}
 	}
 	carry := func(s *slot, task byte) *lease {
 		a := &lease{task: tree.TaskID{15: task}, token: tree.Token{Epoch: 1}}
@@ -133,19 +133,19 @@ func TestIdleStreams(t *testing.T) {
 	lost := carry(first, 1)
 	carry(second, 2)
 	idle("both have an attempt", 0)
-	first.seat.clear() // its stream breaks, and the attempt is held
-	first.seat.uncount()
-	first.seat.uncount()
+	first.state.clearLease() // its stream breaks, and the attempt is held
+	first.state.uncount()
+	first.state.uncount()
 	idle("one is gone", 0)
 	second.letGo()
 	idle("the other has given its back", 1)
 	second.letGo()
-	second.seat.uncount()
+	second.state.uncount()
 	carry(second, 3)
 	idle("it carries a command", 0)
 	second.letGo()
 	l.drop(lost)
-	if idle("all is over", 0); c.slots() != 0 || len(l.held) != 0 {
-		t.Errorf("%d streams and %d attempts are left", c.slots(), len(l.held))
+	if idle("all is over", 0); c.count() != 0 || len(l.held) != 0 {
+		t.Errorf("%d streams and %d attempts are left", c.count(), len(l.held))
 	}
 }

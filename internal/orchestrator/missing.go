@@ -48,16 +48,16 @@ func (s *Service) warnShortage(ctx context.Context) error {
 		return nil
 	}
 	log.WarnContext(ctx, "runs wait, and idle slots do not come for them; do their workers reach the same Redis?",
-		"idle", s.census.idle(), "installation", s.Store.Installation())
+		"idle", s.slots.idle(), "installation", s.Store.Installation())
 	return nil
 }
 
 // shortage says what runs miss, if any wait.
 func (s *Service) shortage() shortage {
 	switch {
-	case s.slotsOfAll.Load() == 0:
+	case s.totalSlots.Load() == 0:
 		return noWorkers
-	case s.census.idle() > 0:
+	case s.slots.idle() > 0:
 		return idleNotClaiming
 	}
 	return noShortage

@@ -7,9 +7,9 @@ import (
 	"github.com/coppice-run/coppice/internal/alive"
 )
 
-// seat is a stream's place for an attempt. Receiver, sender and committers use it at once.
-type seat struct {
-	census *census
+// slotState is a stream's place for an attempt. Receiver, sender and committers use it at once.
+type slotState struct {
+	slots *slotCounter
 
 	mu      sync.Mutex
 	lease   *lease        // nil: no attempt is on the stream
@@ -18,48 +18,48 @@ type seat struct {
 	worker  *alive.Worker // whose stream it is; nil: that was not said, or it can't be asked whether it lives
 }
 
-func (s *seat) current() *lease {
+func (s *slotState) currentLease() *lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lease
 }
 
-// put puts an attempt on the stream. It reports false if that takes none any more.
-func (s *seat) put(next *lease) bool {
+// putLease puts an attempt on the stream. It reports false if that takes none any more.
+func (s *slotState) putLease(next *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.set(next)
+		s.setLease(next)
 	}
 	return !s.closed
 }
 
-// clear takes the attempt off the stream; nil if there is none.
-func (s *seat) clear() (last *lease) {
+// clearLease takes the attempt off the stream; nil if there is none.
+func (s *slotState) clearLease() (last *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last = s.lease
-	s.set(nil)
+	s.setLease(nil)
 	return last
 }
 
-// set needs the lock.
-func (s *seat) set(next *lease) {
+// setLease needs the lock.
+func (s *slotState) setLease(next *lease) {
 	if had := s.lease != nil; s.counted && had != (next != nil) {
-		s.census.turned(had)
+		s.slots.setIdle(had)
 	}
 	s.lease = next
 }
 
 // close makes the stream take no attempt any more.
-func (s *seat) close() {
+func (s *slotState) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
 }
 
-// unlessClosed does something before the seat is closed, or not at all.
-func (s *seat) unlessClosed(do func() bool) bool {
+// ifOpen does something before the seat is closed, or not at all.
+func (s *slotState) ifOpen(do func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.closed && do()
@@ -68,17 +68,17 @@ func (s *seat) unlessClosed(do func() bool) bool {
 // uncount says that the stream is none of a slot, or is none any more: one that a
 // command is on carries no run of an agent, nor does one of a worker of another pool, but for
 // those that it has since before.
-func (s *seat) uncount() {
+func (s *slotState) uncount() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.counted {
 		s.counted = false
-		s.census.left(s.lease == nil)
+		s.slots.remove(s.lease == nil)
 	}
 }
 
-// meet notes whose stream it is, the first time.
-func (s *seat) meet(all *alive.Prober, id string, from net.Addr, port uint32) {
+// setWorker notes whose stream it is, the first time.
+func (s *slotState) setWorker(all *alive.Prober, id string, from net.Addr, port uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.worker == nil && !s.closed {
@@ -86,14 +86,14 @@ func (s *seat) meet(all *alive.Prober, id string, from net.Addr, port uint32) {
 	}
 }
 
-func (s *seat) whose() *alive.Worker {
+func (s *slotState) currentWorker() *alive.Worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.worker
 }
 
-// leave says that the stream is nobody's any more.
-func (s *seat) leave() {
+// releaseWorker says that the stream is nobody's any more.
+func (s *slotState) releaseWorker() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.worker.Leave()

@@ -53,7 +53,7 @@ type Service struct {
 	outbox       *outbox
 	wishes       *wishes
 	relay        *relay
-	census       census
+	slots        slotCounter
 	leases       *leases
 	roster       *roster
 	backlog      *backlog
@@ -63,8 +63,8 @@ type Service struct {
 	stopping     chan struct{} // closed by Stop
 	stop         sync.Once
 	serving      sync.WaitGroup // of streams
-	slotsOfAll   atomic.Int64   // of all workers, as of the last sweep
-	others       atomic.Bool    // replicas that are alive, as of the last sweep
+	totalSlots   atomic.Int64   // of all workers, as of the last sweep
+	hasOthers    atomic.Bool    // replicas that are alive, as of the last sweep
 	claimRate    rateCounter
 	sweeper      sweeper
 	agents       *agents
@@ -119,8 +119,8 @@ func New(c Config) (*Service, error) {
 		wishes: newWishes(), relay: newRelay(c.Now),
 		announceNow: make(chan struct{}, 1), announceSoon: make(chan struct{}, 1), stopping: make(chan struct{}), deadWorkers: make(chan string, maxDeadQueued),
 	}
-	s.standby = newStandby(&s.census)
-	s.others.Store(!c.Store.Alone())
+	s.standby = newStandby(&s.slots)
+	s.hasOthers.Store(!c.Store.Alone())
 	s.standby.open(c.Store.Alone())
 	s.prober = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
@@ -175,7 +175,7 @@ func (s *Service) Run(ctx context.Context) error {
 // Committed tells the replica what a commit has changed, and through it the other
 // replicas. It never waits, and may be called several times at once.
 func (s *Service) Committed(c store.Commit) {
-	if s.others.Load() {
+	if s.hasOthers.Load() {
 		s.outbox.put(c)
 		s.relay.hurry()
 	}

@@ -62,7 +62,7 @@ func (s *Service) reconcileStream(ctx context.Context) error {
 		return err
 	}
 	stale, err := s.discardStale(ctx, unread)
-	s.backlog.reconcile(time.Now(), len(unread)-stale, s.pulling())
+	s.backlog.reconcile(time.Now(), len(unread)-stale, s.pullingSlots())
 	return err
 }
 

@@ -19,7 +19,7 @@ import (
 // this replica is the only one, since the hints of another one would find nobody. It is the
 // store's [store.Standby]; a slot is either with it or with a committer.
 type standby struct {
-	census *census
+	slots *slotCounter
 
 	mu      sync.Mutex
 	waiting []*standbySlot // who has waited for longest first
@@ -36,7 +36,7 @@ type standbySlot struct {
 	dismissed bool // it is not to wait any more; guarded by standby.mu
 }
 
-func newStandby(c *census) *standby { return &standby{census: c} }
+func newStandby(c *slotCounter) *standby { return &standby{slots: c} }
 
 // size is how many slots wait, or are about to have a run.
 func (b *standby) size() int {
@@ -56,7 +56,7 @@ func (b *standby) Spare() int {
 	if !b.any() {
 		return -1
 	}
-	return b.census.idle() - 1
+	return b.slots.idle() - 1
 }
 
 // Take implements store.Standby.
@@ -153,7 +153,7 @@ func (s *standbySlot) Given(run *store.Given) {
 			s.over(run, lease)
 			return
 		}
-		l.svc.serving.Go(func() { l.svc.strand(lease, nil, s.worker, s.by.Has(wire.FeatureGiven) && !l.left.Load()) })
+		l.svc.serving.Go(func() { l.svc.strand(lease, nil, s.worker, s.by.Has(wire.FeatureGiven) && !l.endedCleanly.Load()) })
 	}
 }
 
@@ -176,11 +176,11 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 	if !takes.GetStandBy() || by.worker == "" || !l.svc.roster.serves(l, l.svc.Pool) {
 		return false
 	}
-	if !l.svc.backlog.idleSuffice(l.svc.pulling() - 1) {
+	if !l.svc.backlog.idleSuffice(l.svc.pullingSlots() - 1) {
 		return false
 	}
 	s := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
-	return l.seat.unlessClosed(func() bool { // so that whoever closes it has the slot stand down
+	return l.state.ifOpen(func() bool { // so that whoever closes it has the slot stand down
 		l.onStandby.Store(s) // first: it may have a run at once
 		waits := l.svc.standby.add(s)
 		if !waits {
@@ -192,13 +192,13 @@ func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool 
 
 // standBy lets a slot wait that has no run, if it may: its worker reads no hints.
 func (l *slot) standBy(req *pb.WorkRequest) error {
-	if l.seat.current() != nil || l.onStandby.Load() != nil || l.claiming.Load() {
+	if l.state.currentLease() != nil || l.onStandby.Load() != nil || l.claiming.Load() {
 		return tree.ErrBadInput.With("standing by while an attempt is on the stream, or may come")
 	}
-	l.meet(req)
+	l.identifyWorker(req)
 	claim := req.GetStandBy()
 	takes, by := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, carrier{claim.GetWorkerId(), claim.GetFeatures()}
-	if worker := l.seat.whose(); l.standsBy(takes, by, worker) {
+	if worker := l.state.currentWorker(); l.standsBy(takes, by, worker) {
 		signal(l.svc.backlog.changed)
 	} else {
 		refused := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
@@ -222,7 +222,7 @@ func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResp
 	if down.run == nil {
 		return []*pb.WorkResponse{answer}
 	}
-	if l.seat.current() != down.lease {
+	if l.state.currentLease() != down.lease {
 		return nil // it was ended from outside, and the worker has been told
 	}
 	return l.withRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.takes)

@@ -12,7 +12,7 @@ func slotsOn(b *standby, n int) []*standbySlot {
 	all := make([]*standbySlot, n)
 	for i := range all {
 		all[i] = &standbySlot{slot: &slot{svc: &Service{standby: b, backlog: newBacklog()}, stoodDown: make(chan stoodDown, 1)}}
-		b.census.joined()
+		b.slots.add()
 		b.add(all[i])
 	}
 	return all
@@ -32,7 +32,7 @@ func relieved(s *standbySlot) bool {
 // a committer has it.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	b := newStandby(&census{})
+	b := newStandby(&slotCounter{})
 	if b.Spare() >= 0 || b.Take() != nil {
 		t.Error("there is a slot on an empty bench")
 	}
@@ -63,7 +63,7 @@ func TestStandby(t *testing.T) {
 // TestStandbyIsClosed: where others may have runs for them, slots do not wait.
 func TestStandbyIsClosed(t *testing.T) {
 	t.Parallel()
-	b := newStandby(&census{})
+	b := newStandby(&slotCounter{})
 	all := slotsOn(b, 3)
 	taken := b.Take()
 	if b.relieve(1); !relieved(all[1]) || relieved(all[2]) {

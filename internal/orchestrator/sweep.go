@@ -86,12 +86,12 @@ func (s *Service) stayAlive(ctx context.Context) error {
 // beat says that this replica is alive, and learns whether others are, and how much all
 // workers can do.
 func (s *Service) beat(ctx context.Context) error {
-	there, err := s.Store.Beat(ctx, s.Replica, s.census.slots(), s.replicaDead())
+	there, err := s.Store.Beat(ctx, s.Replica, s.slots.count(), s.replicaDead())
 	if err != nil {
 		return err
 	}
-	s.slotsOfAll.Store(int64(there.Slots))
-	s.others.Store(there.Replicas > 1)
+	s.totalSlots.Store(int64(there.Slots))
+	s.hasOthers.Store(there.Replicas > 1)
 	s.standby.open(there.Replicas <= 1)
 	return nil
 }

@@ -36,9 +36,9 @@ import (
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var offer *store.Offer
 	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
-		a.next = l.svc.backlog.takeIf(time.Now(), l.svc.pulling(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
+		a.next = l.svc.backlog.takeIf(time.Now(), l.svc.pullingSlots(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
 		offer = &store.Offer{
-			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.svc.census.idle(),
+			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.svc.slots.idle(),
 			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
 		}
 		a.mayGrant, a.offeredBy = true, lease.by
@@ -49,7 +49,7 @@ func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 		}
 	}
 	a.pending = l.svc.Store.Prepare(lease.session, cmd, offer)
-	l.prepared = append(l.prepared, a.pending)
+	l.unqueued = append(l.unqueued, a.pending)
 }
 
 // conclude ends what was expected of a request. What its slot was to have and has not got goes
@@ -61,8 +61,8 @@ func (a *exchange) conclude(s *Service) {
 
 // queue queues what was prepared.
 func (l *slot) queue() error {
-	err := l.svc.Store.Queue(l.stream.Context(), l.prepared...)
-	l.prepared = nil
+	err := l.svc.Store.Queue(l.stream.Context(), l.unqueued...)
+	l.unqueued = nil
 	return err
 }
 
@@ -129,7 +129,7 @@ func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
 func (l *slot) claimKept(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
 	for takes != nil && last.by.worker != "" && ctx.Err() == nil {
-		next, any := l.svc.backlog.take(time.Now(), l.svc.pulling()-1)
+		next, any := l.svc.backlog.take(time.Now(), l.svc.pullingSlots()-1)
 		if !any {
 			break
 		}

@@ -147,7 +147,7 @@ func (s *Service) tellWishes(ctx context.Context, hearing <-chan struct{}) {
 // show passes a piece of text to those who watch, here or at other replicas, cut into
 // pieces of a size that many of them can be kept for a slow watcher.
 func (l *slot) show(d *pb.TextDelta) {
-	lease := l.seat.current()
+	lease := l.state.currentLease()
 	if lease == nil {
 		return
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// errProtocol says that a worker speaks a version that is not spoken here.
-var errProtocol = errors.New("the protocol version is not spoken here")
+// errUnsupportedProtocol says that a worker speaks a version that is not spoken here.
+var errUnsupportedProtocol = errors.New("the protocol version is not spoken here")
 
 // Times of a stream. DefaultGrace is how long after it broke its attempt may be gone
 // on with over another one.
 const (
-	DefaultGrace = 3 * time.Second
-	beatEvery    = time.Second
-	silentAtMost = 3 * time.Second
+	DefaultGrace      = 3 * time.Second
+	heartbeatInterval = time.Second
+	heartbeatTimeout  = 3 * time.Second
 )
 
 // workWindow is how many requests of a stream may be without an answer.
@@ -56,32 +56,32 @@ type exchange struct {
 // order in which they came, so a worker need not wait for one before the next. How
 // it gets its runs stands in taking.go.
 type slot struct {
-	svc       *Service
-	stream    WorkStream
-	seat      seat
-	exchanges chan *exchange
-	claiming  atomic.Bool // a claim or a reattachment is on its way
-	begun     time.Time
-	heard     atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
-	failed    chan error   // holds one: why the stream can't go on
-	sending   sync.Mutex
-	revoked   chan struct{} // holds one: look whether the attempt was ended from outside
-	drains    chan struct{} // holds one: tell the worker to drain
-	left      atomic.Bool   // its worker has ended the stream in good order
-	onStandby atomic.Pointer[standbySlot]
+	svc          *Service
+	stream       WorkStream
+	state        slotState
+	exchanges    chan *exchange
+	claiming     atomic.Bool // a claim or a reattachment is on its way
+	startedAt    time.Time
+	lastHeard    atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
+	failed       chan error   // holds one: why the stream can't go on
+	sending      sync.Mutex
+	revoked      chan struct{} // holds one: look whether the attempt was ended from outside
+	drains       chan struct{} // holds one: tell the worker to drain
+	endedCleanly atomic.Bool   // its worker has ended the stream in good order
+	onStandby    atomic.Pointer[standbySlot]
 	// stoodDown holds one: what has become of the slot that has waited.
 	stoodDown chan stoodDown
-	prepared  []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
+	unqueued  []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
 }
 
 // Work serves a worker's stream until it ends. An attempt that is still on it
 // then may be gone on with over another stream, and is offered to others if it
 // is not.
 func (s *Service) Work(stream WorkStream) error {
-	s.census.joined()
+	s.slots.add()
 	signal(s.backlog.changed)
 	l := &slot{
-		svc: s, stream: stream, begun: s.Now(), exchanges: make(chan *exchange, workWindow), seat: seat{census: &s.census, counted: true},
+		svc: s, stream: stream, startedAt: s.Now(), exchanges: make(chan *exchange, workWindow), state: slotState{slots: &s.slots, counted: true},
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 		stoodDown: make(chan stoodDown, 1),
 	}
@@ -112,8 +112,8 @@ func (l *slot) serve() error {
 		defer close(l.exchanges)
 		received <- l.receive()
 	})
-	s.serving.Go(l.beat)
-	tick := time.NewTicker(beatEvery)
+	s.serving.Go(l.sendHeartbeats)
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	var said <-chan struct{} // closed once a worker that asks no more has its answers
 	for {
@@ -130,8 +130,8 @@ func (l *slot) serve() error {
 		case <-s.stopping:
 			return tree.ErrStopping
 		case <-tick.C:
-			if l.silent() {
-				return tree.ErrUnavailable.With("nothing was heard of the worker for %s", silentAtMost)
+			if l.isSilent() {
+				return tree.ErrUnavailable.With("nothing was heard of the worker for %s", heartbeatTimeout)
 			}
 		}
 	}
@@ -140,8 +140,8 @@ func (l *slot) serve() error {
 // end takes down what there is of a stream: first nothing new may come to it, then what is
 // there goes. The worker is known until somebody has asked whether it lives.
 func (l *slot) end(inGoodOrder bool) {
-	l.left.Store(inGoodOrder)
-	l.seat.close()
+	l.endedCleanly.Store(inGoodOrder)
+	l.state.close()
 	l.standDown()
 	if inGoodOrder {
 		l.abandon(false)
@@ -149,13 +149,13 @@ func (l *slot) end(inGoodOrder bool) {
 		l.detach()
 	}
 	l.svc.roster.leave(l)
-	l.seat.leave()
-	l.seat.uncount()
+	l.state.releaseWorker()
+	l.state.uncount()
 }
 
-// beat tells the worker that this side is there, until the stream ends.
-func (l *slot) beat() {
-	tick := time.NewTicker(beatEvery)
+// sendHeartbeats tells the worker that this side is there, until the stream ends.
+func (l *slot) sendHeartbeats() {
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -169,10 +169,10 @@ func (l *slot) beat() {
 	}
 }
 
-// silent reports whether a worker that sends heartbeats has stopped to.
-func (l *slot) silent() bool {
-	heard := l.heard.Load()
-	return heard != 0 && l.svc.Now().Sub(l.begun)-time.Duration(heard) > silentAtMost
+// isSilent reports whether a worker that sends heartbeats has stopped to.
+func (l *slot) isSilent() bool {
+	heard := l.lastHeard.Load()
+	return heard != 0 && l.svc.Now().Sub(l.startedAt)-time.Duration(heard) > heartbeatTimeout
 }
 
 // send sends one response.
@@ -189,14 +189,14 @@ func (l *slot) receive() error {
 		if err != nil {
 			return err
 		}
-		if l.heard.Load() != 0 || req.GetHeartbeat() != nil {
-			l.heard.Store(int64(max(l.svc.Now().Sub(l.begun), 1)))
+		if l.lastHeard.Load() != 0 || req.GetHeartbeat() != nil {
+			l.lastHeard.Store(int64(max(l.svc.Now().Sub(l.startedAt), 1)))
 		}
 		switch k := req.GetKind().(type) {
 		case *pb.WorkRequest_Heartbeat:
 			continue
 		case *pb.WorkRequest_Hello:
-			l.join(k.Hello)
+			l.handleHello(k.Hello)
 			continue
 		case *pb.WorkRequest_StandDown:
 			l.standDown()
@@ -233,11 +233,11 @@ func (l *slot) receive() error {
 	}
 }
 
-// join notes whose stream it is. A worker of another pool takes none of this replica's runs.
-func (l *slot) join(hello *pb.Hello) {
+// handleHello notes whose stream it is. A worker of another pool takes none of this replica's runs.
+func (l *slot) handleHello(hello *pb.Hello) {
 	l.svc.roster.join(l, hello)
 	if pool := hello.GetPool(); pool != "" && pool != l.svc.Pool {
-		l.seat.uncount()
+		l.state.uncount()
 	}
 }
 
@@ -245,17 +245,17 @@ func (l *slot) join(hello *pb.Hello) {
 // that its attempt is over is not wanted. The error ends the stream.
 func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error) {
 	a = &exchange{req: req}
-	lease := l.seat.current()
+	lease := l.state.currentLease()
 	claim, again := req.GetClaim(), req.GetReattach()
 	if (claim != nil || again != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
 		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream, or may come")
 	}
-	l.meet(req)
-	a.worker = l.seat.whose()
+	l.identifyWorker(req)
+	a.worker = l.state.currentWorker()
 	ctx := l.stream.Context()
 	switch {
 	case claim != nil && (claim.GetProtocol() > wire.Protocol || claim.GetProtocol() < wire.OldestProtocol):
-		a.err = errProtocol
+		a.err = errUnsupportedProtocol
 	case claim != nil:
 		session, cmd, err := wire.ClaimFrom(claim)
 		l.submitFor(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
@@ -296,11 +296,11 @@ func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (
 	}
 	l.svc.price(wire.Answer(req))
 	cmd, err := wire.CommandFrom(req, from, agents)
-	return cmd, unreadable(err)
+	return cmd, badRequest(err)
 }
 
-// unreadable says that what a worker has sent makes no sense.
-func unreadable(err error) error {
+// badRequest says that what a worker has sent makes no sense.
+func badRequest(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -318,7 +318,7 @@ func (l *slot) answer() {
 			r.Seq = seq
 		}
 		if len(responses) > 1 { // of a run, which is on the stream
-			if held := l.seat.current(); held != nil && held.by.Has(wire.FeatureJoined) {
+			if held := l.state.currentLease(); held != nil && held.by.Has(wire.FeatureJoined) {
 				responses = wire.Joined(responses)
 			}
 		}
@@ -347,7 +347,7 @@ func (l *slot) answer() {
 				l.failed <- err
 				continue
 			case err != nil:
-				responses = []*pb.WorkResponse{l.lose(ctx, err)}
+				responses = []*pb.WorkResponse{l.loseAttempt(ctx, err)}
 			}
 			send(a.req.GetSeq(), responses...)
 		case down := <-l.stoodDown:
@@ -355,7 +355,7 @@ func (l *slot) answer() {
 		case <-l.drains:
 			send(0, &pb.WorkResponse{Kind: &pb.WorkResponse_Drain{Drain: &pb.Drain{}}})
 		case <-l.revoked:
-			lease := l.seat.current()
+			lease := l.state.currentLease()
 			switch {
 			case lease == nil:
 			case l.svc.leases.gone(lease):
@@ -363,7 +363,7 @@ func (l *slot) answer() {
 					<-l.stoodDown // with the run, which was held first, and of which the worker has not heard
 				}
 				l.letGo()
-				send(0, lost("the run was ended from outside"))
+				send(0, lostResponse("the run was ended from outside"))
 			case lease.by.Has(wire.FeatureCommands):
 				if message := l.svc.leases.released(lease); message > 0 {
 					send(0, backgroundCommands(message))
