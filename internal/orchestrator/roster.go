@@ -11,42 +11,42 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// roster knows whose the streams of a replica are.
-type roster struct {
+// workerRegistry knows whose the streams of a replica are.
+type workerRegistry struct {
 	mu      sync.Mutex
-	workers map[string]*enlisted
-	streams map[*slot]*enlisted // nil: it has not been said
+	workers map[string]*registeredWorker
+	streams map[*slot]*registeredWorker // nil: it has not been said
 }
 
-// enlisted is a worker with streams.
-type enlisted struct {
+// registeredWorker is a worker with streams.
+type registeredWorker struct {
 	store.Worker
 	streams map[*slot]bool // whether it was told to drain over that
 }
 
-func newRoster() *roster {
-	return &roster{workers: map[string]*enlisted{}, streams: map[*slot]*enlisted{}}
+func newWorkerRegistry() *workerRegistry {
+	return &workerRegistry{workers: map[string]*registeredWorker{}, streams: map[*slot]*registeredWorker{}}
 }
 
-// open puts a stream on the roster.
-func (r *roster) open(l *slot) {
+// addStream puts a stream on the roster.
+func (r *workerRegistry) addStream(l *slot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[l] = nil
 }
 
-// join notes whose a stream is, the first time, unless it has left.
-func (r *roster) join(l *slot, hello *pb.Hello) {
+// setWorker notes whose a stream is, the first time, unless it has left.
+func (r *workerRegistry) setWorker(l *slot, hello *pb.Hello) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := hello.GetWorkerId()
 	known, open := r.streams[l]
-	if id == "" || unfit(id+hello.GetPool()+hello.GetVersion()) || !open || known != nil {
+	if id == "" || isUnlistable(id+hello.GetPool()+hello.GetVersion()) || !open || known != nil {
 		return
 	}
 	w := r.workers[id]
 	if w == nil {
-		w = &enlisted{streams: map[*slot]bool{}}
+		w = &registeredWorker{streams: map[*slot]bool{}}
 		r.workers[id] = w
 	}
 	r.streams[l] = w
@@ -57,15 +57,17 @@ func (r *roster) join(l *slot, hello *pb.Hello) {
 	}
 }
 
-// maxOfWorker bounds what a worker says of itself, in bytes.
-const maxOfWorker = 1000
+// maxWorkerInfoBytes bounds what a worker says of itself, in bytes.
+const maxWorkerInfoBytes = 1000
 
-// unfit reports whether what a worker says of itself can't be listed. One that has no better
+// isUnlistable reports whether what a worker says of itself can't be listed. One that has no better
 // name for itself than that works, too.
-func unfit(said string) bool { return len(said) > maxOfWorker || strings.ContainsRune(said, 0) }
+func isUnlistable(said string) bool {
+	return len(said) > maxWorkerInfoBytes || strings.ContainsRune(said, 0)
+}
 
-// leave takes a stream off the roster.
-func (r *roster) leave(l *slot) {
+// removeStream takes a stream off the roster.
+func (r *workerRegistry) removeStream(l *slot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.streams[l]
@@ -79,8 +81,8 @@ func (r *roster) leave(l *slot) {
 	}
 }
 
-// serves reports whether the worker of a stream takes runs of a pool.
-func (r *roster) serves(l *slot, pool string) bool {
+// servesPool reports whether the worker of a stream takes runs of a pool.
+func (r *workerRegistry) servesPool(l *slot, pool string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.streams[l]
@@ -88,7 +90,7 @@ func (r *roster) serves(l *slot, pool string) bool {
 }
 
 // all gives the workers by id.
-func (r *roster) all() map[string]store.Worker {
+func (r *workerRegistry) all() map[string]store.Worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	workers := make(map[string]store.Worker, len(r.workers))
@@ -100,7 +102,7 @@ func (r *roster) all() map[string]store.Worker {
 
 // drain has a worker told that it is to take no run any more, once over each stream that it
 // has here: any of them may be about to break.
-func (r *roster) drain(id string) {
+func (r *workerRegistry) drain(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.workers[id]
@@ -115,14 +117,14 @@ func (r *roster) drain(id string) {
 	}
 }
 
-// enlist keeps what is stored of this replica's workers as the roster has it, and tells
+// syncWorkers keeps what is stored of this replica's workers as the roster has it, and tells
 // those that are to drain.
-func (s *Service) enlist(ctx context.Context) error {
+func (s *Service) syncWorkers(ctx context.Context) error {
 	stored, err := s.Store.WorkersOf(ctx, s.Replica)
 	if err != nil {
 		return err
 	}
-	there := s.roster.all()
+	there := s.registry.all()
 	var left []string
 	for _, was := range stored {
 		is, here := there[was.ID]
@@ -131,7 +133,7 @@ func (s *Service) enlist(ctx context.Context) error {
 		case !here:
 			left = append(left, was.ID)
 		case was.Draining && !again:
-			s.roster.drain(was.ID)
+			s.registry.drain(was.ID)
 		}
 		if here && !again && is.Pool == was.Pool && is.Slots == was.Slots && is.Version == was.Version {
 			delete(there, was.ID)
@@ -168,7 +170,7 @@ func (s *Service) Drain(ctx context.Context, id string) error {
 		if err := s.Store.Drain(ctx, w.Worker); err != nil {
 			return err
 		}
-		s.roster.drain(id) // the others' next sweep does the same
+		s.registry.drain(id) // the others' next sweep does the same
 		return nil
 	}
 	return tree.ErrNoWorker

@@ -55,7 +55,7 @@ type Service struct {
 	relay        *relay
 	slots        slotCounter
 	leases       *leases
-	roster       *roster
+	registry     *workerRegistry
 	backlog      *backlog
 	standby      *standby
 	announceNow  chan struct{} // something may be ready to announce
@@ -115,7 +115,7 @@ func New(c Config) (*Service, error) {
 		c.Grace = DefaultGrace
 	}
 	s := &Service{
-		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), roster: newRoster(), backlog: newBacklog(),
+		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), registry: newWorkerRegistry(), backlog: newBacklog(),
 		wishes: newWishes(), relay: newRelay(c.Now),
 		announceNow: make(chan struct{}, 1), announceSoon: make(chan struct{}, 1), stopping: make(chan struct{}), deadWorkers: make(chan string, maxDeadQueued),
 	}

@@ -173,7 +173,7 @@ func (s *standbySlot) over(run *store.Given, lease *lease) {
 // standsBy lets a slot that has no run wait for the next one, and reports whether it does. It
 // does not while the dispatch stream has more hints than others may come for.
 func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool {
-	if !takes.GetStandBy() || by.worker == "" || !l.svc.roster.serves(l, l.svc.Pool) {
+	if !takes.GetStandBy() || by.worker == "" || !l.svc.registry.servesPool(l, l.svc.Pool) {
 		return false
 	}
 	if !l.svc.backlog.idleSuffice(l.svc.pullingSlots() - 1) {

@@ -29,7 +29,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			name string
 			do   func(context.Context) error
 		}{
-			{"workers", s.enlist},
+			{"workers", s.syncWorkers},
 			{"lost attempts", s.takeBack},
 			{"timers", s.fireTimers},
 			{"commands to let go", s.release},

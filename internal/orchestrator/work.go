@@ -85,7 +85,7 @@ func (s *Service) Work(stream WorkStream) error {
 		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 		stoodDown: make(chan stoodDown, 1),
 	}
-	s.roster.open(l)
+	s.registry.addStream(l)
 	err := l.serve()
 	l.end(err == nil)
 	return err
@@ -148,7 +148,7 @@ func (l *slot) end(inGoodOrder bool) {
 	} else {
 		l.detach()
 	}
-	l.svc.roster.leave(l)
+	l.svc.registry.removeStream(l)
 	l.state.releaseWorker()
 	l.state.uncount()
 }
@@ -235,7 +235,7 @@ func (l *slot) receive() error {
 
 // handleHello notes whose stream it is. A worker of another pool takes none of this replica's runs.
 func (l *slot) handleHello(hello *pb.Hello) {
-	l.svc.roster.join(l, hello)
+	l.svc.registry.setWorker(l, hello)
 	if pool := hello.GetPool(); pool != "" && pool != l.svc.Pool {
 		l.state.uncount()
 	}
