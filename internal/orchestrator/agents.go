@@ -257,7 +257,7 @@ func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLooku
 	if err != nil {
 		return nil, err
 	}
-	told := held.agents.Load()
+	told := held.agentsSent.Load()
 	if told == nil || s.Now().Sub(told.at) > toldFor {
 		all, err := s.agents.registryOf(ctx, held.tenant)
 		if err != nil {
@@ -284,7 +284,7 @@ func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.A
 	if err != nil {
 		return nil, err
 	}
-	held.agents.Store(&toldAgents{all, s.Now()})
+	held.agentsSent.Store(&toldAgents{all, s.Now()})
 	var out []*pb.SpawnableAgent
 	for _, d := range all.Spawnable(by) {
 		out = append(out, &pb.SpawnableAgent{Name: d.Name, Description: d.Description, Background: d.Background})

@@ -35,16 +35,16 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 	case err != nil:
 		return nil, err
 	}
-	lease.hear(l.svc.Now())
+	lease.touch(l.svc.Now())
 	switch k := answer.(type) {
 	case tree.Stored:
 		ack, err := l.acknowledge(ctx, lease, a.req, k)
 		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ack{Ack: ack}}}, err
 	case tree.ParkedRun:
-		l.letGo()
+		l.dropAttempt()
 		return l.nextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}), nil
 	case tree.Ended:
-		l.letGo()
+		l.dropAttempt()
 		return l.nextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}), nil
 	}
 	return nil, fmt.Errorf("a worker's request was answered with %T", answer)
@@ -54,18 +54,18 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkRequest, stored tree.Stored) (*pb.Ack, error) {
 	ack := &pb.Ack{Ordinal: int32(stored.Ordinal), Approved: stored.Approved, Launched: wire.Launched(stored.Launched)}
 	if stored.Ordinal > 0 {
-		lease.seen, lease.closed = stored.Ordinal, map[int]bool{}
+		lease.seenOrdinal, lease.callsClosed = stored.Ordinal, map[int]bool{}
 	}
 	if m := req.GetAppend().GetMessage(); m != nil {
-		lease.opened = 0
+		lease.callsOpened = 0
 		for _, b := range m.GetBlocks() {
 			if b.GetToolUse() != nil {
-				lease.opened++
+				lease.callsOpened++
 			}
 		}
 	}
 	if c := req.GetCallClose(); c != nil {
-		lease.closed[int(c.GetResult().GetBlock())] = true
+		lease.callsClosed[int(c.GetResult().GetBlock())] = true
 	}
 	if stored.Boundary == 0 {
 		return ack, nil
@@ -82,9 +82,9 @@ func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkReques
 // boundary gives what the worker does not know of the transcript yet. If it has
 // closed all calls itself and there is no news, it knows everything.
 func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Boundary, error) {
-	after := lease.seen
-	lease.seen = last
-	if last == after || last == after+1 && lease.opened > 0 && len(lease.closed) == lease.opened {
+	after := lease.seenOrdinal
+	lease.seenOrdinal = last
+	if last == after || last == after+1 && lease.callsOpened > 0 && len(lease.callsClosed) == lease.callsOpened {
 		return &pb.Boundary{Ordinal: int32(last)}, nil
 	}
 	messages, err := l.svc.Store.Transcript(ctx, lease.session, lease.task, after, 0)
@@ -104,7 +104,7 @@ func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Bounda
 		out.Results = shown
 		unknown := shown.Blocks[:0]
 		for _, b := range shown.GetBlocks() {
-			if !lease.closed[int(b.GetToolResult().GetBlock())] {
+			if !lease.callsClosed[int(b.GetToolResult().GetBlock())] {
 				unknown = append(unknown, b)
 			}
 		}

@@ -35,7 +35,7 @@ func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err
 	case !ok:
 		return nil, fmt.Errorf("a claim was answered with %T", answer)
 	}
-	held := l.granted(a, granted, carrier{claim.GetWorkerId(), claim.GetFeatures()}, true)
+	held := l.granted(a, granted, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}, true)
 	if held == nil {
 		return nil, nil
 	}
@@ -51,10 +51,10 @@ var errUnfit = errors.New("the worker lacks a feature that the run needs")
 
 // granted puts a claimed run on the stream; nil: it takes none any more. known is whether the
 // worker can come for it then.
-func (l *slot) granted(a *exchange, run *tree.Claimed, by carrier, known bool) *lease {
-	held := leaseOf(&run.Task, run.Tenant, by)
+func (l *slot) granted(a *exchange, run *tree.Claimed, by workerInfo, known bool) *lease {
+	held := newLease(&run.Task, run.Tenant, by)
 	if !l.hold(held, a.expected) {
-		l.svc.strand(held, a.expected, a.worker, known)
+		l.svc.handleLateGrant(held, a.expected, a.worker, known)
 		return nil
 	}
 	return held
@@ -62,7 +62,7 @@ func (l *slot) granted(a *exchange, run *tree.Claimed, by carrier, known bool) *
 
 // assigned gives the assignment and the transcript of a run that is on the stream.
 func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed, known store.AtHand, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
-	t, by := &granted.Task, &held.by
+	t, by := &granted.Task, &held.worker
 	if guarded(t) && !by.Has(wire.FeaturePolicy) || placed(granted) && !by.Has(wire.FeatureWorkspaces) {
 		l.abandon(false)
 		return nil, errUnfit
@@ -94,8 +94,8 @@ func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, 
 	}
 	l.svc.reattachment()
 	t := &granted.Task
-	held := leaseOf(t, granted.Tenant, carrier{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), wire.FeatureReattach)})
-	held.stored, held.seen = t.LastSeq, int(again.GetKnownOrdinal())
+	held := newLease(t, granted.Tenant, workerInfo{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), wire.FeatureReattach)})
+	held.storedSeq, held.seenOrdinal = t.LastSeq, int(again.GetKnownOrdinal())
 	if t.Kind == tree.KindShell {
 		l.state.uncount()
 	}
@@ -144,7 +144,7 @@ func (l *slot) assignment(
 		return nil, err
 	}
 	for i := range seen.Messages { // a summary comes before messages that are older than it
-		held.seen = max(held.seen, seen.Messages[i].Ordinal)
+		held.seenOrdinal = max(held.seenOrdinal, seen.Messages[i].Ordinal)
 	}
 	a := &pb.Assignment{
 		Task: wire.Task(t), AgentDefinition: definition, Spawnable: spawnable,

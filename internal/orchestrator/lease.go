@@ -25,52 +25,52 @@ import (
 // Others get a run by handOver. An attempt that is ended from outside is marked as gone,
 // and its stream lets go of it.
 type lease struct {
-	session tree.SessionID
-	task    tree.TaskID
-	tenant  string
-	version string // of the agent
-	run     int
-	token   tree.Token
-	attach  int
-	by      carrier
-	stored  int64 // requests up to here were stored before this stream
+	session   tree.SessionID
+	task      tree.TaskID
+	tenant    string
+	version   string // of the agent
+	run       int
+	token     tree.Token
+	attach    int
+	worker    workerInfo
+	storedSeq int64 // requests up to here were stored before this stream
 
-	agents atomic.Pointer[toldAgents] // that the worker was told of; nil: none
-	heard  atomic.Int64               // when the worker last asked for something, in nanoseconds; 0: it is no agent's, and may say nothing for long
+	agentsSent atomic.Pointer[toldAgents] // that the worker was told of; nil: none
+	lastHeard  atomic.Int64               // when the worker last asked for something, in nanoseconds; 0: it is no agent's, and may say nothing for long
 
 	// These are guarded by leases.
-	look chan<- struct{} // tells the stream that one of the others has changed
-	gone bool            // it was ended from outside
-	let  int             // the message whose commands are to go on in the background, of which the worker is to be told; or 0
+	changed        chan<- struct{} // tells the stream that one of the others has changed
+	revoked        bool            // it was ended from outside
+	releaseMessage int             // the message whose commands are to go on in the background, of which the worker is to be told; or 0
 
 	// How far the worker knows the transcript; only the sender looks at these.
-	seen   int
-	opened int
-	closed map[int]bool // calls of the last message that the worker closed itself
+	seenOrdinal int
+	callsOpened int
+	callsClosed map[int]bool // calls of the last message that the worker closed itself
 }
 
-// carrier is the worker of a run, as far as it has said who it is and what it can do.
-type carrier struct {
-	worker string
+// workerInfo is the worker of a run, as far as it has said who it is and what it can do.
+type workerInfo struct {
+	id string
 	wire.Features
 }
 
-// leaseOf is for a run whose worker knows all of the transcript that there is.
-func leaseOf(t *tree.Task, tenant string, by carrier) *lease {
+// newLease is for a run whose worker knows all of the transcript that there is.
+func newLease(t *tree.Task, tenant string, by workerInfo) *lease {
 	l := &lease{
 		session: t.Session, task: t.ID, tenant: tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
-		by: by, seen: t.NextOrdinal - 1, closed: map[int]bool{},
+		worker: by, seenOrdinal: t.NextOrdinal - 1, callsClosed: map[int]bool{},
 	}
 	if since := t.LastReport(); t.Kind == tree.KindAgent && !since.IsZero() {
-		l.heard.Store(since.UnixNano())
+		l.lastHeard.Store(since.UnixNano())
 	}
 	return l
 }
 
-// hear notes that the worker has asked for something.
-func (a *lease) hear(now time.Time) {
-	if a.heard.Load() != 0 {
-		a.heard.Store(now.UnixNano())
+// touch notes that the worker has asked for something.
+func (a *lease) touch(now time.Time) {
+	if a.lastHeard.Load() != 0 {
+		a.lastHeard.Store(now.UnixNano())
 	}
 }
 
@@ -80,12 +80,12 @@ func (l *slot) hold(next *lease, expected *expectation) bool {
 	if !l.state.putLease(next) {
 		return false
 	}
-	l.svc.leases.add(next, expected, l.revoked)
+	l.svc.leases.add(next, expected, l.leaseChanged)
 	return true
 }
 
-// letGo takes the attempt off the stream, if there is one.
-func (l *slot) letGo() {
+// dropAttempt takes the attempt off the stream, if there is one.
+func (l *slot) dropAttempt() {
 	if last := l.state.clearLease(); last != nil {
 		l.svc.leases.drop(last)
 	}
@@ -94,7 +94,7 @@ func (l *slot) letGo() {
 // abandon offers the run to others, if an attempt is on the stream.
 func (l *slot) abandon(blame bool) {
 	if lease := l.state.currentLease(); lease != nil {
-		l.letGo()
+		l.dropAttempt()
 		signal(l.svc.backlog.changed)
 		l.svc.handOver(lease, blame)
 	}
@@ -111,16 +111,16 @@ func (l *slot) detach() {
 		l.state.currentWorker().IfDead(l.svc.Grace, func() {})
 		return
 	}
-	if !lease.by.Has(wire.FeatureReattach) {
+	if !lease.worker.Has(wire.FeatureReattach) {
 		l.abandon(true)
 		return
 	}
 	l.state.clearLease()
-	l.svc.waitFor(l.state.currentWorker(), lease)
+	l.svc.awaitReattach(l.state.currentWorker(), lease)
 }
 
-// leftOver sees to an attempt that a request has been granted while its stream broke.
-func (l *slot) leftOver(a *exchange) {
+// checkLateGrant sees to an attempt that a request has been granted while its stream broke.
+func (l *slot) checkLateGrant(a *exchange) {
 	if !a.mayGrant || a.err != nil {
 		return
 	}
@@ -131,30 +131,30 @@ func (l *slot) leftOver(a *exchange) {
 	switch granted := answer.(type) {
 	case *tree.Claimed:
 		claim := a.req.GetClaim()
-		l.svc.strand(leaseOf(&granted.Task, granted.Tenant, carrier{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
+		l.svc.handleLateGrant(newLease(&granted.Task, granted.Tenant, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
 	case tree.ParkedRun, tree.Ended:
 		if taken := l.takenWith(context.Background(), a); taken != nil {
-			l.svc.strand(leaseOf(&taken.Task, taken.Tenant, a.offeredBy), a.expected, a.worker, a.offeredBy.Has(wire.FeatureGiven))
+			l.svc.handleLateGrant(newLease(&taken.Task, taken.Tenant, a.offeredBy), a.expected, a.worker, a.offeredBy.Has(wire.FeatureGiven))
 		}
 	}
 }
 
-// strand sees to an attempt that was granted too late for its stream. A worker to which it is
+// handleLateGrant sees to an attempt that was granted too late for its stream. A worker to which it is
 // known comes for it over another one, unless it is dead: it has claimed it, or asks what it was
 // given with its last end. For one that it does not know of nobody comes.
-func (s *Service) strand(held *lease, expected *expectation, worker *alive.Worker, known bool) {
+func (s *Service) handleLateGrant(held *lease, expected *expectation, worker *alive.Worker, known bool) {
 	if !known {
 		s.handOver(held, false)
 		return
 	}
 	s.leases.add(held, expected, make(chan struct{}, 1))
-	s.waitFor(worker, held)
+	s.awaitReattach(worker, held)
 }
 
-// waitFor gives a worker the grace to come back for an attempt, unless it is found to be
+// awaitReattach gives a worker the grace to come back for an attempt, unless it is found to be
 // dead.
-func (s *Service) waitFor(worker *alive.Worker, lease *lease) {
-	over := time.AfterFunc(s.Grace, func() { s.graceOver(lease) })
+func (s *Service) awaitReattach(worker *alive.Worker, lease *lease) {
+	over := time.AfterFunc(s.Grace, func() { s.endGrace(lease) })
 	worker.IfDead(s.Grace, func() {
 		if over.Stop() {
 			over.Reset(0)
@@ -162,9 +162,9 @@ func (s *Service) waitFor(worker *alive.Worker, lease *lease) {
 	})
 }
 
-// graceOver offers a run to others whose worker has not come back, or can't. The attempt is
+// endGrace offers a run to others whose worker has not come back, or can't. The attempt is
 // held until that is done, so that nobody else sees to it.
-func (s *Service) graceOver(lease *lease) {
+func (s *Service) endGrace(lease *lease) {
 	select {
 	case <-s.stopping:
 		return // other replicas see to it
@@ -174,15 +174,15 @@ func (s *Service) graceOver(lease *lease) {
 		s.leases.drop(lease)
 		return
 	}
-	time.AfterFunc(heartbeatInterval, func() { s.graceOver(lease) })
+	time.AfterFunc(heartbeatInterval, func() { s.endGrace(lease) })
 }
 
-// handOverFor bounds how long the end of a stream may take to be recorded.
-const handOverFor = 10 * time.Second
+// handOverTimeout bounds how long the end of a stream may take to be recorded.
+const handOverTimeout = 10 * time.Second
 
 // handOver offers a run to others, and reports whether that was stored.
 func (s *Service) handOver(lease *lease, blame bool) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), handOverFor)
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
 	defer cancel()
 	_, err := s.Store.Update(ctx, lease.session, tree.Redeliver{
 		Task: lease.task, Epoch: lease.token.Epoch, Attach: lease.attach, Blame: blame,

@@ -23,7 +23,7 @@ type expectation struct {
 	session tree.SessionID // of an attempt that is not known yet; then there is no task
 	task    tree.TaskID
 	epoch   int64
-	gone    []heldAttempt // attempts that were ended meanwhile
+	revoked []attemptKey // attempts that were ended meanwhile
 }
 
 func newLeases() *leases {
@@ -53,8 +53,8 @@ func (l *leases) expectAny(session tree.SessionID) *expectation {
 	return e
 }
 
-// settled ends an expectation: the attempt is held, or somebody else has it.
-func (l *leases) settled(e *expectation) {
+// settle ends an expectation: the attempt is held, or somebody else has it.
+func (l *leases) settle(e *expectation) {
 	if e == nil {
 		return
 	}
@@ -80,12 +80,12 @@ func (l *leases) settled(e *expectation) {
 func (l *leases) add(a *lease, e *expectation, look chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if again := l.of(a.task, a.token.Epoch); again != nil && again.attach > a.attach {
+	if again := l.find(a.task, a.token.Epoch); again != nil && again.attach > a.attach {
 		return
 	}
-	l.held[a.task], a.look = a, look
-	if e != nil && slices.Contains(e.gone, heldAttempt{a.task, a.token.Epoch}) {
-		a.end()
+	l.held[a.task], a.changed = a, look
+	if e != nil && slices.Contains(e.revoked, attemptKey{a.task, a.token.Epoch}) {
+		a.markRevoked()
 	}
 }
 
@@ -104,28 +104,28 @@ func (l *leases) revoke(session tree.SessionID, task tree.TaskID, epoch int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.expected[task] {
-		e.gone = append(e.gone, heldAttempt{task, epoch})
+		e.revoked = append(e.revoked, attemptKey{task, epoch})
 	}
 	for e := range l.anyOf[session] {
-		e.gone = append(e.gone, heldAttempt{task, epoch})
+		e.revoked = append(e.revoked, attemptKey{task, epoch})
 	}
-	if a := l.of(task, epoch); a != nil {
-		a.end()
+	if a := l.find(task, epoch); a != nil {
+		a.markRevoked()
 	}
 }
 
-// of gives an attempt if it is held. It needs the lock.
-func (l *leases) of(task tree.TaskID, epoch int64) *lease {
+// find gives an attempt if it is held. It needs the lock.
+func (l *leases) find(task tree.TaskID, epoch int64) *lease {
 	if a := l.held[task]; a != nil && a.token.Epoch == epoch {
 		return a
 	}
 	return nil
 }
 
-// end tells the stream of an attempt that it is over. It needs the lock of leases.
-func (a *lease) end() {
-	a.gone = true
-	signal(a.look)
+// markRevoked tells the stream of an attempt that it is over. It needs the lock of leases.
+func (a *lease) markRevoked() {
+	a.revoked = true
+	signal(a.changed)
 }
 
 // release tells the stream that holds an attempt that commands of a message are to go
@@ -133,36 +133,36 @@ func (a *lease) end() {
 func (l *leases) release(task tree.TaskID, epoch int64, message int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a := l.of(task, epoch); a != nil {
-		a.let = message
-		signal(a.look)
+	if a := l.find(task, epoch); a != nil {
+		a.releaseMessage = message
+		signal(a.changed)
 	}
 }
 
-// released gives the message whose commands are to go on in the background, once.
-func (l *leases) released(a *lease) (message int) {
+// takeRelease gives the message whose commands are to go on in the background, once.
+func (l *leases) takeRelease(a *lease) (message int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	message, a.let = a.let, 0
+	message, a.releaseMessage = a.releaseMessage, 0
 	return message
 }
 
-// gone reports whether an attempt was ended from outside.
-func (l *leases) gone(a *lease) bool {
+// isRevoked reports whether an attempt was ended from outside.
+func (l *leases) isRevoked(a *lease) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return a.gone
+	return a.revoked
 }
 
 func (l *leases) holds(task tree.TaskID, epoch int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of(task, epoch) != nil
+	return l.find(task, epoch) != nil
 }
 
-// epoch gives the latest delivery of a task that is held or expected here: an older one
+// latestEpoch gives the latest delivery of a task that is held or expected here: an older one
 // may still be held for the grace while a stream has asked for the next.
-func (l *leases) epoch(task tree.TaskID) (epoch int64, any bool) {
+func (l *leases) latestEpoch(task tree.TaskID) (epoch int64, any bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.held[task]; a != nil {
@@ -174,19 +174,19 @@ func (l *leases) epoch(task tree.TaskID) (epoch int64, any bool) {
 	return epoch, any
 }
 
-// heldAttempt is an attempt that is held here.
-type heldAttempt struct {
+// attemptKey is an attempt that is held here.
+type attemptKey struct {
 	task  tree.TaskID
 	epoch int64
 }
 
-// silent is for how long nothing was heard of the attempt of an agent of which nothing was heard
+// longestSilence is for how long nothing was heard of the attempt of an agent of which nothing was heard
 // for longest.
-func (l *leases) silent(now time.Time) (longest time.Duration) {
+func (l *leases) longestSilence(now time.Time) (longest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.held {
-		if heard := a.heard.Load(); heard != 0 && !a.gone {
+		if heard := a.lastHeard.Load(); heard != 0 && !a.revoked {
 			longest = max(longest, now.Sub(time.Unix(0, heard)))
 		}
 	}
@@ -194,13 +194,13 @@ func (l *leases) silent(now time.Time) (longest time.Duration) {
 }
 
 // all lists what is held.
-func (l *leases) all() []heldAttempt {
+func (l *leases) all() []attemptKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found []heldAttempt
+	var found []attemptKey
 	for task, a := range l.held {
-		if !a.gone {
-			found = append(found, heldAttempt{task, a.token.Epoch})
+		if !a.revoked {
+			found = append(found, attemptKey{task, a.token.Epoch})
 		}
 	}
 	return found

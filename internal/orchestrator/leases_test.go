@@ -21,16 +21,16 @@ func TestExpectedAttempts(t *testing.T) {
 		first, second := l.expect(task, 3), l.expect(task, 3)
 		l.revoke(tree.SessionID{}, task, c.revoked)
 		l.add(a, first, look)
-		if got := l.gone(a); got != c.gone || len(look) == 1 != c.gone {
+		if got := l.isRevoked(a); got != c.gone || len(look) == 1 != c.gone {
 			t.Errorf("%s: it is gone: %v, looks: %d", name, got, len(look))
 		}
-		l.settled(first)
+		l.settle(first)
 		l.drop(a)
-		if epoch, expected := l.epoch(task); epoch != 3 || !expected {
+		if epoch, expected := l.latestEpoch(task); epoch != 3 || !expected {
 			t.Errorf("%s: the other one is expected as %d, %v", name, epoch, expected)
 		}
-		l.settled(second)
-		if _, expected := l.epoch(task); expected || len(l.expected) > 0 {
+		l.settle(second)
+		if _, expected := l.latestEpoch(task); expected || len(l.expected) > 0 {
 			t.Errorf("%s: it is still expected", name)
 		}
 	}
@@ -44,14 +44,14 @@ func TestLatestDelivery(t *testing.T) {
 	first := l.expect(task, 1)
 	held := &lease{task: task, token: tree.Token{Epoch: 1}}
 	l.add(held, first, make(chan struct{}, 1))
-	l.settled(first)
+	l.settle(first)
 	next := l.expect(task, 2)
-	if epoch, any := l.epoch(task); epoch != 2 || !any {
+	if epoch, any := l.latestEpoch(task); epoch != 2 || !any {
 		t.Errorf("the latest is %d, %v", epoch, any)
 	}
 	l.revoke(tree.SessionID{}, task, 2)
-	if len(next.gone) == 0 || l.gone(held) {
-		t.Errorf("ended: the next %v, the one before %v", next.gone, l.gone(held))
+	if len(next.revoked) == 0 || l.isRevoked(held) {
+		t.Errorf("ended: the next %v, the one before %v", next.revoked, l.isRevoked(held))
 	}
 }
 
@@ -73,10 +73,10 @@ func TestAnyAttemptIsExpected(t *testing.T) {
 		e := l.expectAny(session)
 		l.revoke(c.session, c.task, c.epoch)
 		l.add(a, e, look)
-		if got := l.gone(a); got != c.gone || len(look) == 1 != c.gone {
+		if got := l.isRevoked(a); got != c.gone || len(look) == 1 != c.gone {
 			t.Errorf("%s was ended: it is gone: %v, looks: %d", name, got, len(look))
 		}
-		l.settled(e)
+		l.settle(e)
 		if len(l.anyOf)+len(l.expected) > 0 {
 			t.Errorf("%s: it is still expected", name)
 		}
@@ -117,12 +117,12 @@ func TestIdleStreams(t *testing.T) {
 	}
 	stream := func() *slot {
 		c.add()
-		return &slot{svc: service, state: slotState{slots: c, counted: true}, revoked: make(chan struct{}, 1)}
+		return &slot{svc: service, state: slotState{slots: c, counted: true}, leaseChanged: make(chan struct{}, 1)}
 	}
 	carry := func(s *slot, task byte) *lease {
 		a := &lease{task: tree.TaskID{15: task}, token: tree.Token{Epoch: 1}}
 		e := l.expect(a.task, 1)
-		defer l.settled(e)
+		defer l.settle(e)
 		if !s.hold(a, e) {
 			t.Fatal("the stream takes nothing")
 		}
@@ -137,13 +137,13 @@ func TestIdleStreams(t *testing.T) {
 	first.state.uncount()
 	first.state.uncount()
 	idle("one is gone", 0)
-	second.letGo()
+	second.dropAttempt()
 	idle("the other has given its back", 1)
-	second.letGo()
+	second.dropAttempt()
 	second.state.uncount()
 	carry(second, 3)
 	idle("it carries a command", 0)
-	second.letGo()
+	second.dropAttempt()
 	l.drop(lost)
 	if idle("all is over", 0); c.count() != 0 || len(l.held) != 0 {
 		t.Errorf("%d streams and %d attempts are left", c.count(), len(l.held))

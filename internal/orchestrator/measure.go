@@ -26,7 +26,7 @@ func (s *Service) measure(c store.Commit) {
 
 // state says how the replica does. With an error it says nothing of work and approvals.
 func (s *Service) state(ctx context.Context) (telemetry.State, error) {
-	state := telemetry.State{Slots: int(s.totalSlots.Load()), Streams: s.slots.count(), Watchers: s.hub.count(), Silent: s.leases.silent(s.Now())}
+	state := telemetry.State{Slots: int(s.totalSlots.Load()), Streams: s.slots.count(), Watchers: s.hub.count(), Silent: s.leases.longestSilence(s.Now())}
 	work, err := s.Store.Work(ctx)
 	if err != nil {
 		return state, err

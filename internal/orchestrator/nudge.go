@@ -86,7 +86,7 @@ func (s *Service) listen(ctx context.Context) error {
 // or asked for its commands to go on in the background. A nudge may be old or forged:
 // only the row counts.
 func (s *Service) lookAt(ctx context.Context, n dispatch.Nudge) {
-	epoch, held := s.leases.epoch(n.Task)
+	epoch, held := s.leases.latestEpoch(n.Task)
 	if !held {
 		return
 	}

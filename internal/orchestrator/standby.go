@@ -30,7 +30,7 @@ type standby struct {
 // standbySlot is a slot that stands by. It does so once: until it has a run, or none.
 type standbySlot struct {
 	slot      *slot
-	by        carrier
+	by        workerInfo
 	worker    *alive.Worker
 	takes     *pb.Takes
 	dismissed bool // it is not to wait any more; guarded by standby.mu
@@ -132,7 +132,7 @@ func (b *standby) back(s *standbySlot, got bool) (waits bool) {
 
 // Offers implements store.Slot.
 func (s *standbySlot) Offers() store.Offer {
-	return store.Offer{Worker: s.by.worker, Nonce: s.takes.GetNonce()}
+	return store.Offer{Worker: s.by.id, Nonce: s.takes.GetNonce()}
 }
 
 // Given implements store.Slot. The run is held before anybody can hear that it was ended from
@@ -148,12 +148,14 @@ func (s *standbySlot) Given(run *store.Given) {
 	default:
 		l.svc.claimRate.add(l.svc.Now())
 		l.svc.announceMore()
-		lease := leaseOf(&run.Task, run.Tenant, s.by)
+		lease := newLease(&run.Task, run.Tenant, s.by)
 		if l.hold(lease, nil) {
 			s.over(run, lease)
 			return
 		}
-		l.svc.serving.Go(func() { l.svc.strand(lease, nil, s.worker, s.by.Has(wire.FeatureGiven) && !l.endedCleanly.Load()) })
+		l.svc.serving.Go(func() {
+			l.svc.handleLateGrant(lease, nil, s.worker, s.by.Has(wire.FeatureGiven) && !l.endedCleanly.Load())
+		})
 	}
 }
 
@@ -172,8 +174,8 @@ func (s *standbySlot) over(run *store.Given, lease *lease) {
 
 // standsBy lets a slot that has no run wait for the next one, and reports whether it does. It
 // does not while the dispatch stream has more hints than others may come for.
-func (l *slot) standsBy(takes *pb.Takes, by carrier, worker *alive.Worker) bool {
-	if !takes.GetStandBy() || by.worker == "" || !l.svc.registry.servesPool(l, l.svc.Pool) {
+func (l *slot) standsBy(takes *pb.Takes, by workerInfo, worker *alive.Worker) bool {
+	if !takes.GetStandBy() || by.id == "" || !l.svc.registry.servesPool(l, l.svc.Pool) {
 		return false
 	}
 	if !l.svc.backlog.idleSuffice(l.svc.pullingSlots() - 1) {
@@ -197,7 +199,7 @@ func (l *slot) standBy(req *pb.WorkRequest) error {
 	}
 	l.identifyWorker(req)
 	claim := req.GetStandBy()
-	takes, by := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, carrier{claim.GetWorkerId(), claim.GetFeatures()}
+	takes, by := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}
 	if worker := l.state.currentWorker(); l.standsBy(takes, by, worker) {
 		signal(l.svc.backlog.changed)
 	} else {

@@ -56,8 +56,8 @@ func (s *Service) sweep(ctx context.Context) error {
 
 // sweeper is what one sweep remembers for the next; nobody else looks at it.
 type sweeper struct {
-	ended   map[heldAttempt]bool      // held here, but no attempt of ours any more
-	orphans map[heldAttempt]time.Time // ours, but not held here; since when
+	ended   map[attemptKey]bool      // held here, but no attempt of ours any more
+	orphans map[attemptKey]time.Time // ours, but not held here; since when
 
 	retained tree.SessionID // the last session that was looked at for its age
 
@@ -145,12 +145,12 @@ func (s *Service) updates(ctx context.Context, n int, command func(i int) (tree.
 // time is counted here, since the rows are dated by another clock.
 func (s *Service) orphaned(ours []store.Attempt) []store.Attempt {
 	var lost []store.Attempt
-	orphans := map[heldAttempt]time.Time{}
+	orphans := map[attemptKey]time.Time{}
 	for _, a := range ours {
 		if s.leases.holds(a.Task, a.Epoch) {
 			continue
 		}
-		key := heldAttempt{a.Task, a.Epoch}
+		key := attemptKey{a.Task, a.Epoch}
 		since, known := s.sweeper.orphans[key]
 		if !known {
 			since = s.Now()
@@ -167,12 +167,12 @@ func (s *Service) orphaned(ours []store.Attempt) []store.Attempt {
 // revokeEnded tells the streams whose attempts were ended by another replica, in
 // case the nudge was lost. One that was not held by the rows just now may be
 // ending by itself: only what is seen twice is revoked.
-func (s *Service) revokeEnded(held []heldAttempt, ours []store.Attempt) {
-	known := make(map[heldAttempt]bool, len(ours))
+func (s *Service) revokeEnded(held []attemptKey, ours []store.Attempt) {
+	known := make(map[attemptKey]bool, len(ours))
 	for _, a := range ours {
-		known[heldAttempt{a.Task, a.Epoch}] = true
+		known[attemptKey{a.Task, a.Epoch}] = true
 	}
-	ended := map[heldAttempt]bool{}
+	ended := map[attemptKey]bool{}
 	for _, h := range held {
 		if known[h] {
 			continue

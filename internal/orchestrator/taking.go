@@ -35,13 +35,13 @@ import (
 // offers to takes another run if the request gives its own back.
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var offer *store.Offer
-	if offered := a.req.GetTakes(); offered != nil && lease.by.worker != "" {
+	if offered := a.req.GetTakes(); offered != nil && lease.worker.id != "" {
 		a.next = l.svc.backlog.takeIf(time.Now(), l.svc.pullingSlots(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
 		offer = &store.Offer{
-			Worker: lease.by.worker, Nonce: offered.GetNonce(), Spare: l.svc.slots.idle(),
+			Worker: lease.worker.id, Nonce: offered.GetNonce(), Spare: l.svc.slots.idle(),
 			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
 		}
-		a.mayGrant, a.offeredBy = true, lease.by
+		a.mayGrant, a.offeredBy = true, lease.worker
 		if a.next.Task.IsZero() {
 			a.expected = l.svc.leases.expectAny(lease.session)
 		} else {
@@ -56,7 +56,7 @@ func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 // to others.
 func (a *exchange) conclude(s *Service) {
 	s.backlog.putBack(a.next)
-	s.leases.settled(a.expected)
+	s.leases.settle(a.expected)
 }
 
 // queue queues what was prepared.
@@ -71,7 +71,7 @@ func (l *slot) queue() error {
 func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
 	a.mayGrant = false
-	granted, known := l.takenWith(ctx, a), last.by.Has(wire.FeatureGiven)
+	granted, known := l.takenWith(ctx, a), last.worker.Has(wire.FeatureGiven)
 	if granted == nil {
 		var done func()
 		granted, done = l.claimKept(ctx, a, last)
@@ -79,13 +79,13 @@ func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb
 		known = false // the worker may have asked before, over another stream
 	}
 	if granted == nil {
-		answer.StandsBy = l.standsBy(a.req.GetTakes(), last.by, a.worker)
+		answer.StandsBy = l.standsBy(a.req.GetTakes(), last.worker, a.worker)
 		signal(l.svc.backlog.changed) // the slot is idle
 		return answers
 	}
 	l.svc.claimRate.add(l.svc.Now())
 	l.svc.announceMore()
-	held := l.granted(a, granted, last.by, known)
+	held := l.granted(a, granted, last.worker, known)
 	if held == nil {
 		return answers
 	}
@@ -128,15 +128,15 @@ func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
 // has to be called when it is on the stream.
 func (l *slot) claimKept(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
-	for takes != nil && last.by.worker != "" && ctx.Err() == nil {
+	for takes != nil && last.worker.id != "" && ctx.Err() == nil {
 		next, any := l.svc.backlog.take(time.Now(), l.svc.pullingSlots()-1)
 		if !any {
 			break
 		}
-		l.svc.leases.settled(a.expected)
+		l.svc.leases.settle(a.expected)
 		a.expected = l.svc.leases.expect(next.Task, next.Epoch)
 		a.pending = l.svc.Store.Prepare(next.Session, tree.Claim{
-			Task: next.Task, Token: tree.Token{Epoch: next.Epoch, Nonce: takes.GetNonce()}, Worker: last.by.worker,
+			Task: next.Task, Token: tree.Token{Epoch: next.Epoch, Nonce: takes.GetNonce()}, Worker: last.worker.id,
 		}, nil)
 		answer, err := l.settle(ctx, a.pending)
 		if claimed, ok := answer.(*tree.Claimed); ok {

@@ -47,7 +47,7 @@ type exchange struct {
 	expected  *expectation  // of a claim or a reattachment that was submitted, or of what takes its place
 	mayGrant  bool          // an attempt, which is not on the stream yet: it is waited for even if the stream breaks
 	worker    *alive.Worker // who asks
-	offeredBy carrier       // who has offered its slot
+	offeredBy workerInfo    // who has offered its slot
 	next      queuedRun     // the run that it is to have in the place of its own, until it is known whether it has; or none
 }
 
@@ -65,7 +65,7 @@ type slot struct {
 	lastHeard    atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
 	failed       chan error   // holds one: why the stream can't go on
 	sending      sync.Mutex
-	revoked      chan struct{} // holds one: look whether the attempt was ended from outside
+	leaseChanged chan struct{} // holds one: look whether the attempt was ended from outside
 	drains       chan struct{} // holds one: tell the worker to drain
 	endedCleanly atomic.Bool   // its worker has ended the stream in good order
 	onStandby    atomic.Pointer[standbySlot]
@@ -82,7 +82,7 @@ func (s *Service) Work(stream WorkStream) error {
 	signal(s.backlog.changed)
 	l := &slot{
 		svc: s, stream: stream, startedAt: s.Now(), exchanges: make(chan *exchange, workWindow), state: slotState{slots: &s.slots, counted: true},
-		failed: make(chan error, 1), revoked: make(chan struct{}, 1), drains: make(chan struct{}, 1),
+		failed: make(chan error, 1), leaseChanged: make(chan struct{}, 1), drains: make(chan struct{}, 1),
 		stoodDown: make(chan stoodDown, 1),
 	}
 	s.registry.addStream(l)
@@ -276,7 +276,7 @@ func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error)
 // command reads a request of the attempt on the stream.
 func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (tree.Command, error) {
 	from := tree.From{Task: lease.task, Token: lease.token, Attach: lease.attach, Seq: req.GetSeq()}
-	if req.GetSeq() <= lease.stored {
+	if req.GetSeq() <= lease.storedSeq {
 		again := tree.Repeat{
 			From: from, Answered: req.GetAppend() != nil || req.GetEnd() != nil || req.GetStopHooks() != nil,
 			Summed: req.GetCompact() != nil, Launched: wire.ShellBlocks(req.GetSpawn()),
@@ -318,7 +318,7 @@ func (l *slot) answer() {
 			r.Seq = seq
 		}
 		if len(responses) > 1 { // of a run, which is on the stream
-			if held := l.state.currentLease(); held != nil && held.by.Has(wire.FeatureJoined) {
+			if held := l.state.currentLease(); held != nil && held.worker.Has(wire.FeatureJoined) {
 				responses = wire.Joined(responses)
 			}
 		}
@@ -337,7 +337,7 @@ func (l *slot) answer() {
 			if !broken && ctx.Err() == nil {
 				responses, err = l.respond(ctx, a)
 			}
-			l.leftOver(a)
+			l.checkLateGrant(a)
 			a.conclude(l.svc)
 			switch {
 			case broken || ctx.Err() != nil:
@@ -354,18 +354,18 @@ func (l *slot) answer() {
 			send(0, l.toldStoodDown(ctx, down)...)
 		case <-l.drains:
 			send(0, &pb.WorkResponse{Kind: &pb.WorkResponse_Drain{Drain: &pb.Drain{}}})
-		case <-l.revoked:
+		case <-l.leaseChanged:
 			lease := l.state.currentLease()
 			switch {
 			case lease == nil:
-			case l.svc.leases.gone(lease):
+			case l.svc.leases.isRevoked(lease):
 				if l.onStandby.Swap(nil) != nil {
 					<-l.stoodDown // with the run, which was held first, and of which the worker has not heard
 				}
-				l.letGo()
+				l.dropAttempt()
 				send(0, lostResponse("the run was ended from outside"))
-			case lease.by.Has(wire.FeatureCommands):
-				if message := l.svc.leases.released(lease); message > 0 {
+			case lease.worker.Has(wire.FeatureCommands):
+				if message := l.svc.leases.takeRelease(lease); message > 0 {
 					send(0, backgroundCommands(message))
 				}
 			}
