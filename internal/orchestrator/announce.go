@@ -86,7 +86,7 @@ const crowdedFactor = 2
 // crowded a hint may have been lost, and a doubled one does no harm. Where a slot waits, the run
 // does not go on the stream.
 func (s *Service) dropReannounced(ctx context.Context, rows []store.Ready, room int) []store.Ready {
-	if s.standby.any() || s.backlog.isPaused(time.Now()) || !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
+	if s.standby.hasWaiting() || s.backlog.isPaused(time.Now()) || !slices.ContainsFunc(rows, func(r store.Ready) bool { return r.Again }) {
 		return rows
 	}
 	counting, cancel := context.WithTimeout(ctx, redisTimeout)

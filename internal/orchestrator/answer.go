@@ -23,10 +23,10 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 	switch a.req.GetKind().(type) {
 	case *pb.WorkRequest_Claim:
 		defer l.claiming.Store(false)
-		return l.claimed(ctx, a, answer, err)
+		return l.answerClaim(ctx, a, answer, err)
 	case *pb.WorkRequest_Reattach:
 		defer l.claiming.Store(false)
-		return l.reattached(ctx, a, answer, err)
+		return l.answerReattach(ctx, a, answer, err)
 	}
 	lease := l.state.currentLease()
 	switch {

@@ -43,12 +43,12 @@ func (s *Service) DecideApproval(ctx context.Context, tenant string, id tree.Ses
 	return &Approval{Session: found.Session, Approval: answer.(tree.Decided).Approval}, nil
 }
 
-// placed reports whether a run may only be carried by a worker that can tell
+// needsWorkspaces reports whether a run may only be carried by a worker that can tell
 // workspaces apart.
-func placed(c *tree.Claimed) bool { return c.Workspace != "" || c.Task.Worktrees != "" }
+func needsWorkspaces(c *tree.Claimed) bool { return c.Workspace != "" || c.Task.Worktrees != "" }
 
-// guarded reports whether a run may only be carried by a worker that judges calls.
-func guarded(t *tree.Task) bool { return t.Authority != "" || t.Source != "" || t.Asking > 0 }
+// needsPolicy reports whether a run may only be carried by a worker that judges calls.
+func needsPolicy(t *tree.Task) bool { return t.Authority != "" || t.Source != "" || t.Asking > 0 }
 
 // idleCause says why nothing of a session goes on.
 func idleCause(s *tree.Session) pb.IdleCause {

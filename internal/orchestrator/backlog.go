@@ -310,8 +310,8 @@ func (s *Service) sendDue(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		unsure := s.relieve(time.Now())
-		s.giveKept(ctx)
+		unsure := s.dismissForOverdue(time.Now())
+		s.assignBacklog(ctx)
 		idle := s.pullingSlots()
 		if s.hasOthers.Load() || s.slots.count() == 0 {
 			idle = math.MaxInt
@@ -320,7 +320,7 @@ func (s *Service) sendDue(ctx context.Context) error {
 		if err := s.publish(ctx, hints); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "announcing failed", "error", err)
 			again = s.backlog.sendFailed(time.Now(), hints)
-			s.giveKept(ctx)
+			s.assignBacklog(ctx)
 		}
 		if again.IsZero() && unsure {
 			again = time.Now().Add(claimWithin)

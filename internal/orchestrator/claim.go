@@ -14,9 +14,9 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// claimed answers a claim: with the assignment and its transcript, or with why
+// answerClaim answers a claim: with the assignment and its transcript, or with why
 // it was refused.
-func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+func (l *slot) answerClaim(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	claim := a.req.GetClaim()
 	a.mayGrant = false
 	l.svc.claimRate.add(l.svc.Now())
@@ -27,7 +27,7 @@ func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err
 	case errors.Is(err, errUnsupportedProtocol):
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_PROTOCOL), nil
 	case errors.Is(err, tree.ErrCapped):
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_CAPPED), l.release(ctx, claim)
+		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_CAPPED), l.releaseCapped(ctx, claim)
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	case err != nil:
@@ -35,23 +35,23 @@ func (l *slot) claimed(ctx context.Context, a *exchange, answer tree.Answer, err
 	case !ok:
 		return nil, fmt.Errorf("a claim was answered with %T", answer)
 	}
-	held := l.granted(a, granted, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}, true)
+	held := l.holdGranted(a, granted, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}, true)
 	if held == nil {
 		return nil, nil
 	}
-	assignment, err := l.assigned(ctx, held, granted, a.pending.AtHand(), claim.GetHeld())
-	if errors.Is(err, errUnfit) {
+	assignment, err := l.loadAssignment(ctx, held, granted, a.pending.AtHand(), claim.GetHeld())
+	if errors.Is(err, errMissingFeature) {
 		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
 	return assignment, err
 }
 
-// errUnfit says that a worker lacks what a run needs.
-var errUnfit = errors.New("the worker lacks a feature that the run needs")
+// errMissingFeature says that a worker lacks what a run needs.
+var errMissingFeature = errors.New("the worker lacks a feature that the run needs")
 
-// granted puts a claimed run on the stream; nil: it takes none any more. known is whether the
+// holdGranted puts a claimed run on the stream; nil: it takes none any more. known is whether the
 // worker can come for it then.
-func (l *slot) granted(a *exchange, run *tree.Claimed, by workerInfo, known bool) *lease {
+func (l *slot) holdGranted(a *exchange, run *tree.Claimed, by workerInfo, known bool) *lease {
 	held := newLease(&run.Task, run.Tenant, by)
 	if !l.hold(held, a.expected) {
 		l.svc.handleLateGrant(held, a.expected, a.worker, known)
@@ -60,12 +60,12 @@ func (l *slot) granted(a *exchange, run *tree.Claimed, by workerInfo, known bool
 	return held
 }
 
-// assigned gives the assignment and the transcript of a run that is on the stream.
-func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed, known store.AtHand, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
+// loadAssignment gives the assignment and the transcript of a run that is on the stream.
+func (l *slot) loadAssignment(ctx context.Context, held *lease, granted *tree.Claimed, known store.AtHand, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
 	t, by := &granted.Task, &held.worker
-	if guarded(t) && !by.Has(wire.FeaturePolicy) || placed(granted) && !by.Has(wire.FeatureWorkspaces) {
+	if needsPolicy(t) && !by.Has(wire.FeaturePolicy) || needsWorkspaces(granted) && !by.Has(wire.FeatureWorkspaces) {
 		l.abandon(false)
-		return nil, errUnfit
+		return nil, errMissingFeature
 	}
 	seen, err := l.svc.Store.Recall(ctx, known)
 	if err == nil && seen == nil {
@@ -77,15 +77,15 @@ func (l *slot) assigned(ctx context.Context, held *lease, granted *tree.Claimed,
 	return l.assignment(ctx, held, granted, seen, has)
 }
 
-// reattached answers a worker that goes on with its attempt over this stream.
-func (l *slot) reattached(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
+// answerReattach answers a worker that goes on with its attempt over this stream.
+func (l *slot) answerReattach(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	again := a.req.GetReattach()
 	a.mayGrant = false
 	granted, ok := answer.(tree.Reattached)
 	switch {
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
 		refused := l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE)
-		refused[0].Given, err = l.givenTo(ctx, again)
+		refused[0].Given, err = l.findGivenRun(ctx, again)
 		return refused, err
 	case err != nil:
 		return nil, err
@@ -109,8 +109,8 @@ func (l *slot) refuse(cause pb.RefusedCause) []*pb.WorkResponse {
 	return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: cause}}}}
 }
 
-// release makes a run whose session is at its cap wait for its turn again.
-func (l *slot) release(ctx context.Context, claim *pb.Claim) error {
+// releaseCapped makes a run whose session is at its cap wait for its turn again.
+func (l *slot) releaseCapped(ctx context.Context, claim *pb.Claim) error {
 	session, cmd, err := wire.ClaimFrom(claim)
 	if err != nil {
 		return err
@@ -159,16 +159,16 @@ func (l *slot) assignment(
 	for _, c := range seen.Open {
 		a.OpenCalls = append(a.OpenCalls, &pb.OpenCall{Block: int32(c.Ref.Block), State: pb.CallState(c.State)})
 	}
-	known := knownOf(seen.Messages, has)
+	known := countHeld(seen.Messages, has)
 	a.HeldMessages = int32(known)
 	out := []*pb.WorkResponse{{Kind: &pb.WorkResponse_Assignment{Assignment: a}}}
 	return append(out, chunks(wire.Messages(seen.Messages[known:]))...), nil
 }
 
-// knownOf is how many messages of a transcript a worker need not be sent. A summary comes
+// countHeld is how many messages of a transcript a worker need not be sent. A summary comes
 // in the place of the first ones: between the same first and the same last message are the
 // same.
-func knownOf(messages []tree.Message, has *pb.TranscriptHeld) int {
+func countHeld(messages []tree.Message, has *pb.TranscriptHeld) int {
 	n := int(has.GetMessages())
 	if n < 1 || n > len(messages) || messages[0].ID.String() != has.GetFirstId() || messages[n-1].ID.String() != has.GetLastId() {
 		return 0
@@ -191,8 +191,8 @@ func chunks(messages []*pb.Message) []*pb.WorkResponse {
 	return out
 }
 
-// submitFor submits a request for an attempt, unless it could not be read.
-func (l *slot) submitFor(a *exchange, session tree.SessionID, cmd tree.Command, task tree.TaskID, epoch int64, unread error) {
+// submitAttempt submits a request for an attempt, unless it could not be read.
+func (l *slot) submitAttempt(a *exchange, session tree.SessionID, cmd tree.Command, task tree.TaskID, epoch int64, unread error) {
 	if unread != nil {
 		a.err = badRequest(unread)
 		return

@@ -121,7 +121,7 @@ func New(c Config) (*Service, error) {
 	}
 	s.standby = newStandby(&s.slots)
 	s.hasOthers.Store(!c.Store.Alone())
-	s.standby.open(c.Store.Alone())
+	s.standby.setOpen(c.Store.Alone())
 	s.prober = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error

@@ -21,16 +21,16 @@ import (
 type standby struct {
 	slots *slotCounter
 
-	mu      sync.Mutex
-	waiting []*standbySlot // who has waited for longest first
-	taken   int            // with committers
-	closed  bool           // nobody waits any more
+	mu             sync.Mutex
+	waiting        []*standbySlot // who has waited for longest first
+	withCommitters int            // with committers
+	closed         bool           // nobody waits any more
 }
 
 // standbySlot is a slot that stands by. It does so once: until it has a run, or none.
 type standbySlot struct {
 	slot      *slot
-	by        workerInfo
+	info      workerInfo
 	worker    *alive.Worker
 	takes     *pb.Takes
 	dismissed bool // it is not to wait any more; guarded by standby.mu
@@ -42,10 +42,10 @@ func newStandby(c *slotCounter) *standby { return &standby{slots: c} }
 func (b *standby) size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.waiting) + b.taken
+	return len(b.waiting) + b.withCommitters
 }
 
-func (b *standby) any() bool {
+func (b *standby) hasWaiting() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.waiting) > 0
@@ -53,7 +53,7 @@ func (b *standby) any() bool {
 
 // Spare implements store.Standby.
 func (b *standby) Spare() int {
-	if !b.any() {
+	if !b.hasWaiting() {
 		return -1
 	}
 	return b.slots.idle() - 1
@@ -68,7 +68,7 @@ func (b *standby) Take() store.Slot {
 	}
 	first := b.waiting[0]
 	b.waiting = b.waiting[1:]
-	b.taken++
+	b.withCommitters++
 	return first
 }
 
@@ -82,9 +82,9 @@ func (b *standby) add(s *standbySlot) bool {
 	return !b.closed
 }
 
-// end has a slot wait no longer, unless it is about to have a run: then it waits no longer
+// remove has a slot wait no longer, unless it is about to have a run: then it waits no longer
 // if it gets none. It reports whether it waited.
-func (b *standby) end(s *standbySlot) bool {
+func (b *standby) remove(s *standbySlot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.dismissed = true
@@ -96,34 +96,34 @@ func (b *standby) end(s *standbySlot) bool {
 	return true
 }
 
-// open says whether slots may wait. If they may not, those that do wait no longer.
-func (b *standby) open(may bool) {
+// setOpen says whether slots may wait. If they may not, those that do wait no longer.
+func (b *standby) setOpen(may bool) {
 	b.mu.Lock()
 	b.closed = !may
 	b.mu.Unlock()
 	if !may {
-		b.relieve(math.MaxInt)
+		b.dismiss(math.MaxInt)
 	}
 }
 
-// relieve has up to n slots wait no longer.
-func (b *standby) relieve(n int) {
+// dismiss has up to n slots wait no longer.
+func (b *standby) dismiss(n int) {
 	b.mu.Lock()
 	n = min(n, len(b.waiting))
 	relieved := b.waiting[:n]
 	b.waiting = b.waiting[n:]
 	b.mu.Unlock()
 	for _, s := range relieved {
-		s.over(nil, nil)
+		s.finish(nil, nil)
 	}
 }
 
-// back takes in a slot that a committer has had, and that has got a run or not. It reports
+// giveBack takes in a slot that a committer has had, and that has got a run or not. It reports
 // whether it waits again.
-func (b *standby) back(s *standbySlot, got bool) (waits bool) {
+func (b *standby) giveBack(s *standbySlot, got bool) (waits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.taken--
+	b.withCommitters--
 	if waits = !got && !s.dismissed && !b.closed; waits {
 		b.waiting = slices.Insert(b.waiting, 0, s)
 	}
@@ -132,56 +132,56 @@ func (b *standby) back(s *standbySlot, got bool) (waits bool) {
 
 // Offers implements store.Slot.
 func (s *standbySlot) Offers() store.Offer {
-	return store.Offer{Worker: s.by.id, Nonce: s.takes.GetNonce()}
+	return store.Offer{Worker: s.info.id, Nonce: s.takes.GetNonce()}
 }
 
 // Given implements store.Slot. The run is held before anybody can hear that it was ended from
 // outside.
 func (s *standbySlot) Given(run *store.Given) {
 	l := s.slot
-	waits := l.svc.standby.back(s, run != nil)
+	waits := l.svc.standby.giveBack(s, run != nil)
 	switch {
 	case waits:
 		signal(l.svc.backlog.changed)
 	case run == nil:
-		s.over(nil, nil)
+		s.finish(nil, nil)
 	default:
 		l.svc.claimRate.add(l.svc.Now())
 		l.svc.announceMore()
-		lease := newLease(&run.Task, run.Tenant, s.by)
+		lease := newLease(&run.Task, run.Tenant, s.info)
 		if l.hold(lease, nil) {
-			s.over(run, lease)
+			s.finish(run, lease)
 			return
 		}
 		l.svc.serving.Go(func() {
-			l.svc.handleLateGrant(lease, nil, s.worker, s.by.Has(wire.FeatureGiven) && !l.endedCleanly.Load())
+			l.svc.handleLateGrant(lease, nil, s.worker, s.info.Has(wire.FeatureGiven) && !l.endedCleanly.Load())
 		})
 	}
 }
 
-// stoodDown is what has become of a slot that has waited: a run, or none.
-type stoodDown struct {
+// standbyEnd is what has become of a slot that has waited: a run, or none.
+type standbyEnd struct {
 	*standbySlot
 	run   *store.Given
 	lease *lease
 }
 
-// over tells the slot's stream how its wait has ended. A wait ends once, and the next one
+// finish tells the slot's stream how its wait has ended. A wait ends once, and the next one
 // begins only after the stream has looked, so this never waits.
-func (s *standbySlot) over(run *store.Given, lease *lease) {
-	s.slot.stoodDown <- stoodDown{s, run, lease}
+func (s *standbySlot) finish(run *store.Given, lease *lease) {
+	s.slot.standbyEnds <- standbyEnd{s, run, lease}
 }
 
-// standsBy lets a slot that has no run wait for the next one, and reports whether it does. It
+// tryStandBy lets a slot that has no run wait for the next one, and reports whether it does. It
 // does not while the dispatch stream has more hints than others may come for.
-func (l *slot) standsBy(takes *pb.Takes, by workerInfo, worker *alive.Worker) bool {
+func (l *slot) tryStandBy(takes *pb.Takes, by workerInfo, worker *alive.Worker) bool {
 	if !takes.GetStandBy() || by.id == "" || !l.svc.registry.servesPool(l, l.svc.Pool) {
 		return false
 	}
 	if !l.svc.backlog.idleSuffice(l.svc.pullingSlots() - 1) {
 		return false
 	}
-	s := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
+	s := &standbySlot{slot: l, info: by, worker: worker, takes: takes}
 	return l.state.ifOpen(func() bool { // so that whoever closes it has the slot stand down
 		l.onStandby.Store(s) // first: it may have a run at once
 		waits := l.svc.standby.add(s)
@@ -192,33 +192,33 @@ func (l *slot) standsBy(takes *pb.Takes, by workerInfo, worker *alive.Worker) bo
 	})
 }
 
-// standBy lets a slot wait that has no run, if it may: its worker reads no hints.
-func (l *slot) standBy(req *pb.WorkRequest) error {
+// handleStandBy lets a slot wait that has no run, if it may: its worker reads no hints.
+func (l *slot) handleStandBy(req *pb.WorkRequest) error {
 	if l.state.currentLease() != nil || l.onStandby.Load() != nil || l.claiming.Load() {
 		return tree.ErrBadInput.With("standing by while an attempt is on the stream, or may come")
 	}
 	l.identifyWorker(req)
 	claim := req.GetStandBy()
 	takes, by := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}
-	if worker := l.state.currentWorker(); l.standsBy(takes, by, worker) {
+	if worker := l.state.currentWorker(); l.tryStandBy(takes, by, worker) {
 		signal(l.svc.backlog.changed)
 	} else {
-		refused := &standbySlot{slot: l, by: by, worker: worker, takes: takes}
+		refused := &standbySlot{slot: l, info: by, worker: worker, takes: takes}
 		l.onStandby.Store(refused) // until the stream has looked: the next offer comes after that
-		refused.over(nil, nil)
+		refused.finish(nil, nil)
 	}
 	return nil
 }
 
 // standDown has the slot wait no longer, whether it is told so or its stream has ended.
 func (l *slot) standDown() {
-	if s := l.onStandby.Load(); s != nil && l.svc.standby.end(s) {
-		s.over(nil, nil)
+	if s := l.onStandby.Load(); s != nil && l.svc.standby.remove(s) {
+		s.finish(nil, nil)
 	}
 }
 
-// toldStoodDown is what the worker is told of a slot that has waited.
-func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResponse {
+// answerStandbyEnd is what the worker is told of a slot that has waited.
+func (l *slot) answerStandbyEnd(ctx context.Context, down standbyEnd) []*pb.WorkResponse {
 	l.onStandby.CompareAndSwap(down.standbySlot, nil)
 	answer := &pb.WorkResponse{Kind: &pb.WorkResponse_StoodDown{StoodDown: &pb.StoodDown{}}}
 	if down.run == nil {
@@ -227,24 +227,24 @@ func (l *slot) toldStoodDown(ctx context.Context, down stoodDown) []*pb.WorkResp
 	if l.state.currentLease() != down.lease {
 		return nil // it was ended from outside, and the worker has been told
 	}
-	return l.withRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.takes)
+	return l.appendRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.takes)
 }
 
-// relieve sends slots that wait to the dispatch stream, for what is on it and nobody has come for
+// dismissForOverdue sends slots that wait to the dispatch stream, for what is on it and nobody has come for
 // in time. It reports whether more may be needed soon.
-func (s *Service) relieve(now time.Time) (unsure bool) {
-	if !s.standby.any() {
+func (s *Service) dismissForOverdue(now time.Time) (unsure bool) {
+	if !s.standby.hasWaiting() {
 		return false
 	}
 	late, coming := s.backlog.overdue(now)
-	s.standby.relieve(late)
+	s.standby.dismiss(late)
 	return coming > 0
 }
 
-// giveKept has slots that wait claim what is kept, as long as there are both. What can't be
+// assignBacklog has slots that wait claim what is kept, as long as there are both. What can't be
 // claimed is announced again when its announcement has run out.
-func (s *Service) giveKept(ctx context.Context) {
-	for s.standby.any() {
+func (s *Service) assignBacklog(ctx context.Context) {
+	for s.standby.hasWaiting() {
 		run, any := s.backlog.takeFirst()
 		if !any {
 			return
@@ -265,7 +265,7 @@ func (s *Service) giveKept(ctx context.Context) {
 				to.Given(nil)
 			}
 			if err != nil && ctx.Err() == nil {
-				s.notTaken(ctx, run.Hint, err)
+				s.claimRefused(ctx, run.Hint, err)
 			}
 		})
 	}

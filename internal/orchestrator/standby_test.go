@@ -11,7 +11,7 @@ import (
 func slotsOn(b *standby, n int) []*standbySlot {
 	all := make([]*standbySlot, n)
 	for i := range all {
-		all[i] = &standbySlot{slot: &slot{svc: &Service{standby: b, backlog: newBacklog()}, stoodDown: make(chan stoodDown, 1)}}
+		all[i] = &standbySlot{slot: &slot{svc: &Service{standby: b, backlog: newBacklog()}, standbyEnds: make(chan standbyEnd, 1)}}
 		b.slots.add()
 		b.add(all[i])
 	}
@@ -21,7 +21,7 @@ func slotsOn(b *standby, n int) []*standbySlot {
 // relieved reports whether a slot was told that it waits no longer, without a run.
 func relieved(s *standbySlot) bool {
 	select {
-	case down := <-s.slot.stoodDown:
+	case down := <-s.slot.standbyEnds:
 		return down.run == nil
 	default:
 		return false
@@ -44,7 +44,7 @@ func TestStandby(t *testing.T) {
 	if first != store.Slot(all[0]) || b.size() != 3 {
 		t.Errorf("taken was %v, of %d left", first, b.size())
 	}
-	if b.end(all[0]) || relieved(all[0]) {
+	if b.remove(all[0]) || relieved(all[0]) {
 		t.Error("a slot that a committer has was told that it gets nothing")
 	}
 	if first.Given(nil); !relieved(all[0]) || b.size() != 2 {
@@ -55,7 +55,7 @@ func TestStandby(t *testing.T) {
 		t.Error("a slot that got nothing is not the first any more")
 	}
 	second.Given(nil)
-	if !b.end(all[1]) || b.end(all[1]) || b.size() != 1 {
+	if !b.remove(all[1]) || b.remove(all[1]) || b.size() != 1 {
 		t.Errorf("%d wait, want 1", b.size())
 	}
 }
@@ -66,10 +66,10 @@ func TestStandbyIsClosed(t *testing.T) {
 	b := newStandby(&slotCounter{})
 	all := slotsOn(b, 3)
 	taken := b.Take()
-	if b.relieve(1); !relieved(all[1]) || relieved(all[2]) {
+	if b.dismiss(1); !relieved(all[1]) || relieved(all[2]) {
 		t.Error("not the one that has waited for longest was relieved")
 	}
-	if b.open(false); !relieved(all[2]) || relieved(all[0]) {
+	if b.setOpen(false); !relieved(all[2]) || relieved(all[0]) {
 		t.Error("not all were relieved that wait, or one that does not")
 	}
 	if taken.Given(nil); !relieved(all[0]) || b.size() != 0 {
@@ -78,7 +78,7 @@ func TestStandbyIsClosed(t *testing.T) {
 	if b.add(all[0]) {
 		t.Error("a slot waits")
 	}
-	if b.open(true); !b.add(all[0]) {
+	if b.setOpen(true); !b.add(all[0]) {
 		t.Error("a slot does not wait")
 	}
 }

@@ -92,7 +92,7 @@ func (s *Service) beat(ctx context.Context) error {
 	}
 	s.totalSlots.Store(int64(there.Slots))
 	s.hasOthers.Store(there.Replicas > 1)
-	s.standby.open(there.Replicas <= 1)
+	s.standby.setOpen(there.Replicas <= 1)
 	return nil
 }
 

@@ -52,9 +52,9 @@ func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	l.unqueued = append(l.unqueued, a.pending)
 }
 
-// conclude ends what was expected of a request. What its slot was to have and has not got goes
+// finish ends what was expected of a request. What its slot was to have and has not got goes
 // to others.
-func (a *exchange) conclude(s *Service) {
+func (a *exchange) finish(s *Service) {
 	s.backlog.putBack(a.next)
 	s.leases.settle(a.expected)
 }
@@ -71,35 +71,35 @@ func (l *slot) queue() error {
 func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
 	a.mayGrant = false
-	granted, known := l.takenWith(ctx, a), last.worker.Has(wire.FeatureGiven)
+	granted, known := l.runTakenWith(ctx, a), last.worker.Has(wire.FeatureGiven)
 	if granted == nil {
 		var done func()
-		granted, done = l.claimKept(ctx, a, last)
+		granted, done = l.claimFromBacklog(ctx, a, last)
 		defer done()
 		known = false // the worker may have asked before, over another stream
 	}
 	if granted == nil {
-		answer.StandsBy = l.standsBy(a.req.GetTakes(), last.worker, a.worker)
+		answer.StandsBy = l.tryStandBy(a.req.GetTakes(), last.worker, a.worker)
 		signal(l.svc.backlog.changed) // the slot is idle
 		return answers
 	}
 	l.svc.claimRate.add(l.svc.Now())
 	l.svc.announceMore()
-	held := l.granted(a, granted, last.worker, known)
+	held := l.holdGranted(a, granted, last.worker, known)
 	if held == nil {
 		return answers
 	}
-	return l.withRun(ctx, answer, held, granted, a.pending.AtHand(), a.req.GetTakes())
+	return l.appendRun(ctx, answer, held, granted, a.pending.AtHand(), a.req.GetTakes())
 }
 
-// withRun is an answer to a slot, with the run that it has got without asking for that one.
-func (l *slot) withRun(ctx context.Context, answer *pb.WorkResponse, held *lease, run *tree.Claimed, known store.AtHand, takes *pb.Takes) []*pb.WorkResponse {
+// appendRun is an answer to a slot, with the run that it has got without asking for that one.
+func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lease, run *tree.Claimed, known store.AtHand, takes *pb.Takes) []*pb.WorkResponse {
 	t := &run.Task
 	var has *pb.TranscriptHeld
 	if takes.GetHeldTaskId() == t.ID.String() {
 		has = takes.GetHeld()
 	}
-	assignment, err := l.assigned(ctx, held, run, known, has)
+	assignment, err := l.loadAssignment(ctx, held, run, known, has)
 	if err != nil {
 		if ctx.Err() == nil { // otherwise it is left as the stream ends
 			l.svc.Logger.WarnContext(ctx, "a run was not given to the slot that it was for", "task_id", t.ID, "error", err)
@@ -111,12 +111,12 @@ func (l *slot) withRun(ctx context.Context, answer *pb.WorkResponse, held *lease
 	return append([]*pb.WorkResponse{answer}, assignment...)
 }
 
-// takenWith gives the run that a slot has got in the transaction which has given its own back,
+// runTakenWith gives the run that a slot has got in the transaction which has given its own back,
 // if it has got one.
-func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
+func (l *slot) runTakenWith(ctx context.Context, a *exchange) *tree.Claimed {
 	granted, refused := a.pending.Taken()
 	if refused != nil {
-		l.svc.notTaken(ctx, a.next.Hint, refused)
+		l.svc.claimRefused(ctx, a.next.Hint, refused)
 	}
 	if granted != nil || refused != nil {
 		a.next = queuedRun{}
@@ -124,9 +124,9 @@ func (l *slot) takenWith(ctx context.Context, a *exchange) *tree.Claimed {
 	return granted
 }
 
-// claimKept claims the first run of the backlog that the slot can have, if there is one. done
+// claimFromBacklog claims the first run of the backlog that the slot can have, if there is one. done
 // has to be called when it is on the stream.
-func (l *slot) claimKept(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
+func (l *slot) claimFromBacklog(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
 	for takes != nil && last.worker.id != "" && ctx.Err() == nil {
 		next, any := l.svc.backlog.take(time.Now(), l.svc.pullingSlots()-1)
@@ -148,16 +148,16 @@ func (l *slot) claimKept(ctx context.Context, a *exchange, last *lease) (granted
 			l.svc.backlog.putBack(next)
 			break
 		}
-		if !l.svc.notTaken(ctx, next.Hint, err) {
+		if !l.svc.claimRefused(ctx, next.Hint, err) {
 			break
 		}
 	}
 	return nil, func() {}
 }
 
-// notTaken sees to a run that the slot could not have, and reports whether it may have another
+// claimRefused sees to a run that the slot could not have, and reports whether it may have another
 // one.
-func (s *Service) notTaken(ctx context.Context, run dispatch.Hint, err error) (others bool) {
+func (s *Service) claimRefused(ctx context.Context, run dispatch.Hint, err error) (others bool) {
 	switch {
 	case errors.Is(err, tree.ErrCapped):
 		err = s.releaseReady(ctx, run.Session, run.Task, run.Epoch)
@@ -178,8 +178,8 @@ func (l *slot) settle(ctx context.Context, p *store.Pending) (tree.Answer, error
 	return p.Wait(context.WithoutCancel(ctx))
 }
 
-// givenTo finds the run that a slot was given with an end of which its worker has not heard.
-func (l *slot) givenTo(ctx context.Context, again *pb.Reattach) (*pb.GivenRun, error) {
+// findGivenRun finds the run that a slot was given with an end of which its worker has not heard.
+func (l *slot) findGivenRun(ctx context.Context, again *pb.Reattach) (*pb.GivenRun, error) {
 	if again.GetTakesNonce() == 0 {
 		return nil, nil
 	}

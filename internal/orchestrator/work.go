@@ -69,9 +69,9 @@ type slot struct {
 	drains       chan struct{} // holds one: tell the worker to drain
 	endedCleanly atomic.Bool   // its worker has ended the stream in good order
 	onStandby    atomic.Pointer[standbySlot]
-	// stoodDown holds one: what has become of the slot that has waited.
-	stoodDown chan stoodDown
-	unqueued  []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
+	// standbyEnds holds one: what has become of the slot that has waited.
+	standbyEnds chan standbyEnd
+	unqueued    []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
 }
 
 // Work serves a worker's stream until it ends. An attempt that is still on it
@@ -83,7 +83,7 @@ func (s *Service) Work(stream WorkStream) error {
 	l := &slot{
 		svc: s, stream: stream, startedAt: s.Now(), exchanges: make(chan *exchange, workWindow), state: slotState{slots: &s.slots, counted: true},
 		failed: make(chan error, 1), leaseChanged: make(chan struct{}, 1), drains: make(chan struct{}, 1),
-		stoodDown: make(chan stoodDown, 1),
+		standbyEnds: make(chan standbyEnd, 1),
 	}
 	s.registry.addStream(l)
 	err := l.serve()
@@ -202,7 +202,7 @@ func (l *slot) receive() error {
 			l.standDown()
 			continue
 		case *pb.WorkRequest_StandBy:
-			if err := l.standBy(req); err != nil {
+			if err := l.handleStandBy(req); err != nil {
 				return err
 			}
 			continue
@@ -218,7 +218,7 @@ func (l *slot) receive() error {
 			err = l.queue()
 		}
 		if err != nil {
-			a.conclude(l.svc)
+			a.finish(l.svc)
 			return err
 		}
 		if !wanted {
@@ -227,7 +227,7 @@ func (l *slot) receive() error {
 		select {
 		case l.exchanges <- a:
 		default:
-			a.conclude(l.svc)
+			a.finish(l.svc)
 			return tree.ErrBadInput.With("more than %d requests without an answer", workWindow)
 		}
 	}
@@ -258,10 +258,10 @@ func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error)
 		a.err = errUnsupportedProtocol
 	case claim != nil:
 		session, cmd, err := wire.ClaimFrom(claim)
-		l.submitFor(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
+		l.submitAttempt(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
 	case again != nil:
 		session, cmd, err := wire.ReattachFrom(again)
-		l.submitFor(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
+		l.submitAttempt(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
 	case lease == nil:
 		return a, false, nil
 	default:
@@ -338,7 +338,7 @@ func (l *slot) answer() {
 				responses, err = l.respond(ctx, a)
 			}
 			l.checkLateGrant(a)
-			a.conclude(l.svc)
+			a.finish(l.svc)
 			switch {
 			case broken || ctx.Err() != nil:
 				continue
@@ -350,8 +350,8 @@ func (l *slot) answer() {
 				responses = []*pb.WorkResponse{l.loseAttempt(ctx, err)}
 			}
 			send(a.req.GetSeq(), responses...)
-		case down := <-l.stoodDown:
-			send(0, l.toldStoodDown(ctx, down)...)
+		case down := <-l.standbyEnds:
+			send(0, l.answerStandbyEnd(ctx, down)...)
 		case <-l.drains:
 			send(0, &pb.WorkResponse{Kind: &pb.WorkResponse_Drain{Drain: &pb.Drain{}}})
 		case <-l.leaseChanged:
@@ -360,7 +360,7 @@ func (l *slot) answer() {
 			case lease == nil:
 			case l.svc.leases.isRevoked(lease):
 				if l.onStandby.Swap(nil) != nil {
-					<-l.stoodDown // with the run, which was held first, and of which the worker has not heard
+					<-l.standbyEnds // with the run, which was held first, and of which the worker has not heard
 				}
 				l.dropAttempt()
 				send(0, lostResponse("the run was ended from outside"))
