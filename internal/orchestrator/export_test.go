@@ -35,7 +35,7 @@ func (s *Service) FailTails(err error) {
 }
 
 // Poke makes everyone who looks at a session look again, as another replica's nudge does.
-func (s *Service) Poke(id tree.SessionID) { s.hub.poke(id) }
+func (s *Service) Poke(id tree.SessionID) { s.hub.notify(id) }
 
 // OpenStream counts a stream of a worker, until close is called.
 func (s *Service) OpenStream(idle bool) (close func()) {

@@ -37,18 +37,18 @@ func TestOffered(t *testing.T) {
 		"others have committed before":  {commits: []store.Touched{commits(7, 2)}, seen: 3, read: true},
 		"others have committed between": {commits: []store.Touched{commits(5, 2), commits(8, 1)}, seen: 3, read: true},
 		"others say so":                 {commits: []store.Touched{commits(5, 2)}, nudged: true, seen: 3, read: true},
-		"very much":                     {commits: []store.Touched{commits(5, 2), commits(5+offeredMost, offeredMost)}, seen: 3, read: true},
+		"very much":                     {commits: []store.Touched{commits(5, 2), commits(5+maxBuffered, maxBuffered)}, seen: 3, read: true},
 	} {
 		h := newHub()
-		f := newFeed()
-		leave := h.join(tree.SessionID{1}, f)
+		f := newTailFeed()
+		leave := h.subscribe(tree.SessionID{1}, f)
 		for _, commit := range c.commits {
-			h.committed(commit)
+			h.notifyCommit(commit)
 		}
 		if c.nudged {
-			h.poke(tree.SessionID{1})
+			h.notify(tree.SessionID{1})
 		}
-		news := h.take(f)
+		news := h.takeBuffer(f)
 		found, all := news.after(c.seen)
 		got := make([]string, 0, len(found))
 		for _, data := range found {
@@ -57,7 +57,7 @@ func TestOffered(t *testing.T) {
 		if all == c.read || !slices.Equal(got, c.want) {
 			t.Errorf("%s: given is %q, all of it: %v; want %q, %v", name, got, all, c.want, !c.read)
 		}
-		if left := h.take(f); len(left.events) > 0 || left.unsure {
+		if left := h.takeBuffer(f); len(left.events) > 0 || left.incomplete {
 			t.Errorf("%s: it is offered again: %+v", name, left)
 		}
 		leave()

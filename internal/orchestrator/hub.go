@@ -15,40 +15,40 @@ import (
 // hub tells who looks at a session that there is something to look at. It holds no events:
 // whoever falls behind costs a flag, not a queue.
 type hub struct {
-	mu        sync.Mutex
-	onlookers map[tree.SessionID]map[onlooker]struct{}
-	begun     *simplelru.LRU[tree.SessionID, *store.Begun] // see underWay
+	mu          sync.Mutex
+	observers   map[tree.SessionID]map[observer]struct{}
+	newSessions *simplelru.LRU[tree.SessionID, *store.Begun] // see underWay
 }
 
-// onlooker is one who looks at a session: a [waiter], a [viewer] or the [feed] of a tail.
+// observer is one who looks at a session: a [waiter], a [viewer] or the [feed] of a tail.
 // The hub's lock is held while it is told.
-type onlooker interface {
-	committed(store.Touched) // this replica has committed something
-	unsure()                 // something may have happened
+type observer interface {
+	onCommit(store.Touched) // this replica has committed something
+	onMayHaveChanged()      // something may have happened
 }
 
-// begunMost is of how many new sessions a hub knows that they are under way.
-const begunMost = 1000
+// maxNewSessions is of how many new sessions a hub knows that they are under way.
+const maxNewSessions = 1000
 
 func newHub() *hub {
-	begun, _ := simplelru.NewLRU[tree.SessionID, *store.Begun](begunMost, nil) // it fails for a size of 0
-	return &hub{onlookers: map[tree.SessionID]map[onlooker]struct{}{}, begun: begun}
+	begun, _ := simplelru.NewLRU[tree.SessionID, *store.Begun](maxNewSessions, nil) // it fails for a size of 0
+	return &hub{observers: map[tree.SessionID]map[observer]struct{}{}, newSessions: begun}
 }
 
-// join joins those who look at a session, until leave is called.
-func (h *hub) join(id tree.SessionID, o onlooker) (leave func()) {
+// subscribe joins those who look at a session, until leave is called.
+func (h *hub) subscribe(id tree.SessionID, o observer) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.onlookers[id] == nil {
-		h.onlookers[id] = map[onlooker]struct{}{}
+	if h.observers[id] == nil {
+		h.observers[id] = map[observer]struct{}{}
 	}
-	h.onlookers[id][o] = struct{}{}
+	h.observers[id][o] = struct{}{}
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.onlookers[id], o)
-		if len(h.onlookers[id]) == 0 {
-			delete(h.onlookers, id)
+		delete(h.observers[id], o)
+		if len(h.observers[id]) == 0 {
+			delete(h.observers, id)
 		}
 	}
 }
@@ -57,9 +57,9 @@ func (h *hub) join(id tree.SessionID, o onlooker) (leave func()) {
 func (h *hub) count() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, all := range h.onlookers {
+	for _, all := range h.observers {
 		for o := range all {
-			if _, forOthers := o.(*feed); !forOthers {
+			if _, forOthers := o.(*tailFeed); !forOthers {
 				n++
 			}
 		}
@@ -67,89 +67,89 @@ func (h *hub) count() (n int) {
 	return n
 }
 
-// committed tells those who look at a session of a commit.
-func (h *hub) committed(t store.Touched) {
+// notifyCommit tells those who look at a session of a commit.
+func (h *hub) notifyCommit(t store.Touched) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t.Begun != nil {
-		h.begun.Add(t.Session, t.Begun)
-	} else if begun, _ := h.begun.Peek(t.Session); begun != nil && slices.Contains(t.Ended, begun.Task) {
-		h.begun.Remove(t.Session)
+		h.newSessions.Add(t.Session, t.Begun)
+	} else if begun, _ := h.newSessions.Peek(t.Session); begun != nil && slices.Contains(t.Ended, begun.Task) {
+		h.newSessions.Remove(t.Session)
 	}
-	for o := range h.onlookers[t.Session] {
-		o.committed(t)
-	}
-}
-
-// poke makes everyone who looks at a session look again.
-func (h *hub) poke(id tree.SessionID) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.begun.Remove(id)
-	for o := range h.onlookers[id] {
-		o.unsure()
+	for o := range h.observers[t.Session] {
+		o.onCommit(t)
 	}
 }
 
-// pokeAll makes everyone look again.
-func (h *hub) pokeAll() {
+// notify makes everyone who looks at a session look again.
+func (h *hub) notify(id tree.SessionID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.begun.Purge()
-	for _, all := range h.onlookers {
+	h.newSessions.Remove(id)
+	for o := range h.observers[id] {
+		o.onMayHaveChanged()
+	}
+}
+
+// notifyAll makes everyone look again.
+func (h *hub) notifyAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.newSessions.Purge()
+	for _, all := range h.observers {
 		for o := range all {
-			o.unsure()
+			o.onMayHaveChanged()
 		}
 	}
 }
 
-// underWay reports whether the run that somebody waits for is that with which a new session
+// isNewAndRunning reports whether the run that somebody waits for is that with which a new session
 // has begun here a moment ago, and is under way as far as is known here. A moment is at most
 // until everyone is made to look again. Of no other run it says anything.
-func (h *hub) underWay(tenant string, w *waiter) bool {
+func (h *hub) isNewAndRunning(tenant string, w *waiter) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	begun, _ := h.begun.Peek(w.session)
-	if begun == nil || begun.Tenant != tenant || !w.of.Task.IsZero() && w.of.Task != begun.Task || w.of.Run > 0 && w.of.Run != begun.Run {
+	begun, _ := h.newSessions.Peek(w.session)
+	if begun == nil || begun.Tenant != tenant || !w.target.Task.IsZero() && w.target.Task != begun.Task || w.target.Run > 0 && w.target.Run != begun.Run {
 		return false
 	}
-	w.of = tree.ChildRun{Task: begun.Task, Run: begun.Run}
+	w.target = tree.ChildRun{Task: begun.Task, Run: begun.Run}
 	return true
 }
 
-// narrow makes a waiter wait for one run.
-func (h *hub) narrow(w *waiter, of tree.ChildRun) {
+// setTarget makes a waiter wait for one run.
+func (h *hub) setTarget(w *waiter, of tree.ChildRun) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w.of = of
+	w.target = of
 }
 
-// ended gives how the run has ended that somebody waits for, if that is known.
-func (h *hub) ended(w *waiter) *store.End {
+// knownEnd gives how the run has ended that somebody waits for, if that is known.
+func (h *hub) knownEnd(w *waiter) *store.End {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if w.end == nil || w.end.Run() != w.of {
+	if w.end == nil || w.end.Run() != w.target {
 		return nil
 	}
 	return w.end
 }
 
-// take gives what is offered to a tail, for the last time.
-func (h *hub) take(f *feed) offered {
+// takeBuffer gives what is offered to a tail, for the last time.
+func (h *hub) takeBuffer(f *tailFeed) eventBuffer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	taken := f.offered
-	f.offered = offered{}
+	taken := f.buffer
+	f.buffer = eventBuffer{}
 	return taken
 }
 
-// delta shows a piece of text to those who want such pieces.
-func (h *hub) delta(id tree.SessionID, d *pb.Delta) {
+// sendDelta shows a piece of text to those who want such pieces.
+func (h *hub) sendDelta(id tree.SessionID, d *pb.Delta) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var step *wire.Step
-	for o := range h.onlookers[id] {
-		v, watches := o.(*viewer)
+	for o := range h.observers[id] {
+		v, watches := o.(*deltaObserver)
 		if !watches || v.deltas == nil {
 			continue
 		}

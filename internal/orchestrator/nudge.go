@@ -73,9 +73,9 @@ func (s *Service) listen(ctx context.Context) error {
 	return s.Bus.Listen(ctx, s.Replica, func(n dispatch.Nudge) {
 		switch {
 		case n.Session.IsZero():
-			s.hub.pokeAll()
+			s.hub.notifyAll()
 		case n.Task.IsZero():
-			s.hub.poke(n.Session)
+			s.hub.notify(n.Session)
 		default:
 			s.lookAt(ctx, n)
 		}

@@ -180,7 +180,7 @@ func (s *Service) Committed(c store.Commit) {
 		s.relay.hurry()
 	}
 	for _, touched := range c.Sessions {
-		s.hub.committed(touched)
+		s.hub.notifyCommit(touched)
 	}
 	for _, r := range c.Revoked {
 		s.leases.revoke(r.Session, r.Task, r.Epoch)

@@ -44,7 +44,7 @@ func (s *Service) sweep(ctx context.Context) error {
 		}
 		s.wakeAnnouncer()
 		if !s.Store.Alone() {
-			s.hub.pokeAll() // a nudge may have been lost
+			s.hub.notifyAll() // a nudge may have been lost
 		}
 		select {
 		case <-tick.C:

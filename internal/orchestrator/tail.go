@@ -94,7 +94,7 @@ func (t *tail) after(seq int64, room []logged) (glimpse, error) {
 func (t *tail) readAgain() { signal(t.again) }
 
 // run reads until ctx ends or reading fails, which those who watch are told.
-func (t *tail) run(ctx context.Context, f *feed) {
+func (t *tail) run(ctx context.Context, f *tailFeed) {
 	defer close(t.done)
 	quiet := time.NewTimer(tailKeeps)
 	defer quiet.Stop()
@@ -113,8 +113,8 @@ func (t *tail) run(ctx context.Context, f *feed) {
 		if !rest(ctx, time.Until(read.Add(t.breath()))) {
 			return
 		}
-		news := t.svc.hub.take(f)
-		news.unsure = news.unsure || unsure
+		news := t.svc.hub.takeBuffer(f)
+		news.incomplete = news.incomplete || unsure
 		if err := t.read(ctx, news); err != nil {
 			t.fail(err)
 			return
@@ -148,7 +148,7 @@ func rest(ctx context.Context, pause time.Duration) bool {
 
 // read appends what is new, and looks whether the session is idle if that is of
 // interest to somebody. What this replica has just committed need not be read.
-func (t *tail) read(ctx context.Context, news offered) error {
+func (t *tail) read(ctx context.Context, news eventBuffer) error {
 	for more := true; more; {
 		from, begun := t.position()
 		if !begun {
@@ -159,7 +159,7 @@ func (t *tail) read(ctx context.Context, news offered) error {
 		if err != nil {
 			return err
 		}
-		news, more = offered{}, len(found) == watchBatch
+		news, more = eventBuffer{}, len(found) == watchBatch
 		if more || !t.askIdle() {
 			continue
 		}
@@ -173,7 +173,7 @@ func (t *tail) read(ctx context.Context, news offered) error {
 }
 
 // look gives the events after one.
-func (t *tail) look(ctx context.Context, news offered, from int64) ([]logged, error) {
+func (t *tail) look(ctx context.Context, news eventBuffer, from int64) ([]logged, error) {
 	rows, all := news.after(from)
 	if !all {
 		return t.svc.readLog(ctx, t.session, from)

@@ -39,8 +39,8 @@ func (s *Service) tail(id tree.SessionID, untilIdle bool) (t *tail, leave func()
 // the first one.
 func (s *Service) newTail(id tree.SessionID) *tail {
 	reading, stop := context.WithCancel(context.Background())
-	f := newFeed()
-	leave := s.hub.join(id, f)
+	f := newTailFeed()
+	leave := s.hub.subscribe(id, f)
 	t := &tail{
 		svc: s, session: id, again: make(chan struct{}, 1), done: make(chan struct{}), news: make(chan struct{}),
 		stop: func() { stop(); leave() },

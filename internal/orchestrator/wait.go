@@ -16,27 +16,27 @@ type waiter struct {
 	changed chan bool // holds one: look again, and whether a run of the task is known to have ended
 
 	// Guarded by the hub.
-	of  tree.ChildRun // of no task: not known yet
-	end *store.End    // of the last run of the task that has ended here, if it is known
+	target tree.ChildRun // of no task: not known yet
+	end    *store.End    // of the last run of the task that has ended here, if it is known
 }
 
-// committed makes the waiter look again if a run of the task has ended, or if it is not known
+// onCommit makes the waiter look again if a run of the task has ended, or if it is not known
 // yet which task that is.
-func (w *waiter) committed(t store.Touched) {
-	ended := slices.Contains(t.Ended, w.of.Task)
+func (w *waiter) onCommit(t store.Touched) {
+	ended := slices.Contains(t.Ended, w.target.Task)
 	if ended {
-		w.end = t.End(w.of.Task)
+		w.end = t.End(w.target.Task)
 	}
-	if ended || w.of.Task.IsZero() {
-		w.poke(ended)
+	if ended || w.target.Task.IsZero() {
+		w.wake(ended)
 	}
 }
 
-func (w *waiter) unsure() { w.poke(false) }
+func (w *waiter) onMayHaveChanged() { w.wake(false) }
 
-// poke makes the waiter look again. If it is about to look anyway, it finds out itself
+// wake makes the waiter look again. If it is about to look anyway, it finds out itself
 // whether a run has ended.
-func (w *waiter) poke(ended bool) {
+func (w *waiter) wake(ended bool) {
 	select {
 	case w.changed <- ended:
 	default:
@@ -55,15 +55,15 @@ type Waited struct {
 func (s *Service) WaitTask(
 	ctx context.Context, tenant string, id tree.SessionID, of tree.ChildRun, timeout time.Duration,
 ) (Waited, error) {
-	w := &waiter{session: id, of: of, changed: make(chan bool, 1)}
-	defer s.hub.join(id, w)()
+	w := &waiter{session: id, target: of, changed: make(chan bool, 1)}
+	defer s.hub.subscribe(id, w)()
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	told, look := false, !s.hub.underWay(tenant, w)
+	told, look := false, !s.hub.isNewAndRunning(tenant, w)
 	for ; ; look = true {
 		over := waiting.Err() != nil
 		if look || over {
-			now, ended, err := s.look(ctx, tenant, w, told || over)
+			now, ended, err := s.checkRun(ctx, tenant, w, told || over)
 			if ended || over || err != nil {
 				return now, err
 			}
@@ -77,40 +77,40 @@ func (s *Service) WaitTask(
 	}
 }
 
-// look looks whether the run has ended that somebody waits for. Unless the task is likely to be given it first looks how far that is, which costs a
+// checkRun looks whether the run has ended that somebody waits for. Unless the task is likely to be given it first looks how far that is, which costs a
 // fraction of reading it.
-func (s *Service) look(
+func (s *Service) checkRun(
 	ctx context.Context, tenant string, w *waiter, likely bool,
 ) (seen Waited, ended bool, err error) {
-	if end := s.hub.ended(w); end != nil {
+	if end := s.hub.knownEnd(w); end != nil {
 		t, out, err := s.Store.EndOf(ctx, end)
 		return Waited{t, out, end.Session()}, true, err
 	}
 	if !likely {
-		now, err := s.Store.Standing(ctx, tenant, w.session, w.of.Task)
-		if err != nil || !s.past(w, now) {
+		now, err := s.Store.Standing(ctx, tenant, w.session, w.target.Task)
+		if err != nil || !s.isPast(w, now) {
 			return Waited{}, false, err
 		}
 	}
-	t, out, err := s.Store.TaskAndOutput(ctx, tenant, w.session, w.of.Task)
+	t, out, err := s.Store.TaskAndOutput(ctx, tenant, w.session, w.target.Task)
 	if err != nil {
 		return Waited{}, false, err
 	}
-	ended = s.past(w, store.StandingOf(t))
-	if t.Run > w.of.Run {
-		t, out, err = s.outputOf(ctx, t, w.of.Run)
+	ended = s.isPast(w, store.StandingOf(t))
+	if t.Run > w.target.Run {
+		t, out, err = s.outputOf(ctx, t, w.target.Run)
 	}
 	return Waited{Task: t, Output: out}, ended, err
 }
 
-// past reports whether a task has come past the run that somebody waits for, which is its
+// isPast reports whether a task has come past the run that somebody waits for, which is its
 // current one if they have not said.
-func (s *Service) past(w *waiter, now store.Standing) bool {
-	of := tree.ChildRun{Task: now.Task, Run: w.of.Run}
+func (s *Service) isPast(w *waiter, now store.Standing) bool {
+	of := tree.ChildRun{Task: now.Task, Run: w.target.Run}
 	if of.Run == 0 {
 		of.Run = now.Run
 	}
-	s.hub.narrow(w, of)
+	s.hub.setTarget(w, of)
 	return now.Run > of.Run || now.State.Terminal()
 }
 
@@ -142,7 +142,7 @@ func (s *Service) WaitMessage(
 // outputOf gives a task as it was when a run of it ended that is not its last, with what
 // there is to read of that.
 func (s *Service) outputOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, tree.RunOutput, error) {
-	t, err := s.asOf(ctx, t, run)
+	t, err := s.taskAtEndOf(ctx, t, run)
 	if err != nil {
 		return nil, tree.RunOutput{}, err
 	}
@@ -150,8 +150,8 @@ func (s *Service) outputOf(ctx context.Context, t *tree.Task, run int) (*tree.Ta
 	return t, out, err
 }
 
-// asOf gives a task as it was when a run of it ended that is not its last.
-func (s *Service) asOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, error) {
+// taskAtEndOf gives a task as it was when a run of it ended that is not its last.
+func (s *Service) taskAtEndOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, error) {
 	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: run})
 	if err != nil {
 		return nil, err

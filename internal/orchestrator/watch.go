@@ -32,8 +32,8 @@ const (
 // several.
 const stepBytes = 64 << 10
 
-// viewer is one who watches a session, whom the tail tells what is committed.
-type viewer struct {
+// deltaObserver is one who watches a session, whom the tail tells what is committed.
+type deltaObserver struct {
 	deltas chan *wire.Step // nil unless they want to see text as it is written
 }
 
@@ -41,16 +41,16 @@ type viewer struct {
 // loses some; they are a preview, the message itself is never lost.
 const deltaRoom = 256
 
-func newViewer(deltas bool) *viewer {
-	v := &viewer{}
+func newDeltaObserver(deltas bool) *deltaObserver {
+	v := &deltaObserver{}
 	if deltas {
 		v.deltas = make(chan *wire.Step, deltaRoom)
 	}
 	return v
 }
 
-func (*viewer) committed(store.Touched) {}
-func (*viewer) unsure()                 {}
+func (*deltaObserver) onCommit(store.Touched) {}
+func (*deltaObserver) onMayHaveChanged()      {}
 
 // watching is one watch of a session.
 type watching struct {
@@ -66,8 +66,8 @@ type watching struct {
 // then what happens. It returns once the session is idle, if that was asked
 // for, and otherwise only when ctx ends or send fails.
 func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.SessionID, w Watch, send func(*wire.Step) error) (*pb.Idle, error) {
-	look := newViewer(w.Deltas)
-	defer s.hub.join(id, look)()
+	look := newDeltaObserver(w.Deltas)
+	defer s.hub.subscribe(id, look)()
 	session, err := s.Store.Session(ctx, tenant, id)
 	switch {
 	case err != nil:
@@ -153,7 +153,7 @@ func (v *watching) together(events []logged) int {
 }
 
 // goOn sends what happens, once what has happened was sent.
-func (v *watching) goOn(ctx context.Context, look *viewer, untilIdle bool) (*pb.Idle, error) {
+func (v *watching) goOn(ctx context.Context, look *deltaObserver, untilIdle bool) (*pb.Idle, error) {
 	t, leave := v.svc.tail(v.id, untilIdle)
 	defer leave()
 	room := make([]logged, watchGlimpse)
@@ -182,7 +182,7 @@ func (v *watching) goOn(ctx context.Context, look *viewer, untilIdle bool) (*pb.
 
 // awaitNews waits until the tail has changed and sends deltas meanwhile: all that came
 // before the change was seen.
-func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *viewer) error {
+func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *deltaObserver) error {
 	for {
 		select {
 		case <-news:
@@ -200,7 +200,7 @@ func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *view
 }
 
 // preview sends the deltas that are there.
-func (v *watching) preview(look *viewer) error {
+func (v *watching) preview(look *deltaObserver) error {
 	for range len(look.deltas) {
 		if err := v.send(<-look.deltas); err != nil {
 			return err

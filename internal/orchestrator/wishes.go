@@ -163,7 +163,7 @@ func (l *slot) show(d *pb.TextDelta) {
 }
 
 // showPiece shows what was written at another replica to those who watch here.
-func (s *Service) showPiece(p dispatch.Piece) { s.hub.delta(p.Session, deltaOf(p)) }
+func (s *Service) showPiece(p dispatch.Piece) { s.hub.sendDelta(p.Session, deltaOf(p)) }
 
 func deltaOf(p dispatch.Piece) *pb.Delta {
 	return &pb.Delta{TaskId: p.Task.String(), Run: int32(p.Run), Text: p.Text, Thinking: p.Thinking, Restart: p.Restart}
