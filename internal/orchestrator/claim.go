@@ -92,7 +92,7 @@ func (l *slot) answerReattach(ctx context.Context, a *exchange, answer tree.Answ
 	case !ok:
 		return nil, fmt.Errorf("a reattachment was answered with %T", answer)
 	}
-	l.svc.reattachment()
+	l.svc.recordReattach()
 	t := &granted.Task
 	held := newLease(t, granted.Tenant, workerInfo{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), wire.FeatureReattach)})
 	held.storedSeq, held.seenOrdinal = t.LastSeq, int(again.GetKnownOrdinal())

@@ -7,7 +7,7 @@ import (
 )
 
 // StepBytes is how many bytes a step of several events may have.
-const StepBytes = stepBytes
+const StepBytes = maxStepBytes
 
 // How many calls are made at once, and of them to one host.
 const (
@@ -19,7 +19,7 @@ const (
 func (s *Service) Tails() int {
 	s.tails.mu.Lock()
 	defer s.tails.mu.Unlock()
-	return len(s.tails.held)
+	return len(s.tails.bySession)
 }
 
 // Watchers counts those who watch, or wait.
@@ -29,7 +29,7 @@ func (s *Service) Watchers() int { return s.hub.count() }
 func (s *Service) FailTails(err error) {
 	s.tails.mu.Lock()
 	defer s.tails.mu.Unlock()
-	for _, t := range s.tails.held {
+	for _, t := range s.tails.bySession {
 		t.fail(err)
 	}
 }

@@ -38,22 +38,22 @@ func (s *Service) state(ctx context.Context) (telemetry.State, error) {
 	return state, nil
 }
 
-// watched notes how far behind a watcher is that has just been given an event.
-func (s *Service) watched(e *logged) {
+// recordWatchLag notes how far behind a watcher is that has just been given an event.
+func (s *Service) recordWatchLag(e *watchEvent) {
 	if s.measures != nil {
 		s.measures.Watched(max(0, s.Now().Sub(e.at)))
 	}
 }
 
-// reattachment notes that an attempt goes on over another stream.
-func (s *Service) reattachment() {
+// recordReattach notes that an attempt goes on over another stream.
+func (s *Service) recordReattach() {
 	if s.measures != nil {
 		s.measures.Reattached()
 	}
 }
 
-// tookOver notes that a run was taken back from a replica that is gone.
-func (s *Service) tookOver() {
+// recordTakeover notes that a run was taken back from a replica that is gone.
+func (s *Service) recordTakeover() {
 	if s.measures != nil {
 		s.measures.TakenOver()
 	}

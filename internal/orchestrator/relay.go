@@ -214,7 +214,7 @@ func (s *Service) relayText(ctx context.Context) error {
 // rest reports whether ctx has outlasted the pause after a message.
 func (r *relay) rest(ctx context.Context, failed bool) bool {
 	if failed {
-		return rest(ctx, relayRetry)
+		return sleep(ctx, relayRetry)
 	}
 	pause := time.NewTimer(relayPause)
 	defer pause.Stop()

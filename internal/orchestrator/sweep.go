@@ -118,7 +118,7 @@ func (s *Service) takeBack(ctx context.Context) error {
 		return a.Session, tree.Redeliver{Task: a.Task, Epoch: a.Epoch, Attach: a.Attach}
 	}) {
 		if err == nil && i < len(lost) {
-			s.tookOver()
+			s.recordTakeover()
 		}
 		failed = errors.Join(failed, unlessRedelivered(err))
 	}

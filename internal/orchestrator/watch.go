@@ -24,27 +24,27 @@ type Watch struct {
 // watchBatch is how many events are read from the store at once, and watchGlimpse how
 // many from the tail.
 const (
-	watchBatch   = 512
-	watchGlimpse = 32
+	watchBatch = 512
+	tailBatch  = 32
 )
 
-// stepBytes is how many bytes the events of a step have together, at most, if it has
+// maxStepBytes is how many bytes the events of a step have together, at most, if it has
 // several.
-const stepBytes = 64 << 10
+const maxStepBytes = 64 << 10
 
 // deltaObserver is one who watches a session, whom the tail tells what is committed.
 type deltaObserver struct {
 	deltas chan *wire.Step // nil unless they want to see text as it is written
 }
 
-// deltaRoom is how many pieces of text a slow watcher may be behind before it
+// deltaBuffer is how many pieces of text a slow watcher may be behind before it
 // loses some; they are a preview, the message itself is never lost.
-const deltaRoom = 256
+const deltaBuffer = 256
 
 func newDeltaObserver(deltas bool) *deltaObserver {
 	v := &deltaObserver{}
 	if deltas {
-		v.deltas = make(chan *wire.Step, deltaRoom)
+		v.deltas = make(chan *wire.Step, deltaBuffer)
 	}
 	return v
 }
@@ -52,8 +52,8 @@ func newDeltaObserver(deltas bool) *deltaObserver {
 func (*deltaObserver) onCommit(store.Touched) {}
 func (*deltaObserver) onMayHaveChanged()      {}
 
-// watching is one watch of a session.
-type watching struct {
+// watch is one watch of a session.
+type watch struct {
 	svc     *Service
 	id      tree.SessionID
 	several bool
@@ -80,7 +80,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	if w.Deltas && !s.Store.Alone() {
 		defer s.wishes.join(id)()
 	}
-	v := &watching{svc: s, id: id, several: w.Several, last: w.After, send: send}
+	v := &watch{svc: s, id: id, several: w.Several, last: w.After, send: send}
 	for more := true; more; {
 		if err := v.catchUp(ctx, false); err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 			break
 		}
 		var idle *pb.Idle
-		if idle, more, err = s.lookIdle(ctx, id, v.last); err != nil || idle != nil {
+		if idle, more, err = s.checkIdle(ctx, id, v.last); err != nil || idle != nil {
 			return idle, err
 		}
 	}
@@ -98,15 +98,15 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 			return nil, err
 		}
 	}
-	return v.goOn(ctx, look, w.UntilIdle)
+	return v.follow(ctx, look, w.UntilIdle)
 }
 
 // catchUp sends everything after the last event from the store; live is whether the
 // watcher had seen all that there was.
-func (v *watching) catchUp(ctx context.Context, live bool) error {
+func (v *watch) catchUp(ctx context.Context, live bool) error {
 	for {
 		events, err := v.svc.readLog(ctx, v.id, v.last)
-		if err := v.show(events, live); err != nil {
+		if err := v.sendEvents(events, live); err != nil {
 			return err
 		}
 		if err != nil || len(events) < watchBatch {
@@ -115,10 +115,10 @@ func (v *watching) catchUp(ctx context.Context, live bool) error {
 	}
 }
 
-// show sends events.
-func (v *watching) show(events []logged, live bool) error {
+// sendEvents sends events.
+func (v *watch) sendEvents(events []watchEvent, live bool) error {
 	for len(events) > 0 {
-		next := events[:v.together(events)]
+		next := events[:v.nextBatch(events)]
 		events = events[len(next):]
 		err := v.send(wire.Together(v.steps))
 		clear(v.steps) // they are not kept for who waits
@@ -131,20 +131,20 @@ func (v *watching) show(events []logged, live bool) error {
 			}
 			v.last = next[i].seq
 			if live {
-				v.svc.watched(&next[i])
+				v.svc.recordWatchLag(&next[i])
 			}
 		}
 	}
 	return nil
 }
 
-// together collects the steps of the events that go together, and says how many there are.
-func (v *watching) together(events []logged) int {
+// nextBatch collects the steps of the events that go together, and says how many there are.
+func (v *watch) nextBatch(events []watchEvent) int {
 	v.steps = v.steps[:0]
 	bytes := 0
 	for i := range events {
 		bytes += events[i].step.Len()
-		if i > 0 && (!v.several || bytes > stepBytes) {
+		if i > 0 && (!v.several || bytes > maxStepBytes) {
 			break
 		}
 		v.steps = append(v.steps, events[i].step)
@@ -152,11 +152,11 @@ func (v *watching) together(events []logged) int {
 	return len(v.steps)
 }
 
-// goOn sends what happens, once what has happened was sent.
-func (v *watching) goOn(ctx context.Context, look *deltaObserver, untilIdle bool) (*pb.Idle, error) {
-	t, leave := v.svc.tail(v.id, untilIdle)
+// follow sends what happens, once what has happened was sent.
+func (v *watch) follow(ctx context.Context, look *deltaObserver, untilIdle bool) (*pb.Idle, error) {
+	t, leave := v.svc.joinTail(v.id, untilIdle)
 	defer leave()
-	room := make([]logged, watchGlimpse)
+	room := make([]watchEvent, tailBatch)
 	for {
 		seen, err := t.after(v.last, room)
 		if err != nil {
@@ -168,11 +168,11 @@ func (v *watching) goOn(ctx context.Context, look *deltaObserver, untilIdle bool
 		case untilIdle && seen.idle != nil:
 			return seen.idle, nil
 		default:
-			err = v.show(seen.events, true)
+			err = v.sendEvents(seen.events, true)
 			clear(seen.events) // they are not kept for who waits
 		}
 		if err == nil {
-			err = v.awaitNews(ctx, seen.news, look)
+			err = v.awaitChange(ctx, seen.changed, look)
 		}
 		if err != nil {
 			return nil, err
@@ -180,13 +180,13 @@ func (v *watching) goOn(ctx context.Context, look *deltaObserver, untilIdle bool
 	}
 }
 
-// awaitNews waits until the tail has changed and sends deltas meanwhile: all that came
+// awaitChange waits until the tail has changed and sends deltas meanwhile: all that came
 // before the change was seen.
-func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *deltaObserver) error {
+func (v *watch) awaitChange(ctx context.Context, news chan struct{}, look *deltaObserver) error {
 	for {
 		select {
 		case <-news:
-			return v.preview(look)
+			return v.drainDeltas(look)
 		case d := <-look.deltas:
 			if err := v.send(d); err != nil {
 				return err
@@ -199,8 +199,8 @@ func (v *watching) awaitNews(ctx context.Context, news chan struct{}, look *delt
 	}
 }
 
-// preview sends the deltas that are there.
-func (v *watching) preview(look *deltaObserver) error {
+// drainDeltas sends the deltas that are there.
+func (v *watch) drainDeltas(look *deltaObserver) error {
 	for range len(look.deltas) {
 		if err := v.send(<-look.deltas); err != nil {
 			return err
