@@ -15,11 +15,11 @@ import (
 type outbox struct {
 	mu      sync.Mutex
 	waiting map[dispatch.Nudge]struct{}
-	some    chan struct{} // holds one: something waits
+	changed chan struct{} // holds one: something waits
 }
 
 func newOutbox() *outbox {
-	return &outbox{waiting: map[dispatch.Nudge]struct{}{}, some: make(chan struct{}, 1)}
+	return &outbox{waiting: map[dispatch.Nudge]struct{}{}, changed: make(chan struct{}, 1)}
 }
 
 // put queues what a commit has changed.
@@ -38,7 +38,7 @@ func (o *outbox) put(c store.Commit) {
 		o.waiting[dispatch.Nudge{Session: r.Session, Task: r.Task}] = struct{}{}
 	}
 	o.mu.Unlock()
-	signal(o.some)
+	signal(o.changed)
 }
 
 // take empties the queue.
@@ -53,12 +53,12 @@ func (o *outbox) take() []dispatch.Nudge {
 	return all
 }
 
-// nudge tells other replicas what this one commits, until ctx ends. A nudge that
+// sendNudges tells other replicas what this one commits, until ctx ends. A nudge that
 // is lost is made up for by their looking each second.
-func (s *Service) nudge(ctx context.Context) error {
+func (s *Service) sendNudges(ctx context.Context) error {
 	for {
 		select {
-		case <-s.outbox.some:
+		case <-s.outbox.changed:
 		case <-ctx.Done():
 			return nil
 		}
@@ -68,8 +68,8 @@ func (s *Service) nudge(ctx context.Context) error {
 	}
 }
 
-// listen looks at what other replicas have committed, until ctx ends.
-func (s *Service) listen(ctx context.Context) error {
+// receiveNudges looks at what other replicas have committed, until ctx ends.
+func (s *Service) receiveNudges(ctx context.Context) error {
 	return s.Bus.Listen(ctx, s.Replica, func(n dispatch.Nudge) {
 		switch {
 		case n.Session.IsZero():
@@ -77,15 +77,15 @@ func (s *Service) listen(ctx context.Context) error {
 		case n.Task.IsZero():
 			s.hub.notify(n.Session)
 		default:
-			s.lookAt(ctx, n)
+			s.recheckLease(ctx, n)
 		}
-	}, s.relay.wish)
+	}, s.relay.setInterest)
 }
 
-// lookAt tells the stream of an attempt what another replica has done to it: ended it,
+// recheckLease tells the stream of an attempt what another replica has done to it: ended it,
 // or asked for its commands to go on in the background. A nudge may be old or forged:
 // only the row counts.
-func (s *Service) lookAt(ctx context.Context, n dispatch.Nudge) {
+func (s *Service) recheckLease(ctx context.Context, n dispatch.Nudge) {
 	epoch, held := s.leases.latestEpoch(n.Task)
 	if !held {
 		return

@@ -53,7 +53,7 @@ func TestANudgeBeforeAClaim(t *testing.T) {
 	s.leases.settle(first)
 	update(tree.Redeliver{Task: task, Epoch: 1, Attach: 1})
 	second := s.leases.expect(task, 2)
-	s.lookAt(t.Context(), dispatch.Nudge{Session: id, Task: task})
+	s.recheckLease(t.Context(), dispatch.Nudge{Session: id, Task: task})
 	if !s.leases.isRevoked(old) {
 		t.Error("the attempt that has ended is held as before")
 	}

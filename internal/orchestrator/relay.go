@@ -15,72 +15,72 @@ import (
 // with a pause after it, and what has no room is lost. relaySize is how much is sent at
 // once, and relayRoom how much may wait; each piece counts pieceSize beside its text.
 const (
-	relayPause  = 20 * time.Millisecond
-	relayRetry  = time.Second // the pause after a failure
-	relaySize   = 64 << 10
-	relayRoom   = 1 << 20
-	pieceSize   = 256
-	wishesMost  = 1 << 16 // of all replicas
-	wishersMost = 256     // replicas
+	relayPause            = 20 * time.Millisecond
+	relayRetry            = time.Second // the pause after a failure
+	relayBatchBytes       = 64 << 10
+	relayBufferBytes      = 1 << 20
+	pieceOverhead         = 256
+	maxInterests          = 1 << 16 // of all replicas
+	maxInterestedReplicas = 256     // replicas
 )
 
 // relay is what workers write to this replica while somebody at another one watches.
 // Where nobody does, a piece costs a look at a number.
 type relay struct {
-	now    func() time.Time
-	wished atomic.Int64  // how many wishes there are
-	some   chan struct{} // holds one: something waits
-	urgent chan struct{} // holds one: what waits is not to wait for more
+	now           func() time.Time
+	interestCount atomic.Int64  // how many wishes there are
+	changed       chan struct{} // holds one: something waits
+	flushNow      chan struct{} // holds one: what waits is not to wait for more
 
-	mu      sync.Mutex
-	wishes  map[string]map[tree.SessionID]time.Time // of each replica, and until when
-	waiting []*relayed                              // the oldest first
-	last    map[tree.TaskID]*relayed                // of those that wait, the last of each task
-	size    int                                     // of all that waits
+	mu        sync.Mutex
+	interests map[string]map[tree.SessionID]time.Time // of each replica, and until when
+	waiting   []*queuedPiece                          // the oldest first
+	last      map[tree.TaskID]*queuedPiece            // of those that wait, the last of each task
+	size      int                                     // of all that waits
 }
 
-// relayed is a piece that waits: its text may still grow.
-type relayed struct {
+// queuedPiece is a piece that waits: its text may still grow.
+type queuedPiece struct {
 	dispatch.Piece
 	text []byte
 }
 
 func newRelay(now func() time.Time) *relay {
 	return &relay{
-		now: now, some: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
-		wishes: map[string]map[tree.SessionID]time.Time{}, last: map[tree.TaskID]*relayed{},
+		now: now, changed: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
+		interests: map[string]map[tree.SessionID]time.Time{}, last: map[tree.TaskID]*queuedPiece{},
 	}
 }
 
-// wish takes in what another replica wishes for. What goes beyond all bounds is no
+// setInterest takes in what another replica wishes for. What goes beyond all bounds is no
 // replica's.
-func (r *relay) wish(w dispatch.Wish) {
+func (r *relay) setInterest(w dispatch.Wish) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sessions, known := r.wishes[w.Replica]
+	sessions, known := r.interests[w.Replica]
 	_, again := sessions[w.Session]
-	switch full := r.wished.Load() >= wishesMost || !known && len(r.wishes) >= wishersMost; {
+	switch full := r.interestCount.Load() >= maxInterests || !known && len(r.interests) >= maxInterestedReplicas; {
 	case w.Over && again:
-		r.end(w.Replica, w.Session)
+		r.removeInterest(w.Replica, w.Session)
 		return
 	case w.Over || full && !again:
 		return
 	case !known:
 		sessions = map[tree.SessionID]time.Time{}
-		r.wishes[w.Replica] = sessions
+		r.interests[w.Replica] = sessions
 	}
 	if !again {
-		r.wished.Add(1)
+		r.interestCount.Add(1)
 	}
-	sessions[w.Session] = r.now().Add(wishFor)
+	sessions[w.Session] = r.now().Add(interestTTL)
 }
 
-// end forgets a wish. The caller holds the lock.
-func (r *relay) end(replica string, id tree.SessionID) {
-	delete(r.wishes[replica], id)
-	r.wished.Add(-1)
-	if len(r.wishes[replica]) == 0 {
-		delete(r.wishes, replica)
+// removeInterest forgets a wish. The caller holds the lock.
+func (r *relay) removeInterest(replica string, id tree.SessionID) {
+	delete(r.interests[replica], id)
+	r.interestCount.Add(-1)
+	if len(r.interests[replica]) == 0 {
+		delete(r.interests, replica)
 	}
 }
 
@@ -89,20 +89,20 @@ func (r *relay) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	for replica, sessions := range r.wishes {
+	for replica, sessions := range r.interests {
 		for id, until := range sessions {
 			if !until.After(now) {
-				r.end(replica, id)
+				r.removeInterest(replica, id)
 			}
 		}
 	}
 }
 
-// wishers are the replicas that wish for a session. The caller holds the lock.
-func (r *relay) wishers(id tree.SessionID) iter.Seq[string] {
+// interestedReplicas are the replicas that wish for a session. The caller holds the lock.
+func (r *relay) interestedReplicas(id tree.SessionID) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		now := r.now()
-		for replica, sessions := range r.wishes {
+		for replica, sessions := range r.interests {
 			if sessions[id].After(now) && !yield(replica) {
 				return
 			}
@@ -110,9 +110,9 @@ func (r *relay) wishers(id tree.SessionID) iter.Seq[string] {
 	}
 }
 
-// wishedFor reports whether anybody wishes for a session. The caller holds the lock.
-func (r *relay) wishedFor(id tree.SessionID) bool {
-	for range r.wishers(id) {
+// isWanted reports whether anybody wishes for a session. The caller holds the lock.
+func (r *relay) isWanted(id tree.SessionID) bool {
+	for range r.interestedReplicas(id) {
 		return true
 	}
 	return false
@@ -120,12 +120,12 @@ func (r *relay) wishedFor(id tree.SessionID) bool {
 
 // put queues a piece if somebody wishes for it and there is room. It never waits.
 func (r *relay) put(p dispatch.Piece) {
-	if r.wished.Load() == 0 {
+	if r.interestCount.Load() == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.wishedFor(p.Session) {
+	if !r.isWanted(p.Session) {
 		return
 	}
 	before := r.last[p.Task]
@@ -133,26 +133,26 @@ func (r *relay) put(p dispatch.Piece) {
 		len(before.text)+len(p.Text) <= dispatch.PieceBytes
 	size := len(p.Text)
 	if !grows {
-		size += pieceSize
+		size += pieceOverhead
 	}
-	if r.size+size > relayRoom {
+	if r.size+size > relayBufferBytes {
 		return
 	}
 	r.size += size
 	if !grows {
-		before = &relayed{Piece: p}
+		before = &queuedPiece{Piece: p}
 		before.Text = "" // until it is taken
 		r.waiting, r.last[p.Task] = append(r.waiting, before), before
 	}
 	before.text = append(before.text, p.Text...)
-	signal(r.some)
+	signal(r.changed)
 }
 
-// hurry has what waits sent at once: something is stored, which may be the end of what
+// flush has what waits sent at once: something is stored, which may be the end of what
 // was written before it, and who watches is about to be told.
-func (r *relay) hurry() {
-	if r.wished.Load() != 0 && len(r.some) != 0 {
-		signal(r.urgent)
+func (r *relay) flush() {
+	if r.interestCount.Load() != 0 && len(r.changed) != 0 {
+		signal(r.flushNow)
 	}
 }
 
@@ -163,9 +163,9 @@ func (r *relay) take() []dispatch.Parcel {
 	size, taken := 0, 0
 	pieces := map[string][]dispatch.Piece{}
 	for _, p := range r.waiting {
-		if size += len(p.text) + pieceSize; size > relaySize {
-			size -= len(p.text) + pieceSize
-			signal(r.some)
+		if size += len(p.text) + pieceOverhead; size > relayBatchBytes {
+			size -= len(p.text) + pieceOverhead
+			signal(r.changed)
 			break
 		}
 		taken++
@@ -173,7 +173,7 @@ func (r *relay) take() []dispatch.Parcel {
 			delete(r.last, p.Task)
 		}
 		p.Text = string(p.text)
-		for replica := range r.wishers(p.Session) {
+		for replica := range r.interestedReplicas(p.Session) {
 			pieces[replica] = append(pieces[replica], p.Piece)
 		}
 	}
@@ -190,11 +190,11 @@ func (r *relay) take() []dispatch.Parcel {
 // relayText sends what workers write here to the replicas where it is watched, until ctx
 // ends. While Redis is away, what is written is lost to them.
 func (s *Service) relayText(ctx context.Context) error {
-	look := time.NewTicker(wishFor)
+	look := time.NewTicker(interestTTL)
 	defer look.Stop()
 	for {
 		select {
-		case <-s.relay.some:
+		case <-s.relay.changed:
 		case <-look.C:
 			s.relay.expire()
 			continue
@@ -205,14 +205,14 @@ func (s *Service) relayText(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "sending text to other replicas failed", "error", err)
 		}
-		if !s.relay.rest(ctx, err != nil) {
+		if !s.relay.pause(ctx, err != nil) {
 			return nil
 		}
 	}
 }
 
-// rest reports whether ctx has outlasted the pause after a message.
-func (r *relay) rest(ctx context.Context, failed bool) bool {
+// pause reports whether ctx has outlasted the pause after a message.
+func (r *relay) pause(ctx context.Context, failed bool) bool {
 	if failed {
 		return sleep(ctx, relayRetry)
 	}
@@ -220,7 +220,7 @@ func (r *relay) rest(ctx context.Context, failed bool) bool {
 	defer pause.Stop()
 	select {
 	case <-pause.C:
-	case <-r.urgent:
+	case <-r.flushNow:
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil

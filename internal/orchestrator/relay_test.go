@@ -27,11 +27,11 @@ func newRelaying(t *testing.T) *relaying {
 }
 
 func (r *relaying) wishes(replica string, id tree.SessionID) {
-	r.wish(dispatch.Wish{Replica: replica, Session: id})
+	r.setInterest(dispatch.Wish{Replica: replica, Session: id})
 }
 
 func (r *relaying) letGo(replica string, id tree.SessionID) {
-	r.wish(dispatch.Wish{Replica: replica, Session: id, Over: true})
+	r.setInterest(dispatch.Wish{Replica: replica, Session: id, Over: true})
 }
 
 // sent takes all that waits, and gives the text that goes to each replica.
@@ -40,7 +40,7 @@ func (r *relaying) sent() map[string]string {
 	texts := map[string]string{}
 	for {
 		select {
-		case <-r.some:
+		case <-r.changed:
 		default:
 			if len(r.waiting)+len(r.last)+r.size != 0 {
 				r.t.Errorf("%d pieces wait for ever, %d tasks, %d bytes", len(r.waiting), len(r.last), r.size)
@@ -51,9 +51,9 @@ func (r *relaying) sent() map[string]string {
 			size := 0
 			for _, piece := range p.Pieces {
 				texts[p.To] += piece.Text
-				size += len(piece.Text) + pieceSize
+				size += len(piece.Text) + pieceOverhead
 			}
-			if size > relaySize || size == 0 {
+			if size > relayBatchBytes || size == 0 {
 				r.t.Errorf("%d bytes are sent to %s at once", size, p.To)
 			}
 		}
@@ -95,7 +95,7 @@ func TestTextIsRelayedToWhoWishesForIt(t *testing.T) {
 	r.letGo("c", elm)
 	both("3")
 	r.want("one wish is over", map[string]string{"a": "oak 3", "b": "elm 3"})
-	r.time = r.time.Add(wishFor - 1)
+	r.time = r.time.Add(interestTTL - 1)
 	r.wishes("b", elm)
 	r.time = r.time.Add(1)
 	both("4")
@@ -104,8 +104,8 @@ func TestTextIsRelayedToWhoWishesForIt(t *testing.T) {
 	r.letGo("b", elm)
 	r.want("it is not wished for any more", nil)
 	r.expire()
-	if n := r.wished.Load(); n != 0 || len(r.relay.wishes) != 0 {
-		t.Errorf("%d wishes of %d replicas are kept, want none", n, len(r.relay.wishes))
+	if n := r.interestCount.Load(); n != 0 || len(r.relay.interests) != 0 {
+		t.Errorf("%d wishes of %d replicas are kept, want none", n, len(r.relay.interests))
 	}
 }
 
@@ -138,7 +138,7 @@ func TestPiecesGrowWhileTheyWait(t *testing.T) {
 		t.Errorf("sent is %v, want %v", parcels, want)
 	}
 	r.put(pieceOf(id, "h"))
-	<-r.some
+	<-r.changed
 	if parcels := r.take(); len(parcels) != 1 || !slices.Equal(parcels[0].Pieces, []dispatch.Piece{pieceOf(id, "h")}) {
 		t.Errorf("what was sent grows on: %v", parcels)
 	}
@@ -152,14 +152,14 @@ func TestWhatIsRelayedIsBounded(t *testing.T) {
 		id := aSession()
 		r.wishes("a", id)
 		most := 0
-		for range 2 * relayRoom / len(text) {
+		for range 2 * relayBufferBytes / len(text) {
 			p := pieceOf(id, text)
 			p.Task = tree.TaskID(uuid.New())
 			r.put(p)
-			if most = max(most, r.size); r.size > relayRoom {
+			if most = max(most, r.size); r.size > relayBufferBytes {
 				t.Fatalf("%s: %d bytes wait", name, r.size)
 			}
-			if most+len(text)+pieceSize > relayRoom {
+			if most+len(text)+pieceOverhead > relayBufferBytes {
 				break
 			}
 		}
@@ -177,25 +177,25 @@ func TestWhatIsRelayedIsBounded(t *testing.T) {
 func TestWishesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
-	for i := range 2 * wishersMost {
+	for i := range 2 * maxInterestedReplicas {
 		r.wishes(fmt.Sprint(i), aSession())
 	}
-	if n := len(r.relay.wishes); n != wishersMost || r.wished.Load() != wishersMost {
-		t.Errorf("%d wishes of %d replicas are known, want %d", r.wished.Load(), n, wishersMost)
+	if n := len(r.relay.interests); n != maxInterestedReplicas || r.interestCount.Load() != maxInterestedReplicas {
+		t.Errorf("%d wishes of %d replicas are known, want %d", r.interestCount.Load(), n, maxInterestedReplicas)
 	}
 	id := aSession()
-	for range wishesMost {
+	for range maxInterests {
 		id = aSession()
 		r.wishes("0", id)
 	}
 	r.wishes("1", id)
-	if n := r.wished.Load(); n != wishesMost {
-		t.Errorf("%d wishes are known, want %d", n, wishesMost)
+	if n := r.interestCount.Load(); n != maxInterests {
+		t.Errorf("%d wishes are known, want %d", n, maxInterests)
 	}
-	r.time = r.time.Add(wishFor)
+	r.time = r.time.Add(interestTTL)
 	r.expire()
 	r.wishes("new", id)
-	if n := r.wished.Load(); n != 1 {
+	if n := r.interestCount.Load(); n != 1 {
 		t.Errorf("%d wishes are known when all but one have expired", n)
 	}
 }
@@ -206,8 +206,8 @@ func TestWhatIsStoredHurriesWhatWasWritten(t *testing.T) {
 	id := aSession()
 	urgent := func(want int) {
 		t.Helper()
-		if r.hurry(); len(r.urgent) != want {
-			t.Errorf("%d times urgent, want %d", len(r.urgent), want)
+		if r.flush(); len(r.flushNow) != want {
+			t.Errorf("%d times urgent, want %d", len(r.flushNow), want)
 		}
 	}
 	urgent(0)
@@ -215,7 +215,7 @@ func TestWhatIsStoredHurriesWhatWasWritten(t *testing.T) {
 	urgent(0)
 	r.put(pieceOf(id, "text"))
 	urgent(1)
-	if !r.rest(t.Context(), false) || len(r.urgent) != 0 {
+	if !r.pause(t.Context(), false) || len(r.flushNow) != 0 {
 		t.Error("what is urgent rests")
 	}
 	r.sent()

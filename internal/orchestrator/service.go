@@ -51,7 +51,7 @@ type Service struct {
 	hub          *hub
 	tails        tails
 	outbox       *outbox
-	wishes       *wishes
+	interests    *textInterests
 	relay        *relay
 	slots        slotCounter
 	leases       *leases
@@ -116,7 +116,7 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{
 		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), registry: newWorkerRegistry(), backlog: newBacklog(),
-		wishes: newWishes(), relay: newRelay(c.Now),
+		interests: newTextInterests(), relay: newRelay(c.Now),
 		announceNow: make(chan struct{}, 1), announceSoon: make(chan struct{}, 1), stopping: make(chan struct{}), deadWorkers: make(chan string, maxDeadQueued),
 	}
 	s.standby = newStandby(&s.slots)
@@ -164,9 +164,9 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.agents.follow(ctx) })
 	g.Go(func() error { return s.callBack(ctx) })
 	if !s.Store.Alone() {
-		g.Go(func() error { return s.nudge(ctx) })
-		g.Go(func() error { return s.listen(ctx) })
-		g.Go(func() error { return s.hear(ctx) })
+		g.Go(func() error { return s.sendNudges(ctx) })
+		g.Go(func() error { return s.receiveNudges(ctx) })
+		g.Go(func() error { return s.receiveText(ctx) })
 		g.Go(func() error { return s.relayText(ctx) })
 	}
 	return g.Wait()
@@ -177,7 +177,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Committed(c store.Commit) {
 	if s.hasOthers.Load() {
 		s.outbox.put(c)
-		s.relay.hurry()
+		s.relay.flush()
 	}
 	for _, touched := range c.Sessions {
 		s.hub.notifyCommit(touched)

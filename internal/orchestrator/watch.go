@@ -78,7 +78,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 		return nil, tree.ErrBeyondEnd.With("after_seq is %d, the last event %d", w.After, session.NextSeq-1)
 	}
 	if w.Deltas && !s.Store.Alone() {
-		defer s.wishes.join(id)()
+		defer s.interests.join(id)()
 	}
 	v := &watch{svc: s, id: id, several: w.Several, last: w.After, send: send}
 	for more := true; more; {

@@ -16,137 +16,137 @@ import (
 // Wishes are told at once, and again each wishEvery, since they may have been missed.
 // One that was not told for wishFor is over: whoever had it may be dead.
 const (
-	wishEvery = 2 * time.Second
-	wishFor   = 3 * wishEvery
+	interestInterval = 2 * time.Second
+	interestTTL      = 3 * interestInterval
 )
 
-// wishes are the sessions whose text is shown here to somebody while it is written, as
+// textInterests are the sessions whose text is shown here to somebody while it is written, as
 // other replicas are to know.
-type wishes struct {
+type textInterests struct {
 	mu       sync.Mutex
 	watchers map[tree.SessionID]int
-	news     map[tree.SessionID]struct{} // sessions of which others know what is no longer so
-	some     chan struct{}               // holds one: there are news
+	unsent   map[tree.SessionID]struct{} // sessions of which others know what is no longer so
+	changed  chan struct{}               // holds one: there are news
 }
 
-func newWishes() *wishes {
-	return &wishes{watchers: map[tree.SessionID]int{}, news: map[tree.SessionID]struct{}{}, some: make(chan struct{}, 1)}
+func newTextInterests() *textInterests {
+	return &textInterests{watchers: map[tree.SessionID]int{}, unsent: map[tree.SessionID]struct{}{}, changed: make(chan struct{}, 1)}
 }
 
 // join adds a watcher of a session's text, until leave is called.
-func (w *wishes) join(id tree.SessionID) (leave func()) {
+func (w *textInterests) join(id tree.SessionID) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watchers[id]++; w.watchers[id] == 1 {
-		w.turn(id)
+		w.toggle(id)
 	}
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.watchers[id]--; w.watchers[id] == 0 {
 			delete(w.watchers, id)
-			w.turn(id)
+			w.toggle(id)
 		}
 	}
 }
 
-// turn notes that a session is wished for that was not, or the other way round: what
+// toggle notes that a session is wished for that was not, or the other way round: what
 // turns twice before it is told is no news. The caller holds the lock.
-func (w *wishes) turn(id tree.SessionID) {
-	if _, turned := w.news[id]; turned {
-		delete(w.news, id)
+func (w *textInterests) toggle(id tree.SessionID) {
+	if _, turned := w.unsent[id]; turned {
+		delete(w.unsent, id)
 		return
 	}
-	w.news[id] = struct{}{}
-	signal(w.some)
+	w.unsent[id] = struct{}{}
+	signal(w.changed)
 }
 
 // take gives the news, or all that there is to tell.
-func (w *wishes) take(all bool) []dispatch.Wish {
+func (w *textInterests) take(all bool) []dispatch.Wish {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if all {
 		for id := range w.watchers {
-			w.news[id] = struct{}{}
+			w.unsent[id] = struct{}{}
 		}
 	}
-	told := make([]dispatch.Wish, 0, len(w.news))
-	for id := range w.news {
+	told := make([]dispatch.Wish, 0, len(w.unsent))
+	for id := range w.unsent {
 		told = append(told, dispatch.Wish{Session: id, Over: w.watchers[id] == 0})
 	}
-	clear(w.news)
+	clear(w.unsent)
 	return told
 }
 
-// none reports whether there is nothing to hear and nothing to tell.
-func (w *wishes) none() bool {
+// isEmpty reports whether there is nothing to hear and nothing to tell.
+func (w *textInterests) isEmpty() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.watchers)+len(w.news) == 0
+	return len(w.watchers)+len(w.unsent) == 0
 }
 
-// hear shows what is written at other replicas in sessions that are watched here, until
+// receiveText shows what is written at other replicas in sessions that are watched here, until
 // ctx ends. While nobody watches any text here it does nothing.
-func (s *Service) hear(ctx context.Context) error {
+func (s *Service) receiveText(ctx context.Context) error {
 	for {
 		select {
-		case <-s.wishes.some:
+		case <-s.interests.changed:
 		case <-ctx.Done():
 			return nil
 		}
-		if s.wishes.none() {
+		if s.interests.isEmpty() {
 			continue
 		}
-		if err := s.hearWhileWished(ctx); err != nil {
+		if err := s.receiveWhileWanted(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-func (s *Service) hearWhileWished(ctx context.Context) error {
+func (s *Service) receiveWhileWanted(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	hearing := make(chan struct{}, 1)
 	var g errgroup.Group
 	g.Go(func() error {
 		defer stop()
-		return s.Bus.Hear(ctx, s.Replica, func() { signal(hearing) }, s.showPiece)
+		return s.Bus.Hear(ctx, s.Replica, func() { signal(hearing) }, s.deliverPiece)
 	})
 	g.Go(func() error {
 		defer stop()
-		s.tellWishes(ctx, hearing)
+		s.sendInterests(ctx, hearing)
 		return nil
 	})
 	return g.Wait()
 }
 
-// tellWishes tells other replicas what to send here, once it is heard, until there is
+// sendInterests tells other replicas what to send here, once it is heard, until there is
 // nothing to hear.
-func (s *Service) tellWishes(ctx context.Context, hearing <-chan struct{}) {
-	tick := time.NewTicker(wishEvery)
+func (s *Service) sendInterests(ctx context.Context, hearing <-chan struct{}) {
+	tick := time.NewTicker(interestInterval)
 	defer tick.Stop()
 	for {
 		all := true
 		select {
 		case <-hearing:
 		case <-tick.C:
-			if s.wishes.none() {
+			if s.interests.isEmpty() {
 				return
 			}
-		case <-s.wishes.some:
+		case <-s.interests.changed:
 			all = false
 		case <-ctx.Done():
 			return
 		}
-		if err := s.Bus.Wish(ctx, s.Replica, s.wishes.take(all)...); err != nil && ctx.Err() == nil {
+		if err := s.Bus.Wish(ctx, s.Replica, s.interests.take(all)...); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "asking other replicas for text failed", "error", err)
 		}
 	}
 }
 
-// show passes a piece of text to those who watch, here or at other replicas, cut into
+// publishDelta passes a piece of text to those who watch, here or at other replicas, cut into
 // pieces of a size that many of them can be kept for a slow watcher.
-func (l *slot) show(d *pb.TextDelta) {
+func (l *slot) publishDelta(d *pb.TextDelta) {
 	lease := l.state.currentLease()
 	if lease == nil {
 		return
@@ -157,13 +157,13 @@ func (l *slot) show(d *pb.TextDelta) {
 		p := dispatch.Piece{
 			Session: lease.session, Task: lease.task, Run: lease.run, Text: piece, Thinking: d.GetThinking(), Restart: restart,
 		}
-		l.svc.showPiece(p)
+		l.svc.deliverPiece(p)
 		l.svc.relay.put(p)
 	}
 }
 
-// showPiece shows what was written at another replica to those who watch here.
-func (s *Service) showPiece(p dispatch.Piece) { s.hub.sendDelta(p.Session, deltaOf(p)) }
+// deliverPiece shows what was written at another replica to those who watch here.
+func (s *Service) deliverPiece(p dispatch.Piece) { s.hub.sendDelta(p.Session, deltaOf(p)) }
 
 func deltaOf(p dispatch.Piece) *pb.Delta {
 	return &pb.Delta{TaskId: p.Task.String(), Run: int32(p.Run), Text: p.Text, Thinking: p.Thinking, Restart: p.Restart}

@@ -10,7 +10,7 @@ import (
 
 func TestWishesTellWhatHasChanged(t *testing.T) {
 	t.Parallel()
-	w := newWishes()
+	w := newTextInterests()
 	oak, elm := aSession(), aSession()
 	begins := func(id tree.SessionID) dispatch.Wish { return dispatch.Wish{Session: id} }
 	ends := func(id tree.SessionID) dispatch.Wish { return dispatch.Wish{Session: id, Over: true} }
@@ -29,7 +29,7 @@ func TestWishesTellWhatHasChanged(t *testing.T) {
 	news := func(what string, want bool) {
 		t.Helper()
 		select {
-		case <-w.some:
+		case <-w.changed:
 			if !want {
 				t.Errorf("%s: there are no news", what)
 			}
@@ -57,7 +57,7 @@ func TestWishesTellWhatHasChanged(t *testing.T) {
 	leaveAgain()
 	told("the last has left", false, ends(elm))
 	w.join(oak)()
-	if !w.none() {
+	if !w.isEmpty() {
 		t.Error("who was there for a moment has left something to tell")
 	}
 }

@@ -207,11 +207,11 @@ func (l *slot) receive() error {
 			}
 			continue
 		case *pb.WorkRequest_Delta:
-			l.show(k.Delta)
+			l.publishDelta(k.Delta)
 			continue
 		}
 		if shows := req.GetShows(); shows != nil {
-			l.show(shows)
+			l.publishDelta(shows)
 		}
 		a, wanted, err := l.submit(req)
 		if err == nil && (!req.GetMore() || a.mayGrant) {
