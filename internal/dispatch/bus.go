@@ -26,12 +26,12 @@ type Config struct {
 // Bus sends and receives the hints, the nudges and the text of one installation. Who pulls
 // closes it.
 type Bus struct {
-	client *redis.Client
-	reader *reader
-	keys   keys
-	log    *slog.Logger
-	forget *redis.Script
-	sent   atomic.Int64 // parcels, by their numbers
+	client     *redis.Client
+	reader     *reader
+	keys       keys
+	log        *slog.Logger
+	forget     *redis.Script
+	textNumber atomic.Int64 // parcels, by their numbers
 }
 
 //go:embed forget.lua
@@ -42,7 +42,7 @@ func New(c Config) (*Bus, error) {
 	if c.Client == nil {
 		return nil, errors.New("dispatch: a Redis client is required")
 	}
-	k, err := keysOf(c.Installation)
+	k, err := newKeys(c.Installation)
 	if err != nil {
 		return nil, fmt.Errorf("dispatch: %w", err)
 	}
@@ -60,10 +60,10 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// once is a command that the client may not repeat on its own after a failure.
-type once struct{ redis.Cmder }
+// noRetry is a command that the client may not repeat on its own after a failure.
+type noRetry struct{ redis.Cmder }
 
-func (once) NoRetry() bool { return true }
+func (noRetry) NoRetry() bool { return true }
 
 // Announce puts hints on a pool's stream, in one round trip and in their order.
 // After an error some or all of them may be there nevertheless. The stream is
@@ -82,7 +82,7 @@ func (b *Bus) Announce(ctx context.Context, pool string, hints []Hint) error {
 			return fmt.Errorf("announcing task %s of session %s: %w", h.Task, h.Session, err)
 		}
 		add := redis.NewStringCmd(ctx, append([]any{"xadd", key, "*"}, h.fields()...)...)
-		if err := pipe.Process(ctx, once{add}); err != nil {
+		if err := pipe.Process(ctx, noRetry{add}); err != nil {
 			return fmt.Errorf("announcing on %s: %w", key, err)
 		}
 	}
@@ -92,8 +92,8 @@ func (b *Bus) Announce(ctx context.Context, pool string, hints []Hint) error {
 	return nil
 }
 
-// Backlog counts a pool's hints that are announced and not done, read or not.
-func (b *Bus) Backlog(ctx context.Context, pool string) (int, error) {
+// StreamLength counts a pool's hints that are announced and not done, read or not.
+func (b *Bus) StreamLength(ctx context.Context, pool string) (int, error) {
 	key, err := b.keys.ready(pool)
 	if err != nil {
 		return 0, fmt.Errorf("counting the backlog: %w", err)
@@ -118,7 +118,7 @@ func (b *Bus) Unread(ctx context.Context, pool string, most int) (ids []string, 
 	}
 	from := "-" // without a group nothing has been read
 	for _, g := range groups {
-		if g.Name == group {
+		if g.Name == consumerGroup {
 			from = "(" + g.LastDeliveredID
 		}
 	}
@@ -149,7 +149,7 @@ func (b *Bus) Done(ctx context.Context, pool string, ids ...string) error {
 	// In this order: an entry of the group without its hint is cleared away by
 	// TakeOver, but a hint without its entry would stay for good.
 	pipe.XDel(ctx, key, ids...)
-	pipe.XAck(ctx, key, group, ids...)
+	pipe.XAck(ctx, key, consumerGroup, ids...)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("finishing hints of %s: %w", key, err)
 	}
@@ -163,7 +163,7 @@ func (b *Bus) Forget(ctx context.Context, pool, consumer string) error {
 	if err != nil {
 		return fmt.Errorf("forgetting a consumer: %w", err)
 	}
-	if err := b.forget.Run(ctx, b.client, []string{key}, group, consumer).Err(); err != nil {
+	if err := b.forget.Run(ctx, b.client, []string{key}, consumerGroup, consumer).Err(); err != nil {
 		return fmt.Errorf("forgetting consumer %s of %s: %w", consumer, key, err)
 	}
 	return nil
@@ -177,7 +177,7 @@ func (b *Bus) ForgetIdle(ctx context.Context, pool string, idle time.Duration) (
 	if err != nil {
 		return 0, fmt.Errorf("forgetting consumers: %w", err)
 	}
-	consumers, err := b.client.XInfoConsumers(ctx, key, group).Result()
+	consumers, err := b.client.XInfoConsumers(ctx, key, consumerGroup).Result()
 	if err != nil && (isGone(err) || redis.HasErrorPrefix(err, noSuchStream)) {
 		return 0, nil
 	}
@@ -202,7 +202,7 @@ func (b *Bus) Nudge(ctx context.Context, from string, nudges ...Nudge) error {
 	if len(nudges) == 0 {
 		return nil
 	}
-	if err := b.client.Publish(ctx, b.keys.nudge(), write(from, nudges)).Err(); err != nil {
+	if err := b.client.Publish(ctx, b.keys.nudge(), encodeNudges(from, nudges)).Err(); err != nil {
 		return fmt.Errorf("nudging: %w", err)
 	}
 	return nil

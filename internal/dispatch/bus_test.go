@@ -191,7 +191,7 @@ func TestForget(t *testing.T) {
 			t.Fatal(err)
 		}
 		known := func() int {
-			consumers, err := client.XInfoConsumers(ctx, key, group).Result()
+			consumers, err := client.XInfoConsumers(ctx, key, consumerGroup).Result()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +232,7 @@ func TestForgetIdle(t *testing.T) {
 		if left == nil {
 			return
 		}
-		consumers, err := client.XInfoConsumers(ctx, key, group).Result()
+		consumers, err := client.XInfoConsumers(ctx, key, consumerGroup).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -466,7 +466,7 @@ func TestRefusals(t *testing.T) {
 	}
 	bus, ctx := newBus(t, client), t.Context()
 	for _, name := range []string{"", "A", "a:b", "a\n", "é", strings.Repeat("a", 64)} {
-		_, backlog := bus.Backlog(ctx, name)
+		_, backlog := bus.StreamLength(ctx, name)
 		_, unread := bus.Unread(ctx, name, 1)
 		_, discard := bus.Discard(ctx, name, "w", []string{"1-1"})
 		_, pull := bus.Pull(ctx, name, "w", 1, 0)
@@ -499,7 +499,7 @@ func TestWhatAConsumerHasLeft(t *testing.T) {
 	onBoth(t, func(t *testing.T, _ *redis.Client, bus *Bus) {
 		left := func(consumer string, max int) []Hint {
 			t.Helper()
-			found, err := bus.Left(t.Context(), pool, consumer, max)
+			found, err := bus.Unfinished(t.Context(), pool, consumer, max)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -526,7 +526,7 @@ func TestWhatAConsumerHasLeft(t *testing.T) {
 		if got := left("w", 10); len(got) != 0 {
 			t.Errorf("of what is finished there is left %v", got)
 		}
-		if _, err := bus.Left(t.Context(), pool, "", 1); err == nil {
+		if _, err := bus.Unfinished(t.Context(), pool, "", 1); err == nil {
 			t.Error("nobody has left something")
 		}
 	})

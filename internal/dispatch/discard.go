@@ -17,7 +17,7 @@ func (b *Bus) Discard(ctx context.Context, pool, consumer string, ids []string) 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	key, err := b.reading(pool, consumer, len(ids))
+	key, err := b.checkRead(pool, consumer, len(ids))
 	if err != nil {
 		return nil, fmt.Errorf("discarding hints: %w", err)
 	}
@@ -25,7 +25,7 @@ func (b *Bus) Discard(ctx context.Context, pool, consumer string, ids []string) 
 		return nil, fmt.Errorf("discarding hints of %s: %w", key, err)
 	}
 	streams, err := b.client.XReadGroup(ctx, &redis.XReadGroupArgs{
-		Group: group, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(len(ids)), Block: -1,
+		Group: consumerGroup, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(len(ids)), Block: -1,
 	}).Result()
 	if errors.Is(err, redis.Nil) || err == nil && len(streams) == 0 {
 		return nil, nil
@@ -41,5 +41,5 @@ func (b *Bus) Discard(ctx context.Context, pool, consumer string, ids []string) 
 		}
 		return found
 	})
-	return b.sift(ctx, pool, others), b.Done(ctx, pool, over...)
+	return b.parseHints(ctx, pool, others), b.Done(ctx, pool, over...)
 }

@@ -20,10 +20,10 @@ import (
 // it was done; only somebody else's deletions leave such entries. And to a read of its own client
 // that was broken off it may still give a hint, which has to be taken over then.
 type Embedded struct {
-	server *miniredis.Miniredis
-	on     []net.Listener
-	client *redis.Client
-	serve  sync.WaitGroup
+	server    *miniredis.Miniredis
+	listeners []net.Listener
+	client    *redis.Client
+	serving   sync.WaitGroup
 }
 
 // embeddedBuffer is how much may be under way on a connection in each direction.
@@ -54,8 +54,8 @@ func OpenEmbedded() (*Embedded, error) {
 
 // ServeOn has it serve a listener as well, which is closed with it.
 func (e *Embedded) ServeOn(l net.Listener) {
-	e.on = append(e.on, l)
-	e.serve.Go(func() {
+	e.listeners = append(e.listeners, l)
+	e.serving.Go(func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
@@ -73,10 +73,10 @@ func (e *Embedded) Client() *redis.Client { return e.client }
 // Listen first, or it fails.
 func (e *Embedded) Close() error {
 	err := e.client.Close()
-	for _, l := range e.on {
+	for _, l := range e.listeners {
 		err = errors.Join(err, l.Close())
 	}
-	e.serve.Wait()
+	e.serving.Wait()
 	e.server.Close()
 	if err != nil {
 		return fmt.Errorf("closing the embedded Redis: %w", err)

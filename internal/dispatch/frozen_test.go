@@ -37,7 +37,7 @@ func TestAPullEndsThoughRedisIsFrozen(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("the pull ended with %v", err)
 		}
-		if took := time.Since(stopped); took > 2*endPatience {
+		if took := time.Since(stopped); took > 2*breakOffTimeout {
 			t.Errorf("it ended %s after it was told to", took)
 		}
 		if err := errors.Join(bus.Close(), client.Close()); err != nil {

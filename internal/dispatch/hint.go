@@ -56,8 +56,8 @@ func (h Hint) check() error {
 	return nil
 }
 
-// decode reads the values of a stream entry, which anybody may have written.
-func decode(values map[string]any) (Hint, error) {
+// decodeHint reads the values of a stream entry, which anybody may have written.
+func decodeHint(values map[string]any) (Hint, error) {
 	text := func(field string) string {
 		s, _ := values[field].(string)
 		return s

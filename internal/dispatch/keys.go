@@ -29,8 +29,8 @@ import (
 // The braces make the installation id the hash tag: in a Redis cluster, all keys
 // of an installation are in one slot.
 const (
-	prefix = "coppice:"
-	group  = "workers"
+	prefix        = "coppice:"
+	consumerGroup = "workers"
 )
 
 // ErrPool says that a name can't be a pool's.
@@ -63,7 +63,7 @@ func CheckPool(name string) error {
 	return nil
 }
 
-func keysOf(installation string) (keys, error) {
+func newKeys(installation string) (keys, error) {
 	if err := CheckInstallation(installation); err != nil {
 		return keys{}, err
 	}
@@ -79,7 +79,7 @@ func (k keys) ready(pool string) (string, error) {
 
 func (k keys) nudge() string { return k.base + ":nudge" }
 
-func (k keys) wish() string { return k.base + ":wish" }
+func (k keys) interest() string { return k.base + ":wish" }
 
 func (k keys) text(replica string) string { return k.base + ":text:" + url.QueryEscape(replica) }
 

@@ -19,10 +19,10 @@ import (
 // nothing for silentAtMost is dead. A lost one is replaced after a pause that
 // grows from retryFirst to retryAtMost.
 const (
-	beatEvery    = time.Second
-	silentAtMost = 3 * time.Second
-	retryFirst   = 20 * time.Millisecond
-	retryAtMost  = time.Second
+	pingInterval   = time.Second
+	silenceTimeout = 3 * time.Second
+	minRetryPause  = 20 * time.Millisecond
+	maxRetryPause  = time.Second
 )
 
 // Listen calls look with what others than self nudge, and with the zero Nudge,
@@ -34,9 +34,9 @@ const (
 //
 // Listen reconnects until ctx ends, and then returns nil; it fails only if the
 // client has been closed.
-func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge), wished func(Wish)) error {
-	nudges, wishes := b.keys.nudge(), b.keys.wish()
-	return b.follow(ctx, []string{nudges, wishes}, func(got any) {
+func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge), wished func(Interest)) error {
+	nudges, wishes := b.keys.nudge(), b.keys.interest()
+	return b.subscribe(ctx, []string{nudges, wishes}, func(got any) {
 		switch got := got.(type) {
 		case *redis.Subscription:
 			if got.Channel == nudges {
@@ -44,22 +44,22 @@ func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge), wished 
 			}
 		case *redis.Message:
 			if got.Channel == nudges {
-				b.nudged(ctx, got.Payload, self, look)
+				b.decodeNudges(ctx, got.Payload, self, look)
 			} else {
-				b.wished(ctx, got.Payload, self, wished)
+				b.decodeInterests(ctx, got.Payload, self, wished)
 			}
 		}
 	})
 }
 
-// follow gives take what comes on channels, and each time that one of them was
+// subscribe gives take what comes on channels, and each time that one of them was
 // subscribed to. It reconnects until ctx ends, and then returns nil; it fails only if
 // the client has been closed.
-func (b *Bus) follow(ctx context.Context, channels []string, take func(any)) error {
+func (b *Bus) subscribe(ctx context.Context, channels []string, take func(any)) error {
 	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = retryFirst, retryAtMost
+	pause.InitialInterval, pause.MaxInterval = minRetryPause, maxRetryPause
 	for {
-		err := b.subscription(ctx, channels, func(got any) {
+		err := b.runSubscription(ctx, channels, func(got any) {
 			pause.Reset()
 			take(got)
 		})
@@ -79,19 +79,19 @@ func (b *Bus) follow(ctx context.Context, channels []string, take func(any)) err
 	}
 }
 
-// subscription is one connection's life. It ends with an error, be it ctx's.
-func (b *Bus) subscription(ctx context.Context, channels []string, take func(any)) error {
+// runSubscription is one connection's life. It ends with an error, be it ctx's.
+func (b *Bus) runSubscription(ctx context.Context, channels []string, take func(any)) error {
 	sub := b.client.Subscribe(ctx) // to nothing: not connected yet
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return beat(ctx, sub) })
+	g.Go(func() error { return keepAlive(ctx, sub) })
 	g.Go(func() error { return receive(ctx, sub, channels, take) })
 	return g.Wait()
 }
 
-// beat pings, so that a live link is never silent, and closes the subscription at
+// keepAlive pings, so that a live link is never silent, and closes the subscription at
 // its end, which is what wakes a blocked receive.
-func beat(ctx context.Context, sub *redis.PubSub) error {
-	tick := time.NewTicker(beatEvery)
+func keepAlive(ctx context.Context, sub *redis.PubSub) error {
+	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -112,7 +112,7 @@ func receive(ctx context.Context, sub *redis.PubSub, channels []string, take fun
 	}
 	for {
 		// A timeout may come in the middle of a message, so nothing is read after it.
-		got, err := sub.ReceiveTimeout(ctx, silentAtMost)
+		got, err := sub.ReceiveTimeout(ctx, silenceTimeout)
 		if err != nil {
 			return fmt.Errorf("receiving: %w", err)
 		}
@@ -127,9 +127,9 @@ type Nudge struct {
 	Task    tree.TaskID
 }
 
-// write gives the text of nudges: who sends them, then session or session/task,
+// encodeNudges gives the text of nudges: who sends them, then session or session/task,
 // with a space between them.
-func write(from string, nudges []Nudge) string {
+func encodeNudges(from string, nudges []Nudge) string {
 	words := make([]string, 0, 1+len(nudges))
 	words = append(words, url.QueryEscape(from))
 	for _, n := range nudges {
@@ -142,8 +142,8 @@ func write(from string, nudges []Nudge) string {
 	return strings.Join(words, " ")
 }
 
-// nudged reads nudges, which anybody may have written.
-func (b *Bus) nudged(ctx context.Context, payload, self string, look func(Nudge)) {
+// decodeNudges reads nudges, which anybody may have written.
+func (b *Bus) decodeNudges(ctx context.Context, payload, self string, look func(Nudge)) {
 	from, rest, _ := strings.Cut(payload, " ")
 	if name, err := url.QueryUnescape(from); err == nil && name == self {
 		return

@@ -135,9 +135,9 @@ func deleteAtRandom(ctx context.Context, client *redis.Client, bus *Bus, random 
 		case 0:
 			err = client.Del(ctx, key).Err()
 		case 1:
-			err = client.XGroupDestroy(ctx, key, group).Err()
+			err = client.XGroupDestroy(ctx, key, consumerGroup).Err()
 		case 2:
-			err = client.XGroupDelConsumer(ctx, key, group, fmt.Sprint("w", random.IntN(3))).Err()
+			err = client.XGroupDelConsumer(ctx, key, consumerGroup, fmt.Sprint("w", random.IntN(3))).Err()
 		default:
 			if len(entries) > 0 {
 				err = client.XDel(ctx, key, entries[random.IntN(len(entries))].ID).Err()

@@ -104,7 +104,7 @@ func TestTakeOverClearsAway(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0] != dead[49] {
 		t.Errorf("got %v, %v", found, err)
 	}
-	pending, err := client.XPending(ctx, key, group).Result()
+	pending, err := client.XPending(ctx, key, consumerGroup).Result()
 	if err != nil || pending.Count != 1 {
 		t.Errorf("pending: %v, %v", pending, err)
 	}
@@ -161,7 +161,7 @@ func TestAnnouncingIsNotRepeated(t *testing.T) {
 		t.Fatal("announced without an answer")
 	}
 	until(t, ctx, "the announcement", func() bool {
-		n, err := bus.Backlog(ctx, pool)
+		n, err := bus.StreamLength(ctx, pool)
 		return err == nil && n > 0
 	})
 	wantBacklog(t, bus, 2)

@@ -9,18 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// blockAtOnce is how long Redis is asked to wait at a time: a link that is dead but not
+// maxBlock is how long Redis is asked to wait at a time: a link that is dead but not
 // closed is noticed that much later.
-const blockAtOnce = 250 * time.Millisecond
+const maxBlock = 250 * time.Millisecond
 
-// patience is how much longer than asked for an answer may take before the link
+// readMargin is how much longer than asked for an answer may take before the link
 // counts as dead.
-const patience = 3 * time.Second
+const readMargin = 3 * time.Second
 
-// endPatience is how long Redis may take to close the connection of a read that is broken off, and
+// breakOffTimeout is how long Redis may take to close the connection of a read that is broken off, and
 // then to say what it had handed to it: who ends waits for that. What it does not say in time,
 // others take over.
-const endPatience = time.Second
+const breakOffTimeout = time.Second
 
 var errConsumer = errors.New("a consumer needs a name")
 
@@ -35,7 +35,7 @@ var errConsumer = errors.New("a consumer needs a name")
 // ends, Pull returns its error at once, or within two seconds if Redis says nothing, but never
 // instead of hints it has read. One Pull of a Bus goes on at a time.
 func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block time.Duration) ([]Delivery, error) {
-	key, err := b.reading(pool, consumer, max)
+	key, err := b.checkRead(pool, consumer, max)
 	if err != nil {
 		return nil, fmt.Errorf("pulling: %w", err)
 	}
@@ -47,7 +47,7 @@ func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block ti
 		entries, err := b.readNew(ctx, key, consumer, max, time.Until(deadline))
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return b.brokenOff(ctx, pool, key, consumer, max, began)
+			return b.recoverBrokenOff(ctx, pool, key, consumer, max, began)
 		case isGone(err):
 			if err := b.createGroup(ctx, key); err != nil {
 				return nil, fmt.Errorf("pulling from %s: %w", key, err)
@@ -56,15 +56,15 @@ func (b *Bus) Pull(ctx context.Context, pool, consumer string, max int, block ti
 		case err != nil:
 			return nil, fmt.Errorf("pulling from %s: %w", key, err)
 		}
-		found := b.sift(ctx, pool, entries)
+		found := b.parseHints(ctx, pool, entries)
 		if len(found) > 0 || len(entries) == 0 && time.Until(deadline) <= 0 {
 			return found, nil
 		}
 	}
 }
 
-// reading checks what Pull and TakeOver are given, and names the stream.
-func (b *Bus) reading(pool, consumer string, max int) (key string, err error) {
+// checkRead checks what Pull and TakeOver are given, and names the stream.
+func (b *Bus) checkRead(pool, consumer string, max int) (key string, err error) {
 	switch {
 	case consumer == "":
 		return "", errConsumer
@@ -76,7 +76,7 @@ func (b *Bus) reading(pool, consumer string, max int) (key string, err error) {
 
 // readNew reads once, waiting no longer than block and no longer than blockAtOnce.
 func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block time.Duration) ([]redis.XMessage, error) {
-	block = min(block, blockAtOnce)
+	block = min(block, maxBlock)
 	switch {
 	case block <= 0:
 		block = -1 // the client's word for "don't wait"
@@ -86,8 +86,8 @@ func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block 
 	// If the link breaks, the client may read again. That loses nothing more: what
 	// the first read was given is pending already, for TakeOver.
 	streams, err := b.reader.read(ctx, &redis.XReadGroupArgs{
-		Group: group, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(max), Block: block,
-	}, patience+block)
+		Group: consumerGroup, Consumer: consumer, Streams: []string{key, ">"}, Count: int64(max), Block: block,
+	}, readMargin+block)
 	if errors.Is(err, redis.Nil) || err == nil && len(streams) == 0 {
 		return nil, nil
 	}
@@ -101,12 +101,12 @@ func (b *Bus) readNew(ctx context.Context, key, consumer string, max int, block 
 // counts milliseconds of a clock that it does not look at for each command.
 const idleSlack = 10 * time.Millisecond
 
-// brokenOff gives what Redis has handed to a read of up to max hints that has begun at a time and
+// recoverBrokenOff gives what Redis has handed to a read of up to max hints that has begun at a time and
 // was broken off. If that is fewer, what came to the consumer just before may be among it again.
-func (b *Bus) brokenOff(ctx context.Context, pool, key, consumer string, max int, began time.Time) ([]Delivery, error) {
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+func (b *Bus) recoverBrokenOff(ctx context.Context, pool, key, consumer string, max int, began time.Time) ([]Delivery, error) {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), breakOffTimeout)
 	defer cancel()
-	found, err := b.pending(asking, pool, key, consumer, pendingAtMost, func(p redis.XPendingExt) bool { return p.Idle <= time.Since(began)+idleSlack })
+	found, err := b.pending(asking, pool, key, consumer, maxPending, func(p redis.XPendingExt) bool { return p.Idle <= time.Since(began)+idleSlack })
 	if older := len(found) - max; older > 0 {
 		found = found[older:]
 	}
@@ -121,7 +121,7 @@ func (b *Bus) brokenOff(ctx context.Context, pool, key, consumer string, max int
 // wait, and clears away what has been deleted since it was read. Two consumers
 // never take the same hint over within minIdle.
 func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.Duration, max int) ([]Delivery, error) {
-	key, err := b.reading(pool, consumer, max)
+	key, err := b.checkRead(pool, consumer, max)
 	if err != nil {
 		return nil, fmt.Errorf("taking over: %w", err)
 	}
@@ -129,7 +129,7 @@ func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.
 	for start, done := "0-0", false; !done && len(found) < max; {
 		var entries []redis.XMessage
 		entries, start, err = b.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
-			Stream: key, Group: group, Consumer: consumer, MinIdle: minIdle, Start: start, Count: int64(max - len(found)),
+			Stream: key, Group: consumerGroup, Consumer: consumer, MinIdle: minIdle, Start: start, Count: int64(max - len(found)),
 		}).Result()
 		if isGone(err) {
 			return found, nil
@@ -141,16 +141,16 @@ func (b *Bus) TakeOver(ctx context.Context, pool, consumer string, minIdle time.
 			b.log.WarnContext(ctx, "taking over ended early", "stream", key, "error", err)
 			return found, nil
 		}
-		found = append(found, b.sift(ctx, pool, entries)...)
+		found = append(found, b.parseHints(ctx, pool, entries)...)
 		done = start == "0-0"
 	}
 	return found, nil
 }
 
-// Left gives up to max hints that a consumer has read and not finished, those read first
+// Unfinished gives up to max hints that a consumer has read and not finished, those read first
 // before others. They stay the consumer's.
-func (b *Bus) Left(ctx context.Context, pool, consumer string, max int) ([]Delivery, error) {
-	key, err := b.reading(pool, consumer, max)
+func (b *Bus) Unfinished(ctx context.Context, pool, consumer string, max int) ([]Delivery, error) {
+	key, err := b.checkRead(pool, consumer, max)
 	if err != nil {
 		return nil, fmt.Errorf("looking for what is left: %w", err)
 	}
@@ -161,14 +161,14 @@ func (b *Bus) Left(ctx context.Context, pool, consumer string, max int) ([]Deliv
 	return found, nil
 }
 
-// pendingAtMost is how many hints are looked at that a consumer has read and not finished.
-const pendingAtMost = 1_000
+// maxPending is how many hints are looked at that a consumer has read and not finished.
+const maxPending = 1_000
 
 // pending gives hints that a consumer has read and not finished: of the first max those that
 // are wanted.
 func (b *Bus) pending(ctx context.Context, pool, key, consumer string, max int, wanted func(redis.XPendingExt) bool) ([]Delivery, error) {
 	pending, err := b.client.XPendingExt(ctx, &redis.XPendingExtArgs{
-		Stream: key, Group: group, Start: "-", End: "+", Count: int64(max), Consumer: consumer,
+		Stream: key, Group: consumerGroup, Start: "-", End: "+", Count: int64(max), Consumer: consumer,
 	}).Result()
 	if isGone(err) {
 		return nil, nil
@@ -193,13 +193,13 @@ func (b *Bus) pending(ctx context.Context, pool, key, consumer string, max int, 
 	for _, one := range found {
 		entries = append(entries, one.Val()...) // none of one that was deleted
 	}
-	return b.sift(ctx, pool, entries), nil
+	return b.parseHints(ctx, pool, entries), nil
 }
 
 // createGroup makes the stream's group, and the stream, unless they are there.
 // The group starts before the first entry: what came before it is still to be read.
 func (b *Bus) createGroup(ctx context.Context, key string) error {
-	err := b.client.XGroupCreateMkStream(ctx, key, group, "0").Err()
+	err := b.client.XGroupCreateMkStream(ctx, key, consumerGroup, "0").Err()
 	if redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return nil
 	}
@@ -215,12 +215,12 @@ func isGone(err error) bool {
 	return redis.HasErrorPrefix(err, "NOGROUP") || redis.HasErrorPrefix(err, "UNBLOCKED")
 }
 
-// sift keeps the entries that are hints, and takes the others off the stream.
-func (b *Bus) sift(ctx context.Context, pool string, entries []redis.XMessage) []Delivery {
+// parseHints keeps the entries that are hints, and takes the others off the stream.
+func (b *Bus) parseHints(ctx context.Context, pool string, entries []redis.XMessage) []Delivery {
 	var found []Delivery
 	var garbage []string
 	for _, e := range entries {
-		h, err := decode(e.Values)
+		h, err := decodeHint(e.Values)
 		if err != nil {
 			b.log.WarnContext(ctx, "a dispatch entry is no hint", "pool", pool, "entry", e.ID, "error", err)
 			garbage = append(garbage, e.ID)

@@ -35,12 +35,12 @@ func newReader(like *redis.Client) *reader {
 		r.conn = conn
 		return conn, err
 	}
-	r.renew()
+	r.newClient()
 	return r
 }
 
-// renew begins anew with another connection.
-func (r *reader) renew() {
+// newClient begins anew with another connection.
+func (r *reader) newClient() {
 	options := r.options
 	r.client = redis.NewClient(&options)
 }
@@ -60,7 +60,7 @@ func (r *reader) read(ctx context.Context, what *redis.XReadGroupArgs, patience 
 	if !stop() {
 		(<-broken).Stop()
 		_ = r.client.Close() // it has nothing but the connection
-		r.renew()
+		r.newClient()
 	}
 	return found, err
 }
@@ -78,7 +78,7 @@ func (r *reader) breakOff() *time.Timer {
 			_ = conn.Close()
 		}
 	}
-	late := time.AfterFunc(endPatience, hangUp)
+	late := time.AfterFunc(breakOffTimeout, hangUp)
 	if half, can := conn.(interface{ CloseWrite() error }); can {
 		_ = half.CloseWrite() // or the connection is of no use any more
 	} else {

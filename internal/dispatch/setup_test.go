@@ -108,7 +108,7 @@ func finish(t testing.TB, bus *Bus, found []Delivery) {
 
 func wantBacklog(t testing.TB, bus *Bus, want int) {
 	t.Helper()
-	if n, err := bus.Backlog(t.Context(), pool); err != nil || n != want {
+	if n, err := bus.StreamLength(t.Context(), pool); err != nil || n != want {
 		t.Errorf("backlog %d, %v; want %d", n, err, want)
 	}
 }
@@ -143,12 +143,12 @@ func until(t testing.TB, ctx context.Context, what string, yes func() bool) {
 func listening(t *testing.T, bus *Bus) <-chan Nudge {
 	t.Helper()
 	looks := make(chan Nudge, 1000)
-	listen(t, bus, "listener", func(n Nudge) { looks <- n }, func(Wish) {})
+	listen(t, bus, "listener", func(n Nudge) { looks <- n }, func(Interest) {})
 	return looks
 }
 
 // listen runs Listen until the test ends.
-func listen(t *testing.T, bus *Bus, self string, look func(Nudge), wished func(Wish)) {
+func listen(t *testing.T, bus *Bus, self string, look func(Nudge), wished func(Interest)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

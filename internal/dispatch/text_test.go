@@ -24,7 +24,7 @@ func hearing(t *testing.T, bus *Bus, self string) (<-chan Piece, <-chan struct{}
 	ctx, cancel := context.WithCancel(t.Context())
 	pieces, begun, ended := make(chan Piece, 1000), make(chan struct{}, 1000), make(chan error, 1)
 	go func() {
-		ended <- bus.Hear(ctx, self, func() { begun <- struct{}{} }, func(p Piece) { pieces <- p })
+		ended <- bus.ReceiveText(ctx, self, func() { begun <- struct{}{} }, func(p Piece) { pieces <- p })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -65,10 +65,10 @@ func TestTextGoesWhereItIsWishedFor(t *testing.T) {
 		next(t, ctx, begun)
 		second, begun := hearing(t, bus, "the second")
 		next(t, ctx, begun)
-		one := written("a", "\n<&>\u2028\x00\x7f", "æ 𝄞", strings.Repeat("\x01", PieceBytes))
+		one := written("a", "\n<&>\u2028\x00\x7f", "æ 𝄞", strings.Repeat("\x01", MaxPieceBytes))
 		two := written("of another")
 		for range 3 {
-			if err := bus.Send(ctx, "s", Parcel{"the first: one", one}, Parcel{"the second", append(two, one...)}, Parcel{"nobody", one}); err != nil {
+			if err := bus.SendText(ctx, "s", TextBatch{"the first: one", one}, TextBatch{"the second", append(two, one...)}, TextBatch{"nobody", one}); err != nil {
 				t.Fatal(err)
 			}
 			for _, want := range one {
@@ -82,15 +82,15 @@ func TestTextGoesWhereItIsWishedFor(t *testing.T) {
 				}
 			}
 		}
-		if err := bus.Send(ctx, "s"); err != nil {
+		if err := bus.SendText(ctx, "s"); err != nil {
 			t.Error(err)
 		}
-		for _, payload := range []string{"", "{", "[]", `{"from":"x"}`, strings.Repeat(" ", parcelBytes+1)} {
+		for _, payload := range []string{"", "{", "[]", `{"from":"x"}`, strings.Repeat(" ", maxTextMessageBytes+1)} {
 			if err := client.Publish(ctx, bus.keys.text("the second"), payload).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := bus.Send(ctx, "s", Parcel{"the second", two}); err != nil {
+		if err := bus.SendText(ctx, "s", TextBatch{"the second", two}); err != nil {
 			t.Fatal(err)
 		}
 		if got := next(t, ctx, second); got != two[0] {
@@ -111,7 +111,7 @@ func TestParcelsThatAnybodyMayHaveWritten(t *testing.T) {
 		return p
 	}
 	whole := func(pieces ...Piece) string {
-		data, err := writeParcel(parcel{From: "s", Number: 7, Pieces: pieces})
+		data, err := encodeTextMessage(textMessage{From: "s", Number: 7, Pieces: pieces})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,18 +128,18 @@ func TestParcelsThatAnybodyMayHaveWritten(t *testing.T) {
 		"run 0":            {whole(good, changed(func(p *Piece) { p.Run = 0 }), good), 1, true},
 		"a run too large":  {whole(changed(func(p *Piece) { p.Run = math.MaxInt32 + 1 })), 0, true},
 		"without text":     {whole(changed(func(p *Piece) { p.Text = "" })), 0, true},
-		"too much text":    {whole(changed(func(p *Piece) { p.Text = strings.Repeat("x", PieceBytes+1) })), 0, true},
+		"too much text":    {whole(changed(func(p *Piece) { p.Text = strings.Repeat("x", MaxPieceBytes+1) })), 0, true},
 		"a number too low": {strings.Replace(whole(good), ":7", ":6", 1), 0, false},
 		"from nobody":      {strings.Replace(whole(good), `"s"`, `""`, 1), 0, true},
-		"from anybody":     {strings.Replace(whole(good), `"s"`, `"`+strings.Repeat("s", replicaBytes+1)+`"`, 1), 0, true},
+		"from anybody":     {strings.Replace(whole(good), `"s"`, `"`+strings.Repeat("s", maxReplicaNameBytes+1)+`"`, 1), 0, true},
 		"without ids":      {`{"from":"s","number":7,"pieces":[{"r":1,"x":"text"}]}`, 0, true},
-		"too large":        {whole(good) + strings.Repeat(" ", parcelBytes), 0, true},
+		"too large":        {whole(good) + strings.Repeat(" ", maxTextMessageBytes), 0, true},
 		"not a parcel":     {"text", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			shown := 0
-			last := lately{"s": 6}
+			last := lastNumbers{"s": 6}
 			err := last.read(c.payload, func(Piece) { shown++ })
 			if shown != c.shown || (err != nil) != c.fails {
 				t.Errorf("%d pieces were shown, and then %v; want %d, and failing %t", shown, err, c.shown, c.fails)
@@ -151,13 +151,13 @@ func TestParcelsThatAnybodyMayHaveWritten(t *testing.T) {
 // A parcel that was on its way for long comes after those that were sent later.
 func TestAParcelThatComesLateIsNotShown(t *testing.T) {
 	t.Parallel()
-	last := lately{}
+	last := lastNumbers{}
 	var shown []string
-	for _, p := range []parcel{
+	for _, p := range []textMessage{
 		{"a", 1, written("a1")}, {"b", 9, written("b9")}, {"a", 3, written("a3")}, {"a", 2, written("a2")},
 		{"b", 9, written("b9 again")}, {"a", 4, written("a4")},
 	} {
-		data, err := writeParcel(p)
+		data, err := encodeTextMessage(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,13 +168,13 @@ func TestAParcelThatComesLateIsNotShown(t *testing.T) {
 	if want := []string{"a1", "b9", "a3", "a4"}; !slices.Equal(shown, want) {
 		t.Errorf("shown were %q, want %q", shown, want)
 	}
-	for i := range 2 * sendersAtMost {
+	for i := range 2 * maxSenders {
 		if err := last.read(fmt.Sprintf(`{"from":"%d","number":1}`, i), func(Piece) {}); err != nil {
 			t.Error(err)
 		}
 	}
-	if len(last) > sendersAtMost {
-		t.Errorf("%d senders are remembered, want %d at most", len(last), sendersAtMost)
+	if len(last) > maxSenders {
+		t.Errorf("%d senders are remembered, want %d at most", len(last), maxSenders)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestTextComesBack(t *testing.T) {
 		"frozen": func() {
 			server.Freeze()
 			// It is frozen for as long as it takes to be noticed.
-			if err := bus.Send(ctx, "s", Parcel{"r", written("into the ice")}); err == nil {
+			if err := bus.SendText(ctx, "s", TextBatch{"r", written("into the ice")}); err == nil {
 				t.Error("a frozen Redis took text")
 			}
 			server.Thaw()
@@ -204,7 +204,7 @@ func TestTextComesBack(t *testing.T) {
 		strike()
 		texts := written("again")
 		until(t, ctx, "text after Redis was "+name, func() bool {
-			if bus.Send(ctx, "s", Parcel{"r", texts}) != nil {
+			if bus.SendText(ctx, "s", TextBatch{"r", texts}) != nil {
 				return false
 			}
 			select {
@@ -214,9 +214,9 @@ func TestTextComesBack(t *testing.T) {
 				return false
 			}
 		})
-		want := Wish{Replica: "r", Session: texts[0].Session}
+		want := Interest{Replica: "r", Session: texts[0].Session}
 		until(t, ctx, "a wish after Redis was "+name, func() bool {
-			if bus.Wish(ctx, "r", want) != nil {
+			if bus.SendInterests(ctx, "r", want) != nil {
 				return false
 			}
 			select {
@@ -230,7 +230,7 @@ func TestTextComesBack(t *testing.T) {
 }
 
 func FuzzParcel(f *testing.F) {
-	data, err := writeParcel(parcel{"s", 1, written("one", "two")})
+	data, err := encodeTextMessage(textMessage{"s", 1, written("one", "two")})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func FuzzParcel(f *testing.F) {
 	f.Add(strings.Replace(string(data), "two", "\xff\\ud800", 1))
 	f.Fuzz(func(t *testing.T, payload string) {
 		var seen []Piece
-		if err := (lately{}).read(payload, func(p Piece) { seen = append(seen, p) }); err == nil && !json.Valid([]byte(payload)) {
+		if err := (lastNumbers{}).read(payload, func(p Piece) { seen = append(seen, p) }); err == nil && !json.Valid([]byte(payload)) {
 			t.Errorf("%q is no parcel", payload)
 		}
 		for _, p := range seen {

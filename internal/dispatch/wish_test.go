@@ -13,17 +13,17 @@ import (
 )
 
 // wishing runs Listen for its wishes, from when it hears them. It ends with the test.
-func wishing(t *testing.T, bus *Bus, self string) <-chan Wish {
+func wishing(t *testing.T, bus *Bus, self string) <-chan Interest {
 	t.Helper()
-	wishes := make(chan Wish, 10*wishesAtOnce)
+	wishes := make(chan Interest, 10*interestsPerMessage)
 	ready := make(chan struct{}, 1000)
-	listen(t, bus, self, func(Nudge) { ready <- struct{}{} }, func(w Wish) { wishes <- w })
+	listen(t, bus, self, func(Nudge) { ready <- struct{}{} }, func(w Interest) { wishes <- w })
 	// Both channels are subscribed to once a wish comes through.
 	ctx := within(t)
-	first := Wish{Replica: "first", Session: tree.SessionID(uuid.New())}
+	first := Interest{Replica: "first", Session: tree.SessionID(uuid.New())}
 	<-ready
 	until(t, ctx, "a wish that is heard", func() bool {
-		if err := bus.Wish(ctx, first.Replica, first); err != nil {
+		if err := bus.SendInterests(ctx, first.Replica, first); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -37,7 +37,7 @@ func wishing(t *testing.T, bus *Bus, self string) <-chan Wish {
 }
 
 // nextWish waits for the next wish of anybody but the one that a test begins with.
-func nextWish(t *testing.T, wishes <-chan Wish) Wish {
+func nextWish(t *testing.T, wishes <-chan Interest) Interest {
 	t.Helper()
 	ctx := within(t)
 	for {
@@ -58,24 +58,24 @@ func TestWishes(t *testing.T) {
 		log := newLogbook()
 		bus.log = log.logger()
 		heard, own := wishing(t, bus, "a listener"), wishing(t, bus, "a wisher")
-		var want []Wish
-		for i := range 2*wishesAtOnce + 1 {
-			want = append(want, Wish{Replica: "a wisher", Session: tree.SessionID(uuid.New()), Over: i%2 == 1})
+		var want []Interest
+		for i := range 2*interestsPerMessage + 1 {
+			want = append(want, Interest{Replica: "a wisher", Session: tree.SessionID(uuid.New()), Over: i%2 == 1})
 		}
-		if err := bus.Wish(ctx, "a wisher", want...); err != nil {
+		if err := bus.SendInterests(ctx, "a wisher", want...); err != nil {
 			t.Fatal(err)
 		}
 		id := want[0].Session.String()
 		for _, payload := range []string{
-			"", "%zz +" + id, strings.Repeat("x", replicaBytes+1) + " +" + id, // nobody's
+			"", "%zz +" + id, strings.Repeat("x", maxReplicaNameBytes+1) + " +" + id, // nobody's
 			"x " + id, "x +-" + id, "x -+" + id, "x +" + uuid.Nil.String(), "x +\xff", "x + " + id, // nothing's: the last twice
 		} {
-			if err := client.Publish(ctx, bus.keys.wish(), payload).Err(); err != nil {
+			if err := client.Publish(ctx, bus.keys.interest(), payload).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		last := Wish{Replica: "another", Session: want[0].Session, Over: true}
-		if err := bus.Wish(ctx, last.Replica, last); err != nil {
+		last := Interest{Replica: "another", Session: want[0].Session, Over: true}
+		if err := bus.SendInterests(ctx, last.Replica, last); err != nil {
 			t.Fatal(err)
 		}
 		for i, w := range append(want, last) {
@@ -94,24 +94,24 @@ func TestWishes(t *testing.T) {
 
 func FuzzWished(f *testing.F) {
 	bus := &Bus{log: slog.New(slog.DiscardHandler)}
-	f.Add(writeWishes("other", []Wish{{Session: tree.SessionID{1}}, {Session: tree.SessionID{2}, Over: true}}), "me")
-	f.Add(writeWishes("me", []Wish{{Session: tree.SessionID{1}}}), "me")
+	f.Add(encodeInterests("other", []Interest{{Session: tree.SessionID{1}}, {Session: tree.SessionID{2}, Over: true}}), "me")
+	f.Add(encodeInterests("me", []Interest{{Session: tree.SessionID{1}}}), "me")
 	f.Add("%zz +\xff -\x00 +-"+tree.SessionID{1}.String(), "%zz")
 	f.Fuzz(func(t *testing.T, payload, self string) {
-		read := func(payload string) (seen []Wish) {
-			bus.wished(t.Context(), payload, self, func(w Wish) { seen = append(seen, w) })
+		read := func(payload string) (seen []Interest) {
+			bus.decodeInterests(t.Context(), payload, self, func(w Interest) { seen = append(seen, w) })
 			return seen
 		}
 		seen := read(payload)
 		for _, w := range seen {
-			if w.Session.IsZero() || w.Replica == "" || w.Replica == self || len(w.Replica) > replicaBytes {
+			if w.Session.IsZero() || w.Replica == "" || w.Replica == self || len(w.Replica) > maxReplicaNameBytes {
 				t.Errorf("%q is read as %v", payload, w)
 			}
 		}
 		if len(seen) == 0 {
 			return
 		}
-		if again := read(writeWishes(seen[0].Replica, seen)); !slices.Equal(again, seen) {
+		if again := read(encodeInterests(seen[0].Replica, seen)); !slices.Equal(again, seen) {
 			t.Errorf("%v came back as %v", seen, again)
 		}
 	})

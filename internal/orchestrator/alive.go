@@ -64,7 +64,7 @@ func (s *Service) recoverHints(ctx context.Context) error {
 // recoverHintsOf has the runs announced again whose hints a dead worker has read, and forgets that
 // it reads hints. Of a run that it has claimed nothing waits any more.
 func (s *Service) recoverHintsOf(ctx context.Context, worker string) error {
-	left, err := s.Bus.Left(ctx, s.Pool, worker, maxHintsRecovered)
+	left, err := s.Bus.Unfinished(ctx, s.Pool, worker, maxHintsRecovered)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (s *Service) dropReannounced(ctx context.Context, rows []store.Ready, room 
 	}
 	counting, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	waiting, err := s.Bus.Backlog(counting, s.Pool)
+	waiting, err := s.Bus.StreamLength(counting, s.Pool)
 	if err != nil {
 		// Slots of this replica may still have them.
 		s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)

@@ -49,7 +49,7 @@ func TestRedisIsOfferedAgain(t *testing.T) {
 			t.Helper()
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
-			n, err := svc.Bus.Backlog(t.Context(), svc.Pool)
+			n, err := svc.Bus.StreamLength(t.Context(), svc.Pool)
 			if err != nil {
 				t.Fatal(err)
 			}

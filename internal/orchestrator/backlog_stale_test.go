@@ -25,7 +25,7 @@ func TestHintsOfWhatIsOverGo(t *testing.T) {
 				}
 				backlog := func() int {
 					t.Helper()
-					n, err := svc.Bus.Backlog(t.Context(), svc.Pool)
+					n, err := svc.Bus.StreamLength(t.Context(), svc.Pool)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -54,7 +54,7 @@ func newRelay(now func() time.Time) *relay {
 
 // setInterest takes in what another replica wishes for. What goes beyond all bounds is no
 // replica's.
-func (r *relay) setInterest(w dispatch.Wish) {
+func (r *relay) setInterest(w dispatch.Interest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sessions, known := r.interests[w.Replica]
@@ -130,7 +130,7 @@ func (r *relay) put(p dispatch.Piece) {
 	}
 	before := r.last[p.Task]
 	grows := before != nil && before.Run == p.Run && before.Thinking == p.Thinking && !before.Restart && !p.Restart &&
-		len(before.text)+len(p.Text) <= dispatch.PieceBytes
+		len(before.text)+len(p.Text) <= dispatch.MaxPieceBytes
 	size := len(p.Text)
 	if !grows {
 		size += pieceOverhead
@@ -157,7 +157,7 @@ func (r *relay) flush() {
 }
 
 // take gives what is to be sent next, and to whom.
-func (r *relay) take() []dispatch.Parcel {
+func (r *relay) take() []dispatch.TextBatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	size, taken := 0, 0
@@ -180,9 +180,9 @@ func (r *relay) take() []dispatch.Parcel {
 	left := copy(r.waiting, r.waiting[taken:])
 	clear(r.waiting[left:])
 	r.waiting, r.size = r.waiting[:left], r.size-size
-	parcels := make([]dispatch.Parcel, 0, len(pieces))
+	parcels := make([]dispatch.TextBatch, 0, len(pieces))
 	for replica, some := range pieces {
-		parcels = append(parcels, dispatch.Parcel{To: replica, Pieces: some})
+		parcels = append(parcels, dispatch.TextBatch{To: replica, Pieces: some})
 	}
 	return parcels
 }
@@ -201,7 +201,7 @@ func (s *Service) relayText(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		err := s.Bus.Send(ctx, s.Replica, s.relay.take()...)
+		err := s.Bus.SendText(ctx, s.Replica, s.relay.take()...)
 		if err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "sending text to other replicas failed", "error", err)
 		}

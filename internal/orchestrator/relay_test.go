@@ -27,11 +27,11 @@ func newRelaying(t *testing.T) *relaying {
 }
 
 func (r *relaying) wishes(replica string, id tree.SessionID) {
-	r.setInterest(dispatch.Wish{Replica: replica, Session: id})
+	r.setInterest(dispatch.Interest{Replica: replica, Session: id})
 }
 
 func (r *relaying) letGo(replica string, id tree.SessionID) {
-	r.setInterest(dispatch.Wish{Replica: replica, Session: id, Over: true})
+	r.setInterest(dispatch.Interest{Replica: replica, Session: id, Over: true})
 }
 
 // sent takes all that waits, and gives the text that goes to each replica.
@@ -124,7 +124,7 @@ func TestPiecesGrowWhileTheyWait(t *testing.T) {
 	child := dispatch.Piece{Session: id, Task: tree.TaskID(uuid.New()), Run: 1, Text: "child"}
 	next := pieceOf(id, "next run")
 	next.Run = 2
-	long := pieceOf(id, strings.Repeat("x", dispatch.PieceBytes))
+	long := pieceOf(id, strings.Repeat("x", dispatch.MaxPieceBytes))
 	for _, p := range []dispatch.Piece{
 		pieceOf(id, "a"), child, pieceOf(id, "b"), thought("c"), thought("d"), again, thought("e"), pieceOf(id, "e"), child, next, pieceOf(id, "f"), long, pieceOf(id, "g"),
 	} {
@@ -148,7 +148,7 @@ func TestPiecesGrowWhileTheyWait(t *testing.T) {
 func TestWhatIsRelayedIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
-	for name, text := range map[string]string{"small": "x", "large": strings.Repeat("y", dispatch.PieceBytes)} {
+	for name, text := range map[string]string{"small": "x", "large": strings.Repeat("y", dispatch.MaxPieceBytes)} {
 		id := aSession()
 		r.wishes("a", id)
 		most := 0

@@ -62,7 +62,7 @@ func (w *textInterests) toggle(id tree.SessionID) {
 }
 
 // take gives the news, or all that there is to tell.
-func (w *textInterests) take(all bool) []dispatch.Wish {
+func (w *textInterests) take(all bool) []dispatch.Interest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if all {
@@ -70,9 +70,9 @@ func (w *textInterests) take(all bool) []dispatch.Wish {
 			w.unsent[id] = struct{}{}
 		}
 	}
-	told := make([]dispatch.Wish, 0, len(w.unsent))
+	told := make([]dispatch.Interest, 0, len(w.unsent))
 	for id := range w.unsent {
-		told = append(told, dispatch.Wish{Session: id, Over: w.watchers[id] == 0})
+		told = append(told, dispatch.Interest{Session: id, Over: w.watchers[id] == 0})
 	}
 	clear(w.unsent)
 	return told
@@ -110,7 +110,7 @@ func (s *Service) receiveWhileWanted(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error {
 		defer stop()
-		return s.Bus.Hear(ctx, s.Replica, func() { signal(hearing) }, s.deliverPiece)
+		return s.Bus.ReceiveText(ctx, s.Replica, func() { signal(hearing) }, s.deliverPiece)
 	})
 	g.Go(func() error {
 		defer stop()
@@ -138,7 +138,7 @@ func (s *Service) sendInterests(ctx context.Context, hearing <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		}
-		if err := s.Bus.Wish(ctx, s.Replica, s.interests.take(all)...); err != nil && ctx.Err() == nil {
+		if err := s.Bus.SendInterests(ctx, s.Replica, s.interests.take(all)...); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "asking other replicas for text failed", "error", err)
 		}
 	}
@@ -152,7 +152,7 @@ func (l *slot) publishDelta(d *pb.TextDelta) {
 		return
 	}
 	for text, restart := d.GetText(), d.GetRestart(); text != ""; restart = false {
-		piece := excerpt.Head(text, dispatch.PieceBytes)
+		piece := excerpt.Head(text, dispatch.MaxPieceBytes)
 		text = text[len(piece):]
 		p := dispatch.Piece{
 			Session: lease.session, Task: lease.task, Run: lease.run, Text: piece, Thinking: d.GetThinking(), Restart: restart,

@@ -12,9 +12,9 @@ func TestWishesTellWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	w := newTextInterests()
 	oak, elm := aSession(), aSession()
-	begins := func(id tree.SessionID) dispatch.Wish { return dispatch.Wish{Session: id} }
-	ends := func(id tree.SessionID) dispatch.Wish { return dispatch.Wish{Session: id, Over: true} }
-	told := func(what string, all bool, want ...dispatch.Wish) {
+	begins := func(id tree.SessionID) dispatch.Interest { return dispatch.Interest{Session: id} }
+	ends := func(id tree.SessionID) dispatch.Interest { return dispatch.Interest{Session: id, Over: true} }
+	told := func(what string, all bool, want ...dispatch.Interest) {
 		t.Helper()
 		got := w.take(all)
 		for _, one := range want {
