@@ -22,8 +22,8 @@ func (s *taskServer) CreateBranch(ctx context.Context, req *pb.CreateBranchReque
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.svc.CreateBranch(ctx, tenant(ctx), session, orchestrator.NewBranch{
-		Task: task, Message: message, Apart: req.InheritContext != nil && !req.GetInheritContext(),
+	t, err := s.svc.CreateBranch(ctx, tenant(ctx), session, orchestrator.BranchSpec{
+		Task: task, Message: message, WithoutContext: req.InheritContext != nil && !req.GetInheritContext(),
 		Text: req.GetText(), Regenerate: req.GetRegenerate(), Description: req.GetDescription(), Select: req.GetSelect(),
 	}, key)
 	if err != nil {

@@ -66,19 +66,19 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 }
 
 // once reads the idempotency key of a request and hashes what is asked.
-func once(key string, req proto.Message) (orchestrator.Request, error) {
+func once(key string, req proto.Message) (orchestrator.Idempotency, error) {
 	if len(key) > maxKeyBytes {
-		return orchestrator.Request{}, tree.ErrBadInput.With("idempotency_key has %d bytes, at most %d", len(key), maxKeyBytes)
+		return orchestrator.Idempotency{}, tree.ErrBadInput.With("idempotency_key has %d bytes, at most %d", len(key), maxKeyBytes)
 	}
 	if key == "" {
-		return orchestrator.Request{}, nil
+		return orchestrator.Idempotency{}, nil
 	}
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(asked(req))
 	if err != nil {
-		return orchestrator.Request{}, fmt.Errorf("hashing a request: %w", err)
+		return orchestrator.Idempotency{}, fmt.Errorf("hashing a request: %w", err)
 	}
 	named := append([]byte(req.ProtoReflect().Descriptor().FullName()+"\x00"), data...)
-	return orchestrator.Request{Key: key, Hash: sha256.Sum256(named)}, nil
+	return orchestrator.Idempotency{Key: key, Hash: sha256.Sum256(named)}, nil
 }
 
 // asked is what a request asks for. How long its client waits for it is no part of that: who

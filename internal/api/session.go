@@ -62,7 +62,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	if err := checkCallbacks(req); err != nil {
 		return nil, err
 	}
-	session, root, err := s.svc.CreateSession(ctx, tenant(ctx), orchestrator.NewSession{
+	session, root, err := s.svc.CreateSession(ctx, tenant(ctx), orchestrator.SessionSpec{
 		Agent: req.GetAgent(), Text: req.GetMessage().GetText(), Title: req.GetTitle(),
 		Model: req.GetModel(), Metadata: req.GetMetadata(), NoBackground: req.GetNoBackground(),
 		Permissions: permissions, Approvals: approvals, Source: req.GetSource(), Workspace: req.GetWorkspace(), Budget: wire.BudgetFrom(req.GetBudget()),
@@ -85,7 +85,7 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 
 // after gives a session as it is after a wait. If it can't be read now it is as it was opened:
 // what was started goes on, and the client has to know of it.
-func (s *sessionServer) after(ctx context.Context, now orchestrator.Waited, opened *tree.Session) (*pb.Session, error) {
+func (s *sessionServer) after(ctx context.Context, now orchestrator.WaitResult, opened *tree.Session) (*pb.Session, error) {
 	if now.Session != nil {
 		return wire.Session(now.Session, now.Task), nil
 	}
@@ -218,8 +218,8 @@ func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.Sess
 		return err
 	}
 	idle, err := s.svc.WatchSession(stream.Context(), tenant(stream.Context()), id, orchestrator.Watch{
-		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(), Several: req.GetSeveralEvents(),
-		Stands: func() error { return stream.SendHeader(nil) }, // otherwise they go with the first step
+		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(), SeveralEvents: req.GetSeveralEvents(),
+		OnEmptyStart: func() error { return stream.SendHeader(nil) }, // otherwise they go with the first step
 	}, func(step *wire.Step) error { return stream.SendMsg(step) })
 	if err != nil {
 		return err

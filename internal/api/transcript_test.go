@@ -112,7 +112,7 @@ func talk(t *testing.T, svc *orchestrator.Service, messages int) *tree.Session {
 		fmt.Fprintf(&lines, `{"uuid":"m%d","parentUuid":%s,"timestamp":"2026-01-01T00:00:00Z","type":%q,"message":{"role":%q,"content":"text"}}`+"\n",
 			i, parent, role, role)
 	}
-	session, _, history, err := svc.ImportSession(t.Context(), "", orchestrator.NewSession{}, []byte(lines.String()), orchestrator.Request{})
+	session, _, history, err := svc.ImportSession(t.Context(), "", orchestrator.SessionSpec{}, []byte(lines.String()), orchestrator.Idempotency{})
 	if err != nil || len(history.Messages) != messages {
 		t.Fatalf("%d messages were taken in (%v)", len(history.Messages), err)
 	}

@@ -58,7 +58,7 @@ func waited(
 }
 
 // shownTask gives a task with its result, if it has one.
-func shownTask(now orchestrator.Waited) *pb.Task {
+func shownTask(now orchestrator.WaitResult) *pb.Task {
 	shown := wire.Task(now.Task)
 	if orchestrator.HasResult(now.Task) {
 		shown.Result = now.Output.Answer
@@ -72,14 +72,14 @@ func shownTask(now orchestrator.Waited) *pb.Task {
 // the call waits for the same run, whatever came after it. If it can't wait to the end, since
 // it stops or the database is away, it gives the task as it is: what was started goes on, and
 // the client has to know of it.
-func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tree.Sent, wait time.Duration) (now orchestrator.Waited, ended bool, err error) {
+func started(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tree.Sent, wait time.Duration) (now orchestrator.WaitResult, ended bool, err error) {
 	if wait == 0 {
-		return orchestrator.Waited{Task: t}, false, nil
+		return orchestrator.WaitResult{Task: t}, false, nil
 	}
 	now, took, err := svc.WaitMessage(ctx, tenant(ctx), t.Session, of, wait)
 	switch {
 	case errors.Is(err, tree.ErrStopping) || errors.Is(err, tree.ErrUnavailable):
-		return orchestrator.Waited{Task: t}, false, nil
+		return orchestrator.WaitResult{Task: t}, false, nil
 	case err != nil:
 		return now, false, err
 	}

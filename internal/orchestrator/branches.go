@@ -8,20 +8,20 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// NewBranch is what a client asks for when it goes on from a message.
-type NewBranch struct {
-	Task        tree.TaskID // zero: the root
-	Message     tree.MessageID
-	Apart       bool   // without what came before
-	Text        string // the first message; empty: none yet
-	Regenerate  bool   // the model answers at once, without a message
-	Description string
-	Select      bool
+// BranchSpec is what a client asks for when it goes on from a message.
+type BranchSpec struct {
+	Task           tree.TaskID // zero: the root
+	Message        tree.MessageID
+	WithoutContext bool   // without what came before
+	Text           string // the first message; empty: none yet
+	Regenerate     bool   // the model answers at once, without a message
+	Description    string
+	Select         bool
 }
 
 // CreateBranch makes a branch. A message never changes, so it is read before the
 // command is decided.
-func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.SessionID, n NewBranch, req Request) (*tree.Task, error) {
+func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.SessionID, n BranchSpec, req Idempotency) (*tree.Task, error) {
 	from, err := s.Task(ctx, tenant, id, n.Task)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 		return nil, err
 	}
 	cmd := tree.CreateBranch{
-		Task: from.ID, At: *at, Agent: agent, Apart: n.Apart, Again: n.Regenerate,
+		Task: from.ID, At: *at, Agent: agent, Apart: n.WithoutContext, Again: n.Regenerate,
 		Description: n.Description, Select: n.Select, Trace: telemetry.Incoming(ctx),
 	}
 	if n.Text != "" {

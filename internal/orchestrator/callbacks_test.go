@@ -34,7 +34,7 @@ func TestAHostThatHangsHoldsUpNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range runs {
-			session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.NewSession{Agent: "caller", Text: "go"}, orchestrator.Request{})
+			session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.SessionSpec{Agent: "caller", Text: "go"}, orchestrator.Idempotency{})
 			if err != nil {
 				t.Fatal(err)
 			}

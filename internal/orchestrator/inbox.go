@@ -37,7 +37,7 @@ func rank(e tree.InboxEntry) int {
 
 // ClearInbox takes away what waits for a task, the zero task being the current one.
 func (s *Service) ClearInbox(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID, news bool) (tree.Cleared, error) {
-	return update[tree.Cleared](ctx, s, tenant, id, tree.ClearInbox{Task: task, News: news}, Request{})
+	return update[tree.Cleared](ctx, s, tenant, id, tree.ClearInbox{Task: task, News: news}, Idempotency{})
 }
 
 // ChangeSession gives a session another title or budget; a budget as far as each may have.
@@ -45,7 +45,7 @@ func (s *Service) ChangeSession(ctx context.Context, tenant string, id tree.Sess
 	if change.Budget != nil {
 		change.Budget = new(change.Budget.Within(s.Budget))
 	}
-	_, err := update[tree.Done](ctx, s, tenant, id, change, Request{})
+	_, err := update[tree.Done](ctx, s, tenant, id, change, Idempotency{})
 	return err
 }
 
@@ -60,7 +60,7 @@ func (s *Service) DeleteSession(ctx context.Context, tenant string, id tree.Sess
 }
 
 func (s *Service) end(ctx context.Context, tenant string, id tree.SessionID, cmd tree.Command) (int, error) {
-	closed, err := update[tree.Closed](ctx, s, tenant, id, cmd, Request{})
+	closed, err := update[tree.Closed](ctx, s, tenant, id, cmd, Idempotency{})
 	return closed.Runs, err
 }
 

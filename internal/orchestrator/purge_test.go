@@ -17,7 +17,7 @@ func TestPurgeOfMany(t *testing.T) {
 	ctx := t.Context()
 	var deleted []tree.SessionID
 	for range sessions {
-		session, _, err := svc.CreateSession(ctx, "acme", orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+		session, _, err := svc.CreateSession(ctx, "acme", orchestrator.SessionSpec{Text: "go"}, orchestrator.Idempotency{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// NewSession is what a client asks for when it opens a session.
-type NewSession struct {
+// SessionSpec is what a client asks for when it opens a session.
+type SessionSpec struct {
 	Agent    string // empty: [DefaultAgent]
 	Text     string // the first message; empty: none yet
 	Title    string
@@ -35,8 +35,8 @@ type NewSession struct {
 	history []tree.Message // what the root's conversation begins with
 }
 
-// Request makes a client's call safe to repeat. Without a key it does nothing.
-type Request struct {
+// Idempotency makes a client's call safe to repeat. Without a key it does nothing.
+type Idempotency struct {
 	Key  string
 	Hash [sha256.Size]byte // of what was asked
 }
@@ -44,7 +44,7 @@ type Request struct {
 // CreateSession opens a session and gives it with its root. It supposes that the tenant's
 // agents are still those that were last read, and reads them if the commit finds that they
 // are not.
-func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession, req Request) (session *tree.Session, root *tree.Task, err error) {
+func (s *Service) CreateSession(ctx context.Context, tenant string, n SessionSpec, req Idempotency) (session *tree.Session, root *tree.Task, err error) {
 	then := s.agents.lastSnapshot(tenant)
 	for {
 		if then == nil {
@@ -61,7 +61,7 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n NewSession
 }
 
 // createWith opens a session as long as the tenant's agents are those of then.
-func (s *Service) createWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, n NewSession, req Request) (*tree.Session, *tree.Task, error) {
+func (s *Service) createWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, n SessionSpec, req Idempotency) (*tree.Session, *tree.Task, error) {
 	if n.Agent == "" {
 		n.Agent = DefaultAgent
 	}
@@ -86,7 +86,7 @@ func (s *Service) createWith(ctx context.Context, tenant string, then *store.Age
 	if n.Text != "" {
 		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
 	}
-	session, opened, err := s.Store.Create(ctx, req.key(), cmd, then)
+	session, opened, err := s.Store.Create(ctx, req.storeKey(), cmd, then)
 	return session, opened, s.namingRoots(ctx, tenant, n.Agent, err)
 }
 
@@ -104,8 +104,8 @@ func sessionID(tenant, key string) (tree.SessionID, error) {
 	return tree.SessionID(id), nil
 }
 
-// key is that of the request; nil if it has none.
-func (r Request) key() *store.Key {
+// storeKey is that of the request; nil if it has none.
+func (r Idempotency) storeKey() *store.Key {
 	if r.Key == "" {
 		return nil
 	}
@@ -113,12 +113,12 @@ func (r Request) key() *store.Key {
 }
 
 // update submits a client's command for a session of the tenant.
-func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tree.SessionID, cmd tree.Command, req Request) (answer A, err error) {
+func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tree.SessionID, cmd tree.Command, req Idempotency) (answer A, err error) {
 	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
 		return answer, err
 	}
 	var given tree.Answer
-	if key := req.key(); key != nil {
+	if key := req.storeKey(); key != nil {
 		given, err = s.Store.UpdateOnce(ctx, id, *key, cmd)
 	} else {
 		given, err = s.Store.Update(ctx, id, cmd)
@@ -144,7 +144,7 @@ type UserMessage struct {
 
 // SendMessage gives a task of the session a user message. It returns the task
 // afterwards.
-func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.SessionID, m UserMessage, req Request) (*tree.Task, tree.Sent, error) {
+func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.SessionID, m UserMessage, req Idempotency) (*tree.Task, tree.Sent, error) {
 	if tree.Blank(m.Text) {
 		return nil, tree.Sent{}, tree.ErrEmpty.With("message")
 	}
@@ -173,7 +173,7 @@ func beginning(prompt string) string {
 
 // SpawnTask starts a task below another. What follows from the names of its agent and its
 // model, its trace, and a description if it has none, are filled in.
-func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, spawn tree.SpawnTask, req Request) (*tree.Task, error) {
+func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, spawn tree.SpawnTask, req Idempotency) (*tree.Task, error) {
 	if spawn.Child.Description == "" { // so that whoever looks at the tree can tell it from others
 		spawn.Child.Description = beginning(spawn.Child.Prompt)
 	}
@@ -191,7 +191,7 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 // CancelTask ends the run of a task and those of all tasks below it. It returns the
 // task and how many runs it ended.
 func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.SessionID, cancel tree.Cancel) (*tree.Task, int, error) {
-	cancelled, err := update[tree.Cancelled](ctx, s, tenant, id, cancel, Request{})
+	cancelled, err := update[tree.Cancelled](ctx, s, tenant, id, cancel, Idempotency{})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -201,7 +201,7 @@ func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.Session
 
 // BackgroundTask lets the parent go on that waits for a task.
 func (s *Service) BackgroundTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
-	if _, err := update[tree.Done](ctx, s, tenant, id, tree.Background{Task: task}, Request{}); err != nil {
+	if _, err := update[tree.Done](ctx, s, tenant, id, tree.Background{Task: task}, Idempotency{}); err != nil {
 		return nil, err
 	}
 	return s.Store.Task(ctx, id, task)

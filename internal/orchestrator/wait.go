@@ -43,8 +43,8 @@ func (w *waiter) wake(ended bool) {
 	}
 }
 
-// Waited is what there is to see after a wait for a run.
-type Waited struct {
+// WaitResult is what there is to see after a wait for a run.
+type WaitResult struct {
 	Task    *tree.Task     // as it then is, or was when the run ended
 	Output  tree.RunOutput // what there is to read of the run
 	Session *tree.Session  // as the end of the run has left it, if that is known without a look
@@ -54,7 +54,7 @@ type Waited struct {
 // the timeout has passed.
 func (s *Service) WaitTask(
 	ctx context.Context, tenant string, id tree.SessionID, of tree.ChildRun, timeout time.Duration,
-) (Waited, error) {
+) (WaitResult, error) {
 	w := &waiter{session: id, target: of, changed: make(chan bool, 1)}
 	defer s.hub.subscribe(id, w)()
 	waiting, cancel := context.WithTimeout(ctx, timeout)
@@ -71,7 +71,7 @@ func (s *Service) WaitTask(
 		select {
 		case told = <-w.changed:
 		case <-s.stopping:
-			return Waited{}, tree.ErrStopping
+			return WaitResult{}, tree.ErrStopping
 		case <-waiting.Done(): // what it does now is for the last look to say
 		}
 	}
@@ -81,26 +81,26 @@ func (s *Service) WaitTask(
 // fraction of reading it.
 func (s *Service) checkRun(
 	ctx context.Context, tenant string, w *waiter, likely bool,
-) (seen Waited, ended bool, err error) {
+) (seen WaitResult, ended bool, err error) {
 	if end := s.hub.knownEnd(w); end != nil {
 		t, out, err := s.Store.EndOf(ctx, end)
-		return Waited{t, out, end.Session()}, true, err
+		return WaitResult{t, out, end.Session()}, true, err
 	}
 	if !likely {
 		now, err := s.Store.Standing(ctx, tenant, w.session, w.target.Task)
 		if err != nil || !s.isPast(w, now) {
-			return Waited{}, false, err
+			return WaitResult{}, false, err
 		}
 	}
 	t, out, err := s.Store.TaskAndOutput(ctx, tenant, w.session, w.target.Task)
 	if err != nil {
-		return Waited{}, false, err
+		return WaitResult{}, false, err
 	}
 	ended = s.isPast(w, store.StandingOf(t))
 	if t.Run > w.target.Run {
 		t, out, err = s.outputOf(ctx, t, w.target.Run)
 	}
-	return Waited{Task: t, Output: out}, ended, err
+	return WaitResult{Task: t, Output: out}, ended, err
 }
 
 // isPast reports whether a task has come past the run that somebody waits for, which is its
@@ -119,7 +119,7 @@ func (s *Service) isPast(w *waiter, now store.Standing) bool {
 // without it.
 func (s *Service) WaitMessage(
 	ctx context.Context, tenant string, id tree.SessionID, sent tree.Sent, timeout time.Duration,
-) (now Waited, took bool, err error) {
+) (now WaitResult, took bool, err error) {
 	over := time.Now().Add(timeout)
 	for run := sent.Run; ; {
 		now, err = s.WaitTask(ctx, tenant, id, tree.ChildRun{Task: sent.Task, Run: run}, time.Until(over))
@@ -131,7 +131,7 @@ func (s *Service) WaitMessage(
 		case errors.Is(err, tree.ErrNoMessage):
 			return now, false, nil
 		case err != nil:
-			return Waited{}, false, err
+			return WaitResult{}, false, err
 		case m.Run == run:
 			return now, true, nil
 		}

@@ -74,7 +74,7 @@ func TestAWaiterIsWokenByTheEvent(t *testing.T) {
 	t.Parallel()
 	svc := setup(t)
 	ctx := t.Context()
-	session, _, err := svc.CreateSession(ctx, "acme", orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+	session, _, err := svc.CreateSession(ctx, "acme", orchestrator.SessionSpec{Text: "go"}, orchestrator.Idempotency{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestAWaiterHearsOfItsRun(t *testing.T) {
 				var news untold
 				svc := told(t, news.keep)
 				ctx := t.Context()
-				session, root, err := svc.CreateSession(ctx, tenant, orchestrator.NewSession{Text: "first"}, orchestrator.Request{})
+				session, root, err := svc.CreateSession(ctx, tenant, orchestrator.SessionSpec{Text: "first"}, orchestrator.Idempotency{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -160,7 +160,7 @@ func TestAWaiterHearsOfItsRun(t *testing.T) {
 					t.Fatal(err)
 				}
 				wait(current, 0, 1, tree.StateCancelled, "cancelled")
-				if _, _, err := svc.SendMessage(ctx, tenant, session.ID, orchestrator.UserMessage{Text: "second"}, orchestrator.Request{}); err != nil {
+				if _, _, err := svc.SendMessage(ctx, tenant, session.ID, orchestrator.UserMessage{Text: "second"}, orchestrator.Idempotency{}); err != nil {
 					t.Fatal(err)
 				}
 				tell.wake(svc, session.ID, news.take())

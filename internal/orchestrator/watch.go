@@ -11,14 +11,14 @@ import (
 
 // Watch says from where to watch, and how long.
 type Watch struct {
-	After     int64
-	Deltas    bool
-	UntilIdle bool
-	Several   bool // a step may have several events
+	After         int64
+	Deltas        bool
+	UntilIdle     bool
+	SeveralEvents bool // a step may have several events
 
-	// Stands is called, if it is not nil, once all that had happened was sent and that was
+	// OnEmptyStart is called, if it is not nil, once all that had happened was sent and that was
 	// nothing: who watches may wait for long until something is.
-	Stands func() error
+	OnEmptyStart func() error
 }
 
 // watchBatch is how many events are read from the store at once, and watchGlimpse how
@@ -80,7 +80,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	if w.Deltas && !s.Store.Alone() {
 		defer s.interests.join(id)()
 	}
-	v := &watch{svc: s, id: id, several: w.Several, last: w.After, send: send}
+	v := &watch{svc: s, id: id, several: w.SeveralEvents, last: w.After, send: send}
 	for more := true; more; {
 		if err := v.catchUp(ctx, false); err != nil {
 			return nil, err
@@ -93,8 +93,8 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 			return idle, err
 		}
 	}
-	if w.Stands != nil && v.last == w.After {
-		if err := w.Stands(); err != nil {
+	if w.OnEmptyStart != nil && v.last == w.After {
+		if err := w.OnEmptyStart(); err != nil {
 			return nil, err
 		}
 	}
@@ -120,7 +120,7 @@ func (v *watch) sendEvents(events []watchEvent, live bool) error {
 	for len(events) > 0 {
 		next := events[:v.nextBatch(events)]
 		events = events[len(next):]
-		err := v.send(wire.Together(v.steps))
+		err := v.send(wire.JoinSteps(v.steps))
 		clear(v.steps) // they are not kept for who waits
 		if err != nil {
 			return err

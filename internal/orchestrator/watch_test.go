@@ -43,7 +43,7 @@ func settle() {
 
 func plant(t *testing.T, svc *orchestrator.Service) *garden {
 	t.Helper()
-	session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.NewSession{Text: "go"}, orchestrator.Request{})
+	session, _, err := svc.CreateSession(t.Context(), tenant, orchestrator.SessionSpec{Text: "go"}, orchestrator.Idempotency{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestSeveralEventsInAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := plant(t, setup(t))
 		g.grow(100)
-		together, single := g.watch(orchestrator.Watch{Several: true}), g.watch(orchestrator.Watch{})
+		together, single := g.watch(orchestrator.Watch{SeveralEvents: true}), g.watch(orchestrator.Watch{})
 		settle()
 		past := g.last()
 		together.saw(past)
@@ -282,7 +282,7 @@ func TestSeveralEventsInAStep(t *testing.T) {
 			t.Errorf("%d events came in %d steps together, and in %d otherwise", g.last(), len(together.steps), len(single.steps))
 		}
 		g.grow(2000)
-		late := g.watch(orchestrator.Watch{Several: true})
+		late := g.watch(orchestrator.Watch{SeveralEvents: true})
 		settle()
 		late.saw(g.last())
 		for i, step := range late.steps {

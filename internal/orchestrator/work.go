@@ -294,7 +294,7 @@ func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (
 			return nil, err
 		}
 	}
-	l.svc.price(wire.Answer(req))
+	l.svc.price(wire.ModelAnswer(req))
 	cmd, err := wire.CommandFrom(req, from, agents)
 	return cmd, badRequest(err)
 }
@@ -319,7 +319,7 @@ func (l *slot) answer() {
 		}
 		if len(responses) > 1 { // of a run, which is on the stream
 			if held := l.state.currentLease(); held != nil && held.worker.Has(wire.FeatureJoined) {
-				responses = wire.Joined(responses)
+				responses = wire.JoinResponses(responses)
 			}
 		}
 		for _, r := range responses {

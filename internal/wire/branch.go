@@ -28,8 +28,8 @@ func AttachmentFrom(a *pb.AttachmentBlock) tree.Attachment {
 	}
 }
 
-// aside translates what events of no run say, and reports whether it is one.
-func aside(kind tree.EventKind, out *pb.Event) bool {
+// branchEvent translates what events of no run say, and reports whether it is one.
+func branchEvent(kind tree.EventKind, out *pb.Event) bool {
 	switch k := kind.(type) {
 	case tree.BranchOpened:
 		out.Kind = &pb.Event_BranchOpened{BranchOpened: &pb.BranchOpened{

@@ -12,7 +12,7 @@ import (
 // Event gives an event as the contract shows it.
 func Event(e *tree.Event) *pb.Event {
 	out := &pb.Event{Seq: e.Seq, Time: timestamp(e.Time), TaskId: id(e.Task), Run: int32(e.Run)}
-	if aside(e.Kind, out) {
+	if branchEvent(e.Kind, out) {
 		return out
 	}
 	switch k := e.Kind.(type) {

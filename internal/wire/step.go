@@ -20,8 +20,8 @@ const (
 	stepMore  protowire.Number = 4
 )
 
-// tagOfMore begins an event that follows on another one.
-var tagOfMore = mem.SliceBuffer(protowire.AppendTag(nil, stepMore, protowire.BytesType))
+// moreTag begins an event that follows on another one.
+var moreTag = mem.SliceBuffer(protowire.AppendTag(nil, stepMore, protowire.BytesType))
 
 // EventStep is the step of an event, from the bytes that the store keeps of it.
 func EventStep(stored []byte) *Step {
@@ -38,15 +38,15 @@ func DeltaStep(d *pb.Delta) *Step {
 // newStep takes the bytes over.
 func newStep(data []byte) *Step { return &Step{mem.BufferSlice{mem.SliceBuffer(data)}} }
 
-// Together is one step of the events of several, none of which is copied.
-func Together(events []*Step) *Step {
+// JoinSteps is one step of the events of several, none of which is copied.
+func JoinSteps(events []*Step) *Step {
 	if len(events) == 1 {
 		return events[0]
 	}
 	buffers := make(mem.BufferSlice, 0, 2*len(events)-1)
 	buffers = append(buffers, events[0].buffers...)
 	for _, e := range events[1:] {
-		buffers = append(buffers, tagOfMore, mem.SliceBuffer(e.buffers[0].ReadOnlyData()[len(tagOfMore):]))
+		buffers = append(buffers, moreTag, mem.SliceBuffer(e.buffers[0].ReadOnlyData()[len(moreTag):]))
 	}
 	return &Step{buffers}
 }

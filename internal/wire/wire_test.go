@@ -264,8 +264,8 @@ func TestJoinedResponsesComeApart(t *testing.T) {
 		for i := range n {
 			sent = append(sent, &pb.WorkResponse{Seq: int64(i + 1)})
 		}
-		joined := Joined(sent)
-		if want := map[bool]int{true: min(n, 1), false: n}[n <= mostJoined]; len(joined) != want {
+		joined := JoinResponses(sent)
+		if want := map[bool]int{true: min(n, 1), false: n}[n <= maxJoined]; len(joined) != want {
 			t.Errorf("%d responses are %d messages, want %d", n, len(joined), want)
 		}
 		var got []int64

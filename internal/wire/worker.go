@@ -95,9 +95,9 @@ func CommandFrom(req *pb.WorkRequest, from tree.From, agents AgentLookup) (tree.
 	return nil, fmt.Errorf("request %d has no kind that is known here", req.GetSeq())
 }
 
-// Answer gives what a model has said in a request of an attempt; nil if it is none
+// ModelAnswer gives what a model has said in a request of an attempt; nil if it is none
 // that records an answer.
-func Answer(req *pb.WorkRequest) *pb.Message {
+func ModelAnswer(req *pb.WorkRequest) *pb.Message {
 	switch k := req.GetKind().(type) {
 	case *pb.WorkRequest_Append:
 		return k.Append.GetMessage()
@@ -111,13 +111,13 @@ func Answer(req *pb.WorkRequest) *pb.Message {
 	return nil
 }
 
-// mostJoined is how many responses go into one message: an answer, the assignment of the run
+// maxJoined is how many responses go into one message: an answer, the assignment of the run
 // that it gives, and its transcript, if that is one piece.
-const mostJoined = 3
+const maxJoined = 3
 
-// Joined puts responses into one message, unless they are too many for one.
-func Joined(responses []*pb.WorkResponse) []*pb.WorkResponse {
-	if n := len(responses); n < 2 || n > mostJoined {
+// JoinResponses puts responses into one message, unless they are too many for one.
+func JoinResponses(responses []*pb.WorkResponse) []*pb.WorkResponse {
+	if n := len(responses); n < 2 || n > maxJoined {
 		return responses
 	}
 	first := responses[0]
