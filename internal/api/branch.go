@@ -10,7 +10,7 @@ import (
 )
 
 func (s *taskServer) CreateBranch(ctx context.Context, req *pb.CreateBranchRequest) (*pb.CreateBranchResponse, error) {
-	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	session, task, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -18,7 +18,7 @@ func (s *taskServer) CreateBranch(ctx context.Context, req *pb.CreateBranchReque
 	if err != nil {
 		return nil, tree.ErrBadInput.With("message_id: %v", err)
 	}
-	key, err := once(req.GetIdempotencyKey(), req)
+	key, err := parseIdempotency(req.GetIdempotencyKey(), req)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (s *taskServer) CreateBranch(ctx context.Context, req *pb.CreateBranchReque
 }
 
 func (s *taskServer) SelectBranch(ctx context.Context, req *pb.SelectBranchRequest) (*pb.SelectBranchResponse, error) {
-	session, task, err := both(req.GetSessionId(), req.GetTaskId(), true)
+	session, task, err := parseTaskRef(req.GetSessionId(), req.GetTaskId(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -44,10 +44,10 @@ func (s *taskServer) SelectBranch(ctx context.Context, req *pb.SelectBranchReque
 	return &pb.SelectBranchResponse{Task: wire.Task(t)}, nil
 }
 
-// inherited sends what a task sees of others' conversations, after an ordinal.
-func (s *taskServer) inherited(t *tree.Task, after int, stream pb.TaskService_GetTranscriptServer) error {
+// sendInherited sends what a task sees of others' conversations, after an ordinal.
+func (s *taskServer) sendInherited(t *tree.Task, after int, stream pb.TaskService_GetTranscriptServer) error {
 	messages, err := s.svc.Store.Inherited(stream.Context(), t.Session, t.ID)
-	if gone := s.gone(stream.Context(), t); gone != nil {
+	if gone := s.checkExists(stream.Context(), t); gone != nil {
 		return gone
 	}
 	if err != nil {

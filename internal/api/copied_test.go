@@ -87,7 +87,7 @@ func TestCreateSessionIsTakenWhole(t *testing.T) {
 	if err != nil || again.GetSession().GetId() != resp.GetSession().GetId() {
 		t.Errorf("idempotency_key: a repeat gives %v, %v", again.GetSession(), err)
 	}
-	id, err := sessionID(resp.GetSession().GetId())
+	id, err := parseSessionID(resp.GetSession().GetId())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
 package api
 
 // Keepalive is what servers do with connections.
-var Keepalive = keepalives
+var Keepalive = connectionOptions

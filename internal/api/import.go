@@ -18,10 +18,10 @@ func (s *sessionServer) ImportSession(stream pb.SessionService_ImportSessionServ
 	if err != nil {
 		return err
 	}
-	if err := checkAttached(opening.GetTitle(), opening.GetMetadata()); err != nil {
+	if err := checkLabels(opening.GetTitle(), opening.GetMetadata()); err != nil {
 		return err
 	}
-	key, err := once(opening.GetIdempotencyKey(), opening)
+	key, err := parseIdempotency(opening.GetIdempotencyKey(), opening)
 	if err != nil {
 		return err
 	}

@@ -14,37 +14,37 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// openingsAtOnce is how many requests of one stream are under way at once. More of them stay
+// maxConcurrentCreates is how many requests of one stream are under way at once. More of them stay
 // unread, which holds the client back.
-const openingsAtOnce = 256
+const maxConcurrentCreates = 256
 
-// openings are the requests of one stream of CreateSessions. Goroutines that have answered one
+// createStream are the requests of one stream of CreateSessions. Goroutines that have answered one
 // take the next, so that not each request grows a stack of its own.
-type openings struct {
+type createStream struct {
 	*sessionServer
-	stream  pb.SessionService_CreateSessionsServer
-	all     *errgroup.Group
-	next    chan *pb.CreateSessionsRequest // for who has answered one
-	over    chan struct{}                  // closed: there is none any more
-	sending sync.Mutex
+	stream   pb.SessionService_CreateSessionsServer
+	group    *errgroup.Group
+	requests chan *pb.CreateSessionsRequest // for who has answered one
+	done     chan struct{}                  // closed: there is none any more
+	sending  sync.Mutex
 
-	mu    sync.Mutex
-	ended bool // nobody joins all any more
+	mu     sync.Mutex
+	closed bool // nobody joins all any more
 }
 
 func (s *sessionServer) CreateSessions(stream pb.SessionService_CreateSessionsServer) error {
 	if err := stream.SendHeader(nil); err != nil { // so that the client knows that somebody is there
 		return err
 	}
-	ctx, cancel := context.WithCancel(parented(stream.Context()))
+	ctx, cancel := context.WithCancel(withClientSpan(stream.Context()))
 	defer cancel()
 	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(openingsAtOnce)
-	o := &openings{sessionServer: s, stream: stream, all: all, next: make(chan *pb.CreateSessionsRequest), over: make(chan struct{})}
+	all.SetLimit(maxConcurrentCreates)
+	o := &createStream{sessionServer: s, stream: stream, group: all, requests: make(chan *pb.CreateSessionsRequest), done: make(chan struct{})}
 	received := make(chan error, 1)
 	go func() { received <- o.receive(ctx) }()
 	err := o.wait(ctx, received)
-	o.end()
+	o.close()
 	if err != nil && !errors.Is(err, tree.ErrStopping) {
 		cancel() // nobody is to wait on for what will not be sent
 	}
@@ -55,7 +55,7 @@ func (s *sessionServer) CreateSessions(stream pb.SessionService_CreateSessionsSe
 }
 
 // wait waits until the client has no more requests, or the stream has to end.
-func (o *openings) wait(ctx context.Context, received <-chan error) error {
+func (o *createStream) wait(ctx context.Context, received <-chan error) error {
 	select {
 	case err := <-received:
 		return err
@@ -67,7 +67,7 @@ func (o *openings) wait(ctx context.Context, received <-chan error) error {
 }
 
 // receive has requests answered until the client has no more of them.
-func (o *openings) receive(ctx context.Context) error {
+func (o *createStream) receive(ctx context.Context) error {
 	for {
 		req, err := o.stream.Recv()
 		switch {
@@ -76,48 +76,48 @@ func (o *openings) receive(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		if !o.give(ctx, req) {
+		if !o.assign(ctx, req) {
 			return nil
 		}
 	}
 }
 
-// give hands a request to somebody who is idle, to somebody new, or to the first who becomes
+// assign hands a request to somebody who is idle, to somebody new, or to the first who becomes
 // idle. It reports false if nobody takes requests any more.
-func (o *openings) give(ctx context.Context, req *pb.CreateSessionsRequest) bool {
+func (o *createStream) assign(ctx context.Context, req *pb.CreateSessionsRequest) bool {
 	select {
-	case o.next <- req:
+	case o.requests <- req:
 		return true
 	default:
 	}
-	if o.hire(ctx, req) {
+	if o.startAnswering(ctx, req) {
 		return true
 	}
 	select {
-	case o.next <- req:
+	case o.requests <- req:
 		return true
-	case <-o.over:
+	case <-o.done:
 		return false
 	}
 }
 
-// hire has a request answered by somebody new, if there is room for one.
-func (o *openings) hire(ctx context.Context, req *pb.CreateSessionsRequest) bool {
+// startAnswering has a request answered by somebody new, if there is room for one.
+func (o *createStream) startAnswering(ctx context.Context, req *pb.CreateSessionsRequest) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.ended && o.all.TryGo(func() error { return o.work(ctx, req) })
+	return !o.closed && o.group.TryGo(func() error { return o.serve(ctx, req) })
 }
 
-// end lets those go who have answered what they were given. Nobody new comes.
-func (o *openings) end() {
+// close lets those go who have answered what they were given. Nobody new comes.
+func (o *createStream) close() {
 	o.mu.Lock()
-	o.ended = true
+	o.closed = true
 	o.mu.Unlock()
-	close(o.over)
+	close(o.done)
 }
 
-// work answers a request, and others after it.
-func (o *openings) work(ctx context.Context, req *pb.CreateSessionsRequest) error {
+// serve answers a request, and others after it.
+func (o *createStream) serve(ctx context.Context, req *pb.CreateSessionsRequest) error {
 	for {
 		answer := o.answer(ctx, req)
 		if ctx.Err() != nil {
@@ -127,23 +127,23 @@ func (o *openings) work(ctx context.Context, req *pb.CreateSessionsRequest) erro
 			return err
 		}
 		select {
-		case req = <-o.next:
-		case <-o.over:
+		case req = <-o.requests:
+		case <-o.done:
 			return nil
 		}
 	}
 }
 
-func (o *openings) send(answer *pb.CreateSessionsResponse) error {
+func (o *createStream) send(answer *pb.CreateSessionsResponse) error {
 	o.sending.Lock()
 	defer o.sending.Unlock()
 	return o.stream.Send(answer)
 }
 
 // answer is what a call of its own would have been answered with.
-func (o *openings) answer(ctx context.Context, req *pb.CreateSessionsRequest) *pb.CreateSessionsResponse {
+func (o *createStream) answer(ctx context.Context, req *pb.CreateSessionsRequest) *pb.CreateSessionsResponse {
 	answer := &pb.CreateSessionsResponse{Number: req.GetNumber()}
-	opened, err := o.each(ctx, req.GetSession(), asCreateSession, func(ctx context.Context, req any) (any, error) {
+	opened, err := o.intercept(ctx, req.GetSession(), asCreateSession, func(ctx context.Context, req any) (any, error) {
 		asked := req.(*pb.CreateSessionRequest)
 		if asked == nil {
 			return nil, tree.ErrBadInput.With("session is missing")

@@ -22,9 +22,9 @@ func pageSize(asked int32, standard, most int) (int, error) {
 	return min(int(asked), most), nil
 }
 
-// rows shows as much of a page as has room in one answer, with the token of what follows. A row
+// pageRows shows as much of a page as has room in one answer, with the token of what follows. A row
 // of which nil is shown is left out.
-func rows[T any, M any, Shown interface {
+func pageRows[T any, M any, Shown interface {
 	*M
 	proto.Message
 }](page orchestrator.Page[T], show func(*T) (Shown, error)) (all []Shown, next string, err error) {

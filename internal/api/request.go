@@ -18,7 +18,7 @@ var errPanicked = errors.New("a handler panicked")
 // maxKeyBytes bounds an idempotency key.
 const maxKeyBytes = 200
 
-func sessionID(s string) (tree.SessionID, error) {
+func parseSessionID(s string) (tree.SessionID, error) {
 	if s == "" {
 		return tree.SessionID{}, tree.ErrBadInput.With("session_id is missing")
 	}
@@ -29,8 +29,8 @@ func sessionID(s string) (tree.SessionID, error) {
 	return id, nil
 }
 
-// taskID reads the id of a task; empty text is the zero id where that is allowed.
-func taskID(field, s string, optional bool) (tree.TaskID, error) {
+// parseTaskID reads the id of a task; empty text is the zero id where that is allowed.
+func parseTaskID(field, s string, optional bool) (tree.TaskID, error) {
 	switch {
 	case s == "" && optional:
 		return tree.TaskID{}, nil
@@ -44,18 +44,18 @@ func taskID(field, s string, optional bool) (tree.TaskID, error) {
 	return id, nil
 }
 
-// both reads the ids that most requests about a task carry.
-func both(session, task string, optional bool) (tree.SessionID, tree.TaskID, error) {
-	s, err := sessionID(session)
+// parseTaskRef reads the ids that most requests about a task carry.
+func parseTaskRef(session, task string, optional bool) (tree.SessionID, tree.TaskID, error) {
+	s, err := parseSessionID(session)
 	if err != nil {
 		return s, tree.TaskID{}, err
 	}
-	t, err := taskID("task_id", task, optional)
+	t, err := parseTaskID("task_id", task, optional)
 	return s, t, err
 }
 
-// durationOf reads a duration; none is zero.
-func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
+// parseDuration reads a duration; none is zero.
+func parseDuration(field string, d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil
 	}
@@ -65,15 +65,15 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// once reads the idempotency key of a request and hashes what is asked.
-func once(key string, req proto.Message) (orchestrator.Idempotency, error) {
+// parseIdempotency reads the idempotency key of a request and hashes what is asked.
+func parseIdempotency(key string, req proto.Message) (orchestrator.Idempotency, error) {
 	if len(key) > maxKeyBytes {
 		return orchestrator.Idempotency{}, tree.ErrBadInput.With("idempotency_key has %d bytes, at most %d", len(key), maxKeyBytes)
 	}
 	if key == "" {
 		return orchestrator.Idempotency{}, nil
 	}
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(asked(req))
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(withoutWait(req))
 	if err != nil {
 		return orchestrator.Idempotency{}, fmt.Errorf("hashing a request: %w", err)
 	}
@@ -81,9 +81,9 @@ func once(key string, req proto.Message) (orchestrator.Idempotency, error) {
 	return orchestrator.Idempotency{Key: key, Hash: sha256.Sum256(named)}, nil
 }
 
-// asked is what a request asks for. How long its client waits for it is no part of that: who
+// withoutWait is what a request asks for. How long its client waits for it is no part of that: who
 // repeats a call has less time left.
-func asked(req proto.Message) proto.Message {
+func withoutWait(req proto.Message) proto.Message {
 	wait := req.ProtoReflect().Descriptor().Fields().ByName("wait")
 	if wait == nil {
 		return req

@@ -26,7 +26,7 @@ func FuzzBounds(f *testing.F) {
 		if dated {
 			req.Deadline = &timestamppb.Timestamp{Seconds: at, Nanos: atNanos}
 		}
-		timeout, deadline, err := bounds(req)
+		timeout, deadline, err := parseTimeBounds(req)
 		if err != nil {
 			if tree.CodeOf(err) != tree.CodeInvalid {
 				t.Errorf("refused with %v", err)
@@ -48,7 +48,7 @@ func FuzzIDs(f *testing.F) {
 	f.Add("", "", true)
 	f.Add(tree.SessionID{}.String(), "x", false)
 	f.Fuzz(func(t *testing.T, session, task string, optional bool) {
-		s, id, err := both(session, task, optional)
+		s, id, err := parseTaskRef(session, task, optional)
 		switch {
 		case err != nil:
 			if tree.CodeOf(err) != tree.CodeInvalid || len(err.Error()) > 1000 {

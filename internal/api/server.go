@@ -34,15 +34,15 @@ const (
 // Keepalive: a worker or watcher may ping this often; a link that is silent for
 // so long is pinged, and given up when nothing comes back.
 const (
-	pingsAtMostEvery = 5 * time.Second
-	pingSilent       = 10 * time.Second
-	pingPatience     = 5 * time.Second
+	minPingInterval = 5 * time.Second
+	pingAfter       = 10 * time.Second
+	pingTimeout     = 5 * time.Second
 )
 
-// connectionAge is how long a connection takes calls, give or take a tenth. Whoever has made it
+// maxConnectionAge is how long a connection takes calls, give or take a tenth. Whoever has made it
 // makes another one then, and looks up before where replicas are, which clients do at no
 // other time. Streams go on over the old one for as long as they last.
-const connectionAge = 30 * time.Second
+const maxConnectionAge = 30 * time.Second
 
 // Server is the gRPC server of one replica.
 type Server struct {
@@ -59,16 +59,16 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 	})
 	caughtUnary, named := recovery.UnaryServerInterceptor(caught), unaryStatus(log, secrets)
 	in := &guard{tokens: security.Tokens, log: log}
-	s := grpc.NewServer(append(keepalives(),
+	s := grpc.NewServer(append(connectionOptions(),
 		grpc.Creds(security.Transport()),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
-		grpc.ChainUnaryInterceptor(traced, named, caughtUnary, in.unary, unaryClean(secrets)),
+		grpc.ChainUnaryInterceptor(unaryTrace, named, caughtUnary, in.unary, unaryClean(secrets)),
 		grpc.ChainStreamInterceptor(streamStatus(log, secrets), recovery.StreamServerInterceptor(caught), in.stream, streamClean(secrets)),
 	)...)
-	guarded := gate{s, in}
-	pb.RegisterSessionServiceServer(guarded, &sessionServer{svc: svc, each: within(named, caughtUnary)})
+	guarded := guardedRegistrar{s, in}
+	pb.RegisterSessionServiceServer(guarded, &sessionServer{svc: svc, intercept: chain(named, caughtUnary)})
 	pb.RegisterTaskServiceServer(guarded, &taskServer{svc: svc})
 	pb.RegisterApprovalServiceServer(guarded, &approvalServer{svc: svc})
 	pb.RegisterAgentServiceServer(guarded, &agentServer{svc: svc})
@@ -80,14 +80,14 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 	return &Server{Server: s, Health: h}
 }
 
-// keepalives says how long connections last.
-func keepalives() []grpc.ServerOption {
+// connectionOptions says how long connections last.
+func connectionOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime: pingsAtMostEvery, PermitWithoutStream: true,
+			MinTime: minPingInterval, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: pingSilent, Timeout: pingPatience, MaxConnectionAge: connectionAge,
+			Time: pingAfter, Timeout: pingTimeout, MaxConnectionAge: maxConnectionAge,
 		}),
 	}
 }
@@ -101,8 +101,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// stopPatience is how long calls under way may take to end by themselves.
-const stopPatience = 3 * time.Second
+// gracefulStopTimeout is how long calls under way may take to end by themselves.
+const gracefulStopTimeout = 3 * time.Second
 
 // Shutdown stops taking calls, says so through health, lets short calls end, and
 // then ends the streams. The caller ends what the streams wait for first.
@@ -115,14 +115,14 @@ func (s *Server) Shutdown() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(stopPatience):
+	case <-time.After(gracefulStopTimeout):
 		s.Stop()
 		<-done
 	}
 }
 
-// within is the inner interceptor inside the outer one.
-func within(outer, inner grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+// chain is the inner interceptor inside the outer one.
+func chain(outer, inner grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		return outer(ctx, req, info, func(ctx context.Context, req any) (any, error) {
 			return inner(ctx, req, info, handler)
@@ -134,17 +134,17 @@ func within(outer, inner grpc.UnaryServerInterceptor) grpc.UnaryServerIntercepto
 func unaryStatus(log *slog.Logger, secrets *redact.Redactor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		resp, err := handler(ctx, req)
-		return resp, wire.CleanStatus(public(ctx, log, info.FullMethod, err), secrets)
+		return resp, wire.CleanStatus(publicStatus(ctx, log, info.FullMethod, err), secrets)
 	}
 }
 
 func streamStatus(log *slog.Logger, secrets *redact.Redactor) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		return wire.CleanStatus(public(stream.Context(), log, info.FullMethod, handler(srv, stream)), secrets)
+		return wire.CleanStatus(publicStatus(stream.Context(), log, info.FullMethod, handler(srv, stream)), secrets)
 	}
 }
 
-func public(ctx context.Context, log *slog.Logger, method string, err error) error {
+func publicStatus(ctx context.Context, log *slog.Logger, method string, err error) error {
 	internal, st := wire.Status(err)
 	if internal {
 		log.ErrorContext(ctx, "a call failed", "method", method, "error", err)
