@@ -19,48 +19,48 @@ import (
 // sourceAPI is the source of definitions that were put by a call.
 const sourceAPI = "api"
 
-// readEvery is how often the files of definitions are looked at.
-const readEvery = time.Second
+// filePollInterval is how often the files of definitions are looked at.
+const filePollInterval = time.Second
 
 // What is remembered at most; when there is more, it is forgotten and read again.
 const (
-	maxTenantsHeld = 1000
-	maxParsedHeld  = 10_000
+	maxCachedTenants     = 1000
+	maxCachedDefinitions = 10_000
 )
 
-// agents is what a replica knows of definitions: those of files as they were last
+// agentCache is what a replica knows of definitions: those of files as they were last
 // read, and copies of what the database holds. Which version of a tenant's agent
 // counts is asked of the database each time, or looked at by what is decided upon it, so
 // what one replica was told counts on all of them at once.
-type agents struct {
-	store  *store.Store
-	files  *agentdef.Library // only read looks at it
-	log    *slog.Logger
-	mu     sync.Mutex // guards what is below
-	base   *agentdef.Registry
-	wrong  []agentdef.Problem
-	merged map[string]merged                // by tenant
-	last   map[string]*store.AgentsSnapshot // what was last read of a tenant
-	parsed map[string]*agentdef.Definition  // by version
+type agentCache struct {
+	store        *store.Store
+	files        *agentdef.Library // only read looks at it
+	log          *slog.Logger
+	mu           sync.Mutex // guards what is below
+	base         *agentdef.Registry
+	fileProblems []agentdef.Problem
+	merged       map[string]mergedRegistry        // by tenant
+	snapshots    map[string]*store.AgentsSnapshot // what was last read of a tenant
+	definitions  map[string]*agentdef.Definition  // by version
 }
 
-// merged is the definitions of files with those of a tenant over them.
-type merged struct {
+// mergedRegistry is the definitions of files with those of a tenant over them.
+type mergedRegistry struct {
 	base     *agentdef.Registry
 	versions []store.AgentVersion
-	all      *agentdef.Registry
+	registry *agentdef.Registry
 }
 
-func newAgents(c Config) *agents {
-	return &agents{
+func newAgentCache(c Config) *agentCache {
+	return &agentCache{
 		store: c.Store, files: c.Agents, log: c.Logger, base: agentdef.Builtin(),
-		merged: map[string]merged{}, parsed: map[string]*agentdef.Definition{}, last: map[string]*store.AgentsSnapshot{},
+		merged: map[string]mergedRegistry{}, definitions: map[string]*agentdef.Definition{}, snapshots: map[string]*store.AgentsSnapshot{},
 	}
 }
 
-// follow reads the files again and again, until ctx ends.
-func (a *agents) follow(ctx context.Context) error {
-	tick := time.NewTicker(readEvery)
+// pollFiles reads the files again and again, until ctx ends.
+func (a *agentCache) pollFiles(ctx context.Context) error {
+	tick := time.NewTicker(filePollInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -68,18 +68,18 @@ func (a *agents) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if err := a.read(ctx); err != nil && ctx.Err() == nil {
+		if err := a.readFiles(ctx); err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "reading the definitions of agents failed", "error", err)
 		}
 	}
 }
 
-// read looks at the files. What they define counts once all of it is stored, since
+// readFiles looks at the files. What they define counts once all of it is stored, since
 // tasks pin versions that are stored.
-func (a *agents) read(ctx context.Context) error {
+func (a *agentCache) readFiles(ctx context.Context) error {
 	now, wrong := a.files.Read()
-	a.report(ctx, wrong)
-	before := a.ofFiles()
+	a.logProblems(ctx, wrong)
+	before := a.fileRegistry()
 	if now == before {
 		return nil
 	}
@@ -102,11 +102,11 @@ func (a *agents) read(ctx context.Context) error {
 	return nil
 }
 
-// report tells of files that can't be used, each time it is something new.
-func (a *agents) report(ctx context.Context, wrong []agentdef.Problem) {
+// logProblems tells of files that can't be used, each time it is something new.
+func (a *agentCache) logProblems(ctx context.Context, wrong []agentdef.Problem) {
 	a.mu.Lock()
-	before := a.wrong
-	a.wrong = wrong
+	before := a.fileProblems
+	a.fileProblems = wrong
 	a.mu.Unlock()
 	for _, p := range wrong {
 		known := slices.ContainsFunc(before, func(old agentdef.Problem) bool {
@@ -118,20 +118,20 @@ func (a *agents) report(ctx context.Context, wrong []agentdef.Problem) {
 	}
 }
 
-func (a *agents) ofFiles() *agentdef.Registry {
+func (a *agentCache) fileRegistry() *agentdef.Registry {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.base
 }
 
-func (a *agents) problems() []agentdef.Problem {
+func (a *agentCache) problems() []agentdef.Problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.wrong
+	return a.fileProblems
 }
 
 // registryOf gives the definitions that count for a tenant.
-func (a *agents) registryOf(ctx context.Context, tenant string) (*agentdef.Registry, error) {
+func (a *agentCache) registryOf(ctx context.Context, tenant string) (*agentdef.Registry, error) {
 	now, err := a.snapshot(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -140,30 +140,30 @@ func (a *agents) registryOf(ctx context.Context, tenant string) (*agentdef.Regis
 }
 
 // snapshot reads what a tenant has put.
-func (a *agents) snapshot(ctx context.Context, tenant string) (*store.AgentsSnapshot, error) {
+func (a *agentCache) snapshot(ctx context.Context, tenant string) (*store.AgentsSnapshot, error) {
 	now, err := a.store.SnapshotAgents(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.last) >= maxTenantsHeld {
-		clear(a.last)
+	if len(a.snapshots) >= maxCachedTenants {
+		clear(a.snapshots)
 	}
-	a.last[tenant] = now
+	a.snapshots[tenant] = now
 	return now, nil
 }
 
 // lastSnapshot gives the last snapshot of a tenant; nil if there was none.
-func (a *agents) lastSnapshot(tenant string) *store.AgentsSnapshot {
+func (a *agentCache) lastSnapshot(tenant string) *store.AgentsSnapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.last[tenant]
+	return a.snapshots[tenant]
 }
 
 // registryWith gives the definitions that count for a tenant that has put these.
-func (a *agents) registryWith(ctx context.Context, tenant string, versions []store.AgentVersion) (*agentdef.Registry, error) {
-	base := a.ofFiles()
+func (a *agentCache) registryWith(ctx context.Context, tenant string, versions []store.AgentVersion) (*agentdef.Registry, error) {
+	base := a.fileRegistry()
 	if len(versions) == 0 {
 		return base, nil
 	}
@@ -171,7 +171,7 @@ func (a *agents) registryWith(ctx context.Context, tenant string, versions []sto
 	last := a.merged[tenant]
 	a.mu.Unlock()
 	if last.base == base && slices.Equal(last.versions, versions) {
-		return last.all, nil
+		return last.registry, nil
 	}
 	var put []*agentdef.Definition
 	for _, v := range versions {
@@ -189,17 +189,17 @@ func (a *agents) registryWith(ctx context.Context, tenant string, versions []sto
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.merged) >= maxTenantsHeld {
+	if len(a.merged) >= maxCachedTenants {
 		clear(a.merged)
 	}
-	a.merged[tenant] = merged{base, versions, all}
+	a.merged[tenant] = mergedRegistry{base, versions, all}
 	return all, nil
 }
 
 // definition gives a definition that was stored.
-func (a *agents) definition(ctx context.Context, version string) (*agentdef.Definition, error) {
+func (a *agentCache) definition(ctx context.Context, version string) (*agentdef.Definition, error) {
 	a.mu.Lock()
-	def := a.parsed[version]
+	def := a.definitions[version]
 	a.mu.Unlock()
 	if def != nil {
 		return def, nil
@@ -213,42 +213,42 @@ func (a *agents) definition(ctx context.Context, version string) (*agentdef.Defi
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.parsed) >= maxParsedHeld {
-		clear(a.parsed)
+	if len(a.definitions) >= maxCachedDefinitions {
+		clear(a.definitions)
 	}
-	a.parsed[version] = def
+	a.definitions[version] = def
 	return def, nil
 }
 
-// complete looks up the agent and the model of a child that a client asks for.
-func (s *Service) complete(ctx context.Context, tenant string, child *tree.Child) error {
+// resolveChild looks up the agent and the model of a child that a client asks for.
+func (s *Service) resolveChild(ctx context.Context, tenant string, child *tree.Child) error {
 	now, err := s.agents.snapshot(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	return s.completeWith(ctx, tenant, now, child)
+	return s.resolveChildWith(ctx, tenant, now, child)
 }
 
-// completeWith is complete with the agents that the tenant had put at some time.
-func (s *Service) completeWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, child *tree.Child) error {
+// resolveChildWith is complete with the agents that the tenant had put at some time.
+func (s *Service) resolveChildWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, child *tree.Child) error {
 	all, err := s.agents.registryWith(ctx, tenant, then.Versions())
 	if err != nil {
 		return err
 	}
 	if def, ok := all.Get(child.AgentName); ok {
-		s.define(child, def)
+		s.setAgent(child, def)
 	}
 	return nil
 }
 
-// toldAgents are the definitions of which a worker was told, and when.
-type toldAgents struct {
+// sentAgents are the definitions of which a worker was told, and when.
+type sentAgents struct {
 	all *agentdef.Registry
 	at  time.Time
 }
 
-// toldFor is how long what a worker was told of agents holds for what it asks for.
-const toldFor = time.Second
+// sentAgentsTTL is how long what a worker was told of agents holds for what it asks for.
+const sentAgentsTTL = time.Second
 
 // spawnableBy gives a look-up of the agents that the agent of an attempt may spawn:
 // the definition that its task has pinned says which, of those that count now.
@@ -258,18 +258,18 @@ func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLooku
 		return nil, err
 	}
 	told := held.agentsSent.Load()
-	if told == nil || s.Now().Sub(told.at) > toldFor {
+	if told == nil || s.Now().Sub(told.at) > sentAgentsTTL {
 		all, err := s.agents.registryOf(ctx, held.tenant)
 		if err != nil {
 			return nil, err
 		}
-		told = &toldAgents{all: all}
+		told = &sentAgents{all: all}
 	}
 	all := told.all
 	spawnable := all.Spawnable(by)
 	return func(child *tree.Child) {
 		if def, ok := all.Get(child.AgentName); ok && slices.Contains(spawnable, def) {
-			s.define(child, def)
+			s.setAgent(child, def)
 		}
 	}, nil
 }
@@ -284,7 +284,7 @@ func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.A
 	if err != nil {
 		return nil, err
 	}
-	held.agentsSent.Store(&toldAgents{all, s.Now()})
+	held.agentsSent.Store(&sentAgents{all, s.Now()})
 	var out []*pb.SpawnableAgent
 	for _, d := range all.Spawnable(by) {
 		out = append(out, &pb.SpawnableAgent{Name: d.Name, Description: d.Description, Background: d.Background})
@@ -292,8 +292,8 @@ func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.A
 	return out, nil
 }
 
-// agentOf gives what the core needs to know of a definition.
-func agentOf(def *agentdef.Definition) *tree.Agent {
+// treeAgent gives what the core needs to know of a definition.
+func treeAgent(def *agentdef.Definition) *tree.Agent {
 	return &tree.Agent{
 		Name: def.Name, Version: def.Version, Mode: tree.Mode(def.Mode),
 		Model: def.Model, MaxIterations: def.MaxIterations,
@@ -302,10 +302,10 @@ func agentOf(def *agentdef.Definition) *tree.Agent {
 	}
 }
 
-// define gives a child its agent, and the model that the call or else the definition
+// setAgent gives a child its agent, and the model that the call or else the definition
 // names. What stands for the parent's is left to the core, which knows the parent.
-func (s *Service) define(child *tree.Child, def *agentdef.Definition) {
-	child.Agent = agentOf(def)
+func (s *Service) setAgent(child *tree.Child, def *agentdef.Definition) {
+	child.Agent = treeAgent(def)
 	name := child.Model
 	if name == "" {
 		name = def.Model

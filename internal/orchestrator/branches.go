@@ -33,7 +33,7 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 	if err != nil {
 		return nil, err
 	}
-	agent, err := s.pinned(ctx, from)
+	agent, err := s.pinnedAgent(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +54,14 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 	return s.Store.Task(ctx, id, branched.Task)
 }
 
-// pinned gives the agent of a task as the task has pinned it, whatever has become
+// pinnedAgent gives the agent of a task as the task has pinned it, whatever has become
 // of its definition since.
-func (s *Service) pinned(ctx context.Context, t *tree.Task) (*tree.Agent, error) {
+func (s *Service) pinnedAgent(ctx context.Context, t *tree.Task) (*tree.Agent, error) {
 	def, err := s.agents.definition(ctx, t.AgentVersion)
 	if err != nil {
 		return nil, fmt.Errorf("reading a pinned definition: %w", err)
 	}
-	return agentOf(def), nil
+	return treeAgent(def), nil
 }
 
 // SelectBranch makes a branch, or the root, the conversation that messages go to

@@ -23,9 +23,9 @@ func (s *Service) BackgroundCommands(ctx context.Context, tenant string, id tree
 	return s.Store.Task(ctx, id, task)
 }
 
-// release asks the workers again that have runs whose commands are to go on in the
+// resendReleases asks the workers again that have runs whose commands are to go on in the
 // background, in case they were not told.
-func (s *Service) release(ctx context.Context) error {
+func (s *Service) resendReleases(ctx context.Context) error {
 	runs, err := s.Store.Released(ctx, s.Replica)
 	for _, t := range runs {
 		s.leases.release(t.ID, t.Epoch, t.Release)

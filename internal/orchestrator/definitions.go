@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// versionsShown is how many versions of an agent are listed at most.
-const versionsShown = 100
+// maxVersionsListed is how many versions of an agent are listed at most.
+const maxVersionsListed = 100
 
 // ListAgents lists the definitions that count for a tenant, by name, and the files
 // that can't be used.
@@ -27,14 +27,14 @@ func (s *Service) ListAgents(ctx context.Context, tenant string) ([]*agentdef.De
 // GetAgent reads a definition: a version that the tenant has put, or the one that
 // counts; and the versions that were put, the last one first.
 func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*agentdef.Definition, []store.AgentVersion, error) {
-	if err := checkAgent(name); err != nil {
+	if err := checkAgentName(name); err != nil {
 		return nil, nil, err
 	}
 	all, err := s.agents.registryOf(ctx, tenant)
 	if err != nil {
 		return nil, nil, err
 	}
-	versions, err := s.Store.AgentVersions(ctx, tenant, name, versionsShown)
+	versions, err := s.Store.AgentVersions(ctx, tenant, name, maxVersionsListed)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,34 +81,34 @@ func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.
 // DeleteAgent takes away an agent that the tenant has put, and gives the version that
 // counted.
 func (s *Service) DeleteAgent(ctx context.Context, tenant, name string) (string, error) {
-	if err := checkAgent(name); err != nil {
+	if err := checkAgentName(name); err != nil {
 		return "", err
 	}
 	version, err := s.Store.DropAgent(ctx, tenant, name)
 	if err == nil {
 		s.Logger.InfoContext(ctx, "an agent was deleted", "tenant", tenant, "agent", name, "version", version)
 	}
-	if def, there := s.agents.ofFiles().Get(name); there && errors.Is(err, tree.ErrNoAgent) {
+	if def, there := s.agents.fileRegistry().Get(name); there && errors.Is(err, tree.ErrNoAgent) {
 		err = tree.ErrNoAgent.With("%s was not put, and only that can be deleted; its source is %s", name, def.Source)
 	}
 	return version, err
 }
 
-// agentsNamed is how many agents a refusal names.
-const agentsNamed = 10
+// maxSuggestedAgents is how many agents a refusal names.
+const maxSuggestedAgents = 10
 
-// namingRoots adds to the refusal of an agent which ones may be a root instead.
-func (s *Service) namingRoots(ctx context.Context, tenant, name string, refused error) error {
-	return s.naming(ctx, tenant, name, refused, tree.ErrNotARoot, "root", agentdef.Mode.Root)
+// suggestRoots adds to the refusal of an agent which ones may be a root instead.
+func (s *Service) suggestRoots(ctx context.Context, tenant, name string, refused error) error {
+	return s.suggestAgents(ctx, tenant, name, refused, tree.ErrNotARoot, "root", agentdef.Mode.Root)
 }
 
-// namingSubagents adds which ones may be a sub-agent.
-func (s *Service) namingSubagents(ctx context.Context, tenant, name string, refused error) error {
-	return s.naming(ctx, tenant, name, refused, tree.ErrNotSubagent, "sub-agent", agentdef.Mode.Spawnable)
+// suggestSubagents adds which ones may be a sub-agent.
+func (s *Service) suggestSubagents(ctx context.Context, tenant, name string, refused error) error {
+	return s.suggestAgents(ctx, tenant, name, refused, tree.ErrNotSubagent, "sub-agent", agentdef.Mode.Spawnable)
 }
 
-// naming adds to the refusal of an agent, which there is not or may not be one, which others may.
-func (s *Service) naming(ctx context.Context, tenant, name string, refused error, not *tree.Error, one string, may func(agentdef.Mode) bool) error {
+// suggestAgents adds to the refusal of an agent, which there is not or may not be one, which others may.
+func (s *Service) suggestAgents(ctx context.Context, tenant, name string, refused error, not *tree.Error, one string, may func(agentdef.Mode) bool) error {
 	as := not
 	switch {
 	case errors.Is(refused, tree.ErrNoAgent):
@@ -126,15 +126,15 @@ func (s *Service) naming(ctx context.Context, tenant, name string, refused error
 			names = append(names, def.Name)
 		}
 	}
-	if len(names) > agentsNamed {
-		names = append(names[:agentsNamed], "…")
+	if len(names) > maxSuggestedAgents {
+		names = append(names[:maxSuggestedAgents], "…")
 	}
 	return as.With("%s; those that may be a %s: %s", name, one, strings.Join(names, ", "))
 }
 
-// checkAgent refuses a name that no agent can have before the database is asked for it,
+// checkAgentName refuses a name that no agent can have before the database is asked for it,
 // which may not take it as text.
-func checkAgent(name string) error {
+func checkAgentName(name string) error {
 	if !agentdef.IsName(name) {
 		return tree.ErrNoAgent.With("%s", name)
 	}

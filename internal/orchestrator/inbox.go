@@ -51,24 +51,24 @@ func (s *Service) ChangeSession(ctx context.Context, tenant string, id tree.Sess
 
 // CloseSession ends a session, and says how many runs that has ended.
 func (s *Service) CloseSession(ctx context.Context, tenant string, id tree.SessionID, why string) (int, error) {
-	return s.end(ctx, tenant, id, tree.CloseSession{Detail: why})
+	return s.endSession(ctx, tenant, id, tree.CloseSession{Detail: why})
 }
 
 // DeleteSession makes a session not exist any more; its rows go in steps.
 func (s *Service) DeleteSession(ctx context.Context, tenant string, id tree.SessionID) (int, error) {
-	return s.end(ctx, tenant, id, tree.DeleteSession{})
+	return s.endSession(ctx, tenant, id, tree.DeleteSession{})
 }
 
-func (s *Service) end(ctx context.Context, tenant string, id tree.SessionID, cmd tree.Command) (int, error) {
+func (s *Service) endSession(ctx context.Context, tenant string, id tree.SessionID, cmd tree.Command) (int, error) {
 	closed, err := update[tree.Closed](ctx, s, tenant, id, cmd, Idempotency{})
 	return closed.Runs, err
 }
 
 // How much a sweep does for sessions that are to go.
 const (
-	purgeSteps = 100            // at most,
-	purgeFor   = sweepEvery / 4 // and for so long
-	retainLook = 500            // sessions looked at for their age
+	purgeSteps  = 100               // at most,
+	purgeFor    = sweepInterval / 4 // and for so long
+	retainBatch = 500               // sessions looked at for their age
 )
 
 // purge removes rows of sessions that were deleted, as long as a sweep may. Of what many want
@@ -84,21 +84,21 @@ func (s *Service) purge(ctx context.Context) error {
 	return nil
 }
 
-// retain deletes sessions in which nothing has happened for as long as sessions are
+// deleteExpired deletes sessions in which nothing has happened for as long as sessions are
 // kept. Each sweep looks at some, one after another.
-func (s *Service) retain(ctx context.Context) error {
+func (s *Service) deleteExpired(ctx context.Context) error {
 	if s.Retain <= 0 {
 		return nil
 	}
-	old, last, err := s.Store.Old(ctx, s.Retain, s.sweeper.retained, retainLook)
+	old, last, err := s.Store.Old(ctx, s.Retain, s.sweepState.retentionCursor, retainBatch)
 	if err != nil {
 		return err
 	}
-	s.sweeper.retained = last
+	s.sweepState.retentionCursor = last
 	// Whether one may go is decided anew, by the clock of the database: what has begun again
 	// meanwhile is refused, and stays.
 	var failed error
-	for _, err := range s.updates(ctx, len(old), func(i int) (tree.SessionID, tree.Command) {
+	for _, err := range s.updateAll(ctx, len(old), func(i int) (tree.SessionID, tree.Command) {
 		return old[i], tree.DeleteSession{IdleFor: s.Retain}
 	}) {
 		if code := tree.CodeOf(err); err != nil && code != tree.CodePrecondition && code != tree.CodeNotFound {

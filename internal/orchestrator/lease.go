@@ -35,7 +35,7 @@ type lease struct {
 	worker    workerInfo
 	storedSeq int64 // requests up to here were stored before this stream
 
-	agentsSent atomic.Pointer[toldAgents] // that the worker was told of; nil: none
+	agentsSent atomic.Pointer[sentAgents] // that the worker was told of; nil: none
 	lastHeard  atomic.Int64               // when the worker last asked for something, in nanoseconds; 0: it is no agent's, and may say nothing for long
 
 	// These are guarded by leases.
@@ -187,7 +187,7 @@ func (s *Service) handOver(lease *lease, blame bool) bool {
 	_, err := s.Store.Update(ctx, lease.session, tree.Redeliver{
 		Task: lease.task, Epoch: lease.token.Epoch, Attach: lease.attach, Blame: blame,
 	})
-	if err = unlessRedelivered(err); err != nil {
+	if err = ignoreRedelivered(err); err != nil {
 		// The sweep finds the attempt and tries again.
 		s.Logger.WarnContext(ctx, "handing a run over failed", "session_id", lease.session, "task_id", lease.task, "error", err)
 	}

@@ -27,21 +27,21 @@ const (
 func (s *Service) warnShortage(ctx context.Context) error {
 	now := s.Now()
 	what := s.shortage()
-	if what != s.sweeper.shortage {
-		s.sweeper.shortage, s.sweeper.shortageSince = what, now
+	if what != s.sweepState.shortage {
+		s.sweepState.shortage, s.sweepState.shortageSince = what, now
 	}
-	since := now.Sub(s.sweeper.shortageSince)
+	since := now.Sub(s.sweepState.shortageSince)
 	if what == idleNotClaiming {
 		since = min(since, s.claimRate.sinceLast(now))
 	}
-	if what == noShortage || since < shortageWarnAfter || now.Sub(s.sweeper.warnedAt) < shortageWarnEvery {
+	if what == noShortage || since < shortageWarnAfter || now.Sub(s.sweepState.warnedAt) < shortageWarnEvery {
 		return nil
 	}
 	work, err := s.Store.Work(ctx)
 	if err != nil || work.Ready == 0 || work.Waits < shortageWarnAfter {
 		return err
 	}
-	s.sweeper.warnedAt = now
+	s.sweepState.warnedAt = now
 	log := s.Logger.With("pool", s.Pool, "ready", work.Ready, "oldest_waits_for", work.Waits)
 	if what == noWorkers {
 		log.WarnContext(ctx, "runs wait, and there is no worker")

@@ -151,7 +151,7 @@ func (s *Service) syncWorkers(ctx context.Context) error {
 
 // Workers lists the workers of all replicas that are alive.
 func (s *Service) Workers(ctx context.Context) ([]store.PresentWorker, error) {
-	return s.Store.Workers(ctx, s.replicaDead())
+	return s.Store.Workers(ctx, s.replicaTimeout())
 }
 
 // Drain has a worker take no run any more.
@@ -190,7 +190,7 @@ func (s *Service) Stats(ctx context.Context) (*Stats, error) {
 	if err != nil {
 		return nil, err
 	}
-	there, err := s.Store.Capacity(ctx, s.replicaDead())
+	there, err := s.Store.Capacity(ctx, s.replicaTimeout())
 	if err != nil {
 		return nil, err
 	}

@@ -66,8 +66,8 @@ type Service struct {
 	totalSlots   atomic.Int64   // of all workers, as of the last sweep
 	hasOthers    atomic.Bool    // replicas that are alive, as of the last sweep
 	claimRate    rateCounter
-	sweeper      sweeper
-	agents       *agents
+	sweepState   sweepState
+	agents       *agentCache
 	prober       *alive.Prober
 	deadWorkers  chan string        // workers of which that is known, until something is done about it
 	measures     *telemetry.Replica // nil: nobody measures
@@ -115,7 +115,7 @@ func New(c Config) (*Service, error) {
 		c.Grace = DefaultGrace
 	}
 	s := &Service{
-		Config: c, agents: newAgents(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), registry: newWorkerRegistry(), backlog: newBacklog(),
+		Config: c, agents: newAgentCache(c), hub: newHub(), outbox: newOutbox(), leases: newLeases(), registry: newWorkerRegistry(), backlog: newBacklog(),
 		interests: newTextInterests(), relay: newRelay(c.Now),
 		announceNow: make(chan struct{}, 1), announceSoon: make(chan struct{}, 1), stopping: make(chan struct{}), deadWorkers: make(chan string, maxDeadQueued),
 	}
@@ -150,7 +150,7 @@ func (s *Service) Standby() store.Standby { return s.standby }
 
 // Prepare reads the definitions of agents and stores them. It has to be done before
 // calls are served.
-func (s *Service) Prepare(ctx context.Context) error { return s.agents.read(ctx) }
+func (s *Service) Prepare(ctx context.Context) error { return s.agents.readFiles(ctx) }
 
 // Run announces, sweeps, and keeps in touch with other replicas until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
@@ -158,10 +158,10 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.announce(ctx) })
 	g.Go(func() error { return s.sendDue(ctx) })
 	g.Go(func() error { return s.superviseStream(ctx) })
-	g.Go(func() error { return s.stayAlive(ctx) })
+	g.Go(func() error { return s.runHeartbeat(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.recoverHints(ctx) })
-	g.Go(func() error { return s.agents.follow(ctx) })
+	g.Go(func() error { return s.agents.pollFiles(ctx) })
 	g.Go(func() error { return s.callBack(ctx) })
 	if !s.Store.Alone() {
 		g.Go(func() error { return s.sendNudges(ctx) })

@@ -52,7 +52,7 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n SessionSpe
 				return nil, nil, err
 			}
 		}
-		session, root, err = s.createWith(ctx, tenant, then, n, req)
+		session, root, err = s.createSessionWith(ctx, tenant, then, n, req)
 		if !errors.Is(err, store.ErrAgentsChanged) {
 			return session, root, err
 		}
@@ -60,13 +60,13 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n SessionSpe
 	}
 }
 
-// createWith opens a session as long as the tenant's agents are those of then.
-func (s *Service) createWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, n SessionSpec, req Idempotency) (*tree.Session, *tree.Task, error) {
+// createSessionWith opens a session as long as the tenant's agents are those of then.
+func (s *Service) createSessionWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, n SessionSpec, req Idempotency) (*tree.Session, *tree.Task, error) {
 	if n.Agent == "" {
 		n.Agent = DefaultAgent
 	}
 	root := tree.Child{AgentName: n.Agent, Model: n.Model}
-	if err := s.completeWith(ctx, tenant, then, &root); err != nil {
+	if err := s.resolveChildWith(ctx, tenant, then, &root); err != nil {
 		return nil, nil, err
 	}
 	if root.Pin.IsZero() {
@@ -87,7 +87,7 @@ func (s *Service) createWith(ctx context.Context, tenant string, then *store.Age
 		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
 	}
 	session, opened, err := s.Store.Create(ctx, req.storeKey(), cmd, then)
-	return session, opened, s.namingRoots(ctx, tenant, n.Agent, err)
+	return session, opened, s.suggestRoots(ctx, tenant, n.Agent, err)
 }
 
 // sessionID makes the id of a new session. With a key it follows from tenant and
@@ -159,14 +159,14 @@ func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.Sessio
 	return t, sent, err
 }
 
-// maxBeginning is how much of a prompt stands for a description, in bytes.
-const maxBeginning = 60
+// maxFirstWords is how much of a prompt stands for a description, in bytes.
+const maxFirstWords = 60
 
-// beginning gives the first words of a prompt on one line.
-func beginning(prompt string) string {
-	line := strings.Join(strings.Fields(excerpt.Head(prompt, 4*maxBeginning)), " ")
-	if len(line) > maxBeginning {
-		line = excerpt.Head(line, maxBeginning-len("…")) + "…"
+// firstWords gives the first words of a prompt on one line.
+func firstWords(prompt string) string {
+	line := strings.Join(strings.Fields(excerpt.Head(prompt, 4*maxFirstWords)), " ")
+	if len(line) > maxFirstWords {
+		line = excerpt.Head(line, maxFirstWords-len("…")) + "…"
 	}
 	return line
 }
@@ -175,15 +175,15 @@ func beginning(prompt string) string {
 // model, its trace, and a description if it has none, are filled in.
 func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, spawn tree.SpawnTask, req Idempotency) (*tree.Task, error) {
 	if spawn.Child.Description == "" { // so that whoever looks at the tree can tell it from others
-		spawn.Child.Description = beginning(spawn.Child.Prompt)
+		spawn.Child.Description = firstWords(spawn.Child.Prompt)
 	}
-	if err := s.complete(ctx, tenant, &spawn.Child); err != nil {
+	if err := s.resolveChild(ctx, tenant, &spawn.Child); err != nil {
 		return nil, err
 	}
 	spawn.Trace = telemetry.Incoming(ctx)
 	spawned, err := update[tree.Spawned](ctx, s, tenant, id, spawn, req)
 	if err != nil {
-		return nil, s.namingSubagents(ctx, tenant, spawn.Child.AgentName, err)
+		return nil, s.suggestSubagents(ctx, tenant, spawn.Child.AgentName, err)
 	}
 	return s.Store.Task(ctx, id, spawned.Task)
 }

@@ -13,16 +13,16 @@ import (
 // The sweep finds by looking what a lost hint, a lost timer or a lost replica
 // would have told.
 const (
-	sweepEvery   = time.Second
-	timersAtOnce = 1000
+	sweepInterval = time.Second
+	timerBatch    = 1000
 )
 
-// replicaDead is how long a replica is without a heartbeat that is gone: its workers may
+// replicaTimeout is how long a replica is without a heartbeat that is gone: its workers may
 // come back within the grace.
-func (s *Service) replicaDead() time.Duration { return s.Grace + sweepEvery }
+func (s *Service) replicaTimeout() time.Duration { return s.Grace + sweepInterval }
 
 func (s *Service) sweep(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {
 		for _, step := range []struct {
@@ -30,10 +30,10 @@ func (s *Service) sweep(ctx context.Context) error {
 			do   func(context.Context) error
 		}{
 			{"workers", s.syncWorkers},
-			{"lost attempts", s.takeBack},
+			{"lost attempts", s.recoverLostAttempts},
 			{"timers", s.fireTimers},
-			{"commands to let go", s.release},
-			{"retention", s.retain},
+			{"commands to let go", s.resendReleases},
+			{"retention", s.deleteExpired},
 			{"deleted sessions", s.purge},
 			{"missing workers", s.warnShortage},
 			{"replicas long gone", s.Store.Forget},
@@ -54,25 +54,25 @@ func (s *Service) sweep(ctx context.Context) error {
 	}
 }
 
-// sweeper is what one sweep remembers for the next; nobody else looks at it.
-type sweeper struct {
-	ended   map[attemptKey]bool      // held here, but no attempt of ours any more
-	orphans map[attemptKey]time.Time // ours, but not held here; since when
+// sweepState is what one sweep remembers for the next; nobody else looks at it.
+type sweepState struct {
+	endedElsewhere map[attemptKey]bool      // held here, but no attempt of ours any more
+	orphans        map[attemptKey]time.Time // ours, but not held here; since when
 
-	retained tree.SessionID // the last session that was looked at for its age
+	retentionCursor tree.SessionID // the last session that was looked at for its age
 
 	shortage      shortage  // what runs would miss
 	shortageSince time.Time // since when
 	warnedAt      time.Time // when it was last said that they do
 }
 
-// stayAlive tells of this replica again and again, beside the sweep, which may take longer
+// runHeartbeat tells of this replica again and again, beside the sweep, which may take longer
 // than others wait for a sign of life.
-func (s *Service) stayAlive(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
+func (s *Service) runHeartbeat(ctx context.Context) error {
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {
-		if err := s.beat(ctx); err != nil && ctx.Err() == nil {
+		if err := s.heartbeat(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "a heartbeat failed", "error", err)
 		}
 		select {
@@ -83,10 +83,10 @@ func (s *Service) stayAlive(ctx context.Context) error {
 	}
 }
 
-// beat says that this replica is alive, and learns whether others are, and how much all
+// heartbeat says that this replica is alive, and learns whether others are, and how much all
 // workers can do.
-func (s *Service) beat(ctx context.Context) error {
-	there, err := s.Store.Beat(ctx, s.Replica, s.slots.count(), s.replicaDead())
+func (s *Service) heartbeat(ctx context.Context) error {
+	there, err := s.Store.Beat(ctx, s.Replica, s.slots.count(), s.replicaTimeout())
 	if err != nil {
 		return err
 	}
@@ -96,10 +96,10 @@ func (s *Service) beat(ctx context.Context) error {
 	return nil
 }
 
-// takeBack offers the runs again whose replica is gone, or that are ours but on
+// recoverLostAttempts offers the runs again whose replica is gone, or that are ours but on
 // no stream any more.
-func (s *Service) takeBack(ctx context.Context) error {
-	lost, err := s.Store.LostAttempts(ctx, s.replicaDead())
+func (s *Service) recoverLostAttempts(ctx context.Context) error {
+	lost, err := s.Store.LostAttempts(ctx, s.replicaTimeout())
 	if err != nil {
 		return err
 	}
@@ -111,23 +111,23 @@ func (s *Service) takeBack(ctx context.Context) error {
 		return err
 	}
 	s.revokeEnded(held, ours)
-	attempts := append(lost, s.orphaned(ours)...)
+	attempts := append(lost, s.orphanedAttempts(ours)...)
 	var failed error
-	for i, err := range s.updates(ctx, len(attempts), func(i int) (tree.SessionID, tree.Command) {
+	for i, err := range s.updateAll(ctx, len(attempts), func(i int) (tree.SessionID, tree.Command) {
 		a := &attempts[i]
 		return a.Session, tree.Redeliver{Task: a.Task, Epoch: a.Epoch, Attach: a.Attach}
 	}) {
 		if err == nil && i < len(lost) {
 			s.recordTakeover()
 		}
-		failed = errors.Join(failed, unlessRedelivered(err))
+		failed = errors.Join(failed, ignoreRedelivered(err))
 	}
 	return failed
 }
 
-// updates lets n commands be decided that have nothing to do with each other, and gives how
+// updateAll lets n commands be decided that have nothing to do with each other, and gives how
 // each came out. They share their commits.
-func (s *Service) updates(ctx context.Context, n int, command func(i int) (tree.SessionID, tree.Command)) []error {
+func (s *Service) updateAll(ctx context.Context, n int, command func(i int) (tree.SessionID, tree.Command)) []error {
 	queued, errs := make([]*store.Pending, n), make([]error, n)
 	for i := range n {
 		id, cmd := command(i)
@@ -141,9 +141,9 @@ func (s *Service) updates(ctx context.Context, n int, command func(i int) (tree.
 	return errs
 }
 
-// orphaned gives the attempts of ours that no stream has held for a while. The
+// orphanedAttempts gives the attempts of ours that no stream has held for a while. The
 // time is counted here, since the rows are dated by another clock.
-func (s *Service) orphaned(ours []store.Attempt) []store.Attempt {
+func (s *Service) orphanedAttempts(ours []store.Attempt) []store.Attempt {
 	var lost []store.Attempt
 	orphans := map[attemptKey]time.Time{}
 	for _, a := range ours {
@@ -151,7 +151,7 @@ func (s *Service) orphaned(ours []store.Attempt) []store.Attempt {
 			continue
 		}
 		key := attemptKey{a.Task, a.Epoch}
-		since, known := s.sweeper.orphans[key]
+		since, known := s.sweepState.orphans[key]
 		if !known {
 			since = s.Now()
 		}
@@ -160,7 +160,7 @@ func (s *Service) orphaned(ours []store.Attempt) []store.Attempt {
 			lost = append(lost, a)
 		}
 	}
-	s.sweeper.orphans = orphans
+	s.sweepState.orphans = orphans
 	return lost
 }
 
@@ -178,16 +178,16 @@ func (s *Service) revokeEnded(held []attemptKey, ours []store.Attempt) {
 			continue
 		}
 		ended[h] = true
-		if s.sweeper.ended[h] {
+		if s.sweepState.endedElsewhere[h] {
 			s.leases.revoke(tree.SessionID{}, h.task, h.epoch)
 		}
 	}
-	s.sweeper.ended = ended
+	s.sweepState.endedElsewhere = ended
 }
 
-// unlessRedelivered leaves out of the refusals to offer a run again those that say that
+// ignoreRedelivered leaves out of the refusals to offer a run again those that say that
 // somebody else has done so already.
-func unlessRedelivered(err error) error {
+func ignoreRedelivered(err error) error {
 	if errors.Is(err, tree.ErrStale) || errors.Is(err, tree.ErrNoTask) || errors.Is(err, tree.ErrNoSession) {
 		return nil
 	}
@@ -195,11 +195,11 @@ func unlessRedelivered(err error) error {
 }
 
 func (s *Service) fireTimers(ctx context.Context) error {
-	due, err := s.Store.DueTimers(ctx, timersAtOnce)
+	due, err := s.Store.DueTimers(ctx, timerBatch)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.updates(ctx, len(due), func(i int) (tree.SessionID, tree.Command) {
+	return errors.Join(s.updateAll(ctx, len(due), func(i int) (tree.SessionID, tree.Command) {
 		return due[i].Session, tree.Expire{Task: due[i].Task, Ref: due[i].Ref, Due: due[i].Due}
 	})...)
 }
