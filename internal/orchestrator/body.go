@@ -14,32 +14,32 @@ import (
 // maxCallbackResult bounds the answer in the body of a call, in bytes.
 const maxCallbackResult = 32 << 10
 
-// endOf is as much of a text as is sent: answers conclude at the end.
-func endOf(text string) (_ string, cut bool) {
+// tailOf is as much of a text as is sent: answers conclude at the end.
+func tailOf(text string) (_ string, cut bool) {
 	return excerpt.Tail(text, maxCallbackResult), len(text) > maxCallbackResult
 }
 
-// ended is the body of a call.
-type ended struct {
-	Event     string     `json:"event"` // "task.ended"
-	Session   string     `json:"session_id"`
-	Task      string     `json:"task_id"`
-	Run       int        `json:"run"`
-	Agent     string     `json:"agent"`
-	Status    string     `json:"status"`
-	Reason    string     `json:"reason,omitempty"`
-	Detail    string     `json:"detail,omitempty"`
-	Result    string     `json:"result,omitempty"`
-	ResultCut bool       `json:"result_cut,omitempty"`
-	Words     string     `json:"unfinished,omitempty"`
-	WordsCut  bool       `json:"unfinished_cut,omitempty"`
-	ToolUses  int        `json:"tool_uses"`
-	Usage     endedUsage `json:"usage"`
-	Accepted  time.Time  `json:"accepted_at"`
-	Ended     time.Time  `json:"ended_at"`
+// taskEndedBody is the body of a call.
+type taskEndedBody struct {
+	Event     string    `json:"event"` // "task.ended"
+	Session   string    `json:"session_id"`
+	Task      string    `json:"task_id"`
+	Run       int       `json:"run"`
+	Agent     string    `json:"agent"`
+	Status    string    `json:"status"`
+	Reason    string    `json:"reason,omitempty"`
+	Detail    string    `json:"detail,omitempty"`
+	Result    string    `json:"result,omitempty"`
+	ResultCut bool      `json:"result_cut,omitempty"`
+	Words     string    `json:"unfinished,omitempty"`
+	WordsCut  bool      `json:"unfinished_cut,omitempty"`
+	ToolUses  int       `json:"tool_uses"`
+	Usage     usageBody `json:"usage"`
+	Accepted  time.Time `json:"accepted_at"`
+	Ended     time.Time `json:"ended_at"`
 }
 
-type endedUsage struct {
+type usageBody struct {
 	Input      int64 `json:"input_tokens"`
 	Output     int64 `json:"output_tokens"`
 	CacheRead  int64 `json:"cache_read_tokens"`
@@ -51,15 +51,15 @@ type endedUsage struct {
 // callbackBody gives what a call says, and the key of the call, which is the same for each try.
 func (s *Service) callbackBody(ctx context.Context, c *store.Callback, a *tree.Approval) (key string, body []byte, err error) {
 	if a != nil {
-		body, err = s.askedBody(ctx, c.Session, a)
+		body, err = s.marshalApprovalAsked(ctx, c.Session, a)
 		return fmt.Sprintf("%s/%s", c.Session, c.Approval), body, err
 	}
-	body, err = s.endedBody(ctx, c)
+	body, err = s.marshalTaskEnded(ctx, c)
 	return fmt.Sprintf("%s/%s/%d", c.Session, c.Task, c.Run), body, err
 }
 
-// asked is the body of a call since something has to be approved.
-type asked struct {
+// approvalAskedBody is the body of a call since something has to be approved.
+type approvalAskedBody struct {
 	Event    string    `json:"event"` // "approval.asked"
 	Session  string    `json:"session_id"`
 	Task     string    `json:"task_id"`
@@ -74,21 +74,21 @@ type asked struct {
 	Expires  time.Time `json:"expires_at,omitzero"`
 }
 
-// askedBody says what is asked: the same bytes for each try.
-func (s *Service) askedBody(ctx context.Context, session tree.SessionID, a *tree.Approval) ([]byte, error) {
+// marshalApprovalAsked says what is asked: the same bytes for each try.
+func (s *Service) marshalApprovalAsked(ctx context.Context, session tree.SessionID, a *tree.Approval) ([]byte, error) {
 	task, err := s.Store.Task(ctx, session, a.Task)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(asked{
+	return json.Marshal(approvalAskedBody{
 		Event: "approval.asked", Session: session.String(), Task: a.Task.String(), Run: a.Run, Agent: task.Agent,
 		Approval: a.ID.String(), Tool: a.Tool, Argument: a.Argument, Cut: a.Cut, Rules: a.Rules, Asked: a.AskedAt.UTC(), Expires: a.Due.UTC(),
 	})
 }
 
-// endedBody says how a run has ended: the same bytes for each try, since an outcome never
+// marshalTaskEnded says how a run has ended: the same bytes for each try, since an outcome never
 // changes.
-func (s *Service) endedBody(ctx context.Context, c *store.Callback) ([]byte, error) {
+func (s *Service) marshalTaskEnded(ctx context.Context, c *store.Callback) ([]byte, error) {
 	outcome, err := s.Store.Outcome(ctx, c.Session, tree.ChildRun{Task: c.Task, Run: c.Run})
 	if err != nil {
 		return nil, fmt.Errorf("reading the outcome: %w", err)
@@ -98,13 +98,13 @@ func (s *Service) endedBody(ctx context.Context, c *store.Callback) ([]byte, err
 		return nil, err
 	}
 	r := &outcome.Run
-	body := ended{
+	body := taskEndedBody{
 		Event: "task.ended", Session: c.Session.String(), Task: c.Task.String(), Run: c.Run, Agent: task.Agent,
 		Status: r.State.String(), Reason: r.Reason.String(), Detail: r.Detail, ToolUses: r.ToolUses,
-		Usage:    endedUsage{r.Usage.Input, r.Usage.Output, r.Usage.CacheRead, r.Usage.CacheWrite, r.Usage.Cost, r.Usage.Priced},
+		Usage:    usageBody{r.Usage.Input, r.Usage.Output, r.Usage.CacheRead, r.Usage.CacheWrite, r.Usage.Cost, r.Usage.Priced},
 		Accepted: r.AcceptedAt.UTC(), Ended: r.EndedAt.UTC(),
 	}
-	body.Result, body.ResultCut = endOf(outcome.Answer)
-	body.Words, body.WordsCut = endOf(outcome.Words)
+	body.Result, body.ResultCut = tailOf(outcome.Answer)
+	body.Words, body.WordsCut = tailOf(outcome.Words)
 	return json.Marshal(body)
 }

@@ -11,8 +11,8 @@ const StepBytes = maxStepBytes
 
 // How many calls are made at once, and of them to one host.
 const (
-	CallbacksAtOnce = callbacksAtOnce
-	CallbacksOfHost = callbacksOfHost
+	CallbacksAtOnce = maxCallbacks
+	CallbacksOfHost = maxCallbacksPerHost
 )
 
 // Tails counts the sessions whose tails are read.

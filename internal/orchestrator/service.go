@@ -162,7 +162,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.recoverHints(ctx) })
 	g.Go(func() error { return s.agents.pollFiles(ctx) })
-	g.Go(func() error { return s.callBack(ctx) })
+	g.Go(func() error { return s.runCallbacks(ctx) })
 	if !s.Store.Alone() {
 		g.Go(func() error { return s.sendNudges(ctx) })
 		g.Go(func() error { return s.receiveNudges(ctx) })
