@@ -270,7 +270,7 @@ func TestJoinedResponsesComeApart(t *testing.T) {
 		}
 		var got []int64
 		for _, m := range joined {
-			for r := range Apart(m) {
+			for r := range SplitResponses(m) {
 				got = append(got, r.GetSeq())
 			}
 		}

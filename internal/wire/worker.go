@@ -125,8 +125,8 @@ func JoinResponses(responses []*pb.WorkResponse) []*pb.WorkResponse {
 	return responses[:1]
 }
 
-// Apart gives a response, and then what came in the same message.
-func Apart(r *pb.WorkResponse) iter.Seq[*pb.WorkResponse] {
+// SplitResponses gives a response, and then what came in the same message.
+func SplitResponses(r *pb.WorkResponse) iter.Seq[*pb.WorkResponse] {
 	return func(yield func(*pb.WorkResponse) bool) {
 		if !yield(r) {
 			return
