@@ -9,10 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Discard takes hints off a pool's stream that nobody has read, since their runs are over: ids are
-// the first of [Bus.Unread]. A consumer reads them for that, as Redis would go on to count what
-// is deleted unread as the lag of the group. What it reads instead of those that somebody has
-// read meanwhile is the consumer's, until [Bus.Done], as if it had pulled it.
+// Discard removes hints from a pool's stream that no consumer has read and whose runs are over. ids
+// are the first of [Bus.Unread]. A consumer reads the hints for that purpose, because Redis would
+// count hints that are deleted unread as lag of the group. If other consumers have read some of ids
+// meanwhile, it reads other hints instead. It returns those: they belong to the consumer until
+// [Bus.Done], as after a Pull.
 func (b *Bus) Discard(ctx context.Context, pool, consumer string, ids []string) ([]Delivery, error) {
 	if len(ids) == 0 {
 		return nil, nil

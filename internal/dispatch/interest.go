@@ -9,29 +9,29 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Interest says that a replica shows the text of a session to somebody while it is
-// written, so that others who get such text send it there; or that it no longer does.
+// Interest says that a replica shows the text of a session to a watcher while it is written, so
+// that other replicas send such text there; or, with Over, that it no longer does.
 type Interest struct {
 	Replica string
 	Session tree.SessionID
 	Over    bool
 }
 
-// Signs before the id of a session.
+// The sign before a session's id.
 const (
 	interestBegins = "+"
 	interestEnds   = "-"
 )
 
-// interestsPerMessage is how many wishes are in one message.
+// interestsPerMessage is the maximum number of interests in one message.
 const interestsPerMessage = 1000
 
-// maxReplicaNameBytes bounds the name of a replica that wishes for something.
+// maxReplicaNameBytes bounds the name of a replica in a message.
 const maxReplicaNameBytes = 256
 
-// SendInterests tells every listener of the installation but the sender what the sender wishes
-// for, whatever the wishes say of whose they are. Who does not listen now is not told
-// later: tell it again now and then.
+// SendInterests sends interests to all listeners of the installation except the sender. They are
+// those of from, whatever their field Replica says. A listener that is not subscribed now does not
+// get them later, so repeat them regularly.
 func (b *Bus) SendInterests(ctx context.Context, from string, wishes ...Interest) error {
 	for len(wishes) > 0 {
 		some := wishes[:min(len(wishes), interestsPerMessage)]
@@ -43,8 +43,8 @@ func (b *Bus) SendInterests(ctx context.Context, from string, wishes ...Interest
 	return nil
 }
 
-// encodeInterests gives the text of wishes: whose they are, then each with its sign, with a
-// space between them.
+// encodeInterests returns a message: the sender, then each session with its sign, separated by
+// spaces.
 func encodeInterests(from string, wishes []Interest) string {
 	words := make([]string, 0, 1+len(wishes))
 	words = append(words, url.QueryEscape(from))
@@ -58,7 +58,7 @@ func encodeInterests(from string, wishes []Interest) string {
 	return strings.Join(words, " ")
 }
 
-// decodeInterests reads wishes, which anybody may have written.
+// decodeInterests passes the interests of a message to wished. The message is not trusted.
 func (b *Bus) decodeInterests(ctx context.Context, payload, self string, wished func(Interest)) {
 	from, rest, _ := strings.Cut(payload, " ")
 	name, err := url.QueryUnescape(from)

@@ -15,9 +15,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Times of a subscription: it is pinged each beatEvery, and a link that says
-// nothing for silentAtMost is dead. A lost one is replaced after a pause that
-// grows from retryFirst to retryAtMost.
+// Times of a subscription. It is pinged each pingInterval, and a connection that is silent for
+// silenceTimeout is dead. A lost connection is replaced after a pause that grows from minRetryPause
+// to maxRetryPause.
 const (
 	pingInterval   = time.Second
 	silenceTimeout = 3 * time.Second
@@ -25,15 +25,16 @@ const (
 	maxRetryPause  = time.Second
 )
 
-// Listen calls look with what others than self nudge, and with the zero Nudge,
-// which means "look at everything", whenever it has subscribed: at first and after
-// each reconnection, as nudges may have been missed before. It calls wished with what
-// others wish for; wishes that were missed are told again. Calls come one at a time;
-// while one lasts, nudges and wishes queue up, and if too many do, Redis cuts the
-// connection and Listen starts anew. A nudge may come more often than it was sent.
+// Listen calls look with the nudges of other replicas than self. It also calls look with the zero
+// Nudge, which means "look at everything", whenever it has subscribed: at first and after each
+// reconnection, because nudges may have been missed before. It calls wished with the interests of
+// other replicas; senders repeat interests, so missed ones come again.
 //
-// Listen reconnects until ctx ends, and then returns nil; it fails only if the
-// client has been closed.
+// Calls come one at a time. While a call lasts, messages queue up. If too many do, Redis closes the
+// connection and Listen reconnects. A nudge may come more often than it was sent.
+//
+// Listen reconnects until ctx ends, and then returns nil. It fails only if the client has been
+// closed.
 func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge), wished func(Interest)) error {
 	nudges, wishes := b.keys.nudge(), b.keys.interest()
 	return b.subscribe(ctx, []string{nudges, wishes}, func(got any) {
@@ -52,9 +53,9 @@ func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge), wished 
 	})
 }
 
-// subscribe gives take what comes on channels, and each time that one of them was
-// subscribed to. It reconnects until ctx ends, and then returns nil; it fails only if
-// the client has been closed.
+// subscribe calls take with the messages of channels, and each time that it has subscribed to one
+// of them. It reconnects until ctx ends, and then returns nil. It fails only if the client has been
+// closed.
 func (b *Bus) subscribe(ctx context.Context, channels []string, take func(any)) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = minRetryPause, maxRetryPause
@@ -79,17 +80,17 @@ func (b *Bus) subscribe(ctx context.Context, channels []string, take func(any)) 
 	}
 }
 
-// runSubscription is one connection's life. It ends with an error, be it ctx's.
+// runSubscription serves one connection. It always returns an error, if only that of ctx.
 func (b *Bus) runSubscription(ctx context.Context, channels []string, take func(any)) error {
-	sub := b.client.Subscribe(ctx) // to nothing: not connected yet
+	sub := b.client.Subscribe(ctx) // no channel yet: this does not connect
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return keepAlive(ctx, sub) })
 	g.Go(func() error { return receive(ctx, sub, channels, take) })
 	return g.Wait()
 }
 
-// keepAlive pings, so that a live link is never silent, and closes the subscription at
-// its end, which is what wakes a blocked receive.
+// keepAlive pings, so that a live connection is never silent. It closes the subscription at its
+// end, which wakes a blocked receive.
 func keepAlive(ctx context.Context, sub *redis.PubSub) error {
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
@@ -105,13 +106,13 @@ func keepAlive(ctx context.Context, sub *redis.PubSub) error {
 	}
 }
 
-// receive subscribes and hands on what comes.
+// receive subscribes and passes on what arrives.
 func receive(ctx context.Context, sub *redis.PubSub, channels []string, take func(any)) error {
 	if err := sub.Subscribe(ctx, channels...); err != nil {
 		return fmt.Errorf("subscribing: %w", err)
 	}
 	for {
-		// A timeout may come in the middle of a message, so nothing is read after it.
+		// A timeout may occur in the middle of a message, so nothing is read after it.
 		got, err := sub.ReceiveTimeout(ctx, silenceTimeout)
 		if err != nil {
 			return fmt.Errorf("receiving: %w", err)
@@ -120,15 +121,15 @@ func receive(ctx context.Context, sub *redis.PubSub, channels []string, take fun
 	}
 }
 
-// Nudge says that something has changed: about a session, or about one of its
-// tasks, if that is not zero. The zero Nudge is about everything.
+// Nudge says that a session has changed, or one of its tasks if Task is not zero. The zero Nudge is
+// about everything.
 type Nudge struct {
 	Session tree.SessionID
 	Task    tree.TaskID
 }
 
-// encodeNudges gives the text of nudges: who sends them, then session or session/task,
-// with a space between them.
+// encodeNudges returns a message: the sender, then session or session/task for each nudge,
+// separated by spaces.
 func encodeNudges(from string, nudges []Nudge) string {
 	words := make([]string, 0, 1+len(nudges))
 	words = append(words, url.QueryEscape(from))
@@ -142,7 +143,7 @@ func encodeNudges(from string, nudges []Nudge) string {
 	return strings.Join(words, " ")
 }
 
-// decodeNudges reads nudges, which anybody may have written.
+// decodeNudges passes the nudges of a message to look. The message is not trusted.
 func (b *Bus) decodeNudges(ctx context.Context, payload, self string, look func(Nudge)) {
 	from, rest, _ := strings.Cut(payload, " ")
 	if name, err := url.QueryUnescape(from); err == nil && name == self {

@@ -13,25 +13,24 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Piece is a piece of the text of a run, as its model writes it. Its text is valid
-// UTF-8.
+// Piece is a piece of the text of a run, as its model writes it. Text is valid UTF-8.
 type Piece struct {
 	Session  tree.SessionID `json:"s"`
 	Task     tree.TaskID    `json:"t"`
 	Run      int            `json:"r"`
 	Text     string         `json:"x"`
 	Thinking bool           `json:"h,omitempty"`
-	Restart  bool           `json:"a,omitempty"` // what was before it was given up; it says why
+	Restart  bool           `json:"a,omitempty"` // the text before this piece was given up; Text says why
 }
 
-// MaxPieceBytes is how large the text of a piece may be.
+// MaxPieceBytes is the maximum size of the text of a piece.
 const MaxPieceBytes = 16 << 10
 
-// maxTextMessageBytes bounds a message with pieces that is read: some pieces, in the longest
-// form that JSON has for text.
+// maxTextMessageBytes bounds a message that is read: several pieces, with their text in the longest
+// form that JSON allows.
 const maxTextMessageBytes = 1 << 20
 
-// check says why a piece can't be shown.
+// check returns why a piece can't be shown.
 func (p *Piece) check() error {
 	switch {
 	case p.Session.IsZero() || p.Task.IsZero():
@@ -44,7 +43,7 @@ func (p *Piece) check() error {
 	return nil
 }
 
-// TextBatch is pieces that one replica wishes for.
+// TextBatch is the pieces to send to one replica.
 type TextBatch struct {
 	To     string
 	Pieces []Piece
@@ -57,9 +56,9 @@ type textMessage struct {
 	Pieces []Piece `json:"pieces"`
 }
 
-// SendText gives pieces to replicas, in one round trip. Each gets a piece once or not at
-// all, and in the order in which they are sent by one caller after another; of two who
-// send at once, one may go unheard. Who does not hear now is not told later.
+// SendText sends pieces to replicas, in one round trip. Each replica gets a piece at most once.
+// Pieces arrive in the order of successive calls; of two concurrent calls, one may be dropped. A
+// replica that is not subscribed now does not get them later.
 func (b *Bus) SendText(ctx context.Context, from string, parcels ...TextBatch) error {
 	if len(parcels) == 0 {
 		return nil
@@ -90,12 +89,12 @@ func encodeTextMessage(p textMessage) ([]byte, error) {
 	return data.Bytes(), err
 }
 
-// ReceiveText calls begun whenever it has subscribed to the text that is sent to self, at
-// first and after each reconnection, and show with each piece that comes, one at a
-// time. It has a connection of its own: whatever is said, nudges come through.
+// ReceiveText calls begun whenever it has subscribed to the text for self, at first and after each
+// reconnection. It calls show with each piece, one at a time. It has a connection of its own, so
+// that text does not delay nudges.
 //
-// Hear reconnects until ctx ends, and then returns nil; it fails only if the client
-// has been closed.
+// ReceiveText reconnects until ctx ends, and then returns nil. It fails only if the client has been
+// closed.
 func (b *Bus) ReceiveText(ctx context.Context, self string, begun func(), show func(Piece)) error {
 	last := lastNumbers{}
 	return b.subscribe(ctx, []string{b.keys.text(self)}, func(got any) {
@@ -110,16 +109,14 @@ func (b *Bus) ReceiveText(ctx context.Context, self string, begun func(), show f
 	})
 }
 
-// lastNumbers is the number of the last parcel that came from each sender. One that comes
-// after a later one had been on its way for so long that its sender had given it up.
+// lastNumbers holds the number of the last message of each sender. A message that arrives after a
+// later one was delayed for so long that its sender had given it up.
 type lastNumbers map[string]int64
 
-// maxSenders is of how many senders that is known; if there are more, it is
-// forgotten.
+// maxSenders bounds lastNumbers. If there are more senders, it is emptied.
 const maxSenders = 1000
 
-// read shows what is in a parcel, which anybody may have written: all that comes before
-// what can't be shown.
+// read shows the pieces of a message, up to the first invalid one. The message is not trusted.
 func (l lastNumbers) read(payload string, show func(Piece)) error {
 	if len(payload) > maxTextMessageBytes {
 		return fmt.Errorf("a parcel has %d bytes", len(payload))
