@@ -12,51 +12,54 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// backlog holds the runs that count as announced and for which no slot is idle. A slot of
-// this replica that gives its run back gets the first of them with the answer, without
-// being told over the dispatch stream and without asking. What idle slots wait for goes on
-// the stream. So do a few that no slot has taken within keepFor, for whoever may come from
-// elsewhere, and for those who count what waits there; the others stay, since each that goes over
-// the stream is asked for and claimed by itself. What is lost with the process is announced
-// again when its lease is over.
+// backlog holds the runs that count as announced and for which no slot is idle.
+//
+// A slot of this replica that gives its run back gets the first of them with the answer, without a
+// hint and without a claim of its own. Runs that idle slots wait for go on the dispatch stream. So
+// do a few that no slot has taken within keepLocalFor, for workers of other replicas and for those
+// who count the length of the stream. The others stay here, because a run on the stream costs a
+// read and a claim of its own.
+//
+// What is lost with the process is announced again when its announcement expires (announceLease).
 type backlog struct {
 	mu          sync.Mutex
 	runs        []queuedRun // the oldest first
-	outstanding []time.Time // when hints went on the dispatch stream that nobody has come for, the oldest first; see reconcile
-	lastClaim   time.Time   // when somebody came for a hint, or none could be waited for
-	pausedUntil time.Time   // until when nothing goes on the dispatch stream, and then one hint, as Redis has not taken the last; zero: it has
-	taking      int         // slots that are about to have a run of these
+	outstanding []time.Time // when the unclaimed hints went on the dispatch stream, the oldest first; see reconcile
+	lastClaim   time.Time   // when a hint was last claimed, or no claim could be expected
+	pausedUntil time.Time   // nothing goes on the stream until then, and after that one hint, because Redis failed; zero: Redis works
+	taking      int         // how many slots are claiming a run that they took
 	changed     chan struct{}
 }
 
-// queuedRun is a run that is to be claimed.
+// queuedRun is a run that waits to be claimed.
 type queuedRun struct {
 	dispatch.Hint
 	queuedAt time.Time
 }
 
-// isSame reports whether it is the same run.
 func (r queuedRun) isSame(other queuedRun) bool {
 	return r.Task == other.Task && r.Epoch == other.Epoch
 }
 
 const (
-	// keepLocalFor is how long a run may be kept for the slots of this replica: short beside what a
-	// model takes, long beside what a task takes that asks none.
+	// keepLocalFor is how long a run is kept for the slots of this replica. That is short compared
+	// with a model call, and long compared with a task that calls no model.
 	keepLocalFor = 200 * time.Millisecond
-	// claimWithin is how long an idle slot takes to come for a hint, where nothing holds it up.
+	// claimWithin is how long an idle slot takes to claim a hint when nothing delays it.
 	claimWithin = 20 * time.Millisecond
-	// redisTimeout is how long Redis may take for what keeps other runs waiting.
+	// redisTimeout bounds a call to Redis that other runs wait for.
 	redisTimeout = time.Second
-	// redisRetryAfter is how long after Redis has not taken a hint it is offered the next one.
+	// redisRetryAfter is the pause after Redis has failed to take a hint.
 	redisRetryAfter = time.Second
-	// maxOutstanding is up to how many hints on the stream there may be more for what was kept.
+	// maxOutstanding bounds the hints on the stream: runs older than keepLocalFor go there only
+	// while fewer hints than that are unclaimed.
 	maxOutstanding = minAnnounced
 )
 
 func newBacklog() *backlog { return &backlog{changed: make(chan struct{}, 1)} }
 
-// add takes in runs that count as announced. One that is announced again may be here still.
+// add adds runs that count as announced. A run that is announced again is skipped if it is still
+// here.
 func (b *backlog) add(now time.Time, ready ...store.Ready) {
 	if len(ready) == 0 {
 		return
@@ -72,7 +75,8 @@ func (b *backlog) add(now time.Time, ready ...store.Ready) {
 	signal(b.changed)
 }
 
-// addReady takes in what has become ready, and reports whether any of it waits for its turn.
+// addReady adds those runs that have become ready and count as announced. It reports whether others
+// of them wait for their turn.
 func (b *backlog) addReady(now time.Time, ready []store.Ready) (waiting bool) {
 	var ahead []store.Ready
 	for _, r := range ready {
@@ -86,9 +90,9 @@ func (b *backlog) addReady(now time.Time, ready []store.Ready) (waiting bool) {
 	return waiting
 }
 
-// takeDue gives the runs that are to go on the dispatch stream: as many as there are idle slots
-// beside those that something is on its way to, and a few of those that have been kept for long
-// enough. It tells when to look again; zero if there is nothing left.
+// takeDue removes the runs that are to go on the dispatch stream: one for each idle slot that no
+// other run is on its way to, and a few of those that are older than keepLocalFor. again says when
+// to look next; zero if the backlog is empty.
 func (b *backlog) takeDue(now time.Time, idle int) (hints []dispatch.Hint, again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +104,7 @@ func (b *backlog) takeDue(now time.Time, idle int) (hints []dispatch.Hint, again
 		n++
 	}
 	if !b.pausedUntil.IsZero() {
-		n = min(n, 1) // slots of this replica can't have what is offered, as long as that takes
+		n = min(n, 1) // while the call to Redis lasts, slots of this replica can't get the runs in it
 	}
 	for _, r := range b.runs[:n] {
 		hints = append(hints, r.Hint)
@@ -117,7 +121,7 @@ func (b *backlog) takeDue(now time.Time, idle int) (hints []dispatch.Hint, again
 	return hints, again
 }
 
-// outstandingSince is how many hints went on the stream after a time that nobody has come for.
+// outstandingSince returns how many unclaimed hints went on the stream after a time.
 func (b *backlog) outstandingSince(begin time.Time) int {
 	before := 0
 	for before < len(b.outstanding) && !b.outstanding[before].After(begin) {
@@ -126,9 +130,10 @@ func (b *backlog) outstandingSince(begin time.Time) int {
 	return len(b.outstanding) - before
 }
 
-// reconcile says how many hints on the dispatch stream nobody has read. Slots have to come for all
-// of them, whoever put them there, unless idle ones don't: their workers do not reach Redis.
-// Beyond those, what nobody has come for in a while is lost, or its claim was another replica's.
+// reconcile takes in how many hints on the dispatch stream are unread. Idle slots are expected to
+// claim all of them, whichever replica put them there, unless they fail to for announceLease: then
+// their workers do not reach Redis. Hints beyond the unread ones that stay unclaimed are lost, or
+// were claimed at another replica.
 func (b *backlog) reconcile(now time.Time, unread, idle int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,16 +158,16 @@ func (b *backlog) reconcile(now time.Time, unread, idle int) {
 	}
 }
 
-// mayTake reports whether there is a run for a slot that has become free. What has been on the
-// dispatch stream for a while has waited for longer: the slot has to come for that, unless there
-// are idle slots enough to do so. Were all that become free sent there, as many hints more would
-// be, and it would not become empty before everything is done.
+// mayTake reports whether a slot that has become free may take a run from the backlog. Hints that
+// have been on the stream for a while have waited longer, so the slot has to claim those, unless
+// there are enough idle slots for them. If every free slot were sent to the stream, as many new
+// hints would follow, and the stream would not become empty before all work is done.
 func (b *backlog) mayTake(now time.Time, idle int) bool {
 	return len(b.runs) > 0 && (b.idleSufficeLocked(idle-b.taking) || now.Sub(b.outstanding[0]) < claimWithin)
 }
 
-// takeIf gives the first run if its session fits, for a slot that is about to give its run
-// back.
+// takeIf removes and returns the first run if its session fits. It is for a slot that is about to
+// give its run back.
 func (b *backlog) takeIf(now time.Time, idle int, fits func(tree.SessionID) bool) (next queuedRun) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,8 +178,7 @@ func (b *backlog) takeIf(now time.Time, idle int, fits func(tree.SessionID) bool
 	return next
 }
 
-// putBack takes a run back that a slot was to have and has not got; it may be none. It is the
-// first again.
+// putBack makes a run the first again that a slot did not get. The zero run is ignored.
 func (b *backlog) putBack(run queuedRun) {
 	if run.Task.IsZero() {
 		return
@@ -185,8 +189,8 @@ func (b *backlog) putBack(run queuedRun) {
 	signal(b.changed)
 }
 
-// take gives a slot that has given its run back the first run, if there is one. Once the slot
-// has the run, or can't have it, it says so with drawn.
+// take removes and returns the first run, if there is one, for a slot that has given its run back.
+// The caller calls takeDone once the slot has the run or can't have it.
 func (b *backlog) take(now time.Time, idle int) (next queuedRun, any bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,7 +203,7 @@ func (b *backlog) take(now time.Time, idle int) (next queuedRun, any bool) {
 	return next, true
 }
 
-// takeFirst gives the first run, if there is one, for a slot that waits.
+// takeFirst removes and returns the first run, if there is one, for a slot that stands by.
 func (b *backlog) takeFirst() (next queuedRun, any bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,8 +215,8 @@ func (b *backlog) takeFirst() (next queuedRun, any bool) {
 	return next, true
 }
 
-// overdue is how many hints are on the dispatch stream that nobody has come for in time, and
-// how many somebody is on the way for.
+// overdue returns how many hints on the stream were not claimed within claimWithin (late), and how
+// many are younger than that (coming).
 func (b *backlog) overdue(now time.Time) (late, coming int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,15 +224,14 @@ func (b *backlog) overdue(now time.Time) (late, coming int) {
 	return len(b.outstanding) - coming, coming
 }
 
-// idleSuffice reports whether so many idle slots are enough to come for what is on the dispatch
-// stream.
+// idleSuffice reports whether so many idle slots suffice to claim the hints on the dispatch stream.
 func (b *backlog) idleSuffice(idle int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.idleSufficeLocked(idle)
 }
 
-// idleSufficeLocked is enoughFor with the lock.
+// idleSufficeLocked is idleSuffice for callers that hold the lock.
 func (b *backlog) idleSufficeLocked(idle int) bool { return len(b.outstanding) <= max(0, idle) }
 
 func (b *backlog) takeDone() {
@@ -237,14 +240,14 @@ func (b *backlog) takeDone() {
 	b.taking--
 }
 
-// drop forgets the first runs.
+// drop removes the first n runs.
 func (b *backlog) drop(n int) {
 	if b.runs = b.runs[n:]; len(b.runs) == 0 {
 		b.runs = nil
 	}
 }
 
-// hintClaimed says that somebody has come for a hint on the dispatch stream.
+// hintClaimed records that a hint on the dispatch stream was claimed.
 func (b *backlog) hintClaimed(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -254,9 +257,9 @@ func (b *backlog) hintClaimed(now time.Time) {
 	}
 }
 
-// sendFailed takes back what has not come to be on the dispatch stream. For tryAgain nothing else
-// goes there; it gives when to look again. No slot has to come for what is there, nor for this,
-// should it be there all the same.
+// sendFailed puts runs back that Redis did not take. Nothing else goes on the stream for
+// redisRetryAfter; again says when to look next. Slots are no longer expected to claim what is on
+// the stream, nor these hints, should they be there nevertheless.
 func (b *backlog) sendFailed(now time.Time, hints []dispatch.Hint) (again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -269,37 +272,38 @@ func (b *backlog) sendFailed(now time.Time, hints []dispatch.Hint) (again time.T
 	return b.pausedUntil
 }
 
-// sendSucceeded says that Redis has taken what was offered to it.
+// sendSucceeded records that Redis works.
 func (b *backlog) sendSucceeded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pausedUntil = time.Time{}
 }
 
-// isPaused reports whether nothing goes on the dispatch stream.
+// isPaused reports whether nothing goes on the dispatch stream because Redis failed.
 func (b *backlog) isPaused(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return now.Before(b.pausedUntil)
 }
 
-// streamUnreadable says that the dispatch stream can't be read: no slot can come for what is there.
+// streamUnreadable records that the dispatch stream can't be read, so no slot can claim the hints
+// on it.
 func (b *backlog) streamUnreadable(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lastClaim, b.outstanding = now, nil
 }
 
-// hasEnough reports whether there is work for half of so much room, so that more need not be
-// picked yet: each pick is a transaction.
+// hasEnough reports whether the backlog fills half of the room, so that no more runs need be picked
+// yet. Each pick is a transaction.
 func (b *backlog) hasEnough(room int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.runs) > room/2
 }
 
-// sendDue puts what is due on the dispatch stream until ctx ends. All of it goes there at
-// once where other replicas are alive, whose slots may be idle, and where this one has none.
+// sendDue puts due runs on the dispatch stream until ctx ends. It sends all of them at once if
+// other replicas are alive, whose slots may be idle, or if this replica has no slots.
 func (s *Service) sendDue(ctx context.Context) error {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -331,7 +335,7 @@ func (s *Service) sendDue(ctx context.Context) error {
 	}
 }
 
-// publish puts hints on the dispatch stream, if there are any and Redis takes them.
+// publish puts hints on the dispatch stream.
 func (s *Service) publish(ctx context.Context, hints []dispatch.Hint) error {
 	if len(hints) == 0 {
 		return nil

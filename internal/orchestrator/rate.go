@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// ratePeriod is the time that a pace looks back on, at least; twice that at most.
+// ratePeriod is the minimum time that a rate looks back; the maximum is twice that.
 const ratePeriod = 100 * time.Millisecond
 
-// rateCounter counts how often something happened lately.
+// rateCounter counts how often something happened recently. It is safe for concurrent use.
 type rateCounter struct {
 	mu                sync.Mutex
 	periodStart       time.Time
@@ -16,38 +16,38 @@ type rateCounter struct {
 	current, previous int
 }
 
-func (p *rateCounter) add(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rotate(now)
-	p.current++
-	p.last = now
+func (r *rateCounter) add(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rotate(now)
+	r.current++
+	r.last = now
 }
 
-// sinceLast is for how long it has not happened.
-func (p *rateCounter) sinceLast(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return now.Sub(p.last)
+// sinceLast returns how long ago it last happened.
+func (r *rateCounter) sinceLast(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Sub(r.last)
 }
 
-// recent is how often it happened in the last one to two periods.
-func (p *rateCounter) recent(now time.Time) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rotate(now)
-	return p.current + p.previous
+// recent returns how often it happened in the last one to two periods.
+func (r *rateCounter) recent(now time.Time) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rotate(now)
+	return r.current + r.previous
 }
 
-// rotate begins a new period if it is time.
-func (p *rateCounter) rotate(now time.Time) {
-	switch past := now.Sub(p.periodStart); {
+// rotate starts a new period when the current one is over.
+func (r *rateCounter) rotate(now time.Time) {
+	switch past := now.Sub(r.periodStart); {
 	case past < ratePeriod:
 		return
 	case past < 2*ratePeriod:
-		p.previous = p.current
+		r.previous = r.current
 	default:
-		p.previous = 0
+		r.previous = 0
 	}
-	p.periodStart, p.current = now, 0
+	r.periodStart, r.current = now, 0
 }

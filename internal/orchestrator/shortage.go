@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// shortageWarnAfter is how long what runs wait for has to be missing, and a run has to wait for it, until
-// that is said, and missedAgain how long it is not said again: workers that go on with
-// another replica, or start with it, are there sooner.
+// A shortage is reported once it has lasted for shortageWarnAfter and a run has waited that long,
+// and again at most each shortageWarnEvery. Workers that start with this replica, or move to it
+// from another one, arrive sooner than shortageWarnAfter.
 const (
 	shortageWarnAfter = 5 * time.Second
 	shortageWarnEvery = time.Minute
 )
 
-// shortage is what runs may wait for.
+// shortage says why waiting runs are not claimed.
 type shortage int
 
 const (
 	noShortage      shortage = iota
-	noWorkers                // no replica has one
-	idleNotClaiming          // slots are idle here, and don't come for what is on the dispatch stream
+	noWorkers                // no replica has a worker
+	idleNotClaiming          // slots are idle here, but do not claim the hints on the dispatch stream
 )
 
-// warnShortage warns when runs wait that could be carried, and no replica has a worker, or idle
-// slots of this one do not come for them.
+// warnShortage warns when runs wait although their sessions may run them, and either no replica has
+// a worker or idle slots of this replica do not claim them.
 func (s *Service) warnShortage(ctx context.Context) error {
 	now := s.Now()
 	what := s.shortage()
@@ -52,7 +52,7 @@ func (s *Service) warnShortage(ctx context.Context) error {
 	return nil
 }
 
-// shortage says what runs miss, if any wait.
+// shortage returns the shortage that runs would meet if any waited.
 func (s *Service) shortage() shortage {
 	switch {
 	case s.totalSlots.Load() == 0:

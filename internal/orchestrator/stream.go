@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// How often what is on the dispatch stream is counted, and up to how many; and how often readers of
-// it are forgotten that have read nothing for how long. A worker whose slots are all busy, or
-// stand by, reads nothing either, and is a reader again with its next read.
+// The hints on the dispatch stream are counted each streamCheckInterval, up to maxHintsCounted.
+// Consumers that have read nothing for readerIdleAfter are removed each forgetInterval. A worker
+// whose slots are all busy or stand by reads nothing either; it becomes a consumer again with its
+// next read.
 const (
 	streamCheckInterval = time.Second
 	maxHintsCounted     = 1000
@@ -15,8 +16,8 @@ const (
 	readerIdleAfter     = time.Hour
 )
 
-// superviseStream counts what is on the dispatch stream now and then, until ctx ends. What can't be
-// counted, nobody can come for either.
+// superviseStream checks the dispatch stream regularly until ctx ends. While it can't be read, no
+// slot is expected to claim a hint from it.
 func (s *Service) superviseStream(ctx context.Context) error {
 	tick := time.NewTicker(streamCheckInterval)
 	defer tick.Stop()
@@ -37,9 +38,9 @@ func (s *Service) superviseStream(ctx context.Context) error {
 	}
 }
 
-// forgetIdleReaders has Redis forget workers that have vanished without anybody knowing that they are
-// dead: their machine is gone too, or Redis was away when they ended. What there is no time for is
-// for the next look.
+// forgetIdleReaders removes consumers whose workers vanished without being found dead: their
+// machine is gone too, or Redis was away when they ended. Consumers that do not fit into the
+// timeout are left for the next time.
 func (s *Service) forgetIdleReaders(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
@@ -52,7 +53,7 @@ func (s *Service) forgetIdleReaders(ctx context.Context) {
 	}
 }
 
-// reconcileStream counts what is on the dispatch stream, and takes off what is over.
+// reconcileStream counts the unread hints on the dispatch stream, and discards stale ones.
 func (s *Service) reconcileStream(ctx context.Context) error {
 	reading, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
@@ -66,19 +67,20 @@ func (s *Service) reconcileStream(ctx context.Context) error {
 	return err
 }
 
-// discardConsumer is the consumer that replicas are which take hints off the dispatch stream.
+// discardConsumer is the consumer under which replicas take hints off the dispatch stream.
 const discardConsumer = "orchestrators"
 
-// discardStale takes hints off the dispatch stream that nobody reads, and whose runs are over: all if no
-// run waits, and otherwise the oldest if there are more of them than runs that wait, and the
-// stream is crowded. It gives how many. While slots come for hints they do that themselves, and
-// the database is not asked what waits. Should there be one among them whose run does wait,
-// its announcement runs out.
+// discardStale takes unread hints whose runs are over off the dispatch stream, and returns how
+// many. If no run waits, it discards all unread hints. Otherwise it discards the oldest ones beyond
+// the number of waiting runs, and only if the stream is crowded.
+//
+// While slots claim hints they remove stale ones themselves, and the database is not asked. If the
+// run of a discarded hint does wait, it is announced again when its announcement expires.
 func (s *Service) discardStale(ctx context.Context, unread []string) (int, error) {
 	if len(unread) == 0 || s.claimRate.sinceLast(s.Now()) < streamCheckInterval {
 		return 0, nil
 	}
-	work, err := s.Store.Work(ctx) // after the hints, which are of runs that were ready before
+	work, err := s.Store.Work(ctx) // after reading the hints, whose runs were ready before
 	if err != nil {
 		return 0, err
 	}
