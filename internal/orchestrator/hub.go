@@ -12,30 +12,30 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// hub tells who looks at a session that there is something to look at. It holds no events:
-// whoever falls behind costs a flag, not a queue.
+// hub notifies the observers of a session that something may have changed. It queues no events, so
+// a slow observer costs a flag, not memory.
 type hub struct {
 	mu          sync.Mutex
 	observers   map[tree.SessionID]map[observer]struct{}
-	newSessions *simplelru.LRU[tree.SessionID, *store.Begun] // see underWay
+	newSessions *simplelru.LRU[tree.SessionID, *store.Begun] // see isNewAndRunning
 }
 
-// observer is one who looks at a session: a [waiter], a [viewer] or the [feed] of a tail.
-// The hub's lock is held while it is told.
+// observer observes a session: a [waiter], a [deltaObserver] or the [tailFeed] of a tail. Its
+// methods are called under the hub's lock, and must not block.
 type observer interface {
-	onCommit(store.Touched) // this replica has committed something
-	onMayHaveChanged()      // something may have happened
+	onCommit(store.Touched) // this replica has committed
+	onMayHaveChanged()      // something may have changed
 }
 
-// maxNewSessions is of how many new sessions a hub knows that they are under way.
+// maxNewSessions bounds the new sessions whose first run is known to be running.
 const maxNewSessions = 1000
 
 func newHub() *hub {
-	begun, _ := simplelru.NewLRU[tree.SessionID, *store.Begun](maxNewSessions, nil) // it fails for a size of 0
+	begun, _ := simplelru.NewLRU[tree.SessionID, *store.Begun](maxNewSessions, nil) // fails only for a size of 0
 	return &hub{observers: map[tree.SessionID]map[observer]struct{}{}, newSessions: begun}
 }
 
-// subscribe joins those who look at a session, until leave is called.
+// subscribe adds an observer of a session, until leave is called.
 func (h *hub) subscribe(id tree.SessionID, o observer) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -53,7 +53,8 @@ func (h *hub) subscribe(id tree.SessionID, o observer) (leave func()) {
 	}
 }
 
-// count says how many look. A tail does for others, who are counted themselves.
+// count returns how many observers there are. The feeds of tails are left out, because the watchers
+// of a tail are counted themselves.
 func (h *hub) count() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +68,7 @@ func (h *hub) count() (n int) {
 	return n
 }
 
-// notifyCommit tells those who look at a session of a commit.
+// notifyCommit tells the observers of a session about a commit.
 func (h *hub) notifyCommit(t store.Touched) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +82,7 @@ func (h *hub) notifyCommit(t store.Touched) {
 	}
 }
 
-// notify makes everyone who looks at a session look again.
+// notify makes the observers of a session look again.
 func (h *hub) notify(id tree.SessionID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +92,7 @@ func (h *hub) notify(id tree.SessionID) {
 	}
 }
 
-// notifyAll makes everyone look again.
+// notifyAll makes all observers look again.
 func (h *hub) notifyAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,9 +104,10 @@ func (h *hub) notifyAll() {
 	}
 }
 
-// isNewAndRunning reports whether the run that somebody waits for is that with which a new session
-// has begun here a moment ago, and is under way as far as is known here. A moment is at most
-// until everyone is made to look again. Of no other run it says anything.
+// isNewAndRunning reports whether a waiter waits for the first run of a session that was opened
+// here recently and is known to be running. If so, it sets the waiter's target to that run.
+// "Recently" ends at the latest with the next notifyAll. For any other run it returns false, which
+// says nothing about that run.
 func (h *hub) isNewAndRunning(tenant string, w *waiter) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +126,7 @@ func (h *hub) setTarget(w *waiter, of tree.ChildRun) {
 	w.target = of
 }
 
-// knownEnd gives how the run has ended that somebody waits for, if that is known.
+// knownEnd returns how the run that a waiter waits for has ended, or nil if that is not known.
 func (h *hub) knownEnd(w *waiter) *store.End {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,7 +136,7 @@ func (h *hub) knownEnd(w *waiter) *store.End {
 	return w.end
 }
 
-// takeBuffer gives what is offered to a tail, for the last time.
+// takeBuffer removes and returns what is buffered for a tail.
 func (h *hub) takeBuffer(f *tailFeed) eventBuffer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +145,7 @@ func (h *hub) takeBuffer(f *tailFeed) eventBuffer {
 	return taken
 }
 
-// sendDelta shows a piece of text to those who want such pieces.
+// sendDelta passes a piece of text to the observers that want text.
 func (h *hub) sendDelta(id tree.SessionID, d *pb.Delta) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

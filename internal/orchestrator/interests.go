@@ -13,20 +13,19 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Wishes are told at once, and again each wishEvery, since they may have been missed.
-// One that was not told for wishFor is over: whoever had it may be dead.
+// An interest is sent at once, and again each interestInterval, because the message may have been
+// missed. An interest that is not renewed within interestTTL expires: its replica may be dead.
 const (
 	interestInterval = 2 * time.Second
 	interestTTL      = 3 * interestInterval
 )
 
-// textInterests are the sessions whose text is shown here to somebody while it is written, as
-// other replicas are to know.
+// textInterests holds the sessions whose text is watched here while it is written.
 type textInterests struct {
 	mu       sync.Mutex
 	watchers map[tree.SessionID]int
-	unsent   map[tree.SessionID]struct{} // sessions of which others know what is no longer so
-	changed  chan struct{}               // holds one: there are news
+	unsent   map[tree.SessionID]struct{} // sessions whose interest has changed since other replicas were told
+	changed  chan struct{}               // holds one: unsent is not empty
 }
 
 func newTextInterests() *textInterests {
@@ -50,8 +49,8 @@ func (w *textInterests) join(id tree.SessionID) (leave func()) {
 	}
 }
 
-// toggle notes that a session is wished for that was not, or the other way round: what
-// turns twice before it is told is no news. The caller holds the lock.
+// toggle records that the interest in a session begins or ends. Two changes before other replicas
+// are told cancel out. It requires the lock.
 func (w *textInterests) toggle(id tree.SessionID) {
 	if _, turned := w.unsent[id]; turned {
 		delete(w.unsent, id)
@@ -61,7 +60,7 @@ func (w *textInterests) toggle(id tree.SessionID) {
 	signal(w.changed)
 }
 
-// take gives the news, or all that there is to tell.
+// take returns the changed interests, or all of them.
 func (w *textInterests) take(all bool) []dispatch.Interest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,15 +77,15 @@ func (w *textInterests) take(all bool) []dispatch.Interest {
 	return told
 }
 
-// isEmpty reports whether there is nothing to hear and nothing to tell.
+// isEmpty reports whether no text is watched here and nothing is left to send.
 func (w *textInterests) isEmpty() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.watchers)+len(w.unsent) == 0
 }
 
-// receiveText shows what is written at other replicas in sessions that are watched here, until
-// ctx ends. While nobody watches any text here it does nothing.
+// receiveText passes text from other replicas to watchers here, until ctx ends. While no text is
+// watched here, it does not subscribe.
 func (s *Service) receiveText(ctx context.Context) error {
 	for {
 		select {
@@ -120,8 +119,8 @@ func (s *Service) receiveWhileWanted(ctx context.Context) error {
 	return g.Wait()
 }
 
-// sendInterests tells other replicas what to send here, once it is heard, until there is
-// nothing to hear.
+// sendInterests tells other replicas which text to send here, as soon as this replica has
+// subscribed to it, until no text is watched.
 func (s *Service) sendInterests(ctx context.Context, hearing <-chan struct{}) {
 	tick := time.NewTicker(interestInterval)
 	defer tick.Stop()
@@ -144,8 +143,8 @@ func (s *Service) sendInterests(ctx context.Context, hearing <-chan struct{}) {
 	}
 }
 
-// publishDelta passes a piece of text to those who watch, here or at other replicas, cut into
-// pieces of a size that many of them can be kept for a slow watcher.
+// publishDelta passes text to watchers here and at other replicas. It splits the text into pieces
+// that are small enough to buffer many of them for a slow watcher.
 func (l *slot) publishDelta(d *pb.TextDelta) {
 	lease := l.state.currentLease()
 	if lease == nil {
@@ -162,7 +161,7 @@ func (l *slot) publishDelta(d *pb.TextDelta) {
 	}
 }
 
-// deliverPiece shows what was written at another replica to those who watch here.
+// deliverPiece passes a piece of text to watchers here.
 func (s *Service) deliverPiece(p dispatch.Piece) { s.hub.sendDelta(p.Session, deltaOf(p)) }
 
 func deltaOf(p dispatch.Piece) *pb.Delta {

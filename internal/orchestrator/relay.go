@@ -11,35 +11,35 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// What is relayed is a preview, so it goes with one message for each replica at a time,
-// with a pause after it, and what has no room is lost. relaySize is how much is sent at
-// once, and relayRoom how much may wait; each piece counts pieceSize beside its text.
+// Relayed text is a preview. So each replica gets one message at a time, with a pause after it, and
+// text that does not fit into the buffer is lost. A message has up to relayBatchBytes, and the
+// buffer relayBufferBytes. Each piece counts pieceOverhead in addition to its text.
 const (
 	relayPause            = 20 * time.Millisecond
 	relayRetry            = time.Second // the pause after a failure
 	relayBatchBytes       = 64 << 10
 	relayBufferBytes      = 1 << 20
 	pieceOverhead         = 256
-	maxInterests          = 1 << 16 // of all replicas
+	maxInterests          = 1 << 16 // interests, of all replicas
 	maxInterestedReplicas = 256     // replicas
 )
 
-// relay is what workers write to this replica while somebody at another one watches.
-// Where nobody does, a piece costs a look at a number.
+// relay buffers the text that workers send to this replica for sessions that are watched at other
+// replicas. If there are none, a piece costs one atomic load.
 type relay struct {
 	now           func() time.Time
-	interestCount atomic.Int64  // how many wishes there are
-	changed       chan struct{} // holds one: something waits
-	flushNow      chan struct{} // holds one: what waits is not to wait for more
+	interestCount atomic.Int64  // the number of interests
+	changed       chan struct{} // holds one: pieces are waiting
+	flushNow      chan struct{} // holds one: end the pause
 
 	mu        sync.Mutex
-	interests map[string]map[tree.SessionID]time.Time // of each replica, and until when
+	interests map[string]map[tree.SessionID]time.Time // by replica and session: when they expire
 	waiting   []*queuedPiece                          // the oldest first
-	last      map[tree.TaskID]*queuedPiece            // of those that wait, the last of each task
-	size      int                                     // of all that waits
+	last      map[tree.TaskID]*queuedPiece            // the last waiting piece of each task
+	size      int                                     // of all waiting pieces, in bytes
 }
 
-// queuedPiece is a piece that waits: its text may still grow.
+// queuedPiece is a waiting piece. Its text may still grow.
 type queuedPiece struct {
 	dispatch.Piece
 	text []byte
@@ -52,8 +52,8 @@ func newRelay(now func() time.Time) *relay {
 	}
 }
 
-// setInterest takes in what another replica wishes for. What goes beyond all bounds is no
-// replica's.
+// setInterest records or removes an interest of another replica. Interests beyond the bounds are
+// ignored.
 func (r *relay) setInterest(w dispatch.Interest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *relay) setInterest(w dispatch.Interest) {
 	sessions[w.Session] = r.now().Add(interestTTL)
 }
 
-// removeInterest forgets a wish. The caller holds the lock.
+// removeInterest requires the lock.
 func (r *relay) removeInterest(replica string, id tree.SessionID) {
 	delete(r.interests[replica], id)
 	r.interestCount.Add(-1)
@@ -84,7 +84,7 @@ func (r *relay) removeInterest(replica string, id tree.SessionID) {
 	}
 }
 
-// expire forgets the wishes that were not told again.
+// expire removes the interests that were not renewed.
 func (r *relay) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *relay) expire() {
 	}
 }
 
-// interestedReplicas are the replicas that wish for a session. The caller holds the lock.
+// interestedReplicas returns the replicas that are interested in a session. It requires the lock.
 func (r *relay) interestedReplicas(id tree.SessionID) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		now := r.now()
@@ -110,7 +110,7 @@ func (r *relay) interestedReplicas(id tree.SessionID) iter.Seq[string] {
 	}
 }
 
-// isWanted reports whether anybody wishes for a session. The caller holds the lock.
+// isWanted reports whether any replica is interested in a session. It requires the lock.
 func (r *relay) isWanted(id tree.SessionID) bool {
 	for range r.interestedReplicas(id) {
 		return true
@@ -118,7 +118,7 @@ func (r *relay) isWanted(id tree.SessionID) bool {
 	return false
 }
 
-// put queues a piece if somebody wishes for it and there is room. It never waits.
+// put queues a piece if a replica is interested in it and there is room. It never blocks.
 func (r *relay) put(p dispatch.Piece) {
 	if r.interestCount.Load() == 0 {
 		return
@@ -141,22 +141,22 @@ func (r *relay) put(p dispatch.Piece) {
 	r.size += size
 	if !grows {
 		before = &queuedPiece{Piece: p}
-		before.Text = "" // until it is taken
+		before.Text = "" // set when it is taken
 		r.waiting, r.last[p.Task] = append(r.waiting, before), before
 	}
 	before.text = append(before.text, p.Text...)
 	signal(r.changed)
 }
 
-// flush has what waits sent at once: something is stored, which may be the end of what
-// was written before it, and who watches is about to be told.
+// flush ends the pause before the next message. It is called after a commit, which may hold the end
+// of the waiting text and which watchers are about to see.
 func (r *relay) flush() {
 	if r.interestCount.Load() != 0 && len(r.changed) != 0 {
 		signal(r.flushNow)
 	}
 }
 
-// take gives what is to be sent next, and to whom.
+// take removes what is to be sent next, and returns it by replica.
 func (r *relay) take() []dispatch.TextBatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,8 +187,8 @@ func (r *relay) take() []dispatch.TextBatch {
 	return parcels
 }
 
-// relayText sends what workers write here to the replicas where it is watched, until ctx
-// ends. While Redis is away, what is written is lost to them.
+// relayText sends text to interested replicas until ctx ends. Text that is written while Redis is
+// away is lost to them.
 func (s *Service) relayText(ctx context.Context) error {
 	look := time.NewTicker(interestTTL)
 	defer look.Stop()
@@ -211,7 +211,8 @@ func (s *Service) relayText(ctx context.Context) error {
 	}
 }
 
-// pause reports whether ctx has outlasted the pause after a message.
+// pause waits for the pause after a message, or until flush is called. It reports false if ctx has
+// ended.
 func (r *relay) pause(ctx context.Context, failed bool) bool {
 	if failed {
 		return sleep(ctx, relayRetry)

@@ -10,66 +10,65 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// What a tail keeps: events for once to twice so long, if there is room for them. They
-// are for those who are a little behind: whoever is further behind reads the store. So
-// many of them are kept that a machine which is short of time for a moment need not
-// also read for each watcher.
+// A tail keeps events for one to two times tailRetention, up to maxTailEvents and maxTailBytes.
+// They are for watchers that are a little behind; a watcher that is further behind reads the store.
+// The bounds are wide so that a machine that is short of CPU for a moment need not also read the
+// store for each watcher.
 const (
 	tailRetention = 2 * time.Second
 	maxTailEvents = 8192
 	maxTailBytes  = 1 << 20
 )
 
-// A tail that is read wakes each watcher, which costs more than the reading. So the
-// more there are, the longer the next reading waits for what else happens; after a
-// pause the first event waits for nothing.
+// Each read of a tail wakes all its watchers, which costs more than the read. So the more watchers
+// there are, the longer the next read waits for further events. After a pause, the first event does
+// not wait.
 const (
 	readPausePerWatcher = 50 * time.Microsecond
 	maxReadPause        = 4 * time.Millisecond
 )
 
-// tail is the end of a session's log, shared by all who watch the session here: one
-// goroutine takes what is new from the commit that says so, or reads it from the store if
-// another replica may have committed too, and each event is decoded and encoded once. What
-// it gives is committed and in order, whichever replica has committed it.
+// tail is the end of a session's log, shared by all watchers of the session here. One goroutine
+// takes new events from the commit that reports them, or reads them from the store if another
+// replica may have committed too. Each event is decoded and encoded once. Events are committed and
+// in order, whichever replica has committed them.
 //
-// A watcher has a cursor, and nothing queues for it. It reads the store until it has
-// seen everything, and then the tail; it reads the store again when the tail has gone on
-// without it.
+// A watcher has a cursor, and no queue. It reads the store until it has seen everything, and then
+// the tail. It reads the store again when the tail has dropped events that it has not seen.
 type tail struct {
 	svc     *Service
 	session tree.SessionID
-	reread  chan struct{} // holds one: read, whatever has been committed
+	reread  chan struct{} // holds one: read the store, whatever has been committed
 	stop    context.CancelFunc
-	done    chan struct{} // closed when nobody reads any more
+	done    chan struct{} // closed when the reading goroutine ends
 
 	mu          sync.Mutex
 	watchers    int
-	idleWaiters int           // of them, those who want to know when the session is idle
-	positioned  bool          // somebody has said where the tail begins
-	events      []watchEvent  // the last ones, without a gap
-	bytes       int           // of their steps
-	oldEvents   int           // of them, those that were there when the last were let go for their age
-	trimmedAt   time.Time     // when that was
-	last        int64         // the last event that was read
-	idle        *pb.Idle      // the session is idle as of last; nil: it is not, or nobody wants to know
-	err         error         // what has ended the reading
-	changed     chan struct{} // closed when any of this has changed
+	idleWaiters int           // how many watchers want to know when the session is idle
+	positioned  bool          // last is set: the first watcher has set it
+	events      []watchEvent  // the last events, without a gap
+	bytes       int           // the size of the events' steps
+	oldEvents   int           // how many of the events were there at trimmedAt; they are dropped at the next trim for age
+	trimmedAt   time.Time     // when events were last dropped for their age
+	last        int64         // the sequence number of the last event that was read
+	idle        *pb.Idle      // the session is idle as of last; nil: it is not, or no watcher wants to know
+	err         error         // why the reading ended
+	changed     chan struct{} // closed and replaced when any of this changes
 }
 
 // tailView is what a watcher sees of a tail.
 type tailView struct {
 	events  []watchEvent
-	behind  bool          // the tail has gone on without the watcher, who has to read the store
-	idle    *pb.Idle      // the watcher has seen everything, and nothing goes on
-	changed chan struct{} // closed as soon as it is worth another look
+	behind  bool          // the tail has dropped events that the watcher has not seen: read the store
+	idle    *pb.Idle      // the watcher has seen everything, and the session is idle
+	changed chan struct{} // closed as soon as another look is worthwhile
 }
 
-// closedChan is for those who need not wait.
+// closedChan is the changed channel of a view that is followed by another look at once.
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// after copies what comes after an event that the watcher has seen, as far as there is
-// room for it. The first watcher says with it where the tail begins.
+// after copies the events after seq into room, as many as fit. The first call sets where the tail
+// begins.
 func (t *tail) after(seq int64, room []watchEvent) (tailView, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,13 +86,13 @@ func (t *tail) after(seq int64, room []watchEvent) (tailView, error) {
 	case seq == t.last:
 		return tailView{idle: t.idle, changed: t.changed}, nil
 	}
-	// The watcher has seen all that there was, and the tail may be about to read it.
+	// The watcher has seen all events, and the tail may be about to read it.
 	return tailView{changed: t.changed}, nil
 }
 
 func (t *tail) requestRead() { signal(t.reread) }
 
-// run reads until ctx ends or reading fails, which those who watch are told.
+// run reads until ctx ends or reading fails, and tells the watchers of a failure.
 func (t *tail) run(ctx context.Context, f *tailFeed) {
 	defer close(t.done)
 	quiet := time.NewTimer(tailRetention)
@@ -124,14 +123,14 @@ func (t *tail) run(ctx context.Context, f *tailFeed) {
 	}
 }
 
-// readPause is how long it takes from one reading to the next, at least.
+// readPause returns the minimum pause between two reads.
 func (t *tail) readPause() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return min(time.Duration(t.watchers-1)*readPausePerWatcher, maxReadPause)
 }
 
-// sleep reports whether ctx has outlasted the pause.
+// sleep waits for the pause, and reports false if ctx ended first.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	if pause <= 0 {
 		return ctx.Err() == nil
@@ -146,8 +145,8 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// read appends what is new, and looks whether the session is idle if that is of
-// interest to somebody. What this replica has just committed need not be read.
+// read appends new events, and checks whether the session is idle if a watcher wants to know.
+// Events in news need not be read from the store.
 func (t *tail) read(ctx context.Context, news eventBuffer) error {
 	for more := true; more; {
 		from, begun := t.position()
@@ -172,7 +171,7 @@ func (t *tail) read(ctx context.Context, news eventBuffer) error {
 	return nil
 }
 
-// fetch gives the events after one.
+// fetch returns the events after from.
 func (t *tail) fetch(ctx context.Context, news eventBuffer, from int64) ([]watchEvent, error) {
 	rows, all := news.after(from)
 	if !all {
@@ -195,7 +194,7 @@ func (t *tail) position() (last int64, begun bool) {
 	return t.last, t.positioned
 }
 
-// appendEvents appends events to what the watchers see, and lets go of old ones.
+// appendEvents appends events, drops old ones and wakes the watchers.
 func (t *tail) appendEvents(found []watchEvent) {
 	if len(found) == 0 {
 		return
@@ -215,8 +214,8 @@ func (t *tail) appendEvents(found []watchEvent) {
 	t.wakeWatchers()
 }
 
-// trim lets go of the oldest events if there are too many: of some more than it has to, so
-// that it need not do so each time.
+// trim drops the oldest events if there are too many. It drops a quarter of the bounds more than it
+// has to, so that it need not do so each time.
 func (t *tail) trim() {
 	if len(t.events) <= maxTailEvents && t.bytes <= maxTailBytes {
 		return
@@ -229,7 +228,7 @@ func (t *tail) trim() {
 	t.drop(drop)
 }
 
-// drop lets go of the oldest events.
+// drop drops the n oldest events.
 func (t *tail) drop(n int) {
 	for _, e := range t.events[:n] {
 		t.bytes -= e.step.Len()
@@ -239,22 +238,22 @@ func (t *tail) drop(n int) {
 	t.events, t.oldEvents = t.events[:kept], max(0, t.oldEvents-n)
 }
 
-// dropAll lets go of all events: who has not seen them by now is slow, and reads the store.
+// dropAll drops all events. A watcher that has not seen them by now is slow, and reads the store.
 func (t *tail) dropAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.events, t.bytes, t.oldEvents = nil, 0, 0
 }
 
-// needsIdleCheck reports whether it is of interest whether the session is idle, and not plain
-// from what has happened last.
+// needsIdleCheck reports whether a watcher wants to know if the session is idle and the last event
+// does not answer that.
 func (t *tail) needsIdleCheck() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.idleWaiters > 0 && (len(t.events) == 0 || !t.events[len(t.events)-1].busy)
 }
 
-// setIdle says whether the session is idle as of the last event.
+// setIdle sets whether the session is idle as of the last event.
 func (t *tail) setIdle(idle *pb.Idle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -270,7 +269,7 @@ func (t *tail) fail(err error) {
 	t.wakeWatchers()
 }
 
-// wakeWatchers wakes all watchers that wait. The caller holds the lock.
+// wakeWatchers wakes all watchers that wait. It requires the lock.
 func (t *tail) wakeWatchers() {
 	close(t.changed)
 	t.changed = make(chan struct{})

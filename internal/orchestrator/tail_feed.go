@@ -2,8 +2,8 @@ package orchestrator
 
 import "github.com/coppice-run/coppice/internal/store"
 
-// tailFeed tells a tail that there is something to look at, and offers it what this replica has
-// committed itself.
+// tailFeed is the observer of a tail. It signals changes, and buffers the events that this replica
+// has committed.
 type tailFeed struct {
 	changed chan struct{} // holds one: look again
 	buffer  eventBuffer   // guarded by the hub
@@ -21,16 +21,15 @@ func (f *tailFeed) onMayHaveChanged() {
 	signal(f.changed)
 }
 
-// eventBuffer is what this replica has committed of a session since its tail has looked: events
-// without a gap, as they are stored.
+// eventBuffer holds the events of a session that this replica has committed since its tail last
+// looked: encoded as they are stored, and without a gap.
 type eventBuffer struct {
 	events     [][]byte
 	last       int64
-	incomplete bool // others may have committed too
+	incomplete bool // another replica may have committed too
 }
 
-// maxBuffered is how many events are offered to a tail: who is further behind reads the
-// store.
+// maxBuffered bounds the buffered events. A tail that is further behind reads the store.
 const maxBuffered = watchBatch
 
 func (o *eventBuffer) add(t store.Touched) {
@@ -43,7 +42,7 @@ func (o *eventBuffer) add(t store.Touched) {
 	}
 }
 
-// after gives the events after one, if all that there are may be among them.
+// after returns the events after seq. all is false if some of them may be missing.
 func (o *eventBuffer) after(seq int64) (found [][]byte, all bool) {
 	first := o.last - int64(len(o.events)) + 1
 	if o.incomplete || len(o.events) == 0 || first > seq+1 {

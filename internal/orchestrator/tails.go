@@ -7,14 +7,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// tails are the tails of the sessions that are watched at this moment.
+// tails holds the tails of the sessions that are being watched.
 type tails struct {
 	mu        sync.Mutex
 	bySession map[tree.SessionID]*tail
 }
 
-// joinTail joins those who watch a session's tail, until leave is called. The last who
-// leaves waits until nobody reads for it any more.
+// joinTail adds a watcher to the tail of a session, until leave is called. The last call of leave
+// waits until the goroutine that reads has ended.
 func (s *Service) joinTail(id tree.SessionID, untilIdle bool) (t *tail, leave func()) {
 	s.tails.mu.Lock()
 	defer s.tails.mu.Unlock()
@@ -35,8 +35,8 @@ func (s *Service) joinTail(id tree.SessionID, untilIdle bool) (t *tail, leave fu
 	}
 }
 
-// newTail begins to read for whoever comes: it is no one watcher's, and holds nothing of
-// the first one.
+// newTail starts a tail. It is independent of the watcher that comes first, so it does not use that
+// watcher's context.
 func (s *Service) newTail(id tree.SessionID) *tail {
 	reading, stop := context.WithCancel(context.Background())
 	f := newTailFeed()
@@ -49,7 +49,7 @@ func (s *Service) newTail(id tree.SessionID) *tail {
 	return t
 }
 
-// leaveTail reports whether that was the last watcher.
+// leaveTail removes a watcher, and reports whether it was the last.
 func (s *Service) leaveTail(t *tail, untilIdle bool) (last bool) {
 	s.tails.mu.Lock()
 	defer s.tails.mu.Unlock()
@@ -62,7 +62,8 @@ func (s *Service) leaveTail(t *tail, untilIdle bool) (last bool) {
 	return true
 }
 
-// addWatchers counts watchers. Who wants to know when the session is idle has the tail look.
+// addWatchers adds by, which may be negative, to the number of watchers, and returns the new
+// number. A new watcher that waits for the session to be idle makes the tail check.
 func (t *tail) addWatchers(by int, untilIdle bool) (watchers int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,18 +10,18 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// waiter is one who waits for the end of a run.
+// waiter waits for the end of a run.
 type waiter struct {
 	session tree.SessionID
-	changed chan bool // holds one: look again, and whether a run of the task is known to have ended
+	changed chan bool // holds one: look again; the value says whether a run of the task is known to have ended
 
 	// Guarded by the hub.
-	target tree.ChildRun // of no task: not known yet
-	end    *store.End    // of the last run of the task that has ended here, if it is known
+	target tree.ChildRun // the zero task: not known yet
+	end    *store.End    // the end of the task's last run that ended here, if it is known
 }
 
-// onCommit makes the waiter look again if a run of the task has ended, or if it is not known
-// yet which task that is.
+// onCommit makes the waiter look again if a run of its task has ended, or if its task is not known
+// yet.
 func (w *waiter) onCommit(t store.Touched) {
 	ended := slices.Contains(t.Ended, w.target.Task)
 	if ended {
@@ -34,8 +34,8 @@ func (w *waiter) onCommit(t store.Touched) {
 
 func (w *waiter) onMayHaveChanged() { w.wake(false) }
 
-// wake makes the waiter look again. If it is about to look anyway, it finds out itself
-// whether a run has ended.
+// wake makes the waiter look again. If it is about to look anyway, it finds out itself whether a
+// run has ended.
 func (w *waiter) wake(ended bool) {
 	select {
 	case w.changed <- ended:
@@ -43,15 +43,15 @@ func (w *waiter) wake(ended bool) {
 	}
 }
 
-// WaitResult is what there is to see after a wait for a run.
+// WaitResult is the outcome of a wait for a run.
 type WaitResult struct {
-	Task    *tree.Task     // as it then is, or was when the run ended
-	Output  tree.RunOutput // what there is to read of the run
-	Session *tree.Session  // as the end of the run has left it, if that is known without a look
+	Task    *tree.Task     // as it is now, or as it was when the run ended
+	Output  tree.RunOutput // the output of the run
+	Session *tree.Session  // as the end of the run left it, if that is known without a read; or nil
 }
 
-// WaitTask waits until a run of a task, or its current one if that is not said, has ended or
-// the timeout has passed.
+// WaitTask waits until a run of a task has ended or the timeout has passed. If of names no run, it
+// waits for the current one.
 func (s *Service) WaitTask(
 	ctx context.Context, tenant string, id tree.SessionID, of tree.ChildRun, timeout time.Duration,
 ) (WaitResult, error) {
@@ -72,13 +72,13 @@ func (s *Service) WaitTask(
 		case told = <-w.changed:
 		case <-s.stopping:
 			return WaitResult{}, tree.ErrStopping
-		case <-waiting.Done(): // what it does now is for the last look to say
+		case <-waiting.Done(): // the last look returns the task as it is now
 		}
 	}
 }
 
-// checkRun looks whether the run has ended that somebody waits for. Unless the task is likely to be given it first looks how far that is, which costs a
-// fraction of reading it.
+// checkRun checks whether the run that a waiter waits for has ended. Unless that is likely, it
+// first reads only the state of the task, which costs a fraction of reading all of it.
 func (s *Service) checkRun(
 	ctx context.Context, tenant string, w *waiter, likely bool,
 ) (seen WaitResult, ended bool, err error) {
@@ -103,8 +103,8 @@ func (s *Service) checkRun(
 	return WaitResult{Task: t, Output: out}, ended, err
 }
 
-// isPast reports whether a task has come past the run that somebody waits for, which is its
-// current one if they have not said.
+// isPast reports whether a task has passed the run that a waiter waits for. If the waiter has named
+// no run, that becomes the current one.
 func (s *Service) isPast(w *waiter, now store.Standing) bool {
 	of := tree.ChildRun{Task: now.Task, Run: w.target.Run}
 	if of.Run == 0 {
@@ -114,9 +114,8 @@ func (s *Service) isPast(w *waiter, now store.Standing) bool {
 	return now.Run > of.Run || now.State.Terminal()
 }
 
-// WaitMessage is WaitTask for the run that takes in a message that was sent. took is false if
-// that is not known yet: the message still waits when the wait is over, or the task has ended
-// without it.
+// WaitMessage is WaitTask for the run that takes in a sent message. took is false if that run is
+// not known: the message is still queued when the wait ends, or the task has ended without it.
 func (s *Service) WaitMessage(
 	ctx context.Context, tenant string, id tree.SessionID, sent tree.Sent, timeout time.Duration,
 ) (now WaitResult, took bool, err error) {
@@ -139,8 +138,7 @@ func (s *Service) WaitMessage(
 	}
 }
 
-// outputOf gives a task as it was when a run of it ended that is not its last, with what
-// there is to read of that.
+// outputOf returns a task as it was when an earlier run of it ended, with the output of that run.
 func (s *Service) outputOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, tree.RunOutput, error) {
 	t, err := s.taskAtEndOf(ctx, t, run)
 	if err != nil {
@@ -150,7 +148,7 @@ func (s *Service) outputOf(ctx context.Context, t *tree.Task, run int) (*tree.Ta
 	return t, out, err
 }
 
-// taskAtEndOf gives a task as it was when a run of it ended that is not its last.
+// taskAtEndOf returns a task as it was when an earlier run of it ended.
 func (s *Service) taskAtEndOf(ctx context.Context, t *tree.Task, run int) (*tree.Task, error) {
 	outcome, err := s.Store.Outcome(ctx, t.Session, tree.ChildRun{Task: t.ID, Run: run})
 	if err != nil {

@@ -9,36 +9,35 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Watch says from where to watch, and how long.
+// Watch says which part of a session's events to watch.
 type Watch struct {
 	After         int64
 	Deltas        bool
 	UntilIdle     bool
-	SeveralEvents bool // a step may have several events
+	SeveralEvents bool // a step may hold several events
 
-	// OnEmptyStart is called, if it is not nil, once all that had happened was sent and that was
-	// nothing: who watches may wait for long until something is.
+	// OnEmptyStart is called, if it is not nil, once all past events are sent, if there were none.
+	// The first event may come much later.
 	OnEmptyStart func() error
 }
 
-// watchBatch is how many events are read from the store at once, and watchGlimpse how
-// many from the tail.
+// watchBatch is how many events are read from the store at once, and tailBatch how many from a
+// tail.
 const (
 	watchBatch = 512
 	tailBatch  = 32
 )
 
-// maxStepBytes is how many bytes the events of a step have together, at most, if it has
-// several.
+// maxStepBytes bounds a step that holds several events.
 const maxStepBytes = 64 << 10
 
-// deltaObserver is one who watches a session, whom the tail tells what is committed.
+// deltaObserver receives text of a session while it is written.
 type deltaObserver struct {
-	deltas chan *wire.Step // nil unless they want to see text as it is written
+	deltas chan *wire.Step // nil if the watcher does not want text
 }
 
-// deltaBuffer is how many pieces of text a slow watcher may be behind before it
-// loses some; they are a preview, the message itself is never lost.
+// deltaBuffer is how many pieces of text a slow watcher may be behind before it loses some. They
+// are a preview; the stored message is never lost.
 const deltaBuffer = 256
 
 func newDeltaObserver(deltas bool) *deltaObserver {
@@ -57,14 +56,14 @@ type watch struct {
 	svc     *Service
 	id      tree.SessionID
 	several bool
-	last    int64 // the last event that was sent
+	last    int64 // sequence number of the last event sent
 	send    func(*wire.Step) error
 	steps   []*wire.Step // of the events that are sent together
 }
 
-// WatchSession gives send the events of a session in order: what has happened,
-// then what happens. It returns once the session is idle, if that was asked
-// for, and otherwise only when ctx ends or send fails.
+// WatchSession passes the events of a session to send, in order: first past events, then new ones.
+// With UntilIdle it returns once the session is idle. Otherwise it returns only when the session is
+// deleted, the replica stops, ctx ends or send fails.
 func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.SessionID, w Watch, send func(*wire.Step) error) (*pb.Idle, error) {
 	look := newDeltaObserver(w.Deltas)
 	defer s.hub.subscribe(id, look)()
@@ -101,8 +100,8 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 	return v.follow(ctx, look, w.UntilIdle)
 }
 
-// catchUp sends everything after the last event from the store; live is whether the
-// watcher had seen all that there was.
+// catchUp sends all events after the last one from the store. live says that the watcher had seen
+// all events before.
 func (v *watch) catchUp(ctx context.Context, live bool) error {
 	for {
 		events, err := v.svc.readLog(ctx, v.id, v.last)
@@ -115,13 +114,12 @@ func (v *watch) catchUp(ctx context.Context, live bool) error {
 	}
 }
 
-// sendEvents sends events.
 func (v *watch) sendEvents(events []watchEvent, live bool) error {
 	for len(events) > 0 {
 		next := events[:v.nextBatch(events)]
 		events = events[len(next):]
 		err := v.send(wire.JoinSteps(v.steps))
-		clear(v.steps) // they are not kept for who waits
+		clear(v.steps) // don't keep them alive while the watch waits
 		if err != nil {
 			return err
 		}
@@ -138,7 +136,7 @@ func (v *watch) sendEvents(events []watchEvent, live bool) error {
 	return nil
 }
 
-// nextBatch collects the steps of the events that go together, and says how many there are.
+// nextBatch collects the steps of the events to send together, and returns their number.
 func (v *watch) nextBatch(events []watchEvent) int {
 	v.steps = v.steps[:0]
 	bytes := 0
@@ -152,7 +150,7 @@ func (v *watch) nextBatch(events []watchEvent) int {
 	return len(v.steps)
 }
 
-// follow sends what happens, once what has happened was sent.
+// follow sends new events, once past events are sent.
 func (v *watch) follow(ctx context.Context, look *deltaObserver, untilIdle bool) (*pb.Idle, error) {
 	t, leave := v.svc.joinTail(v.id, untilIdle)
 	defer leave()
@@ -169,7 +167,7 @@ func (v *watch) follow(ctx context.Context, look *deltaObserver, untilIdle bool)
 			return seen.idle, nil
 		default:
 			err = v.sendEvents(seen.events, true)
-			clear(seen.events) // they are not kept for who waits
+			clear(seen.events) // don't keep them alive while the watch waits
 		}
 		if err == nil {
 			err = v.awaitChange(ctx, seen.changed, look)
@@ -180,8 +178,8 @@ func (v *watch) follow(ctx context.Context, look *deltaObserver, untilIdle bool)
 	}
 }
 
-// awaitChange waits until the tail has changed and sends deltas meanwhile: all that came
-// before the change was seen.
+// awaitChange waits until the tail has changed, and sends deltas meanwhile. Deltas that came before
+// the change are sent before it returns.
 func (v *watch) awaitChange(ctx context.Context, news chan struct{}, look *deltaObserver) error {
 	for {
 		select {
@@ -199,7 +197,7 @@ func (v *watch) awaitChange(ctx context.Context, news chan struct{}, look *delta
 	}
 }
 
-// drainDeltas sends the deltas that are there.
+// drainDeltas sends the deltas that are waiting.
 func (v *watch) drainDeltas(look *deltaObserver) error {
 	for range len(look.deltas) {
 		if err := v.send(<-look.deltas); err != nil {
