@@ -16,35 +16,35 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// sourceAPI is the source of definitions that were put by a call.
+// sourceAPI is the source of definitions that clients put.
 const sourceAPI = "api"
 
-// filePollInterval is how often the files of definitions are looked at.
+// filePollInterval is how often the files with definitions are read.
 const filePollInterval = time.Second
 
-// What is remembered at most; when there is more, it is forgotten and read again.
+// Bounds of the caches. A cache that is full is emptied.
 const (
 	maxCachedTenants     = 1000
 	maxCachedDefinitions = 10_000
 )
 
-// agentCache is what a replica knows of definitions: those of files as they were last
-// read, and copies of what the database holds. Which version of a tenant's agent
-// counts is asked of the database each time, or looked at by what is decided upon it, so
-// what one replica was told counts on all of them at once.
+// agentCache caches definitions of agents: those of files as they were last read, and those that
+// are stored. Which version of a tenant's agent is current is read from the database each time, or
+// checked by the commit that depends on it. So a change at one replica applies at all replicas at
+// once.
 type agentCache struct {
 	store        *store.Store
-	files        *agentdef.Library // only read looks at it
+	files        *agentdef.Library // only used by readFiles
 	log          *slog.Logger
-	mu           sync.Mutex // guards what is below
+	mu           sync.Mutex // guards the fields below
 	base         *agentdef.Registry
 	fileProblems []agentdef.Problem
 	merged       map[string]mergedRegistry        // by tenant
-	snapshots    map[string]*store.AgentsSnapshot // what was last read of a tenant
+	snapshots    map[string]*store.AgentsSnapshot // the last snapshot of each tenant
 	definitions  map[string]*agentdef.Definition  // by version
 }
 
-// mergedRegistry is the definitions of files with those of a tenant over them.
+// mergedRegistry is the definitions of files, overridden by those of a tenant.
 type mergedRegistry struct {
 	base     *agentdef.Registry
 	versions []store.AgentVersion
@@ -58,7 +58,7 @@ func newAgentCache(c Config) *agentCache {
 	}
 }
 
-// pollFiles reads the files again and again, until ctx ends.
+// pollFiles reads the files regularly until ctx ends.
 func (a *agentCache) pollFiles(ctx context.Context) error {
 	tick := time.NewTicker(filePollInterval)
 	defer tick.Stop()
@@ -74,8 +74,8 @@ func (a *agentCache) pollFiles(ctx context.Context) error {
 	}
 }
 
-// readFiles looks at the files. What they define counts once all of it is stored, since
-// tasks pin versions that are stored.
+// readFiles reads the files. Their definitions apply once all of them are stored, because tasks pin
+// stored versions.
 func (a *agentCache) readFiles(ctx context.Context) error {
 	now, wrong := a.files.Read()
 	a.logProblems(ctx, wrong)
@@ -102,7 +102,7 @@ func (a *agentCache) readFiles(ctx context.Context) error {
 	return nil
 }
 
-// logProblems tells of files that can't be used, each time it is something new.
+// logProblems logs problems with files that were not there at the last read.
 func (a *agentCache) logProblems(ctx context.Context, wrong []agentdef.Problem) {
 	a.mu.Lock()
 	before := a.fileProblems
@@ -130,7 +130,7 @@ func (a *agentCache) problems() []agentdef.Problem {
 	return a.fileProblems
 }
 
-// registryOf gives the definitions that count for a tenant.
+// registryOf returns the definitions that apply to a tenant.
 func (a *agentCache) registryOf(ctx context.Context, tenant string) (*agentdef.Registry, error) {
 	now, err := a.snapshot(ctx, tenant)
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *agentCache) registryOf(ctx context.Context, tenant string) (*agentdef.R
 	return a.registryWith(ctx, tenant, now.Versions())
 }
 
-// snapshot reads what a tenant has put.
+// snapshot reads the definitions that a tenant has put.
 func (a *agentCache) snapshot(ctx context.Context, tenant string) (*store.AgentsSnapshot, error) {
 	now, err := a.store.SnapshotAgents(ctx, tenant)
 	if err != nil {
@@ -154,14 +154,14 @@ func (a *agentCache) snapshot(ctx context.Context, tenant string) (*store.Agents
 	return now, nil
 }
 
-// lastSnapshot gives the last snapshot of a tenant; nil if there was none.
+// lastSnapshot returns the last snapshot of a tenant, or nil.
 func (a *agentCache) lastSnapshot(tenant string) *store.AgentsSnapshot {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.snapshots[tenant]
 }
 
-// registryWith gives the definitions that count for a tenant that has put these.
+// registryWith returns the definitions that apply to a tenant that has put these versions.
 func (a *agentCache) registryWith(ctx context.Context, tenant string, versions []store.AgentVersion) (*agentdef.Registry, error) {
 	base := a.fileRegistry()
 	if len(versions) == 0 {
@@ -177,7 +177,7 @@ func (a *agentCache) registryWith(ctx context.Context, tenant string, versions [
 	for _, v := range versions {
 		def, err := a.definition(ctx, v.Version)
 		if err != nil {
-			// A replica of a later release may have taken what can't be read here.
+			// A replica of a later release may have accepted a definition that can't be read here.
 			a.log.ErrorContext(ctx, "a stored definition can't be used", "agent", v.Name, "version", v.Version, "error", err)
 			continue
 		}
@@ -196,7 +196,7 @@ func (a *agentCache) registryWith(ctx context.Context, tenant string, versions [
 	return all, nil
 }
 
-// definition gives a definition that was stored.
+// definition returns a stored definition by its version.
 func (a *agentCache) definition(ctx context.Context, version string) (*agentdef.Definition, error) {
 	a.mu.Lock()
 	def := a.definitions[version]
@@ -220,7 +220,7 @@ func (a *agentCache) definition(ctx context.Context, version string) (*agentdef.
 	return def, nil
 }
 
-// resolveChild looks up the agent and the model of a child that a client asks for.
+// resolveChild sets the agent and the model of a child that a client asks for.
 func (s *Service) resolveChild(ctx context.Context, tenant string, child *tree.Child) error {
 	now, err := s.agents.snapshot(ctx, tenant)
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *Service) resolveChild(ctx context.Context, tenant string, child *tree.C
 	return s.resolveChildWith(ctx, tenant, now, child)
 }
 
-// resolveChildWith is complete with the agents that the tenant had put at some time.
+// resolveChildWith is resolveChild with the agents of a snapshot.
 func (s *Service) resolveChildWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, child *tree.Child) error {
 	all, err := s.agents.registryWith(ctx, tenant, then.Versions())
 	if err != nil {
@@ -241,17 +241,18 @@ func (s *Service) resolveChildWith(ctx context.Context, tenant string, then *sto
 	return nil
 }
 
-// sentAgents are the definitions of which a worker was told, and when.
+// sentAgents is the definitions that a worker was told about, and when.
 type sentAgents struct {
 	all *agentdef.Registry
 	at  time.Time
 }
 
-// sentAgentsTTL is how long what a worker was told of agents holds for what it asks for.
+// sentAgentsTTL is how long requests of a worker are answered with the definitions that it was told
+// about.
 const sentAgentsTTL = time.Second
 
-// spawnableBy gives a look-up of the agents that the agent of an attempt may spawn:
-// the definition that its task has pinned says which, of those that count now.
+// spawnableBy returns a lookup of the agents that an attempt may spawn. The definition that its
+// task has pinned says which agents those are; their current definitions are used.
 func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLookup, error) {
 	by, err := s.agents.definition(ctx, held.version)
 	if err != nil {
@@ -274,7 +275,7 @@ func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLooku
 	}, nil
 }
 
-// spawnable lists the agents that the agent of an attempt may spawn.
+// spawnable lists the agents that an attempt may spawn, and records them as sent to its worker.
 func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.AgentVersion) ([]*pb.SpawnableAgent, error) {
 	by, err := s.agents.definition(ctx, held.version)
 	if err != nil {
@@ -292,7 +293,7 @@ func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.A
 	return out, nil
 }
 
-// treeAgent gives what the core needs to know of a definition.
+// treeAgent returns what the core needs of a definition.
 func treeAgent(def *agentdef.Definition) *tree.Agent {
 	return &tree.Agent{
 		Name: def.Name, Version: def.Version, Mode: tree.Mode(def.Mode),
@@ -302,8 +303,8 @@ func treeAgent(def *agentdef.Definition) *tree.Agent {
 	}
 }
 
-// setAgent gives a child its agent, and the model that the call or else the definition
-// names. What stands for the parent's is left to the core, which knows the parent.
+// setAgent sets the agent of a child, and the model that the call or else the definition names. A
+// name that stands for the parent's model is left to the core, which knows the parent.
 func (s *Service) setAgent(child *tree.Child, def *agentdef.Definition) {
 	child.Agent = treeAgent(def)
 	name := child.Model

@@ -9,8 +9,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// respond waits for one request and says what came of it. An error means that
-// the attempt can't go on.
+// respond waits for the outcome of one request and returns the responses. An error means that the
+// attempt can't continue.
 func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, error) {
 	var answer tree.Answer
 	err := a.err
@@ -31,7 +31,7 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 	lease := l.state.currentLease()
 	switch {
 	case lease == nil:
-		return nil, nil // the worker has been told
+		return nil, nil // the worker has been told that the attempt is over
 	case err != nil:
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 	return nil, fmt.Errorf("a worker's request was answered with %T", answer)
 }
 
-// acknowledge answers a stored request, with the boundary if it reached one.
+// acknowledge returns the answer to a stored request, with the boundary if the run reached one.
 func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkRequest, stored tree.Stored) (*pb.Ack, error) {
 	ack := &pb.Ack{Ordinal: int32(stored.Ordinal), Approved: stored.Approved, Launched: wire.Launched(stored.Launched)}
 	if stored.Ordinal > 0 {
@@ -79,8 +79,8 @@ func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkReques
 	return ack, nil
 }
 
-// boundary gives what the worker does not know of the transcript yet. If it has
-// closed all calls itself and there is no news, it knows everything.
+// boundary returns the part of the transcript that the worker does not know yet. If the worker has
+// closed all calls itself and nothing else was added, it knows everything.
 func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Boundary, error) {
 	after := lease.seenOrdinal
 	lease.seenOrdinal = last
@@ -117,7 +117,7 @@ func lostResponse(detail string) *pb.WorkResponse {
 	return &pb.WorkResponse{Kind: &pb.WorkResponse_Lost{Lost: &pb.Lost{Detail: detail}}}
 }
 
-// loseAttempt ends the attempt on the stream after a request was refused or failed.
+// loseAttempt ends the attempt on the stream after a request was refused or has failed.
 func (l *slot) loseAttempt(ctx context.Context, err error) *pb.WorkResponse {
 	if tree.CodeOf(err) != tree.CodeStale {
 		l.svc.Logger.WarnContext(ctx, "an attempt can't go on", "error", err)
@@ -126,7 +126,7 @@ func (l *slot) loseAttempt(ctx context.Context, err error) *pb.WorkResponse {
 	return lostResponse(err.Error())
 }
 
-// isWorkerFault reports whether a request was refused for what it asked.
+// isWorkerFault reports whether an error is the fault of the worker that sent the request.
 func isWorkerFault(err error) bool {
 	switch tree.CodeOf(err) {
 	case tree.CodeInvalid, tree.CodePrecondition, tree.CodeExhausted, tree.CodeNotFound:

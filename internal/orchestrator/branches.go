@@ -8,19 +8,19 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// BranchSpec is what a client asks for when it goes on from a message.
+// BranchSpec is what a client asks for when it opens a branch at a message.
 type BranchSpec struct {
 	Task           tree.TaskID // zero: the root
 	Message        tree.MessageID
-	WithoutContext bool   // without what came before
+	WithoutContext bool   // the branch starts without the earlier conversation
 	Text           string // the first message; empty: none yet
-	Regenerate     bool   // the model answers at once, without a message
+	Regenerate     bool   // the model answers again at once, without a message
 	Description    string
 	Select         bool
 }
 
-// CreateBranch makes a branch. A message never changes, so it is read before the
-// command is decided.
+// CreateBranch opens a branch. It reads the message outside the transaction, because messages never
+// change.
 func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.SessionID, n BranchSpec, req Idempotency) (*tree.Task, error) {
 	from, err := s.Task(ctx, tenant, id, n.Task)
 	if err != nil {
@@ -54,8 +54,7 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 	return s.Store.Task(ctx, id, branched.Task)
 }
 
-// pinnedAgent gives the agent of a task as the task has pinned it, whatever has become
-// of its definition since.
+// pinnedAgent returns the agent of a task in the version that the task has pinned.
 func (s *Service) pinnedAgent(ctx context.Context, t *tree.Task) (*tree.Agent, error) {
 	def, err := s.agents.definition(ctx, t.AgentVersion)
 	if err != nil {
@@ -64,8 +63,8 @@ func (s *Service) pinnedAgent(ctx context.Context, t *tree.Task) (*tree.Agent, e
 	return treeAgent(def), nil
 }
 
-// SelectBranch makes a branch, or the root, the conversation that messages go to
-// which name no task.
+// SelectBranch makes a branch, or the root, the conversation that receives messages that name no
+// task.
 func (s *Service) SelectBranch(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
 	session, err := s.Store.Session(ctx, tenant, id)
 	if err != nil {

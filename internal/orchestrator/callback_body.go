@@ -11,15 +11,15 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// maxCallbackResult bounds the answer in the body of a call, in bytes.
+// maxCallbackResult bounds an answer in the body of a callback, in bytes.
 const maxCallbackResult = 32 << 10
 
-// tailOf is as much of a text as is sent: answers conclude at the end.
+// tailOf returns the end of a text that is too long, because answers conclude at the end.
 func tailOf(text string) (_ string, cut bool) {
 	return excerpt.Tail(text, maxCallbackResult), len(text) > maxCallbackResult
 }
 
-// taskEndedBody is the body of a call.
+// taskEndedBody is the body of a callback at the end of a run.
 type taskEndedBody struct {
 	Event     string    `json:"event"` // "task.ended"
 	Session   string    `json:"session_id"`
@@ -48,7 +48,8 @@ type usageBody struct {
 	Priced     int64 `json:"priced_tokens"`
 }
 
-// callbackBody gives what a call says, and the key of the call, which is the same for each try.
+// callbackBody returns the body of a callback and its idempotency key. Both are the same for each
+// try.
 func (s *Service) callbackBody(ctx context.Context, c *store.Callback, a *tree.Approval) (key string, body []byte, err error) {
 	if a != nil {
 		body, err = s.marshalApprovalAsked(ctx, c.Session, a)
@@ -58,7 +59,7 @@ func (s *Service) callbackBody(ctx context.Context, c *store.Callback, a *tree.A
 	return fmt.Sprintf("%s/%s/%d", c.Session, c.Task, c.Run), body, err
 }
 
-// approvalAskedBody is the body of a call since something has to be approved.
+// approvalAskedBody is the body of a callback for an approval.
 type approvalAskedBody struct {
 	Event    string    `json:"event"` // "approval.asked"
 	Session  string    `json:"session_id"`
@@ -68,13 +69,13 @@ type approvalAskedBody struct {
 	Approval string    `json:"approval_id"`
 	Tool     string    `json:"tool"`
 	Argument string    `json:"argument"`
-	Cut      int       `json:"argument_cut,omitempty"` // bytes of it that are left out
+	Cut      int       `json:"argument_cut,omitempty"` // bytes that are left out
 	Rules    []string  `json:"rules"`
 	Asked    time.Time `json:"asked_at"`
 	Expires  time.Time `json:"expires_at,omitzero"`
 }
 
-// marshalApprovalAsked says what is asked: the same bytes for each try.
+// marshalApprovalAsked returns the body for an approval. It is the same for each try.
 func (s *Service) marshalApprovalAsked(ctx context.Context, session tree.SessionID, a *tree.Approval) ([]byte, error) {
 	task, err := s.Store.Task(ctx, session, a.Task)
 	if err != nil {
@@ -86,8 +87,8 @@ func (s *Service) marshalApprovalAsked(ctx context.Context, session tree.Session
 	})
 }
 
-// marshalTaskEnded says how a run has ended: the same bytes for each try, since an outcome never
-// changes.
+// marshalTaskEnded returns the body for the end of a run. It is the same for each try, because an
+// outcome never changes.
 func (s *Service) marshalTaskEnded(ctx context.Context, c *store.Callback) ([]byte, error) {
 	outcome, err := s.Store.Outcome(ctx, c.Session, tree.ChildRun{Task: c.Task, Run: c.Run})
 	if err != nil {

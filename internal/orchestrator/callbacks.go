@@ -14,9 +14,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Callbacks are looked for each callbacksEvery, and callbacksSoon after a call has ended if
-// some had to wait. One replica makes callbacksAtOnce at the same time, and callbacksOfHost
-// to one host: a host that does not answer holds up what it is to hear itself.
+// Due callbacks are read each callbackInterval, and callbackRelookPause after a call has ended if
+// some had to wait. A replica makes up to maxCallbacks calls at once, and up to maxCallbacksPerHost
+// to one host, so that a host that does not answer delays only its own callbacks.
 const (
 	callbackInterval    = time.Second
 	callbackRelookPause = 50 * time.Millisecond
@@ -24,20 +24,20 @@ const (
 	maxCallbacksPerHost = 4
 )
 
-// A look finds this many callbacks, so that those that are under way but not taken yet hide
-// neither the next ones of their host nor those of others, and a host whose calls are short
-// has enough of them until the next look.
+// Each look reads this many callbacks. The result may include callbacks that are running but not
+// taken yet. There have to be enough others, of the same host and of other hosts, to keep all calls
+// busy until the next look.
 const (
 	callbacksPerLook        = 4 * maxCallbacks
 	callbacksPerLookAndHost = 16 * maxCallbacksPerHost
 )
 
-// callbackMargin is how much longer a replica has a callback than the call may
-// take, for settling it.
+// callbackMargin is the time that the lease of a callback has in addition to the timeout of its
+// call, to store the outcome.
 const callbackMargin = 5 * time.Second
 
-// runCallbacks makes the calls that are due, until ctx ends. What is under way then is
-// cut off and left to others.
+// runCallbacks makes the calls that are due, until ctx ends. Calls that are running then are
+// interrupted, and left to other replicas.
 func (s *Service) runCallbacks(ctx context.Context) error {
 	calling := newCallbackQueue()
 	var running sync.WaitGroup
@@ -59,7 +59,7 @@ func (s *Service) runCallbacks(ctx context.Context) error {
 			running.Go(func() {
 				defer func() { calling.ended <- c }()
 				if err := s.makeCallback(ctx, &c.Callback); err != nil && ctx.Err() == nil {
-					// It comes due again when its lease is over.
+					// It becomes due again when its lease expires.
 					s.Logger.WarnContext(ctx, "a callback failed", "session_id", c.Session, "task_id", c.Task, "run", c.Run, "error", err)
 				}
 			})
@@ -68,23 +68,23 @@ func (s *Service) runCallbacks(ctx context.Context) error {
 	return nil
 }
 
-// callbackQueue is the callbacks that are under way, and those that wait for room.
+// callbackQueue holds the callbacks that are running, and those that wait.
 type callbackQueue struct {
 	running       map[callbackID]bool
-	runningByHost map[string]int // how many calls each host has
-	waiting       []hostCallback // that the last look has found, without those under way
-	hasWaited     bool           // some have waited since that look
+	runningByHost map[string]int // how many calls to each host are running
+	waiting       []hostCallback // those that the last look has found and that are not running
+	hasWaited     bool           // some have waited since the last look
 	lookSoon      <-chan time.Time
-	ended         chan hostCallback // has room for all
+	ended         chan hostCallback // has room for all running calls
 }
 
-// hostCallback is a callback with whom it calls.
+// hostCallback is a callback with the host that it calls.
 type hostCallback struct {
 	store.Callback
 	host string
 }
 
-// callbackID is what a callback is about.
+// callbackID identifies a callback.
 type callbackID struct {
 	session tree.SessionID
 	key     tree.CallbackKey
@@ -96,7 +96,7 @@ func newCallbackQueue() *callbackQueue {
 
 func callbackIDOf(c *store.Callback) callbackID { return callbackID{c.Session, c.Key()} }
 
-// hostOf gives whom a callback calls.
+// hostOf returns the host that a callback calls.
 func hostOf(c *store.Callback) string {
 	u, err := url.Parse(c.URL)
 	if err != nil {
@@ -105,9 +105,9 @@ func hostOf(c *store.Callback) string {
 	return strings.ToLower(u.Host)
 }
 
-// setDue takes what a look has found to be due, in place of what the look before has found;
-// others says that it was not at all hosts. What has been due for longest goes first, whether an
-// approval or the end of a run is told.
+// setDue replaces the waiting callbacks with those that a look has found. others says that the look
+// has left out some hosts. The callbacks that have been due for longest go first, whether they are
+// about an approval or the end of a run.
 func (c *callbackQueue) setDue(due []store.Callback, others bool) {
 	c.waiting, c.hasWaited, c.lookSoon = nil, false, nil
 	for i := range due {
@@ -121,8 +121,8 @@ func (c *callbackQueue) setDue(due []store.Callback, others bool) {
 	}
 }
 
-// startNext gives the callbacks that are under way from now on, of those that wait. A host that
-// has fewer calls goes before one that has more.
+// startNext removes the callbacks that can run now from those that wait, and returns them. Hosts
+// with fewer running calls go first.
 func (c *callbackQueue) startNext() (now []hostCallback) {
 	for most := 1; most <= maxCallbacksPerHost; most++ {
 		c.waiting = slices.DeleteFunc(c.waiting, func(next hostCallback) bool {
@@ -139,7 +139,7 @@ func (c *callbackQueue) startNext() (now []hostCallback) {
 	return now
 }
 
-// finish makes room for others.
+// finish records that a call has ended.
 func (c *callbackQueue) finish(called hostCallback) {
 	delete(c.running, callbackIDOf(&called.Callback))
 	if c.runningByHost[called.host]--; c.runningByHost[called.host] == 0 {
@@ -150,8 +150,8 @@ func (c *callbackQueue) finish(called hostCallback) {
 	}
 }
 
-// wait waits until there may be room for a call, or it is time for another look. It is not
-// going on if ctx ends.
+// wait waits until a call has ended or it is time for another look. going is false if ctx has
+// ended.
 func (c *callbackQueue) wait(ctx context.Context, tick <-chan time.Time) (look, going bool) {
 	select {
 	case called := <-c.ended:
@@ -166,8 +166,8 @@ func (c *callbackQueue) wait(ctx context.Context, tick <-chan time.Time) (look, 
 	}
 }
 
-// makeCallback takes a callback, makes its call and says what came of it. That another
-// replica has it is fine.
+// makeCallback takes the lease of a callback, makes the call and stores the outcome. It is no error
+// if another replica has the lease.
 func (s *Service) makeCallback(ctx context.Context, c *store.Callback) error {
 	answer, err := s.Store.Update(ctx, c.Session, tree.TakeCallback{
 		CallbackKey: c.Key(), Lease: s.Callbacks.Timeout + callbackMargin, MaxTries: s.Callbacks.MaxTries,
@@ -193,17 +193,17 @@ func (s *Service) makeCallback(ctx context.Context, c *store.Callback) error {
 		settle.Detail = s.Secrets.String(called.Error())
 	}
 	if called != nil && ctx.Err() != nil {
-		return nil // this replica stops; the lease will be over
+		return nil // this replica stops; the lease will expire
 	}
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), callbackMargin)
 	defer cancel()
 	if _, err = s.Store.Update(settling, c.Session, settle); isCallbackOver(err) {
-		return nil // an approval was decided meanwhile
+		return nil // the approval was decided meanwhile
 	}
 	return err
 }
 
-// isCallbackOver says that nobody is to be called any more, or not by this replica.
+// isCallbackOver reports whether a callback no longer has to be made, or not by this replica.
 func isCallbackOver(err error) bool {
 	return errors.Is(err, tree.ErrNotDue) || errors.Is(err, tree.ErrNoCallback) || errors.Is(err, tree.ErrNoSession)
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// answerClaim answers a claim: with the assignment and its transcript, or with why
-// it was refused.
+// answerClaim answers a claim with the assignment and its transcript, or with the refusal.
 func (l *slot) answerClaim(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	claim := a.req.GetClaim()
 	a.mayGrant = false
@@ -46,11 +45,11 @@ func (l *slot) answerClaim(ctx context.Context, a *exchange, answer tree.Answer,
 	return assignment, err
 }
 
-// errMissingFeature says that a worker lacks what a run needs.
+// errMissingFeature refuses a worker that lacks a feature the run needs.
 var errMissingFeature = errors.New("the worker lacks a feature that the run needs")
 
-// holdGranted puts a claimed run on the stream; nil: it takes none any more. known is whether the
-// worker can come for it then.
+// holdGranted puts a claimed run on the stream, and returns nil if the stream takes no attempt any
+// more. known says whether the worker knows of the run and can come back for it then.
 func (l *slot) holdGranted(a *exchange, run *tree.Claimed, by workerInfo, known bool) *lease {
 	held := newLease(&run.Task, run.Tenant, by)
 	if !l.hold(held, a.expected) {
@@ -60,7 +59,7 @@ func (l *slot) holdGranted(a *exchange, run *tree.Claimed, by workerInfo, known 
 	return held
 }
 
-// loadAssignment gives the assignment and the transcript of a run that is on the stream.
+// loadAssignment returns the assignment and the transcript of a run that is on the stream.
 func (l *slot) loadAssignment(ctx context.Context, held *lease, granted *tree.Claimed, known store.AtHand, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
 	t, by := &granted.Task, &held.worker
 	if needsPolicy(t) && !by.Has(wire.FeaturePolicy) || needsWorkspaces(granted) && !by.Has(wire.FeatureWorkspaces) {
@@ -77,7 +76,7 @@ func (l *slot) loadAssignment(ctx context.Context, held *lease, granted *tree.Cl
 	return l.assignment(ctx, held, granted, seen, has)
 }
 
-// answerReattach answers a worker that goes on with its attempt over this stream.
+// answerReattach answers a worker that continues its attempt over this stream.
 func (l *slot) answerReattach(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
 	again := a.req.GetReattach()
 	a.mayGrant = false
@@ -109,7 +108,7 @@ func (l *slot) refuse(cause pb.RefusedCause) []*pb.WorkResponse {
 	return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: cause}}}}
 }
 
-// releaseCapped makes a run whose session is at its cap wait for its turn again.
+// releaseCapped makes a run wait again whose session is at its cap.
 func (l *slot) releaseCapped(ctx context.Context, claim *pb.Claim) error {
 	session, cmd, err := wire.ClaimFrom(claim)
 	if err != nil {
@@ -118,8 +117,8 @@ func (l *slot) releaseCapped(ctx context.Context, claim *pb.Claim) error {
 	return l.svc.releaseReady(ctx, session, cmd.Task, cmd.Token.Epoch)
 }
 
-// releaseReady makes a run that was announced due again, and has it looked at: there may be
-// room for it by now.
+// releaseReady makes an announced run due again and wakes the announcer, because there may be room
+// for the run by now.
 func (s *Service) releaseReady(ctx context.Context, session tree.SessionID, task tree.TaskID, epoch int64) error {
 	err := s.Store.ReleaseReady(ctx, session, task, epoch)
 	if err == nil {
@@ -128,9 +127,9 @@ func (s *Service) releaseReady(ctx context.Context, session tree.SessionID, task
 	return err
 }
 
-// assignment puts together what a worker needs to go on with a run. Results that
-// come between the claim and this look are in the transcript already. What the worker has
-// of it is not sent again.
+// assignment builds what a worker needs to continue a run. Results that arrived between the claim
+// and the read of the transcript are in the transcript already. Messages that the worker holds are
+// not sent again.
 func (l *slot) assignment(
 	ctx context.Context, held *lease, granted *tree.Claimed, seen *store.Conversation, has *pb.TranscriptHeld,
 ) ([]*pb.WorkResponse, error) {
@@ -165,9 +164,8 @@ func (l *slot) assignment(
 	return append(out, chunks(wire.Messages(seen.Messages[known:]))...), nil
 }
 
-// countHeld is how many messages of a transcript a worker need not be sent. A summary comes
-// in the place of the first ones: between the same first and the same last message are the
-// same.
+// countHeld returns how many of the messages the worker holds already. A summary replaces the first
+// messages of a transcript, so equal first and last messages mean equal messages in between.
 func countHeld(messages []tree.Message, has *pb.TranscriptHeld) int {
 	n := int(has.GetMessages())
 	if n < 1 || n > len(messages) || messages[0].ID.String() != has.GetFirstId() || messages[n-1].ID.String() != has.GetLastId() {
@@ -176,7 +174,7 @@ func countHeld(messages []tree.Message, has *pb.TranscriptHeld) int {
 	return n
 }
 
-// chunks cuts a transcript into responses; the last one says so.
+// chunks splits a transcript into responses. The last one is marked.
 func chunks(messages []*pb.Message) []*pb.WorkResponse {
 	pieces := wire.Pieces(messages)
 	if len(pieces) == 0 {
@@ -191,7 +189,7 @@ func chunks(messages []*pb.Message) []*pb.WorkResponse {
 	return out
 }
 
-// submitAttempt submits a request for an attempt, unless it could not be read.
+// submitAttempt submits a claim or a reattachment, unless it could not be read.
 func (l *slot) submitAttempt(a *exchange, session tree.SessionID, cmd tree.Command, task tree.TaskID, epoch int64, unread error) {
 	if unread != nil {
 		a.err = badRequest(unread)

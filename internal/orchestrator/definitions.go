@@ -11,10 +11,10 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// maxVersionsListed is how many versions of an agent are listed at most.
+// maxVersionsListed bounds the versions of an agent that are listed.
 const maxVersionsListed = 100
 
-// ListAgents lists the definitions that count for a tenant, by name, and the files
+// ListAgents returns the definitions that apply to a tenant, by name, and the problems with files
 // that can't be used.
 func (s *Service) ListAgents(ctx context.Context, tenant string) ([]*agentdef.Definition, []agentdef.Problem, error) {
 	all, err := s.agents.registryOf(ctx, tenant)
@@ -24,8 +24,8 @@ func (s *Service) ListAgents(ctx context.Context, tenant string) ([]*agentdef.De
 	return all.List(), s.agents.problems(), nil
 }
 
-// GetAgent reads a definition: a version that the tenant has put, or the one that
-// counts; and the versions that were put, the last one first.
+// GetAgent returns a definition and the versions that the tenant has put, the last one first. If no
+// version is named, it returns the current definition.
 func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*agentdef.Definition, []store.AgentVersion, error) {
 	if err := checkAgentName(name); err != nil {
 		return nil, nil, err
@@ -52,7 +52,7 @@ func (s *Service) GetAgent(ctx context.Context, tenant, name, version string) (*
 	return nil, nil, tree.ErrNoAgent.With("%s", name)
 }
 
-// PutAgent keeps a definition and makes it the one that counts for the tenant.
+// PutAgent stores a definition and makes it current for the tenant.
 func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.Definition, error) {
 	def, err := agentdef.Parse("definition", []byte(text))
 	if err == nil {
@@ -78,8 +78,7 @@ func (s *Service) PutAgent(ctx context.Context, tenant, text string) (*agentdef.
 	return s.agents.definition(ctx, def.Version)
 }
 
-// DeleteAgent takes away an agent that the tenant has put, and gives the version that
-// counted.
+// DeleteAgent removes an agent that the tenant has put, and returns the version that was current.
 func (s *Service) DeleteAgent(ctx context.Context, tenant, name string) (string, error) {
 	if err := checkAgentName(name); err != nil {
 		return "", err
@@ -94,20 +93,21 @@ func (s *Service) DeleteAgent(ctx context.Context, tenant, name string) (string,
 	return version, err
 }
 
-// maxSuggestedAgents is how many agents a refusal names.
+// maxSuggestedAgents bounds the agents that an error names.
 const maxSuggestedAgents = 10
 
-// suggestRoots adds to the refusal of an agent which ones may be a root instead.
+// suggestRoots adds the names of the agents that may be a root to the refusal of an agent.
 func (s *Service) suggestRoots(ctx context.Context, tenant, name string, refused error) error {
 	return s.suggestAgents(ctx, tenant, name, refused, tree.ErrNotARoot, "root", agentdef.Mode.Root)
 }
 
-// suggestSubagents adds which ones may be a sub-agent.
+// suggestSubagents does so with the agents that may be a sub-agent.
 func (s *Service) suggestSubagents(ctx context.Context, tenant, name string, refused error) error {
 	return s.suggestAgents(ctx, tenant, name, refused, tree.ErrNotSubagent, "sub-agent", agentdef.Mode.Spawnable)
 }
 
-// suggestAgents adds to the refusal of an agent, which there is not or may not be one, which others may.
+// suggestAgents adds the names of allowed agents to an error that says that an agent does not exist
+// (ErrNoAgent) or is not allowed (not). It returns other errors as they are.
 func (s *Service) suggestAgents(ctx context.Context, tenant, name string, refused error, not *tree.Error, one string, may func(agentdef.Mode) bool) error {
 	as := not
 	switch {
@@ -132,8 +132,8 @@ func (s *Service) suggestAgents(ctx context.Context, tenant, name string, refuse
 	return as.With("%s; those that may be a %s: %s", name, one, strings.Join(names, ", "))
 }
 
-// checkAgentName refuses a name that no agent can have before the database is asked for it,
-// which may not take it as text.
+// checkAgentName refuses a name that no agent can have. Such a name may be no valid text for the
+// database.
 func checkAgentName(name string) error {
 	if !agentdef.IsName(name) {
 		return tree.ErrNoAgent.With("%s", name)

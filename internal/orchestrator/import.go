@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// ImportSession opens a session whose root begins with the conversation that lines
-// hold. It gives the session, its root, and what was read.
+// ImportSession opens a session whose root begins with the conversation in lines. It returns the
+// session, its root, and what was read.
 func (s *Service) ImportSession(ctx context.Context, tenant string, n SessionSpec, lines []byte, req Idempotency) (*tree.Session, *tree.Task, *transcript.History, error) {
 	history, err := transcript.Read(lines)
 	if err != nil {

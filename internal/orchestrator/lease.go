@@ -10,52 +10,52 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// lease is an attempt of this replica. This is how one comes and goes:
+// lease is an attempt of this replica. Its life:
 //
-//	expect, expectAny  a stream asks for it, or may get it; until settled
-//	hold               it is on the stream
-//	letGo              it is over: off the stream and forgotten
-//	abandon            off the stream and forgotten; others get the run
-//	detach             its stream broke: it is held for the grace (waitFor), in which its
-//	                   worker may come back for it over another stream; then others get
-//	                   the run and it is forgotten (graceOver)
-//	strand             it was granted too late for its stream: as detach if its worker
-//	                   will come for it, otherwise others get the run
+//	expect, expectAny  a stream has asked for the attempt, or may get it; until settle
+//	hold               the attempt is on the stream
+//	dropAttempt        it is over: off the stream and forgotten
+//	abandon            off the stream and forgotten; the run is offered to others
+//	detach             its stream broke. The attempt is held for the grace (awaitReattach), in
+//	                   which its worker may come back over another stream. After that the run
+//	                   is offered to others and the attempt is forgotten (endGrace).
+//	handleLateGrant    it was granted too late for its stream. If its worker knows of it, as
+//	                   for detach; otherwise the run is offered to others.
 //
-// Others get a run by handOver. An attempt that is ended from outside is marked as gone,
-// and its stream lets go of it.
+// handOver offers a run to others. An attempt that is ended from outside is marked as revoked, and
+// its stream drops it.
 type lease struct {
 	session   tree.SessionID
 	task      tree.TaskID
 	tenant    string
-	version   string // of the agent
+	version   string // of the agent's definition
 	run       int
 	token     tree.Token
 	attach    int
 	worker    workerInfo
 	storedSeq int64 // requests up to here were stored before this stream
 
-	agentsSent atomic.Pointer[sentAgents] // that the worker was told of; nil: none
-	lastHeard  atomic.Int64               // when the worker last asked for something, in nanoseconds; 0: it is no agent's, and may say nothing for long
+	agentsSent atomic.Pointer[sentAgents] // what the worker was told about agents; nil: nothing
+	lastHeard  atomic.Int64               // when the worker last sent a request, in Unix nanoseconds; 0: a command, which may be silent for long
 
-	// These are guarded by leases.
-	changed        chan<- struct{} // tells the stream that one of the others has changed
-	revoked        bool            // it was ended from outside
-	releaseMessage int             // the message whose commands are to go on in the background, of which the worker is to be told; or 0
+	// Guarded by leases.
+	changed        chan<- struct{} // signals the stream that revoked or releaseMessage has changed
+	revoked        bool            // the attempt was ended from outside
+	releaseMessage int             // the message whose commands are to continue in the background, until the worker is told; or 0
 
-	// How far the worker knows the transcript; only the sender looks at these.
+	// How far the worker knows the transcript. Only the sender uses these.
 	seenOrdinal int
 	callsOpened int
 	callsClosed map[int]bool // calls of the last message that the worker closed itself
 }
 
-// workerInfo is the worker of a run, as far as it has said who it is and what it can do.
+// workerInfo is what the worker of a run has said about itself: its id and its features.
 type workerInfo struct {
 	id string
 	wire.Features
 }
 
-// newLease is for a run whose worker knows all of the transcript that there is.
+// newLease returns the lease of an attempt whose worker knows the whole transcript.
 func newLease(t *tree.Task, tenant string, by workerInfo) *lease {
 	l := &lease{
 		session: t.Session, task: t.ID, tenant: tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
@@ -67,15 +67,15 @@ func newLease(t *tree.Task, tenant string, by workerInfo) *lease {
 	return l
 }
 
-// touch notes that the worker has asked for something.
+// touch records that the worker has sent a request.
 func (a *lease) touch(now time.Time) {
 	if a.lastHeard.Load() != 0 {
 		a.lastHeard.Store(now.UnixNano())
 	}
 }
 
-// hold puts an attempt on the stream that was expected. It reports false if the stream
-// takes none any more.
+// hold puts an expected attempt on the stream. It reports false if the stream accepts none any
+// more.
 func (l *slot) hold(next *lease, expected *expectation) bool {
 	if !l.state.putLease(next) {
 		return false
@@ -91,7 +91,7 @@ func (l *slot) dropAttempt() {
 	}
 }
 
-// abandon offers the run to others, if an attempt is on the stream.
+// abandon drops the attempt on the stream, if there is one, and offers its run to others.
 func (l *slot) abandon(blame bool) {
 	if lease := l.state.currentLease(); lease != nil {
 		l.dropAttempt()
@@ -100,14 +100,14 @@ func (l *slot) abandon(blame bool) {
 	}
 }
 
-// detach lets go of the attempt on the stream, if there is one: its worker may
-// come back for it within the grace, unless it is found to be dead. If that is wrong,
-// the worker that comes back is refused, since the run is under the next epoch, and
-// what is lost is its call of the model.
+// detach releases the attempt of a broken stream, if there is one. Its worker may come back for it
+// within the grace, unless the worker is found dead. If that finding is wrong, the worker is
+// refused when it comes back, because the run has the next epoch by then; only its call of the
+// model is lost.
 func (l *slot) detach() {
 	lease := l.state.currentLease()
 	if lease == nil {
-		// A worker that is dead may have read hints that nobody else hears of.
+		// A dead worker may have read hints; if it is dead, they are recovered.
 		l.state.currentWorker().IfDead(l.svc.Grace, func() {})
 		return
 	}
@@ -119,14 +119,14 @@ func (l *slot) detach() {
 	l.svc.awaitReattach(l.state.currentWorker(), lease)
 }
 
-// checkLateGrant sees to an attempt that a request has been granted while its stream broke.
+// checkLateGrant handles an attempt that a request was granted while its stream broke.
 func (l *slot) checkLateGrant(a *exchange) {
 	if !a.mayGrant || a.err != nil {
 		return
 	}
 	answer, err := a.pending.Wait(context.Background())
 	if err != nil {
-		return // nothing was granted
+		return // no attempt was granted
 	}
 	switch granted := answer.(type) {
 	case *tree.Claimed:
@@ -139,9 +139,10 @@ func (l *slot) checkLateGrant(a *exchange) {
 	}
 }
 
-// handleLateGrant sees to an attempt that was granted too late for its stream. A worker to which it is
-// known comes for it over another one, unless it is dead: it has claimed it, or asks what it was
-// given with its last end. For one that it does not know of nobody comes.
+// handleLateGrant handles an attempt that was granted too late for its stream. known says whether
+// the worker knows of it: it has claimed the run, or will ask what it was given with the end of its
+// last run. A worker that knows of the attempt comes back for it over another stream, unless it is
+// dead. Otherwise the run is offered to others at once.
 func (s *Service) handleLateGrant(held *lease, expected *expectation, worker *alive.Worker, known bool) {
 	if !known {
 		s.handOver(held, false)
@@ -151,8 +152,8 @@ func (s *Service) handleLateGrant(held *lease, expected *expectation, worker *al
 	s.awaitReattach(worker, held)
 }
 
-// awaitReattach gives a worker the grace to come back for an attempt, unless it is found to be
-// dead.
+// awaitReattach gives a worker the grace to come back for an attempt, or less if the worker is
+// found dead.
 func (s *Service) awaitReattach(worker *alive.Worker, lease *lease) {
 	over := time.AfterFunc(s.Grace, func() { s.endGrace(lease) })
 	worker.IfDead(s.Grace, func() {
@@ -162,12 +163,12 @@ func (s *Service) awaitReattach(worker *alive.Worker, lease *lease) {
 	})
 }
 
-// endGrace offers a run to others whose worker has not come back, or can't. The attempt is
-// held until that is done, so that nobody else sees to it.
+// endGrace offers a run to others whose worker did not come back. The attempt is held until that is
+// stored, so that the sweep does not offer the run too.
 func (s *Service) endGrace(lease *lease) {
 	select {
 	case <-s.stopping:
-		return // other replicas see to it
+		return // other replicas offer the run
 	default:
 	}
 	if s.handOver(lease, true) {
@@ -177,7 +178,7 @@ func (s *Service) endGrace(lease *lease) {
 	time.AfterFunc(heartbeatInterval, func() { s.endGrace(lease) })
 }
 
-// handOverTimeout bounds how long the end of a stream may take to be recorded.
+// handOverTimeout bounds how long it may take to store the end of an attempt.
 const handOverTimeout = 10 * time.Second
 
 // handOver offers a run to others, and reports whether that was stored.

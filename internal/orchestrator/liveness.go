@@ -10,10 +10,10 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// identifyWorker learns from the first claim or reattachment whose stream it is, and where that
-// worker can be asked whether it lives. The host is the one that the stream comes from,
-// whatever the worker says; where that is not its own, nobody answers for it there and
-// its runs wait for the grace.
+// identifyWorker learns from the first request of a stream which worker it belongs to, and where to
+// check whether that worker is alive. The host is the one that the stream comes from, whatever the
+// worker says. If that is not the worker's own host, the check gets no answer, and its runs wait
+// for the grace.
 func (l *slot) identifyWorker(req *pb.WorkRequest) {
 	claim := cmp.Or(req.GetClaim(), req.GetStandBy())
 	id, port := claim.GetWorkerId(), claim.GetAlivePort()
@@ -27,13 +27,13 @@ func (l *slot) identifyWorker(req *pb.WorkRequest) {
 	l.state.setWorker(l.svc.prober, id, from.Addr, port)
 }
 
-// How much is done at once about workers that died. What is left out is found by the sweep.
+// Bounds of what is recovered at once from dead workers. The sweep finds the rest.
 const (
 	maxDeadQueued     = 64    // workers
-	maxHintsRecovered = 1_000 // hints that one of them had read
+	maxHintsRecovered = 1_000 // of each worker
 )
 
-// workerDied notes that the process of a worker is dead whose stream broke.
+// workerDied records that the process of a worker whose stream broke is dead.
 func (s *Service) workerDied(id string) {
 	s.Logger.InfoContext(context.Background(), "a worker is dead; its runs do not wait for it", "worker_id", id)
 	if s.measures != nil {
@@ -45,14 +45,14 @@ func (s *Service) workerDied(id string) {
 	}
 }
 
-// recoverHints has the runs announced again of which dead workers had read the hints and that they
-// had not claimed yet, until ctx ends.
+// recoverHints announces runs again whose hints dead workers have read and not claimed, until ctx
+// ends.
 func (s *Service) recoverHints(ctx context.Context) error {
 	for {
 		select {
 		case id := <-s.deadWorkers:
 			if err := s.recoverHintsOf(ctx, id); err != nil && ctx.Err() == nil {
-				// Their announcements run out.
+				// Their announcements expire.
 				s.Logger.WarnContext(ctx, "looking for what a dead worker has left failed", "worker_id", id, "error", err)
 			}
 		case <-ctx.Done():
@@ -61,8 +61,8 @@ func (s *Service) recoverHints(ctx context.Context) error {
 	}
 }
 
-// recoverHintsOf has the runs announced again whose hints a dead worker has read, and forgets that
-// it reads hints. Of a run that it has claimed nothing waits any more.
+// recoverHintsOf announces the runs again whose hints a dead worker has read, and removes its
+// consumer. Runs that the worker has claimed are not due any more and are not affected.
 func (s *Service) recoverHintsOf(ctx context.Context, worker string) error {
 	left, err := s.Bus.Unfinished(ctx, s.Pool, worker, maxHintsRecovered)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Service) recoverHintsOf(ctx context.Context, worker string) error {
 	return s.Bus.Forget(ctx, s.Pool, worker)
 }
 
-// reannounce has the runs announced again of hints that nobody comes for.
+// reannounce announces the runs of hints again that no worker will claim.
 func (s *Service) reannounce(ctx context.Context, left []dispatch.Delivery) error {
 	var done []string
 	for _, d := range left {

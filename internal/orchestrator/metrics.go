@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-run/coppice/internal/telemetry"
 )
 
-// measure tells those who measure what a commit has changed.
+// measure records a commit in the metrics.
 func (s *Service) measure(c store.Commit) {
 	if s.measures == nil {
 		return
@@ -24,7 +24,8 @@ func (s *Service) measure(c store.Commit) {
 	}
 }
 
-// state says how the replica does. With an error it says nothing of work and approvals.
+// state returns the state of the replica for the metrics. If it returns an error, work and
+// approvals are not set.
 func (s *Service) state(ctx context.Context) (telemetry.State, error) {
 	state := telemetry.State{Slots: int(s.totalSlots.Load()), Streams: s.slots.count(), Watchers: s.hub.count(), Silent: s.leases.longestSilence(s.Now())}
 	work, err := s.Store.Work(ctx)
@@ -38,21 +39,21 @@ func (s *Service) state(ctx context.Context) (telemetry.State, error) {
 	return state, nil
 }
 
-// recordWatchLag notes how far behind a watcher is that has just been given an event.
+// recordWatchLag records how far behind an event was when its watcher got it.
 func (s *Service) recordWatchLag(e *watchEvent) {
 	if s.measures != nil {
 		s.measures.Watched(max(0, s.Now().Sub(e.at)))
 	}
 }
 
-// recordReattach notes that an attempt goes on over another stream.
+// recordReattach records that an attempt continues over another stream.
 func (s *Service) recordReattach() {
 	if s.measures != nil {
 		s.measures.Reattached()
 	}
 }
 
-// recordTakeover notes that a run was taken back from a replica that is gone.
+// recordTakeover records that a run was taken back from a dead replica.
 func (s *Service) recordTakeover() {
 	if s.measures != nil {
 		s.measures.TakenOver()

@@ -14,25 +14,27 @@ import (
 
 // How a slot gets its next run:
 //
-//  1. The transaction that stores that it gives its run back claims a run of the backlog for it,
-//     if both sessions have the same committer (drawFor), or otherwise
-//  2. what the request has made ready, if nobody has to wait longer for that
-//     (store/taking.go).
-//  3. The answer brings it a run of the backlog that was claimed after that (claimKept).
-//  4. It stands by, and the commit that makes a run ready claims it for it (store/standby.go).
-//  5. It stands by, and gets a run of the backlog (giveKept).
-//     So does one whose worker does not reach Redis (slot.standBy).
-//  6. It is idle: its worker reads a hint on the dispatch stream and claims the run.
-//  7. Its stream broke before it heard of what it has got in one of the ways 1 to 5: its worker
-//     asks for that when it reattaches (givenTo).
+//  1. The transaction that gives the slot's run back also claims a run of the backlog for it, if
+//     both sessions have the same committer (takeIf).
+//  2. Otherwise that transaction claims a run that the request itself made ready, unless another
+//     run has waited longer (store/taking.go).
+//  3. The answer carries a run of the backlog that was claimed after that transaction
+//     (claimFromBacklog).
+//  4. The slot stands by, and the commit that makes a run ready claims it for the slot
+//     (store/standby.go).
+//  5. The slot stands by, and gets a run of the backlog (assignBacklog). A slot whose worker does
+//     not reach Redis gets runs this way too (handleStandBy).
+//  6. The slot is idle: its worker reads a hint from the dispatch stream and claims the run.
+//  7. The stream broke before the slot heard of a run that it got in one of the ways 1 to 5: its
+//     worker asks for that run when it reattaches (findGivenRun).
 //
-// For 1 to 3 the worker has to offer its slot with the request, and for 1 and 3 no hint on the
-// dispatch stream may have waited for long (mayDraw). For 4 and 5 it has to offer to stand by,
-// this replica has to be the only one, and the other idle slots have to be enough for the hints
-// that there are (standsBy).
+// Ways 1 to 3 require that the worker offers its slot with the request. Ways 1 and 3 also require
+// that no hint on the dispatch stream has waited for long (mayTake). Ways 4 and 5 require that the
+// worker offers to stand by, that this replica is the only one, and that the other idle slots
+// suffice for the hints on the stream (tryStandBy).
 
-// prepare makes a request of the attempt on the stream ready to be queued. A worker that
-// offers to takes another run if the request gives its own back.
+// prepare prepares a request of the attempt on the stream. If the worker offers its slot, and the
+// request gives its run back, the same transaction may claim another run for the slot.
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var offer *store.Offer
 	if offered := a.req.GetTakes(); offered != nil && lease.worker.id != "" {
@@ -52,22 +54,21 @@ func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	l.unqueued = append(l.unqueued, a.pending)
 }
 
-// finish ends what was expected of a request. What its slot was to have and has not got goes
-// to others.
+// finish ends what was expected of the request. A run that was meant for the slot and that it did
+// not get goes back to the backlog.
 func (a *exchange) finish(s *Service) {
 	s.backlog.putBack(a.next)
 	s.leases.settle(a.expected)
 }
 
-// queue queues what was prepared.
+// queue queues the prepared requests.
 func (l *slot) queue() error {
 	err := l.svc.Store.Queue(l.stream.Context(), l.unqueued...)
 	l.unqueued = nil
 	return err
 }
 
-// nextRun adds to the answer that gives a run back the one that the slot has got in its
-// place, if it has got one.
+// nextRun adds the slot's next run, if it got one, to the answer that gives its last run back.
 func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
 	a.mayGrant = false
@@ -76,7 +77,7 @@ func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb
 		var done func()
 		granted, done = l.claimFromBacklog(ctx, a, last)
 		defer done()
-		known = false // the worker may have asked before, over another stream
+		known = false // the worker may have asked for its run before, over another stream
 	}
 	if granted == nil {
 		answer.StandsBy = l.tryStandBy(a.req.GetTakes(), last.worker, a.worker)
@@ -92,7 +93,8 @@ func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb
 	return l.appendRun(ctx, answer, held, granted, a.pending.AtHand(), a.req.GetTakes())
 }
 
-// appendRun is an answer to a slot, with the run that it has got without asking for that one.
+// appendRun returns the answer followed by the assignment of a run that the slot got without a
+// claim.
 func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lease, run *tree.Claimed, known store.AtHand, takes *pb.Takes) []*pb.WorkResponse {
 	t := &run.Task
 	var has *pb.TranscriptHeld
@@ -101,7 +103,7 @@ func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lea
 	}
 	assignment, err := l.loadAssignment(ctx, held, run, known, has)
 	if err != nil {
-		if ctx.Err() == nil { // otherwise it is left as the stream ends
+		if ctx.Err() == nil { // otherwise the end of the stream handles the attempt
 			l.svc.Logger.WarnContext(ctx, "a run was not given to the slot that it was for", "task_id", t.ID, "error", err)
 			l.abandon(false)
 		}
@@ -111,8 +113,8 @@ func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lea
 	return append([]*pb.WorkResponse{answer}, assignment...)
 }
 
-// runTakenWith gives the run that a slot has got in the transaction which has given its own back,
-// if it has got one.
+// runTakenWith returns the run that the slot got in the transaction that gave its last run back;
+// nil if it got none.
 func (l *slot) runTakenWith(ctx context.Context, a *exchange) *tree.Claimed {
 	granted, refused := a.pending.Taken()
 	if refused != nil {
@@ -124,8 +126,8 @@ func (l *slot) runTakenWith(ctx context.Context, a *exchange) *tree.Claimed {
 	return granted
 }
 
-// claimFromBacklog claims the first run of the backlog that the slot can have, if there is one. done
-// has to be called when it is on the stream.
+// claimFromBacklog claims the first run of the backlog that the slot can have; nil if there is
+// none. The caller calls done once the run is on the stream.
 func (l *slot) claimFromBacklog(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
 	for takes != nil && last.worker.id != "" && ctx.Err() == nil {
@@ -155,14 +157,14 @@ func (l *slot) claimFromBacklog(ctx context.Context, a *exchange, last *lease) (
 	return nil, func() {}
 }
 
-// claimRefused sees to a run that the slot could not have, and reports whether it may have another
+// claimRefused handles a run that the slot could not have, and reports whether it may try another
 // one.
 func (s *Service) claimRefused(ctx context.Context, run dispatch.Hint, err error) (others bool) {
 	switch {
 	case errors.Is(err, tree.ErrCapped):
 		err = s.releaseReady(ctx, run.Session, run.Task, run.Epoch)
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
-		return true // somebody else has it, or it is over
+		return true // another worker has it, or it is over
 	}
 	if err != nil {
 		s.Logger.WarnContext(ctx, "a run was not given to a slot", "task_id", run.Task, "error", err)
@@ -170,7 +172,8 @@ func (s *Service) claimRefused(ctx context.Context, run dispatch.Hint, err error
 	return err == nil
 }
 
-// settle waits for a command even if the stream ends: what it is granted is handed over then.
+// settle waits for a command even if the stream ends, because a run that it grants has to be handed
+// over then.
 func (l *slot) settle(ctx context.Context, p *store.Pending) (tree.Answer, error) {
 	if err := l.svc.Store.Queue(ctx, p); err != nil {
 		return nil, err
@@ -178,7 +181,8 @@ func (l *slot) settle(ctx context.Context, p *store.Pending) (tree.Answer, error
 	return p.Wait(context.WithoutCancel(ctx))
 }
 
-// findGivenRun finds the run that a slot was given with an end of which its worker has not heard.
+// findGivenRun finds a run that a slot was given together with the end of its last run, and that
+// its worker has not heard of.
 func (l *slot) findGivenRun(ctx context.Context, again *pb.Reattach) (*pb.GivenRun, error) {
 	if again.GetTakesNonce() == 0 {
 		return nil, nil

@@ -24,26 +24,26 @@ type SessionSpec struct {
 	Metadata map[string]string
 
 	Permissions  policy.Layer
-	Approvals    policy.Approvals // what becomes of what sub-agents ask; unspecified: what the orchestrator says
-	Source       string           // who outside opens it; empty: nobody
+	Approvals    policy.Approvals // how approvals that sub-agents request are handled; unspecified: the orchestrator's default
+	Source       string           // the external user on whose behalf it is opened; empty: none
 	NoBackground bool
-	OnComplete   string // the URL to call when a run of the root has ended; empty: the agent's
-	OnApproval   string // the URL to call when something asks; empty: none
-	Workspace    string // the directory that it shares with others; empty: its own
+	OnComplete   string // the URL to call when a run of the root has ended; empty: the agent definition's
+	OnApproval   string // the URL to call when an approval is requested; empty: none
+	Workspace    string // the name of a shared directory; empty: a directory of its own
 	Budget       tree.Budget
 
-	history []tree.Message // what the root's conversation begins with
+	history []tree.Message // the imported conversation that the root begins with
 }
 
-// Idempotency makes a client's call safe to repeat. Without a key it does nothing.
+// Idempotency makes a client's call safe to repeat. Without a key it has no effect.
 type Idempotency struct {
 	Key  string
-	Hash [sha256.Size]byte // of what was asked
+	Hash [sha256.Size]byte // of the request
 }
 
-// CreateSession opens a session and gives it with its root. It supposes that the tenant's
-// agents are still those that were last read, and reads them if the commit finds that they
-// are not.
+// CreateSession opens a session and returns it with its root. It assumes that the tenant's agents
+// have not changed since they were last read. If the commit finds that they have, it reads them and
+// tries again.
 func (s *Service) CreateSession(ctx context.Context, tenant string, n SessionSpec, req Idempotency) (session *tree.Session, root *tree.Task, err error) {
 	then := s.agents.lastSnapshot(tenant)
 	for {
@@ -60,7 +60,8 @@ func (s *Service) CreateSession(ctx context.Context, tenant string, n SessionSpe
 	}
 }
 
-// createSessionWith opens a session as long as the tenant's agents are those of then.
+// createSessionWith opens a session with the agents of a snapshot. It fails with
+// [store.ErrAgentsChanged] if they have changed.
 func (s *Service) createSessionWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, n SessionSpec, req Idempotency) (*tree.Session, *tree.Task, error) {
 	if n.Agent == "" {
 		n.Agent = DefaultAgent
@@ -90,8 +91,8 @@ func (s *Service) createSessionWith(ctx context.Context, tenant string, then *st
 	return session, opened, s.suggestRoots(ctx, tenant, n.Agent, err)
 }
 
-// sessionID makes the id of a new session. With a key it follows from tenant and
-// key, so that two equal requests meet in the same session whoever serves them.
+// sessionID returns the id of a new session. With a key the id is derived from tenant and key, so
+// that equal requests lead to the same session at any replica.
 func sessionID(tenant, key string) (tree.SessionID, error) {
 	if key == "" {
 		id, err := uuid.NewV7()
@@ -99,12 +100,11 @@ func sessionID(tenant, key string) (tree.SessionID, error) {
 	}
 	sum := sha256.Sum256([]byte(tenant + "\x00" + key))
 	id := uuid.UUID(sum[:16])
-	id[6] = id[6]&0x0f | 0x80 // version 8: made by a rule of our own
+	id[6] = id[6]&0x0f | 0x80 // version 8: an id of our own scheme
 	id[8] = id[8]&0x3f | 0x80
 	return tree.SessionID(id), nil
 }
 
-// storeKey is that of the request; nil if it has none.
 func (r Idempotency) storeKey() *store.Key {
 	if r.Key == "" {
 		return nil
@@ -112,7 +112,7 @@ func (r Idempotency) storeKey() *store.Key {
 	return &store.Key{Key: r.Key, Hash: r.Hash}
 }
 
-// update submits a client's command for a session of the tenant.
+// update submits a client's command to a session of the tenant.
 func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tree.SessionID, cmd tree.Command, req Idempotency) (answer A, err error) {
 	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
 		return answer, err
@@ -129,21 +129,20 @@ func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tr
 	return given.(A), nil
 }
 
-// Session reads a session of the tenant, and its root.
+// Session returns a session of the tenant, and its root.
 func (s *Service) Session(ctx context.Context, tenant string, id tree.SessionID) (*tree.Session, *tree.Task, error) {
 	return s.Store.SessionAndRoot(ctx, tenant, id)
 }
 
-// UserMessage is what a client says to a task.
+// UserMessage is a message of a client to a task.
 type UserMessage struct {
 	Task      tree.TaskID // zero: the current branch
 	Text      string
 	Interrupt bool
-	Source    string // who outside says it; empty: nobody
+	Source    string // the external user on whose behalf it is sent; empty: none
 }
 
-// SendMessage gives a task of the session a user message. It returns the task
-// afterwards.
+// SendMessage sends a user message to a task of the session, and returns the task afterwards.
 func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.SessionID, m UserMessage, req Idempotency) (*tree.Task, tree.Sent, error) {
 	if tree.Blank(m.Text) {
 		return nil, tree.Sent{}, tree.ErrEmpty.With("message")
@@ -159,10 +158,10 @@ func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.Sessio
 	return t, sent, err
 }
 
-// maxFirstWords is how much of a prompt stands for a description, in bytes.
+// maxFirstWords bounds the part of a prompt that stands for a description, in bytes.
 const maxFirstWords = 60
 
-// firstWords gives the first words of a prompt on one line.
+// firstWords returns the first words of a prompt on one line.
 func firstWords(prompt string) string {
 	line := strings.Join(strings.Fields(excerpt.Head(prompt, 4*maxFirstWords)), " ")
 	if len(line) > maxFirstWords {
@@ -171,10 +170,10 @@ func firstWords(prompt string) string {
 	return line
 }
 
-// SpawnTask starts a task below another. What follows from the names of its agent and its
-// model, its trace, and a description if it has none, are filled in.
+// SpawnTask starts a task below another one. It sets what follows from the names of agent and
+// model, the trace, and a description if there is none.
 func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, spawn tree.SpawnTask, req Idempotency) (*tree.Task, error) {
-	if spawn.Child.Description == "" { // so that whoever looks at the tree can tell it from others
+	if spawn.Child.Description == "" { // so that the task can be told from others in the tree
 		spawn.Child.Description = firstWords(spawn.Child.Prompt)
 	}
 	if err := s.resolveChild(ctx, tenant, &spawn.Child); err != nil {
@@ -188,8 +187,8 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 	return s.Store.Task(ctx, id, spawned.Task)
 }
 
-// CancelTask ends the run of a task and those of all tasks below it. It returns the
-// task and how many runs it ended.
+// CancelTask ends the run of a task and the runs of all tasks below it. It returns the task and the
+// number of runs that ended.
 func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.SessionID, cancel tree.Cancel) (*tree.Task, int, error) {
 	cancelled, err := update[tree.Cancelled](ctx, s, tenant, id, cancel, Idempotency{})
 	if err != nil {
@@ -199,7 +198,7 @@ func (s *Service) CancelTask(ctx context.Context, tenant string, id tree.Session
 	return t, cancelled.Runs, err
 }
 
-// BackgroundTask lets the parent go on that waits for a task.
+// BackgroundTask lets a parent continue that waits for a task.
 func (s *Service) BackgroundTask(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
 	if _, err := update[tree.Done](ctx, s, tenant, id, tree.Background{Task: task}, Idempotency{}); err != nil {
 		return nil, err
@@ -207,19 +206,19 @@ func (s *Service) BackgroundTask(ctx context.Context, tenant string, id tree.Ses
 	return s.Store.Task(ctx, id, task)
 }
 
-// Task reads a task of the session; the zero task is the root.
+// Task returns a task of the session. The zero task is the root.
 func (s *Service) Task(ctx context.Context, tenant string, id tree.SessionID, task tree.TaskID) (*tree.Task, error) {
 	return s.Store.TaskOf(ctx, tenant, id, task)
 }
 
-// HasResult reports whether the answer that ended a task's current run is its result.
-// What a command has printed is, however it has ended.
+// HasResult reports whether the answer that ended a task's current run is its result. For a
+// command, its output is the result however the command ended.
 func HasResult(t *tree.Task) bool {
 	return t.State == tree.StateCompleted || t.State.Terminal() && t.Kind == tree.KindShell
 }
 
-// Result gives the text of the answer that ended the task's current run, or else the last words of
-// one that did not complete; empty if there are none.
+// Result returns the text of the answer that ended the task's current run, or the last words of a
+// run that did not complete. Both are empty if the task has not ended or has no answer.
 func (s *Service) Result(ctx context.Context, t *tree.Task) (answer, words string, err error) {
 	if !t.State.Terminal() || t.Answer == 0 {
 		return "", "", nil

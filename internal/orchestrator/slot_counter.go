@@ -2,15 +2,15 @@ package orchestrator
 
 import "sync"
 
-// slotCounter counts the streams of this replica that are of slots, and those of them that are idle:
-// on which there is no attempt.
+// slotCounter counts the streams of this replica that are slots, and the idle ones among them,
+// which carry no attempt.
 type slotCounter struct {
 	mu        sync.Mutex
 	total     int
 	idleCount int
 }
 
-// add counts a stream, which is idle.
+// add counts a new stream, which is idle.
 func (c *slotCounter) add() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -18,7 +18,7 @@ func (c *slotCounter) add() {
 	c.idleCount++
 }
 
-// remove counts a stream no longer.
+// remove stops counting a stream.
 func (c *slotCounter) remove(idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +28,7 @@ func (c *slotCounter) remove(idle bool) {
 	}
 }
 
-// setIdle says that a stream is idle now, or is not any more.
+// setIdle records that one stream became idle, or is no longer idle.
 func (c *slotCounter) setIdle(idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,6 +51,6 @@ func (c *slotCounter) count() int {
 	return c.total
 }
 
-// pullingSlots is how many idle slots may come for what is on the dispatch stream; of some of them
-// the workers may not.
+// pullingSlots returns how many idle slots may read hints from the dispatch stream. The workers of
+// some of them may not reach Redis.
 func (s *Service) pullingSlots() int { return s.slots.idle() - s.standby.size() }

@@ -7,15 +7,16 @@ import (
 	"github.com/coppice-run/coppice/internal/alive"
 )
 
-// slotState is a stream's place for an attempt. Receiver, sender and committers use it at once.
+// slotState holds the attempt on a stream and the worker of the stream. The receiver, the sender
+// and committers use it concurrently.
 type slotState struct {
 	slots *slotCounter
 
 	mu      sync.Mutex
 	lease   *lease        // nil: no attempt is on the stream
-	closed  bool          // the stream takes no attempt any more
-	counted bool          // as a slot
-	worker  *alive.Worker // whose stream it is; nil: that was not said, or it can't be asked whether it lives
+	closed  bool          // the stream accepts no more attempts
+	counted bool          // the stream counts as a slot
+	worker  *alive.Worker // the worker of the stream; nil: unknown, or its liveness can't be checked
 }
 
 func (s *slotState) currentLease() *lease {
@@ -24,7 +25,7 @@ func (s *slotState) currentLease() *lease {
 	return s.lease
 }
 
-// putLease puts an attempt on the stream. It reports false if that takes none any more.
+// putLease puts an attempt on the stream, and reports false if the state is closed.
 func (s *slotState) putLease(next *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +35,7 @@ func (s *slotState) putLease(next *lease) bool {
 	return !s.closed
 }
 
-// clearLease takes the attempt off the stream; nil if there is none.
+// clearLease removes and returns the attempt on the stream; nil if there is none.
 func (s *slotState) clearLease() (last *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +44,7 @@ func (s *slotState) clearLease() (last *lease) {
 	return last
 }
 
-// setLease needs the lock.
+// setLease requires the lock.
 func (s *slotState) setLease(next *lease) {
 	if had := s.lease != nil; s.counted && had != (next != nil) {
 		s.slots.setIdle(had)
@@ -51,23 +52,22 @@ func (s *slotState) setLease(next *lease) {
 	s.lease = next
 }
 
-// close makes the stream take no attempt any more.
+// close makes the stream refuse new attempts.
 func (s *slotState) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
 }
 
-// ifOpen does something before the seat is closed, or not at all.
+// ifOpen calls do under the lock, unless the state is closed.
 func (s *slotState) ifOpen(do func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.closed && do()
 }
 
-// uncount says that the stream is none of a slot, or is none any more: one that a
-// command is on carries no run of an agent, nor does one of a worker of another pool, but for
-// those that it has since before.
+// uncount stops counting the stream as a slot. A stream that carries a background command runs no
+// agents, and a stream of a worker of another pool takes no more runs than it has.
 func (s *slotState) uncount() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *slotState) uncount() {
 	}
 }
 
-// setWorker notes whose stream it is, the first time.
+// setWorker sets the worker of the stream. Only the first call has an effect.
 func (s *slotState) setWorker(all *alive.Prober, id string, from net.Addr, port uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *slotState) currentWorker() *alive.Worker {
 	return s.worker
 }
 
-// releaseWorker says that the stream is nobody's any more.
+// releaseWorker removes the worker of the stream.
 func (s *slotState) releaseWorker() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

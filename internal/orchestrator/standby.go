@@ -14,31 +14,31 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// standby holds the slots that wait for a run without asking the dispatch stream for one:
-// what becomes ready is claimed for them by the commit that makes it ready. They do so while
-// this replica is the only one, since the hints of another one would find nobody. It is the
-// store's [store.Standby]; a slot is either with it or with a committer.
+// standby holds the slots that wait for a run without reading hints: the commit that makes a run
+// ready claims it for one of them. Slots stand by only while this replica is the only one, because
+// runs that another replica makes ready could not reach them. It implements [store.Standby]. A slot
+// is either in waiting or with a committer.
 type standby struct {
 	slots *slotCounter
 
 	mu             sync.Mutex
-	waiting        []*standbySlot // who has waited for longest first
-	withCommitters int            // with committers
-	closed         bool           // nobody waits any more
+	waiting        []*standbySlot // the slot that has waited for longest first
+	withCommitters int            // how many slots committers have taken
+	closed         bool           // slots may not stand by
 }
 
-// standbySlot is a slot that stands by. It does so once: until it has a run, or none.
+// standbySlot is a slot that stands by, once: until it has a run, or is dismissed.
 type standbySlot struct {
 	slot      *slot
 	info      workerInfo
 	worker    *alive.Worker
 	takes     *pb.Takes
-	dismissed bool // it is not to wait any more; guarded by standby.mu
+	dismissed bool // the slot must not wait any more; guarded by standby.mu
 }
 
 func newStandby(c *slotCounter) *standby { return &standby{slots: c} }
 
-// size is how many slots wait, or are about to have a run.
+// size returns how many slots wait or are with a committer.
 func (b *standby) size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +72,7 @@ func (b *standby) Take() store.Slot {
 	return first
 }
 
-// add lets a slot wait, and reports whether it does.
+// add makes a slot wait, and reports false if slots may not stand by.
 func (b *standby) add(s *standbySlot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,8 +82,8 @@ func (b *standby) add(s *standbySlot) bool {
 	return !b.closed
 }
 
-// remove has a slot wait no longer, unless it is about to have a run: then it waits no longer
-// if it gets none. It reports whether it waited.
+// remove dismisses a slot, and reports whether it was waiting. A slot that is with a committer
+// keeps the run it may get; if it gets none, it does not wait again.
 func (b *standby) remove(s *standbySlot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +96,7 @@ func (b *standby) remove(s *standbySlot) bool {
 	return true
 }
 
-// setOpen says whether slots may wait. If they may not, those that do wait no longer.
+// setOpen says whether slots may stand by. If they may not, it dismisses those that wait.
 func (b *standby) setOpen(may bool) {
 	b.mu.Lock()
 	b.closed = !may
@@ -106,7 +106,7 @@ func (b *standby) setOpen(may bool) {
 	}
 }
 
-// dismiss has up to n slots wait no longer.
+// dismiss dismisses up to n waiting slots.
 func (b *standby) dismiss(n int) {
 	b.mu.Lock()
 	n = min(n, len(b.waiting))
@@ -118,8 +118,8 @@ func (b *standby) dismiss(n int) {
 	}
 }
 
-// giveBack takes in a slot that a committer has had, and that has got a run or not. It reports
-// whether it waits again.
+// giveBack returns a slot from a committer. got says whether the slot has a run. It reports whether
+// the slot waits again, as the first.
 func (b *standby) giveBack(s *standbySlot, got bool) (waits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,8 +135,8 @@ func (s *standbySlot) Offers() store.Offer {
 	return store.Offer{Worker: s.info.id, Nonce: s.takes.GetNonce()}
 }
 
-// Given implements store.Slot. The run is held before anybody can hear that it was ended from
-// outside.
+// Given implements store.Slot. It puts the run on the stream at once, so that the stream hears of
+// it if the attempt is revoked.
 func (s *standbySlot) Given(run *store.Given) {
 	l := s.slot
 	waits := l.svc.standby.giveBack(s, run != nil)
@@ -159,21 +159,21 @@ func (s *standbySlot) Given(run *store.Given) {
 	}
 }
 
-// standbyEnd is what has become of a slot that has waited: a run, or none.
+// standbyEnd is the outcome of a standby: a run, or none.
 type standbyEnd struct {
 	*standbySlot
 	run   *store.Given
 	lease *lease
 }
 
-// finish tells the slot's stream how its wait has ended. A wait ends once, and the next one
-// begins only after the stream has looked, so this never waits.
+// finish tells the slot's stream how its standby ended. It never blocks: a standby ends once, and
+// the next one begins only after the stream has received this outcome.
 func (s *standbySlot) finish(run *store.Given, lease *lease) {
 	s.slot.standbyEnds <- standbyEnd{s, run, lease}
 }
 
-// tryStandBy lets a slot that has no run wait for the next one, and reports whether it does. It
-// does not while the dispatch stream has more hints than others may come for.
+// tryStandBy makes a slot without a run stand by, and reports whether it does. It does not if the
+// other idle slots are too few for the hints on the dispatch stream.
 func (l *slot) tryStandBy(takes *pb.Takes, by workerInfo, worker *alive.Worker) bool {
 	if !takes.GetStandBy() || by.id == "" || !l.svc.registry.servesPool(l, l.svc.Pool) {
 		return false
@@ -182,8 +182,8 @@ func (l *slot) tryStandBy(takes *pb.Takes, by workerInfo, worker *alive.Worker) 
 		return false
 	}
 	s := &standbySlot{slot: l, info: by, worker: worker, takes: takes}
-	return l.state.ifOpen(func() bool { // so that whoever closes it has the slot stand down
-		l.onStandby.Store(s) // first: it may have a run at once
+	return l.state.ifOpen(func() bool { // under the lock, so that the call that closes the state also ends the standby
+		l.onStandby.Store(s) // before add, because the slot may get a run at once
 		waits := l.svc.standby.add(s)
 		if !waits {
 			l.onStandby.Store(nil)
@@ -192,7 +192,8 @@ func (l *slot) tryStandBy(takes *pb.Takes, by workerInfo, worker *alive.Worker) 
 	})
 }
 
-// handleStandBy lets a slot wait that has no run, if it may: its worker reads no hints.
+// handleStandBy makes a slot without a run stand by at the request of its worker, which reads no
+// hints. If the slot may not, it is told that its standby ended.
 func (l *slot) handleStandBy(req *pb.WorkRequest) error {
 	if l.state.currentLease() != nil || l.onStandby.Load() != nil || l.claiming.Load() {
 		return tree.ErrBadInput.With("standing by while an attempt is on the stream, or may come")
@@ -204,20 +205,20 @@ func (l *slot) handleStandBy(req *pb.WorkRequest) error {
 		signal(l.svc.backlog.changed)
 	} else {
 		refused := &standbySlot{slot: l, info: by, worker: worker, takes: takes}
-		l.onStandby.Store(refused) // until the stream has looked: the next offer comes after that
+		l.onStandby.Store(refused) // until the stream has received the outcome; the next request comes after that
 		refused.finish(nil, nil)
 	}
 	return nil
 }
 
-// standDown has the slot wait no longer, whether it is told so or its stream has ended.
+// standDown ends the slot's standby: its worker asked for it, or its stream ended.
 func (l *slot) standDown() {
 	if s := l.onStandby.Load(); s != nil && l.svc.standby.remove(s) {
 		s.finish(nil, nil)
 	}
 }
 
-// answerStandbyEnd is what the worker is told of a slot that has waited.
+// answerStandbyEnd returns what the worker is told when a standby ended.
 func (l *slot) answerStandbyEnd(ctx context.Context, down standbyEnd) []*pb.WorkResponse {
 	l.onStandby.CompareAndSwap(down.standbySlot, nil)
 	answer := &pb.WorkResponse{Kind: &pb.WorkResponse_StoodDown{StoodDown: &pb.StoodDown{}}}
@@ -225,13 +226,13 @@ func (l *slot) answerStandbyEnd(ctx context.Context, down standbyEnd) []*pb.Work
 		return []*pb.WorkResponse{answer}
 	}
 	if l.state.currentLease() != down.lease {
-		return nil // it was ended from outside, and the worker has been told
+		return nil // the attempt was revoked, and the worker has been told
 	}
 	return l.appendRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.takes)
 }
 
-// dismissForOverdue sends slots that wait to the dispatch stream, for what is on it and nobody has come for
-// in time. It reports whether more may be needed soon.
+// dismissForOverdue dismisses as many waiting slots as there are overdue hints on the dispatch
+// stream, so that their workers read those. It reports whether hints may become overdue soon.
 func (s *Service) dismissForOverdue(now time.Time) (unsure bool) {
 	if !s.standby.hasWaiting() {
 		return false
@@ -241,8 +242,8 @@ func (s *Service) dismissForOverdue(now time.Time) (unsure bool) {
 	return coming > 0
 }
 
-// assignBacklog has slots that wait claim what is kept, as long as there are both. What can't be
-// claimed is announced again when its announcement has run out.
+// assignBacklog lets waiting slots claim runs of the backlog, as long as there are both. A run that
+// can't be claimed is announced again when its announcement expires.
 func (s *Service) assignBacklog(ctx context.Context) {
 	for s.standby.hasWaiting() {
 		run, any := s.backlog.takeFirst()

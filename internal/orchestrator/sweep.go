@@ -10,15 +10,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// The sweep finds by looking what a lost hint, a lost timer or a lost replica
-// would have told.
+// The sweep finds what a lost hint, timer or replica would have reported.
 const (
 	sweepInterval = time.Second
 	timerBatch    = 1000
 )
 
-// replicaTimeout is how long a replica is without a heartbeat that is gone: its workers may
-// come back within the grace.
+// replicaTimeout is how long a replica may be without a heartbeat before it counts as dead. It
+// includes the grace, within which its workers may come back.
 func (s *Service) replicaTimeout() time.Duration { return s.Grace + sweepInterval }
 
 func (s *Service) sweep(ctx context.Context) error {
@@ -54,20 +53,20 @@ func (s *Service) sweep(ctx context.Context) error {
 	}
 }
 
-// sweepState is what one sweep remembers for the next; nobody else looks at it.
+// sweepState is what one sweep remembers for the next. Only the sweep uses it.
 type sweepState struct {
-	endedElsewhere map[attemptKey]bool      // held here, but no attempt of ours any more
-	orphans        map[attemptKey]time.Time // ours, but not held here; since when
+	endedElsewhere map[attemptKey]bool      // held here, but not stored as attempts of this replica
+	orphans        map[attemptKey]time.Time // stored as attempts of this replica, but not held here; since when
 
-	retentionCursor tree.SessionID // the last session that was looked at for its age
+	retentionCursor tree.SessionID // the last session whose age was checked
 
-	shortage      shortage  // what runs would miss
-	shortageSince time.Time // since when
-	warnedAt      time.Time // when it was last said that they do
+	shortage      shortage // what waiting runs would lack
+	shortageSince time.Time
+	warnedAt      time.Time // when the shortage was last logged
 }
 
-// runHeartbeat tells of this replica again and again, beside the sweep, which may take longer
-// than others wait for a sign of life.
+// runHeartbeat records heartbeats of this replica until ctx ends. It is separate from the sweep,
+// which may take longer than other replicas wait for a heartbeat.
 func (s *Service) runHeartbeat(ctx context.Context) error {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
@@ -83,8 +82,8 @@ func (s *Service) runHeartbeat(ctx context.Context) error {
 	}
 }
 
-// heartbeat says that this replica is alive, and learns whether others are, and how much all
-// workers can do.
+// heartbeat records that this replica is alive, and learns whether others are, and how many slots
+// there are in all.
 func (s *Service) heartbeat(ctx context.Context) error {
 	there, err := s.Store.Beat(ctx, s.Replica, s.slots.count(), s.replicaTimeout())
 	if err != nil {
@@ -96,16 +95,16 @@ func (s *Service) heartbeat(ctx context.Context) error {
 	return nil
 }
 
-// recoverLostAttempts offers the runs again whose replica is gone, or that are ours but on
-// no stream any more.
+// recoverLostAttempts offers runs to others whose replica is dead, or that belong to this replica
+// but are on no stream any more.
 func (s *Service) recoverLostAttempts(ctx context.Context) error {
 	lost, err := s.Store.LostAttempts(ctx, s.replicaTimeout())
 	if err != nil {
 		return err
 	}
-	// Ours are not lost, however long our heartbeats may have been held up.
+	// Attempts of this replica are not lost, however late its heartbeats are.
 	lost = slices.DeleteFunc(lost, func(a store.Attempt) bool { return a.Replica == s.Replica })
-	held := s.leases.all() // before the rows, which may be newer
+	held := s.leases.all() // before the rows are read, so that the rows are at least as new
 	ours, err := s.Store.AttemptsOf(ctx, s.Replica)
 	if err != nil {
 		return err
@@ -125,8 +124,7 @@ func (s *Service) recoverLostAttempts(ctx context.Context) error {
 	return failed
 }
 
-// updateAll lets n commands be decided that have nothing to do with each other, and gives how
-// each came out. They share their commits.
+// updateAll submits n independent commands and returns the error of each. They share their commits.
 func (s *Service) updateAll(ctx context.Context, n int, command func(i int) (tree.SessionID, tree.Command)) []error {
 	queued, errs := make([]*store.Pending, n), make([]error, n)
 	for i := range n {
@@ -141,8 +139,8 @@ func (s *Service) updateAll(ctx context.Context, n int, command func(i int) (tre
 	return errs
 }
 
-// orphanedAttempts gives the attempts of ours that no stream has held for a while. The
-// time is counted here, since the rows are dated by another clock.
+// orphanedAttempts returns the attempts of this replica that no stream has held for the grace. The
+// time is measured here, because the rows are dated by another clock.
 func (s *Service) orphanedAttempts(ours []store.Attempt) []store.Attempt {
 	var lost []store.Attempt
 	orphans := map[attemptKey]time.Time{}
@@ -164,9 +162,9 @@ func (s *Service) orphanedAttempts(ours []store.Attempt) []store.Attempt {
 	return lost
 }
 
-// revokeEnded tells the streams whose attempts were ended by another replica, in
-// case the nudge was lost. One that was not held by the rows just now may be
-// ending by itself: only what is seen twice is revoked.
+// revokeEnded tells the streams whose attempts were ended by another replica, in case the nudge was
+// lost. An attempt that is held but not stored may be ending regularly at this moment, so an
+// attempt is revoked only if two sweeps in a row find that.
 func (s *Service) revokeEnded(held []attemptKey, ours []store.Attempt) {
 	known := make(map[attemptKey]bool, len(ours))
 	for _, a := range ours {
@@ -185,8 +183,7 @@ func (s *Service) revokeEnded(held []attemptKey, ours []store.Attempt) {
 	s.sweepState.endedElsewhere = ended
 }
 
-// ignoreRedelivered leaves out of the refusals to offer a run again those that say that
-// somebody else has done so already.
+// ignoreRedelivered turns errors into nil that say that the run has already been offered again.
 func ignoreRedelivered(err error) error {
 	if errors.Is(err, tree.ErrStale) || errors.Is(err, tree.ErrNoTask) || errors.Is(err, tree.ErrNoSession) {
 		return nil

@@ -17,18 +17,18 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// errUnsupportedProtocol says that a worker speaks a version that is not spoken here.
+// errUnsupportedProtocol refuses a worker whose protocol version is not supported here.
 var errUnsupportedProtocol = errors.New("the protocol version is not spoken here")
 
-// Times of a stream. DefaultGrace is how long after it broke its attempt may be gone
-// on with over another one.
+// Times of a stream. After a stream breaks, its attempt may continue over another stream within
+// DefaultGrace.
 const (
 	DefaultGrace      = 3 * time.Second
 	heartbeatInterval = time.Second
 	heartbeatTimeout  = 3 * time.Second
 )
 
-// workWindow is how many requests of a stream may be without an answer.
+// workWindow is how many requests of a stream may be unanswered.
 const workWindow = 256
 
 // WorkStream is the stream of one slot of a worker.
@@ -38,45 +38,44 @@ type WorkStream interface {
 	Recv() (*pb.WorkRequest, error)
 }
 
-// exchange is a request whose answer is still to be sent.
+// exchange is a request whose answer is not sent yet.
 type exchange struct {
 	req     *pb.WorkRequest
 	pending *store.Pending
-	err     error // refused before it was submitted
+	err     error // the request was refused before it was submitted
 
-	expected  *expectation  // of a claim or a reattachment that was submitted, or of what takes its place
-	mayGrant  bool          // an attempt, which is not on the stream yet: it is waited for even if the stream breaks
-	worker    *alive.Worker // who asks
-	offeredBy workerInfo    // who has offered its slot
-	next      queuedRun     // the run that it is to have in the place of its own, until it is known whether it has; or none
+	expected  *expectation  // for a claim, a reattachment, or a run that replaces the slot's own
+	mayGrant  bool          // the request may grant an attempt: its outcome is awaited even if the stream breaks
+	worker    *alive.Worker // the worker that sent the request
+	offeredBy workerInfo    // the worker that offered its slot
+	next      queuedRun     // the run that is to replace the slot's own, until the outcome is known; zero: none
 }
 
-// slot serves one stream: one goroutine receives and submits, another waits for
-// the answers in the same order and sends them. Requests reach the store in the
-// order in which they came, so a worker need not wait for one before the next. How
-// it gets its runs stands in taking.go.
+// slot serves one stream. One goroutine receives requests and submits them; another waits for the
+// answers in the same order and sends them. Requests reach the store in the order in which they
+// arrived, so a worker need not wait for one answer before it sends the next request. next_run.go
+// says how a slot gets its runs.
 type slot struct {
 	svc          *Service
 	stream       WorkStream
 	state        slotState
 	exchanges    chan *exchange
-	claiming     atomic.Bool // a claim or a reattachment is on its way
+	claiming     atomic.Bool // a claim or a reattachment is in progress
 	startedAt    time.Time
-	lastHeard    atomic.Int64 // when the worker last said anything, since begun; 0 until its first heartbeat
-	failed       chan error   // holds one: why the stream can't go on
+	lastHeard    atomic.Int64 // when the worker last sent something, as time since startedAt; 0 until its first heartbeat
+	failed       chan error   // holds one: why the stream can't continue
 	sending      sync.Mutex
-	leaseChanged chan struct{} // holds one: look whether the attempt was ended from outside
+	leaseChanged chan struct{} // holds one: check whether the attempt was revoked, or its commands released
 	drains       chan struct{} // holds one: tell the worker to drain
-	endedCleanly atomic.Bool   // its worker has ended the stream in good order
+	endedCleanly atomic.Bool   // the worker ended the stream in good order
 	onStandby    atomic.Pointer[standbySlot]
-	// standbyEnds holds one: what has become of the slot that has waited.
+	// standbyEnds holds one: the outcome of the slot's standby.
 	standbyEnds chan standbyEnd
-	unqueued    []*store.Pending // requests that wait for the one that follows at once; only the receiver looks at them
+	unqueued    []*store.Pending // prepared requests that are queued with the next one; only the receiver uses them
 }
 
-// Work serves a worker's stream until it ends. An attempt that is still on it
-// then may be gone on with over another stream, and is offered to others if it
-// is not.
+// Work serves a worker's stream until it ends. If an attempt is still on the stream then, its
+// worker may continue it over another stream. If the worker does not, the run is offered to others.
 func (s *Service) Work(stream WorkStream) error {
 	s.slots.add()
 	signal(s.backlog.changed)
@@ -91,9 +90,9 @@ func (s *Service) Work(stream WorkStream) error {
 	return err
 }
 
-// serve does so until the stream has ended in good order, or, with an error, because it can't
-// go on. Then returning from Work ends the goroutines. What was submitted may still be stored;
-// the worker learns of it when it reattaches.
+// serve returns nil when the stream has ended in good order, and an error when it can't continue.
+// Work then returns, which ends the other goroutines. What was submitted may still be stored; the
+// worker learns of it when it reattaches.
 func (l *slot) serve() error {
 	s := l.svc
 	if err := l.send(&pb.WorkResponse{Kind: &pb.WorkResponse_Welcome{Welcome: &pb.Welcome{
@@ -115,12 +114,12 @@ func (l *slot) serve() error {
 	s.serving.Go(l.sendHeartbeats)
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
-	var said <-chan struct{} // closed once a worker that asks no more has its answers
+	var said <-chan struct{} // closed once all answers are sent to a worker that has closed its side
 	for {
 		select {
 		case err := <-received:
 			if !errors.Is(err, io.EOF) {
-				return err // an answer that it does not read would never be sent
+				return err // the worker does not read, so no more answers can be sent
 			}
 			said = answered
 		case <-said:
@@ -137,8 +136,8 @@ func (l *slot) serve() error {
 	}
 }
 
-// end takes down what there is of a stream: first nothing new may come to it, then what is
-// there goes. The worker is known until somebody has asked whether it lives.
+// end takes the stream down: first it refuses new attempts, then it removes the current one. The
+// worker stays set until its liveness check has started.
 func (l *slot) end(inGoodOrder bool) {
 	l.endedCleanly.Store(inGoodOrder)
 	l.state.close()
@@ -153,7 +152,7 @@ func (l *slot) end(inGoodOrder bool) {
 	l.state.uncount()
 }
 
-// sendHeartbeats tells the worker that this side is there, until the stream ends.
+// sendHeartbeats sends heartbeats to the worker until the stream ends.
 func (l *slot) sendHeartbeats() {
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
@@ -169,20 +168,20 @@ func (l *slot) sendHeartbeats() {
 	}
 }
 
-// isSilent reports whether a worker that sends heartbeats has stopped to.
+// isSilent reports whether a worker that sends heartbeats has stopped sending.
 func (l *slot) isSilent() bool {
 	heard := l.lastHeard.Load()
 	return heard != 0 && l.svc.Now().Sub(l.startedAt)-time.Duration(heard) > heartbeatTimeout
 }
 
-// send sends one response.
+// send sends one response. It is safe for concurrent use.
 func (l *slot) send(r *pb.WorkResponse) error {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	return l.stream.Send(r)
 }
 
-// receive submits what the worker asks until the stream ends.
+// receive submits the worker's requests until the stream ends.
 func (l *slot) receive() error {
 	for {
 		req, err := l.stream.Recv()
@@ -233,7 +232,8 @@ func (l *slot) receive() error {
 	}
 }
 
-// handleHello notes whose stream it is. A worker of another pool takes none of this replica's runs.
+// handleHello records the worker of the stream. A worker of another pool takes no runs from this
+// replica, so its slot is not counted.
 func (l *slot) handleHello(hello *pb.Hello) {
 	l.svc.registry.setWorker(l, hello)
 	if pool := hello.GetPool(); pool != "" && pool != l.svc.Pool {
@@ -241,8 +241,8 @@ func (l *slot) handleHello(hello *pb.Hello) {
 	}
 }
 
-// submit hands a request to the store. One that was sent before the worker knew
-// that its attempt is over is not wanted. The error ends the stream.
+// submit hands a request to the store. A request that the worker sent before it knew that its
+// attempt was over is not wanted, and gets no answer. An error ends the stream.
 func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error) {
 	a = &exchange{req: req}
 	lease := l.state.currentLease()
@@ -273,7 +273,7 @@ func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error)
 	return a, true, nil
 }
 
-// command reads a request of the attempt on the stream.
+// command translates a request of the attempt on the stream.
 func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (tree.Command, error) {
 	from := tree.From{Task: lease.task, Token: lease.token, Attach: lease.attach, Seq: req.GetSeq()}
 	if req.GetSeq() <= lease.storedSeq {
@@ -299,7 +299,7 @@ func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (
 	return cmd, badRequest(err)
 }
 
-// badRequest says that what a worker has sent makes no sense.
+// badRequest marks an error of translation as the worker's fault.
 func badRequest(err error) error {
 	if err == nil {
 		return nil
@@ -307,9 +307,9 @@ func badRequest(err error) error {
 	return tree.ErrBadInput.With("%v", err)
 }
 
-// answer waits for each request in turn and sends what came of it, and tells the
-// worker when its attempt was ended from outside. Once the stream is broken nobody
-// waits for answers: the worker learns over another stream what was stored.
+// answer waits for each request in turn and sends its outcome. It also tells the worker when its
+// attempt is revoked. Once the stream is broken it sends nothing more: the worker learns over
+// another stream what was stored.
 func (l *slot) answer() {
 	ctx := l.stream.Context()
 	broken := false
@@ -317,7 +317,7 @@ func (l *slot) answer() {
 		for _, r := range responses {
 			r.Seq = seq
 		}
-		if len(responses) > 1 { // of a run, which is on the stream
+		if len(responses) > 1 { // the answer comes with a run, which is on the stream
 			if held := l.state.currentLease(); held != nil && held.worker.Has(wire.FeatureJoined) {
 				responses = wire.JoinResponses(responses)
 			}
@@ -343,7 +343,7 @@ func (l *slot) answer() {
 			case broken || ctx.Err() != nil:
 				continue
 			case tree.CodeOf(err) == tree.CodeUnavailable:
-				broken = true // it may have been stored or not
+				broken = true // it is unknown whether the request was stored
 				l.failed <- err
 				continue
 			case err != nil:
@@ -360,7 +360,7 @@ func (l *slot) answer() {
 			case lease == nil:
 			case l.svc.leases.isRevoked(lease):
 				if l.onStandby.Swap(nil) != nil {
-					<-l.standbyEnds // with the run, which was held first, and of which the worker has not heard
+					<-l.standbyEnds // the revoked run, which was held before the worker heard of it
 				}
 				l.dropAttempt()
 				send(0, lostResponse("the run was ended from outside"))

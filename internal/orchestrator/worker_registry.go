@@ -11,31 +11,31 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// workerRegistry knows whose the streams of a replica are.
+// workerRegistry maps the streams of this replica to their workers.
 type workerRegistry struct {
 	mu      sync.Mutex
 	workers map[string]*registeredWorker
-	streams map[*slot]*registeredWorker // nil: it has not been said
+	streams map[*slot]*registeredWorker // nil: the worker is not known yet
 }
 
-// registeredWorker is a worker with streams.
+// registeredWorker is a worker that has streams here.
 type registeredWorker struct {
 	store.Worker
-	streams map[*slot]bool // whether it was told to drain over that
+	streams map[*slot]bool // the value says whether drain was sent over the stream
 }
 
 func newWorkerRegistry() *workerRegistry {
 	return &workerRegistry{workers: map[string]*registeredWorker{}, streams: map[*slot]*registeredWorker{}}
 }
 
-// addStream puts a stream on the roster.
+// addStream adds a stream whose worker is not known yet.
 func (r *workerRegistry) addStream(l *slot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[l] = nil
 }
 
-// setWorker notes whose a stream is, the first time, unless it has left.
+// setWorker sets the worker of a stream. It has an effect once, and only before removeStream.
 func (r *workerRegistry) setWorker(l *slot, hello *pb.Hello) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,20 +53,20 @@ func (r *workerRegistry) setWorker(l *slot, hello *pb.Hello) {
 	w.streams[l] = false
 	w.Worker = store.Worker{
 		ID: id, Pool: hello.GetPool(), Slots: int(hello.GetSlots()), Version: hello.GetVersion(),
-		Started: hello.GetStartTime().AsTime().Truncate(time.Microsecond), // as it is stored
+		Started: hello.GetStartTime().AsTime().Truncate(time.Microsecond), // as precise as it is stored
 	}
 }
 
-// maxWorkerInfoBytes bounds what a worker says of itself, in bytes.
+// maxWorkerInfoBytes bounds what a worker says about itself.
 const maxWorkerInfoBytes = 1000
 
-// isUnlistable reports whether what a worker says of itself can't be listed. One that has no better
-// name for itself than that works, too.
+// isUnlistable reports whether what a worker says about itself can't be listed. Such a worker still
+// gets runs.
 func isUnlistable(said string) bool {
 	return len(said) > maxWorkerInfoBytes || strings.ContainsRune(said, 0)
 }
 
-// removeStream takes a stream off the roster.
+// removeStream removes a stream, and its worker with the last one.
 func (r *workerRegistry) removeStream(l *slot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *workerRegistry) servesPool(l *slot, pool string) bool {
 	return w != nil && w.Pool == pool
 }
 
-// all gives the workers by id.
+// all returns the workers by id.
 func (r *workerRegistry) all() map[string]store.Worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,8 +100,8 @@ func (r *workerRegistry) all() map[string]store.Worker {
 	return workers
 }
 
-// drain has a worker told that it is to take no run any more, once over each stream that it
-// has here: any of them may be about to break.
+// drain tells a worker to take no more runs, once over each stream that it has here, because any
+// one of them may be about to break.
 func (r *workerRegistry) drain(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,8 +117,8 @@ func (r *workerRegistry) drain(id string) {
 	}
 }
 
-// syncWorkers keeps what is stored of this replica's workers as the roster has it, and tells
-// those that are to drain.
+// syncWorkers makes the stored workers of this replica match the registry, and tells stored workers
+// that are draining to drain.
 func (s *Service) syncWorkers(ctx context.Context) error {
 	stored, err := s.Store.WorkersOf(ctx, s.Replica)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *Service) Workers(ctx context.Context) ([]store.PresentWorker, error) {
 	return s.Store.Workers(ctx, s.replicaTimeout())
 }
 
-// Drain has a worker take no run any more.
+// Drain makes a worker take no more runs.
 func (s *Service) Drain(ctx context.Context, id string) error {
 	if id == "" {
 		return tree.ErrBadInput.With("a worker is required")
@@ -170,21 +170,21 @@ func (s *Service) Drain(ctx context.Context, id string) error {
 		if err := s.Store.Drain(ctx, w.Worker); err != nil {
 			return err
 		}
-		s.registry.drain(id) // the others' next sweep does the same
+		s.registry.drain(id) // other replicas do the same with their next sweep
 		return nil
 	}
 	return tree.ErrNoWorker
 }
 
-// Stats is how the installation does.
+// Stats is the load and the capacity of the installation.
 type Stats struct {
 	store.Capacity
 	store.Work
 	Workers int
-	Pool    string // to whose workers this replica gives its runs
+	Pool    string // the pool whose workers get this replica's runs
 }
 
-// Stats says how much there is to do, and what there is to do it with.
+// Stats returns the load and the capacity of the installation.
 func (s *Service) Stats(ctx context.Context) (*Stats, error) {
 	workers, err := s.Workers(ctx)
 	if err != nil {
