@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// maxFindSessions is how many sessions one FindSessions may name.
+// maxFindSessions bounds the sessions that one FindSessions may name.
 const maxFindSessions = 1000
 
 type adminServer struct {
@@ -43,7 +43,7 @@ func (s *adminServer) Diagnose(ctx context.Context, req *pb.DiagnoseRequest) (*p
 	for i := range page.Rows {
 		err := s.examine(ctx, page.Rows[i].ID, resp)
 		if errors.Is(err, tree.ErrNoSession) {
-			continue // it was deleted a moment ago
+			continue // it was deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ func (s *adminServer) FindSessions(ctx context.Context, req *pb.FindSessionsRequ
 	return resp, nil
 }
 
-// examine adds what is found of one session to the answer.
+// examine adds the violations found in one session to the response.
 func (s *adminServer) examine(ctx context.Context, id tree.SessionID, resp *pb.DiagnoseResponse) error {
 	rows, err := s.svc.Store.Rows(ctx, id)
 	if err != nil {

@@ -14,26 +14,26 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// maxConcurrentCreates is how many requests of one stream are under way at once. More of them stay
-// unread, which holds the client back.
+// maxConcurrentCreates bounds the requests of one stream that are being answered. Further requests
+// stay unread, which slows the client down.
 const maxConcurrentCreates = 256
 
-// createStream are the requests of one stream of CreateSessions. Goroutines that have answered one
-// take the next, so that not each request grows a stack of its own.
+// createStream serves the requests of one stream of CreateSessions. A goroutine that has answered
+// one request takes the next, so that not every request needs a new goroutine and a new stack.
 type createStream struct {
 	*sessionServer
 	stream   pb.SessionService_CreateSessionsServer
 	group    *errgroup.Group
-	requests chan *pb.CreateSessionsRequest // for who has answered one
-	done     chan struct{}                  // closed: there is none any more
+	requests chan *pb.CreateSessionsRequest // for idle goroutines
+	done     chan struct{}                  // closed when no more requests come
 	sending  sync.Mutex
 
 	mu     sync.Mutex
-	closed bool // nobody joins all any more
+	closed bool // no goroutine may join the group any more
 }
 
 func (s *sessionServer) CreateSessions(stream pb.SessionService_CreateSessionsServer) error {
-	if err := stream.SendHeader(nil); err != nil { // so that the client knows that somebody is there
+	if err := stream.SendHeader(nil); err != nil { // so that the client knows that the call has arrived
 		return err
 	}
 	ctx, cancel := context.WithCancel(withClientSpan(stream.Context()))
@@ -46,7 +46,7 @@ func (s *sessionServer) CreateSessions(stream pb.SessionService_CreateSessionsSe
 	err := o.wait(ctx, received)
 	o.close()
 	if err != nil && !errors.Is(err, tree.ErrStopping) {
-		cancel() // nobody is to wait on for what will not be sent
+		cancel() // don't wait for sessions whose answers can't be sent
 	}
 	if failed := all.Wait(); err == nil {
 		err = failed
@@ -54,19 +54,19 @@ func (s *sessionServer) CreateSessions(stream pb.SessionService_CreateSessionsSe
 	return err
 }
 
-// wait waits until the client has no more requests, or the stream has to end.
+// wait waits until the client has no more requests or the stream has to end.
 func (o *createStream) wait(ctx context.Context, received <-chan error) error {
 	select {
 	case err := <-received:
 		return err
-	case <-ctx.Done(): // an answer could not be sent: the group knows why
+	case <-ctx.Done(): // an answer could not be sent; the group returns the error
 		return nil
 	case <-o.svc.Stopping():
 		return tree.ErrStopping
 	}
 }
 
-// receive has requests answered until the client has no more of them.
+// receive assigns requests until the client has no more.
 func (o *createStream) receive(ctx context.Context) error {
 	for {
 		req, err := o.stream.Recv()
@@ -82,8 +82,8 @@ func (o *createStream) receive(ctx context.Context) error {
 	}
 }
 
-// assign hands a request to somebody who is idle, to somebody new, or to the first who becomes
-// idle. It reports false if nobody takes requests any more.
+// assign gives a request to an idle goroutine, to a new one, or to the first that becomes idle. It
+// reports false if no more requests are taken.
 func (o *createStream) assign(ctx context.Context, req *pb.CreateSessionsRequest) bool {
 	select {
 	case o.requests <- req:
@@ -101,14 +101,14 @@ func (o *createStream) assign(ctx context.Context, req *pb.CreateSessionsRequest
 	}
 }
 
-// startAnswering has a request answered by somebody new, if there is room for one.
+// startAnswering starts a goroutine with a request, if there may be another one.
 func (o *createStream) startAnswering(ctx context.Context, req *pb.CreateSessionsRequest) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return !o.closed && o.group.TryGo(func() error { return o.serve(ctx, req) })
 }
 
-// close lets those go who have answered what they were given. Nobody new comes.
+// close makes idle goroutines end. No new ones start.
 func (o *createStream) close() {
 	o.mu.Lock()
 	o.closed = true
@@ -116,7 +116,7 @@ func (o *createStream) close() {
 	close(o.done)
 }
 
-// serve answers a request, and others after it.
+// serve answers a request, and further ones after it.
 func (o *createStream) serve(ctx context.Context, req *pb.CreateSessionsRequest) error {
 	for {
 		answer := o.answer(ctx, req)
@@ -140,7 +140,7 @@ func (o *createStream) send(answer *pb.CreateSessionsResponse) error {
 	return o.stream.Send(answer)
 }
 
-// answer is what a call of its own would have been answered with.
+// answer returns what a CreateSession call with the request would have returned.
 func (o *createStream) answer(ctx context.Context, req *pb.CreateSessionsRequest) *pb.CreateSessionsResponse {
 	answer := &pb.CreateSessionsResponse{Number: req.GetNumber()}
 	opened, err := o.intercept(ctx, req.GetSession(), asCreateSession, func(ctx context.Context, req any) (any, error) {
@@ -158,5 +158,5 @@ func (o *createStream) answer(ctx context.Context, req *pb.CreateSessionsRequest
 	return answer
 }
 
-// asCreateSession is what a request of a stream is called in logs.
+// asCreateSession makes a request of a stream appear in logs as a call of CreateSession.
 var asCreateSession = &grpc.UnaryServerInfo{FullMethod: pb.SessionService_CreateSession_FullMethodName}

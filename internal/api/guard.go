@@ -18,8 +18,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// allowedRoles says who may use which service, beside admins, who may use all of them. A
-// service without a line is nobody's.
+// allowedRoles says which roles may use a service. Admins may use all services that are listed;
+// nobody may use a service that is not listed.
 var allowedRoles = map[string][]auth.Role{
 	pb.SessionService_ServiceDesc.ServiceName:  {auth.RoleClient},
 	pb.TaskService_ServiceDesc.ServiceName:     {auth.RoleClient},
@@ -32,27 +32,27 @@ var allowedRoles = map[string][]auth.Role{
 	reflectionalpha.ServerReflection_ServiceDesc.ServiceName: {auth.RoleClient, auth.RoleWorker},
 }
 
-// publicService is what anybody may call: it says no more than that the server is there.
+// publicService needs no token. It says only that the server is there.
 var publicService = healthpb.Health_ServiceDesc.ServiceName
 
-// unauthenticatedCaller is who calls where calls carry no tokens.
+// unauthenticatedCaller is the caller of all calls if the server has no tokens.
 var unauthenticatedCaller = auth.Identity{Tenant: auth.DefaultTenant, Role: auth.RoleAdmin}
 
-// tenant is whose sessions a call sees. It comes from the token of the call, and
-// from nothing that the call says.
+// tenant returns the tenant whose sessions a call sees. It comes only from the token of the call,
+// never from the request.
 func tenant(ctx context.Context) string { return auth.From(ctx).Tenant }
 
-// guard lets calls in by their tokens.
+// guard checks the tokens of calls.
 type guard struct {
-	tokens *auth.Tokens // nil: all calls are anybody's
+	tokens *auth.Tokens // nil: calls need no token
 	log    *slog.Logger
 
 	lastLogged atomic.Int64 // when a refusal was last logged, in seconds
-	unlogged   atomic.Int64 // how many were not logged since
+	unlogged   atomic.Int64 // how many refusals were not logged since
 }
 
-// authorize says who calls, or refuses. A refusal says nothing about what was called
-// or what there is: neither whether a token was ever known, nor what it is for.
+// authorize returns the caller, or an error. The error reveals nothing about the method, nor
+// whether a token was ever valid, nor what it allows.
 func (g *guard) authorize(ctx context.Context, method string) (auth.Identity, error) {
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	if service == publicService {
@@ -74,7 +74,7 @@ func (g *guard) authorize(ctx context.Context, method string) (auth.Identity, er
 	return who, nil
 }
 
-// logRefusal logs a refusal, one a second at most: anybody can cause them.
+// logRefusal logs a refusal, at most one a second, because anybody can cause them.
 func (g *guard) logRefusal(ctx context.Context, method string, who auth.Identity, err error) {
 	now, last := time.Now().Unix(), g.lastLogged.Load()
 	if now == last || !g.lastLogged.CompareAndSwap(last, now) {
@@ -85,15 +85,16 @@ func (g *guard) logRefusal(ctx context.Context, method string, who auth.Identity
 		"error", err, "more_before", g.unlogged.Swap(0))
 }
 
-// guardedRegistrar registers services whose unary calls have to be let in before they are read. gRPC
-// hands them to interceptors only with their message, so whoever has no token could have
-// the server hold as many large ones as it likes. A stream meets its interceptors first.
+// guardedRegistrar registers services whose unary calls are authorized before their request is
+// read. gRPC calls interceptors only with the request, so callers without a token could make the
+// server hold any number of large requests. For a stream, interceptors run before the first
+// message.
 type guardedRegistrar struct {
 	grpc.ServiceRegistrar
 	guard *guard
 }
 
-// RegisterService puts the guard before each unary method.
+// RegisterService puts the guard in front of each unary method.
 func (g guardedRegistrar) RegisterService(service *grpc.ServiceDesc, impl any) {
 	guarded := *service
 	guarded.Methods = slices.Clone(service.Methods)
@@ -125,8 +126,8 @@ func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	return handler(srv, &guardedStream{stream, g, info.FullMethod, auth.With(stream.Context(), who)})
 }
 
-// guardedStream is a stream that ends with the first message after its token does: what
-// is open for days must not outlive a token that was taken away.
+// guardedStream checks the token with each message. A stream may be open for days, and must not
+// outlive a token that was withdrawn.
 type guardedStream struct {
 	grpc.ServerStream
 	guard  *guard
@@ -150,7 +151,7 @@ func (s *guardedStream) RecvMsg(m any) error {
 	return s.checkToken()
 }
 
-// checkToken checks that the token is good for the same as when the stream began.
+// checkToken checks that the token still identifies the caller that began the stream.
 func (s *guardedStream) checkToken() error {
 	who, err := s.guard.authorize(s.ServerStream.Context(), s.method)
 	if err == nil && who != auth.From(s.ctx) {

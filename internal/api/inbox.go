@@ -8,10 +8,10 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// sessionChildren is how many tasks beside its root ListSessions gives of each session.
+// sessionChildren bounds the tasks other than the root that ListSessions returns of each session.
 const sessionChildren = 100
 
-// withChildren adds the tasks of a session beside its root, oldest first.
+// withChildren adds the tasks of a session other than its root, oldest first.
 func (s *sessionServer) withChildren(ctx context.Context, session *tree.Session, shown *pb.Session) error {
 	page, err := s.svc.Store.Tasks(ctx, session.ID, tree.TaskID{}, "", sessionChildren+1)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *sessionServer) withChildren(ctx context.Context, session *tree.Session,
 	return nil
 }
 
-// parseDelivery reads when a message is to be taken in.
+// parseDelivery reports whether a message interrupts.
 func parseDelivery(d pb.Delivery) (bool, error) {
 	switch d {
 	case pb.Delivery_DELIVERY_UNSPECIFIED, pb.Delivery_DELIVERY_NEXT_BOUNDARY:

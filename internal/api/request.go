@@ -29,7 +29,7 @@ func parseSessionID(s string) (tree.SessionID, error) {
 	return id, nil
 }
 
-// parseTaskID reads the id of a task; empty text is the zero id where that is allowed.
+// parseTaskID parses the id of a task. Empty text is the zero id if it is optional.
 func parseTaskID(field, s string, optional bool) (tree.TaskID, error) {
 	switch {
 	case s == "" && optional:
@@ -44,7 +44,7 @@ func parseTaskID(field, s string, optional bool) (tree.TaskID, error) {
 	return id, nil
 }
 
-// parseTaskRef reads the ids that most requests about a task carry.
+// parseTaskRef parses the ids of a session and a task.
 func parseTaskRef(session, task string, optional bool) (tree.SessionID, tree.TaskID, error) {
 	s, err := parseSessionID(session)
 	if err != nil {
@@ -54,7 +54,7 @@ func parseTaskRef(session, task string, optional bool) (tree.SessionID, tree.Tas
 	return s, t, err
 }
 
-// parseDuration reads a duration; none is zero.
+// parseDuration reads a duration; nil is zero.
 func parseDuration(field string, d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil
@@ -65,7 +65,7 @@ func parseDuration(field string, d *durationpb.Duration) (time.Duration, error) 
 	return d.AsDuration(), nil
 }
 
-// parseIdempotency reads the idempotency key of a request and hashes what is asked.
+// parseIdempotency returns the idempotency key of a request and the hash of the request.
 func parseIdempotency(key string, req proto.Message) (orchestrator.Idempotency, error) {
 	if len(key) > maxKeyBytes {
 		return orchestrator.Idempotency{}, tree.ErrBadInput.With("idempotency_key has %d bytes, at most %d", len(key), maxKeyBytes)
@@ -81,8 +81,8 @@ func parseIdempotency(key string, req proto.Message) (orchestrator.Idempotency, 
 	return orchestrator.Idempotency{Key: key, Hash: sha256.Sum256(named)}, nil
 }
 
-// withoutWait is what a request asks for. How long its client waits for it is no part of that: who
-// repeats a call has less time left.
+// withoutWait returns a request without its field wait, if it has one. A client that repeats a call
+// has less time left to wait, and still asks for the same.
 func withoutWait(req proto.Message) proto.Message {
 	wait := req.ProtoReflect().Descriptor().Fields().ByName("wait")
 	if wait == nil {

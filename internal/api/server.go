@@ -1,5 +1,5 @@
-// Package api serves the contract over gRPC: it reads requests, asks the
-// orchestrator, and translates what comes back. Nothing is decided here.
+// Package api serves the contract over gRPC. It parses requests, calls the orchestrator, and
+// translates the results. It decides nothing.
 package api
 
 import (
@@ -24,34 +24,34 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Message sizes. A request carries at most a few parts of the size bound;
-// answers may hold a large tree.
+// Maximum message sizes. A request has at most a few parts of the maximum size of a part; a
+// response may hold a large tree.
 const (
 	maxRequestBytes  = 16 << 20
 	maxResponseBytes = 64 << 20
 )
 
-// Keepalive: a worker or watcher may ping this often; a link that is silent for
-// so long is pinged, and given up when nothing comes back.
+// Keepalive: a client may ping each minPingInterval. The server pings a connection that is silent
+// for pingAfter, and closes it if there is no answer within pingTimeout.
 const (
 	minPingInterval = 5 * time.Second
 	pingAfter       = 10 * time.Second
 	pingTimeout     = 5 * time.Second
 )
 
-// maxConnectionAge is how long a connection takes calls, give or take a tenth. Whoever has made it
-// makes another one then, and looks up before where replicas are, which clients do at no
-// other time. Streams go on over the old one for as long as they last.
+// maxConnectionAge is how long a connection takes new calls, give or take a tenth. Then the client
+// opens another one, and first resolves the addresses of replicas again, which clients do at no
+// other time. Streams continue over the old connection for as long as they last.
 const maxConnectionAge = 30 * time.Second
 
 // Server is the gRPC server of one replica.
 type Server struct {
 	*grpc.Server
-	Health *health.Server // is not serving as soon as Shutdown begins
+	Health *health.Server // not serving as soon as Shutdown begins
 }
 
-// New gives a server with all services, health and reflection. No request that it
-// takes, and no error that it gives, holds any of the secrets.
+// New returns a server with all services, health and reflection. It removes the secrets from all
+// requests that it takes and from all errors that it returns.
 func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Server, log *slog.Logger) *Server {
 	caught := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
 		log.ErrorContext(ctx, "a handler panicked", "panic", p, "stack", string(debug.Stack()))
@@ -80,7 +80,7 @@ func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Serv
 	return &Server{Server: s, Health: h}
 }
 
-// connectionOptions says how long connections last.
+// connectionOptions limits pings and the age of connections.
 func connectionOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
@@ -92,7 +92,8 @@ func connectionOptions() []grpc.ServerOption {
 	}
 }
 
-// Serve takes calls from a listener until Shutdown, which may have been before.
+// Serve takes calls from a listener until Shutdown. It returns at once if Shutdown was called
+// before.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.Server.Serve(l)
 	if errors.Is(err, grpc.ErrServerStopped) {
@@ -101,11 +102,11 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// gracefulStopTimeout is how long calls under way may take to end by themselves.
+// gracefulStopTimeout is how long running calls may take to end on their own.
 const gracefulStopTimeout = 3 * time.Second
 
-// Shutdown stops taking calls, says so through health, lets short calls end, and
-// then ends the streams. The caller ends what the streams wait for first.
+// Shutdown makes health report not serving, stops taking calls, lets short calls end, and then ends
+// the streams. The caller first ends what the streams wait for.
 func (s *Server) Shutdown() {
 	s.Health.Shutdown()
 	done := make(chan struct{})
@@ -121,7 +122,7 @@ func (s *Server) Shutdown() {
 	}
 }
 
-// chain is the inner interceptor inside the outer one.
+// chain returns an interceptor that calls inner inside outer.
 func chain(outer, inner grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		return outer(ctx, req, info, func(ctx context.Context, req any) (any, error) {
@@ -130,7 +131,7 @@ func chain(outer, inner grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor
 	}
 }
 
-// unaryStatus turns errors into statuses and logs those that have no code.
+// unaryStatus converts errors to statuses, and logs errors that have no code.
 func unaryStatus(log *slog.Logger, secrets *redact.Redactor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		resp, err := handler(ctx, req)

@@ -14,13 +14,13 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Sizes of the pages of ListSessions.
+// Page sizes of ListSessions.
 const (
 	sessionPage    = 50
 	sessionPageMax = 1000
 )
 
-// Bounds of what a client may attach to a session.
+// Bounds of a session's title and metadata.
 const (
 	maxMetadata      = 32
 	maxMetadataBytes = 1024
@@ -30,7 +30,7 @@ const (
 type sessionServer struct {
 	pb.UnimplementedSessionServiceServer
 	svc       *orchestrator.Service
-	intercept grpc.UnaryServerInterceptor // around a request that is one of many on a stream
+	intercept grpc.UnaryServerInterceptor // wraps each request of a CreateSessions stream
 }
 
 func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
@@ -83,8 +83,8 @@ func (s *sessionServer) CreateSession(ctx context.Context, req *pb.CreateSession
 	return resp, err
 }
 
-// sessionAfterWait gives a session as it is after a wait. If it can't be read now it is as it was opened:
-// what was started goes on, and the client has to know of it.
+// sessionAfterWait returns a session as it is after a wait. If it can't be read now, it returns it
+// as it was opened: what was started continues, and the client has to know of it.
 func (s *sessionServer) sessionAfterWait(ctx context.Context, now orchestrator.WaitResult, opened *tree.Session) (*pb.Session, error) {
 	if now.Session != nil {
 		return wire.Session(now.Session, now.Task), nil
@@ -168,7 +168,7 @@ func (s *sessionServer) ListSessions(ctx context.Context, req *pb.ListSessionsRe
 	resp.Sessions, resp.NextPageToken, err = pageRows(page, func(session *tree.Session) (*pb.Session, error) {
 		root, err := s.svc.Store.Task(ctx, session.ID, session.Root)
 		if errors.Is(err, tree.ErrNoTask) {
-			return nil, nil // it was deleted a moment ago
+			return nil, nil // it was deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -219,7 +219,7 @@ func (s *sessionServer) WatchSession(req *pb.WatchSessionRequest, stream pb.Sess
 	}
 	idle, err := s.svc.WatchSession(stream.Context(), tenant(stream.Context()), id, orchestrator.Watch{
 		After: req.GetAfterSeq(), Deltas: req.GetIncludeDeltas(), UntilIdle: req.GetUntilIdle(), SeveralEvents: req.GetSeveralEvents(),
-		OnEmptyStart: func() error { return stream.SendHeader(nil) }, // otherwise they go with the first step
+		OnEmptyStart: func() error { return stream.SendHeader(nil) }, // otherwise headers are sent with the first step
 	}, func(step *wire.Step) error { return stream.SendMsg(step) })
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (s *sessionServer) GetTree(ctx context.Context, req *pb.GetTreeRequest) (*p
 	return &pb.GetTreeResponse{Session: wire.Session(session, root), Root: node}, nil
 }
 
-// buildTree puts the tree below a task together from tasks in the order of siblings;
+// buildTree builds the tree below a task from tasks that are in the order of siblings. It returns
 // nil if the task is not among them.
 func buildTree(tasks []tree.Task, top tree.TaskID, levels int) *pb.TreeNode {
 	var root *tree.Task

@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Sizes of the pages of ListTasks and GetTranscript.
+// Page sizes of ListTasks and GetTranscript.
 const (
 	taskPage       = 100
 	taskPageMax    = 1000
@@ -64,7 +64,7 @@ func (s *taskServer) SpawnTask(ctx context.Context, req *pb.SpawnTaskRequest) (*
 	return &pb.SpawnTaskResponse{Task: taskWithOutput(now), Ended: ended}, nil
 }
 
-// parseTimeBounds reads how long a task may take; zero values are no bounds.
+// parseTimeBounds reads how long a task may take. Zero values mean no bound.
 func parseTimeBounds(req *pb.SpawnTaskRequest) (timeout time.Duration, deadline time.Time, err error) {
 	if timeout, err = parseDuration("timeout", req.GetTimeout()); err != nil {
 		return 0, deadline, err
@@ -192,8 +192,9 @@ func (s *taskServer) GetTranscript(req *pb.GetTranscriptRequest, stream pb.TaskS
 	}
 }
 
-// checkExists says that a task that was there is not any more. The messages of a session that is
-// deleted go in no order: what was read of them is whole if the task is there afterwards.
+// checkExists returns an error if a task no longer exists. The messages of a deleted session are
+// removed in no particular order, so messages that were read are complete if the task exists
+// afterwards.
 func (s *taskServer) checkExists(ctx context.Context, t *tree.Task) error {
 	_, err := s.svc.Store.Standing(ctx, tenant(ctx), t.Session, t.ID)
 	return err

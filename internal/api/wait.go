@@ -45,7 +45,7 @@ func (s *taskServer) WaitTask(ctx context.Context, req *pb.WaitTaskRequest) (*pb
 	return waitTask(ctx, s.svc, session, tree.ChildRun{Task: id}, timeout)
 }
 
-// waitTask waits for a run, or for the current one of the task if it is not said which.
+// waitTask waits for a run, or for the current run of the task if none is named.
 func waitTask(
 	ctx context.Context, svc *orchestrator.Service, session tree.SessionID, of tree.ChildRun, timeout time.Duration,
 ) (*pb.WaitTaskResponse, error) {
@@ -57,7 +57,7 @@ func waitTask(
 	return &pb.WaitTaskResponse{Task: taskWithOutput(now), Ended: t.State.Terminal(), Output: wire.Output(t, out.Output, out.Cut)}, nil
 }
 
-// taskWithOutput gives a task with its result, if it has one.
+// taskWithOutput converts a task, with its result if it has one.
 func taskWithOutput(now orchestrator.WaitResult) *pb.Task {
 	shown := wire.Task(now.Task)
 	if orchestrator.HasResult(now.Task) {
@@ -67,11 +67,11 @@ func taskWithOutput(now orchestrator.WaitResult) *pb.Task {
 	return shown
 }
 
-// awaitStarted gives the task of which a call has started a run, or has sent it a message, and
-// whether the run has ended that the call is about, for which it waits so long: a repeat of
-// the call waits for the same run, whatever came after it. If it can't wait to the end, since
-// it stops or the database is away, it gives the task as it is: what was started goes on, and
-// the client has to know of it.
+// awaitStarted waits for the run that a call has started or sent a message to. It returns the task,
+// and whether that run has ended. A repeat of the call waits for the same run, whatever runs
+// followed it. If it can't wait until the end, because the replica stops or the database is
+// unavailable, it returns the task as it is: what was started continues, and the client has to know
+// of it.
 func awaitStarted(ctx context.Context, svc *orchestrator.Service, t *tree.Task, of tree.Sent, wait time.Duration) (now orchestrator.WaitResult, ended bool, err error) {
 	if wait == 0 {
 		return orchestrator.WaitResult{Task: t}, false, nil
@@ -86,5 +86,5 @@ func awaitStarted(ctx context.Context, svc *orchestrator.Service, t *tree.Task, 
 	return now, took && now.Task.State.Terminal(), nil
 }
 
-// firstRun is a new task's first run.
+// firstRun returns the first run of a new task.
 func firstRun(task tree.TaskID) tree.Sent { return tree.Sent{Task: task, Run: 1} }
