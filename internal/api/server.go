@@ -53,27 +53,27 @@ type Server struct {
 // New returns a server with all services, health and reflection. It removes the secrets from all
 // requests that it takes and from all errors that it returns.
 func New(svc *orchestrator.Service, secrets *redact.Redactor, security auth.Server, log *slog.Logger) *Server {
-	caught := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
+	onPanic := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
 		log.ErrorContext(ctx, "a handler panicked", "panic", p, "stack", string(debug.Stack()))
 		return errPanicked
 	})
-	caughtUnary, named := recovery.UnaryServerInterceptor(caught), unaryStatus(log, secrets)
-	in := &guard{tokens: security.Tokens, log: log}
+	recoverUnary, statusUnary := recovery.UnaryServerInterceptor(onPanic), unaryStatus(log, secrets)
+	access := &guard{tokens: security.Tokens, log: log}
 	s := grpc.NewServer(append(connectionOptions(),
 		grpc.Creds(security.Transport()),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxSendMsgSize(maxResponseBytes),
-		grpc.ChainUnaryInterceptor(unaryTrace, named, caughtUnary, in.unary, unaryClean(secrets)),
-		grpc.ChainStreamInterceptor(streamStatus(log, secrets), recovery.StreamServerInterceptor(caught), in.stream, streamClean(secrets)),
+		grpc.ChainUnaryInterceptor(unaryTrace, statusUnary, recoverUnary, access.unary, unaryClean(secrets)),
+		grpc.ChainStreamInterceptor(streamStatus(log, secrets), recovery.StreamServerInterceptor(onPanic), access.stream, streamClean(secrets)),
 	)...)
-	guarded := guardedRegistrar{s, in}
-	pb.RegisterSessionServiceServer(guarded, &sessionServer{svc: svc, intercept: chain(named, caughtUnary)})
-	pb.RegisterTaskServiceServer(guarded, &taskServer{svc: svc})
-	pb.RegisterApprovalServiceServer(guarded, &approvalServer{svc: svc})
-	pb.RegisterAgentServiceServer(guarded, &agentServer{svc: svc})
-	pb.RegisterWorkerServiceServer(guarded, &workerServer{svc: svc})
-	pb.RegisterAdminServiceServer(guarded, &adminServer{svc: svc})
+	registrar := guardedRegistrar{s, access}
+	pb.RegisterSessionServiceServer(registrar, &sessionServer{svc: svc, intercept: chain(statusUnary, recoverUnary)})
+	pb.RegisterTaskServiceServer(registrar, &taskServer{svc: svc})
+	pb.RegisterApprovalServiceServer(registrar, &approvalServer{svc: svc})
+	pb.RegisterAgentServiceServer(registrar, &agentServer{svc: svc})
+	pb.RegisterWorkerServiceServer(registrar, &workerServer{svc: svc})
+	pb.RegisterAdminServiceServer(registrar, &adminServer{svc: svc})
 	h := health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	reflection.Register(s)

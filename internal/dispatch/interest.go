@@ -32,12 +32,12 @@ const maxReplicaNameBytes = 256
 // SendInterests sends interests to all listeners of the installation except the sender. They are
 // those of from, whatever their field Replica says. A listener that is not subscribed now does not
 // get them later, so repeat them regularly.
-func (b *Bus) SendInterests(ctx context.Context, from string, wishes ...Interest) error {
-	for len(wishes) > 0 {
-		some := wishes[:min(len(wishes), interestsPerMessage)]
-		wishes = wishes[len(some):]
-		if err := b.client.Publish(ctx, b.keys.interest(), encodeInterests(from, some)).Err(); err != nil {
-			return fmt.Errorf("wishing for text: %w", err)
+func (b *Bus) SendInterests(ctx context.Context, from string, interests ...Interest) error {
+	for len(interests) > 0 {
+		batch := interests[:min(len(interests), interestsPerMessage)]
+		interests = interests[len(batch):]
+		if err := b.client.Publish(ctx, b.keys.interest(), encodeInterests(from, batch)).Err(); err != nil {
+			return fmt.Errorf("sending interests in text: %w", err)
 		}
 	}
 	return nil
@@ -45,25 +45,25 @@ func (b *Bus) SendInterests(ctx context.Context, from string, wishes ...Interest
 
 // encodeInterests returns a message: the sender, then each session with its sign, separated by
 // spaces.
-func encodeInterests(from string, wishes []Interest) string {
-	words := make([]string, 0, 1+len(wishes))
+func encodeInterests(from string, interests []Interest) string {
+	words := make([]string, 0, 1+len(interests))
 	words = append(words, url.QueryEscape(from))
-	for _, w := range wishes {
+	for _, i := range interests {
 		sign := interestBegins
-		if w.Over {
+		if i.Over {
 			sign = interestEnds
 		}
-		words = append(words, sign+w.Session.String())
+		words = append(words, sign+i.Session.String())
 	}
 	return strings.Join(words, " ")
 }
 
-// decodeInterests passes the interests of a message to wished. The message is not trusted.
-func (b *Bus) decodeInterests(ctx context.Context, payload, self string, wished func(Interest)) {
+// decodeInterests passes the interests of a message to onInterest. The message is not trusted.
+func (b *Bus) decodeInterests(ctx context.Context, payload, self string, onInterest func(Interest)) {
 	from, rest, _ := strings.Cut(payload, " ")
 	name, err := url.QueryUnescape(from)
 	if err != nil || name == "" || len(name) > maxReplicaNameBytes {
-		b.log.WarnContext(ctx, "a wish is nobody's", "bytes", len(from), "error", err)
+		b.log.WarnContext(ctx, "an interest names no replica", "bytes", len(from), "error", err)
 		return
 	}
 	if name == self {
@@ -74,9 +74,9 @@ func (b *Bus) decodeInterests(ctx context.Context, payload, self string, wished 
 		id, ends := strings.CutPrefix(id, interestEnds)
 		session, err := tree.ParseID[tree.Session](id)
 		if err != nil || begins == ends {
-			b.log.WarnContext(ctx, "a wish names nothing", "error", err)
+			b.log.WarnContext(ctx, "an interest names no session", "error", err)
 			continue
 		}
-		wished(Interest{Replica: name, Session: session, Over: ends})
+		onInterest(Interest{Replica: name, Session: session, Over: ends})
 	}
 }

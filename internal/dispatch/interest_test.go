@@ -86,7 +86,7 @@ func TestWishes(t *testing.T) {
 		if got := nextWish(t, own); got != last {
 			t.Errorf("a replica heard %v first, want %v: its own wishes are not for it", got, last)
 		}
-		if nobody, nothing := log.count("a wish is nobody's"), log.count("a wish names nothing"); nobody != 2*3 || nothing != 2*7 {
+		if nobody, nothing := log.count("an interest names no replica"), log.count("an interest names no session"); nobody != 2*3 || nothing != 2*7 {
 			t.Errorf("%d wishes were logged as nobody's and %d as nothing's, want 6 and 14", nobody, nothing)
 		}
 	})

@@ -25,29 +25,29 @@ const (
 	maxRetryPause  = time.Second
 )
 
-// Listen calls look with the nudges of other replicas than self. It also calls look with the zero
-// Nudge, which means "look at everything", whenever it has subscribed: at first and after each
-// reconnection, because nudges may have been missed before. It calls wished with the interests of
-// other replicas; senders repeat interests, so missed ones come again.
+// Listen calls onNudge with the nudges of other replicas than self. It also calls onNudge with the
+// zero Nudge, which means "look at everything", whenever it has subscribed: at first and after each
+// reconnection, because nudges may have been missed before. It calls onInterest with the interests
+// of other replicas; senders repeat interests, so missed ones come again.
 //
 // Calls come one at a time. While a call lasts, messages queue up. If too many do, Redis closes the
 // connection and Listen reconnects. A nudge may come more often than it was sent.
 //
 // Listen reconnects until ctx ends, and then returns nil. It fails only if the client has been
 // closed.
-func (b *Bus) Listen(ctx context.Context, self string, look func(Nudge), wished func(Interest)) error {
-	nudges, wishes := b.keys.nudge(), b.keys.interest()
-	return b.subscribe(ctx, []string{nudges, wishes}, func(got any) {
+func (b *Bus) Listen(ctx context.Context, self string, onNudge func(Nudge), onInterest func(Interest)) error {
+	nudges, interests := b.keys.nudge(), b.keys.interest()
+	return b.subscribe(ctx, []string{nudges, interests}, func(got any) {
 		switch got := got.(type) {
 		case *redis.Subscription:
 			if got.Channel == nudges {
-				look(Nudge{})
+				onNudge(Nudge{})
 			}
 		case *redis.Message:
 			if got.Channel == nudges {
-				b.decodeNudges(ctx, got.Payload, self, look)
+				b.decodeNudges(ctx, got.Payload, self, onNudge)
 			} else {
-				b.decodeInterests(ctx, got.Payload, self, wished)
+				b.decodeInterests(ctx, got.Payload, self, onInterest)
 			}
 		}
 	})
@@ -143,24 +143,24 @@ func encodeNudges(from string, nudges []Nudge) string {
 	return strings.Join(words, " ")
 }
 
-// decodeNudges passes the nudges of a message to look. The message is not trusted.
-func (b *Bus) decodeNudges(ctx context.Context, payload, self string, look func(Nudge)) {
+// decodeNudges passes the nudges of a message to onNudge. The message is not trusted.
+func (b *Bus) decodeNudges(ctx context.Context, payload, self string, onNudge func(Nudge)) {
 	from, rest, _ := strings.Cut(payload, " ")
 	if name, err := url.QueryUnescape(from); err == nil && name == self {
 		return
 	}
 	for word := range strings.FieldsSeq(rest) {
-		id, task, named := strings.Cut(word, "/")
+		id, task, hasTask := strings.Cut(word, "/")
 		var n Nudge
 		var err error
 		n.Session, err = tree.ParseID[tree.Session](id)
-		if err == nil && named {
+		if err == nil && hasTask {
 			n.Task, err = tree.ParseID[tree.Task](task)
 		}
 		if err != nil {
 			b.log.WarnContext(ctx, "a nudge names nothing", "error", err)
 			continue
 		}
-		look(n)
+		onNudge(n)
 	}
 }

@@ -59,18 +59,18 @@ type textMessage struct {
 // SendText sends pieces to replicas, in one round trip. Each replica gets a piece at most once.
 // Pieces arrive in the order of successive calls; of two concurrent calls, one may be dropped. A
 // replica that is not subscribed now does not get them later.
-func (b *Bus) SendText(ctx context.Context, from string, parcels ...TextBatch) error {
-	if len(parcels) == 0 {
+func (b *Bus) SendText(ctx context.Context, from string, batches ...TextBatch) error {
+	if len(batches) == 0 {
 		return nil
 	}
 	number := b.textNumber.Add(1)
 	pipe := b.client.Pipeline()
-	for _, p := range parcels {
-		data, err := encodeTextMessage(textMessage{From: from, Number: number, Pieces: p.Pieces})
+	for _, batch := range batches {
+		data, err := encodeTextMessage(textMessage{From: from, Number: number, Pieces: batch.Pieces})
 		if err != nil {
 			return fmt.Errorf("sending text: %w", err)
 		}
-		publish := redis.NewIntCmd(ctx, "publish", b.keys.text(p.To), data)
+		publish := redis.NewIntCmd(ctx, "publish", b.keys.text(batch.To), data)
 		if err := pipe.Process(ctx, noRetry{publish}); err != nil {
 			return fmt.Errorf("sending text: %w", err)
 		}
@@ -89,18 +89,18 @@ func encodeTextMessage(p textMessage) ([]byte, error) {
 	return data.Bytes(), err
 }
 
-// ReceiveText calls begun whenever it has subscribed to the text for self, at first and after each
-// reconnection. It calls show with each piece, one at a time. It has a connection of its own, so
-// that text does not delay nudges.
+// ReceiveText calls onSubscribed whenever it has subscribed to the text for self, at first and
+// after each reconnection. It calls show with each piece, one at a time. It has a connection of its
+// own, so that text does not delay nudges.
 //
 // ReceiveText reconnects until ctx ends, and then returns nil. It fails only if the client has been
 // closed.
-func (b *Bus) ReceiveText(ctx context.Context, self string, begun func(), show func(Piece)) error {
+func (b *Bus) ReceiveText(ctx context.Context, self string, onSubscribed func(), show func(Piece)) error {
 	last := lastNumbers{}
 	return b.subscribe(ctx, []string{b.keys.text(self)}, func(got any) {
 		switch got := got.(type) {
 		case *redis.Subscription:
-			begun()
+			onSubscribed()
 		case *redis.Message:
 			if err := last.read(got.Payload, show); err != nil {
 				b.log.WarnContext(ctx, "text of another replica can't be shown", "error", err)
@@ -119,14 +119,14 @@ const maxSenders = 1000
 // read shows the pieces of a message, up to the first invalid one. The message is not trusted.
 func (l lastNumbers) read(payload string, show func(Piece)) error {
 	if len(payload) > maxTextMessageBytes {
-		return fmt.Errorf("a parcel has %d bytes", len(payload))
+		return fmt.Errorf("a text message has %d bytes", len(payload))
 	}
 	var p textMessage
 	if err := json.Unmarshal([]byte(payload), &p); err != nil {
-		return fmt.Errorf("reading a parcel: %w", err)
+		return fmt.Errorf("reading a text message: %w", err)
 	}
 	if p.From == "" || len(p.From) > maxReplicaNameBytes {
-		return fmt.Errorf("a parcel is from %d bytes", len(p.From))
+		return fmt.Errorf("the sender of a text message has %d bytes", len(p.From))
 	}
 	if p.Number <= l[p.From] {
 		return nil
@@ -137,7 +137,7 @@ func (l lastNumbers) read(payload string, show func(Piece)) error {
 	l[p.From] = p.Number
 	for i := range p.Pieces {
 		if err := p.Pieces[i].check(); err != nil {
-			return fmt.Errorf("piece %d of a parcel: %w", i+1, err)
+			return fmt.Errorf("piece %d of a text message: %w", i+1, err)
 		}
 		show(p.Pieces[i])
 	}

@@ -77,8 +77,8 @@ func (a *agentCache) pollFiles(ctx context.Context) error {
 // readFiles reads the files. Their definitions apply once all of them are stored, because tasks pin
 // stored versions.
 func (a *agentCache) readFiles(ctx context.Context) error {
-	now, wrong := a.files.Read()
-	a.logProblems(ctx, wrong)
+	now, problems := a.files.Read()
+	a.logProblems(ctx, problems)
 	before := a.fileRegistry()
 	if now == before {
 		return nil
@@ -103,12 +103,12 @@ func (a *agentCache) readFiles(ctx context.Context) error {
 }
 
 // logProblems logs problems with files that were not there at the last read.
-func (a *agentCache) logProblems(ctx context.Context, wrong []agentdef.Problem) {
+func (a *agentCache) logProblems(ctx context.Context, problems []agentdef.Problem) {
 	a.mu.Lock()
 	before := a.fileProblems
-	a.fileProblems = wrong
+	a.fileProblems = problems
 	a.mu.Unlock()
-	for _, p := range wrong {
+	for _, p := range problems {
 		known := slices.ContainsFunc(before, func(old agentdef.Problem) bool {
 			return old.Source == p.Source && old.Kept == p.Kept && old.Err.Error() == p.Err.Error()
 		})
@@ -222,16 +222,16 @@ func (a *agentCache) definition(ctx context.Context, version string) (*agentdef.
 
 // resolveChild sets the agent and the model of a child that a client asks for.
 func (s *Service) resolveChild(ctx context.Context, tenant string, child *tree.Child) error {
-	now, err := s.agents.snapshot(ctx, tenant)
+	agents, err := s.agents.snapshot(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	return s.resolveChildWith(ctx, tenant, now, child)
+	return s.resolveChildWith(ctx, tenant, agents, child)
 }
 
 // resolveChildWith is resolveChild with the agents of a snapshot.
-func (s *Service) resolveChildWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, child *tree.Child) error {
-	all, err := s.agents.registryWith(ctx, tenant, then.Versions())
+func (s *Service) resolveChildWith(ctx context.Context, tenant string, agents *store.AgentsSnapshot, child *tree.Child) error {
+	all, err := s.agents.registryWith(ctx, tenant, agents.Versions())
 	if err != nil {
 		return err
 	}
@@ -254,20 +254,20 @@ const sentAgentsTTL = time.Second
 // spawnableBy returns a lookup of the agents that an attempt may spawn. The definition that its
 // task has pinned says which agents those are; their current definitions are used.
 func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLookup, error) {
-	by, err := s.agents.definition(ctx, held.version)
+	definition, err := s.agents.definition(ctx, held.version)
 	if err != nil {
 		return nil, err
 	}
-	told := held.agentsSent.Load()
-	if told == nil || s.Now().Sub(told.at) > sentAgentsTTL {
+	sent := held.agentsSent.Load()
+	if sent == nil || s.Now().Sub(sent.at) > sentAgentsTTL {
 		all, err := s.agents.registryOf(ctx, held.tenant)
 		if err != nil {
 			return nil, err
 		}
-		told = &sentAgents{all: all}
+		sent = &sentAgents{all: all}
 	}
-	all := told.all
-	spawnable := all.Spawnable(by)
+	all := sent.all
+	spawnable := all.Spawnable(definition)
 	return func(child *tree.Child) {
 		if def, ok := all.Get(child.AgentName); ok && slices.Contains(spawnable, def) {
 			s.setAgent(child, def)
@@ -277,7 +277,7 @@ func (s *Service) spawnableBy(ctx context.Context, held *lease) (wire.AgentLooku
 
 // spawnable lists the agents that an attempt may spawn, and records them as sent to its worker.
 func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.AgentVersion) ([]*pb.SpawnableAgent, error) {
-	by, err := s.agents.definition(ctx, held.version)
+	definition, err := s.agents.definition(ctx, held.version)
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +287,7 @@ func (s *Service) spawnable(ctx context.Context, held *lease, versions []store.A
 	}
 	held.agentsSent.Store(&sentAgents{all, s.Now()})
 	var out []*pb.SpawnableAgent
-	for _, d := range all.Spawnable(by) {
+	for _, d := range all.Spawnable(definition) {
 		out = append(out, &pb.SpawnableAgent{Name: d.Name, Description: d.Description, Background: d.Background})
 	}
 	return out, nil

@@ -191,7 +191,7 @@ func (b *backlog) putBack(run queuedRun) {
 
 // take removes and returns the first run, if there is one, for a slot that has given its run back.
 // The caller calls takeDone once the slot has the run or can't have it.
-func (b *backlog) take(now time.Time, idle int) (next queuedRun, any bool) {
+func (b *backlog) take(now time.Time, idle int) (next queuedRun, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.mayTake(now, idle) {
@@ -204,7 +204,7 @@ func (b *backlog) take(now time.Time, idle int) (next queuedRun, any bool) {
 }
 
 // takeFirst removes and returns the first run, if there is one, for a slot that stands by.
-func (b *backlog) takeFirst() (next queuedRun, any bool) {
+func (b *backlog) takeFirst() (next queuedRun, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.runs) == 0 {
@@ -215,13 +215,13 @@ func (b *backlog) takeFirst() (next queuedRun, any bool) {
 	return next, true
 }
 
-// overdue returns how many hints on the stream were not claimed within claimWithin (late), and how
-// many are younger than that (coming).
-func (b *backlog) overdue(now time.Time) (late, coming int) {
+// overdue returns how many hints on the stream were not claimed within claimWithin (overdue), and
+// how many are younger than that (recent).
+func (b *backlog) overdue(now time.Time) (overdue, recent int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	coming = b.outstandingSince(now.Add(-claimWithin))
-	return len(b.outstanding) - coming, coming
+	recent = b.outstandingSince(now.Add(-claimWithin))
+	return len(b.outstanding) - recent, recent
 }
 
 // idleSuffice reports whether so many idle slots suffice to claim the hints on the dispatch stream.
@@ -314,7 +314,7 @@ func (s *Service) sendDue(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		unsure := s.dismissForOverdue(time.Now())
+		lookAgain := s.dismissForOverdue(time.Now())
 		s.assignBacklog(ctx)
 		idle := s.pullingSlots()
 		if s.hasOthers.Load() || s.slots.count() == 0 {
@@ -326,7 +326,7 @@ func (s *Service) sendDue(ctx context.Context) error {
 			again = s.backlog.sendFailed(time.Now(), hints)
 			s.assignBacklog(ctx)
 		}
-		if again.IsZero() && unsure {
+		if again.IsZero() && lookAgain {
 			again = time.Now().Add(claimWithin)
 		}
 		if !again.IsZero() {

@@ -21,15 +21,15 @@ type BranchSpec struct {
 
 // CreateBranch opens a branch. It reads the message outside the transaction, because messages never
 // change.
-func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.SessionID, n BranchSpec, req Idempotency) (*tree.Task, error) {
-	from, err := s.Task(ctx, tenant, id, n.Task)
+func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.SessionID, spec BranchSpec, idem Idempotency) (*tree.Task, error) {
+	from, err := s.Task(ctx, tenant, id, spec.Task)
 	if err != nil {
 		return nil, err
 	}
 	if err := from.MustBeAgent(); err != nil {
 		return nil, err
 	}
-	at, err := s.Store.MessageByID(ctx, id, from.ID, n.Message)
+	at, err := s.Store.MessageByID(ctx, id, from.ID, spec.Message)
 	if err != nil {
 		return nil, err
 	}
@@ -38,16 +38,16 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 		return nil, err
 	}
 	cmd := tree.CreateBranch{
-		Task: from.ID, At: *at, Agent: agent, Apart: n.WithoutContext, Again: n.Regenerate,
-		Description: n.Description, Select: n.Select, Trace: telemetry.Incoming(ctx),
+		Task: from.ID, At: *at, Agent: agent, Apart: spec.WithoutContext, Again: spec.Regenerate,
+		Description: spec.Description, Select: spec.Select, Trace: telemetry.Incoming(ctx),
 	}
-	if n.Text != "" {
-		if tree.Blank(n.Text) {
+	if spec.Text != "" {
+		if tree.Blank(spec.Text) {
 			return nil, tree.ErrEmpty.With("message")
 		}
-		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
+		cmd.Message = []tree.Block{tree.Text{Text: spec.Text}}
 	}
-	branched, err := update[tree.Branched](ctx, s, tenant, id, cmd, req)
+	branched, err := update[tree.Branched](ctx, s, tenant, id, cmd, idem)
 	if err != nil {
 		return nil, err
 	}

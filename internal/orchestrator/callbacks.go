@@ -39,13 +39,13 @@ const callbackMargin = 5 * time.Second
 // runCallbacks makes the calls that are due, until ctx ends. Calls that are running then are
 // interrupted, and left to other replicas.
 func (s *Service) runCallbacks(ctx context.Context) error {
-	calling := newCallbackQueue()
+	queue := newCallbackQueue()
 	var running sync.WaitGroup
 	defer running.Wait()
 	tick := time.NewTicker(callbackInterval)
 	defer tick.Stop()
 	var after, afterAsked string
-	for look, going := true, true; going; look, going = calling.wait(ctx, tick.C) {
+	for look, going := true, true; going; look, going = queue.wait(ctx, tick.C) {
 		if look {
 			due, next, err := s.Store.DueCallbacks(ctx, after, callbacksPerLookAndHost, callbacksPerLook)
 			asked, nextAsked, errAsked := s.Store.DueAsked(ctx, afterAsked, callbacksPerLookAndHost, callbacksPerLook)
@@ -53,11 +53,11 @@ func (s *Service) runCallbacks(ctx context.Context) error {
 				s.Logger.WarnContext(ctx, "looking for callbacks failed", "error", err)
 			}
 			after, afterAsked = next, nextAsked
-			calling.setDue(append(asked, due...), next != "" || nextAsked != "")
+			queue.setDue(append(asked, due...), next != "" || nextAsked != "")
 		}
-		for _, c := range calling.startNext() {
+		for _, c := range queue.startNext() {
 			running.Go(func() {
-				defer func() { calling.ended <- c }()
+				defer func() { queue.ended <- c }()
 				if err := s.makeCallback(ctx, &c.Callback); err != nil && ctx.Err() == nil {
 					// It becomes due again when its lease expires.
 					s.Logger.WarnContext(ctx, "a callback failed", "session_id", c.Session, "task_id", c.Task, "run", c.Run, "error", err)
@@ -123,7 +123,7 @@ func (c *callbackQueue) setDue(due []store.Callback, others bool) {
 
 // startNext removes the callbacks that can run now from those that wait, and returns them. Hosts
 // with fewer running calls go first.
-func (c *callbackQueue) startNext() (now []hostCallback) {
+func (c *callbackQueue) startNext() (started []hostCallback) {
 	for most := 1; most <= maxCallbacksPerHost; most++ {
 		c.waiting = slices.DeleteFunc(c.waiting, func(next hostCallback) bool {
 			if len(c.running) == maxCallbacks || c.runningByHost[next.host] >= most {
@@ -131,19 +131,19 @@ func (c *callbackQueue) startNext() (now []hostCallback) {
 			}
 			c.running[callbackIDOf(&next.Callback)] = true
 			c.runningByHost[next.host]++
-			now = append(now, next)
+			started = append(started, next)
 			return true
 		})
 	}
 	c.hasWaited = c.hasWaited || len(c.waiting) > 0
-	return now
+	return started
 }
 
 // finish records that a call has ended.
-func (c *callbackQueue) finish(called hostCallback) {
-	delete(c.running, callbackIDOf(&called.Callback))
-	if c.runningByHost[called.host]--; c.runningByHost[called.host] == 0 {
-		delete(c.runningByHost, called.host)
+func (c *callbackQueue) finish(call hostCallback) {
+	delete(c.running, callbackIDOf(&call.Callback))
+	if c.runningByHost[call.host]--; c.runningByHost[call.host] == 0 {
+		delete(c.runningByHost, call.host)
 	}
 	if c.hasWaited && c.lookSoon == nil {
 		c.lookSoon = time.After(callbackRelookPause)
@@ -154,8 +154,8 @@ func (c *callbackQueue) finish(called hostCallback) {
 // ended.
 func (c *callbackQueue) wait(ctx context.Context, tick <-chan time.Time) (look, going bool) {
 	select {
-	case called := <-c.ended:
-		c.finish(called)
+	case call := <-c.ended:
+		c.finish(call)
 		return false, true
 	case <-c.lookSoon:
 		return true, true
@@ -183,16 +183,16 @@ func (s *Service) makeCallback(ctx context.Context, c *store.Callback) error {
 	if err != nil {
 		return err
 	}
-	called := s.Callbacks.Call(ctx, taken.Callback.URL, key, body)
+	callErr := s.Callbacks.Call(ctx, taken.Callback.URL, key, body)
 	settle := tree.SettleCallback{
 		CallbackKey: c.Key(), Try: taken.Callback.Tries, MaxTries: s.Callbacks.MaxTries,
-		Delivered: called == nil, Final: errors.Is(called, callback.ErrForbidden),
+		Delivered: callErr == nil, Final: errors.Is(callErr, callback.ErrForbidden),
 		Retry: s.Callbacks.Retry(taken.Callback.Tries),
 	}
-	if called != nil {
-		settle.Detail = s.Secrets.String(called.Error())
+	if callErr != nil {
+		settle.Detail = s.Secrets.String(callErr.Error())
 	}
-	if called != nil && ctx.Err() != nil {
+	if callErr != nil && ctx.Err() != nil {
 		return nil // this replica stops; the lease will expire
 	}
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), callbackMargin)

@@ -50,8 +50,8 @@ var errMissingFeature = errors.New("the worker lacks a feature that the run need
 
 // holdGranted puts a claimed run on the stream, and returns nil if the stream takes no attempt any
 // more. known says whether the worker knows of the run and can come back for it then.
-func (l *slot) holdGranted(a *exchange, run *tree.Claimed, by workerInfo, known bool) *lease {
-	held := newLease(&run.Task, run.Tenant, by)
+func (l *slot) holdGranted(a *exchange, run *tree.Claimed, worker workerInfo, known bool) *lease {
+	held := newLease(&run.Task, run.Tenant, worker)
 	if !l.hold(held, a.expected) {
 		l.svc.handleLateGrant(held, a.expected, a.worker, known)
 		return nil
@@ -61,8 +61,8 @@ func (l *slot) holdGranted(a *exchange, run *tree.Claimed, by workerInfo, known 
 
 // loadAssignment returns the assignment and the transcript of a run that is on the stream.
 func (l *slot) loadAssignment(ctx context.Context, held *lease, granted *tree.Claimed, known store.AtHand, has *pb.TranscriptHeld) ([]*pb.WorkResponse, error) {
-	t, by := &granted.Task, &held.worker
-	if needsPolicy(t) && !by.Has(wire.FeaturePolicy) || needsWorkspaces(granted) && !by.Has(wire.FeatureWorkspaces) {
+	t, worker := &granted.Task, &held.worker
+	if needsPolicy(t) && !worker.Has(wire.FeaturePolicy) || needsWorkspaces(granted) && !worker.Has(wire.FeatureWorkspaces) {
 		l.abandon(false)
 		return nil, errMissingFeature
 	}
@@ -78,13 +78,13 @@ func (l *slot) loadAssignment(ctx context.Context, held *lease, granted *tree.Cl
 
 // answerReattach answers a worker that continues its attempt over this stream.
 func (l *slot) answerReattach(ctx context.Context, a *exchange, answer tree.Answer, err error) ([]*pb.WorkResponse, error) {
-	again := a.req.GetReattach()
+	reattach := a.req.GetReattach()
 	a.mayGrant = false
 	granted, ok := answer.(tree.Reattached)
 	switch {
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
 		refused := l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE)
-		refused[0].Given, err = l.findGivenRun(ctx, again)
+		refused[0].Given, err = l.findGivenRun(ctx, reattach)
 		return refused, err
 	case err != nil:
 		return nil, err
@@ -93,8 +93,8 @@ func (l *slot) answerReattach(ctx context.Context, a *exchange, answer tree.Answ
 	}
 	l.svc.recordReattach()
 	t := &granted.Task
-	held := newLease(t, granted.Tenant, workerInfo{again.GetWorkerId(), append(slices.Clone(again.GetFeatures()), wire.FeatureReattach)})
-	held.storedSeq, held.seenOrdinal = t.LastSeq, int(again.GetKnownOrdinal())
+	held := newLease(t, granted.Tenant, workerInfo{reattach.GetWorkerId(), append(slices.Clone(reattach.GetFeatures()), wire.FeatureReattach)})
+	held.storedSeq, held.seenOrdinal = t.LastSeq, int(reattach.GetKnownOrdinal())
 	if t.Kind == tree.KindShell {
 		l.state.uncount()
 	}

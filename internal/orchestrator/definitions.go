@@ -107,13 +107,13 @@ func (s *Service) suggestSubagents(ctx context.Context, tenant, name string, ref
 }
 
 // suggestAgents adds the names of allowed agents to an error that says that an agent does not exist
-// (ErrNoAgent) or is not allowed (not). It returns other errors as they are.
-func (s *Service) suggestAgents(ctx context.Context, tenant, name string, refused error, not *tree.Error, one string, may func(agentdef.Mode) bool) error {
-	as := not
+// (ErrNoAgent) or is not allowed (notAllowed). It returns other errors as they are.
+func (s *Service) suggestAgents(ctx context.Context, tenant, name string, refused error, notAllowed *tree.Error, role string, allowed func(agentdef.Mode) bool) error {
+	base := notAllowed
 	switch {
 	case errors.Is(refused, tree.ErrNoAgent):
-		as = tree.ErrNoAgent
-	case !errors.Is(refused, not):
+		base = tree.ErrNoAgent
+	case !errors.Is(refused, notAllowed):
 		return refused
 	}
 	all, err := s.agents.registryOf(ctx, tenant)
@@ -122,14 +122,14 @@ func (s *Service) suggestAgents(ctx context.Context, tenant, name string, refuse
 	}
 	var names []string
 	for _, def := range all.List() {
-		if may(def.Mode) {
+		if allowed(def.Mode) {
 			names = append(names, def.Name)
 		}
 	}
 	if len(names) > maxSuggestedAgents {
 		names = append(names[:maxSuggestedAgents], "…")
 	}
-	return as.With("%s; those that may be a %s: %s", name, one, strings.Join(names, ", "))
+	return base.With("%s; those that may be a %s: %s", name, role, strings.Join(names, ", "))
 }
 
 // checkAgentName refuses a name that no agent can have. Such a name may be no valid text for the

@@ -152,14 +152,14 @@ func (h *hub) sendDelta(id tree.SessionID, d *pb.Delta) {
 	var step *wire.Step
 	for o := range h.observers[id] {
 		v, watches := o.(*deltaObserver)
-		if !watches || v.deltas == nil {
+		if !watches || v.queue == nil {
 			continue
 		}
 		if step == nil {
 			step = wire.DeltaStep(d)
 		}
 		select {
-		case v.deltas <- step:
+		case v.queue <- step:
 		default:
 		}
 	}

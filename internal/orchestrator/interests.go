@@ -69,12 +69,12 @@ func (w *textInterests) take(all bool) []dispatch.Interest {
 			w.unsent[id] = struct{}{}
 		}
 	}
-	told := make([]dispatch.Interest, 0, len(w.unsent))
+	out := make([]dispatch.Interest, 0, len(w.unsent))
 	for id := range w.unsent {
-		told = append(told, dispatch.Interest{Session: id, Over: w.watchers[id] == 0})
+		out = append(out, dispatch.Interest{Session: id, Over: w.watchers[id] == 0})
 	}
 	clear(w.unsent)
-	return told
+	return out
 }
 
 // isEmpty reports whether no text is watched here and nothing is left to send.

@@ -56,10 +56,10 @@ type workerInfo struct {
 }
 
 // newLease returns the lease of an attempt whose worker knows the whole transcript.
-func newLease(t *tree.Task, tenant string, by workerInfo) *lease {
+func newLease(t *tree.Task, tenant string, worker workerInfo) *lease {
 	l := &lease{
 		session: t.Session, task: t.ID, tenant: tenant, version: t.AgentVersion, run: t.Run, token: t.Token(), attach: t.Attach,
-		worker: by, seenOrdinal: t.NextOrdinal - 1, callsClosed: map[int]bool{},
+		worker: worker, seenOrdinal: t.NextOrdinal - 1, callsClosed: map[int]bool{},
 	}
 	if since := t.LastReport(); t.Kind == tree.KindAgent && !since.IsZero() {
 		l.lastHeard.Store(since.UnixNano())

@@ -77,14 +77,15 @@ func (l *leases) settle(e *expectation) {
 }
 
 // add holds an attempt, unless a newer attachment of it is held already. e is nil if the attempt
-// was not expected. look signals its stream that the attempt was revoked or its commands released.
-func (l *leases) add(a *lease, e *expectation, look chan<- struct{}) {
+// was not expected. changed signals its stream that the attempt was revoked or its commands
+// released.
+func (l *leases) add(a *lease, e *expectation, changed chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if again := l.find(a.task, a.token.Epoch); again != nil && again.attach > a.attach {
 		return
 	}
-	l.held[a.task], a.changed = a, look
+	l.held[a.task], a.changed = a, changed
 	if e != nil && slices.Contains(e.revoked, attemptKey{a.task, a.token.Epoch}) {
 		a.markRevoked()
 	}
@@ -162,16 +163,16 @@ func (l *leases) holds(task tree.TaskID, epoch int64) bool {
 
 // latestEpoch returns the latest epoch of a task that is held or expected here. An older attempt
 // may still be held for the grace while a stream has asked for the next one.
-func (l *leases) latestEpoch(task tree.TaskID) (epoch int64, any bool) {
+func (l *leases) latestEpoch(task tree.TaskID) (epoch int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.held[task]; a != nil {
-		epoch, any = a.token.Epoch, true
+		epoch, ok = a.token.Epoch, true
 	}
 	for _, e := range l.expected[task] {
-		epoch, any = max(epoch, e.epoch), true
+		epoch, ok = max(epoch, e.epoch), true
 	}
-	return epoch, any
+	return epoch, ok
 }
 
 // attemptKey identifies an attempt.

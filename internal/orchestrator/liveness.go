@@ -17,8 +17,8 @@ import (
 func (l *slot) identifyWorker(req *pb.WorkRequest) {
 	claim := cmp.Or(req.GetClaim(), req.GetStandBy())
 	id, port := claim.GetWorkerId(), claim.GetAlivePort()
-	if again := req.GetReattach(); again != nil {
-		id, port = again.GetWorkerId(), again.GetAlivePort()
+	if reattach := req.GetReattach(); reattach != nil {
+		id, port = reattach.GetWorkerId(), reattach.GetAlivePort()
 	}
 	from, known := peer.FromContext(l.stream.Context())
 	if port == 0 || !known {

@@ -37,10 +37,10 @@ import (
 // request gives its run back, the same transaction may claim another run for the slot.
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var offer *store.Offer
-	if offered := a.req.GetTakes(); offered != nil && lease.worker.id != "" {
+	if takes := a.req.GetTakes(); takes != nil && lease.worker.id != "" {
 		a.next = l.svc.backlog.takeIf(time.Now(), l.svc.pullingSlots(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
 		offer = &store.Offer{
-			Worker: lease.worker.id, Nonce: offered.GetNonce(), Spare: l.svc.slots.idle(),
+			Worker: lease.worker.id, Nonce: takes.GetNonce(), Spare: l.svc.slots.idle(),
 			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
 		}
 		a.mayGrant, a.offeredBy = true, lease.worker
@@ -131,14 +131,14 @@ func (l *slot) runTakenWith(ctx context.Context, a *exchange) *tree.Claimed {
 func (l *slot) claimFromBacklog(ctx context.Context, a *exchange, last *lease) (granted *tree.Claimed, done func()) {
 	takes := a.req.GetTakes()
 	for takes != nil && last.worker.id != "" && ctx.Err() == nil {
-		next, any := l.svc.backlog.take(time.Now(), l.svc.pullingSlots()-1)
-		if !any {
+		run, found := l.svc.backlog.take(time.Now(), l.svc.pullingSlots()-1)
+		if !found {
 			break
 		}
 		l.svc.leases.settle(a.expected)
-		a.expected = l.svc.leases.expect(next.Task, next.Epoch)
-		a.pending = l.svc.Store.Prepare(next.Session, tree.Claim{
-			Task: next.Task, Token: tree.Token{Epoch: next.Epoch, Nonce: takes.GetNonce()}, Worker: last.worker.id,
+		a.expected = l.svc.leases.expect(run.Task, run.Epoch)
+		a.pending = l.svc.Store.Prepare(run.Session, tree.Claim{
+			Task: run.Task, Token: tree.Token{Epoch: run.Epoch, Nonce: takes.GetNonce()}, Worker: last.worker.id,
 		}, nil)
 		answer, err := l.settle(ctx, a.pending)
 		if claimed, ok := answer.(*tree.Claimed); ok {
@@ -147,10 +147,10 @@ func (l *slot) claimFromBacklog(ctx context.Context, a *exchange, last *lease) (
 		l.svc.backlog.takeDone()
 		l.svc.announceMore()
 		if ctx.Err() != nil {
-			l.svc.backlog.putBack(next)
+			l.svc.backlog.putBack(run)
 			break
 		}
-		if !l.svc.claimRefused(ctx, next.Hint, err) {
+		if !l.svc.claimRefused(ctx, run.Hint, err) {
 			break
 		}
 	}
@@ -183,11 +183,11 @@ func (l *slot) settle(ctx context.Context, p *store.Pending) (tree.Answer, error
 
 // findGivenRun finds a run that a slot was given together with the end of its last run, and that
 // its worker has not heard of.
-func (l *slot) findGivenRun(ctx context.Context, again *pb.Reattach) (*pb.GivenRun, error) {
-	if again.GetTakesNonce() == 0 {
+func (l *slot) findGivenRun(ctx context.Context, reattach *pb.Reattach) (*pb.GivenRun, error) {
+	if reattach.GetTakesNonce() == 0 {
 		return nil, nil
 	}
-	given, err := l.svc.Store.AttemptsBy(ctx, again.GetWorkerId(), again.GetTakesNonce())
+	given, err := l.svc.Store.AttemptsBy(ctx, reattach.GetWorkerId(), reattach.GetTakesNonce())
 	if err != nil || len(given) == 0 {
 		return nil, err
 	}

@@ -54,25 +54,25 @@ func newRelay(now func() time.Time) *relay {
 
 // setInterest records or removes an interest of another replica. Interests beyond the bounds are
 // ignored.
-func (r *relay) setInterest(w dispatch.Interest) {
+func (r *relay) setInterest(i dispatch.Interest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sessions, known := r.interests[w.Replica]
-	_, again := sessions[w.Session]
+	sessions, known := r.interests[i.Replica]
+	_, again := sessions[i.Session]
 	switch full := r.interestCount.Load() >= maxInterests || !known && len(r.interests) >= maxInterestedReplicas; {
-	case w.Over && again:
-		r.removeInterest(w.Replica, w.Session)
+	case i.Over && again:
+		r.removeInterest(i.Replica, i.Session)
 		return
-	case w.Over || full && !again:
+	case i.Over || full && !again:
 		return
 	case !known:
 		sessions = map[tree.SessionID]time.Time{}
-		r.interests[w.Replica] = sessions
+		r.interests[i.Replica] = sessions
 	}
 	if !again {
 		r.interestCount.Add(1)
 	}
-	sessions[w.Session] = r.now().Add(interestTTL)
+	sessions[i.Session] = r.now().Add(interestTTL)
 }
 
 // removeInterest requires the lock.
@@ -128,9 +128,9 @@ func (r *relay) put(p dispatch.Piece) {
 	if !r.isWanted(p.Session) {
 		return
 	}
-	before := r.last[p.Task]
-	grows := before != nil && before.Run == p.Run && before.Thinking == p.Thinking && !before.Restart && !p.Restart &&
-		len(before.text)+len(p.Text) <= dispatch.MaxPieceBytes
+	last := r.last[p.Task]
+	grows := last != nil && last.Run == p.Run && last.Thinking == p.Thinking && !last.Restart && !p.Restart &&
+		len(last.text)+len(p.Text) <= dispatch.MaxPieceBytes
 	size := len(p.Text)
 	if !grows {
 		size += pieceOverhead
@@ -140,11 +140,11 @@ func (r *relay) put(p dispatch.Piece) {
 	}
 	r.size += size
 	if !grows {
-		before = &queuedPiece{Piece: p}
-		before.Text = "" // set when it is taken
-		r.waiting, r.last[p.Task] = append(r.waiting, before), before
+		last = &queuedPiece{Piece: p}
+		last.Text = "" // set when it is taken
+		r.waiting, r.last[p.Task] = append(r.waiting, last), last
 	}
-	before.text = append(before.text, p.Text...)
+	last.text = append(last.text, p.Text...)
 	signal(r.changed)
 }
 
@@ -180,11 +180,11 @@ func (r *relay) take() []dispatch.TextBatch {
 	left := copy(r.waiting, r.waiting[taken:])
 	clear(r.waiting[left:])
 	r.waiting, r.size = r.waiting[:left], r.size-size
-	parcels := make([]dispatch.TextBatch, 0, len(pieces))
-	for replica, some := range pieces {
-		parcels = append(parcels, dispatch.TextBatch{To: replica, Pieces: some})
+	batches := make([]dispatch.TextBatch, 0, len(pieces))
+	for replica, list := range pieces {
+		batches = append(batches, dispatch.TextBatch{To: replica, Pieces: list})
 	}
-	return parcels
+	return batches
 }
 
 // relayText sends text to interested replicas until ctx ends. Text that is written while Redis is

@@ -44,51 +44,51 @@ type Idempotency struct {
 // CreateSession opens a session and returns it with its root. It assumes that the tenant's agents
 // have not changed since they were last read. If the commit finds that they have, it reads them and
 // tries again.
-func (s *Service) CreateSession(ctx context.Context, tenant string, n SessionSpec, req Idempotency) (session *tree.Session, root *tree.Task, err error) {
-	then := s.agents.lastSnapshot(tenant)
+func (s *Service) CreateSession(ctx context.Context, tenant string, spec SessionSpec, idem Idempotency) (session *tree.Session, root *tree.Task, err error) {
+	agents := s.agents.lastSnapshot(tenant)
 	for {
-		if then == nil {
-			if then, err = s.agents.snapshot(ctx, tenant); err != nil {
+		if agents == nil {
+			if agents, err = s.agents.snapshot(ctx, tenant); err != nil {
 				return nil, nil, err
 			}
 		}
-		session, root, err = s.createSessionWith(ctx, tenant, then, n, req)
+		session, root, err = s.createSessionWith(ctx, tenant, agents, spec, idem)
 		if !errors.Is(err, store.ErrAgentsChanged) {
 			return session, root, err
 		}
-		then = nil
+		agents = nil
 	}
 }
 
 // createSessionWith opens a session with the agents of a snapshot. It fails with
 // [store.ErrAgentsChanged] if they have changed.
-func (s *Service) createSessionWith(ctx context.Context, tenant string, then *store.AgentsSnapshot, n SessionSpec, req Idempotency) (*tree.Session, *tree.Task, error) {
-	if n.Agent == "" {
-		n.Agent = DefaultAgent
+func (s *Service) createSessionWith(ctx context.Context, tenant string, agents *store.AgentsSnapshot, spec SessionSpec, idem Idempotency) (*tree.Session, *tree.Task, error) {
+	if spec.Agent == "" {
+		spec.Agent = DefaultAgent
 	}
-	root := tree.Child{AgentName: n.Agent, Model: n.Model}
-	if err := s.resolveChildWith(ctx, tenant, then, &root); err != nil {
+	root := tree.Child{AgentName: spec.Agent, Model: spec.Model}
+	if err := s.resolveChildWith(ctx, tenant, agents, &root); err != nil {
 		return nil, nil, err
 	}
 	if root.Pin.IsZero() {
 		root.Pin = s.Models.First()
 	}
-	id, err := sessionID(tenant, req.Key)
+	id, err := sessionID(tenant, idem.Key)
 	if err != nil {
 		return nil, nil, err
 	}
 	cmd := tree.CreateSession{
-		ID: id, Tenant: tenant, Title: n.Title, Agent: root.Agent, AgentName: n.Agent, Model: n.Model,
-		Pin: root.Pin, NoModel: root.NoModel, Metadata: n.Metadata, Limits: s.Limits, Budget: n.Budget.Within(s.Budget), History: n.history,
-		Permissions: n.Permissions, Approvals: n.Approvals, Source: n.Source, Trace: telemetry.Incoming(ctx), Workspace: n.Workspace,
-		OnComplete: n.OnComplete, OnApproval: n.OnApproval,
+		ID: id, Tenant: tenant, Title: spec.Title, Agent: root.Agent, AgentName: spec.Agent, Model: spec.Model,
+		Pin: root.Pin, NoModel: root.NoModel, Metadata: spec.Metadata, Limits: s.Limits, Budget: spec.Budget.Within(s.Budget), History: spec.history,
+		Permissions: spec.Permissions, Approvals: spec.Approvals, Source: spec.Source, Trace: telemetry.Incoming(ctx), Workspace: spec.Workspace,
+		OnComplete: spec.OnComplete, OnApproval: spec.OnApproval,
 	}
-	cmd.Limits.NoBackground = s.Limits.NoBackground || n.NoBackground
-	if n.Text != "" {
-		cmd.Message = []tree.Block{tree.Text{Text: n.Text}}
+	cmd.Limits.NoBackground = s.Limits.NoBackground || spec.NoBackground
+	if spec.Text != "" {
+		cmd.Message = []tree.Block{tree.Text{Text: spec.Text}}
 	}
-	session, opened, err := s.Store.Create(ctx, req.storeKey(), cmd, then)
-	return session, opened, s.suggestRoots(ctx, tenant, n.Agent, err)
+	session, opened, err := s.Store.Create(ctx, idem.storeKey(), cmd, agents)
+	return session, opened, s.suggestRoots(ctx, tenant, spec.Agent, err)
 }
 
 // sessionID returns the id of a new session. With a key the id is derived from tenant and key, so
@@ -113,12 +113,12 @@ func (r Idempotency) storeKey() *store.Key {
 }
 
 // update submits a client's command to a session of the tenant.
-func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tree.SessionID, cmd tree.Command, req Idempotency) (answer A, err error) {
+func update[A tree.Answer](ctx context.Context, s *Service, tenant string, id tree.SessionID, cmd tree.Command, idem Idempotency) (answer A, err error) {
 	if _, err := s.Store.Session(ctx, tenant, id); err != nil {
 		return answer, err
 	}
 	var given tree.Answer
-	if key := req.storeKey(); key != nil {
+	if key := idem.storeKey(); key != nil {
 		given, err = s.Store.UpdateOnce(ctx, id, *key, cmd)
 	} else {
 		given, err = s.Store.Update(ctx, id, cmd)
@@ -143,14 +143,14 @@ type UserMessage struct {
 }
 
 // SendMessage sends a user message to a task of the session, and returns the task afterwards.
-func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.SessionID, m UserMessage, req Idempotency) (*tree.Task, tree.Sent, error) {
+func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.SessionID, m UserMessage, idem Idempotency) (*tree.Task, tree.Sent, error) {
 	if tree.Blank(m.Text) {
 		return nil, tree.Sent{}, tree.ErrEmpty.With("message")
 	}
 	sent, err := update[tree.Sent](ctx, s, tenant, id, tree.Send{
 		Task: m.Task, Message: []tree.Block{tree.Text{Text: m.Text}}, Interrupt: m.Interrupt, Source: m.Source,
 		Trace: telemetry.Incoming(ctx),
-	}, req)
+	}, idem)
 	if err != nil {
 		return nil, tree.Sent{}, err
 	}
@@ -172,7 +172,7 @@ func firstWords(prompt string) string {
 
 // SpawnTask starts a task below another one. It sets what follows from the names of agent and
 // model, the trace, and a description if there is none.
-func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, spawn tree.SpawnTask, req Idempotency) (*tree.Task, error) {
+func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionID, spawn tree.SpawnTask, idem Idempotency) (*tree.Task, error) {
 	if spawn.Child.Description == "" { // so that the task can be told from others in the tree
 		spawn.Child.Description = firstWords(spawn.Child.Prompt)
 	}
@@ -180,7 +180,7 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 		return nil, err
 	}
 	spawn.Trace = telemetry.Incoming(ctx)
-	spawned, err := update[tree.Spawned](ctx, s, tenant, id, spawn, req)
+	spawned, err := update[tree.Spawned](ctx, s, tenant, id, spawn, idem)
 	if err != nil {
 		return nil, s.suggestSubagents(ctx, tenant, spawn.Child.AgentName, err)
 	}

@@ -78,11 +78,11 @@ func (s *slotState) uncount() {
 }
 
 // setWorker sets the worker of the stream. Only the first call has an effect.
-func (s *slotState) setWorker(all *alive.Prober, id string, from net.Addr, port uint32) {
+func (s *slotState) setWorker(prober *alive.Prober, id string, from net.Addr, port uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.worker == nil && !s.closed {
-		s.worker = all.Meet(id, from, port)
+		s.worker = prober.Meet(id, from, port)
 	}
 }
 

@@ -97,11 +97,11 @@ func (b *standby) remove(s *standbySlot) bool {
 }
 
 // setOpen says whether slots may stand by. If they may not, it dismisses those that wait.
-func (b *standby) setOpen(may bool) {
+func (b *standby) setOpen(open bool) {
 	b.mu.Lock()
-	b.closed = !may
+	b.closed = !open
 	b.mu.Unlock()
-	if !may {
+	if !open {
 		b.dismiss(math.MaxInt)
 	}
 }
@@ -110,21 +110,21 @@ func (b *standby) setOpen(may bool) {
 func (b *standby) dismiss(n int) {
 	b.mu.Lock()
 	n = min(n, len(b.waiting))
-	relieved := b.waiting[:n]
+	dismissed := b.waiting[:n]
 	b.waiting = b.waiting[n:]
 	b.mu.Unlock()
-	for _, s := range relieved {
+	for _, s := range dismissed {
 		s.finish(nil, nil)
 	}
 }
 
-// giveBack returns a slot from a committer. got says whether the slot has a run. It reports whether
+// giveBack returns a slot from a committer. hasRun says whether it got a run. It reports whether
 // the slot waits again, as the first.
-func (b *standby) giveBack(s *standbySlot, got bool) (waits bool) {
+func (b *standby) giveBack(s *standbySlot, hasRun bool) (waits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.withCommitters--
-	if waits = !got && !s.dismissed && !b.closed; waits {
+	if waits = !hasRun && !s.dismissed && !b.closed; waits {
 		b.waiting = slices.Insert(b.waiting, 0, s)
 	}
 	return waits
@@ -174,14 +174,14 @@ func (s *standbySlot) finish(run *store.Given, lease *lease) {
 
 // tryStandBy makes a slot without a run stand by, and reports whether it does. It does not if the
 // other idle slots are too few for the hints on the dispatch stream.
-func (l *slot) tryStandBy(takes *pb.Takes, by workerInfo, worker *alive.Worker) bool {
-	if !takes.GetStandBy() || by.id == "" || !l.svc.registry.servesPool(l, l.svc.Pool) {
+func (l *slot) tryStandBy(takes *pb.Takes, info workerInfo, worker *alive.Worker) bool {
+	if !takes.GetStandBy() || info.id == "" || !l.svc.registry.servesPool(l, l.svc.Pool) {
 		return false
 	}
 	if !l.svc.backlog.idleSuffice(l.svc.pullingSlots() - 1) {
 		return false
 	}
-	s := &standbySlot{slot: l, info: by, worker: worker, takes: takes}
+	s := &standbySlot{slot: l, info: info, worker: worker, takes: takes}
 	return l.state.ifOpen(func() bool { // under the lock, so that the call that closes the state also ends the standby
 		l.onStandby.Store(s) // before add, because the slot may get a run at once
 		waits := l.svc.standby.add(s)
@@ -200,11 +200,11 @@ func (l *slot) handleStandBy(req *pb.WorkRequest) error {
 	}
 	l.identifyWorker(req)
 	claim := req.GetStandBy()
-	takes, by := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}
-	if worker := l.state.currentWorker(); l.tryStandBy(takes, by, worker) {
+	takes, info := &pb.Takes{Nonce: claim.GetNonce(), StandBy: true}, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}
+	if worker := l.state.currentWorker(); l.tryStandBy(takes, info, worker) {
 		signal(l.svc.backlog.changed)
 	} else {
-		refused := &standbySlot{slot: l, info: by, worker: worker, takes: takes}
+		refused := &standbySlot{slot: l, info: info, worker: worker, takes: takes}
 		l.onStandby.Store(refused) // until the stream has received the outcome; the next request comes after that
 		refused.finish(nil, nil)
 	}
@@ -219,51 +219,51 @@ func (l *slot) standDown() {
 }
 
 // answerStandbyEnd returns what the worker is told when a standby ended.
-func (l *slot) answerStandbyEnd(ctx context.Context, down standbyEnd) []*pb.WorkResponse {
-	l.onStandby.CompareAndSwap(down.standbySlot, nil)
+func (l *slot) answerStandbyEnd(ctx context.Context, end standbyEnd) []*pb.WorkResponse {
+	l.onStandby.CompareAndSwap(end.standbySlot, nil)
 	answer := &pb.WorkResponse{Kind: &pb.WorkResponse_StoodDown{StoodDown: &pb.StoodDown{}}}
-	if down.run == nil {
+	if end.run == nil {
 		return []*pb.WorkResponse{answer}
 	}
-	if l.state.currentLease() != down.lease {
+	if l.state.currentLease() != end.lease {
 		return nil // the attempt was revoked, and the worker has been told
 	}
-	return l.appendRun(ctx, answer, down.lease, down.run.Claimed, down.run.AtHand, down.takes)
+	return l.appendRun(ctx, answer, end.lease, end.run.Claimed, end.run.AtHand, end.takes)
 }
 
 // dismissForOverdue dismisses as many waiting slots as there are overdue hints on the dispatch
 // stream, so that their workers read those. It reports whether hints may become overdue soon.
-func (s *Service) dismissForOverdue(now time.Time) (unsure bool) {
+func (s *Service) dismissForOverdue(now time.Time) (lookAgain bool) {
 	if !s.standby.hasWaiting() {
 		return false
 	}
-	late, coming := s.backlog.overdue(now)
-	s.standby.dismiss(late)
-	return coming > 0
+	overdue, recent := s.backlog.overdue(now)
+	s.standby.dismiss(overdue)
+	return recent > 0
 }
 
 // assignBacklog lets waiting slots claim runs of the backlog, as long as there are both. A run that
 // can't be claimed is announced again when its announcement expires.
 func (s *Service) assignBacklog(ctx context.Context) {
 	for s.standby.hasWaiting() {
-		run, any := s.backlog.takeFirst()
-		if !any {
+		run, found := s.backlog.takeFirst()
+		if !found {
 			return
 		}
-		to := s.standby.Take()
-		if to == nil {
+		slot := s.standby.Take()
+		if slot == nil {
 			s.backlog.putBack(run)
 			return
 		}
-		claim, err := s.Store.ClaimFor(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, to)
+		claim, err := s.Store.ClaimFor(ctx, store.Announced{Session: run.Session, Task: run.Task, Epoch: run.Epoch}, slot)
 		if err != nil {
-			to.Given(nil)
+			slot.Given(nil)
 			return
 		}
 		s.serving.Go(func() {
 			_, err := claim.Wait(context.WithoutCancel(ctx))
 			if err != nil {
-				to.Given(nil)
+				slot.Given(nil)
 			}
 			if err != nil && ctx.Err() == nil {
 				s.claimRefused(ctx, run.Hint, err)

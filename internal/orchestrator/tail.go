@@ -98,11 +98,11 @@ func (t *tail) run(ctx context.Context, f *tailFeed) {
 	quiet := time.NewTimer(tailRetention)
 	defer quiet.Stop()
 	for read := (time.Time{}); ; {
-		unsure := false
+		reread := false
 		select {
 		case <-f.changed:
 		case <-t.reread:
-			unsure = true
+			reread = true
 		case <-quiet.C:
 			t.dropAll()
 			continue
@@ -112,9 +112,9 @@ func (t *tail) run(ctx context.Context, f *tailFeed) {
 		if !sleep(ctx, time.Until(read.Add(t.readPause()))) {
 			return
 		}
-		news := t.svc.hub.takeBuffer(f)
-		news.incomplete = news.incomplete || unsure
-		if err := t.read(ctx, news); err != nil {
+		buffered := t.svc.hub.takeBuffer(f)
+		buffered.incomplete = buffered.incomplete || reread
+		if err := t.read(ctx, buffered); err != nil {
 			t.fail(err)
 			return
 		}
@@ -146,19 +146,19 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 }
 
 // read appends new events, and checks whether the session is idle if a watcher wants to know.
-// Events in news need not be read from the store.
-func (t *tail) read(ctx context.Context, news eventBuffer) error {
+// Buffered events need not be read from the store.
+func (t *tail) read(ctx context.Context, buffered eventBuffer) error {
 	for more := true; more; {
 		from, begun := t.position()
 		if !begun {
 			return nil
 		}
-		found, err := t.fetch(ctx, news, from)
+		found, err := t.fetch(ctx, buffered, from)
 		t.appendEvents(found)
 		if err != nil {
 			return err
 		}
-		news, more = eventBuffer{}, len(found) == watchBatch
+		buffered, more = eventBuffer{}, len(found) == watchBatch
 		if more || !t.needsIdleCheck() {
 			continue
 		}
@@ -172,8 +172,8 @@ func (t *tail) read(ctx context.Context, news eventBuffer) error {
 }
 
 // fetch returns the events after from.
-func (t *tail) fetch(ctx context.Context, news eventBuffer, from int64) ([]watchEvent, error) {
-	rows, all := news.after(from)
+func (t *tail) fetch(ctx context.Context, buffered eventBuffer, from int64) ([]watchEvent, error) {
+	rows, all := buffered.after(from)
 	if !all {
 		return t.svc.readLog(ctx, t.session, from)
 	}

@@ -59,17 +59,17 @@ func (s *Service) WaitTask(
 	defer s.hub.subscribe(id, w)()
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	told, look := false, !s.hub.isNewAndRunning(tenant, w)
-	for ; ; look = true {
+	runEnded, check := false, !s.hub.isNewAndRunning(tenant, w)
+	for ; ; check = true {
 		over := waiting.Err() != nil
-		if look || over {
-			now, ended, err := s.checkRun(ctx, tenant, w, told || over)
+		if check || over {
+			result, ended, err := s.checkRun(ctx, tenant, w, runEnded || over)
 			if ended || over || err != nil {
-				return now, err
+				return result, err
 			}
 		}
 		select {
-		case told = <-w.changed:
+		case runEnded = <-w.changed:
 		case <-s.stopping:
 			return WaitResult{}, tree.ErrStopping
 		case <-waiting.Done(): // the last look returns the task as it is now

@@ -33,17 +33,17 @@ const maxStepBytes = 64 << 10
 
 // deltaObserver receives text of a session while it is written.
 type deltaObserver struct {
-	deltas chan *wire.Step // nil if the watcher does not want text
+	queue chan *wire.Step // nil if the watcher does not want text
 }
 
 // deltaBuffer is how many pieces of text a slow watcher may be behind before it loses some. They
 // are a preview; the stored message is never lost.
 const deltaBuffer = 256
 
-func newDeltaObserver(deltas bool) *deltaObserver {
+func newDeltaObserver(wanted bool) *deltaObserver {
 	v := &deltaObserver{}
-	if deltas {
-		v.deltas = make(chan *wire.Step, deltaBuffer)
+	if wanted {
+		v.queue = make(chan *wire.Step, deltaBuffer)
 	}
 	return v
 }
@@ -65,8 +65,8 @@ type watch struct {
 // With UntilIdle it returns once the session is idle. Otherwise it returns only when the session is
 // deleted, the replica stops, ctx ends or send fails.
 func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.SessionID, w Watch, send func(*wire.Step) error) (*pb.Idle, error) {
-	look := newDeltaObserver(w.Deltas)
-	defer s.hub.subscribe(id, look)()
+	deltas := newDeltaObserver(w.Deltas)
+	defer s.hub.subscribe(id, deltas)()
 	session, err := s.Store.Session(ctx, tenant, id)
 	switch {
 	case err != nil:
@@ -97,7 +97,7 @@ func (s *Service) WatchSession(ctx context.Context, tenant string, id tree.Sessi
 			return nil, err
 		}
 	}
-	return v.follow(ctx, look, w.UntilIdle)
+	return v.follow(ctx, deltas, w.UntilIdle)
 }
 
 // catchUp sends all events after the last one from the store. live says that the watcher had seen
@@ -151,26 +151,26 @@ func (v *watch) nextBatch(events []watchEvent) int {
 }
 
 // follow sends new events, once past events are sent.
-func (v *watch) follow(ctx context.Context, look *deltaObserver, untilIdle bool) (*pb.Idle, error) {
+func (v *watch) follow(ctx context.Context, deltas *deltaObserver, untilIdle bool) (*pb.Idle, error) {
 	t, leave := v.svc.joinTail(v.id, untilIdle)
 	defer leave()
 	room := make([]watchEvent, tailBatch)
 	for {
-		seen, err := t.after(v.last, room)
+		view, err := t.after(v.last, room)
 		if err != nil {
 			return nil, err
 		}
 		switch {
-		case seen.behind:
+		case view.behind:
 			err = v.catchUp(ctx, true)
-		case untilIdle && seen.idle != nil:
-			return seen.idle, nil
+		case untilIdle && view.idle != nil:
+			return view.idle, nil
 		default:
-			err = v.sendEvents(seen.events, true)
-			clear(seen.events) // don't keep them alive while the watch waits
+			err = v.sendEvents(view.events, true)
+			clear(view.events) // don't keep them alive while the watch waits
 		}
 		if err == nil {
-			err = v.awaitChange(ctx, seen.changed, look)
+			err = v.awaitChange(ctx, view.changed, deltas)
 		}
 		if err != nil {
 			return nil, err
@@ -180,12 +180,12 @@ func (v *watch) follow(ctx context.Context, look *deltaObserver, untilIdle bool)
 
 // awaitChange waits until the tail has changed, and sends deltas meanwhile. Deltas that came before
 // the change are sent before it returns.
-func (v *watch) awaitChange(ctx context.Context, news chan struct{}, look *deltaObserver) error {
+func (v *watch) awaitChange(ctx context.Context, changed chan struct{}, deltas *deltaObserver) error {
 	for {
 		select {
-		case <-news:
-			return v.drainDeltas(look)
-		case d := <-look.deltas:
+		case <-changed:
+			return v.drainDeltas(deltas)
+		case d := <-deltas.queue:
 			if err := v.send(d); err != nil {
 				return err
 			}
@@ -198,9 +198,9 @@ func (v *watch) awaitChange(ctx context.Context, news chan struct{}, look *delta
 }
 
 // drainDeltas sends the deltas that are waiting.
-func (v *watch) drainDeltas(look *deltaObserver) error {
-	for range len(look.deltas) {
-		if err := v.send(<-look.deltas); err != nil {
+func (v *watch) drainDeltas(deltas *deltaObserver) error {
+	for range len(deltas.queue) {
+		if err := v.send(<-deltas.queue); err != nil {
 			return err
 		}
 	}

@@ -246,8 +246,8 @@ func (l *slot) handleHello(hello *pb.Hello) {
 func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error) {
 	a = &exchange{req: req}
 	lease := l.state.currentLease()
-	claim, again := req.GetClaim(), req.GetReattach()
-	if (claim != nil || again != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
+	claim, reattach := req.GetClaim(), req.GetReattach()
+	if (claim != nil || reattach != nil) && (lease != nil || l.onStandby.Load() != nil || l.claiming.Swap(true)) {
 		return a, false, tree.ErrBadInput.With("a claim while an attempt is on the stream, or may come")
 	}
 	l.identifyWorker(req)
@@ -259,8 +259,8 @@ func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error)
 	case claim != nil:
 		session, cmd, err := wire.ClaimFrom(claim)
 		l.submitAttempt(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
-	case again != nil:
-		session, cmd, err := wire.ReattachFrom(again)
+	case reattach != nil:
+		session, cmd, err := wire.ReattachFrom(reattach)
 		l.submitAttempt(a, session, cmd, cmd.Task, cmd.Token.Epoch, err)
 	case lease == nil:
 		return a, false, nil

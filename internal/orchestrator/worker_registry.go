@@ -62,8 +62,8 @@ const maxWorkerInfoBytes = 1000
 
 // isUnlistable reports whether what a worker says about itself can't be listed. Such a worker still
 // gets runs.
-func isUnlistable(said string) bool {
-	return len(said) > maxWorkerInfoBytes || strings.ContainsRune(said, 0)
+func isUnlistable(info string) bool {
+	return len(info) > maxWorkerInfoBytes || strings.ContainsRune(info, 0)
 }
 
 // removeStream removes a stream, and its worker with the last one.
@@ -109,8 +109,8 @@ func (r *workerRegistry) drain(id string) {
 	if w == nil {
 		return
 	}
-	for l, told := range w.streams {
-		if !told {
+	for l, sent := range w.streams {
+		if !sent {
 			w.streams[l] = true
 			signal(l.drains)
 		}

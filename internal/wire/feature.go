@@ -24,6 +24,7 @@ const (
 // Features are the features that one side has announced.
 type Features []string
 
+// Has reports whether a feature was announced.
 func (f Features) Has(feature string) bool { return slices.Contains(f, feature) }
 
 // WorkerFeatures returns the features of a worker of this release.

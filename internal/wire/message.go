@@ -66,6 +66,7 @@ func MessageFrom(m *pb.Message) (tree.Message, error) {
 	return out, nil
 }
 
+// Messages converts a list of messages.
 func Messages(ms []tree.Message) []*pb.Message {
 	out := make([]*pb.Message, len(ms))
 	for i := range ms {
@@ -74,6 +75,7 @@ func Messages(ms []tree.Message) []*pb.Message {
 	return out
 }
 
+// MessagesFrom parses a list of messages.
 func MessagesFrom(ms []*pb.Message) ([]tree.Message, error) {
 	out := make([]tree.Message, len(ms))
 	for i, m := range ms {
