@@ -12,57 +12,58 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// wishing runs Listen for its wishes, from when it hears them. It ends with the test.
-func wishing(t *testing.T, bus *Bus, self string) <-chan Interest {
+// listenForInterests runs Listen and returns the interests it gets, from when it is subscribed. It
+// ends with the test.
+func listenForInterests(t *testing.T, bus *Bus, self string) <-chan Interest {
 	t.Helper()
-	wishes := make(chan Interest, 10*interestsPerMessage)
+	interests := make(chan Interest, 10*interestsPerMessage)
 	ready := make(chan struct{}, 1000)
-	listen(t, bus, self, func(Nudge) { ready <- struct{}{} }, func(w Interest) { wishes <- w })
-	// Both channels are subscribed to once a wish comes through.
+	listen(t, bus, self, func(Nudge) { ready <- struct{}{} }, func(w Interest) { interests <- w })
+	// Both channels are subscribed to once an interest arrives.
 	ctx := within(t)
 	first := Interest{Replica: "first", Session: tree.SessionID(uuid.New())}
 	<-ready
-	until(t, ctx, "a wish that is heard", func() bool {
+	until(t, ctx, "an interest that arrives", func() bool {
 		if err := bus.SendInterests(ctx, first.Replica, first); err != nil {
 			t.Fatal(err)
 		}
 		select {
-		case <-wishes:
+		case <-interests:
 			return true
 		default:
 			return false
 		}
 	})
-	return wishes
+	return interests
 }
 
-// nextWish waits for the next wish of anybody but the one that a test begins with.
-func nextWish(t *testing.T, wishes <-chan Interest) Interest {
+// nextInterest waits for the next interest other than those that listenForInterests begins with.
+func nextInterest(t *testing.T, interests <-chan Interest) Interest {
 	t.Helper()
 	ctx := within(t)
 	for {
 		select {
-		case w := <-wishes:
+		case w := <-interests:
 			if w.Replica != "first" {
 				return w
 			}
 		case <-ctx.Done():
-			t.Fatal("no wish came")
+			t.Fatal("no interest came")
 		}
 	}
 }
 
-func TestWishes(t *testing.T) {
+func TestInterests(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		log := newLogbook()
 		bus.log = log.logger()
-		heard, own := wishing(t, bus, "a listener"), wishing(t, bus, "a wisher")
+		heard, own := listenForInterests(t, bus, "a listener"), listenForInterests(t, bus, "a sender")
 		var want []Interest
 		for i := range 2*interestsPerMessage + 1 {
-			want = append(want, Interest{Replica: "a wisher", Session: tree.SessionID(uuid.New()), Over: i%2 == 1})
+			want = append(want, Interest{Replica: "a sender", Session: tree.SessionID(uuid.New()), Over: i%2 == 1})
 		}
-		if err := bus.SendInterests(ctx, "a wisher", want...); err != nil {
+		if err := bus.SendInterests(ctx, "a sender", want...); err != nil {
 			t.Fatal(err)
 		}
 		id := want[0].Session.String()
@@ -79,20 +80,20 @@ func TestWishes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, w := range append(want, last) {
-			if got := nextWish(t, heard); got != w {
-				t.Fatalf("wish %d is %v, want %v", i+1, got, w)
+			if got := nextInterest(t, heard); got != w {
+				t.Fatalf("interest %d is %v, want %v", i+1, got, w)
 			}
 		}
-		if got := nextWish(t, own); got != last {
-			t.Errorf("a replica heard %v first, want %v: its own wishes are not for it", got, last)
+		if got := nextInterest(t, own); got != last {
+			t.Errorf("a replica heard %v first, want %v: its own interests are not for it", got, last)
 		}
 		if nobody, nothing := log.count("an interest names no replica"), log.count("an interest names no session"); nobody != 2*3 || nothing != 2*7 {
-			t.Errorf("%d wishes were logged as nobody's and %d as nothing's, want 6 and 14", nobody, nothing)
+			t.Errorf("%d interests were logged as nobody's and %d as nothing's, want 6 and 14", nobody, nothing)
 		}
 	})
 }
 
-func FuzzWished(f *testing.F) {
+func FuzzDecodeInterests(f *testing.F) {
 	bus := &Bus{log: slog.New(slog.DiscardHandler)}
 	f.Add(encodeInterests("other", []Interest{{Session: tree.SessionID{1}}, {Session: tree.SessionID{2}, Over: true}}), "me")
 	f.Add(encodeInterests("me", []Interest{{Session: tree.SessionID{1}}}), "me")

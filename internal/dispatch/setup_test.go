@@ -148,11 +148,11 @@ func listening(t *testing.T, bus *Bus) <-chan Nudge {
 }
 
 // listen runs Listen until the test ends.
-func listen(t *testing.T, bus *Bus, self string, look func(Nudge), wished func(Interest)) {
+func listen(t *testing.T, bus *Bus, self string, onNudge func(Nudge), onInterest func(Interest)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- bus.Listen(ctx, self, look, wished) }()
+	go func() { ended <- bus.Listen(ctx, self, onNudge, onInterest) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -56,7 +56,7 @@ func written(texts ...string) []Piece {
 	return all
 }
 
-func TestTextGoesWhereItIsWishedFor(t *testing.T) {
+func TestTextGoesToInterestedReplicas(t *testing.T) {
 	onBoth(t, func(t *testing.T, client *redis.Client, bus *Bus) {
 		ctx := within(t)
 		log := newLogbook()
@@ -96,13 +96,13 @@ func TestTextGoesWhereItIsWishedFor(t *testing.T) {
 		if got := next(t, ctx, second); got != two[0] {
 			t.Errorf("after nonsense came %v, want %v", got, two[0])
 		}
-		if n := log.count("text of another replica can't be shown"); n != 4 { // a parcel without a number is old
-			t.Errorf("%d parcels were logged as unreadable, want 4", n)
+		if n := log.count("text of another replica can't be shown"); n != 4 { // a message without a number is old
+			t.Errorf("%d messages were logged as unreadable, want 4", n)
 		}
 	})
 }
 
-func TestParcelsThatAnybodyMayHaveWritten(t *testing.T) {
+func TestTextMessagesAreNotTrusted(t *testing.T) {
 	t.Parallel()
 	good := written("good")[0]
 	changed := func(change func(*Piece)) Piece {
@@ -134,7 +134,7 @@ func TestParcelsThatAnybodyMayHaveWritten(t *testing.T) {
 		"from anybody":     {strings.Replace(whole(good), `"s"`, `"`+strings.Repeat("s", maxReplicaNameBytes+1)+`"`, 1), 0, true},
 		"without ids":      {`{"from":"s","number":7,"pieces":[{"r":1,"x":"text"}]}`, 0, true},
 		"too large":        {whole(good) + strings.Repeat(" ", maxTextMessageBytes), 0, true},
-		"not a parcel":     {"text", 0, true},
+		"not a message":    {"text", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,8 +148,8 @@ func TestParcelsThatAnybodyMayHaveWritten(t *testing.T) {
 	}
 }
 
-// A parcel that was on its way for long comes after those that were sent later.
-func TestAParcelThatComesLateIsNotShown(t *testing.T) {
+// A delayed message arrives after messages that were sent later.
+func TestALateTextMessageIsNotShown(t *testing.T) {
 	t.Parallel()
 	last := lastNumbers{}
 	var shown []string
@@ -179,14 +179,14 @@ func TestAParcelThatComesLateIsNotShown(t *testing.T) {
 }
 
 // TestTextComesBack kills and freezes Redis: who hears text begins anew, and so does who
-// listens for wishes.
+// listens for interests.
 func TestTextComesBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	bus, ctx := newBus(t, server.Client()), within(t)
 	heard, begun := hearing(t, bus, "r")
 	next(t, ctx, begun)
-	wishes := wishing(t, bus, "s")
+	interests := listenForInterests(t, bus, "s")
 	for name, strike := range map[string]func(){
 		"killed": func() {
 			server.Kill()
@@ -215,12 +215,12 @@ func TestTextComesBack(t *testing.T) {
 			}
 		})
 		want := Interest{Replica: "r", Session: texts[0].Session}
-		until(t, ctx, "a wish after Redis was "+name, func() bool {
+		until(t, ctx, "an interest after Redis was "+name, func() bool {
 			if bus.SendInterests(ctx, "r", want) != nil {
 				return false
 			}
 			select {
-			case w := <-wishes:
+			case w := <-interests:
 				return w == want
 			default:
 				return false
@@ -229,7 +229,7 @@ func TestTextComesBack(t *testing.T) {
 	}
 }
 
-func FuzzParcel(f *testing.F) {
+func FuzzTextMessage(f *testing.F) {
 	data, err := encodeTextMessage(textMessage{"s", 1, written("one", "two")})
 	if err != nil {
 		f.Fatal(err)
@@ -239,7 +239,7 @@ func FuzzParcel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload string) {
 		var seen []Piece
 		if err := (lastNumbers{}).read(payload, func(p Piece) { seen = append(seen, p) }); err == nil && !json.Valid([]byte(payload)) {
-			t.Errorf("%q is no parcel", payload)
+			t.Errorf("%q is no text message", payload)
 		}
 		for _, p := range seen {
 			if p.check() != nil || !utf8.ValidString(p.Text) {

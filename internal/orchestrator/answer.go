@@ -42,10 +42,10 @@ func (l *slot) respond(ctx context.Context, a *exchange) ([]*pb.WorkResponse, er
 		return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Ack{Ack: ack}}}, err
 	case tree.ParkedRun:
 		l.dropAttempt()
-		return l.nextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}), nil
+		return l.answerWithNextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Parked{Parked: &pb.Parked{}}}), nil
 	case tree.Ended:
 		l.dropAttempt()
-		return l.nextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}), nil
+		return l.answerWithNextRun(ctx, a, lease, &pb.WorkResponse{Kind: &pb.WorkResponse_Ended{Ended: &pb.Ended{State: pb.TaskState(k.State)}}}), nil
 	}
 	return nil, fmt.Errorf("a worker's request was answered with %T", answer)
 }
@@ -70,7 +70,7 @@ func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkReques
 	if stored.Boundary == 0 {
 		return ack, nil
 	}
-	boundary, err := l.boundary(ctx, lease, stored.Boundary)
+	boundary, err := l.readBoundary(ctx, lease, stored.Boundary)
 	if err != nil {
 		return ack, err
 	}
@@ -79,9 +79,9 @@ func (l *slot) acknowledge(ctx context.Context, lease *lease, req *pb.WorkReques
 	return ack, nil
 }
 
-// boundary returns the part of the transcript that the worker does not know yet. If the worker has
+// readBoundary returns the part of the transcript that the worker does not know yet. If the worker has
 // closed all calls itself and nothing else was added, it knows everything.
-func (l *slot) boundary(ctx context.Context, lease *lease, last int) (*pb.Boundary, error) {
+func (l *slot) readBoundary(ctx context.Context, lease *lease, last int) (*pb.Boundary, error) {
 	after := lease.seenOrdinal
 	lease.seenOrdinal = last
 	if last == after || last == after+1 && lease.callsOpened > 0 && len(lease.callsClosed) == lease.callsOpened {

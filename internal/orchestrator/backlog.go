@@ -321,7 +321,7 @@ func (s *Service) sendDue(ctx context.Context) error {
 			idle = math.MaxInt
 		}
 		hints, again := s.backlog.takeDue(time.Now(), idle)
-		if err := s.publish(ctx, hints); err != nil && ctx.Err() == nil {
+		if err := s.publishHints(ctx, hints); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "announcing failed", "error", err)
 			again = s.backlog.sendFailed(time.Now(), hints)
 			s.assignBacklog(ctx)
@@ -335,8 +335,8 @@ func (s *Service) sendDue(ctx context.Context) error {
 	}
 }
 
-// publish puts hints on the dispatch stream.
-func (s *Service) publish(ctx context.Context, hints []dispatch.Hint) error {
+// publishHints puts hints on the dispatch stream.
+func (s *Service) publishHints(ctx context.Context, hints []dispatch.Hint) error {
 	if len(hints) == 0 {
 		return nil
 	}

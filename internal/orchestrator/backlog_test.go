@@ -27,9 +27,9 @@ func numbers(hints ...dispatch.Hint) (n []int) {
 	return n
 }
 
-// TestDueStock: the dispatch stream gets what idle slots wait for, and a few of those that have been
+// TestDueRuns: the dispatch stream gets what idle slots wait for, and a few of those that have been
 // kept for long enough.
-func TestDueStock(t *testing.T) {
+func TestDueRuns(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 0)
 	for name, test := range map[string]struct {
@@ -88,9 +88,9 @@ func of(session tree.SessionID) func(tree.SessionID) bool {
 	return func(other tree.SessionID) bool { return other == session }
 }
 
-// TestDrawing: a slot that has become free gets the first run, unless something that has
+// TestTakingRuns: a slot that has become free gets the first run, unless something that has
 // waited for longer is on the dispatch stream.
-func TestDrawing(t *testing.T) {
+func TestTakingRuns(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	b := backlogOf(now, 1, 2, 1)

@@ -48,9 +48,9 @@ type usageBody struct {
 	Priced     int64 `json:"priced_tokens"`
 }
 
-// callbackBody returns the body of a callback and its idempotency key. Both are the same for each
+// marshalCallback returns the body of a callback and its idempotency key. Both are the same for each
 // try.
-func (s *Service) callbackBody(ctx context.Context, c *store.Callback, a *tree.Approval) (key string, body []byte, err error) {
+func (s *Service) marshalCallback(ctx context.Context, c *store.Callback, a *tree.Approval) (key string, body []byte, err error) {
 	if a != nil {
 		body, err = s.marshalApprovalAsked(ctx, c.Session, a)
 		return fmt.Sprintf("%s/%s", c.Session, c.Approval), body, err

@@ -179,7 +179,7 @@ func (s *Service) makeCallback(ctx context.Context, c *store.Callback) error {
 	case err != nil || !ours:
 		return err
 	}
-	key, body, err := s.callbackBody(ctx, c, taken.Asked)
+	key, body, err := s.marshalCallback(ctx, c, taken.Asked)
 	if err != nil {
 		return err
 	}

@@ -24,11 +24,11 @@ func (l *slot) answerClaim(ctx context.Context, a *exchange, answer tree.Answer,
 	granted, ok := answer.(*tree.Claimed)
 	switch {
 	case errors.Is(err, errUnsupportedProtocol):
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_PROTOCOL), nil
+		return l.refusal(pb.RefusedCause_REFUSED_CAUSE_PROTOCOL), nil
 	case errors.Is(err, tree.ErrCapped):
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_CAPPED), l.releaseCapped(ctx, claim)
+		return l.refusal(pb.RefusedCause_REFUSED_CAUSE_CAPPED), l.releaseCapped(ctx, claim)
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+		return l.refusal(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	case err != nil:
 		return nil, err
 	case !ok:
@@ -40,7 +40,7 @@ func (l *slot) answerClaim(ctx context.Context, a *exchange, answer tree.Answer,
 	}
 	assignment, err := l.loadAssignment(ctx, held, granted, a.pending.AtHand(), claim.GetHeld())
 	if errors.Is(err, errMissingFeature) {
-		return l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
+		return l.refusal(pb.RefusedCause_REFUSED_CAUSE_STALE), nil
 	}
 	return assignment, err
 }
@@ -73,7 +73,7 @@ func (l *slot) loadAssignment(ctx context.Context, held *lease, granted *tree.Cl
 	if err != nil {
 		return nil, err
 	}
-	return l.assignment(ctx, held, granted, seen, has)
+	return l.buildAssignment(ctx, held, granted, seen, has)
 }
 
 // answerReattach answers a worker that continues its attempt over this stream.
@@ -83,7 +83,7 @@ func (l *slot) answerReattach(ctx context.Context, a *exchange, answer tree.Answ
 	granted, ok := answer.(tree.Reattached)
 	switch {
 	case tree.CodeOf(err) == tree.CodeStale || tree.CodeOf(err) == tree.CodeNotFound:
-		refused := l.refuse(pb.RefusedCause_REFUSED_CAUSE_STALE)
+		refused := l.refusal(pb.RefusedCause_REFUSED_CAUSE_STALE)
 		refused[0].Given, err = l.findGivenRun(ctx, reattach)
 		return refused, err
 	case err != nil:
@@ -104,7 +104,7 @@ func (l *slot) answerReattach(ctx context.Context, a *exchange, answer tree.Answ
 	return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Reattached{Reattached: &pb.Reattached{LastSeq: t.LastSeq}}}}, nil
 }
 
-func (l *slot) refuse(cause pb.RefusedCause) []*pb.WorkResponse {
+func (l *slot) refusal(cause pb.RefusedCause) []*pb.WorkResponse {
 	return []*pb.WorkResponse{{Kind: &pb.WorkResponse_Refused{Refused: &pb.Refused{Cause: cause}}}}
 }
 
@@ -127,10 +127,10 @@ func (s *Service) releaseReady(ctx context.Context, session tree.SessionID, task
 	return err
 }
 
-// assignment builds what a worker needs to continue a run. Results that arrived between the claim
+// buildAssignment builds what a worker needs to continue a run. Results that arrived between the claim
 // and the read of the transcript are in the transcript already. Messages that the worker holds are
 // not sent again.
-func (l *slot) assignment(
+func (l *slot) buildAssignment(
 	ctx context.Context, held *lease, granted *tree.Claimed, seen *store.Conversation, has *pb.TranscriptHeld,
 ) ([]*pb.WorkResponse, error) {
 	t := &granted.Task
@@ -161,7 +161,7 @@ func (l *slot) assignment(
 	known := countHeld(seen.Messages, has)
 	a.HeldMessages = int32(known)
 	out := []*pb.WorkResponse{{Kind: &pb.WorkResponse_Assignment{Assignment: a}}}
-	return append(out, chunks(wire.Messages(seen.Messages[known:]))...), nil
+	return append(out, transcriptChunks(wire.Messages(seen.Messages[known:]))...), nil
 }
 
 // countHeld returns how many of the messages the worker holds already. A summary replaces the first
@@ -174,8 +174,8 @@ func countHeld(messages []tree.Message, has *pb.TranscriptHeld) int {
 	return n
 }
 
-// chunks splits a transcript into responses. The last one is marked.
-func chunks(messages []*pb.Message) []*pb.WorkResponse {
+// transcriptChunks splits a transcript into responses. The last one is marked.
+func transcriptChunks(messages []*pb.Message) []*pb.WorkResponse {
 	pieces := wire.Pieces(messages)
 	if len(pieces) == 0 {
 		pieces = append(pieces, nil)

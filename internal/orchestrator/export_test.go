@@ -23,7 +23,7 @@ func (s *Service) Tails() int {
 }
 
 // Watchers returns the number of watchers and waiters.
-func (s *Service) Watchers() int { return s.hub.count() }
+func (s *Service) Watchers() int { return s.hub.countObservers() }
 
 // FailTails makes all tails fail.
 func (s *Service) FailTails(err error) {

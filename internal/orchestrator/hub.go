@@ -53,9 +53,9 @@ func (h *hub) subscribe(id tree.SessionID, o observer) (leave func()) {
 	}
 }
 
-// count returns how many observers there are. The feeds of tails are left out, because the watchers
+// countObservers returns how many observers there are. The feeds of tails are left out, because the watchers
 // of a tail are counted themselves.
-func (h *hub) count() (n int) {
+func (h *hub) countObservers() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, all := range h.observers {

@@ -8,7 +8,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-func TestWishesTellWhatHasChanged(t *testing.T) {
+func TestInterestsReportChanges(t *testing.T) {
 	t.Parallel()
 	w := newTextInterests()
 	oak, elm := aSession(), aSession()

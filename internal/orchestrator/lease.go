@@ -133,7 +133,7 @@ func (l *slot) checkLateGrant(a *exchange) {
 		claim := a.req.GetClaim()
 		l.svc.handleLateGrant(newLease(&granted.Task, granted.Tenant, workerInfo{claim.GetWorkerId(), claim.GetFeatures()}), a.expected, a.worker, true)
 	case tree.ParkedRun, tree.Ended:
-		if taken := l.runTakenWith(context.Background(), a); taken != nil {
+		if taken := l.claimedInRequest(context.Background(), a); taken != nil {
 			l.svc.handleLateGrant(newLease(&taken.Task, taken.Tenant, a.offeredBy), a.expected, a.worker, a.offeredBy.Has(wire.FeatureGiven))
 		}
 	}

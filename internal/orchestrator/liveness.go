@@ -36,8 +36,8 @@ const (
 // workerDied records that the process of a worker whose stream broke is dead.
 func (s *Service) workerDied(id string) {
 	s.Logger.InfoContext(context.Background(), "a worker is dead; its runs do not wait for it", "worker_id", id)
-	if s.measures != nil {
-		s.measures.WorkerDied()
+	if s.metrics != nil {
+		s.metrics.WorkerDied()
 	}
 	select {
 	case s.deadWorkers <- id:

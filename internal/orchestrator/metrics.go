@@ -7,27 +7,27 @@ import (
 	"github.com/coppice-run/coppice/internal/telemetry"
 )
 
-// measure records a commit in the metrics.
-func (s *Service) measure(c store.Commit) {
-	if s.measures == nil {
+// recordCommit records a commit in the metrics.
+func (s *Service) recordCommit(c store.Commit) {
+	if s.metrics == nil {
 		return
 	}
-	s.measures.Committed(c.Commands, c.Refused, c.Took)
+	s.metrics.Committed(c.Commands, c.Refused, c.Took)
 	for _, p := range c.Passed {
-		s.measures.Passed(p.Session, *p.Passed)
+		s.metrics.Passed(p.Session, *p.Passed)
 	}
 	for _, v := range c.Verdicts {
-		s.measures.Judged(v)
+		s.metrics.Judged(v)
 	}
 	for _, m := range c.Spent {
-		s.measures.Spent(m.Model, m.Micros)
+		s.metrics.Spent(m.Model, m.Micros)
 	}
 }
 
-// state returns the state of the replica for the metrics. If it returns an error, work and
+// metricsState returns the state of the replica for the metrics. If it returns an error, work and
 // approvals are not set.
-func (s *Service) state(ctx context.Context) (telemetry.State, error) {
-	state := telemetry.State{Slots: int(s.totalSlots.Load()), Streams: s.slots.count(), Watchers: s.hub.count(), Silent: s.leases.longestSilence(s.Now())}
+func (s *Service) metricsState(ctx context.Context) (telemetry.State, error) {
+	state := telemetry.State{Slots: int(s.totalSlots.Load()), Streams: s.slots.count(), Watchers: s.hub.countObservers(), Silent: s.leases.longestSilence(s.Now())}
 	work, err := s.Store.Work(ctx)
 	if err != nil {
 		return state, err
@@ -41,21 +41,21 @@ func (s *Service) state(ctx context.Context) (telemetry.State, error) {
 
 // recordWatchLag records how far behind an event was when its watcher got it.
 func (s *Service) recordWatchLag(e *watchEvent) {
-	if s.measures != nil {
-		s.measures.Watched(max(0, s.Now().Sub(e.at)))
+	if s.metrics != nil {
+		s.metrics.Watched(max(0, s.Now().Sub(e.at)))
 	}
 }
 
 // recordReattach records that an attempt continues over another stream.
 func (s *Service) recordReattach() {
-	if s.measures != nil {
-		s.measures.Reattached()
+	if s.metrics != nil {
+		s.metrics.Reattached()
 	}
 }
 
 // recordTakeover records that a run was taken back from a dead replica.
 func (s *Service) recordTakeover() {
-	if s.measures != nil {
-		s.measures.TakenOver()
+	if s.metrics != nil {
+		s.metrics.TakenOver()
 	}
 }

@@ -38,16 +38,16 @@ import (
 func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 	var offer *store.Offer
 	if takes := a.req.GetTakes(); takes != nil && lease.worker.id != "" {
-		a.next = l.svc.backlog.takeIf(time.Now(), l.svc.pullingSlots(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
+		a.replacement = l.svc.backlog.takeIf(time.Now(), l.svc.pullingSlots(), func(other tree.SessionID) bool { return l.svc.Store.Together(other, lease.session) })
 		offer = &store.Offer{
 			Worker: lease.worker.id, Nonce: takes.GetNonce(), Spare: l.svc.slots.idle(),
-			Next: store.Announced{Session: a.next.Session, Task: a.next.Task, Epoch: a.next.Epoch},
+			Next: store.Announced{Session: a.replacement.Session, Task: a.replacement.Task, Epoch: a.replacement.Epoch},
 		}
 		a.mayGrant, a.offeredBy = true, lease.worker
-		if a.next.Task.IsZero() {
+		if a.replacement.Task.IsZero() {
 			a.expected = l.svc.leases.expectAny(lease.session)
 		} else {
-			a.expected = l.svc.leases.expect(a.next.Task, a.next.Epoch)
+			a.expected = l.svc.leases.expect(a.replacement.Task, a.replacement.Epoch)
 		}
 	}
 	a.pending = l.svc.Store.Prepare(lease.session, cmd, offer)
@@ -57,7 +57,7 @@ func (l *slot) prepare(a *exchange, lease *lease, cmd tree.Command) {
 // finish ends what was expected of the request. A run that was meant for the slot and that it did
 // not get goes back to the backlog.
 func (a *exchange) finish(s *Service) {
-	s.backlog.putBack(a.next)
+	s.backlog.putBack(a.replacement)
 	s.leases.settle(a.expected)
 }
 
@@ -68,11 +68,11 @@ func (l *slot) queue() error {
 	return err
 }
 
-// nextRun adds the slot's next run, if it got one, to the answer that gives its last run back.
-func (l *slot) nextRun(ctx context.Context, a *exchange, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
+// answerWithNextRun adds the slot's next run, if it got one, to the answer that gives its last run back.
+func (l *slot) answerWithNextRun(ctx context.Context, a *exchange, last *lease, answer *pb.WorkResponse) []*pb.WorkResponse {
 	answers := []*pb.WorkResponse{answer}
 	a.mayGrant = false
-	granted, known := l.runTakenWith(ctx, a), last.worker.Has(wire.FeatureGiven)
+	granted, known := l.claimedInRequest(ctx, a), last.worker.Has(wire.FeatureGiven)
 	if granted == nil {
 		var done func()
 		granted, done = l.claimFromBacklog(ctx, a, last)
@@ -113,15 +113,15 @@ func (l *slot) appendRun(ctx context.Context, answer *pb.WorkResponse, held *lea
 	return append([]*pb.WorkResponse{answer}, assignment...)
 }
 
-// runTakenWith returns the run that the slot got in the transaction that gave its last run back;
+// claimedInRequest returns the run that the slot got in the transaction that gave its last run back;
 // nil if it got none.
-func (l *slot) runTakenWith(ctx context.Context, a *exchange) *tree.Claimed {
+func (l *slot) claimedInRequest(ctx context.Context, a *exchange) *tree.Claimed {
 	granted, refused := a.pending.Taken()
 	if refused != nil {
-		l.svc.claimRefused(ctx, a.next.Hint, refused)
+		l.svc.claimRefused(ctx, a.replacement.Hint, refused)
 	}
 	if granted != nil || refused != nil {
-		a.next = queuedRun{}
+		a.replacement = queuedRun{}
 	}
 	return granted
 }

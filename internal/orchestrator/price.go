@@ -5,10 +5,10 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// price sets the cost of a model's answer, by the current prices of this replica. It is called
+// setCost sets the cost of a model's answer, by the current prices of this replica. It is called
 // before the answer is stored, and a stored cost never changes when prices do. If the model has no
 // price, the answer has no cost, whatever the worker says.
-func (s *Service) price(answer *pb.Message) {
+func (s *Service) setCost(answer *pb.Message) {
 	u := answer.GetUsage()
 	if u == nil {
 		return

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestPace(t *testing.T) {
+func TestRateCounter(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	var p rateCounter

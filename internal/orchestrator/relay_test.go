@@ -26,11 +26,11 @@ func newRelaying(t *testing.T) *relaying {
 	return r
 }
 
-func (r *relaying) wishes(replica string, id tree.SessionID) {
+func (r *relaying) addInterest(replica string, id tree.SessionID) {
 	r.setInterest(dispatch.Interest{Replica: replica, Session: id})
 }
 
-func (r *relaying) letGo(replica string, id tree.SessionID) {
+func (r *relaying) endInterest(replica string, id tree.SessionID) {
 	r.setInterest(dispatch.Interest{Replica: replica, Session: id, Over: true})
 }
 
@@ -74,7 +74,7 @@ func (r *relaying) want(what string, want map[string]string) {
 	}
 }
 
-func TestTextIsRelayedToWhoWishesForIt(t *testing.T) {
+func TestTextIsRelayedToInterestedReplicas(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
 	oak, elm := aSession(), aSession()
@@ -83,29 +83,29 @@ func TestTextIsRelayedToWhoWishesForIt(t *testing.T) {
 		r.put(pieceOf(elm, "elm "+mark))
 	}
 	both("1")
-	r.want("nobody wishes", nil)
-	r.wishes("a", oak)
-	r.wishes("a", oak)
-	r.wishes("b", oak)
-	r.wishes("b", elm)
+	r.want("no interest", nil)
+	r.addInterest("a", oak)
+	r.addInterest("a", oak)
+	r.addInterest("b", oak)
+	r.addInterest("b", elm)
 	both("2")
-	r.want("two wish", map[string]string{"a": "oak 2", "b": "oak 2elm 2"})
-	r.letGo("b", oak)
-	r.letGo("b", oak)
-	r.letGo("c", elm)
+	r.want("two are interested", map[string]string{"a": "oak 2", "b": "oak 2elm 2"})
+	r.endInterest("b", oak)
+	r.endInterest("b", oak)
+	r.endInterest("c", elm)
 	both("3")
-	r.want("one wish is over", map[string]string{"a": "oak 3", "b": "elm 3"})
+	r.want("one interest ended", map[string]string{"a": "oak 3", "b": "elm 3"})
 	r.time = r.time.Add(interestTTL - 1)
-	r.wishes("b", elm)
+	r.addInterest("b", elm)
 	r.time = r.time.Add(1)
 	both("4")
-	r.want("one wish was not told again", map[string]string{"b": "elm 4"})
+	r.want("one interest was not renewed", map[string]string{"b": "elm 4"})
 	r.put(pieceOf(elm, "too late"))
-	r.letGo("b", elm)
-	r.want("it is not wished for any more", nil)
+	r.endInterest("b", elm)
+	r.want("no interest is left", nil)
 	r.expire()
 	if n := r.interestCount.Load(); n != 0 || len(r.relay.interests) != 0 {
-		t.Errorf("%d wishes of %d replicas are kept, want none", n, len(r.relay.interests))
+		t.Errorf("%d interests of %d replicas are kept, want none", n, len(r.relay.interests))
 	}
 }
 
@@ -113,7 +113,7 @@ func TestPiecesGrowWhileTheyWait(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
 	id := aSession()
-	r.wishes("a", id)
+	r.addInterest("a", id)
 	thought := func(text string) dispatch.Piece {
 		p := pieceOf(id, text)
 		p.Thinking = true
@@ -132,15 +132,15 @@ func TestPiecesGrowWhileTheyWait(t *testing.T) {
 	}
 	children := child
 	children.Text = "childchild"
-	parcels := r.take()
+	batches := r.take()
 	want := []dispatch.Piece{pieceOf(id, "ab"), children, thought("cd"), again, thought("e"), pieceOf(id, "e"), next, pieceOf(id, "f"), long, pieceOf(id, "g")}
-	if len(parcels) != 1 || !slices.Equal(parcels[0].Pieces, want) {
-		t.Errorf("sent is %v, want %v", parcels, want)
+	if len(batches) != 1 || !slices.Equal(batches[0].Pieces, want) {
+		t.Errorf("sent is %v, want %v", batches, want)
 	}
 	r.put(pieceOf(id, "h"))
 	<-r.changed
-	if parcels := r.take(); len(parcels) != 1 || !slices.Equal(parcels[0].Pieces, []dispatch.Piece{pieceOf(id, "h")}) {
-		t.Errorf("what was sent grows on: %v", parcels)
+	if batches := r.take(); len(batches) != 1 || !slices.Equal(batches[0].Pieces, []dispatch.Piece{pieceOf(id, "h")}) {
+		t.Errorf("what was sent grows on: %v", batches)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestWhatIsRelayedIsBounded(t *testing.T) {
 	r := newRelaying(t)
 	for name, text := range map[string]string{"small": "x", "large": strings.Repeat("y", dispatch.MaxPieceBytes)} {
 		id := aSession()
-		r.wishes("a", id)
+		r.addInterest("a", id)
 		most := 0
 		for range 2 * relayBufferBytes / len(text) {
 			p := pieceOf(id, text)
@@ -174,33 +174,33 @@ func TestWhatIsRelayedIsBounded(t *testing.T) {
 	}
 }
 
-func TestWishesAreBounded(t *testing.T) {
+func TestInterestsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
 	for i := range 2 * maxInterestedReplicas {
-		r.wishes(fmt.Sprint(i), aSession())
+		r.addInterest(fmt.Sprint(i), aSession())
 	}
 	if n := len(r.relay.interests); n != maxInterestedReplicas || r.interestCount.Load() != maxInterestedReplicas {
-		t.Errorf("%d wishes of %d replicas are known, want %d", r.interestCount.Load(), n, maxInterestedReplicas)
+		t.Errorf("%d interests of %d replicas are known, want %d", r.interestCount.Load(), n, maxInterestedReplicas)
 	}
 	id := aSession()
 	for range maxInterests {
 		id = aSession()
-		r.wishes("0", id)
+		r.addInterest("0", id)
 	}
-	r.wishes("1", id)
+	r.addInterest("1", id)
 	if n := r.interestCount.Load(); n != maxInterests {
-		t.Errorf("%d wishes are known, want %d", n, maxInterests)
+		t.Errorf("%d interests are known, want %d", n, maxInterests)
 	}
 	r.time = r.time.Add(interestTTL)
 	r.expire()
-	r.wishes("new", id)
+	r.addInterest("new", id)
 	if n := r.interestCount.Load(); n != 1 {
-		t.Errorf("%d wishes are known when all but one have expired", n)
+		t.Errorf("%d interests are known when all but one have expired", n)
 	}
 }
 
-func TestWhatIsStoredHurriesWhatWasWritten(t *testing.T) {
+func TestACommitFlushesText(t *testing.T) {
 	t.Parallel()
 	r := newRelaying(t)
 	id := aSession()
@@ -211,7 +211,7 @@ func TestWhatIsStoredHurriesWhatWasWritten(t *testing.T) {
 		}
 	}
 	urgent(0)
-	r.wishes("a", id)
+	r.addInterest("a", id)
 	urgent(0)
 	r.put(pieceOf(id, "text"))
 	urgent(1)

@@ -61,7 +61,7 @@ type Service struct {
 	announceNow  chan struct{} // holds one: a run may be ready to be announced
 	announceSoon chan struct{} // holds one: a run may be ready, but none is known to wait
 	stopping     chan struct{} // closed by Stop
-	stop         sync.Once
+	stopOnce     sync.Once
 	serving      sync.WaitGroup // the goroutines of streams
 	totalSlots   atomic.Int64   // of all workers, as of the last heartbeat
 	hasOthers    atomic.Bool    // other replicas are alive, as of the last heartbeat
@@ -70,7 +70,7 @@ type Service struct {
 	agents       *agentCache
 	prober       *alive.Prober
 	deadWorkers  chan string        // dead workers whose hints are still to be recovered
-	measures     *telemetry.Replica // nil: no metrics
+	metrics      *telemetry.Replica // nil: no metrics
 }
 
 // New checks the configuration. The caller calls Committed after each commit of the store.
@@ -125,7 +125,7 @@ func New(c Config) (*Service, error) {
 	s.prober = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error
-		if s.measures, err = c.Telemetry.Replica(c.Pool, s.state); err != nil {
+		if s.metrics, err = c.Telemetry.Replica(c.Pool, s.metricsState); err != nil {
 			return nil, fmt.Errorf("orchestrator: %w", err)
 		}
 	}
@@ -133,7 +133,7 @@ func New(c Config) (*Service, error) {
 }
 
 // Stop ends watches, waits and workers' streams, so that their clients go to another replica.
-func (s *Service) Stop() { s.stop.Do(func() { close(s.stopping) }) }
+func (s *Service) Stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
 
 // Stopping returns a channel that Stop closes.
 func (s *Service) Stopping() <-chan struct{} { return s.stopping }
@@ -193,7 +193,7 @@ func (s *Service) Committed(c store.Commit) {
 	case c.Room:
 		s.announceMore()
 	}
-	s.measure(c)
+	s.recordCommit(c)
 }
 
 // wakeAnnouncer makes the announcer look for ready runs now.

@@ -49,9 +49,9 @@ func run(t *testing.T, svc *orchestrator.Service) (written *logs, stop func()) {
 	}
 }
 
-// TestMissingWorkersAreTold lets time pass with a run that waits, or none, and with a worker
+// TestShortageIsLogged lets time pass with a run that waits, or none, and with a worker
 // that is busy, or idle, or without. The replica's clock is an hour behind the database's.
-func TestMissingWorkersAreTold(t *testing.T) {
+func TestShortageIsLogged(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		what  string

@@ -18,9 +18,9 @@ func commits(last int64, events int) store.Touched {
 	return t
 }
 
-// TestOffered: a tail is given what this replica has committed, unless that may not be all
+// TestEventBuffer: a tail is given what this replica has committed, unless that may not be all
 // that comes after what it has seen.
-func TestOffered(t *testing.T) {
+func TestEventBuffer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		commits []store.Touched

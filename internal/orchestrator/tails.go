@@ -19,7 +19,7 @@ func (s *Service) joinTail(id tree.SessionID, untilIdle bool) (t *tail, leave fu
 	s.tails.mu.Lock()
 	defer s.tails.mu.Unlock()
 	t = s.tails.bySession[id]
-	if t == nil || t.failed() {
+	if t == nil || t.hasFailed() {
 		t = s.newTail(id)
 		if s.tails.bySession == nil {
 			s.tails.bySession = map[tree.SessionID]*tail{}
@@ -77,7 +77,7 @@ func (t *tail) addWatchers(by int, untilIdle bool) (watchers int) {
 	return t.watchers
 }
 
-func (t *tail) failed() bool {
+func (t *tail) hasFailed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err != nil

@@ -44,11 +44,11 @@ type exchange struct {
 	pending *store.Pending
 	err     error // the request was refused before it was submitted
 
-	expected  *expectation  // for a claim, a reattachment, or a run that replaces the slot's own
-	mayGrant  bool          // the request may grant an attempt: its outcome is awaited even if the stream breaks
-	worker    *alive.Worker // the worker that sent the request
-	offeredBy workerInfo    // the worker that offered its slot
-	next      queuedRun     // the run that is to replace the slot's own, until the outcome is known; zero: none
+	expected    *expectation  // for a claim, a reattachment, or a run that replaces the slot's own
+	mayGrant    bool          // the request may grant an attempt: its outcome is awaited even if the stream breaks
+	worker      *alive.Worker // the worker that sent the request
+	offeredBy   workerInfo    // the worker that offered its slot
+	replacement queuedRun     // the run that is to replace the slot's own, until the outcome is known; zero: none
 }
 
 // slot serves one stream. One goroutine receives requests and submits them; another waits for the
@@ -105,24 +105,24 @@ func (l *slot) serve() error {
 	answered, received := make(chan struct{}), make(chan error, 1)
 	s.serving.Go(func() {
 		defer close(answered)
-		l.answer()
+		l.sendAnswers()
 	})
 	s.serving.Go(func() {
 		defer close(l.exchanges)
-		received <- l.receive()
+		received <- l.receiveRequests()
 	})
 	s.serving.Go(l.sendHeartbeats)
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
-	var said <-chan struct{} // closed once all answers are sent to a worker that has closed its side
+	var allAnswered <-chan struct{} // closed once all answers are sent to a worker that has closed its side
 	for {
 		select {
 		case err := <-received:
 			if !errors.Is(err, io.EOF) {
 				return err // the worker does not read, so no more answers can be sent
 			}
-			said = answered
-		case <-said:
+			allAnswered = answered
+		case <-allAnswered:
 			return nil
 		case err := <-l.failed:
 			return err
@@ -138,11 +138,11 @@ func (l *slot) serve() error {
 
 // end takes the stream down: first it refuses new attempts, then it removes the current one. The
 // worker stays set until its liveness check has started.
-func (l *slot) end(inGoodOrder bool) {
-	l.endedCleanly.Store(inGoodOrder)
+func (l *slot) end(cleanly bool) {
+	l.endedCleanly.Store(cleanly)
 	l.state.close()
 	l.standDown()
-	if inGoodOrder {
+	if cleanly {
 		l.abandon(false)
 	} else {
 		l.detach()
@@ -181,8 +181,8 @@ func (l *slot) send(r *pb.WorkResponse) error {
 	return l.stream.Send(r)
 }
 
-// receive submits the worker's requests until the stream ends.
-func (l *slot) receive() error {
+// receiveRequests submits the worker's requests until the stream ends.
+func (l *slot) receiveRequests() error {
 	for {
 		req, err := l.stream.Recv()
 		if err != nil {
@@ -266,15 +266,15 @@ func (l *slot) submit(req *pb.WorkRequest) (a *exchange, wanted bool, err error)
 		return a, false, nil
 	default:
 		var cmd tree.Command
-		if cmd, a.err = l.command(ctx, lease, req); a.err == nil {
+		if cmd, a.err = l.commandFrom(ctx, lease, req); a.err == nil {
 			l.prepare(a, lease, cmd)
 		}
 	}
 	return a, true, nil
 }
 
-// command translates a request of the attempt on the stream.
-func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (tree.Command, error) {
+// commandFrom translates a request of the attempt on the stream.
+func (l *slot) commandFrom(ctx context.Context, lease *lease, req *pb.WorkRequest) (tree.Command, error) {
 	from := tree.From{Task: lease.task, Token: lease.token, Attach: lease.attach, Seq: req.GetSeq()}
 	if req.GetSeq() <= lease.storedSeq {
 		again := tree.Repeat{
@@ -294,7 +294,7 @@ func (l *slot) command(ctx context.Context, lease *lease, req *pb.WorkRequest) (
 			return nil, err
 		}
 	}
-	l.svc.price(wire.ModelAnswer(req))
+	l.svc.setCost(wire.ModelAnswer(req))
 	cmd, err := wire.CommandFrom(req, from, agents)
 	return cmd, badRequest(err)
 }
@@ -307,10 +307,10 @@ func badRequest(err error) error {
 	return tree.ErrBadInput.With("%v", err)
 }
 
-// answer waits for each request in turn and sends its outcome. It also tells the worker when its
+// sendAnswers waits for each request in turn and sends its outcome. It also tells the worker when its
 // attempt is revoked. Once the stream is broken it sends nothing more: the worker learns over
 // another stream what was stored.
-func (l *slot) answer() {
+func (l *slot) sendAnswers() {
 	ctx := l.stream.Context()
 	broken := false
 	send := func(seq int64, responses ...*pb.WorkResponse) {
