@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// backlogOf holds runs of some sessions, which have been announced at one time.
+// backlogOf returns a backlog with runs of some sessions, all announced at the same time.
 func backlogOf(now time.Time, sessions ...byte) *backlog {
 	b := newBacklog()
 	for i, s := range sessions {
@@ -19,7 +19,7 @@ func backlogOf(now time.Time, sessions ...byte) *backlog {
 	return b
 }
 
-// numbers tells which of them hints are of.
+// numbers returns the numbers of the sessions of hints.
 func numbers(hints ...dispatch.Hint) (n []int) {
 	for _, h := range hints {
 		n = append(n, int(h.Task[15]))
@@ -27,8 +27,8 @@ func numbers(hints ...dispatch.Hint) (n []int) {
 	return n
 }
 
-// TestDueRuns: the dispatch stream gets what idle slots wait for, and a few of those that have been
-// kept for long enough.
+// TestDueRuns: the dispatch stream gets the runs that idle slots wait for, and a few of those that
+// are older than keepLocalFor.
 func TestDueRuns(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 0)
@@ -71,8 +71,8 @@ func TestDueRuns(t *testing.T) {
 	}
 }
 
-// TestARunThatComesBackIsAsOld as before: whoever can't have it does not keep it, or those
-// behind it, from the dispatch stream.
+// TestARunThatComesBackIsAsOld: a run that is put back keeps its age, so that it and the runs
+// behind it go on the dispatch stream in time.
 func TestARunThatComesBackIsAsOld(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 0)
@@ -83,13 +83,13 @@ func TestARunThatComesBackIsAsOld(t *testing.T) {
 	}
 }
 
-// of fits runs of a session.
+// of returns a function that accepts the runs of a session.
 func of(session tree.SessionID) func(tree.SessionID) bool {
 	return func(other tree.SessionID) bool { return other == session }
 }
 
-// TestTakingRuns: a slot that has become free gets the first run, unless something that has
-// waited for longer is on the dispatch stream.
+// TestTakingRuns: a slot that has become free gets the first run, unless a hint on the dispatch
+// stream has waited longer.
 func TestTakingRuns(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
@@ -128,7 +128,7 @@ func TestTakingRuns(t *testing.T) {
 	}
 	if got, any := b.take(late, 1); !any {
 		t.Error("nothing was taken, though an idle slot may come for the hint")
-	} else if b.putBack(got); b.enoughToDraw(late, 1) {
+	} else if b.putBack(got); b.wouldTake(late, 1) {
 		t.Error("one idle slot is to come for a hint, and to have a run with which it is busy")
 	}
 	b.takeDone()
@@ -138,14 +138,14 @@ func TestTakingRuns(t *testing.T) {
 	}
 }
 
-// enoughToDraw looks whether a further slot may have a run, without giving it one.
-func (b *backlog) enoughToDraw(now time.Time, idle int) bool {
+// wouldTake checks whether one more slot could take a run, without giving it one.
+func (b *backlog) wouldTake(now time.Time, idle int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mayTake(now, idle)
 }
 
-// TestARunThatIsAnnouncedAgain is not doubled while it waits for a slot.
+// TestARunThatIsAnnouncedAgain: a run that waits for a slot is not added again.
 func TestARunThatIsAnnouncedAgain(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 0)
@@ -161,8 +161,8 @@ func TestARunThatIsAnnouncedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatRedisDoesNotTakeStays for slots of this replica: for a while nothing goes on the dispatch
-// stream, and nobody is waited for there.
+// TestWhatRedisDoesNotTakeStays: hints that Redis does not take stay for slots of this replica. For
+// a while nothing goes on the dispatch stream, and no slot is expected to claim a hint from it.
 func TestWhatRedisDoesNotTakeStays(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 0)

@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestBranchOfACommand: nobody can go on from a command, though what it was told is a message.
+// TestBranchOfACommand: a command has no branches, although its command line is a message.
 func TestBranchOfACommand(t *testing.T) {
 	t.Parallel()
 	svc := setup(t)

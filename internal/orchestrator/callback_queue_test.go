@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestCalling: which of the callbacks that are due are made, while others are under way.
-func TestCalling(t *testing.T) {
+// TestCallbackQueue: which due callbacks are made while others are running.
+func TestCallbackQueue(t *testing.T) {
 	t.Parallel()
 	many := func(hosts int, of func(i int) string) string {
 		all := make([]string, hosts)
@@ -46,7 +46,7 @@ func TestCalling(t *testing.T) {
 		}
 		calls.setDue(dueTo(t, c.due), false)
 		now := calls.startNext()
-		if got := calledOf(now); got != c.want || calls.hasWaited != c.some {
+		if got := hostsAndTasks(now); got != c.want || calls.hasWaited != c.some {
 			t.Errorf("%s: %s are made, some wait: %t; want %s, %t", name, got, calls.hasWaited, c.want, c.some)
 		}
 		for _, called := range append(underWay, now...) {
@@ -58,20 +58,21 @@ func TestCalling(t *testing.T) {
 	}
 }
 
-// TestCallsFollowOneAnother: when a call ends its host's next one begins, without another look.
+// TestCallsFollowOneAnother: when a call ends, the next one to its host begins without another
+// look.
 func TestCallsFollowOneAnother(t *testing.T) {
 	t.Parallel()
 	calls := newCallbackQueue()
 	calls.setDue(dueTo(t, "a/1 a/2 a/3 a/4 b/5 a/6 b/7 a/8"), false)
 	now := calls.startNext()
-	if got := calledOf(now); got != "a/1 b/5 a/2 b/7 a/3 a/4" {
+	if got := hostsAndTasks(now); got != "a/1 b/5 a/2 b/7 a/3 a/4" {
 		t.Fatalf("%s are made first", got)
 	}
 	for _, next := range []struct{ ended, want string }{{"a/3", "a/6"}, {"b/5", ""}, {"a/1", "a/8"}, {"a/6", ""}} {
-		i := slices.IndexFunc(now, func(c hostCallback) bool { return calledOf([]hostCallback{c}) == next.ended })
+		i := slices.IndexFunc(now, func(c hostCallback) bool { return hostsAndTasks([]hostCallback{c}) == next.ended })
 		calls.finish(now[i])
 		begun := calls.startNext()
-		if got := calledOf(begun); got != next.want {
+		if got := hostsAndTasks(begun); got != next.want {
 			t.Errorf("when %s has ended %q are made, want %q", next.ended, got, next.want)
 		}
 		now = append(now, begun...)
@@ -80,13 +81,13 @@ func TestCallsFollowOneAnother(t *testing.T) {
 		t.Error("some had to wait, and nobody looks whether there are more")
 	}
 	calls.setDue(dueTo(t, "a/2 b/7"), true)
-	if got := calledOf(calls.startNext()); got != "" || calls.hasWaited || calls.lookSoon == nil {
+	if got := hostsAndTasks(calls.startNext()); got != "" || calls.hasWaited || calls.lookSoon == nil {
 		t.Errorf("%s are made that are under way; or nobody looks at the other hosts: %+v", got, calls)
 	}
 }
 
-// TestCallsGoByWhenTheyAreDue: those of approvals, which are found first, hold up none of a run
-// that has been due for longer.
+// TestCallsGoByWhenTheyAreDue: callbacks of approvals, which are found first, do not delay those of
+// runs that have been due for longer.
 func TestCallsGoByWhenTheyAreDue(t *testing.T) {
 	t.Parallel()
 	due := dueTo(t, "a/1 a/2 a/3 a/4 a/5 b/6 a/7")
@@ -95,12 +96,12 @@ func TestCallsGoByWhenTheyAreDue(t *testing.T) {
 	}
 	calls := newCallbackQueue()
 	calls.setDue(due, false)
-	if got := calledOf(calls.startNext()); got != "a/7 b/6 a/5 a/4 a/3" {
+	if got := hostsAndTasks(calls.startNext()); got != "a/7 b/6 a/5 a/4 a/3" {
 		t.Errorf("%s are made first", got)
 	}
 }
 
-// dueTo gives callbacks of hosts: HOST/TASK each.
+// dueTo returns due callbacks, given as HOST/TASK.
 func dueTo(t *testing.T, text string) (all []store.Callback) {
 	t.Helper()
 	for _, word := range strings.Fields(text) {
@@ -114,8 +115,8 @@ func dueTo(t *testing.T, text string) (all []store.Callback) {
 	return all
 }
 
-// calledOf gives them back as text.
-func calledOf(calls []hostCallback) string {
+// hostsAndTasks returns callbacks in the form that dueTo takes.
+func hostsAndTasks(calls []hostCallback) string {
 	words := make([]string, len(calls))
 	for i := range calls {
 		words[i] = strings.TrimPrefix(calls[i].URL, "https://")

@@ -6,8 +6,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// An attempt that is ended from outside before its stream knows that it has got it is
-// over as soon as it is held; one that was asked for twice is expected until both know.
+// An attempt that is revoked before its stream knows that it has it is over as soon as it is held.
+// An attempt that was asked for twice is expected until both requests are settled.
 func TestExpectedAttempts(t *testing.T) {
 	t.Parallel()
 	task := tree.TaskID{1}
@@ -36,8 +36,8 @@ func TestExpectedAttempts(t *testing.T) {
 	}
 }
 
-// Of an older delivery that is held for the grace and the next one that a stream has asked
-// for, the next is the one that may have been ended.
+// If an older attempt is held for the grace and a stream has asked for the next one, the next epoch
+// is the latest.
 func TestLatestDelivery(t *testing.T) {
 	t.Parallel()
 	task, l := tree.TaskID{1}, newLeases()
@@ -55,8 +55,7 @@ func TestLatestDelivery(t *testing.T) {
 	}
 }
 
-// A stream that may get any attempt of a session learns which of them were ended from
-// outside meanwhile.
+// A stream that may get any attempt of a session learns which of them were revoked meanwhile.
 func TestAnyAttemptIsExpected(t *testing.T) {
 	t.Parallel()
 	session, task := tree.SessionID{1}, tree.TaskID{1}
@@ -83,8 +82,8 @@ func TestAnyAttemptIsExpected(t *testing.T) {
 	}
 }
 
-// An attempt that has come back over another stream stays that one's, however late the one
-// that broke learns that it had got it.
+// An attempt that has come back over another stream stays there, however late the broken stream
+// learns that it had the attempt.
 func TestAnAttemptThatHasComeBack(t *testing.T) {
 	t.Parallel()
 	task, l := tree.TaskID{1}, newLeases()
@@ -103,8 +102,8 @@ func TestAnAttemptThatHasComeBack(t *testing.T) {
 	}
 }
 
-// A stream is idle while it has no attempt; one that is none of a slot is not, whatever is
-// on it. An attempt that is held for the grace takes no stream.
+// A stream is idle while it has no attempt. A stream that is not a slot is never idle. An attempt
+// that is held for the grace occupies no stream.
 func TestIdleStreams(t *testing.T) {
 	t.Parallel()
 	service := &Service{leases: newLeases()}

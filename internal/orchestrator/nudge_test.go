@@ -13,8 +13,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestANudgeBeforeAClaim: the nudge that tells of the end of an attempt is read while the next
-// one has been asked for and is not stored yet. It ends the old one, and not the new one.
+// TestANudgeBeforeAClaim: a nudge about the end of an attempt arrives while the claim of the next
+// attempt is not stored yet. It revokes the old attempt, and not the new one.
 func TestANudgeBeforeAClaim(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(t.Context(), store.Config{Database: filepath.Join(t.TempDir(), "a.db"), Replica: "a"})

@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// relaying is a relay under a clock that a test sets.
+// relaying is a relay with a clock that the test sets.
 type relaying struct {
 	*relay
 	t    *testing.T
@@ -34,7 +34,7 @@ func (r *relaying) endInterest(replica string, id tree.SessionID) {
 	r.setInterest(dispatch.Interest{Replica: replica, Session: id, Over: true})
 }
 
-// sent takes all that waits, and gives the text that goes to each replica.
+// sent takes everything that waits, and returns the text for each replica.
 func (r *relaying) sent() map[string]string {
 	r.t.Helper()
 	texts := map[string]string{}

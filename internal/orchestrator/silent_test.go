@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestSilence: of the attempts that are held here the one counts of which nothing was heard for
-// longest; a command says nothing as long as it prints nothing, and counts never.
+// TestSilence: the longest silence counts among the attempts of agents. A command is silent while
+// it prints nothing, and does not count.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-run/coppice/internal/store"
 )
 
-// slotsOn gives slots that wait, each with room for what becomes of it.
+// slotsOn makes n slots stand by, and returns them.
 func slotsOn(b *standby, n int) []*standbySlot {
 	all := make([]*standbySlot, n)
 	for i := range all {
@@ -18,8 +18,8 @@ func slotsOn(b *standby, n int) []*standbySlot {
 	return all
 }
 
-// relieved reports whether a slot was told that it waits no longer, without a run.
-func relieved(s *standbySlot) bool {
+// isDismissed reports whether the standby of a slot has ended without a run.
+func isDismissed(s *standbySlot) bool {
 	select {
 	case down := <-s.slot.standbyEnds:
 		return down.run == nil
@@ -28,8 +28,8 @@ func relieved(s *standbySlot) bool {
 	}
 }
 
-// TestStandby: who has waited for longest is first; a slot ends its wait once, and not while
-// a committer has it.
+// TestStandby: the slot that has waited for longest is first. A slot's standby ends once, and not
+// while a committer has the slot.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	b := newStandby(&slotCounter{})
@@ -44,10 +44,10 @@ func TestStandby(t *testing.T) {
 	if first != store.Slot(all[0]) || b.size() != 3 {
 		t.Errorf("taken was %v, of %d left", first, b.size())
 	}
-	if b.remove(all[0]) || relieved(all[0]) {
+	if b.remove(all[0]) || isDismissed(all[0]) {
 		t.Error("a slot that a committer has was told that it gets nothing")
 	}
-	if first.Given(nil); !relieved(all[0]) || b.size() != 2 {
+	if first.Given(nil); !isDismissed(all[0]) || b.size() != 2 {
 		t.Errorf("a slot that is to wait no longer waits again, with %d", b.size())
 	}
 	second := b.Take()
@@ -60,19 +60,19 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// TestStandbyIsClosed: where others may have runs for them, slots do not wait.
+// TestStandbyIsClosed: slots do not stand by if other replicas may have runs for them.
 func TestStandbyIsClosed(t *testing.T) {
 	t.Parallel()
 	b := newStandby(&slotCounter{})
 	all := slotsOn(b, 3)
 	taken := b.Take()
-	if b.dismiss(1); !relieved(all[1]) || relieved(all[2]) {
-		t.Error("not the one that has waited for longest was relieved")
+	if b.dismiss(1); !isDismissed(all[1]) || isDismissed(all[2]) {
+		t.Error("not the one that has waited for longest was dismissed")
 	}
-	if b.setOpen(false); !relieved(all[2]) || relieved(all[0]) {
-		t.Error("not all were relieved that wait, or one that does not")
+	if b.setOpen(false); !isDismissed(all[2]) || isDismissed(all[0]) {
+		t.Error("not all were dismissed that wait, or one that does not")
 	}
-	if taken.Given(nil); !relieved(all[0]) || b.size() != 0 {
+	if taken.Given(nil); !isDismissed(all[0]) || b.size() != 0 {
 		t.Errorf("%d wait", b.size())
 	}
 	if b.add(all[0]) {
@@ -83,8 +83,8 @@ func TestStandbyIsClosed(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsWhileHintsDo: a slot may wait only where others come for what is on the dispatch
-// stream.
+// TestNobodyWaitsWhileHintsDo: a slot stands by only if other slots suffice to claim the hints on
+// the dispatch stream.
 func TestNobodyWaitsWhileHintsDo(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)

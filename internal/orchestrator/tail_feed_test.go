@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// commits is what a replica has committed of a session: so many events, up to one.
+// commits returns a commit of so many events of a session, of which last is the last.
 func commits(last int64, events int) store.Touched {
 	t := store.Touched{Session: tree.SessionID{1}, LastSeq: last}
 	for n := last - int64(events) + 1; n <= last; n++ {
@@ -18,8 +18,8 @@ func commits(last int64, events int) store.Touched {
 	return t
 }
 
-// TestEventBuffer: a tail is given what this replica has committed, unless that may not be all
-// that comes after what it has seen.
+// TestEventBuffer: a tail gets the events that this replica has committed, unless some of those
+// that follow its last one may be missing.
 func TestEventBuffer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

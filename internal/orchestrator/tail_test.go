@@ -9,12 +9,12 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// bare is a tail on which somebody watches from an event on, and which nobody reads.
+// bare returns a tail with one watcher, from an event on, and without a goroutine that reads.
 func bare(from int64) *tail {
 	return &tail{reread: make(chan struct{}, 1), changed: make(chan struct{}), positioned: true, last: from}
 }
 
-// some are events of a size each, that come next.
+// some returns events of a size that follow the last one.
 func some(t *tail, events, size int) []watchEvent {
 	var all []watchEvent
 	for range events {
@@ -67,7 +67,7 @@ func TestATailKeepsTheLastEvents(t *testing.T) {
 	}
 }
 
-// TestATailLetsGoOfOldEvents while others come: those stay that are younger.
+// TestATailLetsGoOfOldEvents: younger events stay when old ones are dropped.
 func TestATailLetsGoOfOldEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestATailLetsGoOfOldEvents(t *testing.T) {
 	})
 }
 
-// TestATailForgets: then whoever has not seen everything has to read by himself.
+// TestATailForgets: a watcher that has not seen the dropped events has to read the store.
 func TestATailForgets(t *testing.T) {
 	t.Parallel()
 	l := bare(0)
@@ -103,7 +103,7 @@ func TestATailForgets(t *testing.T) {
 	}
 }
 
-// TestATailWakesWhoWaits, and nobody else.
+// TestATailWakesWhoWaits: only waiting watchers are woken.
 func TestATailWakesWhoWaits(t *testing.T) {
 	t.Parallel()
 	woken := func(news chan struct{}) bool {
