@@ -158,7 +158,7 @@ func (b *Bus) decodeNudges(ctx context.Context, payload, self string, onNudge fu
 			n.Task, err = tree.ParseID[tree.Task](task)
 		}
 		if err != nil {
-			b.log.WarnContext(ctx, "a nudge names nothing", "error", err)
+			b.log.WarnContext(ctx, "a nudge names no session or task", "error", err)
 			continue
 		}
 		onNudge(n)

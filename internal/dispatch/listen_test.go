@@ -49,7 +49,7 @@ func TestNudges(t *testing.T) {
 				}
 			}
 		}
-		if n := log.count("a nudge names nothing"); n != 2*6 {
+		if n := log.count("a nudge names no session or task"); n != 2*6 {
 			t.Errorf("%d unreadable names were logged, want 12", n)
 		}
 	})

@@ -93,7 +93,7 @@ func (s *Service) dropReannounced(ctx context.Context, rows []store.Ready, room 
 	waiting, err := s.Bus.StreamLength(counting, s.Pool)
 	if err != nil {
 		// Slots of this replica can still take the runs.
-		s.Logger.DebugContext(ctx, "what is on the dispatch stream was not counted", "error", err)
+		s.Logger.DebugContext(ctx, "counting the hints on the dispatch stream failed", "error", err)
 	}
 	if err != nil || waiting < crowdedFactor*room {
 		return rows

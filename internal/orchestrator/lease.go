@@ -107,7 +107,7 @@ func (l *slot) abandon(blame bool) {
 func (l *slot) detach() {
 	lease := l.state.currentLease()
 	if lease == nil {
-		// A dead worker may have read hints; if it is dead, they are recovered.
+		// If the worker is dead, the hints that it has read are recovered.
 		l.state.currentWorker().IfDead(l.svc.Grace, func() {})
 		return
 	}

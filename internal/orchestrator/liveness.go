@@ -53,7 +53,7 @@ func (s *Service) recoverHints(ctx context.Context) error {
 		case id := <-s.deadWorkers:
 			if err := s.recoverHintsOf(ctx, id); err != nil && ctx.Err() == nil {
 				// Their announcements expire.
-				s.Logger.WarnContext(ctx, "looking for what a dead worker has left failed", "worker_id", id, "error", err)
+				s.Logger.WarnContext(ctx, "recovering the hints of a dead worker failed", "worker_id", id, "error", err)
 			}
 		case <-ctx.Done():
 			return nil

@@ -24,7 +24,7 @@ func (s *Service) superviseStream(ctx context.Context) error {
 	var forgotten time.Time
 	for {
 		if err := s.reconcileStream(ctx); err != nil {
-			s.Logger.DebugContext(ctx, "what is on the dispatch stream was not seen to", "error", err)
+			s.Logger.DebugContext(ctx, "checking the dispatch stream failed", "error", err)
 		}
 		if now := time.Now(); now.Sub(forgotten) >= forgetInterval {
 			forgotten = now
@@ -46,10 +46,10 @@ func (s *Service) forgetIdleReaders(ctx context.Context) {
 	defer cancel()
 	seen, err := s.Bus.ForgetIdle(ctx, s.Pool, readerIdleAfter)
 	if err != nil {
-		s.Logger.DebugContext(ctx, "readers of the dispatch stream were not forgotten", "error", err)
+		s.Logger.DebugContext(ctx, "removing idle readers of the dispatch stream failed", "error", err)
 	}
 	if seen > 0 {
-		s.Logger.InfoContext(ctx, "workers that have long read no hints are no readers of the dispatch stream any more", "workers", seen)
+		s.Logger.InfoContext(ctx, "idle readers of the dispatch stream were removed", "workers", seen)
 	}
 }
 
