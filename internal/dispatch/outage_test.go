@@ -86,7 +86,7 @@ func TestWhatRedisKeptIsTakenOver(t *testing.T) {
 	}
 }
 
-// What has been deleted since it was read does not stay in the group.
+// Entries that were deleted after they were read do not stay in the group.
 func TestTakeOverClearsAway(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client()
@@ -110,7 +110,7 @@ func TestTakeOverClearsAway(t *testing.T) {
 	}
 }
 
-// A link that is dead but open is noticed.
+// A connection that is dead but open is noticed.
 func TestRedisIsFrozen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -137,7 +137,7 @@ func TestRedisIsFrozen(t *testing.T) {
 	wantLook(t, ctx, looks, Nudge{})
 }
 
-// The client retries on its own, but not what would then be there twice.
+// The client retries on its own, but not commands that would duplicate hints.
 func TestAnnouncingIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

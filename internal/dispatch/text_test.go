@@ -17,8 +17,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// hearing runs Hear and gives what it shows, and word of each subscription. It ends with
-// the test.
+// hearing runs ReceiveText until the test ends. It returns the pieces that are shown, and a value
+// for each subscription.
 func hearing(t *testing.T, bus *Bus, self string) (<-chan Piece, <-chan struct{}) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -45,7 +45,7 @@ func next[T any](t *testing.T, ctx context.Context, from <-chan T) (got T) {
 	return got
 }
 
-// written makes pieces of one run.
+// written returns pieces of one run.
 func written(texts ...string) []Piece {
 	p := Piece{Session: tree.SessionID(uuid.New()), Task: tree.TaskID(uuid.New()), Run: 3}
 	var all []Piece
@@ -178,8 +178,8 @@ func TestALateTextMessageIsNotShown(t *testing.T) {
 	}
 }
 
-// TestTextComesBack kills and freezes Redis: who hears text begins anew, and so does who
-// listens for interests.
+// TestTextComesBack kills and freezes Redis. Receivers of text and listeners for interests
+// reconnect.
 func TestTextComesBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -194,7 +194,7 @@ func TestTextComesBack(t *testing.T) {
 		},
 		"frozen": func() {
 			server.Freeze()
-			// It is frozen for as long as it takes to be noticed.
+			// It is frozen until that is noticed.
 			if err := bus.SendText(ctx, "s", TextBatch{"r", written("into the ice")}); err == nil {
 				t.Error("a frozen Redis took text")
 			}

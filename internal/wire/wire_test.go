@@ -20,8 +20,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// TestEnumsHaveTheSameNumbers holds the core's enums, which have names, to those
-// of the contract; the others are held by the round trips below.
+// TestEnumsHaveTheSameNumbers compares the core's enums that have names with those of the contract.
+// The others are covered by the round trips below.
 func TestEnumsHaveTheSameNumbers(t *testing.T) {
 	t.Parallel()
 	same := func(descriptor protoreflect.EnumDescriptor, prefix string, name func(n int) string) {
@@ -199,8 +199,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// FuzzWorkRequest reads whatever a worker may send; it must not panic, and what
-// it accepts has to be a command.
+// FuzzWorkRequest parses arbitrary requests of a worker. It must not panic, and a request that it
+// accepts has to be a command.
 func FuzzWorkRequest(f *testing.F) {
 	m := whole()
 	for _, req := range []*pb.WorkRequest{
@@ -256,7 +256,8 @@ func TestPiecesHoldEverythingInOrder(t *testing.T) {
 	}
 }
 
-// TestJoinedResponsesComeApart in their order, whether they were joined or are too many for that.
+// TestJoinedResponsesComeApart: responses keep their order, whether they were joined or are too
+// many for that.
 func TestJoinedResponsesComeApart(t *testing.T) {
 	t.Parallel()
 	for n := range 6 {
