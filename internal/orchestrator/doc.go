@@ -4,7 +4,8 @@
 //
 // A replica holds nothing that another replica could not take over. In memory it keeps only who
 // is connected to it now: watchers, with the last events of the sessions they watch (tail.go),
-// and the streams of attempts. It reads everything else from the store when it needs it.
+// and the streams of attempts. It also caches what is stored: announced runs (backlog.go) and
+// definitions of agents (agents.go). It reads everything else from the store when it needs it.
 //
 // # Files
 //
