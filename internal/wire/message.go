@@ -212,7 +212,7 @@ func BudgetFrom(b *pb.Budget) tree.Budget {
 }
 
 // EncodeBody returns the part of a message that is stored as one value: blocks, model, usage, stop
-// reason, the range that it summarizes, and its source. It returns nil if all of these are empty.
+// reason, what it sums up, and its source. It returns nil if all of these are empty.
 func EncodeBody(m *tree.Message) []byte {
 	if len(m.Blocks) == 0 && m.Model == "" && m.Usage == (tree.Usage{}) && m.Stop == tree.StopUnspecified && m.Source == "" {
 		return nil
