@@ -19,7 +19,7 @@ import (
 	"github.com/coppice-run/coppice/internal/assembly"
 	"github.com/coppice-run/coppice/internal/dispatch"
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
-	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
 	"github.com/coppice-run/coppice/internal/model/scripted"
 	"github.com/coppice-run/coppice/internal/redistest"
 	"github.com/coppice-run/coppice/internal/tree"
@@ -96,7 +96,7 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 		}.Run(serving, func() { close(served) })
 	})
 	<-served
-	limits := governor.New(log)
+	limits := ratelimit.New(log)
 	g.Go(func() error {
 		return assembly.Worker{
 			Orchestrator: conn, Redis: own, Pool: assembly.DefaultPool, Slots: 4, Workspace: t.TempDir(),

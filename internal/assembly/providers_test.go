@@ -17,9 +17,9 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/anthropic"
 	"github.com/coppice-run/coppice/internal/model/fakellm"
-	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/model/openai"
-	waiting "github.com/coppice-run/coppice/internal/model/patience"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
+	"github.com/coppice-run/coppice/internal/model/retry"
 	"github.com/coppice-run/coppice/internal/model/scripted"
 	"github.com/coppice-run/coppice/internal/model/upstream"
 	"github.com/coppice-run/coppice/internal/redistest"
@@ -49,8 +49,8 @@ func askFake(t *testing.T, dev *assembly.Dev, api string, fake *fakellm.Server) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev.Governor = governor.New(slog.New(slog.DiscardHandler))
-	dev.Model, err = waiting.New(waiting.Config{
+	dev.Governor = ratelimit.New(slog.New(slog.DiscardHandler))
+	dev.Model, err = retry.New(retry.Config{
 		Model: adapter, Governor: dev.Governor, Bucket: func(string) string { return "fake:0" },
 		FirstPause: 50 * time.Millisecond, MostPause: time.Second,
 	})

@@ -22,7 +22,7 @@ import (
 	"github.com/coppice-run/coppice/internal/loop"
 	"github.com/coppice-run/coppice/internal/mcp"
 	"github.com/coppice-run/coppice/internal/model"
-	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
 	"github.com/coppice-run/coppice/internal/outbound"
 	"github.com/coppice-run/coppice/internal/redact"
 	"github.com/coppice-run/coppice/internal/sandbox"
@@ -43,10 +43,10 @@ type Worker struct {
 	SkillsDirs   []string // directories of skills, beside those of the workspace
 	PluginsDir   string   // directory of plugins, which may hold skills; empty: none
 	Model        model.Model
-	Governor     *governor.Governor // of the model; it learns from all workers of the installation; nil: none
-	Tools        []tool.Tool        // beside those that are built in
-	MCP          []mcp.Server       // whose tools agents may use
-	Hooks        []hook.Spec        // on the start and stop of sub-agents
+	Governor     *ratelimit.Governor // of the model; it learns from all workers of the installation; nil: none
+	Tools        []tool.Tool         // beside those that are built in
+	MCP          []mcp.Server        // whose tools agents may use
+	Hooks        []hook.Spec         // on the start and stop of sub-agents
 	// DefinitionHooks lets the hooks run that come with agents' definitions.
 	DefinitionHooks bool
 	Secrets         *redact.Redactor // that leave the worker on no way; nil: none are known

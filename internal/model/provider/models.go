@@ -16,10 +16,10 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/anthropic"
-	"github.com/coppice-run/coppice/internal/model/governor"
 	"github.com/coppice-run/coppice/internal/model/openai"
-	"github.com/coppice-run/coppice/internal/model/patience"
 	"github.com/coppice-run/coppice/internal/model/primer"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
+	"github.com/coppice-run/coppice/internal/model/retry"
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
@@ -44,8 +44,8 @@ type Models struct {
 	flags    Flags
 	log      *slog.Logger
 	thinking anthropic.Thinking
-	governor *governor.Governor
-	observe  patience.Observer
+	governor *ratelimit.Governor
+	observe  retry.Observer
 	known    map[string]*known
 	first    *known // for what is not said to be another's
 	name     string // of the model for requests that name none, of first's
@@ -147,7 +147,7 @@ func (m *Models) make(k *known, client *http.Client) (err error) {
 	if err != nil {
 		return err
 	}
-	k.model, err = patience.New(patience.Config{
+	k.model, err = retry.New(retry.Config{
 		Model: k.model, Governor: m.governor, Bucket: k.bucket, Patience: m.flags.Patience, Logger: m.log,
 		Provider: k.name, Observe: m.observe,
 	})

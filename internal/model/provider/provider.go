@@ -11,8 +11,8 @@ import (
 
 	"github.com/coppice-run/coppice/internal/model"
 	"github.com/coppice-run/coppice/internal/model/anthropic"
-	"github.com/coppice-run/coppice/internal/model/governor"
-	"github.com/coppice-run/coppice/internal/model/patience"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
+	"github.com/coppice-run/coppice/internal/model/retry"
 	"github.com/coppice-run/coppice/internal/model/scripted"
 )
 
@@ -35,12 +35,12 @@ type Choice struct {
 	// scenario.
 	Demo bool
 	// Governor makes the providers' rate limits a queue; nil if there are none.
-	Governor *governor.Governor
+	Governor *ratelimit.Governor
 }
 
 // Choose chooses. Nothing is sent yet. observe, which may be nil, is told of what holds
 // requests to providers up. The error says what a person got wrong.
-func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe patience.Observer) (Choice, error) {
+func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe retry.Observer) (Choice, error) {
 	if f.Scenario != "" {
 		return Scripted(f.Scenario)
 	}
@@ -52,7 +52,7 @@ func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe patie
 		return Choice{}, fmt.Errorf("--patience is %s; it has to be more than 0", f.Patience)
 	}
 	m := &Models{
-		flags: f, log: log, thinking: thinking, governor: governor.New(log), observe: observe, known: map[string]*known{},
+		flags: f, log: log, thinking: thinking, governor: ratelimit.New(log), observe: observe, known: map[string]*known{},
 	}
 	if err := m.open(getenv); err != nil {
 		return Choice{}, err

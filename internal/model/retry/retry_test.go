@@ -1,4 +1,4 @@
-package patience_test
+package retry_test
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/coppice-run/coppice/internal/model"
-	"github.com/coppice-run/coppice/internal/model/governor"
-	"github.com/coppice-run/coppice/internal/model/patience"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
+	"github.com/coppice-run/coppice/internal/model/retry"
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
@@ -47,10 +47,10 @@ func fails(kind model.ErrorKind, after time.Duration) error {
 	return fmt.Errorf("asking: %w", &model.Error{Kind: kind, RetryAfter: after, Err: errors.New("no")})
 }
 
-func patient(t *testing.T, f *flaky, c patience.Config) *patience.Model {
+func patient(t *testing.T, f *flaky, c retry.Config) *retry.Model {
 	t.Helper()
 	c.Model = f
-	m, err := patience.New(c)
+	m, err := retry.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestFailuresAreWaitedOut(t *testing.T) {
 			fails(model.ErrorBroken, 0), fails(model.ErrorOverloaded, 0), fails(model.ErrorRateLimited, 0), fails(model.ErrorBroken, time.Minute),
 		}}
 		var shown []string
-		answer, err := patient(t, f, patience.Config{}).Generate(t.Context(), &model.Request{}, func(d model.Delta) {
+		answer, err := patient(t, f, retry.Config{}).Generate(t.Context(), &model.Request{}, func(d model.Delta) {
 			shown = append(shown, d.Text)
 			if d.Restart != strings.HasPrefix(strings.TrimSpace(d.Text), "[") {
 				t.Errorf("piece %d, %q: restart %t", len(shown), d.Text, d.Restart)
@@ -96,13 +96,13 @@ func TestPatienceEnds(t *testing.T) {
 			f.errors = append(f.errors, fails(model.ErrorOverloaded, 0))
 		}
 		began := time.Now()
-		_, err := patient(t, f, patience.Config{}).Generate(t.Context(), &model.Request{}, nil)
+		_, err := patient(t, f, retry.Config{}).Generate(t.Context(), &model.Request{}, nil)
 		took := time.Since(began)
 		var failed *model.Error
 		if !errors.As(err, &failed) || failed.Kind != model.ErrorOverloaded || !strings.Contains(err.Error(), "out of patience (30m0s)") {
 			t.Errorf("ended with %v", err)
 		}
-		if took > patience.Default || took < patience.Default-2*time.Minute {
+		if took > retry.Default || took < retry.Default-2*time.Minute {
 			t.Errorf("ended after %s", took)
 		}
 	})
@@ -121,7 +121,7 @@ func TestWhatIsNotWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &flaky{errors: []error{err}}
-			if _, got := patient(t, f, patience.Config{}).Generate(t.Context(), &model.Request{}, nil); got == nil || len(f.asked) != 1 {
+			if _, got := patient(t, f, retry.Config{}).Generate(t.Context(), &model.Request{}, nil); got == nil || len(f.asked) != 1 {
 				t.Errorf("asked %d times, then %v", len(f.asked), got)
 			}
 		})
@@ -136,7 +136,7 @@ func TestCancellationEndsTheWait(t *testing.T) {
 		f := &flaky{errors: []error{fails(model.ErrorOverloaded, 10*time.Minute)}}
 		time.AfterFunc(time.Minute, func() { cancel(why) })
 		began := time.Now()
-		if _, err := patient(t, f, patience.Config{}).Generate(ctx, &model.Request{}, nil); !errors.Is(err, why) || time.Since(began) != time.Minute {
+		if _, err := patient(t, f, retry.Config{}).Generate(ctx, &model.Request{}, nil); !errors.Is(err, why) || time.Since(began) != time.Minute {
 			t.Errorf("ended after %s with %v", time.Since(began), err)
 		}
 	})
@@ -151,8 +151,8 @@ func TestTheQueueCostsNoPatience(t *testing.T) {
 		for range 10 {
 			f.errors = append(f.errors, fails(model.ErrorRateLimited, 4*time.Minute))
 		}
-		m := patient(t, f, patience.Config{
-			Governor: governor.New(slog.New(slog.DiscardHandler)), Bucket: func(name string) string { return name },
+		m := patient(t, f, retry.Config{
+			Governor: ratelimit.New(slog.New(slog.DiscardHandler)), Bucket: func(name string) string { return name },
 		})
 		began := time.Now()
 		if _, err := m.Generate(t.Context(), &model.Request{}, nil); err != nil {
@@ -176,14 +176,14 @@ func TestARequestQueuesForItsSession(t *testing.T) {
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 		defer client.Close()
-		g := governor.New(slog.New(slog.DiscardHandler))
+		g := ratelimit.New(slog.New(slog.DiscardHandler))
 		g.Share(client, func(bucket string) string { return bucket })
 		pass, err := g.Enter(t.Context(), "b", "another", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		pass.Refused(t.Context(), time.Hour)
-		m := patient(t, &flaky{}, patience.Config{Governor: g, Bucket: func(string) string { return "b" }})
+		m := patient(t, &flaky{}, retry.Config{Governor: g, Bucket: func(string) string { return "b" }})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		sessions := []tree.SessionID{{1}, {2}}

@@ -1,4 +1,4 @@
-package governor
+package ratelimit
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package governor_test
+package ratelimit_test
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
 	"github.com/coppice-run/coppice/internal/redistest"
 )
 
 // limited has a governor learn that there is a limit, of a few requests a second.
-func limited(t *testing.T, g *governor.Governor, bucket string) {
+func limited(t *testing.T, g *ratelimit.Governor, bucket string) {
 	t.Helper()
-	var passes []*governor.Pass
+	var passes []*ratelimit.Pass
 	for range 10 {
 		pass, err := g.Enter(t.Context(), bucket, "", nil)
 		if err != nil {
@@ -35,7 +35,7 @@ func limited(t *testing.T, g *governor.Governor, bucket string) {
 
 // crowd has callers come who wait until ctx ends; most of them are still waiting when
 // it returns.
-func crowd(ctx context.Context, t *testing.T, g *governor.Governor, callers int) *sync.WaitGroup {
+func crowd(ctx context.Context, t *testing.T, g *ratelimit.Governor, callers int) *sync.WaitGroup {
 	t.Helper()
 	var came atomic.Int64
 	all := new(sync.WaitGroup)
@@ -61,7 +61,7 @@ func crowd(ctx context.Context, t *testing.T, g *governor.Governor, callers int)
 }
 
 // kinds are governors with and without Redis.
-func kinds(t *testing.T, do func(t *testing.T, g *governor.Governor)) {
+func kinds(t *testing.T, do func(t *testing.T, g *ratelimit.Governor)) {
 	t.Helper()
 	for name, shared := range map[string]bool{"shared": true, "alone": false} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func kinds(t *testing.T, do func(t *testing.T, g *governor.Governor)) {
 // TestWhoLeavesIsNotWaitedFor: hundreds give up, and who comes then goes at once.
 func TestWhoLeavesIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	kinds(t, func(t *testing.T, g *governor.Governor) {
+	kinds(t, func(t *testing.T, g *ratelimit.Governor) {
 		limited(t, g, "b")
 		ctx, cancel := context.WithCancel(t.Context())
 		all := crowd(ctx, t, g, 300)
@@ -103,7 +103,7 @@ func TestWhoLeavesIsNotWaitedFor(t *testing.T) {
 func TestWhoStaysMovesUp(t *testing.T) {
 	t.Parallel()
 	// last gives when the last of those went who stay, and how many went at once.
-	last := func(t *testing.T, g *governor.Governor, bucket string, leave bool) (time.Duration, int) {
+	last := func(t *testing.T, g *ratelimit.Governor, bucket string, leave bool) (time.Duration, int) {
 		limited(t, g, bucket)
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
@@ -132,7 +132,7 @@ func TestWhoStaysMovesUp(t *testing.T) {
 		all.Wait()
 		return slices.Max(stay), most(stay)
 	}
-	kinds(t, func(t *testing.T, g *governor.Governor) {
+	kinds(t, func(t *testing.T, g *ratelimit.Governor) {
 		all, atOnce := last(t, g, "b", false)
 		some, someAtOnce := last(t, g, "c", true)
 		t.Logf("the last of all went after %s, at most %d a second; of those who stayed after %s, at most %d", all, atOnce, some, someAtOnce)

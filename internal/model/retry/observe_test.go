@@ -1,4 +1,4 @@
-package patience_test
+package retry_test
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/coppice-run/coppice/internal/model"
-	"github.com/coppice-run/coppice/internal/model/governor"
-	"github.com/coppice-run/coppice/internal/model/patience"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
+	"github.com/coppice-run/coppice/internal/model/retry"
 )
 
 // notes are what an observer was told.
@@ -64,8 +64,8 @@ func TestObserving(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var n notes
-				m := patient(t, &flaky{errors: test.errors}, patience.Config{
-					Governor: governor.New(slog.New(slog.DiscardHandler)), Bucket: func(string) string { return "b" },
+				m := patient(t, &flaky{errors: test.errors}, retry.Config{
+					Governor: ratelimit.New(slog.New(slog.DiscardHandler)), Bucket: func(string) string { return "b" },
 					Provider: "acme", Observe: &n,
 				})
 				_, err := m.Generate(t.Context(), &model.Request{Model: "oak"}, nil)

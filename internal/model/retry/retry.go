@@ -1,6 +1,6 @@
 // Package patience makes a model of one that fails now and then: what the network
 // and an overloaded provider do to a request is waited out.
-package patience
+package retry
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/coppice-run/coppice/internal/model"
-	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
 )
 
 // Default is how long failures are waited out if nobody says otherwise.
@@ -31,7 +31,7 @@ const (
 type Config struct {
 	Model model.Model
 	// Governor lets requests through; nil: they are made at once.
-	Governor *governor.Governor
+	Governor *ratelimit.Governor
 	// Bucket names the rate limit that a model of a name falls under; required with
 	// a Governor.
 	Bucket func(name string) string
@@ -170,7 +170,7 @@ func (r *request) try(ctx context.Context) (*model.Answer, error) {
 }
 
 // turn waits for the request's turn, which is its session's; nil: there are no turns.
-func (r *request) turn(ctx context.Context) (*governor.Pass, error) {
+func (r *request) turn(ctx context.Context) (*ratelimit.Pass, error) {
 	if r.Governor == nil {
 		return nil, nil
 	}

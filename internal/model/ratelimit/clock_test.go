@@ -1,4 +1,4 @@
-package governor_test
+package ratelimit_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
 )
 
 // stepBack sets the clock of a bucket's Redis back, by moving ahead all that it has noted.
@@ -29,7 +29,7 @@ func stepBack(t *testing.T, client *redis.Client, by time.Duration) {
 }
 
 // goes has a request go, and gives how long that took. Who looks too often is stopped.
-func goes(t *testing.T, g *governor.Governor) time.Duration {
+func goes(t *testing.T, g *ratelimit.Governor) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -53,9 +53,9 @@ func (c complaints) Write(p []byte) (int, error) {
 }
 
 // on makes a governor that may not go alone.
-func on(t *testing.T, client *redis.Client) *governor.Governor {
+func on(t *testing.T, client *redis.Client) *ratelimit.Governor {
 	t.Helper()
-	g := governor.New(slog.New(slog.NewTextHandler(complaints{t}, nil)))
+	g := ratelimit.New(slog.New(slog.NewTextHandler(complaints{t}, nil)))
 	g.Share(client, named)
 	return g
 }

@@ -11,7 +11,7 @@
 // Redis is a help here, as everywhere. Without it each process goes on by itself,
 // at the rate that was last known and in the order in which requests came, whoever
 // they are for, and more are refused.
-package governor
+package ratelimit
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package governor_test
+package ratelimit_test
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/coppice-run/coppice/internal/model/governor"
+	"github.com/coppice-run/coppice/internal/model/ratelimit"
 	"github.com/coppice-run/coppice/internal/redistest"
 )
 
-func open() *governor.Governor { return governor.New(slog.New(slog.DiscardHandler)) }
+func open() *ratelimit.Governor { return ratelimit.New(slog.New(slog.DiscardHandler)) }
 
 func named(bucket string) string { return "test:" + bucket }
 
@@ -56,7 +56,7 @@ func (l *limit) take() bool {
 
 // flood sends callers of some sessions through governors in turn, each with a number of
 // requests that take a while, until all are taken.
-func flood(ctx context.Context, t *testing.T, l *limit, callers, requests, sessions int, through ...*governor.Governor) {
+func flood(ctx context.Context, t *testing.T, l *limit, callers, requests, sessions int, through ...*ratelimit.Governor) {
 	var all sync.WaitGroup
 	for i := range callers {
 		g := through[i%len(through)]
@@ -82,7 +82,7 @@ func flood(ctx context.Context, t *testing.T, l *limit, callers, requests, sessi
 
 // queue has callers come one after another, a millisecond apart, and gives when each
 // went, since the first came.
-func queue(t *testing.T, g *governor.Governor, callers int) []time.Duration {
+func queue(t *testing.T, g *ratelimit.Governor, callers int) []time.Duration {
 	t.Helper()
 	began := time.Now()
 	went := make([]time.Duration, callers)
@@ -161,7 +161,7 @@ func TestACrowdBecomesAQueue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, end := embedded(t)
 				defer end()
-				var workers []*governor.Governor
+				var workers []*ratelimit.Governor
 				for range test.workers {
 					g := open()
 					g.Share(client, named)
@@ -204,7 +204,7 @@ func TestTicketsGoInOrder(t *testing.T) {
 		defer end()
 		g := open()
 		g.Share(client, named)
-		var passes []*governor.Pass
+		var passes []*ratelimit.Pass
 		for range 10 { // enough to tell that there is a limit
 			pass, err := g.Enter(t.Context(), "b", "", nil)
 			if err != nil {
@@ -260,7 +260,7 @@ func TestAQueueWithoutRedis(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := open()
-				var passes []*governor.Pass
+				var passes []*ratelimit.Pass
 				for range 2 {
 					pass, err := g.Enter(t.Context(), "b", "", nil)
 					if err != nil {
@@ -304,7 +304,7 @@ func TestRedisComesBack(t *testing.T) {
 		defer end()
 		g := open()
 		g.Share(client, named)
-		var passes []*governor.Pass
+		var passes []*ratelimit.Pass
 		for range 10 {
 			pass, err := g.Enter(t.Context(), "b", "", nil)
 			if err != nil {
