@@ -15,12 +15,12 @@ const (
 	PlainText = "text/plain"
 )
 
-// images are the types of images that models can be shown.
-var images = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
+// imageTypes are the types of images that models can be shown.
+var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
 // Image reports whether the data of an attachment is an image that models can be shown.
 func Image(a tree.Attachment) bool {
-	return a.Kind == tree.AttachmentImage && len(a.Data) > 0 && slices.Contains(images, a.MediaType)
+	return a.Kind == tree.AttachmentImage && len(a.Data) > 0 && slices.Contains(imageTypes, a.MediaType)
 }
 
 // Document reports whether the data of an attachment is a document of a type.

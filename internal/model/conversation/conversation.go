@@ -32,7 +32,7 @@ type Turn struct {
 // model may have invented, is made of the same. The input of a call is always a JSON
 // object; what was none is kept in one as text, under the key "malformed".
 func Shape(messages []tree.Message) []Turn {
-	s := shaper{taken: map[string]bool{}}
+	s := shaper{usedIDs: map[string]bool{}}
 	for i := range messages {
 		s.add(i, &messages[i])
 	}
@@ -40,9 +40,9 @@ func Shape(messages []tree.Message) []Turn {
 }
 
 type shaper struct {
-	turns []Turn
-	taken map[string]bool
-	calls map[int]string // the ids of the calls of the last assistant message, by block
+	turns   []Turn
+	usedIDs map[string]bool
+	calls   map[int]string // the ids of the calls of the last assistant message, by block
 }
 
 func (s *shaper) add(place int, m *tree.Message) {
@@ -61,8 +61,8 @@ func (s *shaper) add(place int, m *tree.Message) {
 			s.put(role, b)
 		case tree.ToolUse:
 			b.ProviderID = s.id(b.ProviderID, place, i)
-			b.Name = plainName(b.Name)
-			b.Input = object(b.Input)
+			b.Name = validName(b.Name)
+			b.Input = jsonObject(b.Input)
 			s.calls[i] = b.ProviderID
 			s.put(role, b)
 		case tree.ToolResult:
@@ -84,38 +84,38 @@ func (s *shaper) put(role tree.Role, b tree.Block) {
 	last.Blocks = append(last.Blocks, b)
 }
 
-// plainID is what every provider takes for the id of a call.
-var plainID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+// validID is what every provider takes for the id of a call.
+var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // id gives a call an id of its own. It depends on where the call stands and on
 // what came before it.
 func (s *shaper) id(wanted string, place, block int) string {
 	id := wanted
-	for n := 0; !plainID.MatchString(id) || s.taken[id]; n++ {
+	for n := 0; !validID.MatchString(id) || s.usedIDs[id]; n++ {
 		id = fmt.Sprintf("call_%d_%d_%d", place, block, n)
 	}
-	s.taken[id] = true
+	s.usedIDs[id] = true
 	return id
 }
 
-// notPlain is what a provider may not take in the name of a tool.
-var notPlain = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+// invalidNameChar is what a provider may not take in the name of a tool.
+var invalidNameChar = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
-// longestName is how long every provider lets the name of a tool be.
-const longestName = 64
+// maxNameLength is how long every provider lets the name of a tool be.
+const maxNameLength = 64
 
-// plainName gives the name of a tool in a form that every provider takes. What tools
+// validName gives the name of a tool in a form that every provider takes. What tools
 // are called is like that already.
-func plainName(name string) string {
+func validName(name string) string {
 	if name == "" {
 		return "unknown"
 	}
-	plain := notPlain.ReplaceAllLiteralString(name, "_")
-	return plain[:min(len(plain), longestName)]
+	plain := invalidNameChar.ReplaceAllLiteralString(name, "_")
+	return plain[:min(len(plain), maxNameLength)]
 }
 
-// object gives the input of a call as a JSON object.
-func object(input json.RawMessage) json.RawMessage {
+// jsonObject gives the input of a call as a JSON object.
+func jsonObject(input json.RawMessage) json.RawMessage {
 	trimmed := bytes.TrimSpace(input)
 	switch {
 	case len(trimmed) == 0:

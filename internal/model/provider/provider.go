@@ -52,18 +52,18 @@ func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe retry
 		return Choice{}, fmt.Errorf("--patience is %s; it has to be more than 0", f.Patience)
 	}
 	m := &Models{
-		flags: f, log: log, thinking: thinking, governor: ratelimit.New(log), observe: observe, known: map[string]*known{},
+		flags: f, log: log, thinking: thinking, limiter: ratelimit.New(log), observer: observe, backends: map[string]*backend{},
 	}
 	if err := m.open(getenv); err != nil {
 		return Choice{}, err
 	}
-	if len(m.known) == 0 {
+	if len(m.backends) == 0 {
 		if f.Model != "" {
 			return Choice{}, errors.New("--model is given, but no provider: set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL")
 		}
 		return Scripted("")
 	}
-	return Choice{Model: m, Which: m.which(), Governor: m.governor}, nil
+	return Choice{Model: m, Which: m.describe(), Governor: m.limiter}, nil
 }
 
 // Scripted is the scenario in a file, or with an empty path the built-in demo.

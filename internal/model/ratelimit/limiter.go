@@ -34,16 +34,16 @@ type Governor struct {
 	log    *slog.Logger
 	script *redis.Script
 
-	mu     sync.Mutex
-	client *redis.Client // nil: not shared
-	key    func(bucket string) string
-	away   time.Time // until when Redis is not asked, after a failure
-	alone  map[string]*alone
+	mu             sync.Mutex
+	client         *redis.Client // nil: not shared
+	key            func(bucket string) string
+	redisDownUntil time.Time // until when Redis is not asked, after a failure
+	local          map[string]*localBucket
 }
 
 // New makes a governor of this process alone.
 func New(log *slog.Logger) *Governor {
-	return &Governor{log: log, script: redis.NewScript(bucketScript), alone: map[string]*alone{}}
+	return &Governor{log: log, script: redis.NewScript(bucketScript), local: map[string]*localBucket{}}
 }
 
 // Share makes it one with all governors on the same Redis; key names a bucket there,
@@ -57,36 +57,36 @@ func (g *Governor) Share(client *redis.Client, key func(bucket string) string) {
 
 // Pass is the permission for one request.
 type Pass struct {
-	governor *Governor
-	bucket   string
-	shared   bool
-	epoch    int64
-	at       int64 // by Redis's clock, in milliseconds
+	limiter   *Governor
+	bucket    string
+	shared    bool
+	epoch     int64
+	grantedAt int64 // by Redis's clock, in milliseconds
 }
 
 // ticket is the place of one who waits: in the queue that all share or, without Redis,
 // in that of this process. Who changes from one to the other begins anew there, since
 // neither knows how far the other has come. With neither it is no place.
 type ticket struct {
-	flow   string    // who the request is for, or what it shares with others
-	shared string    // the flow that it waits in while there are many; see bucket.lua
-	number int64     // in the queue that all share
-	at     time.Time // in that of this process, by its clock; see alone
+	flow       string    // who the request is for, or what it shares with others
+	sharedFlow string    // the flow that it waits in while there are many; see bucket.lua
+	redisPlace int64     // in the queue that all share
+	localPlace time.Time // in that of this process, by its clock; see alone
 }
 
-// lookAgain is how long one who waits trusts what was said about the wait. One who does
+// recheckEvery is how long one who waits trusts what was said about the wait. One who does
 // not look for three times as long counts as gone: SILENT in bucket.lua.
-const lookAgain = 5 * time.Second
+const recheckEvery = 5 * time.Second
 
 // Enter waits until a request to a bucket may be made. flow is who the request is for:
 // flows take turns, one request each; of very many some share theirs. waiting, if not nil, is
 // told how long that will take as far as is known, each time that is looked at. The error is
 // ctx's cause.
 func (g *Governor) Enter(ctx context.Context, bucket, flow string, waiting func(time.Duration)) (*Pass, error) {
-	place := &ticket{flow: flow, shared: sharedFlow(flow)}
+	place := &ticket{flow: flow, sharedFlow: sharedFlowOf(flow)}
 	for {
-		pass := &Pass{governor: g, bucket: bucket}
-		wait, err := g.ask(ctx, pass, place)
+		pass := &Pass{limiter: g, bucket: bucket}
+		wait, err := g.tryAcquire(ctx, pass, place)
 		if err != nil {
 			g.leave(ctx, bucket, place)
 			return nil, err
@@ -97,110 +97,110 @@ func (g *Governor) Enter(ctx context.Context, bucket, flow string, waiting func(
 		if waiting != nil {
 			waiting(wait)
 		}
-		if err := sleep(ctx, min(wait, lookAgain)); err != nil {
+		if err := sleep(ctx, min(wait, recheckEvery)); err != nil {
 			g.leave(ctx, bucket, place)
 			return nil, err
 		}
 	}
 }
 
-// sharedFlows is how many flows there are for those who come when there are many already.
-const sharedFlows = 128
+// sharedFlowCount is how many flows there are for those who come when there are many already.
+const sharedFlowCount = 128
 
-// sharedFlow is the flow that one belongs to then.
-func sharedFlow(flow string) string {
+// sharedFlowOf is the flow that one belongs to then.
+func sharedFlowOf(flow string) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(flow)) // which never fails
-	return fmt.Sprintf("shared %d", sum.Sum32()%sharedFlows)
+	return fmt.Sprintf("shared %d", sum.Sum32()%sharedFlowCount)
 }
 
 // leave gives up the place of one whose ctx has ended. Where Redis can't be told, it
 // finds out by itself after a while.
 func (g *Governor) leave(ctx context.Context, bucket string, place *ticket) {
-	if place.number != 0 {
-		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavePatience)
+	if place.redisPlace != 0 {
+		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
-		_, _ = g.run(leaving, bucket, "leave", place.flow, place.number)
+		_, _ = g.runScript(leaving, bucket, "leave", place.flow, place.redisPlace)
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if own := g.alone[bucket]; own != nil {
+	if own := g.local[bucket]; own != nil {
 		own.leave(place)
 	}
 }
 
-// answerLength is how many numbers the script answers who enters.
-const answerLength = 6
+// replyLength is how many numbers the script answers who enters.
+const replyLength = 6
 
-// ask asks Redis, or goes by what is known here, whether a request may go.
-func (g *Governor) ask(ctx context.Context, pass *Pass, place *ticket) (wait time.Duration, _ error) {
+// tryAcquire asks Redis, or goes by what is known here, whether a request may go.
+func (g *Governor) tryAcquire(ctx context.Context, pass *Pass, place *ticket) (wait time.Duration, _ error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	got, err := g.run(ctx, pass.bucket, "enter", place.flow, place.number, place.shared)
+	got, err := g.runScript(ctx, pass.bucket, "enter", place.flow, place.redisPlace, place.sharedFlow)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	own := g.alone[pass.bucket]
+	own := g.local[pass.bucket]
 	if own == nil {
-		own = &alone{}
-		g.alone[pass.bucket] = own
+		own = &localBucket{}
+		g.local[pass.bucket] = own
 	}
-	if err != nil || len(got) != answerLength {
-		place.number = 0
+	if err != nil || len(got) != replyLength {
+		place.redisPlace = 0
 		return own.enter(time.Now(), place), nil
 	}
-	place.number, place.at = got[0], time.Time{}
+	place.redisPlace, place.localPlace = got[0], time.Time{}
 	if got[5] == 1 {
-		place.flow = place.shared
+		place.flow = place.sharedFlow
 	}
-	pass.shared, pass.epoch, pass.at = true, got[2], got[4]
-	own.learn(float64(got[3]) / 1000)
+	pass.shared, pass.epoch, pass.grantedAt = true, got[2], got[4]
+	own.adoptRate(float64(got[3]) / 1000)
 	return time.Duration(got[1]) * time.Millisecond, nil
 }
 
 // Refused tells that the provider refused the request because of its limit, and
 // asked to be left alone for so long; 0 if it did not say.
 func (p *Pass) Refused(ctx context.Context, after time.Duration) {
-	g := p.governor
+	g := p.limiter
 	if p.shared {
-		if _, err := g.run(ctx, p.bucket, "refused", p.epoch, p.at, after.Milliseconds()); err == nil {
+		if _, err := g.runScript(ctx, p.bucket, "refused", p.epoch, p.grantedAt, after.Milliseconds()); err == nil {
 			return
 		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.alone[p.bucket].refuse(time.Now(), after)
+	g.local[p.bucket].refuse(time.Now(), after)
 }
 
 // How long Redis may take, and how long it may hold one who gives up, since a run that was
 // cancelled has to be over within a second; how long it is left alone after a failure.
 const (
-	redisPatience = time.Second
-	leavePatience = 300 * time.Millisecond
-	redisPause    = time.Second
+	redisTimeout = time.Second
+	leaveTimeout = 300 * time.Millisecond
+	redisPause   = time.Second
 )
 
-// errAlone says that Redis is not there to be asked.
-var errAlone = errors.New("no Redis")
+// errNoRedis says that Redis is not there to be asked.
+var errNoRedis = errors.New("no Redis")
 
-// run runs the script. After a failure Redis is left alone for a while, and then
+// runScript runs the script. After a failure Redis is left alone for a while, and then
 // asked by one caller before all do.
-func (g *Governor) run(ctx context.Context, bucket, do string, args ...any) ([]int64, error) {
+func (g *Governor) runScript(ctx context.Context, bucket, do string, args ...any) ([]int64, error) {
 	g.mu.Lock()
-	client, key, failed, now := g.client, g.key, !g.away.IsZero(), time.Now()
-	if client == nil || now.Before(g.away) {
+	client, key, failed, now := g.client, g.key, !g.redisDownUntil.IsZero(), time.Now()
+	if client == nil || now.Before(g.redisDownUntil) {
 		g.mu.Unlock()
-		return nil, errAlone
+		return nil, errNoRedis
 	}
 	if failed {
-		g.away = now.Add(redisPause)
+		g.redisDownUntil = now.Add(redisPause)
 	}
 	g.mu.Unlock()
-	asking, cancel := context.WithTimeout(ctx, redisPatience)
+	asking, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	keys := []string{key(bucket + ":limit"), key(bucket + ":queue"), key(bucket + ":heard"), key(bucket + ":flows")}
 	got, err := g.eval(asking, client, keys, append([]any{do}, args...))
@@ -208,12 +208,12 @@ func (g *Governor) run(ctx context.Context, bucket, do string, args ...any) ([]i
 	defer g.mu.Unlock()
 	switch {
 	case err == nil:
-		g.away = time.Time{}
+		g.redisDownUntil = time.Time{}
 	case ctx.Err() == nil:
-		if g.away.IsZero() {
+		if g.redisDownUntil.IsZero() {
 			g.log.WarnContext(ctx, "the rate limit is not shared: Redis failed", "error", err)
 		}
-		g.away = time.Now().Add(redisPause)
+		g.redisDownUntil = time.Now().Add(redisPause)
 	}
 	return got, err
 }
@@ -227,7 +227,7 @@ func (g *Governor) eval(ctx context.Context, client *redis.Client, keys []string
 			how = append(how, key)
 		}
 		cmd := redis.NewIntSliceCmd(ctx, append(how, args...)...)
-		err := client.Process(ctx, once{cmd})
+		err := client.Process(ctx, noRetry{cmd})
 		if err == nil {
 			return cmd.Val(), nil
 		}
@@ -235,13 +235,13 @@ func (g *Governor) eval(ctx context.Context, client *redis.Client, keys []string
 			return nil, fmt.Errorf("asking the bucket %s: %w", keys[0], err)
 		}
 	}
-	return nil, errAlone // EVAL needs no script to be there
+	return nil, errNoRedis // EVAL needs no script to be there
 }
 
-// once is a command that the client may not repeat on its own after a failure.
-type once struct{ redis.Cmder }
+// noRetry is a command that the client may not repeat on its own after a failure.
+type noRetry struct{ redis.Cmder }
 
-func (once) NoRetry() bool { return true }
+func (noRetry) NoRetry() bool { return true }
 
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

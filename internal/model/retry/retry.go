@@ -22,9 +22,9 @@ const Default = 30 * time.Minute
 // Pauses between tries. Each is up to half as long again or half as short by chance,
 // so that those who failed together do not come back together.
 const (
-	firstPause = 500 * time.Millisecond
-	mostPause  = time.Minute
-	jitter     = 0.5
+	initialPause = 500 * time.Millisecond
+	maxPause     = time.Minute
+	jitter       = 0.5
 )
 
 // Config says what to be patient with.
@@ -59,12 +59,12 @@ type Observer interface {
 	Paused(provider, model string, took time.Duration)
 }
 
-// nobody observes nothing.
-type nobody struct{}
+// noObserver observes nothing.
+type noObserver struct{}
 
-func (nobody) Tried(string, string, model.ErrorKind, bool) {}
-func (nobody) Queued(string, string, time.Duration)        {}
-func (nobody) Paused(string, string, time.Duration)        {}
+func (noObserver) Tried(string, string, model.ErrorKind, bool) {}
+func (noObserver) Queued(string, string, time.Duration)        {}
+func (noObserver) Paused(string, string, time.Duration)        {}
 
 // Model tries again. It implements [model.Model].
 type Model struct{ Config }
@@ -85,13 +85,13 @@ func New(c Config) (*Model, error) {
 		c.Patience = Default
 	}
 	if c.FirstPause == 0 {
-		c.FirstPause = firstPause
+		c.FirstPause = initialPause
 	}
 	if c.MostPause == 0 {
-		c.MostPause = mostPause
+		c.MostPause = maxPause
 	}
 	if c.Observe == nil {
-		c.Observe = nobody{}
+		c.Observe = noObserver{}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -102,14 +102,14 @@ func New(c Config) (*Model, error) {
 // request is one request until it is answered.
 type request struct {
 	*Model
-	req   *model.Request
-	emit  func(model.Delta)
-	left  time.Duration // of the patience
-	pause backoff.ExponentialBackOff
-	tries int
-	told  bool // that the request waits for its turn
+	req          *model.Request
+	emit         func(model.Delta)
+	patienceLeft time.Duration // of the patience
+	pause        backoff.ExponentialBackOff
+	tries        int
+	waitReported bool // that the request waits for its turn
 
-	waits bool // a turn was waited for in this try
+	waited bool // a turn was waited for in this try
 }
 
 // Generate asks until there is an answer, an error that another try would not mend,
@@ -120,7 +120,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 		emit = func(model.Delta) {}
 	}
 	r := &request{
-		Model: m, req: req, emit: emit, left: m.Patience,
+		Model: m, req: req, emit: emit, patienceLeft: m.Patience,
 		pause: backoff.ExponentialBackOff{
 			InitialInterval: m.FirstPause, MaxInterval: m.MostPause, Multiplier: 2, RandomizationFactor: jitter,
 		},
@@ -132,22 +132,22 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 			return nil, context.Cause(ctx)
 		}
 		var failed *model.Error
-		if !errors.As(err, &failed) || !mendable(failed.Kind) {
+		if !errors.As(err, &failed) || !retryable(failed.Kind) {
 			return answer, err
 		}
-		if err := r.wait(ctx, failed); err != nil {
+		if err := r.backOff(ctx, failed); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func mendable(k model.ErrorKind) bool {
+func retryable(k model.ErrorKind) bool {
 	return k == model.ErrorRateLimited || k == model.ErrorOverloaded || k == model.ErrorBroken
 }
 
 // try waits for the request's turn and makes it.
 func (r *request) try(ctx context.Context) (*model.Answer, error) {
-	pass, err := r.turn(ctx)
+	pass, err := r.waitTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (r *request) try(ctx context.Context) (*model.Answer, error) {
 		r.Observe.Tried(r.Provider, r.req.Model, model.ErrorUnspecified, false)
 		return answer, nil
 	}
-	r.left -= time.Since(began)
+	r.patienceLeft -= time.Since(began)
 	failed, known := errors.AsType[*model.Error](err)
 	if known {
 		r.Observe.Tried(r.Provider, r.req.Model, failed.Kind, true)
@@ -169,37 +169,37 @@ func (r *request) try(ctx context.Context) (*model.Answer, error) {
 	return nil, err
 }
 
-// turn waits for the request's turn, which is its session's; nil: there are no turns.
-func (r *request) turn(ctx context.Context) (*ratelimit.Pass, error) {
+// waitTurn waits for the request's turn, which is its session's; nil: there are no turns.
+func (r *request) waitTurn(ctx context.Context) (*ratelimit.Pass, error) {
 	if r.Governor == nil {
 		return nil, nil
 	}
 	began := time.Now()
-	r.waits = false
-	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.req.Session.String(), r.queued)
-	if r.waits {
+	r.waited = false
+	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.req.Session.String(), r.reportWait)
+	if r.waited {
 		r.Observe.Queued(r.Provider, r.req.Model, time.Since(began))
 	}
 	return pass, err
 }
 
-// worthTelling is how long a wait for one's turn is before it is mentioned.
-const worthTelling = 3 * time.Second
+// reportWaitAbove is how long a wait for one's turn is before it is mentioned.
+const reportWaitAbove = 3 * time.Second
 
-// queued tells once that the request waits for its turn.
-func (r *request) queued(wait time.Duration) {
-	r.waits = true
-	if !r.told && wait >= worthTelling {
-		r.told = true
+// reportWait tells once that the request waits for its turn.
+func (r *request) reportWait(wait time.Duration) {
+	r.waited = true
+	if !r.waitReported && wait >= reportWaitAbove {
+		r.waitReported = true
 		r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("[waiting for the provider's rate limit, about %s]\n", wait.Round(time.Second))})
 	}
 }
 
-// wait waits out a failure. The error says that there is no patience left for it.
-func (r *request) wait(ctx context.Context, failed *model.Error) error {
+// backOff waits out a failure. The error says that there is no patience left for it.
+func (r *request) backOff(ctx context.Context, failed *model.Error) error {
 	pause := r.pause.NextBackOff()
 	asked := failed.RetryAfter
-	if asked > r.left || pause > r.left {
+	if asked > r.patienceLeft || pause > r.patienceLeft {
 		return fmt.Errorf("out of patience (%s) after %d tries: %w", r.Patience, r.tries, failed)
 	}
 	if r.Governor != nil && failed.Kind == model.ErrorRateLimited {
@@ -207,11 +207,11 @@ func (r *request) wait(ctx context.Context, failed *model.Error) error {
 	}
 	// Who is told the same time as others comes back a little after it.
 	pause += asked
-	r.left -= pause
+	r.patienceLeft -= pause
 	r.Logger.InfoContext(ctx, "the model failed and is tried again",
 		"error", failed, "tries", r.tries, "retry_in", pause,
 		"session_id", r.req.Session, "task_id", r.req.Task)
-	r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("\n[%s: %s; trying again in %s]\n", failed.Kind, brief(failed.Err), pause.Round(100*time.Millisecond))})
+	r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("\n[%s: %s; trying again in %s]\n", failed.Kind, shortError(failed.Err), pause.Round(100*time.Millisecond))})
 	began := time.Now()
 	defer func() { r.Observe.Paused(r.Provider, r.req.Model, time.Since(began)) }()
 	timer := time.NewTimer(pause)
@@ -224,15 +224,15 @@ func (r *request) wait(ctx context.Context, failed *model.Error) error {
 	}
 }
 
-// briefly is how much of an error is told to those who watch, in characters; the rest is
+// maxErrorRunes is how much of an error is told to those who watch, in characters; the rest is
 // for the log.
-const briefly = 200
+const maxErrorRunes = 200
 
-// brief is an error in a short line.
-func brief(err error) string {
+// shortError is an error in a short line.
+func shortError(err error) string {
 	line := []rune(strings.Join(strings.Fields(fmt.Sprint(err)), " "))
-	if len(line) > briefly {
-		line = append(line[:briefly], '…')
+	if len(line) > maxErrorRunes {
+		line = append(line[:maxErrorRunes], '…')
 	}
 	return string(line)
 }

@@ -15,19 +15,19 @@ const maxRetryAfter = 24 * time.Hour
 // providers give fractions, or a date; retry-after-ms is finer, where it is sent.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(strings.TrimSpace(header.Get("Retry-After-Ms")), 64); err == nil {
-		return sensible(ms * float64(time.Millisecond))
+		return clampRetryAfter(ms * float64(time.Millisecond))
 	}
 	text := strings.TrimSpace(header.Get("Retry-After"))
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
-		return sensible(seconds * float64(time.Second))
+		return clampRetryAfter(seconds * float64(time.Second))
 	}
 	if date, err := http.ParseTime(text); err == nil {
-		return sensible(float64(date.Sub(now)))
+		return clampRetryAfter(float64(date.Sub(now)))
 	}
 	return 0
 }
 
-func sensible(d float64) time.Duration {
+func clampRetryAfter(d float64) time.Duration {
 	switch {
 	case !(d > 0): // also what is no number
 		return 0

@@ -45,26 +45,26 @@ func NewClient(times Times) *http.Client {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConns, base.MaxIdleConnsPerHost = idleConnections, idleConnections
 	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingPatience}
-	return &http.Client{Transport: &transport{base: base, times: times}}
+	return &http.Client{Transport: &transport{base: base, timeouts: times}}
 }
 
 type transport struct {
-	base  http.RoundTripper
-	times Times
+	base     http.RoundTripper
+	timeouts Times
 }
 
 // RoundTrip sends a request, and watches over it until its answer is closed.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	silence := time.AfterFunc(t.times.First, func() { cancel(errSilent) })
+	silence := time.AfterFunc(t.timeouts.First, func() { cancel(errSilent) })
 	resp, err := t.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		silence.Stop()
-		err = because(ctx, err)
+		err = timeoutCause(ctx, err)
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = &body{from: resp.Body, ctx: ctx, cancel: cancel, silence: silence, idle: t.times.Idle}
+	resp.Body = &body{from: resp.Body, ctx: ctx, cancel: cancel, silence: silence, idle: t.timeouts.Idle}
 	return resp, nil
 }
 
@@ -90,7 +90,7 @@ func (b *body) Read(p []byte) (int, error) {
 	case err == io.EOF: //nolint:errorlint // a Reader returns it as it is
 		b.silence.Stop()
 	case err != nil:
-		err = because(b.ctx, err)
+		err = timeoutCause(b.ctx, err)
 	case n > 0:
 		b.silence.Reset(b.idle)
 	}
@@ -104,9 +104,9 @@ func (b *body) Close() error {
 	return err
 }
 
-// because gives the reason why a request was ended, if it was, for the error that
+// timeoutCause gives the reason why a request was ended, if it was, for the error that
 // this led to.
-func because(ctx context.Context, err error) error {
+func timeoutCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
 		return cause
 	}
@@ -123,14 +123,14 @@ func Broken(ctx context.Context, err error) error {
 		return refused
 	}
 	kind := model.ErrorBroken
-	if _, certificate := errors.AsType[*tls.CertificateVerificationError](err); certificate || speaksPlain(err) {
+	if _, certificate := errors.AsType[*tls.CertificateVerificationError](err); certificate || isPlainHTTP(err) {
 		kind = model.ErrorInvalid // no retry makes the certificate right, or the address
 	}
 	return &model.Error{Kind: kind, Err: err}
 }
 
-// speaksPlain reports whether a server that was asked with https speaks http.
-func speaksPlain(err error) bool {
+// isPlainHTTP reports whether a server that was asked with https speaks http.
+func isPlainHTTP(err error) bool {
 	_, record := errors.AsType[tls.RecordHeaderError](err)
 	return record || errors.Is(err, http.ErrSchemeMismatch)
 }
@@ -164,8 +164,8 @@ func IsInvalid(err error) bool {
 	return known && (failed.Kind == model.ErrorInvalid || failed.Kind == model.ErrorTooLong)
 }
 
-// tooLong are words of providers for a conversation that is longer than their model takes.
-var tooLong = []string{
+// tooLongPhrases are words of providers for a conversation that is longer than their model takes.
+var tooLongPhrases = []string{
 	"prompt is too long", "exceed context limit", // Anthropic
 	"context_length_exceeded", "maximum context length", // OpenAI, vLLM and most others
 	"exceed_context_size", "available context size", // llama.cpp
@@ -174,7 +174,7 @@ var tooLong = []string{
 // Told gives the kind of a refusal for what was said. That a conversation is too long has no
 // status and no type of its own, so the words are all there is to tell it by.
 func Told(kind model.ErrorKind, said string) model.ErrorKind {
-	if slices.ContainsFunc(tooLong, func(words string) bool { return strings.Contains(said, words) }) {
+	if slices.ContainsFunc(tooLongPhrases, func(words string) bool { return strings.Contains(said, words) }) {
 		return model.ErrorTooLong
 	}
 	return kind

@@ -152,7 +152,7 @@ func TestSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				client := &http.Client{Transport: &transport{base: test.from, times: times}}
+				client := &http.Client{Transport: &transport{base: test.from, timeouts: times}}
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://provider/", nil)
 				if err != nil {
 					t.Fatal(err)

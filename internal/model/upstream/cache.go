@@ -7,18 +7,18 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// maxLearned is of how many conversations is kept what was learned.
-const maxLearned = 10_000
+// maxConversations is of how many conversations is kept what was learned.
+const maxConversations = 10_000
 
 // Learned is what models have refused of conversations, for as long as the process lives.
 // When there is too much of it all is forgotten, and learned anew. The zero value is empty;
 // it may be used by any number of goroutines.
 type Learned[V any] struct {
-	mu sync.Mutex
-	of map[asked]V
+	mu     sync.Mutex
+	values map[conversationKey]V
 }
 
-type asked struct {
+type conversationKey struct {
 	model string
 	task  tree.TaskID
 }
@@ -28,7 +28,7 @@ type asked struct {
 func (l *Learned[V]) Of(name string, req *model.Request) V {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[asked{name, req.Task}]
+	return l.values[conversationKey{name, req.Task}]
 }
 
 // Learn keeps what was learned. Of one that says no task nothing is kept.
@@ -38,8 +38,8 @@ func (l *Learned[V]) Learn(name string, req *model.Request, v V) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of == nil || len(l.of) >= maxLearned {
-		l.of = map[asked]V{}
+	if l.values == nil || len(l.values) >= maxConversations {
+		l.values = map[conversationKey]V{}
 	}
-	l.of[asked{name, req.Task}] = v
+	l.values[conversationKey{name, req.Task}] = v
 }

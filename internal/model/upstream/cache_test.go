@@ -22,10 +22,10 @@ func TestLearned(t *testing.T) {
 			t.Errorf("of %s and %s: %q, want %q", c.model, c.req.Task, got, c.want)
 		}
 	}
-	for n := range 2 * maxLearned {
+	for n := range 2 * maxConversations {
 		l.Learn("m", of(n), "a")
-		if len(l.of) > maxLearned || l.Of("m", of(n)) != "a" {
-			t.Fatalf("%d are kept, and of the last one %q", len(l.of), l.Of("m", of(n)))
+		if len(l.values) > maxConversations || l.Of("m", of(n)) != "a" {
+			t.Fatalf("%d are kept, and of the last one %q", len(l.values), l.Of("m", of(n)))
 		}
 	}
 }
