@@ -11,24 +11,24 @@ import (
 
 // Times and bounds of the side that asks.
 const (
-	askPatience = 500 * time.Millisecond // for one answer, and for the turn to ask
-	askAtOnce   = 64                     // questions under way
+	probeTimeout = 500 * time.Millisecond // for one answer, and for the turn to ask
+	maxProbes    = 64                     // questions under way
 
 	// Nobody waits until a worker is verified, but runs wait for one that is not; these
 	// questions take no turn of those about the dead.
-	verifyPatience = 5 * time.Second
-	verifyAtOnce   = 64
+	verifyTimeout    = 5 * time.Second
+	maxVerifications = 64
 
 	// The system closes what a killed process had open one after another: a worker that
 	// still answers when its stream has just broken is asked again, soon and then less
 	// often.
-	askAgainFirst = 20 * time.Millisecond
-	askAgainMost  = 500 * time.Millisecond
+	minProbePause = 20 * time.Millisecond
+	maxProbePause = 500 * time.Millisecond
 
 	// The streams of a process that is dead break together, give or take.
-	deadFor = time.Second
+	deathWindow = time.Second
 
-	verifyAgain = 30 * time.Second // after it could not be verified
+	verifyRetry = 30 * time.Second // after it could not be verified
 )
 
 // Config says how to ask.
@@ -44,22 +44,22 @@ type Config struct {
 // them are dead. Its methods may be called at once.
 type Prober struct {
 	Config
-	deaths turns
-	firsts turns                       // of verifying
-	beside func(func(context.Context)) // starts what Close waits for
-	stop   context.CancelFunc
-	asking sync.WaitGroup
+	deathProbes   semaphore
+	verifications semaphore                   // of verifying
+	spawn         func(func(context.Context)) // starts what Close waits for
+	stop          context.CancelFunc
+	running       sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	known  map[place]*Worker
+	mu      sync.Mutex
+	closed  bool
+	workers map[endpoint]*Worker
 }
 
-// turns holds one for each question under way.
-type turns chan struct{}
+// semaphore holds one for each question under way.
+type semaphore chan struct{}
 
-// place is a worker, and where it is asked.
-type place struct {
+// endpoint is a worker, and where it is asked.
+type endpoint struct {
 	id   string
 	addr netip.AddrPort
 }
@@ -76,8 +76,8 @@ func NewProber(c Config) *Prober {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Prober{Config: c, deaths: make(turns, askAtOnce), firsts: make(turns, verifyAtOnce), stop: cancel, known: map[place]*Worker{}}
-	p.beside = func(do func(context.Context)) { p.asking.Go(func() { do(ctx) }) }
+	p := &Prober{Config: c, deathProbes: make(semaphore, maxProbes), verifications: make(semaphore, maxVerifications), stop: cancel, workers: map[endpoint]*Worker{}}
+	p.spawn = func(do func(context.Context)) { p.running.Go(func() { do(ctx) }) }
 	return p
 }
 
@@ -87,23 +87,23 @@ func (p *Prober) Close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.stop()
-	p.asking.Wait()
+	p.running.Wait()
 }
 
 // Worker is a process that has streams here. The nil worker is one that can't be asked.
 type Worker struct {
-	place
+	endpoint
 	prober *Prober
 
 	// Guarded by the prober.
-	streams   int
-	verified  bool      // it was heard under its address
-	verifying bool      // that is being found out
-	verifyAt  time.Time // when that may be tried again
-	died      time.Time // when it was found dead; zero: it was not
-	asked     bool      // it is being asked
-	waiting   []waiter
-	broke     chan struct{} // holds one: a further stream broke
+	streams     int
+	verified    bool      // it was heard under its address
+	verifying   bool      // that is being found out
+	verifyAt    time.Time // when that may be tried again
+	diedAt      time.Time // when it was found dead; zero: it was not
+	probing     bool      // it is being asked
+	waiters     []waiter
+	streamBroke chan struct{} // holds one: a further stream broke
 }
 
 // waiter wants to know of a worker's death until the time has passed.
@@ -118,22 +118,22 @@ type waiter struct {
 // Leave has to be called when the stream has ended.
 func (p *Prober) Meet(id string, from net.Addr, port uint32) *Worker {
 	host := hostOf(from)
-	if !host.IsValid() || port == 0 || port > 1<<16-1 || id == "" || len(id) > mostIDBytes {
+	if !host.IsValid() || port == 0 || port > 1<<16-1 || id == "" || len(id) > maxIDBytes {
 		return nil
 	}
-	at := place{id: id, addr: netip.AddrPortFrom(host, uint16(port))}
+	at := endpoint{id: id, addr: netip.AddrPortFrom(host, uint16(port))}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.known[at]
+	w := p.workers[at]
 	if w == nil {
-		w = &Worker{place: at, prober: p, broke: make(chan struct{}, 1)}
-		p.known[at] = w
+		w = &Worker{endpoint: at, prober: p, streamBroke: make(chan struct{}, 1)}
+		p.workers[at] = w
 	}
 	w.streams++
-	w.died = time.Time{} // whoever speaks is alive
+	w.diedAt = time.Time{} // whoever speaks is alive
 	if now := time.Now(); !w.verified && !w.verifying && !now.Before(w.verifyAt) {
-		w.verifyAt = now.Add(verifyAgain)
-		w.verifying = p.begin(w.verify)
+		w.verifyAt = now.Add(verifyRetry)
+		w.verifying = p.start(w.verify)
 	}
 	return w
 }
@@ -150,10 +150,10 @@ func hostOf(from net.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// begin does something beside the caller, and reports whether it does. The lock is held.
-func (p *Prober) begin(do func(context.Context)) bool {
+// start does something beside the caller, and reports whether it does. The lock is held.
+func (p *Prober) start(do func(context.Context)) bool {
 	if !p.closed {
-		p.beside(do)
+		p.spawn(do)
 	}
 	return !p.closed
 }
@@ -166,12 +166,12 @@ func (w *Worker) Leave() {
 	w.prober.mu.Lock()
 	defer w.prober.mu.Unlock()
 	w.streams--
-	w.forget()
+	w.forgetIfUnused()
 }
 
-// forget forgets a worker that nobody needs any more. The lock is held.
-func (w *Worker) forget() {
-	if w.streams == 0 && !w.verifying && !w.asked {
-		delete(w.prober.known, w.place)
+// forgetIfUnused forgets a worker that nobody needs any more. The lock is held.
+func (w *Worker) forgetIfUnused() {
+	if w.streams == 0 && !w.verifying && !w.probing {
+		delete(w.prober.workers, w.endpoint)
 	}
 }

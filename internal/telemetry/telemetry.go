@@ -46,34 +46,34 @@ type Telemetry struct {
 	// Instance is which of the service this is.
 	Instance string
 
-	names   *names // of models
-	root    sdktrace.Sampler
-	traces  bool    // spans are sent
-	spans   *outbox // nil: none are
-	metrics bool    // somebody reads metrics
-	content bool
-	clean   func(string) string
-	logs    *sdklog.LoggerProvider
-	sent    sender
-	service string
-	stops   []func(context.Context) error
+	names          *modelNames // of models
+	root           sdktrace.Sampler
+	traces         bool        // spans are sent
+	spans          *spanBuffer // nil: none are
+	metrics        bool        // somebody reads metrics
+	captureContent bool
+	clean          func(string) string
+	logs           *sdklog.LoggerProvider
+	sendErrors     sendErrors
+	service        string
+	stops          []func(context.Context) error
 }
 
 // How much is kept until it is sent, and how long.
 const (
-	spanQueue = 1 << 15
-	spanDelay = time.Second
+	spanBufferSize = 1 << 15
+	spanDelay      = time.Second
 )
 
 // Open makes what is asked for. Close sends what is left.
 func Open(ctx context.Context, c Config) (*Telemetry, error) {
-	t := &Telemetry{Instance: c.Instance, service: c.Service, names: newNames(), content: on(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
+	t := &Telemetry{Instance: c.Instance, service: c.Service, names: newModelNames(), captureContent: isTrue(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
 	if t.clean = c.Clean; t.clean == nil {
 		t.clean = func(text string) string { return text }
 	}
 	var err error
 	t.root, err = sampler(c.Getenv)
-	if err = errors.Join(err, canBeSent(c.Getenv)); err != nil {
+	if err = errors.Join(err, checkExporters(c.Getenv)); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
 	res, err := resource.New(ctx,
@@ -95,22 +95,22 @@ func (t *Telemetry) Measures() bool { return t != nil && (t.traces || t.metrics)
 func (t *Telemetry) Close(ctx context.Context) error {
 	var all []error
 	for _, stop := range t.stops {
-		all = append(all, t.sent.explain(stop(ctx)))
+		all = append(all, t.sendErrors.explain(stop(ctx)))
 	}
-	return onceEach(all)
+	return joinDistinct(all)
 }
 
 // openTraces sends spans if there is somewhere to send them.
 func (t *Telemetry) openTraces(ctx context.Context, c Config, res *resource.Resource) error {
 	options := []sdktrace.TracerProviderOption{
-		sdktrace.WithResource(res), sdktrace.WithIDGenerator(ids{}), sdktrace.WithSampler(sdktrace.ParentBased(t.root)),
+		sdktrace.WithResource(res), sdktrace.WithIDGenerator(idGenerator{}), sdktrace.WithSampler(sdktrace.ParentBased(t.root)),
 	}
-	if t.traces = sends(c.Getenv, "TRACES"); t.traces {
-		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithDialOption(t.sent.option()))
+	if t.traces = isExported(c.Getenv, "TRACES"); t.traces {
+		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithDialOption(t.sendErrors.dialOption()))
 		if err != nil {
 			return fmt.Errorf("sending spans: %w", err)
 		}
-		t.spans = newOutbox(exporter, spanQueue, otel.Handle)
+		t.spans = newSpanBuffer(exporter, spanBufferSize, otel.Handle)
 		options = append(options, sdktrace.WithSpanProcessor(t.spans))
 	} else {
 		options[2] = sdktrace.WithSampler(sdktrace.NeverSample())
@@ -123,8 +123,8 @@ func (t *Telemetry) openTraces(ctx context.Context, c Config, res *resource.Reso
 
 func (t *Telemetry) openMetrics(ctx context.Context, c Config, res *resource.Resource) error {
 	options := []sdkmetric.Option{sdkmetric.WithResource(res)}
-	if sends(c.Getenv, "METRICS") {
-		exporter, err := otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithDialOption(t.sent.option()))
+	if isExported(c.Getenv, "METRICS") {
+		exporter, err := otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithDialOption(t.sendErrors.dialOption()))
 		if err != nil {
 			return fmt.Errorf("sending metrics: %w", err)
 		}
@@ -146,10 +146,10 @@ func (t *Telemetry) openMetrics(ctx context.Context, c Config, res *resource.Res
 }
 
 func (t *Telemetry) openLogs(ctx context.Context, c Config, res *resource.Resource) error {
-	if !sends(c.Getenv, "LOGS") {
+	if !isExported(c.Getenv, "LOGS") {
 		return nil
 	}
-	exporter, err := otlploggrpc.New(ctx, otlploggrpc.WithDialOption(t.sent.option()))
+	exporter, err := otlploggrpc.New(ctx, otlploggrpc.WithDialOption(t.sendErrors.dialOption()))
 	if err != nil {
 		return fmt.Errorf("sending logs: %w", err)
 	}
@@ -161,34 +161,36 @@ func (t *Telemetry) openLogs(ctx context.Context, c Config, res *resource.Resour
 // Logs makes what is logged carry the trace that it belongs to, and sends it if there
 // is somewhere to send it.
 func (t *Telemetry) Logs(local slog.Handler) slog.Handler {
-	h := slog.Handler(traced{local})
+	h := slog.Handler(traceHandler{local})
 	if t.logs != nil {
-		h = slog.NewMultiHandler(h, informing{otelslog.NewHandler(Scope, otelslog.WithLoggerProvider(t.logs))})
+		h = slog.NewMultiHandler(h, infoHandler{otelslog.NewHandler(Scope, otelslog.WithLoggerProvider(t.logs))})
 	}
 	return h
 }
 
-// informing leaves out what is for debugging.
-type informing struct{ slog.Handler }
+// infoHandler leaves out what is for debugging.
+type infoHandler struct{ slog.Handler }
 
 // Enabled leaves it out.
-func (h informing) Enabled(ctx context.Context, level slog.Level) bool {
+func (h infoHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo && h.Handler.Enabled(ctx, level)
 }
 
 // WithAttrs keeps leaving it out.
-func (h informing) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return informing{h.Handler.WithAttrs(attrs)}
+func (h infoHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return infoHandler{h.Handler.WithAttrs(attrs)}
 }
 
 // WithGroup keeps leaving it out.
-func (h informing) WithGroup(name string) slog.Handler { return informing{h.Handler.WithGroup(name)} }
+func (h infoHandler) WithGroup(name string) slog.Handler {
+	return infoHandler{h.Handler.WithGroup(name)}
+}
 
-// traced adds the ids of the span that a context carries.
-type traced struct{ slog.Handler }
+// traceHandler adds the ids of the span that a context carries.
+type traceHandler struct{ slog.Handler }
 
 // Handle adds them.
-func (h traced) Handle(ctx context.Context, r slog.Record) error {
+func (h traceHandler) Handle(ctx context.Context, r slog.Record) error {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		r = r.Clone()
 		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()), slog.String("span_id", sc.SpanID().String()))
@@ -197,25 +199,29 @@ func (h traced) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs keeps adding them.
-func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
+func (h traceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return traceHandler{h.Handler.WithAttrs(attrs)}
+}
 
 // WithGroup keeps adding them, within the group.
-func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }
+func (h traceHandler) WithGroup(name string) slog.Handler {
+	return traceHandler{h.Handler.WithGroup(name)}
+}
 
-// sends reports whether a signal is to be sent: an endpoint is named, and nobody has
+// isExported reports whether a signal is to be sent: an endpoint is named, and nobody has
 // said that it is not.
-func sends(getenv func(string) string, signal string) bool {
-	if on(getenv("OTEL_SDK_DISABLED")) || getenv("OTEL_"+signal+"_EXPORTER") == "none" {
+func isExported(getenv func(string) string, signal string) bool {
+	if isTrue(getenv("OTEL_SDK_DISABLED")) || getenv("OTEL_"+signal+"_EXPORTER") == "none" {
 		return false
 	}
 	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-// canBeSent refuses an exporter that there is not, and for what is sent an endpoint that is
+// checkExporters refuses an exporter that there is not, and for what is sent an endpoint that is
 // no URL, which would be taken for another place, and a protocol that is not spoken here: the
 // other side would understand nothing.
-func canBeSent(getenv func(string) string) error {
-	if on(getenv("OTEL_SDK_DISABLED")) {
+func checkExporters(getenv func(string) string) error {
+	if isTrue(getenv("OTEL_SDK_DISABLED")) {
 		return nil
 	}
 	var all []error
@@ -228,18 +234,18 @@ func canBeSent(getenv func(string) string) error {
 		if getenv(endpoint) == "" {
 			endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 		}
-		if sends(getenv, signal) && !isEndpoint(getenv(endpoint)) {
+		if isExported(getenv, signal) && !isEndpoint(getenv(endpoint)) {
 			all = append(all, fmt.Errorf("%s must be a URL like http://127.0.0.1:4317, or with https or unix", endpoint))
 		}
 		protocol := "OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL"
 		if getenv(protocol) == "" {
 			protocol = "OTEL_EXPORTER_OTLP_PROTOCOL"
 		}
-		if name := getenv(protocol); name != "" && name != "grpc" && sends(getenv, signal) {
+		if name := getenv(protocol); name != "" && name != "grpc" && isExported(getenv, signal) {
 			all = append(all, fmt.Errorf("%s is %q, must be grpc; name a port for gRPC (4317 rather than 4318)", protocol, name))
 		}
 	}
-	return onceEach(all)
+	return joinDistinct(all)
 }
 
 func isEndpoint(text string) bool {
@@ -247,7 +253,7 @@ func isEndpoint(text string) bool {
 	return err == nil && ((u.Scheme == "http" || u.Scheme == "https") && u.Host != "" || u.Scheme == "unix" && u.Path != "")
 }
 
-func on(text string) bool {
+func isTrue(text string) bool {
 	yes, err := strconv.ParseBool(text)
 	return err == nil && yes
 }

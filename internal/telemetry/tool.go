@@ -16,7 +16,7 @@ func (t *Telemetry) Tool(ctx context.Context, call string, use tree.ToolUse) (_ 
 	ctx, span := t.Tracer.Start(ctx, spanName(opExecuteTool, use.Name), trace.WithAttributes(
 		keyOperation.String(opExecuteTool), keyTool.String(use.Name), keyToolType.String("function"),
 		keyCallID.String(call)))
-	if t.content && len(use.Input) <= shownBytes {
+	if t.captureContent && len(use.Input) <= maxContentBytes {
 		span.SetAttributes(keyArguments.String(t.clean(string(use.Input))))
 	}
 	return ctx, func(text string, failed bool) {
@@ -24,7 +24,7 @@ func (t *Telemetry) Tool(ctx context.Context, call string, use tree.ToolUse) (_ 
 			span.SetStatus(codes.Error, "the call failed")
 			span.SetAttributes(keyErrorType.String("tool_error"))
 		}
-		if t.content && len(text) <= shownBytes {
+		if t.captureContent && len(text) <= maxContentBytes {
 			span.SetAttributes(keyResult.String(t.clean(text)))
 		}
 		span.End()

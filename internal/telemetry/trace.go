@@ -27,24 +27,24 @@ func withIDs(ctx context.Context, traceID tree.TraceID, span tree.SpanID) contex
 	return context.WithValue(ctx, chosenKey{}, chosenIDs{traceID, span})
 }
 
-// ids gives spans the ids that are chosen for them, and others random ones.
-type ids struct{}
+// idGenerator gives spans the ids that are chosen for them, and others random ones.
+type idGenerator struct{}
 
-var _ sdktrace.IDGenerator = ids{}
+var _ sdktrace.IDGenerator = idGenerator{}
 
 // NewIDs gives the ids of a span that is the first of its trace.
-func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+func (idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	if c, ok := ctx.Value(chosenKey{}).(chosenIDs); ok {
 		return trace.TraceID(c.trace), spanBytes(c.span)
 	}
 	var id trace.TraceID
 	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64()|1)
-	return id, ids{}.NewSpanID(ctx, id)
+	return id, idGenerator{}.NewSpanID(ctx, id)
 }
 
 // NewSpanID gives the id of a span below another.
-func (ids) NewSpanID(ctx context.Context, of trace.TraceID) trace.SpanID {
+func (idGenerator) NewSpanID(ctx context.Context, of trace.TraceID) trace.SpanID {
 	if c, ok := ctx.Value(chosenKey{}).(chosenIDs); ok && trace.TraceID(c.trace) == of && c.span != 0 {
 		return spanBytes(c.span)
 	}
@@ -70,11 +70,11 @@ func Incoming(ctx context.Context) tree.Trace {
 	}
 }
 
-// below is a context whose spans hang below a span of a run's trace. The zero span is
+// withParentSpan is a context whose spans hang below a span of a run's trace. The zero span is
 // none: then the next span is the first of the trace.
-func (t *Telemetry) below(ctx context.Context, of tree.Trace, span tree.SpanID) context.Context {
+func (t *Telemetry) withParentSpan(ctx context.Context, of tree.Trace, span tree.SpanID) context.Context {
 	flags := trace.TraceFlags(0)
-	if t.recorded(of) {
+	if t.isSampled(of) {
 		flags = trace.FlagsSampled
 	}
 	if span == 0 {
@@ -85,9 +85,9 @@ func (t *Telemetry) below(ctx context.Context, of tree.Trace, span tree.SpanID) 
 	}))
 }
 
-// recorded reports whether the spans of a trace are kept: all of them or none, whoever
+// isSampled reports whether the spans of a trace are kept: all of them or none, whoever
 // writes them.
-func (t *Telemetry) recorded(of tree.Trace) bool {
+func (t *Telemetry) isSampled(of tree.Trace) bool {
 	if of.Flags&tree.TraceGiven != 0 {
 		return trace.TraceFlags(of.Flags).IsSampled()
 	}
@@ -103,7 +103,7 @@ func (t *Telemetry) Parent(task *tree.Task) string {
 		return ""
 	}
 	flags := 0
-	if t.recorded(task.Trace) {
+	if t.isSampled(task.Trace) {
 		flags = 1
 	}
 	return fmt.Sprintf("00-%x-%016x-%02x", task.Trace.ID[:], uint64(tree.RunSpan(task.ID, task.Run)), flags)

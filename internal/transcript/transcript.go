@@ -37,22 +37,22 @@ func Inherited(chain []Link) []tree.Message {
 		switch {
 		case m.Ordinal > base.Message:
 		case m.Ordinal == base.Message && base.Kind == tree.BaseCall:
-			alone, result := reduced(m, base.Block)
+			alone, result := withSingleCall(m, base.Block)
 			result.Text = forkNote(own.Description)
-			seen = append(seen, alone, note(own, tree.RoleTool, result))
+			seen = append(seen, alone, forkMessage(own, tree.RoleTool, result))
 		default:
 			seen = append(seen, m)
 		}
 	}
 	if base.Kind == tree.BaseFork {
-		seen = append(seen, note(own, tree.RoleUser, tree.Text{Text: forkNote(own.Description)}))
+		seen = append(seen, forkMessage(own, tree.RoleUser, tree.Text{Text: forkNote(own.Description)}))
 	}
 	return seen
 }
 
-// reduced gives an assistant message without any call but one, and that call's
+// withSingleCall gives an assistant message without any call but one, and that call's
 // result, which has no text yet.
-func reduced(m tree.Message, block int) (tree.Message, tree.ToolResult) {
+func withSingleCall(m tree.Message, block int) (tree.Message, tree.ToolResult) {
 	var result tree.ToolResult
 	blocks := make([]tree.Block, 0, len(m.Blocks))
 	for i, b := range m.Blocks {
@@ -69,9 +69,9 @@ func reduced(m tree.Message, block int) (tree.Message, tree.ToolResult) {
 	return m, result
 }
 
-// note is the message that tells a fork what it is. It is stored nowhere: its id
+// forkMessage is the message that tells a fork what it is. It is stored nowhere: its id
 // is that of the task, and its ordinal the one that the fork has left free.
-func note(of Link, role tree.Role, block tree.Block) tree.Message {
+func forkMessage(of Link, role tree.Role, block tree.Block) tree.Message {
 	m := tree.Message{
 		ID: tree.MessageID(of.Task), Task: of.Task, Ordinal: of.Base.Message + 1, Role: role, Blocks: []tree.Block{block},
 	}

@@ -37,7 +37,7 @@ func Read(data []byte) (*History, error) {
 	if len(data) > MaxLines {
 		return nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", MaxLines)
 	}
-	f := &file{byID: map[string]*record{}, after: map[string][]*record{}, noted: map[string]bool{}}
+	f := &file{byID: map[string]*record{}, byParent: map[string][]*record{}, seenNotes: map[string]bool{}}
 	if err := f.parse(bytes.TrimPrefix(data, []byte("\ufeff"))); err != nil { // with which some editors begin a file
 		return nil, err
 	}
@@ -53,28 +53,28 @@ func Read(data []byte) (*History, error) {
 	if len(b.messages) == 0 {
 		return nil, tree.ErrBadInput.With("the transcript has no message")
 	}
-	b.link()
+	b.numberMessages()
 	return &History{Messages: b.messages, Notes: f.notes}, nil
 }
 
 // record is a line that was read.
 type record struct {
 	line
-	number int
-	speaks bool // it is a message of user or assistant
-	blocks []block
-	parent string
-	before *record // the message before it; nil for the first
-	last   bool    // no message comes after it
-	taken  bool    // it is in the chain
+	number    int
+	isMessage bool // it is a message of user or assistant
+	blocks    []block
+	parent    string
+	previous  *record // the message before it; nil for the first
+	isEnd     bool    // no message comes after it
+	inChain   bool    // it is in the chain
 }
 
 type file struct {
-	records []*record
-	byID    map[string]*record
-	after   map[string][]*record // by the uuid of the line before
-	notes   []string
-	noted   map[string]bool // the notes that there are
+	records   []*record
+	byID      map[string]*record
+	byParent  map[string][]*record // by the uuid of the line before
+	notes     []string
+	seenNotes map[string]bool // the notes that there are
 }
 
 // note says once what was left out or put in.
@@ -83,13 +83,13 @@ func (f *file) note(format string, args ...any) {
 		return
 	}
 	note := fmt.Sprintf(format, args...)
-	if f.noted[note] {
+	if f.seenNotes[note] {
 		return
 	}
 	if len(f.notes) == maxNotes {
 		note = moreNotes
 	}
-	f.noted[note] = true
+	f.seenNotes[note] = true
 	f.notes = append(f.notes, note)
 }
 
@@ -105,7 +105,7 @@ func (f *file) parse(data []byte) error {
 		}
 		r := &record{number: number}
 		if err := r.read(text); err != nil {
-			return wrongLine(number, err)
+			return lineError(number, err)
 		}
 		switch {
 		case r.UUID == "":
@@ -116,15 +116,15 @@ func (f *file) parse(data []byte) error {
 		}
 		f.records = append(f.records, r)
 		f.byID[r.UUID] = r
-		f.after[r.parent] = append(f.after[r.parent], r)
+		f.byParent[r.parent] = append(f.byParent[r.parent], r)
 	}
 	return nil
 }
 
-// wrongLine refuses a line that is too large or not what it should be.
-func wrongLine(number int, err error) error {
+// lineError refuses a line that is too large or not what it should be.
+func lineError(number int, err error) error {
 	kind := tree.ErrBadInput
-	if errors.Is(err, errParts) {
+	if errors.Is(err, errTooManyParts) {
 		kind = tree.ErrTooLarge
 	}
 	return kind.With("line %d of the transcript: %v", number, err)
@@ -157,14 +157,14 @@ func (r *record) read(text []byte) error {
 	if r.Message == nil {
 		return fmt.Errorf("expected a message of type %s", r.Type)
 	}
-	r.speaks = true
+	r.isMessage = true
 	var err error
 	r.blocks, err = contentOf(r.Message.Content)
 	return err
 }
 
-// errParts refuses content with more blocks than a message may have.
-var errParts = fmt.Errorf("expected at most %d parts", tree.MaxBlocks)
+// errTooManyParts refuses content with more blocks than a message may have.
+var errTooManyParts = fmt.Errorf("expected at most %d parts", tree.MaxBlocks)
 
 // contentOf reads content, which is a text or a list of blocks. It stops where there are too
 // many: a block takes many times the room of the few bytes that it can be written in.
@@ -183,7 +183,7 @@ func contentOf(content json.RawMessage) ([]block, error) {
 	var blocks []block
 	for d.More() {
 		if len(blocks) == tree.MaxBlocks {
-			return nil, errParts
+			return nil, errTooManyParts
 		}
 		var b block
 		if err := d.Decode(&b); err != nil {
@@ -199,7 +199,7 @@ func (f *file) chain() ([]*record, error) {
 	var speaking []*record
 	for _, main := range []bool{true, false} {
 		for _, r := range f.records {
-			if r.speaks && !(main && r.Sidechain) {
+			if r.isMessage && !(main && r.Sidechain) {
 				speaking = append(speaking, r)
 			}
 		}
@@ -207,37 +207,37 @@ func (f *file) chain() ([]*record, error) {
 			break
 		}
 	}
-	if err := f.connect(speaking); err != nil {
+	if err := f.linkMessages(speaking); err != nil {
 		return nil, err
 	}
 	var end *record
 	for _, r := range speaking {
-		if r.last && (end == nil || !r.Timestamp.Before(end.Timestamp)) {
+		if r.isEnd && (end == nil || !r.Timestamp.Before(end.Timestamp)) {
 			end = r
 		}
 	}
 	var chain []*record
-	for r := end; r != nil; r = r.before {
-		r.taken = true
+	for r := end; r != nil; r = r.previous {
+		r.inChain = true
 		chain = append(chain, r)
 	}
 	slices.Reverse(chain)
 	return chain, nil
 }
 
-// connect finds the message before each, past lines that are none.
-func (f *file) connect(speaking []*record) error {
-	if err := f.circles(); err != nil {
+// linkMessages finds the message before each, past lines that are none.
+func (f *file) linkMessages(speaking []*record) error {
+	if err := f.checkCycles(); err != nil {
 		return err
 	}
 	before := map[*record]*record{} // of lines that are no message
 	for _, r := range speaking {
-		r.last = true
+		r.isEnd = true
 	}
 	for _, r := range speaking {
 		var path []*record
 		at := f.byID[r.parent]
-		for at != nil && !at.speaks {
+		for at != nil && !at.isMessage {
 			if known, ok := before[at]; ok {
 				at = known
 				break
@@ -248,15 +248,15 @@ func (f *file) connect(speaking []*record) error {
 		for _, p := range path {
 			before[p] = at
 		}
-		if r.before = at; at != nil {
-			at.last = false
+		if r.previous = at; at != nil {
+			at.isEnd = false
 		}
 	}
 	return nil
 }
 
-// circles refuses lines that come after themselves.
-func (f *file) circles() error {
+// checkCycles refuses lines that come after themselves.
+func (f *file) checkCycles() error {
 	const looking, leadsOut = 1, 2
 	state := map[*record]int{}
 	for _, r := range f.records {

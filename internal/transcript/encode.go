@@ -16,19 +16,19 @@ import (
 
 // line is one line. What is not named here is of no interest to us.
 type line struct {
-	UUID       string    `json:"uuid"`
-	ParentUUID *string   `json:"parentUuid"`
-	Sidechain  bool      `json:"isSidechain"`
-	AgentID    string    `json:"agentId,omitempty"`
-	Timestamp  time.Time `json:"timestamp"`
-	Type       string    `json:"type"`
-	Summary    bool      `json:"isCompactSummary,omitempty"`
-	SumsUpTo   string    `json:"sumsUpTo,omitempty"` // of a summary: the last message that it stands for
-	Message    *said     `json:"message,omitempty"`
+	UUID       string       `json:"uuid"`
+	ParentUUID *string      `json:"parentUuid"`
+	Sidechain  bool         `json:"isSidechain"`
+	AgentID    string       `json:"agentId,omitempty"`
+	Timestamp  time.Time    `json:"timestamp"`
+	Type       string       `json:"type"`
+	Summary    bool         `json:"isCompactSummary,omitempty"`
+	SumsUpTo   string       `json:"sumsUpTo,omitempty"` // of a summary: the last message that it stands for
+	Message    *messageBody `json:"message,omitempty"`
 }
 
-// said is what a message says.
-type said struct {
+// messageBody is what a message says.
+type messageBody struct {
 	ID      string          `json:"id,omitempty"`
 	Role    string          `json:"role"`
 	Model   string          `json:"model,omitempty"`
@@ -82,7 +82,7 @@ const (
 	typeURL       = "url"
 )
 
-var stops = [...]string{
+var stopNames = [...]string{
 	tree.StopEndTurn: "end_turn", tree.StopToolUse: "tool_use", tree.StopMaxTokens: "max_tokens", tree.StopRefusal: "refusal",
 }
 
@@ -98,7 +98,7 @@ func Lines(messages []tree.Message, of Origin) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	w := &writer{taken: map[string]bool{}}
+	w := &writer{usedIDs: map[string]bool{}}
 	ids := map[int]string{}
 	var parent *string
 	for i := range messages {
@@ -111,7 +111,7 @@ func Lines(messages []tree.Message, of Origin) ([]byte, error) {
 		l := line{
 			UUID: id, ParentUUID: parent, Sidechain: of.Sidechain, AgentID: of.Agent, Timestamp: m.CreatedAt.UTC(),
 			Type: typeUser, Summary: m.UpTo > 0, SumsUpTo: ids[m.UpTo],
-			Message: &said{Role: typeUser, Model: m.Model, Content: content, Stop: stops[m.Stop]},
+			Message: &messageBody{Role: typeUser, Model: m.Model, Content: content, Stop: stopNames[m.Stop]},
 		}
 		if m.Role == tree.RoleAssistant {
 			l.Type, l.Message.Role = typeAssistant, typeAssistant
@@ -129,8 +129,8 @@ func Lines(messages []tree.Message, of Origin) ([]byte, error) {
 
 // writer gives each call an id of its own: providers' repeat.
 type writer struct {
-	taken map[string]bool
-	calls map[int]string // of the last assistant message, by block
+	usedIDs map[string]bool
+	calls   map[int]string // of the last assistant message, by block
 }
 
 func (w *writer) content(m *tree.Message) (json.RawMessage, error) {
@@ -145,34 +145,34 @@ func (w *writer) content(m *tree.Message) (json.RawMessage, error) {
 		case tree.Thinking:
 			blocks = append(blocks, block{Type: typeThinking, Thinking: b.Text, Signature: b.Signature})
 		case tree.ToolUse:
-			blocks = append(blocks, block{Type: typeUse, ID: w.call(m, i, b.ProviderID), Name: b.Name, Input: input(b.Input)})
+			blocks = append(blocks, block{Type: typeUse, ID: w.callID(m, i, b.ProviderID), Name: b.Name, Input: inputJSON(b.Input)})
 		case tree.ToolResult:
-			text, err := plain(b.Text)
+			text, err := marshalPlain(b.Text)
 			if err != nil {
 				return nil, err
 			}
 			blocks = append(blocks, block{Type: typeResult, CallID: w.calls[b.Block], Content: text, IsError: b.IsError})
 		case tree.Attachment:
-			blocks = append(blocks, attached(b))
+			blocks = append(blocks, encodeAttachment(b))
 		}
 	}
-	return plain(blocks)
+	return marshalPlain(blocks)
 }
 
-// call gives the id that a call has in the lines.
-func (w *writer) call(m *tree.Message, i int, id string) string {
-	for n := 0; id == "" || w.taken[id]; n++ {
+// callID gives the id that a call has in the lines.
+func (w *writer) callID(m *tree.Message, i int, id string) string {
+	for n := 0; id == "" || w.usedIDs[id]; n++ {
 		id = fmt.Sprintf("call_%d_%d", m.Ordinal, i)
 		if n > 0 {
 			id += strings.Repeat("_", n)
 		}
 	}
-	w.taken[id], w.calls[i] = true, id
+	w.usedIDs[id], w.calls[i] = true, id
 	return id
 }
 
-// input gives what a model wrote as JSON; what is none is written as a text.
-func input(written json.RawMessage) json.RawMessage {
+// inputJSON gives what a model wrote as JSON; what is none is written as a text.
+func inputJSON(written json.RawMessage) json.RawMessage {
 	if len(written) == 0 {
 		return json.RawMessage("{}")
 	}
@@ -180,14 +180,14 @@ func input(written json.RawMessage) json.RawMessage {
 	if json.Compact(&compact, written) == nil {
 		return compact.Bytes()
 	}
-	text, err := plain(string(written))
+	text, err := marshalPlain(string(written))
 	if err != nil {
 		return json.RawMessage("{}")
 	}
 	return text
 }
 
-func attached(a tree.Attachment) block {
+func encodeAttachment(a tree.Attachment) block {
 	b := block{Type: typeImage, Title: a.Name, Source: &source{Type: typeBase64, MediaType: a.MediaType, Data: a.Data}}
 	if a.Kind == tree.AttachmentDocument {
 		b.Type = typeDocument
@@ -198,8 +198,8 @@ func attached(a tree.Attachment) block {
 	return b
 }
 
-// plain is JSON without the escapes that only web pages need.
-func plain(v any) (json.RawMessage, error) {
+// marshalPlain is JSON without the escapes that only web pages need.
+func marshalPlain(v any) (json.RawMessage, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)

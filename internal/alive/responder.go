@@ -32,17 +32,17 @@ import (
 
 // The answer is one line: the greeting, and the id of the worker.
 const (
-	greeting    = "coppice worker "
-	mostIDBytes = 256 // no worker with a longer id is asked
+	greeting   = "coppice worker "
+	maxIDBytes = 256 // no worker with a longer id is asked
 )
 
 // Times of the side that answers.
 const (
-	answerWithin = time.Second            // a connection is given up after it
-	acceptAgain  = 100 * time.Millisecond // after accepting failed, say for want of files
+	replyTimeout = time.Second            // a connection is given up after it
+	acceptRetry  = 100 * time.Millisecond // after accepting failed, say for want of files
 )
 
-func line(id string) string { return greeting + id + "\n" }
+func replyLine(id string) string { return greeting + id + "\n" }
 
 // Listen opens the port of a worker; an address that is empty gives none.
 func Listen(address string) (net.Listener, error) {
@@ -79,19 +79,19 @@ func Answer(ctx context.Context, l net.Listener, id string, log *slog.Logger) {
 			return
 		case err != nil:
 			log.WarnContext(ctx, "a question whether the worker is alive was lost", "error", err)
-			time.Sleep(acceptAgain)
+			time.Sleep(acceptRetry)
 			continue
 		}
-		if err := tell(conn, id); err != nil {
+		if err := reply(conn, id); err != nil {
 			log.DebugContext(ctx, "telling that the worker is alive failed", "error", err)
 		}
 	}
 }
 
-func tell(conn net.Conn, id string) error {
-	err := conn.SetDeadline(time.Now().Add(answerWithin))
+func reply(conn net.Conn, id string) error {
+	err := conn.SetDeadline(time.Now().Add(replyTimeout))
 	if err == nil {
-		_, err = conn.Write([]byte(line(id)))
+		_, err = conn.Write([]byte(replyLine(id)))
 	}
 	return errors.Join(err, conn.Close())
 }

@@ -37,7 +37,7 @@ func TestLostSpans(t *testing.T) {
 		const room = 4
 		var told []string
 		exporter := &slow{let: make(chan error)}
-		box := newOutbox(exporter, room, func(err error) { told = append(told, err.Error()) })
+		box := newSpanBuffer(exporter, room, func(err error) { told = append(told, err.Error()) })
 		reader := sdkmetric.NewManualReader()
 		if err := box.measure(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test")); err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestLostSpans(t *testing.T) {
 		exporter.let <- errors.New("nobody listens")
 		synctest.Wait()
 		check("the next are not taken", 4, room, 1)
-		time.Sleep(lossAgain)
+		time.Sleep(reportEvery)
 		end(room + 1)
 		check("later it is said again", 5, room, 2)
 		close(exporter.let)

@@ -35,7 +35,7 @@ func answers(t *testing.T, id, address string) (l net.Listener, stop func()) {
 func heard(t *testing.T, p *Prober, id string, l net.Listener) *Worker {
 	t.Helper()
 	w := p.Meet(id, l.Addr(), uint32(Port(l)))
-	p.asking.Wait()
+	p.running.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !w.verified {

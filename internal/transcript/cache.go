@@ -33,16 +33,16 @@ type prefix struct {
 
 // What is remembered is bounded; a message counts for messageBytes beside its text.
 const (
-	heldMost     = 10_000   // transcripts
-	heldBytes    = 32 << 20 // of all of them
-	messageBytes = 512
+	maxTranscripts  = 10_000   // transcripts
+	maxCachedBytes  = 32 << 20 // of all of them
+	messageOverhead = 512
 )
 
 // NewHeld remembers nothing yet.
 func NewHeld() *Held {
 	h := &Held{}
 	forgotten := func(_ Of, p prefix) { h.bytes -= p.bytes }
-	h.transcripts, _ = simplelru.NewLRU(heldMost, forgotten) // it fails for a size of 0
+	h.transcripts, _ = simplelru.NewLRU(maxTranscripts, forgotten) // it fails for a size of 0
 	return h
 }
 
@@ -66,7 +66,7 @@ func (h *Held) GoOn(of Of, begins, more []tree.Message) []tree.Message {
 	}
 	// Behind what is remembered there may be room, in which nobody else looks or writes.
 	p = prefix{append(p.messages, more...), p.bytes + size(more)}
-	h.keep(of, p)
+	h.put(of, p)
 	return slices.Clip(p.messages)
 }
 
@@ -74,21 +74,21 @@ func (h *Held) GoOn(of Of, begins, more []tree.Message) []tree.Message {
 func (h *Held) Keep(of Of, messages []tree.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.keep(of, prefix{slices.Clip(messages), size(messages)})
+	h.put(of, prefix{slices.Clip(messages), size(messages)})
 }
 
 // size is what messages count for.
 func size(messages []tree.Message) (bytes int) {
 	for i := range messages {
-		bytes += messageBytes + tree.TextBytes(messages[i].Blocks)
+		bytes += messageOverhead + tree.TextBytes(messages[i].Blocks)
 	}
 	return bytes
 }
 
-func (h *Held) keep(of Of, now prefix) {
+func (h *Held) put(of Of, now prefix) {
 	h.transcripts.Remove(of)
 	h.transcripts.Add(of, now)
-	for h.bytes += now.bytes; h.bytes > heldBytes; {
+	for h.bytes += now.bytes; h.bytes > maxCachedBytes; {
 		h.transcripts.RemoveOldest()
 	}
 }

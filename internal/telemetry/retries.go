@@ -12,27 +12,27 @@ import (
 
 // Tries measures what holds requests to providers up.
 type Tries struct {
-	names  *names
+	names  *modelNames
 	failed metric.Int64Counter
 	waited metric.Float64Histogram
 
-	failures *sets[[3]string]
-	waits    *sets[[3]string]
+	failureLabels *labelCache[[3]string]
+	waitLabels    *labelCache[[3]string]
 }
 
 // Tries makes what measures tries.
 func (t *Telemetry) Tries() (*Tries, error) {
 	m := t.instruments()
-	of := func(third attribute.Key) *sets[[3]string] {
-		return newSets(func(k [3]string) []attribute.KeyValue {
+	of := func(third attribute.Key) *labelCache[[3]string] {
+		return newLabelCache(func(k [3]string) []attribute.KeyValue {
 			return []attribute.KeyValue{labelProvider.String(k[0]), labelModel.String(k[1]), third.String(k[2])}
 		})
 	}
 	return &Tries{
-		names:    t.names,
-		failed:   m.counter("coppice.provider.failures", "{try}", "Tries that a provider has refused or failed, by kind."),
-		waited:   m.histogram("coppice.provider.wait", "How long a request waited for its turn below the provider's rate limit, or after a failure."),
-		failures: of(labelKind), waits: of(labelReason),
+		names:         t.names,
+		failed:        m.counter("coppice.provider.failures", "{try}", "Tries that a provider has refused or failed, by kind."),
+		waited:        m.histogram("coppice.provider.wait", "How long a request waited for its turn below the provider's rate limit, or after a failure."),
+		failureLabels: of(labelKind), waitLabels: of(labelReason),
 	}, m.err
 }
 
@@ -42,7 +42,7 @@ func (t *Tries) Tried(provider, name string, kind model.ErrorKind, failed bool) 
 		t.names.learn(name)
 		return
 	}
-	t.failed.Add(context.Background(), 1, t.failures.get([3]string{providerName(provider), t.names.label(name), kind.String()}).add...)
+	t.failed.Add(context.Background(), 1, t.failureLabels.get([3]string{providerName(provider), t.names.label(name), kind.String()}).add...)
 }
 
 // Queued notes how long a request waited for its turn.
@@ -56,5 +56,5 @@ func (t *Tries) Paused(provider, name string, took time.Duration) {
 }
 
 func (t *Tries) wait(provider, name, reason string, took time.Duration) {
-	t.waited.Record(context.Background(), took.Seconds(), t.waits.get([3]string{providerName(provider), t.names.label(name), reason}).record...)
+	t.waited.Record(context.Background(), took.Seconds(), t.waitLabels.get([3]string{providerName(provider), t.names.label(name), reason}).record...)
 }
