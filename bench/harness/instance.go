@@ -16,8 +16,8 @@ import (
 	"github.com/coppice-run/coppice/bench/system"
 )
 
-// stopPatience is how long a system may take to end by itself.
-const stopPatience = 15 * time.Second
+// stopTimeout is how long a system may take to end by itself.
+const stopTimeout = 15 * time.Second
 
 // instance is a system that runs, with its databases.
 type instance struct {
@@ -137,11 +137,11 @@ func (i *instance) end() error {
 	if err := i.stdin.Close(); err != nil {
 		return err
 	}
-	below, err := process.Family(i.cmd.Process.Pid)
+	below, err := process.ProcessTree(i.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
-	kill := time.AfterFunc(stopPatience, func() {
+	kill := time.AfterFunc(stopTimeout, func() {
 		for _, pid := range below {
 			if p, err := os.FindProcess(pid); err == nil {
 				_ = p.Kill() // gone already: all the better

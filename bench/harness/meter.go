@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// askPatience guards against a system that hangs.
-	askPatience = 2 * time.Minute
+	// requestTimeout guards against a system that hangs.
+	requestTimeout = 2 * time.Minute
 
 	// warmSpawns and the two bounds are how many children are spawned one by one.
 	warmSpawns, minSpawns, maxSpawns = 10, 20, 999 // a parent may have 1,000: the first is not measured
@@ -22,8 +22,8 @@ const (
 	trials = 8
 	// smallFanOut is repeated, for it is over too soon to be measured once.
 	smallFanOut, smallFanOuts = 1000, 5
-	// leastOfP99 is how many latencies there have to be for a p99.
-	leastOfP99 = 100
+	// minP99Samples is how many latencies there have to be for a p99.
+	minP99Samples = 100
 )
 
 // meter measures one running system.
@@ -64,7 +64,7 @@ func (m *meter) record(s Sample) {
 }
 
 func (m *meter) ask(ctx context.Context, r system.Request) (system.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return m.on.ask(ctx, r)
 }
@@ -92,7 +92,7 @@ func (m *meter) spawn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := min(max(m.config.fits(warmSpawns, warm), minSpawns), maxSpawns)
+	n := min(max(m.config.tasksForTarget(warmSpawns, warm), minSpawns), maxSpawns)
 	reply, err := m.ask(ctx, system.Request{Verb: system.VerbSpawn, N: n})
 	if err != nil {
 		return err
@@ -101,15 +101,15 @@ func (m *meter) spawn(ctx context.Context) error {
 		return fmt.Errorf("it tells %d latencies of %d children", len(reply.Latencies), n)
 	}
 	s := Sample{Workload: Spawn, N: n, Seconds: reply.Seconds, P50Millis: figures.Milliseconds(figures.Quantile(reply.Latencies, 0.50))}
-	if n >= leastOfP99 {
+	if n >= minP99Samples {
 		s.P99Millis = figures.Milliseconds(figures.Quantile(reply.Latencies, 0.99))
 	}
 	m.record(s)
 	return nil
 }
 
-// fits is how many tasks would last as long as a workload should.
-func (c Config) fits(n int, took system.Reply) int {
+// tasksForTarget is how many tasks would last as long as a workload should.
+func (c Config) tasksForTarget(n int, took system.Reply) int {
 	return int(float64(n) / took.Seconds * c.Target.Seconds())
 }
 
@@ -126,7 +126,7 @@ func (m *meter) fanOut(ctx context.Context) error {
 		}
 		for began := time.Now(); times > 0; times-- {
 			var err error
-			if last, err = m.costed(ctx, system.Request{Verb: system.VerbFanOut, N: n}, FanOut); err != nil {
+			if last, err = m.measureCost(ctx, system.Request{Verb: system.VerbFanOut, N: n}, FanOut); err != nil {
 				return err
 			}
 			m.children += n
@@ -139,8 +139,8 @@ func (m *meter) fanOut(ctx context.Context) error {
 	return nil
 }
 
-// costed has the system do something and says what that cost.
-func (m *meter) costed(ctx context.Context, r system.Request, w Workload) (Sample, error) {
+// measureCost has the system do something and says what that cost.
+func (m *meter) measureCost(ctx context.Context, r system.Request, w Workload) (Sample, error) {
 	before, err := process.CPU(m.on.roots()...)
 	if err != nil {
 		return Sample{}, err
@@ -178,11 +178,11 @@ func (m *meter) independent(ctx context.Context) error {
 			return err
 		}
 		long := reply.Seconds >= m.config.Target.Seconds()/2
-		if n = min(max(m.config.fits(n, reply), minTasks), maxTasks); long || n == maxTasks {
+		if n = min(max(m.config.tasksForTarget(n, reply), minTasks), maxTasks); long || n == maxTasks {
 			break
 		}
 	}
-	s, err := m.costed(ctx, system.Request{Verb: system.VerbIndependent, N: n}, Independent)
+	s, err := m.measureCost(ctx, system.Request{Verb: system.VerbIndependent, N: n}, Independent)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func Table(out io.Writer, samples []Sample, sizes []int) error {
 		}
 		lines.WriteString("\n")
 	}
-	lines.WriteString(leftOut(samples))
+	lines.WriteString(omissions(samples))
 	_, err := io.WriteString(out, lines.String())
 	return err
 }
@@ -118,8 +118,8 @@ func (c column) cell(samples []Sample, system string) string {
 	return middle
 }
 
-// leftOut lists what there is no figure of, once each.
-func leftOut(samples []Sample) string {
+// omissions lists what there is no figure of, once each.
+func omissions(samples []Sample) string {
 	var lines []string
 	for _, s := range samples {
 		if s.Skipped == "" {

@@ -48,8 +48,8 @@ type Options struct {
 	// Statements has PostgreSQL count what it executes (pg_stat_statements), which costs
 	// a little.
 	Statements bool
-	// Unseen has workers not listen for who asks whether they live.
-	Unseen bool
+	// NoLivenessPort has workers not listen for who asks whether they live.
+	NoLivenessPort bool
 	// Metered puts a meter into each connection of a separate installation. That costs
 	// time: measure none with it.
 	Metered bool
@@ -94,7 +94,7 @@ func Start(ctx context.Context, o Options) (_ *Installation, err error) {
 			err = errors.Join(err, i.Stop())
 		}
 	}()
-	if err := i.furnish(); err != nil {
+	if err := i.writeAssets(); err != nil {
 		return nil, err
 	}
 	if i.address, err = system.FreeAddress(); err != nil {
@@ -164,8 +164,8 @@ func (i *Installation) addMeters() error {
 	return nil
 }
 
-// through is the address of the meter, if there is one.
-func through(m *Meter, server string) string {
+// meteredAddress is the address of the meter, if there is one.
+func meteredAddress(m *Meter, server string) string {
 	if m == nil {
 		return server
 	}
@@ -177,7 +177,7 @@ func (i *Installation) database() string {
 	if i.Database != "" {
 		return i.Database
 	}
-	return i.Postgres.URLAt(through(i.ToDatabase, i.Postgres.Address))
+	return i.Postgres.URLAt(meteredAddress(i.ToDatabase, i.Postgres.Address))
 }
 
 // wire is the address of Redis.
@@ -193,7 +193,7 @@ func (i *Installation) wire() string {
 func (i *Installation) StartOrchestrator() (err error) {
 	args := []string{
 		"--listen", i.address, "--database", i.database(),
-		"--redis-url", "redis://" + through(i.ToRedis, i.wire()),
+		"--redis-url", "redis://" + meteredAddress(i.ToRedis, i.wire()),
 		"--agents-dir", filepath.Join(i.Dir, "agents"),
 		"--max-depth", "200", "--max-width", "20000", "--max-total", "1000000", "--max-running", "100000", "--max-queue", "0",
 	}
@@ -214,10 +214,10 @@ func (i *Installation) workerFlags() []string {
 func (i *Installation) StartWorker(_ context.Context) (*process.Process, error) {
 	i.started++
 	args := append([]string{
-		"--orchestrator", through(i.WorkersToOrchestrator, i.address),
-		"--redis-url", "redis://" + through(i.WorkersToRedis, i.wire()), "--slots", fmt.Sprint(i.Slots),
+		"--orchestrator", meteredAddress(i.WorkersToOrchestrator, i.address),
+		"--redis-url", "redis://" + meteredAddress(i.WorkersToRedis, i.wire()), "--slots", fmt.Sprint(i.Slots),
 	}, i.workerFlags()...)
-	if i.Unseen {
+	if i.NoLivenessPort {
 		args = append(args, "--alive-listen", "")
 	}
 	p, err := i.run(fmt.Sprint("worker-", i.started), i.Binaries.Worker, args)

@@ -20,12 +20,12 @@ type Meter struct {
 	closed   bool
 }
 
-type meterCounts struct{ up, down, trips, connections atomic.Int64 }
+type meterCounts struct{ up, down, roundTrips, connections atomic.Int64 }
 
 // Counts is what a meter has counted so far.
 type Counts struct {
 	Up, Down    int64 // bytes of clients, of the server
-	Trips       int64 // how often the server spoke after its client had
+	RoundTrips  int64 // how often the server spoke after its client had
 	Connections int64
 }
 
@@ -47,7 +47,7 @@ func (m *Meter) Address() string { return m.listener.Addr().String() }
 func (m *Meter) Counts() Counts {
 	return Counts{
 		Up: m.counts.up.Load(), Down: m.counts.down.Load(),
-		Trips: m.counts.trips.Load(), Connections: m.counts.connections.Load(),
+		RoundTrips: m.counts.roundTrips.Load(), Connections: m.counts.connections.Load(),
 	}
 }
 
@@ -55,7 +55,7 @@ func (m *Meter) Counts() Counts {
 func (c Counts) Since(before Counts) Counts {
 	return Counts{
 		Up: c.Up - before.Up, Down: c.Down - before.Down,
-		Trips: c.Trips - before.Trips, Connections: c.Connections - before.Connections,
+		RoundTrips: c.RoundTrips - before.RoundTrips, Connections: c.Connections - before.Connections,
 	}
 }
 
@@ -79,8 +79,8 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// keep remembers a connection, to end it; false if all are to end already.
-func (m *Meter) keep(c net.Conn) bool {
+// track remembers a connection, to end it; false if all are to end already.
+func (m *Meter) track(c net.Conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.conns = append(m.conns, c)
@@ -94,42 +94,42 @@ func (m *Meter) accept() {
 			return
 		}
 		m.counts.connections.Add(1)
-		m.open.Go(func() { m.join(client) })
+		m.open.Go(func() { m.proxy(client) })
 	}
 }
 
-// join carries one connection until either side ends it.
-func (m *Meter) join(client net.Conn) {
+// proxy carries one connection until either side ends it.
+func (m *Meter) proxy(client net.Conn) {
 	defer client.Close() //nolint:errcheck // there is nobody left to tell
 	server, err := net.Dial("tcp", m.server)
 	if err != nil {
 		return
 	}
 	defer server.Close() //nolint:errcheck // there is nobody left to tell
-	if !m.keep(client) || !m.keep(server) {
+	if !m.track(client) || !m.track(server) {
 		return
 	}
 	var asked atomic.Bool // the client has spoken since the server did
 	var up sync.WaitGroup
 	up.Go(func() {
-		carry(server, client, func(n int) {
+		copyCounting(server, client, func(n int) {
 			m.counts.up.Add(int64(n))
 			asked.Store(true)
 		})
 		server.Close() //nolint:errcheck // it has nobody left to talk to
 	})
-	carry(client, server, func(n int) {
+	copyCounting(client, server, func(n int) {
 		m.counts.down.Add(int64(n))
 		if asked.Swap(false) {
-			m.counts.trips.Add(1)
+			m.counts.roundTrips.Add(1)
 		}
 	})
 	client.Close() //nolint:errcheck // it has nobody left to talk to
 	up.Wait()
 }
 
-// carry copies until there is nothing more.
-func carry(to io.Writer, from io.Reader, count func(n int)) {
+// copyCounting copies until there is nothing more.
+func copyCounting(to io.Writer, from io.Reader, count func(n int)) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)

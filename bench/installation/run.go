@@ -10,7 +10,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// The agents of furniture/agents.
+// The agents of agents.
 const (
 	Parent = "parent" // gives tasks to others
 	Child  = "child"  // answers
@@ -18,8 +18,8 @@ const (
 	Reader = "reader" // reads files of the workspace
 )
 
-// patience is how long a call waits for an end, which is then asked for again.
-const patience = time.Minute
+// waitTimeout is how long a call waits for an end, which is then asked for again.
+const waitTimeout = time.Minute
 
 // Open opens a session whose root does what the prompt says (see scenario.yaml).
 func (i *Installation) Open(ctx context.Context, agent, prompt string) (*pb.Session, error) {
@@ -36,7 +36,7 @@ func (i *Installation) Open(ctx context.Context, agent, prompt string) (*pb.Sess
 func (i *Installation) Wait(ctx context.Context, s *pb.Session) (*pb.Task, error) {
 	for {
 		waited, err := i.Tasks().WaitTask(ctx, &pb.WaitTaskRequest{
-			SessionId: s.GetId(), TaskId: s.GetRootTaskId(), Timeout: durationpb.New(patience),
+			SessionId: s.GetId(), TaskId: s.GetRootTaskId(), Timeout: durationpb.New(waitTimeout),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("waiting for the end: %w", err)
@@ -50,7 +50,7 @@ func (i *Installation) Wait(ctx context.Context, s *pb.Session) (*pb.Task, error
 // Do opens a session and waits for the root's result.
 func (i *Installation) Do(ctx context.Context, agent, prompt string) (*pb.Session, error) {
 	opened, err := i.Sessions().CreateSession(ctx, &pb.CreateSessionRequest{
-		Agent: agent, Message: &pb.UserMessage{Text: prompt}, Wait: durationpb.New(patience),
+		Agent: agent, Message: &pb.UserMessage{Text: prompt}, Wait: durationpb.New(waitTimeout),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening a session: %w", err)
@@ -63,11 +63,11 @@ func (i *Installation) Do(ctx context.Context, agent, prompt string) (*pb.Sessio
 	return opened.GetSession(), err
 }
 
-// Holds fails if a session has not so many tasks and not so many answers of models, of which
+// CheckCounts fails if a session has not so many tasks and not so many answers of models, of which
 // a child has one and a parent one more than it spawns times: a child that is refused or that
 // fails is an error for its parent's model, which here does not mind. Builds that do not count
 // answers are asked for tasks alone.
-func (i *Installation) Holds(ctx context.Context, s *pb.Session, tasks, answers int) error {
+func (i *Installation) CheckCounts(ctx context.Context, s *pb.Session, tasks, answers int) error {
 	now, err := i.Sessions().GetSession(ctx, &pb.GetSessionRequest{SessionId: s.GetId()})
 	if err != nil {
 		return fmt.Errorf("counting tasks: %w", err)
@@ -120,7 +120,7 @@ func sendMany(ctx context.Context, stream pb.SessionService_CreateSessionsClient
 			return nil // who waits for the ends says why
 		}
 		if err := stream.Send(&pb.CreateSessionsRequest{Number: int64(number), Session: &pb.CreateSessionRequest{
-			Agent: agent, Message: &pb.UserMessage{Text: prompt}, Wait: durationpb.New(patience),
+			Agent: agent, Message: &pb.UserMessage{Text: prompt}, Wait: durationpb.New(waitTimeout),
 		}}); err != nil {
 			return fmt.Errorf("asking for a session: %w", err)
 		}

@@ -11,16 +11,16 @@ import (
 	"github.com/coppice-run/coppice/bench/process"
 )
 
-// spent is the processor time that an installation has used, by process.
-type spent struct {
+// cpuTimes is the processor time that an installation has used, by process.
+type cpuTimes struct {
 	names []string
 	used  map[string]time.Duration
 }
 
-// spending looks at what has been used so far. Processes with the same part, as several
+// cpuTimesOf looks at what has been used so far. Processes with the same part, as several
 // workers, count as one.
-func spending(i *installation.Installation) (spent, error) {
-	s := spent{used: map[string]time.Duration{}}
+func cpuTimesOf(i *installation.Installation) (cpuTimes, error) {
+	s := cpuTimes{used: map[string]time.Duration{}}
 	for _, p := range i.Processes() {
 		used, err := p.CPU()
 		if err != nil {
@@ -45,8 +45,8 @@ func part(p *process.Process) string {
 }
 
 // reportSince gives what was used since, for each of so many tasks.
-func (l *Lab) reportSince(before spent, i *installation.Installation, name string, tasks int) error {
-	now, err := spending(i)
+func (l *Lab) reportSince(before cpuTimes, i *installation.Installation, name string, tasks int) error {
+	now, err := cpuTimesOf(i)
 	if err != nil {
 		return err
 	}
@@ -64,13 +64,13 @@ func (l *Lab) reportSince(before spent, i *installation.Installation, name strin
 // sizes measures what a task costs in trees of the same shape: a root with ten
 // children, each with a tenth of the others. Parents are tasks too.
 func sizes(ctx context.Context, l *Lab) error {
-	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
 		const parents = 11
 		for _, size := range []struct{ children, trees int }{{100, 20}, {1_000, 4}, {10_000, 1}} {
-			before, err := spending(i)
+			before, err := cpuTimesOf(i)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func sizes(ctx context.Context, l *Lab) error {
 				if err != nil {
 					return err
 				}
-				if err := i.Holds(ctx, s, parents+size.children, 2*parents+size.children); err != nil {
+				if err := i.CheckCounts(ctx, s, parents+size.children, 2*parents+size.children); err != nil {
 					return err
 				}
 			}

@@ -47,7 +47,7 @@ func Workloads() []Workload {
 		{"sustained", "many sessions at once", both, sustained},
 		{"deep", "a chain of 100 tasks", separate, deep},
 		{"size", "what a task costs in trees of different size", both, sizes},
-		{"trips", "bytes, round trips and transactions that write, of a task", separate, trips},
+		{"trips", "bytes, round trips and transactions that write, of a task", separate, measureTrips},
 		{"statements", "what PostgreSQL does for a task", separate, statements},
 		{"transcript", "100 calls with results of 5 KB", both, transcript},
 		{"children", "what is stored of 1,000 children", both, children},
@@ -103,8 +103,8 @@ func (l *Lab) start(ctx context.Context, o installation.Options) (*installation.
 	return installation.Start(ctx, o)
 }
 
-// with runs an installation while it is measured.
-func (l *Lab) with(ctx context.Context, o installation.Options, measure func(i *installation.Installation) error) error {
+// withInstallation runs an installation while it is measured.
+func (l *Lab) withInstallation(ctx context.Context, o installation.Options, measure func(i *installation.Installation) error) error {
 	i, err := l.start(ctx, o)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ const parkedEach = 1000
 // parked. Then some are approved, one after another.
 func parked(sessions int) func(context.Context, *Lab) error {
 	return func(ctx context.Context, l *Lab) error {
-		return l.with(ctx, installation.Options{Profile: true, Slots: 64}, func(i *installation.Installation) error {
+		return l.withInstallation(ctx, installation.Options{Profile: true, Slots: 64}, func(i *installation.Installation) error {
 			if _, err := i.Do(ctx, installation.Parent, "fan 1000"); err != nil { // warm
 				return err
 			}
@@ -38,7 +38,7 @@ func parked(sessions int) func(context.Context, *Lab) error {
 			if err != nil {
 				return err
 			}
-			time.Sleep(atRest)
+			time.Sleep(settleTime)
 			stats, err := i.Admin().GetStats(ctx, &pb.GetStatsRequest{})
 			if err != nil {
 				return fmt.Errorf("asking how many run: %w", err)
@@ -63,7 +63,7 @@ func parked(sessions int) func(context.Context, *Lab) error {
 
 // atRest is how long agents wait until it is looked at what they take: longer than the
 // orchestrator holds sessions in which something has just happened.
-const atRest = 5 * time.Second
+const settleTime = 5 * time.Second
 
 // footprint is what the orchestrator's objects take, and what all its memory does.
 func footprint(ctx context.Context, i *installation.Installation) (heap, memory int64, err error) {

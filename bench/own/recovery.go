@@ -25,7 +25,7 @@ func recovery(ctx context.Context, l *Lab) error {
 	} {
 		var times []time.Duration
 		for range l.Repeat {
-			err := l.with(ctx, installation.Options{Unseen: loss.unseen}, func(i *installation.Installation) error {
+			err := l.withInstallation(ctx, installation.Options{NoLivenessPort: loss.unseen}, func(i *installation.Installation) error {
 				found, err := recoverOnce(ctx, i, loss.end)
 				times = append(times, found...)
 				return err

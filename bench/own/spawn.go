@@ -20,7 +20,7 @@ import (
 func coldStart(ctx context.Context, l *Lab) error {
 	var times []float64
 	for range 3 * l.Repeat {
-		err := l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+		err := l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 			if _, err := i.Do(ctx, installation.Child, "answer"); err != nil {
 				return err
 			}
@@ -38,11 +38,11 @@ func coldStart(ctx context.Context, l *Lab) error {
 // spawned, announced, claimed, answered, joined, the parent's next answer stored.
 func rounds(ctx context.Context, l *Lab) error {
 	const many = 500
-	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "rounds 20"); err != nil { // warm
 			return err
 		}
-		before, err := spending(i)
+		before, err := cpuTimesOf(i)
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func rounds(ctx context.Context, l *Lab) error {
 // fans has a parent spawn all its children in one answer. 10,000 are more than an
 // answer may have, so ten parents share them.
 func fans(ctx context.Context, l *Lab) error {
-	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
@@ -86,7 +86,7 @@ func fans(ctx context.Context, l *Lab) error {
 			{1_000, 1, l.Repeat, "fan 1000"},
 			{10_000, 11, 1, "spread 10 parent fan 1000"},
 		} {
-			before, err := spending(i)
+			before, err := cpuTimesOf(i)
 			if err != nil {
 				return err
 			}
@@ -98,7 +98,7 @@ func fans(ctx context.Context, l *Lab) error {
 					return err
 				}
 				rates = append(rates, float64(fan.tasks)/time.Since(started).Seconds())
-				if err := i.Holds(ctx, s, fan.parents+fan.tasks, 2*fan.parents+fan.tasks); err != nil {
+				if err := i.CheckCounts(ctx, s, fan.parents+fan.tasks, 2*fan.parents+fan.tasks); err != nil {
 					return err
 				}
 			}
@@ -114,7 +114,7 @@ func fans(ctx context.Context, l *Lab) error {
 // sustained keeps many sessions going at once.
 func sustained(ctx context.Context, l *Lab) error {
 	const callers, parents, children = 64, 32, 250
-	return l.with(ctx, installation.Options{Slots: callers}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{Slots: callers}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
@@ -122,30 +122,30 @@ func sustained(ctx context.Context, l *Lab) error {
 		return errors.Join(
 			l.rate(i, "sessions of one task", func() (int, error) {
 				var err error
-				tasks, err = calling(ctx, i, callers, 5*time.Second)
+				tasks, err = openFromCallers(ctx, i, callers, 5*time.Second)
 				return tasks, err
 			}),
 			l.rate(i, "sessions over one stream", func() (int, error) {
 				return tasks, i.DoMany(ctx, installation.Child, "answer", tasks, callers)
 			}),
 			l.rate(i, fmt.Sprintf("%d sessions of %d children", parents, children), func() (int, error) {
-				return parents * children, together(parents, func(int) error {
+				return parents * children, concurrently(parents, func(int) error {
 					s, err := i.Do(ctx, installation.Parent, fmt.Sprint("fan ", children))
 					if err != nil {
 						return err
 					}
-					return i.Holds(ctx, s, 1+children, 2+children)
+					return i.CheckCounts(ctx, s, 1+children, 2+children)
 				})
 			}))
 	})
 }
 
-// calling has callers open sessions one after another, each with a call of its own, and gives
+// openFromCallers has callers open sessions one after another, each with a call of its own, and gives
 // how many there were.
-func calling(ctx context.Context, i *installation.Installation, callers int, during time.Duration) (int, error) {
+func openFromCallers(ctx context.Context, i *installation.Installation, callers int, during time.Duration) (int, error) {
 	var done atomic.Int64
 	started := time.Now()
-	err := together(callers, func(int) error {
+	err := concurrently(callers, func(int) error {
 		for time.Since(started) < during {
 			if _, err := i.Do(ctx, installation.Child, "answer"); err != nil {
 				return err
@@ -159,7 +159,7 @@ func calling(ctx context.Context, i *installation.Installation, callers int, dur
 
 // rate measures how many tasks a second something does, and what they cost.
 func (l *Lab) rate(i *installation.Installation, name string, do func() (tasks int, err error)) error {
-	before, err := spending(i)
+	before, err := cpuTimesOf(i)
 	if err != nil {
 		return err
 	}
@@ -173,8 +173,8 @@ func (l *Lab) rate(i *installation.Installation, name string, do func() (tasks i
 		l.reportSince(before, i, name, tasks))
 }
 
-// together runs the same n times at once.
-func together(n int, run func(n int) error) error {
+// concurrently runs the same n times at once.
+func concurrently(n int, run func(n int) error) error {
 	var g errgroup.Group
 	for k := range n {
 		g.Go(func() error { return run(k) })
@@ -185,7 +185,7 @@ func together(n int, run func(n int) error) error {
 // deep has each task wait for a child of its own.
 func deep(ctx context.Context, l *Lab) error {
 	const depth = 100
-	return l.with(ctx, installation.Options{}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{}, func(i *installation.Installation) error {
 		var times, each []float64
 		for range l.Repeat {
 			started := time.Now()
@@ -208,8 +208,8 @@ func scale(ctx context.Context, l *Lab) error {
 	)
 	alone := math.NaN()
 	for _, workers := range []int{1, 2, 4, 8} {
-		err := l.with(ctx, installation.Options{Workers: workers, Slots: slots}, func(i *installation.Installation) error {
-			before, err := spending(i)
+		err := l.withInstallation(ctx, installation.Options{Workers: workers, Slots: slots}, func(i *installation.Installation) error {
+			before, err := cpuTimesOf(i)
 			if err != nil {
 				return err
 			}
@@ -217,7 +217,7 @@ func scale(ctx context.Context, l *Lab) error {
 			// beginning and the end of a fan-out leave slots empty with any number.
 			prompt := fmt.Sprintf("slow-fan %d %s", slots*rounds, delay)
 			ends := make(chan time.Time, workers*slots*rounds)
-			err = together(workers, func(int) error {
+			err = concurrently(workers, func(int) error {
 				s, err := i.Do(ctx, installation.Parent, prompt)
 				if err != nil {
 					return err

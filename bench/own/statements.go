@@ -15,7 +15,7 @@ import (
 // what that costs it.
 func statements(ctx context.Context, l *Lab) error {
 	const tasks = 1000
-	return l.with(ctx, installation.Options{Statements: true}, func(i *installation.Installation) error {
+	return l.withInstallation(ctx, installation.Options{Statements: true}, func(i *installation.Installation) error {
 		if _, err := i.Do(ctx, installation.Parent, "fan 100"); err != nil { // warm
 			return err
 		}
@@ -50,7 +50,7 @@ func statements(ctx context.Context, l *Lab) error {
 			return fmt.Errorf("asking the database: %w", err)
 		}
 		for _, s := range found {
-			name := gist(s.Query)
+			name := shortSQL(s.Query)
 			err := errors.Join(
 				l.Report(name+": time", "µs/task", 1000*s.Took/tasks),
 				l.Report(name+": calls", "/task", float64(s.Calls)/tasks),
@@ -64,8 +64,8 @@ func statements(ctx context.Context, l *Lab) error {
 	})
 }
 
-// gist is the beginning and the end of a statement, on one line, without comments.
-func gist(sql string) string {
+// shortSQL is the beginning and the end of a statement, on one line, without comments.
+func shortSQL(sql string) string {
 	const begin, end = 40, 80
 	var words []string
 	for line := range strings.Lines(sql) {

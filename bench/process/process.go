@@ -21,10 +21,10 @@ type Process struct {
 	// Started is when it was started.
 	Started time.Time
 
-	cmd   *exec.Cmd
-	asked bool // to end
-	done  chan struct{}
-	err   error // of Wait, after done
+	cmd           *exec.Cmd
+	stopRequested bool // to end
+	done          chan struct{}
+	err           error // of Wait, after done
 }
 
 // Start runs a program in a directory, as somebody else if that is not nil. What it says goes
@@ -69,56 +69,56 @@ func (p *Process) Kill() error { return p.End(syscall.SIGKILL) }
 // Stop asks the process to end (SIGTERM), waits until it is gone, and fails if it says that
 // something went wrong.
 func (p *Process) Stop() error {
-	before := p.asked
+	before := p.stopRequested
 	if err := p.End(syscall.SIGTERM); err != nil || before {
 		return err
 	}
 	if p.err != nil {
-		return fmt.Errorf("%s was asked to end: %w", p.Name, p.ending())
+		return fmt.Errorf("%s was asked to end: %w", p.Name, p.exitError())
 	}
 	return nil
 }
 
-// stopping is how long a process may take to stop when it is asked to.
-const stopping = 30 * time.Second
+// stopTimeout is how long a process may take to stop when it is asked to.
+const stopTimeout = 30 * time.Second
 
 // End ends the process with a signal, and waits until it is gone. One that is gone without
 // having been asked to is an error.
 func (p *Process) End(with syscall.Signal) error {
 	if p.Ended() {
-		if p.asked {
+		if p.stopRequested {
 			return nil
 		}
-		return fmt.Errorf("nobody has ended %s: %w", p.Name, p.ending())
+		return fmt.Errorf("nobody has ended %s: %w", p.Name, p.exitError())
 	}
-	p.asked = true
+	p.stopRequested = true
 	if err := p.cmd.Process.Signal(with); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("ending %s: %w", p.Name, err)
 	}
 	select {
 	case <-p.done:
-	case <-time.After(stopping):
+	case <-time.After(stopTimeout):
 		if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("killing %s: %w", p.Name, err)
 		}
 		<-p.done
-		return fmt.Errorf("%s did not end within %s of %s", p.Name, stopping, with)
+		return fmt.Errorf("%s did not end within %s of %s", p.Name, stopTimeout, with)
 	}
 	return nil
 }
 
-// ending says how the process has ended, with its last words.
-func (p *Process) ending() error {
+// exitError says how the process has ended, with its last words.
+func (p *Process) exitError() error {
 	return fmt.Errorf("%s; %s", p.cmd.ProcessState, lastWords(p.Log))
 }
 
-// serving is how long a process may take until it serves.
-const serving = 60 * time.Second
+// serveTimeout is how long a process may take until it serves.
+const serveTimeout = 60 * time.Second
 
 // Await asks again until there is no error, the process has ended, or too much time
 // has passed.
 func (p *Process) Await(ctx context.Context, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, serving)
+	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
 	defer cancel()
 	for {
 		err := ask(ctx)
@@ -127,7 +127,7 @@ func (p *Process) Await(ctx context.Context, ask func(context.Context) error) er
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended: %w", p.Name, p.ending())
+			return fmt.Errorf("%s ended: %w", p.Name, p.exitError())
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready: %w", p.Name, err)
 		case <-time.After(2 * time.Millisecond):

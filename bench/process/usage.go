@@ -24,8 +24,8 @@ type stat struct {
 	cpu time.Duration
 }
 
-// family gives the processes below and with the roots, which have to be there.
-func family(roots []int) ([]stat, error) {
+// processTree gives the processes below and with the roots, which have to be there.
+func processTree(roots []int) ([]stat, error) {
 	names, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func family(roots []int) ([]stat, error) {
 	all := map[int]stat{}
 	for _, name := range names {
 		line, err := os.ReadFile(name)
-		if gone(err) {
+		if isGone(err) {
 			continue
 		}
 		if err != nil {
@@ -93,9 +93,9 @@ func parse(line []byte) (stat, error) {
 	return p, nil
 }
 
-// Family gives the ids of processes and of all below them.
-func Family(roots ...int) ([]int, error) {
-	found, err := family(roots)
+// ProcessTree gives the ids of processes and of all below them.
+func ProcessTree(roots ...int) ([]int, error) {
+	found, err := processTree(roots)
 	pids := make([]int, len(found))
 	for i, p := range found {
 		pids[i] = p.pid
@@ -106,7 +106,7 @@ func Family(roots ...int) ([]int, error) {
 // CPU is the processor time that processes have used since they began, with all that they
 // have started, whether it still runs or has ended.
 func CPU(roots ...int) (time.Duration, error) {
-	processes, err := family(roots)
+	processes, err := processTree(roots)
 	if err != nil {
 		return 0, fmt.Errorf("adding up CPU time: %w", err)
 	}
@@ -120,14 +120,14 @@ func CPU(roots ...int) (time.Duration, error) {
 // Memory is that of processes and all below them, in bytes. What several share is counted
 // once (PSS).
 func Memory(roots ...int) (int64, error) {
-	processes, err := family(roots)
+	processes, err := processTree(roots)
 	if err != nil {
 		return 0, fmt.Errorf("adding up memory: %w", err)
 	}
 	var sum int64
 	for _, p := range processes {
 		n, err := proportional(p.pid)
-		if gone(err) {
+		if isGone(err) {
 			continue
 		}
 		if err != nil {
@@ -165,5 +165,5 @@ func proportional(pid int) (int64, error) {
 	return 0, syscall.ESRCH // a process that has ended has no memory
 }
 
-// gone reports whether a process has ended while it was looked at.
-func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+// isGone reports whether a process has ended while it was looked at.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }

@@ -15,20 +15,20 @@ import (
 	"github.com/coppice-run/coppice/bench/installation"
 )
 
-// fan is how many children a parent has at most: `coppice dev` allows no more.
-const fan = 1_000
+// maxChildren is how many children a parent has at most: `coppice dev` allows no more.
+const maxChildren = 1_000
 
-// ways are the workloads: each runs about so many tasks, and says how many they were.
-var ways = map[string]func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error){
+// workloads are the workloads: each runs about so many tasks, and says how many they were.
+var workloads = map[string]func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error){
 	"stream": func(ctx context.Context, i *installation.Installation, s *settings, tasks int) (int, error) {
 		return tasks, i.DoMany(ctx, installation.Child, "answer", tasks, s.atOnce)
 	},
-	"fan":  fansOf(1),
-	"fans": fansOf(10),
+	"fan":  fanOuts(1),
+	"fans": fanOuts(10),
 	"rounds": func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
-		for left := tasks; left > 0; left -= fan {
-			children := min(left, fan)
-			if err := family(ctx, i, "rounds", children, children); err != nil {
+		for left := tasks; left > 0; left -= maxChildren {
+			children := min(left, maxChildren)
+			if err := spawnChildren(ctx, i, "rounds", children, children); err != nil {
 				return 0, err
 			}
 		}
@@ -36,35 +36,35 @@ var ways = map[string]func(ctx context.Context, i *installation.Installation, s 
 	},
 }
 
-// fansOf has so many parents at once spawn as many children as one may have.
-func fansOf(parents int) func(context.Context, *installation.Installation, *settings, int) (int, error) {
+// fanOuts has so many parents at once spawn as many children as one may have.
+func fanOuts(parents int) func(context.Context, *installation.Installation, *settings, int) (int, error) {
 	return func(ctx context.Context, i *installation.Installation, _ *settings, tasks int) (int, error) {
-		times := max(1, tasks/(parents*fan))
+		times := max(1, tasks/(parents*maxChildren))
 		for range times {
 			all, ctx := errgroup.WithContext(ctx)
 			for range parents {
-				all.Go(func() error { return family(ctx, i, "fan", fan, 1) })
+				all.Go(func() error { return spawnChildren(ctx, i, "fan", maxChildren, 1) })
 			}
 			if err := all.Wait(); err != nil {
 				return 0, err
 			}
 		}
-		return times * parents * fan, nil
+		return times * parents * maxChildren, nil
 	}
 }
 
-// family has a parent spawn children in so many answers, and fails if any was refused or
+// spawnChildren has a parent spawn children in so many answers, and fails if any was refused or
 // has failed.
-func family(ctx context.Context, i *installation.Installation, how string, children, times int) error {
+func spawnChildren(ctx context.Context, i *installation.Installation, how string, children, times int) error {
 	session, err := i.Do(ctx, installation.Parent, fmt.Sprint(how, " ", children))
 	if err != nil {
 		return err
 	}
-	return i.Holds(ctx, session, 1+children, children+times+1)
+	return i.CheckCounts(ctx, session, 1+children, children+times+1)
 }
 
-// side is one of the builds that are compared.
-type side struct {
+// build is one of the builds that are compared.
+type build struct {
 	*installation.Installation
 
 	dir   string
@@ -94,20 +94,20 @@ func (t turn) line(way, dir string) string {
 }
 
 // measure has one side run a workload for about as long as a turn is to last.
-func (of *side) measure(ctx context.Context, s *settings, way string) (turn, error) {
+func (of *build) measure(ctx context.Context, s *settings, way string) (turn, error) {
 	const first = 500 // tasks of the turn that warms up
 	tasks := cmp.Or(of.pace[way], first)
-	before, err := of.spent()
+	before, err := of.cpuTimes()
 	if err != nil {
 		return turn{}, err
 	}
 	started := time.Now()
-	done, err := ways[way](ctx, of.Installation, s, tasks)
+	done, err := workloads[way](ctx, of.Installation, s, tasks)
 	if err != nil {
 		return turn{}, err
 	}
 	took := time.Since(started)
-	used, err := of.spent()
+	used, err := of.cpuTimes()
 	if err != nil {
 		return turn{}, err
 	}
@@ -121,8 +121,8 @@ func (of *side) measure(ctx context.Context, s *settings, way string) (turn, err
 	return t, nil
 }
 
-// spent is what each process has used so far.
-func (of *side) spent() (map[string]time.Duration, error) {
+// cpuTimes is what each process has used so far.
+func (of *build) cpuTimes() (map[string]time.Duration, error) {
 	spent := map[string]time.Duration{}
 	for _, p := range of.Processes() {
 		used, err := p.CPU()
@@ -135,7 +135,7 @@ func (of *side) spent() (map[string]time.Duration, error) {
 }
 
 // summary are the medians of a side, and how they stand to those of the first.
-func summary(way string, of, first *side) string {
+func summary(way string, of, first *build) string {
 	mine, its := median(of.turns[way]), median(first.turns[way])
 	return fmt.Sprintf("%s  %.3f × the rate for %.3f of the CPU", mine.line(way, of.dir), mine.rate/its.rate,
 		float64(mine.sum())/float64(its.sum()))

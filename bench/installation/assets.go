@@ -10,11 +10,11 @@ import (
 )
 
 //go:embed scenario.yaml agents
-var furniture embed.FS
+var assets embed.FS
 
-// furnish writes what the processes read: the scenario and the agents, and makes a workspace.
-func (i *Installation) furnish() error {
-	if err := os.CopyFS(i.Dir, furniture); err != nil {
+// writeAssets writes what the processes read: the scenario and the agents, and makes a workspace.
+func (i *Installation) writeAssets() error {
+	if err := os.CopyFS(i.Dir, assets); err != nil {
 		return fmt.Errorf("writing the scenario: %w", err)
 	}
 	if err := os.Mkdir(i.workspace(), 0o755); err != nil {
@@ -50,4 +50,4 @@ func (i *Installation) WriteTexts(ctx context.Context) error {
 }
 
 // Scenario is what plays the model.
-func Scenario() ([]byte, error) { return fs.ReadFile(furniture, "scenario.yaml") }
+func Scenario() ([]byte, error) { return fs.ReadFile(assets, "scenario.yaml") }
