@@ -2,7 +2,7 @@ package harness
 
 import "sync"
 
-// tailBytes is how much of a log is worth showing.
+// tailBytes is how much of a log is shown.
 const tailBytes = 4 << 10
 
 // tail keeps the end of what is written to it.
@@ -22,7 +22,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what is kept.
+// String returns what was kept.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 //go:embed scenario.yaml agents
 var assets embed.FS
 
-// writeAssets writes what the processes read: the scenario and the agents, and makes a workspace.
+// writeAssets writes the scenario and the agents, and creates a workspace.
 func (i *Installation) writeAssets() error {
 	if err := os.CopyFS(i.Dir, assets); err != nil {
 		return fmt.Errorf("writing the scenario: %w", err)
@@ -25,8 +25,8 @@ func (i *Installation) writeAssets() error {
 
 func (i *Installation) workspace() string { return filepath.Join(i.Dir, "workspace") }
 
-// WriteTexts puts files into the workspace none of which is like another, for the prompts
-// "source N" and "noise N".
+// WriteTexts writes files to the workspace, all different, for the prompts "source N" and
+// "noise N".
 func (i *Installation) WriteTexts(ctx context.Context) error {
 	source, err := sources(ctx)
 	if err != nil {
@@ -49,5 +49,5 @@ func (i *Installation) WriteTexts(ctx context.Context) error {
 	return nil
 }
 
-// Scenario is what plays the model.
+// Scenario returns the scenario that plays the model.
 func Scenario() ([]byte, error) { return fs.ReadFile(assets, "scenario.yaml") }

@@ -8,8 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Meter stands between clients and a server, hands on what they say to each other, and
-// counts it.
+// Meter is a proxy between clients and a server that counts the traffic.
 type Meter struct {
 	listener net.Listener
 	server   string
@@ -22,10 +21,10 @@ type Meter struct {
 
 type meterCounts struct{ up, down, roundTrips, connections atomic.Int64 }
 
-// Counts is what a meter has counted so far.
+// Counts are the counts so far.
 type Counts struct {
-	Up, Down    int64 // bytes of clients, of the server
-	RoundTrips  int64 // how often the server spoke after its client had
+	Up, Down    int64 // bytes from clients, from the server
+	RoundTrips  int64 // how often the server sent after its client had
 	Connections int64
 }
 
@@ -40,10 +39,10 @@ func NewMeter(server string) (*Meter, error) {
 	return m, nil
 }
 
-// Address is where clients connect to.
+// Address returns the address for clients.
 func (m *Meter) Address() string { return m.listener.Addr().String() }
 
-// Counts is what was counted so far.
+// Counts returns the counts so far.
 func (m *Meter) Counts() Counts {
 	return Counts{
 		Up: m.counts.up.Load(), Down: m.counts.down.Load(),
@@ -51,7 +50,7 @@ func (m *Meter) Counts() Counts {
 	}
 }
 
-// Since is what was counted after an earlier look.
+// Since returns the difference to earlier counts.
 func (c Counts) Since(before Counts) Counts {
 	return Counts{
 		Up: c.Up - before.Up, Down: c.Down - before.Down,
@@ -59,7 +58,7 @@ func (c Counts) Since(before Counts) Counts {
 	}
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (m *Meter) Close() error {
 	err := m.listener.Close()
 	m.mu.Lock()
@@ -79,7 +78,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// track remembers a connection, to end it; false if all are to end already.
+// track registers a connection for Close. It returns false if the meter is closed.
 func (m *Meter) track(c net.Conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,7 +108,7 @@ func (m *Meter) proxy(client net.Conn) {
 	if !m.track(client) || !m.track(server) {
 		return
 	}
-	var asked atomic.Bool // the client has spoken since the server did
+	var asked atomic.Bool // the client has sent since the server did
 	var up sync.WaitGroup
 	up.Go(func() {
 		copyCounting(server, client, func(n int) {
@@ -128,7 +127,7 @@ func (m *Meter) proxy(client net.Conn) {
 	up.Wait()
 }
 
-// copyCounting copies until there is nothing more.
+// copyCounting copies until the end of the input.
 func copyCounting(to io.Writer, from io.Reader, count func(n int)) {
 	buffer := make([]byte, 64<<10)
 	for {
