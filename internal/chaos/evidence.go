@@ -33,7 +33,7 @@ type Evidence struct {
 	Limits tree.Limits
 	// Undisturbed is how a session of the same shape went when nothing was broken;
 	// nil if there is nothing to compare with.
-	Undisturbed *Course
+	Undisturbed *Trajectory
 }
 
 // Collector reads evidence over the API.
@@ -52,13 +52,13 @@ func NewCollector(conn grpc.ClientConnInterface, limits tree.Limits) *Collector 
 	}
 }
 
-// looksAtMost is how often a session may change while it is read.
-const looksAtMost = 20
+// maxReads is how often a session may change while it is read.
+const maxReads = 20
 
 // Collect reads a session as it was at one moment: it looks again if something
 // happened meanwhile.
 func (c *Collector) Collect(ctx context.Context, id string) (*Evidence, error) {
-	for range looksAtMost {
+	for range maxReads {
 		before, err := c.Sessions.GetSession(ctx, &pb.GetSessionRequest{SessionId: id})
 		if status.Code(err) == codes.NotFound {
 			return &Evidence{ID: id, Limits: c.Limits}, nil

@@ -23,14 +23,14 @@ type Figures struct {
 
 // Add counts a session.
 func (f *Figures) Add(e *Evidence) {
-	p := recount(e.Events)
+	p := historyOf(e.Events)
 	f.Sessions++
 	f.Tasks += len(e.Tasks)
 	f.Events += len(e.Events)
 	for _, l := range p.order {
 		f.Runs += len(l.started)
 		f.Attempts += len(l.deliveries)
-		f.Redelivered += l.lost()
+		f.Redelivered += l.lostAttempts()
 		f.MadeWay += l.madeWay
 		for _, r := range l.results {
 			switch {
@@ -41,11 +41,11 @@ func (f *Figures) Add(e *Evidence) {
 			}
 		}
 	}
-	asked := map[token]bool{}
+	asked := map[attemptID]bool{}
 	for _, r := range e.Records {
 		switch r.Kind {
-		case Asked:
-			at := token{task: r.Task, epoch: int64(r.Ordinal)}
+		case ModelCalled:
+			at := attemptID{task: r.Task, epoch: int64(r.Ordinal)}
 			if asked[at] {
 				f.Repeated++
 			}
@@ -78,7 +78,7 @@ func (f Figures) String() string {
 // their worker was ended from outside; killed says when that was, if it was.
 func Redeliveries(e *Evidence, killed func(worker string) (time.Time, bool)) []time.Duration {
 	var out []time.Duration
-	for _, l := range recount(e.Events).order {
+	for _, l := range historyOf(e.Events).order {
 		for _, d := range l.deliveries {
 			at, ok := killed(d.worker)
 			if ok && d.end.GetReady() != nil && d.end.GetTime().AsTime().After(at) {

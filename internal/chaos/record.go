@@ -17,25 +17,25 @@ type Kind string
 
 // What workers record.
 const (
-	Granted    Kind = "granted"    // a claim was granted: Run, Epoch, Nonce
-	Appended   Kind = "appended"   // an assistant message was stored: Ordinal, Digest
-	Closed     Kind = "closed"     // a call's result was stored: Ordinal, Block, Digest
-	Spawned    Kind = "spawned"    // children were stored: Ordinal, Blocks
-	ParkedAt   Kind = "parked"     // the run was parked; Digest if an answer was stored with it
-	Ended      Kind = "ended"      // the run was ended: State, Digest of the answer
-	Lost       Kind = "lost"       // the attempt was told that it is over
-	Reattached Kind = "reattached" // the attempt goes on over another stream
-	Asked      Kind = "asked"      // a model call was begun: Ordinal of the last message it was shown
-	Effect     Kind = "effect"     // a tool left its mark: Ordinal of the message before its call, Block
+	Granted     Kind = "granted"    // a claim was granted: Run, Epoch, Nonce
+	Appended    Kind = "appended"   // an assistant message was stored: Ordinal, Digest
+	Closed      Kind = "closed"     // a call's result was stored: Ordinal, Block, Digest
+	Spawned     Kind = "spawned"    // children were stored: Ordinal, Blocks
+	ParkedAt    Kind = "parked"     // the run was parked; Digest if an answer was stored with it
+	Ended       Kind = "ended"      // the run was ended: State, Digest of the answer
+	Lost        Kind = "lost"       // the attempt was told that it is over
+	Reattached  Kind = "reattached" // the attempt goes on over another stream
+	ModelCalled Kind = "asked"      // a model call was begun: Ordinal of the last message it was shown
+	Effect      Kind = "effect"     // a tool left its mark: Ordinal of the message before its call, Block
 )
 
 // What clients record.
 const (
-	Created   Kind = "created"   // a session was opened: Key
-	Said      Kind = "said"      // a message was taken: Key, which is its text
-	Launched  Kind = "launched"  // a task was started: Key, which is its description; Notify
-	Cancelled Kind = "cancelled" // a cancel was acknowledged: Task, Began, At; After is the last event that was seen before
-	Watched   Kind = "watched"   // events were seen: After, Digests
+	Created     Kind = "created"   // a session was opened: Key
+	MessageSent Kind = "said"      // a message was taken: Key, which is its text
+	Launched    Kind = "launched"  // a task was started: Key, which is its description; Notify
+	Cancelled   Kind = "cancelled" // a cancel was acknowledged: Task, Began, At; After is the last event that was seen before
+	Watched     Kind = "watched"   // events were seen: After, Digests
 )
 
 // Record is a line of a log: something that was acknowledged to somebody, or

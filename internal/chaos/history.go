@@ -7,35 +7,35 @@ import (
 )
 
 // past is what the log of a session tells, sorted by task.
-type past struct {
-	tasks map[string]*life
-	order []*life // as they first appear
+type sessionHistory struct {
+	tasks map[string]*taskHistory
+	order []*taskHistory // as they first appear
 }
 
-// life is what the log tells of a task.
-type life struct {
-	id         string
-	started    []*pb.Event // one a run
-	results    []*pb.Event
-	deliveries []delivery
-	messages   map[int32]*pb.Event // by ordinal
-	lastAt     int32               // ordinal of the last message
-	opened     []ref               // in the order of the log
-	closed     map[ref][]*pb.Event
-	backed     map[int32]bool // runs that a client has put into the background
-	queued     int            // user messages that waited for a boundary
-	news       map[childRun][]*pb.Event
-	newsQueued map[childRun]int
-	losses     map[int32]int // lost attempts, by the last ordinal at that time
-	madeWay    int           // attempts that ended for want of budget
-	state      pb.TaskState
-	path       string // where in the tree; see Course
+// taskHistory is what the log tells of a task.
+type taskHistory struct {
+	id           string
+	started      []*pb.Event // one a run
+	results      []*pb.Event
+	deliveries   []delivery
+	messages     map[int32]*pb.Event // by ordinal
+	lastOrdinal  int32               // ordinal of the last message
+	opened       []callRef           // in the order of the log
+	closed       map[callRef][]*pb.Event
+	backgrounded map[int32]bool // runs that a client has put into the background
+	queued       int            // user messages that waited for a boundary
+	news         map[childRun][]*pb.Event
+	newsQueued   map[childRun]int
+	losses       map[int32]int // lost attempts, by the last ordinal at that time
+	madeWay      int           // attempts that ended for want of budget
+	state        pb.TaskState
+	path         string // where in the tree; see Course
 }
 
-// ref is a call of a task.
-type ref struct{ message, block int32 }
+// callRef is a call of a task.
+type callRef struct{ message, block int32 }
 
-func refOf(c *pb.CallRef) ref { return ref{c.GetMessage(), c.GetBlock()} }
+func callRefOf(c *pb.CallRef) callRef { return callRef{c.GetMessage(), c.GetBlock()} }
 
 // childRun is one run of a child.
 type childRun struct {
@@ -55,20 +55,20 @@ type delivery struct {
 	end      *pb.Event // nil: it goes on
 }
 
-func (d *delivery) holds(e *pb.Event) bool {
+func (d *delivery) contains(e *pb.Event) bool {
 	return e != nil && d.from <= e.GetSeq() && e.GetSeq() <= d.to
 }
 
-// recount sorts a log by task.
-func recount(events []*pb.Event) *past {
-	p := &past{tasks: map[string]*life{}}
+// historyOf sorts a log by task.
+func historyOf(events []*pb.Event) *sessionHistory {
+	p := &sessionHistory{tasks: map[string]*taskHistory{}}
 	for _, e := range events {
 		l := p.tasks[e.GetTaskId()]
 		if l == nil {
-			l = &life{
+			l = &taskHistory{
 				id: e.GetTaskId(), state: pb.TaskState_TASK_STATE_NEW, messages: map[int32]*pb.Event{},
-				closed: map[ref][]*pb.Event{}, news: map[childRun][]*pb.Event{},
-				newsQueued: map[childRun]int{}, losses: map[int32]int{}, backed: map[int32]bool{},
+				closed: map[callRef][]*pb.Event{}, news: map[childRun][]*pb.Event{},
+				newsQueued: map[childRun]int{}, losses: map[int32]int{}, backgrounded: map[int32]bool{},
 			}
 			p.tasks[l.id] = l
 			p.order = append(p.order, l)
@@ -81,7 +81,7 @@ func recount(events []*pb.Event) *past {
 	return p
 }
 
-func (l *life) add(e *pb.Event) {
+func (l *taskHistory) add(e *pb.Event) {
 	switch k := e.GetKind().(type) {
 	case *pb.Event_Started:
 		l.started = append(l.started, e)
@@ -95,26 +95,26 @@ func (l *life) add(e *pb.Event) {
 	case *pb.Event_Message:
 		l.message(e, k.Message)
 	case *pb.Event_CallClosed:
-		r := refOf(k.CallClosed.GetCall())
+		r := callRefOf(k.CallClosed.GetCall())
 		l.closed[r] = append(l.closed[r], e)
 	case *pb.Event_Backgrounded:
-		l.backed[e.GetRun()] = true
+		l.backgrounded[e.GetRun()] = true
 	case *pb.Event_Parked:
-		l.release(e)
+		l.endDelivery(e)
 		l.state = pb.TaskState_TASK_STATE_WAITING
 	case *pb.Event_Ready:
 		switch k.Ready.GetCause() {
 		case pb.ReadyCause_READY_CAUSE_REDELIVERED:
-			l.losses[l.lastAt]++
-			l.release(e)
+			l.losses[l.lastOrdinal]++
+			l.endDelivery(e)
 		case pb.ReadyCause_READY_CAUSE_MADE_WAY:
 			l.madeWay++
-			l.release(e)
+			l.endDelivery(e)
 		}
 		l.state = pb.TaskState_TASK_STATE_PENDING
 	case *pb.Event_Result:
 		l.results = append(l.results, e)
-		l.release(e)
+		l.endDelivery(e)
 		l.state = k.Result.GetState()
 	case *pb.Event_Queued:
 		if news := k.Queued.GetNews(); news != nil {
@@ -125,31 +125,31 @@ func (l *life) add(e *pb.Event) {
 	}
 }
 
-func (l *life) message(e *pb.Event, m *pb.MessageAppended) {
+func (l *taskHistory) message(e *pb.Event, m *pb.MessageAppended) {
 	l.messages[m.GetOrdinal()] = e
-	l.lastAt = m.GetOrdinal()
+	l.lastOrdinal = m.GetOrdinal()
 	for _, c := range m.GetCalls() {
-		l.opened = append(l.opened, ref{m.GetOrdinal(), c.GetBlock()})
+		l.opened = append(l.opened, callRef{m.GetOrdinal(), c.GetBlock()})
 	}
 	if m.GetNews() != nil {
 		l.news[childOf(m.GetNews())] = append(l.news[childOf(m.GetNews())], e)
 	}
 }
 
-// release ends the delivery under way with an event.
-func (l *life) release(e *pb.Event) {
+// endDelivery ends the delivery under way with an event.
+func (l *taskHistory) endDelivery(e *pb.Event) {
 	if n := len(l.deliveries); n > 0 && l.deliveries[n-1].end == nil {
 		l.deliveries[n-1].end, l.deliveries[n-1].to = e, e.GetSeq()
 	}
 }
 
-// gaveWay reports whether the delivery ended as a worker's wish to park ends it.
-func (d *delivery) gaveWay() bool {
+// parkedOrMadeWay reports whether the delivery ended as a worker's wish to park ends it.
+func (d *delivery) parkedOrMadeWay() bool {
 	return d.end.GetParked() != nil || d.end.GetReady().GetCause() == pb.ReadyCause_READY_CAUSE_MADE_WAY
 }
 
 // delivery gives the one of an epoch; nil if there is none.
-func (l *life) delivery(epoch int64) *delivery {
+func (l *taskHistory) delivery(epoch int64) *delivery {
 	for i := range l.deliveries {
 		if l.deliveries[i].epoch == epoch {
 			return &l.deliveries[i]
@@ -158,24 +158,24 @@ func (l *life) delivery(epoch int64) *delivery {
 	return nil
 }
 
-// first is the start of the first run; nil if there is none.
-func (l *life) first() *pb.TaskStarted {
+// firstStart is the start of the first run; nil if there is none.
+func (l *taskHistory) firstStart() *pb.TaskStarted {
 	if len(l.started) == 0 {
 		return nil
 	}
 	return l.started[0].GetStarted()
 }
 
-// last is the result of the last run; nil if it goes on.
-func (l *life) last() *pb.TaskResult {
+// lastResult is the result of the last run; nil if it goes on.
+func (l *taskHistory) lastResult() *pb.TaskResult {
 	if len(l.results) == 0 || len(l.results) < len(l.started) {
 		return nil
 	}
 	return l.results[len(l.results)-1].GetResult()
 }
 
-// lost counts the attempts that were taken from a worker.
-func (l *life) lost() int {
+// lostAttempts counts the attempts that were taken from a worker.
+func (l *taskHistory) lostAttempts() int {
 	n := 0
 	for _, times := range l.losses {
 		n += times
