@@ -27,16 +27,16 @@ import (
 // remote is a tool of a server.
 type remote struct {
 	server *server
-	offer  offer
+	listed listedTool
 }
 
 // Spec is what the server says, made plain.
-func (t remote) Spec() model.ToolSpec { return t.offer.spec }
+func (t remote) Spec() model.ToolSpec { return t.listed.spec }
 
 // Effect is lasting, but for tools that only read, by the word of a server that is
 // taken at it.
 func (t remote) Effect() tool.Effect {
-	if t.offer.readOnly {
+	if t.listed.readOnly {
 		return tool.EffectNone
 	}
 	return tool.EffectLasting
@@ -52,7 +52,7 @@ func (t remote) Guard() tool.Guard {
 		}
 		return []string{string(input)}
 	}}
-	if t.offer.readOnly {
+	if t.listed.readOnly {
 		g.Access = policy.AccessRead
 	}
 	return g
@@ -88,7 +88,7 @@ func (t remote) Call(ctx context.Context, call tool.Call) tool.Outcome {
 	if err != nil {
 		return tool.Done{Text: err.Error(), IsError: true}
 	}
-	result, err := t.server.call(ctx, t.offer.own, input)
+	result, err := t.server.call(ctx, t.listed.own, input)
 	if err != nil {
 		return tool.Done{Text: t.server.text(err), IsError: true}
 	}
@@ -106,14 +106,14 @@ func (s *server) call(ctx context.Context, own string, input json.RawMessage) (*
 		if err != nil {
 			return nil, err
 		}
-		var sent fate
-		result, err := s.over(withFate(ctx, &sent), l, own, input)
+		var sent callStatus
+		result, err := s.callOver(withCallStatus(ctx, &sent), l, own, input)
 		if err == nil || !sent.unsent(err) {
 			return result, err
 		}
 		s.set(func() {
-			if s.link == l {
-				s.link, s.why = nil, err
+			if s.conn == l {
+				s.conn, s.why = nil, err
 			}
 		})
 		l.end(err)
@@ -121,11 +121,11 @@ func (s *server) call(ctx context.Context, own string, input json.RawMessage) (*
 }
 
 // ready gives the connection, or says that there is none.
-func (s *server) ready(ctx context.Context) (*link, error) {
-	var l *link
+func (s *server) ready(ctx context.Context) (*connection, error) {
+	var l *connection
 	var why error
-	up := s.until(ctx, func() bool {
-		if l, why = s.link, s.why; l == nil {
+	up := s.waitFor(ctx, func() bool {
+		if l, why = s.conn, s.why; l == nil {
 			select {
 			case s.wake <- struct{}{}:
 			default:
@@ -142,9 +142,9 @@ func (s *server) ready(ctx context.Context) (*link, error) {
 	return nil, fmt.Errorf("the MCP server %s is down, and was not back within %s: %w", s.Name, s.times.back, why)
 }
 
-// over makes a call over a connection.
-func (s *server) over(ctx context.Context, l *link, own string, input json.RawMessage) (*sdk.CallToolResult, error) {
-	result, err := within(ctx, s, s.Timeout, func(ctx context.Context) (*sdk.CallToolResult, error) {
+// callOver makes a call over a connection.
+func (s *server) callOver(ctx context.Context, l *connection, own string, input json.RawMessage) (*sdk.CallToolResult, error) {
+	result, err := withTimeout(ctx, s, s.Timeout, func(ctx context.Context) (*sdk.CallToolResult, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		select {
@@ -173,12 +173,12 @@ func (s *server) over(ctx context.Context, l *link, own string, input json.RawMe
 		s.calls.Go(func() { s.probe(context.WithoutCancel(ctx), l) })
 		return nil, fmt.Errorf("the MCP server %s gave no answer within %s; the call was cancelled, and may have had its effect all the same", s.Name, s.Timeout)
 	}
-	return nil, s.explained(ctx, l, err)
+	return nil, s.explain(ctx, l, err)
 }
 
-// within asks a server for something, and waits no longer than it may take: a process
+// withTimeout asks a server for something, and waits no longer than it may take: a process
 // that does not read can hold up the asking itself, whose end is not waited for here.
-func within[T any](ctx context.Context, s *server, limit time.Duration, ask func(context.Context) (T, error)) (T, error) {
+func withTimeout[T any](ctx context.Context, s *server, limit time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	type answer struct {
 		value T
@@ -199,9 +199,9 @@ func within[T any](ctx context.Context, s *server, limit time.Duration, ask func
 	}
 }
 
-// explained says what went wrong with a call.
-func (s *server) explained(ctx context.Context, l *link, err error) error {
-	f := fateOf(ctx)
+// explain says what went wrong with a call.
+func (s *server) explain(ctx context.Context, l *connection, err error) error {
+	f := callStatusOf(ctx)
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	_, onTheWay := errors.AsType[*url.Error](err)
 	switch {
@@ -222,7 +222,7 @@ func (s *server) explained(ctx context.Context, l *link, err error) error {
 		// The end of the connection, if it is that, says more than that of the call.
 		select {
 		case <-l.ending:
-		case <-time.After(endsWithin):
+		case <-time.After(endDetection):
 			return fmt.Errorf("the MCP server %s gave no answer that can be read to the call, which may have had its effect: %w", s.Name, err)
 		}
 		select {
@@ -234,29 +234,29 @@ func (s *server) explained(ctx context.Context, l *link, err error) error {
 	return fmt.Errorf("the connection to the MCP server %s was lost during the call, which may have had its effect: %w", s.Name, err)
 }
 
-// endsWithin is how long after a call that it ends a connection is known to end.
-const endsWithin = time.Second
+// endDetection is how long after a call that it ends a connection is known to end.
+const endDetection = time.Second
 
 // codeRejected is what the SDK gives a call that it could not hand over. Servers may
 // answer with it too.
 const codeRejected = -32005
 
-// fate is what is known of a call on its way.
-type fate struct {
+// callStatus is what is known of a call on its way.
+type callStatus struct {
 	sent    atomic.Bool  // it was given to what the connection goes over
 	status  atomic.Int32 // of HTTP that it was answered with, if that is an error
 	unknown atomic.Bool  // the server does not know the session it came in
 }
 
-type fateKey struct{}
+type callStatusKey struct{}
 
-func withFate(ctx context.Context, f *fate) context.Context {
-	return context.WithValue(ctx, fateKey{}, f)
+func withCallStatus(ctx context.Context, f *callStatus) context.Context {
+	return context.WithValue(ctx, callStatusKey{}, f)
 }
 
-// fateOf gives that of the call which a request belongs to; nil if it belongs to none.
-func fateOf(ctx context.Context) *fate {
-	f, _ := ctx.Value(fateKey{}).(*fate)
+// callStatusOf gives that of the call which a request belongs to; nil if it belongs to none.
+func callStatusOf(ctx context.Context) *callStatus {
+	f, _ := ctx.Value(callStatusKey{}).(*callStatus)
 	return f
 }
 
@@ -266,7 +266,7 @@ func fateOf(ctx context.Context) *fate {
 // only those were not taken that were told so themselves. The SDK takes some codes,
 // with which servers may answer, for the end of the connection: a call that was sent
 // has had such an answer.
-func (f *fate) unsent(err error) bool {
+func (f *callStatus) unsent(err error) bool {
 	dial, ok := errors.AsType[*net.OpError](err)
 	pipe, broken := errors.AsType[*fs.PathError](err)
 	return ok && dial.Op == "dial" || broken && errors.Is(pipe, syscall.EPIPE) ||
@@ -276,14 +276,14 @@ func (f *fate) unsent(err error) bool {
 
 // failed reports whether a call was answered with a status that does not say whether it
 // has reached the server's tools.
-func (f *fate) failed() bool {
+func (f *callStatus) failed() bool {
 	status := f.status.Load()
 	return status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable
 }
 
 // probe ends the connection to a server that does not answer anything any more.
-func (s *server) probe(ctx context.Context, l *link) {
-	_, err := within(ctx, s, s.times.probe, func(ctx context.Context) (struct{}, error) {
+func (s *server) probe(ctx context.Context, l *connection) {
+	_, err := withTimeout(ctx, s, s.times.probe, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, l.session.Ping(ctx, nil)
 	})
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -16,7 +16,7 @@ import (
 )
 
 // link is a connection to a server.
-type link struct {
+type connection struct {
 	session *sdk.ClientSession
 	relist  chan struct{} // the server says that its tools have changed
 	end     func(error)   // ends the connection with all that belongs to it, and says why; the first call counts
@@ -32,26 +32,26 @@ type wire struct {
 	release   func()       // lets go of what is left once the session is over
 }
 
-// oldProtocol is the last version of the protocol that begins with a greeting. Servers
+// legacyProtocol is the last version of the protocol that begins with a greeting. Servers
 // of that time may take anything else for a reason to end.
-const oldProtocol = "2025-11-25"
+const legacyProtocol = "2025-11-25"
 
 // connect connects, and lists the tools. A server that does not take to how it is
 // greeted is greeted the other way.
-func (s *server) connect(ctx context.Context) (*link, []offer, error) {
-	l, err := s.greet(ctx)
+func (s *server) connect(ctx context.Context) (*connection, []listedTool, error) {
+	l, err := s.initialise(ctx)
 	if err != nil && ctx.Err() == nil {
-		s.old = !s.old
+		s.legacy = !s.legacy
 		if !errors.Is(err, context.DeadlineExceeded) {
 			first := err
-			if l, err = s.greet(ctx); err != nil && ctx.Err() == nil {
-				s.old, err = !s.old, first
+			if l, err = s.initialise(ctx); err != nil && ctx.Err() == nil {
+				s.legacy, err = !s.legacy, first
 			}
 		}
 	}
 	switch {
 	case err != nil && s.Command != "":
-		return nil, nil, s.unseen(err)
+		return nil, nil, s.explainHidden(err)
 	case err != nil:
 		return nil, nil, err
 	}
@@ -64,8 +64,8 @@ func (s *server) connect(ctx context.Context) (*link, []offer, error) {
 	return l, offers, nil
 }
 
-// greet connects in one way.
-func (s *server) greet(ctx context.Context) (*link, error) {
+// initialise connects in one way.
+func (s *server) initialise(ctx context.Context) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.times.connect)
 	defer cancel()
 	w, err := s.dial(ctx)
@@ -83,8 +83,8 @@ func (s *server) greet(ctx context.Context) (*link, error) {
 		},
 	})
 	options := &sdk.ClientSessionOptions{}
-	if s.old {
-		options.ProtocolVersion = oldProtocol
+	if s.legacy {
+		options.ProtocolVersion = legacyProtocol
 	}
 	session, err := client.Connect(ctx, w.transport, options)
 	if err != nil {
@@ -94,13 +94,13 @@ func (s *server) greet(ctx context.Context) (*link, error) {
 		w.release()
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
-	return newLink(session, w, relist), nil
+	return newConnection(session, w, relist), nil
 }
 
-// newLink sees to the end of a connection, from whatever side it comes.
-func newLink(session *sdk.ClientSession, w wire, relist chan struct{}) *link {
+// newConnection sees to the end of a connection, from whatever side it comes.
+func newConnection(session *sdk.ClientSession, w wire, relist chan struct{}) *connection {
 	asked := make(chan error, 1)
-	l := &link{session: session, relist: relist, ending: make(chan struct{}), done: make(chan struct{})}
+	l := &connection{session: session, relist: relist, ending: make(chan struct{}), done: make(chan struct{})}
 	l.end = func(why error) {
 		select {
 		case asked <- why:
@@ -147,14 +147,14 @@ func (s *server) dial(ctx context.Context) (wire, error) {
 	if s.Command != "" {
 		return s.start(ctx)
 	}
-	return s.reach(), nil
+	return s.dialHTTP(), nil
 }
 
 // maxPages bounds how often a server may say that there are more tools.
 const maxPages = 100
 
 // list gives the tools that are taken over.
-func (s *server) list(ctx context.Context, l *link) ([]offer, error) {
+func (s *server) list(ctx context.Context, l *connection) ([]listedTool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.times.connect)
 	defer cancel()
 	if result := l.session.InitializeResult(); result.Capabilities == nil || result.Capabilities.Tools == nil {
@@ -172,25 +172,25 @@ func (s *server) list(ctx context.Context, l *link) ([]offer, error) {
 			break
 		}
 	}
-	offers, omitted := s.takeOver(listed)
+	offers, omitted := s.selectTools(listed)
 	if params.Cursor != "" && len(listed) <= maxTools {
 		rest := omission{"", fmt.Errorf("the list has more than %d pages, and is not read on", maxPages)}
 		omitted = slices.Insert(omitted, 0, rest)
 	}
-	s.tell(ctx, omitted)
+	s.logOmitted(ctx, omitted)
 	return offers, nil
 }
 
-// tell logs which tools are left out, once for each list of them.
-func (s *server) tell(ctx context.Context, omitted []omission) {
+// logOmitted logs which tools are left out, once for each list of them.
+func (s *server) logOmitted(ctx context.Context, omitted []omission) {
 	var said strings.Builder
 	for _, o := range omitted {
 		fmt.Fprintf(&said, "%q: %v\n", o.own, o.why)
 	}
-	if said.String() == s.omitted {
+	if said.String() == s.lastOmitted {
 		return
 	}
-	s.omitted = said.String()
+	s.lastOmitted = said.String()
 	for _, o := range omitted[:min(len(omitted), 20)] {
 		s.log.WarnContext(ctx, "a tool of an MCP server is left out", "tool", excerpt.Short(cleaned(o.own), 100), "error", s.text(o.why))
 	}

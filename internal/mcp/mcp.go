@@ -106,10 +106,10 @@ func New(c Config) (*Servers, error) {
 		}
 		apart := c.Apart && one.Dir == ""
 		if one.Command != "" {
-			one = one.placed(c.Workspace)
+			one = one.withRealPaths(c.Workspace)
 		}
 		kept := newServer(one, c.Sandbox, c.Logger.With("mcp_server", one.Name), all.times)
-		kept.apart = apart
+		kept.separateDir = apart
 		all.servers = append(all.servers, kept)
 	}
 	return all, nil
@@ -119,7 +119,7 @@ func New(c Config) (*Servers, error) {
 func (s *Servers) Run(ctx context.Context) {
 	var keeping sync.WaitGroup
 	for _, one := range s.servers {
-		keeping.Go(func() { one.keep(ctx) })
+		keeping.Go(func() { one.run(ctx) })
 	}
 	keeping.Wait()
 }
@@ -133,13 +133,13 @@ func (s *Servers) Tools(ctx context.Context, may func(entry string) bool) (tools
 		if !may(entry) {
 			continue
 		}
-		one.settled(ctx, s.times.settle)
-		offers, listed := one.listed()
+		one.waitSettled(ctx, s.times.settle)
+		offers, listed := one.lastTools()
 		if !listed {
 			missing = append(missing, tool.Missing{Entry: entry, Why: "the MCP server can't be reached"})
 		}
 		for _, o := range offers {
-			tools = append(tools, remote{server: one, offer: o})
+			tools = append(tools, remote{server: one, listed: o})
 		}
 	}
 	return tools, missing

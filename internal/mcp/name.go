@@ -23,7 +23,7 @@ func toolNames(server string, own []string) []string {
 	prefix := policy.MCPPrefix + server + "__"
 	plain, claims := make([]string, len(own)), map[string]int{}
 	for i, name := range own {
-		plain[i] = prefix + strings.Map(allowed, name)
+		plain[i] = prefix + strings.Map(allowedRune, name)
 		claims[plain[i]]++
 	}
 	names, taken := make([]string, len(own)), map[string]bool{}
@@ -49,8 +49,8 @@ func toolNames(server string, own []string) []string {
 	return names
 }
 
-// allowed gives a character of a name, or what stands for it.
-func allowed(r rune) rune {
+// allowedRune gives a character of a name, or what stands for it.
+func allowedRune(r rune) rune {
 	if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' {
 		return r
 	}

@@ -26,24 +26,24 @@ import (
 // maxMessage bounds what a server says at once, in bytes.
 const maxMessage = 16 << 20
 
-// writeWithin is how long a process may take to read what it is told.
-const writeWithin = 10 * time.Second
+// writeTimeout is how long a process may take to read what it is told.
+const writeTimeout = 10 * time.Second
 
-// placed is the server with the real paths of its directories, as they are before any
+// withRealPaths is the server with the real paths of its directories, as they are before any
 // command of an agent has run. Below the workspace links are left to be refused when
 // the server starts: agents may have put them there.
-func (s Server) placed(workspace string) Server {
+func (s Server) withRealPaths(workspace string) Server {
 	if !filepath.IsAbs(s.Dir) {
 		s.Dir = filepath.Join(workspace, s.Dir)
 	}
-	root := resolved(workspace)
+	root := resolvedPath(workspace)
 	real := func(path string) string {
 		for _, dir := range []string{workspace, root} {
 			if below, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(below) {
 				return filepath.Join(root, below)
 			}
 		}
-		return resolved(path)
+		return resolvedPath(path)
 	}
 	s.Dir = real(s.Dir)
 	s.Writable = slices.Clone(s.Writable)
@@ -53,13 +53,13 @@ func (s Server) placed(workspace string) Server {
 	return s
 }
 
-// resolved is a path without symbolic links, as far as there is something yet.
-func resolved(path string) string {
+// resolvedPath is a path without symbolic links, as far as there is something yet.
+func resolvedPath(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
 	}
 	if dir := filepath.Dir(path); dir != path {
-		return filepath.Join(resolved(dir), filepath.Base(path))
+		return filepath.Join(resolvedPath(dir), filepath.Base(path))
 	}
 	return path
 }
@@ -67,11 +67,11 @@ func resolved(path string) string {
 // dir gives where the process runs. A directory of its own is made for the first one and
 // stays for the next, unless somebody has cleared it away who looks for what is not used.
 func (s *server) dir() (string, error) {
-	if !s.apart {
+	if !s.separateDir {
 		return s.Dir, nil
 	}
-	if _, err := os.Lstat(s.own); !errors.Is(err, fs.ErrNotExist) {
-		return s.own, nil
+	if _, err := os.Lstat(s.ownDir); !errors.Is(err, fs.ErrNotExist) {
+		return s.ownDir, nil
 	}
 	made, err := os.MkdirTemp("", "coppice-mcp-")
 	if err != nil {
@@ -84,16 +84,16 @@ func (s *server) dir() (string, error) {
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("making a directory for the process: %w", err), os.Remove(made))
 	}
-	s.own = resolved(made)
-	return s.own, nil
+	s.ownDir = resolvedPath(made)
+	return s.ownDir, nil
 }
 
-// moveOut removes the directory of its own, if there is one.
-func (s *server) moveOut(ctx context.Context) {
-	if s.own == "" {
+// removeOwnDir removes the directory of its own, if there is one.
+func (s *server) removeOwnDir(ctx context.Context) {
+	if s.ownDir == "" {
 		return
 	}
-	if err := sandbox.RemoveDir(s.own); err != nil {
+	if err := sandbox.RemoveDir(s.ownDir); err != nil {
 		s.log.WarnContext(ctx, "the directory of an MCP server is left behind", "error", err)
 	}
 }
@@ -115,7 +115,7 @@ func (s *server) start(ctx context.Context) (wire, error) {
 	}
 	// It outlives the attempt to connect, and is given time to end by itself.
 	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
-	chatter := newChatter(s.log, s.scrubber)
+	chatter := newOutputLog(s.log, s.scrubber)
 	p, err := s.sandbox.Start(ctx, sandbox.Command{
 		Argv: append([]string{s.Command}, s.Args...), Dir: dir, Writable: s.Writable, Env: s.Env, Network: s.Network,
 		Stdin: stdin, Stdout: stdout, Stderr: chatter.stream(stderr),
@@ -144,20 +144,20 @@ func (s *server) start(ctx context.Context) (wire, error) {
 		}
 		_ = fromProcess.Close() // likewise
 		if exit != nil {
-			return chatter.died(exit)
+			return chatter.exitError(exit)
 		}
 		return nil
 	}
 	transport := &sdk.IOTransport{
-		Reader: &messages{in: bufio.NewReader(fromProcess), close: fromProcess.Close, other: chatter.stream("stdout")},
-		Writer: patientWriter{toProcess}, MaxLineLength: maxMessage + 1,
+		Reader: &messageReader{in: bufio.NewReader(fromProcess), close: fromProcess.Close, other: chatter.stream("stdout")},
+		Writer: timeoutWriter{toProcess}, MaxLineLength: maxMessage + 1,
 	}
-	return wire{transport: noting{transport}, stop: stop, release: func() {}}, nil
+	return wire{transport: sendRecorder{transport}, stop: stop, release: func() {}}, nil
 }
 
-// unseen adds to why a process could not be connected to which files it may have missed: those of
+// explainHidden adds to why a process could not be connected to which files it may have missed: those of
 // its command line that the worker sees and it does not.
-func (s *server) unseen(why error) error {
+func (s *server) explainHidden(why error) error {
 	var hidden []string
 	for i, arg := range append([]string{s.Command}, s.Args...) {
 		if i == 0 {
@@ -175,46 +175,46 @@ func (s *server) unseen(why error) error {
 	return fmt.Errorf("%w; not visible in the sandbox: %s; what it needs can be named with --sandbox-readable", why, strings.Join(hidden, ", "))
 }
 
-// noting notes which calls are given to a transport.
-type noting struct{ sdk.Transport }
+// sendRecorder notes which calls are given to a transport.
+type sendRecorder struct{ sdk.Transport }
 
-func (n noting) Connect(ctx context.Context) (sdk.Connection, error) {
+func (n sendRecorder) Connect(ctx context.Context) (sdk.Connection, error) {
 	c, err := n.Transport.Connect(ctx)
-	return notingConn{c}, err
+	return sendRecorderConn{c}, err
 }
 
-type notingConn struct{ sdk.Connection }
+type sendRecorderConn struct{ sdk.Connection }
 
-func (c notingConn) Write(ctx context.Context, message jsonrpc.Message) error {
-	if f := fateOf(ctx); f != nil {
+func (c sendRecorderConn) Write(ctx context.Context, message jsonrpc.Message) error {
+	if f := callStatusOf(ctx); f != nil {
 		f.sent.Store(true)
 	}
 	return c.Connection.Write(ctx, message)
 }
 
-// patientWriter fails if what it writes is not read in time, so that a process that
+// timeoutWriter fails if what it writes is not read in time, so that a process that
 // does not listen can't hold up those that talk to it.
-type patientWriter struct{ *os.File }
+type timeoutWriter struct{ *os.File }
 
-func (w patientWriter) Write(data []byte) (int, error) {
-	if err := w.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil {
+func (w timeoutWriter) Write(data []byte) (int, error) {
+	if err := w.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return 0, fmt.Errorf("writing to the process: %w", err)
 	}
 	return w.File.Write(data)
 }
 
-// messages reads the messages that a process writes, a line each. Lines that are none,
+// messageReader reads the messages that a process writes, a line each. Lines that are none,
 // such as what a program greets with, go elsewhere.
-type messages struct {
+type messageReader struct {
 	in    *bufio.Reader
 	close func() error
 	other io.Writer
 	rest  []byte // of the message that is being read
 }
 
-func (m *messages) Close() error { return m.close() }
+func (m *messageReader) Close() error { return m.close() }
 
-func (m *messages) Read(p []byte) (int, error) {
+func (m *messageReader) Read(p []byte) (int, error) {
 	for len(m.rest) == 0 {
 		line, err := m.line()
 		if isMessage(line) {
@@ -234,7 +234,7 @@ func (m *messages) Read(p []byte) (int, error) {
 }
 
 // line reads a line. An error comes with what was read before it.
-func (m *messages) line() ([]byte, error) {
+func (m *messageReader) line() ([]byte, error) {
 	var line []byte
 	for {
 		chunk, err := m.in.ReadSlice('\n')

@@ -77,15 +77,15 @@ func stringOf(node ast.Node) (string, bool) {
 	return "", false
 }
 
-// nameForm leaves mcp__server__tool with one reading: it holds no __ and does not
+// namePattern leaves mcp__server__tool with one reading: it holds no __ and does not
 // end with _.
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]|_[A-Za-z0-9-])*$`)
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]|_[A-Za-z0-9-])*$`)
 
 const maxName = 32
 
 // server reads one server.
 func (r reader) server(named field) (Server, error) {
-	if len(named.key) > maxName || !nameForm.MatchString(named.key) {
+	if len(named.key) > maxName || !namePattern.MatchString(named.key) {
 		return Server{}, r.at(named.at, "the name %.100q of a server: expected at most %d letters, digits, and single _ and - between them", named.key, maxName)
 	}
 	fields, err := r.mapping(named.value, "type", "command", "args", "env", "cwd", "writable", "network", "url", "headers",
@@ -193,7 +193,7 @@ func (f *serverReader) expanded(one field, node ast.Node) string {
 			return out.String()
 		}
 		name, after, closed := strings.Cut(rest, "}")
-		if !closed || !variableForm.MatchString(name) {
+		if !closed || !variablePattern.MatchString(name) {
 			f.fail(node, "%s: expected ${NAME} with the name of a variable of the environment", one.key)
 			return ""
 		}
@@ -210,7 +210,7 @@ func (f *serverReader) expanded(one field, node ast.Node) string {
 	}
 }
 
-var variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (f *serverReader) list(one field, item func(field, ast.Node) string) []string {
 	list, ok := one.value.(*ast.SequenceNode)
@@ -232,7 +232,7 @@ func (f *serverReader) env(one field) []string {
 	}
 	var env []string
 	for _, v := range fields {
-		if !variableForm.MatchString(v.key) {
+		if !variablePattern.MatchString(v.key) {
 			f.fail(v.at, "env: expected the name of a variable, got %.100q", v.key)
 		}
 		env = append(env, v.key+"="+f.expanded(field{key: "env " + v.key}, v.value))
@@ -278,7 +278,7 @@ func (f *serverReader) url(one field) string {
 }
 
 // own are headers that the protocol sets itself.
-func own(name string) bool {
+func isProtocolHeader(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
 	case "accept", "connection", "content-length", "content-type", "host", "last-event-id", "transfer-encoding", "upgrade":
@@ -298,7 +298,7 @@ func (f *serverReader) headers(one field) []Header {
 		switch {
 		case !httpguts.ValidHeaderFieldName(v.key):
 			f.fail(v.at, "headers: expected the name of a header, got %.100q", v.key)
-		case own(v.key):
+		case isProtocolHeader(v.key):
 			f.fail(v.at, "headers: %s is set by the protocol", v.key)
 		case !httpguts.ValidHeaderFieldValue(value):
 			f.fail(v.at, "headers: the value of %s can't be sent", v.key)

@@ -11,9 +11,9 @@ import (
 	"github.com/coppice-run/coppice/internal/excerpt"
 )
 
-// maxUnder bounds names, addresses and types that stand in for what can't be shown,
+// maxLabel bounds names, addresses and types that stand in for what can't be shown,
 // in bytes.
-const maxUnder = 500
+const maxLabel = 500
 
 // textOf gives the text of a result: what is text as it is, a word on everything else.
 func textOf(result *sdk.CallToolResult) string {
@@ -59,7 +59,7 @@ func orUnknown(text string) string {
 
 // oneLine gives a text that stands in a line.
 func oneLine(text string) string {
-	return excerpt.Short(strings.Join(strings.Fields(cleaned(text)), " "), maxUnder)
+	return excerpt.Short(strings.Join(strings.Fields(cleaned(text)), " "), maxLabel)
 }
 
 func linkOf(link *sdk.ResourceLink) string {

@@ -37,7 +37,7 @@ func TestStreamThatNeverBegins(t *testing.T) {
 			t.Parallel()
 			asked := make(chan struct{}, 10)
 			ts := overHTTP(t, server, func(_ http.ResponseWriter, r *http.Request) bool {
-				if stands(r) {
+				if isListenRequest(r) {
 					asked <- struct{}{}
 					<-r.Context().Done()
 					return true
@@ -70,7 +70,7 @@ func TestStreamThatIsCut(t *testing.T) {
 				return says("over")
 			})
 			ts := overHTTP(t, server, func(w http.ResponseWriter, r *http.Request) bool {
-				if stands(r) && !whole.Load() {
+				if isListenRequest(r) && !whole.Load() {
 					w.Header().Set("Content-Type", eventStream)
 					w.Write([]byte(": hello\n\nid: 1\ndata: nonsense\n\nno colon\n\ndata: {\"jsonrpc\":\"2.0\","))
 					cuts.Add(1)
@@ -107,10 +107,10 @@ func TestChangesThatAreNotSaid(t *testing.T) {
 	t.Parallel()
 	server := legacy(newTestServer())
 	ts := overHTTP(t, server, func(w http.ResponseWriter, r *http.Request) bool {
-		if stands(r) {
+		if isListenRequest(r) {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		}
-		return stands(r)
+		return isListenRequest(r)
 	})
 	often := quick()
 	often.list = 10 * time.Millisecond

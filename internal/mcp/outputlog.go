@@ -14,16 +14,16 @@ import (
 
 // Bounds of what a process writes into the log.
 const (
-	chatterLine  = 500 // bytes of a line
-	chatterKept  = 8 << 10
-	chatterLines = 50 // in each window
-	chatterEvery = 10 * time.Second
-	lastWords    = 1000 // bytes of the last lines
+	maxLineBytes      = 500 // bytes of a line
+	chatterKept       = 8 << 10
+	maxLinesPerWindow = 50 // in each window
+	logWindow         = 10 * time.Second
+	lastLinesBytes    = 1000 // bytes of the last lines
 )
 
-// chatter logs what a process says beside the protocol, line by line, bounded in
+// outputLog logs what a process says beside the protocol, line by line, bounded in
 // length and number.
-type chatter struct {
+type outputLog struct {
 	log      *slog.Logger
 	scrubber scrubber
 
@@ -39,16 +39,16 @@ type chatter struct {
 // stderr is the name of a process's standard error.
 const stderr = "stderr"
 
-func newChatter(log *slog.Logger, s scrubber) *chatter { return &chatter{log: log, scrubber: s} }
+func newOutputLog(log *slog.Logger, s scrubber) *outputLog { return &outputLog{log: log, scrubber: s} }
 
 // stream is one of the outputs of a process.
 type stream struct {
-	chatter *chatter
+	chatter *outputLog
 	name    string
 	line    []byte // the beginning of the line that is being written
 }
 
-func (c *chatter) stream(name string) io.Writer {
+func (c *outputLog) stream(name string) io.Writer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &stream{chatter: c, name: name}
@@ -64,17 +64,17 @@ func (s *stream) Write(data []byte) (int, error) {
 		line, after, ended := bytes.Cut(rest, []byte("\n"))
 		s.line = append(s.line, line[:min(len(line), chatterKept-len(s.line))]...)
 		if ended {
-			s.say()
+			s.logLine()
 		}
 		rest = after
 	}
 	return len(data), nil
 }
 
-// say logs the line that has been written.
-func (s *stream) say() {
+// logLine logs the line that has been written.
+func (s *stream) logLine() {
 	c := s.chatter
-	text := excerpt.Short(cleaned(c.scrubber.scrub(string(s.line))), chatterLine)
+	text := excerpt.Short(cleaned(c.scrubber.scrub(string(s.line))), maxLineBytes)
 	s.line = s.line[:0]
 	if text == "" {
 		return
@@ -82,11 +82,11 @@ func (s *stream) say() {
 	if s.name == stderr {
 		c.remember(text)
 	}
-	if now := time.Now(); now.Sub(c.window) >= chatterEvery {
-		c.tellDropped()
+	if now := time.Now(); now.Sub(c.window) >= logWindow {
+		c.logDropped()
 		c.window, c.lines = now, 0
 	}
-	if c.lines++; c.lines > chatterLines {
+	if c.lines++; c.lines > maxLinesPerWindow {
 		c.dropped++
 		return
 	}
@@ -94,16 +94,16 @@ func (s *stream) say() {
 }
 
 // remember keeps the last lines, as many as there is room for.
-func (c *chatter) remember(text string) {
+func (c *outputLog) remember(text string) {
 	c.last, c.size = append(c.last, text), c.size+len(text)
-	for c.size > lastWords {
+	for c.size > lastLinesBytes {
 		c.size -= len(c.last[0])
 		c.last = c.last[1:]
 	}
 }
 
-// died is what a process has ended with, and with which words.
-func (c *chatter) died(exit error) error {
+// exitError is what a process has ended with, and with which words.
+func (c *outputLog) exitError(exit error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.last) == 0 {
@@ -112,7 +112,7 @@ func (c *chatter) died(exit error) error {
 	return fmt.Errorf("the process: %w; its last words: %s", exit, strings.Join(c.last, "\n"))
 }
 
-func (c *chatter) tellDropped() {
+func (c *outputLog) logDropped() {
 	if c.dropped > 0 {
 		c.log.Info("an MCP server says more than is logged", "lines", c.dropped)
 		c.dropped = 0
@@ -120,11 +120,11 @@ func (c *chatter) tellDropped() {
 }
 
 // flush logs what is left once the process has ended.
-func (c *chatter) flush() {
+func (c *outputLog) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.streams {
-		s.say()
+		s.logLine()
 	}
-	c.tellDropped()
+	c.logDropped()
 }

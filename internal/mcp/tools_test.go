@@ -166,7 +166,7 @@ func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	s := Server{Name: "s"}
 	schema := object(`{}`)
-	offers, omitted := s.takeOver([]*sdk.Tool{
+	offers, omitted := s.selectTools([]*sdk.Tool{
 		{Name: "get_a", Description: "Gets\r\na\x00\x1b[31m\xff \u200b.", InputSchema: schema},
 		{Name: "get_b", Title: "B", InputSchema: schema},
 		{Name: "get_c", InputSchema: schema, Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},

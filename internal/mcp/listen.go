@@ -15,13 +15,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// standing is the body of the stream over which a server says things unasked. No
+// listenStream is the body of the stream over which a server says things unasked. No
 // server has to have one, so nothing that becomes of it is anything to the connection:
 // it is asked for when it is first read, and again when it breaks, after pauses that
 // grow; if the server has none, it is silent. It ends with the context of its request.
 // What a server asks or tells is passed on, all else is left out. As what was said
 // while it was broken is lost, the tools are then said to have changed.
-type standing struct {
+type listenStream struct {
 	client *http.Client
 	req    *http.Request
 	times  times
@@ -34,17 +34,17 @@ type standing struct {
 	pending []byte    // to be read
 }
 
-// stands reports whether a request is for such a stream. One that goes on after an
+// isListenRequest reports whether a request is for such a stream. One that goes on after an
 // event is for the answer to a call, and one that a redirect has made for anything.
-func stands(req *http.Request) bool {
+func isListenRequest(req *http.Request) bool {
 	return req.Response == nil &&
 		(req.Method == http.MethodGet && req.Header.Get("Last-Event-Id") == "" ||
 			req.Method == http.MethodPost && req.Header.Get("Mcp-Method") == "subscriptions/listen")
 }
 
-// newStanding answers a request for a stream before the server does.
-func newStanding(client *http.Client, req *http.Request, t times) *http.Response {
-	s := &standing{client: client, req: req, times: t, pauses: t.backoff()}
+// newListenStream answers a request for a stream before the server does.
+func newListenStream(client *http.Client, req *http.Request, t times) *http.Response {
+	s := &listenStream{client: client, req: req, times: t, pauses: t.backoff()}
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {eventStream}}, ContentLength: -1, Body: s, Request: req,
@@ -56,7 +56,7 @@ const eventStream = "text/event-stream"
 // changedEvent says that the tools have changed.
 const changedEvent = `data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n\n"
 
-func (s *standing) Read(p []byte) (int, error) {
+func (s *listenStream) Read(p []byte) (int, error) {
 	for len(s.pending) == 0 {
 		if s.body == nil {
 			if err := s.open(); err != nil {
@@ -83,7 +83,7 @@ func (s *standing) Read(p []byte) (int, error) {
 }
 
 // Close lets go of what is there of the stream.
-func (s *standing) Close() error {
+func (s *listenStream) Close() error {
 	if s.body == nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (s *standing) Close() error {
 }
 
 // open asks for the stream until it is there.
-func (s *standing) open() error {
+func (s *listenStream) open() error {
 	ctx := s.req.Context()
 	if s.broken {
 		sleep(ctx, s.pauses.NextBackOff())
@@ -104,7 +104,7 @@ func (s *standing) open() error {
 		}
 		resp, err := s.ask(ctx)
 		switch {
-		case err != nil || passing(resp):
+		case err != nil || isTemporary(resp):
 		case resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), eventStream):
 			_ = resp.Body.Close() // the server has no such stream
 			<-ctx.Done()
@@ -124,7 +124,7 @@ func (s *standing) open() error {
 }
 
 // ask sends the request once.
-func (s *standing) ask(ctx context.Context) (*http.Response, error) {
+func (s *listenStream) ask(ctx context.Context) (*http.Response, error) {
 	req := s.req.Clone(ctx)
 	if s.req.GetBody != nil {
 		body, err := s.req.GetBody()
@@ -136,13 +136,13 @@ func (s *standing) ask(ctx context.Context) (*http.Response, error) {
 	return s.client.Do(req)
 }
 
-// passing reports a failure that may be over soon.
-func passing(resp *http.Response) bool {
+// isTemporary reports a failure that may be over soon.
+func isTemporary(resp *http.Response) bool {
 	return resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests
 }
 
 // event reads the data of an event. One that is not whole is none.
-func (s *standing) event() ([]byte, error) {
+func (s *listenStream) event() ([]byte, error) {
 	var data []byte
 	size := 0
 	for {

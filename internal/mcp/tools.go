@@ -29,7 +29,7 @@ const (
 )
 
 // offer is a tool as its server describes it.
-type offer struct {
+type listedTool struct {
 	own      string // the server's name for it
 	spec     model.ToolSpec
 	readOnly bool // by the word of a server that is taken at it
@@ -41,8 +41,8 @@ type omission struct {
 	why error
 }
 
-// takeOver gives what is taken over of a list of tools that are wanted.
-func (s *Server) takeOver(wanted []*sdk.Tool) (offers []offer, omitted []omission) {
+// selectTools gives what is taken over of a list of tools that are wanted.
+func (s *Server) selectTools(wanted []*sdk.Tool) (offers []listedTool, omitted []omission) {
 	var own []string
 	for _, t := range wanted {
 		own = append(own, t.Name)
@@ -60,7 +60,7 @@ func (s *Server) takeOver(wanted []*sdk.Tool) (offers []offer, omitted []omissio
 			omitted = append(omitted, omission{t.Name, err})
 			continue
 		}
-		offers = append(offers, offer{
+		offers = append(offers, listedTool{
 			own: t.Name, readOnly: s.TrustAnnotations && t.Annotations != nil && t.Annotations.ReadOnlyHint,
 			spec: model.ToolSpec{Name: names[i], Description: s.describe(t), Schema: schema},
 		})
@@ -98,13 +98,13 @@ func cleaned(text string) string {
 	}, text)
 }
 
-// propertyForm is what providers take for the name of an argument.
-var propertyForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+// propertyPattern is what providers take for the name of an argument.
+var propertyPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
 // schemaOf gives the schema of a tool's input, as far as it has to be right for a
 // provider to take it.
 func schemaOf(said any) (json.RawMessage, error) {
-	tidy, err := tidied(said, maxDepth)
+	tidy, err := cleanedValue(said, maxDepth)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func schemaOf(said any) (json.RawMessage, error) {
 	if err := checkProperties(schema); err != nil {
 		return nil, err
 	}
-	if _, err := takeable("", schema); err != nil {
+	if _, err := compatibleSchema("", schema); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(schema)
@@ -145,18 +145,18 @@ func checkProperties(schema map[string]any) error {
 		return errors.New("the properties of its input schema are no JSON object")
 	}
 	for name := range properties {
-		if !propertyForm.MatchString(name) {
+		if !propertyPattern.MatchString(name) {
 			return fmt.Errorf("providers don't take %.100q for the name of an argument", name)
 		}
 	}
 	return nil
 }
 
-// takeable gives a schema that says the same and that providers take: Anthropic wants
+// compatibleSchema gives a schema that says the same and that providers take: Anthropic wants
 // JSON Schema of the draft 2020-12, OpenAI an items for each array, and some others take
 // no true for a schema. What stands at the keyword and is no schema is an error. The
 // schema may be changed.
-func takeable(keyword string, value any) (any, error) {
+func compatibleSchema(keyword string, value any) (any, error) {
 	switch value {
 	case true:
 		return map[string]any{}, nil
@@ -167,9 +167,9 @@ func takeable(keyword string, value any) (any, error) {
 	if !ok {
 		return nil, brokenUnless(false, keyword)
 	}
-	renew(schema)
+	upgradeSchema(schema)
 	for key, value := range schema {
-		taken, err := takeableAt(key, value)
+		taken, err := compatibleAt(key, value)
 		if err != nil {
 			return nil, err
 		}
@@ -182,20 +182,20 @@ func takeable(keyword string, value any) (any, error) {
 	return schema, nil
 }
 
-// takeableAt gives what stands at a keyword of a schema in a form that providers take.
-func takeableAt(keyword string, value any) (any, error) {
+// compatibleAt gives what stands at a keyword of a schema in a form that providers take.
+func compatibleAt(keyword string, value any) (any, error) {
 	switch keyword {
 	case "additionalProperties", "unevaluatedItems", "unevaluatedProperties":
 		if _, ok := value.(bool); ok {
 			return value, nil
 		}
-		return takeable(keyword, value)
+		return compatibleSchema(keyword, value)
 	case "items", "contains", "not", "if", "then", "else", "propertyNames", "contentSchema":
-		return takeable(keyword, value)
+		return compatibleSchema(keyword, value)
 	case "allOf", "anyOf", "oneOf", "prefixItems":
 		list, ok := value.([]any)
 		for i, item := range list {
-			taken, err := takeable(keyword, item)
+			taken, err := compatibleSchema(keyword, item)
 			if err != nil {
 				return nil, err
 			}
@@ -205,10 +205,10 @@ func takeableAt(keyword string, value any) (any, error) {
 	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
 		object, ok := value.(map[string]any)
 		for name, item := range object {
-			if keyword == "dependencies" && areNames(item) {
+			if keyword == "dependencies" && isStringSet(item) {
 				continue
 			}
-			taken, err := takeable(keyword, item)
+			taken, err := compatibleSchema(keyword, item)
 			if err != nil {
 				return nil, err
 			}
@@ -216,7 +216,7 @@ func takeableAt(keyword string, value any) (any, error) {
 		}
 		return value, brokenUnless(ok, keyword)
 	}
-	return value, brokenUnless(fits(keyword, value), keyword)
+	return value, brokenUnless(isValidValue(keyword, value), keyword)
 }
 
 func brokenUnless(ok bool, keyword string) error {
@@ -226,15 +226,15 @@ func brokenUnless(ok bool, keyword string) error {
 	return fmt.Errorf("its input schema breaks the draft 2020-12 at %q", keyword)
 }
 
-// fits reports whether a value may stand at a keyword that is not about other schemas.
-func fits(keyword string, value any) bool {
+// isValidValue reports whether a value may stand at a keyword that is not about other schemas.
+func isValidValue(keyword string, value any) bool {
 	text, isText := value.(string)
 	list, isList := value.([]any)
 	number, isNumber := value.(float64)
 	switch keyword {
 	case "type":
-		return slices.Contains(types, text) || areNames(value) && len(list) > 0 &&
-			!slices.ContainsFunc(list, func(one any) bool { return !fits(keyword, one) })
+		return slices.Contains(types, text) || isStringSet(value) && len(list) > 0 &&
+			!slices.ContainsFunc(list, func(one any) bool { return !isValidValue(keyword, one) })
 	case "title", "description", "format", "pattern", "contentEncoding", "contentMediaType",
 		"$comment", "$id", "$schema", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor":
 		return isText
@@ -249,11 +249,11 @@ func fits(keyword string, value any) bool {
 	case "enum", "examples":
 		return isList
 	case "required":
-		return areNames(value)
+		return isStringSet(value)
 	case "dependentRequired":
 		object, ok := value.(map[string]any)
 		for _, names := range object {
-			ok = ok && areNames(names)
+			ok = ok && isStringSet(names)
 		}
 		return ok
 	}
@@ -263,8 +263,8 @@ func fits(keyword string, value any) bool {
 // types are those that JSON Schema knows.
 var types = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-// areNames reports whether a value is a list of texts, none of them twice.
-func areNames(value any) bool {
+// isStringSet reports whether a value is a list of texts, none of them twice.
+func isStringSet(value any) bool {
 	list, ok := value.([]any)
 	seen := map[string]bool{}
 	for _, item := range list {
@@ -275,10 +275,10 @@ func areNames(value any) bool {
 	return ok
 }
 
-// renew says in a schema by the draft 2020-12 what earlier ones say otherwise, and
+// upgradeSchema says in a schema by the draft 2020-12 what earlier ones say otherwise, and
 // leaves out keywords that are null. That an argument is required, and how long a list
 // of schemas may go on, is no longer said there; the server checks it anyway.
-func renew(schema map[string]any) {
+func upgradeSchema(schema map[string]any) {
 	maps.DeleteFunc(schema, func(key string, value any) bool { return value == nil && key != "default" && key != "const" })
 	if list, ok := schema["items"].([]any); ok {
 		schema["items"] = map[string]any{}
@@ -304,9 +304,9 @@ func renew(schema map[string]any) {
 	}
 }
 
-// tidied gives a JSON value whose texts are clean. Names that would have to be cleaned
+// cleanedValue gives a JSON value whose texts are clean. Names that would have to be cleaned
 // are an error: a cleaned one would be another name.
-func tidied(value any, depth int) (any, error) {
+func cleanedValue(value any, depth int) (any, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("its input schema has more than %d levels", maxDepth)
 	}
@@ -316,7 +316,7 @@ func tidied(value any, depth int) (any, error) {
 	case []any:
 		list := make([]any, len(v))
 		for i, item := range v {
-			tidy, err := tidied(item, depth-1)
+			tidy, err := cleanedValue(item, depth-1)
 			if err != nil {
 				return nil, err
 			}
@@ -326,7 +326,7 @@ func tidied(value any, depth int) (any, error) {
 	case map[string]any:
 		object := make(map[string]any, len(v))
 		for key, item := range v {
-			tidy, err := tidied(item, depth-1)
+			tidy, err := cleanedValue(item, depth-1)
 			switch {
 			case err != nil:
 				return nil, err
