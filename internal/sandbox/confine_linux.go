@@ -53,7 +53,7 @@ func (s spec) become(status *os.File) error {
 	}
 	// These are last: what runs until the command does, runs within them, and the Go
 	// runtime may want more than a command is allowed.
-	if err := s.limit(s.sizes()); err != nil || s.Probe {
+	if err := s.limit(s.sizeLimits()); err != nil || s.Probe {
 		return err
 	}
 	if err := syscall.Exec(program, s.Argv, s.Env); err != nil {
@@ -103,7 +103,7 @@ func (s spec) restrict() error {
 			return fmt.Errorf("setting %s: %w", LayerLandlock, err)
 		}
 	}
-	if err := s.limit(s.counts()); err != nil {
+	if err := s.limit(s.countLimits()); err != nil {
 		return err
 	}
 	if s.Seccomp {
@@ -124,15 +124,15 @@ func (s spec) refusedModes() uint32 {
 	return unix.S_ISUID | unix.S_ISGID
 }
 
-// bound is one limit of a process.
-type bound struct {
+// rlimit is one limit of a process.
+type rlimit struct {
 	which int
 	value uint64
 }
 
-// counts are limits that a stage keeps well below.
-func (s spec) counts() []bound {
-	return []bound{
+// countLimits are limits that a stage keeps well below.
+func (s spec) countLimits() []rlimit {
+	return []rlimit{
 		{unix.RLIMIT_CORE, 0},
 		{unix.RLIMIT_NOFILE, s.Limits.OpenFiles},
 		{unix.RLIMIT_FSIZE, s.Limits.FileBytes},
@@ -140,17 +140,17 @@ func (s spec) counts() []bound {
 	}
 }
 
-// sizes are limits that a stage may be above of itself.
-func (s spec) sizes() []bound {
-	bounds := []bound{{unix.RLIMIT_DATA, s.Limits.Memory}, {unix.RLIMIT_AS, s.Limits.AddressSpace}}
+// sizeLimits are limits that a stage may be above of itself.
+func (s spec) sizeLimits() []rlimit {
+	bounds := []rlimit{{unix.RLIMIT_DATA, s.Limits.Memory}, {unix.RLIMIT_AS, s.Limits.AddressSpace}}
 	if s.Way == wayNone {
 		// Without a namespace of users it would count all processes of the user.
 		return bounds
 	}
-	return append([]bound{{unix.RLIMIT_NPROC, s.Limits.Processes}}, bounds...)
+	return append([]rlimit{{unix.RLIMIT_NPROC, s.Limits.Processes}}, bounds...)
 }
 
-func (s spec) limit(bounds []bound) error {
+func (s spec) limit(bounds []rlimit) error {
 	if !s.Limited {
 		return nil
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// passed are the variables of the worker that say nothing about it but where it
+// inheritedVars are the variables of the worker that say nothing about it but where it
 // runs. All others stay with it: keys of providers, passwords, addresses.
-var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME"}
+var inheritedVars = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "USER", "LOGNAME"}
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -23,15 +23,15 @@ func Environ(environ, named []string) []string {
 	taken := []string{}
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") || slices.Contains(named, name) {
+		if slices.Contains(inheritedVars, name) || strings.HasPrefix(name, "LC_") || slices.Contains(named, name) {
 			taken = append(taken, entry)
 		}
 	}
 	return taken
 }
 
-// merged puts environments together; of entries with the same name the last counts.
-func merged(environs ...[]string) []string {
+// mergeEnviron puts environments together; of entries with the same name the last counts.
+func mergeEnviron(environs ...[]string) []string {
 	var all []string
 	at := map[string]int{}
 	for _, entry := range slices.Concat(environs...) {
@@ -46,11 +46,11 @@ func merged(environs ...[]string) []string {
 	return all
 }
 
-// trusting adds to an environment that git takes a directory for safe, and what is below it,
+// withSafeDirectory adds to an environment that git takes a directory for safe, and what is below it,
 // whoever they belong to: a volume is often another user's, and a command may change what is there
 // anyway. Settings of git that the environment has stay. Below the directory only git 2.46
 // and later heed it.
-func trusting(dir string, environ []string) []string {
+func withSafeDirectory(dir string, environ []string) []string {
 	const count = "GIT_CONFIG_COUNT"
 	has := 0
 	for _, entry := range environ {
@@ -67,5 +67,5 @@ func trusting(dir string, environ []string) []string {
 	for i, value := range trusted {
 		more = append(more, fmt.Sprintf("GIT_CONFIG_KEY_%d=safe.directory", has+i), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", has+i, value))
 	}
-	return merged(environ, more)
+	return mergeEnviron(environ, more)
 }

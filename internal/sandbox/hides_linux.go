@@ -19,7 +19,7 @@ func (s *Sandbox) Hides(path string, c Command) bool {
 	if err != nil {
 		return false
 	}
-	seen := slices.Concat(system, []string{"/proc", "/dev", c.Dir}, s.readable, c.Writable)
+	seen := slices.Concat(systemDirs, []string{"/proc", "/dev", c.Dir}, s.readable, c.Writable)
 	return !below(filepath.Clean(path), seen) || !below(real, seen)
 }
 

@@ -24,9 +24,9 @@ func (s spec) landlock() error {
 	var changed []string
 	for _, t := range s.Trees {
 		if t.Writable {
-			changed = append(changed, t.through())
+			changed = append(changed, t.procPath())
 		} else {
-			readable = append(readable, t.through())
+			readable = append(readable, t.procPath())
 		}
 	}
 	writable := landlock.RWDirs(changed...)
@@ -35,7 +35,7 @@ func (s spec) landlock() error {
 	if abi >= abiRefer {
 		writable, scratch = writable.WithRefer(), scratch.WithRefer()
 	}
-	files, dirs := apart(readable)
+	files, dirs := splitFiles(readable)
 	config := landlock.V11
 	if s.Network {
 		config.HandledAccessNet = 0
@@ -55,8 +55,8 @@ func (s spec) landlock() error {
 	)
 }
 
-// apart tells files from directories, which have rights of other kinds.
-func apart(paths []string) (files, dirs []string) {
+// splitFiles tells files from directories, which have rights of other kinds.
+func splitFiles(paths []string) (files, dirs []string) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
 			files = append(files, path)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is the user and the group that commands of a worker run by root have.
-const nobody = 65534
+// nobodyID is the user and the group that commands of a worker run by root have.
+const nobodyID = 65534
 
 // owner is whose a directory is.
 type owner struct{ uid, gid int }
@@ -51,8 +51,8 @@ func newUserNamespace(of owner) (*os.File, error) {
 	cmd.Env = stageEnviron
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: of.uid, HostID: nobody, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: of.gid, HostID: nobody, Size: 1}},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: of.uid, HostID: nobodyID, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: of.gid, HostID: nobodyID, Size: 1}},
 	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -76,18 +76,18 @@ func hold() int {
 	return 0
 }
 
-// identify finds the user for a command of a worker run by root, and makes mounts of
+// chooseUser finds the user for a command of a worker run by root, and makes mounts of
 // the trees: nobody, who sees the files of the directories' owners as his own. Where
 // the file system can't do that, it is the owner, unless that is root. Also with an
 // error the caller closes the mounts.
-func (s *Sandbox) identify(trees []tree) (who owner, mounts []*os.File, err error) {
-	who = owner{nobody, nobody}
+func (s *Sandbox) chooseUser(trees []tree) (who owner, mounts []*os.File, err error) {
+	who = owner{nobodyID, nobodyID}
 	dir := "" // that of the command, once it is shown
 	for i := range trees {
 		t := &trees[i]
 		var mount *os.File
 		if t.Writable {
-			who, mount, err = s.show(t, who, dir)
+			who, mount, err = s.mapOwner(t, who, dir)
 			dir = cmp.Or(dir, t.At)
 		} else {
 			mount, err = t.mount()
@@ -101,9 +101,9 @@ func (s *Sandbox) identify(trees []tree) (who owner, mounts []*os.File, err erro
 	return who, mounts, nil
 }
 
-// show makes a mount of what a command may change, and says who the command then is that
+// mapOwner makes a mount of what a command may change, and says who the command then is that
 // has been this user so far. It is of its directory if that was not shown before.
-func (s *Sandbox) show(t *tree, who owner, dir string) (owner, *os.File, error) {
+func (s *Sandbox) mapOwner(t *tree, who owner, dir string) (owner, *os.File, error) {
 	users, err := s.owners.namespace(t.of)
 	if err != nil {
 		return who, nil, err
@@ -115,7 +115,7 @@ func (s *Sandbox) show(t *tree, who owner, dir string) (owner, *os.File, error) 
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())}
 	err = unix.MountSetattr(int(mount.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
 	switch {
-	case err == nil && (dir == "" || who.uid == nobody):
+	case err == nil && (dir == "" || who.uid == nobodyID):
 		return who, mount, nil
 	case err == nil:
 		err = fmt.Errorf("its owner can be shown as another user, and that of %s can't", dir)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// probeTime is how long a layer may take to be tried.
-const probeTime = 30 * time.Second
+// probeTimeout is how long a layer may take to be tried.
+const probeTimeout = 30 * time.Second
 
 // probe finds out which layers this machine has, by starting the stages with each.
 // That all are there is the usual case, and then one start is enough.
@@ -32,7 +32,7 @@ func (s *Sandbox) probe(c Config) error {
 	}
 	details := map[string]string{LayerLandlock: landlockDetail()}
 	if len(ways) > 0 && s.try(ways[0], names[1:], dir) == nil {
-		s.settle(ways[0], names, names, details)
+		s.recordLayers(ways[0], names, names, details)
 		return nil
 	}
 	on, chosen := []string{}, wayNone
@@ -57,7 +57,7 @@ func (s *Sandbox) probe(c Config) error {
 			on = append(on, name)
 		}
 	}
-	s.settle(chosen, names, on, details)
+	s.recordLayers(chosen, names, on, details)
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (s *Sandbox) findWays() []way {
 
 // try starts the stages with some of the layers and no command.
 func (s *Sandbox) try(w way, names []string, dir string) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
 	trial := &Sandbox{mode: s.mode, limits: s.limits, readable: s.readable, wrap: s.wrap, way: w, log: s.log}
 	for _, name := range names {
@@ -129,8 +129,8 @@ func (s *Sandbox) try(w way, names []string, dir string) (err error) {
 	return err
 }
 
-// settle writes down what was found.
-func (s *Sandbox) settle(w way, names, on []string, details map[string]string) {
+// recordLayers writes down what was found.
+func (s *Sandbox) recordLayers(w way, names, on []string, details map[string]string) {
 	s.way = w
 	for _, name := range names {
 		l := Layer{Name: name, Detail: details[name]}

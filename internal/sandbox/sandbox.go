@@ -62,7 +62,7 @@ type Config struct {
 // New makes a sandbox. It tries out each layer; with [Required] it fails if one is
 // missing, and names it. The process has to have called [Init].
 func New(c Config) (*Sandbox, error) {
-	if !staged.Load() {
+	if !initCalled.Load() {
 		return nil, errors.New("make a sandbox: the program's main has to call sandbox.Init before anything else")
 	}
 	mode, err := ParseMode(string(c.Mode))

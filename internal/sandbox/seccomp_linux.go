@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// denied are calls of the kernel that change the machine or the view of it, reach into
+// deniedSyscalls are calls of the kernel that change the machine or the view of it, reach into
 // other processes, or are known for what has been found wrong in them. Those of one
 // architecture alone are in a file of its own.
-var denied = []uint32{
+var deniedSyscalls = []uint32{
 	// Mounts and namespaces.
 	unix.SYS_CHROOT, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSOPEN, unix.SYS_FSPICK, unix.SYS_MOUNT,
 	unix.SYS_MOUNT_SETATTR, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_PIVOT_ROOT, unix.SYS_SETNS,
@@ -39,22 +39,22 @@ var denied = []uint32{
 const namespaceFlags = unix.CLONE_NEWCGROUP | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWNS |
 	unix.CLONE_NEWPID | unix.CLONE_NEWUSER | unix.CLONE_NEWUTS
 
-// setter is a call that gives a file the mode that is one of its arguments.
-type setter struct {
+// modeSetter is a call that gives a file the mode that is one of its arguments.
+type modeSetter struct {
 	number, mode uint32
 	// opens: the argument before has flags; without makes the mode means nothing.
 	opens bool
 }
 
-// setters could make a program that runs as its owner or its group, whoever starts it
+// modeSetters could make a program that runs as its owner or its group, whoever starts it
 // outside. The call that makes a directory can't: the kernel leaves these bits out.
-var setters = []setter{
+var modeSetters = []modeSetter{
 	{unix.SYS_OPENAT, 3, true}, {unix.SYS_FCHMOD, 1, false}, {unix.SYS_FCHMODAT, 2, false}, {unix.SYS_FCHMODAT2, 2, false},
 	{unix.SYS_MKNODAT, 2, false},
 }
 
-// makes are the flags of opening that make a file.
-const makes = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+// createFlags are the flags of opening that make a file.
+const createFlags = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
 // Where the kernel puts what a filter looks at. Of an argument it is the lower half,
 // on machines of both kinds; the calls that are looked at read no more of it.
@@ -111,10 +111,10 @@ func filter(network bool, bits uint32) program {
 	p.when(unix.BPF_JGE, otherABI, 1)
 	p.end(kill)
 	// Opening is what commands do most, so it comes first.
-	for _, c := range append(setters, settersHere...) {
+	for _, c := range append(modeSetters, settersHere...) {
 		p.argument(c.number, c.mode, func(a *program) { c.refuse(a, bits) })
 	}
-	for _, number := range append(denied, deniedHere...) {
+	for _, number := range append(deniedSyscalls, deniedHere...) {
 		p.when(unix.BPF_JEQ, number, 1)
 		p.end(refuse)
 	}
@@ -151,12 +151,12 @@ func filter(network bool, bits uint32) program {
 }
 
 // refuse comes when the mode is loaded.
-func (c setter) refuse(p *program, bits uint32) {
+func (c modeSetter) refuse(p *program, bits uint32) {
 	p.unless(unix.BPF_JSET, bits, 1)
 	p.end(allow)
 	if c.opens {
 		p.load(offsetArg(c.mode - 1))
-		p.unless(unix.BPF_JSET, makes, 1)
+		p.unless(unix.BPF_JSET, createFlags, 1)
 		p.end(allow)
 	}
 	p.end(refuse)

@@ -24,15 +24,15 @@ const (
 	stageHold      = "hold"
 )
 
-// staged says that main called Init. A program that doesn't would run itself from
+// initCalled says that main called Init. A program that doesn't would run itself from
 // the start where a stage should run, and that for each command.
-var staged atomic.Bool
+var initCalled atomic.Bool
 
 // Init has to be the first thing that the main of a program with a Sandbox calls, in
 // tests TestMain. If the process is a stage of a command it does that stage's work
 // and does not return.
 func Init() {
-	staged.Store(true)
+	initCalled.Store(true)
 	if len(os.Args) != 3 || os.Args[1] != marker {
 		return
 	}

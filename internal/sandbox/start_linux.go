@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closing is how long the stages may take to end all that a command has left, before
+// closeTimeout is how long the stages may take to end all that a command has left, before
 // they are ended themselves.
-const closing = 10 * time.Second
+const closeTimeout = 10 * time.Second
 
 // stageEnviron keeps the stages small. They hold nothing of the worker's. Built with
 // the race detector they would wait for a second before they end.
@@ -70,7 +70,7 @@ func (l *launch) start(ctx context.Context, c Command) (*Process, error) {
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", stageEnviron, l.attr
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.ExtraFiles = append([]*os.File{specFile, lifeRead, statusWrite}, l.files...)
-	cmd.WaitDelay = closing
+	cmd.WaitDelay = closeTimeout
 	p := &Process{cmd: cmd, kill: once(life.Close), release: l.release}
 	cmd.Cancel = p.kill
 	if err := cmd.Start(); err != nil {
@@ -126,7 +126,7 @@ func (s *Sandbox) launch(ctx context.Context, c Command, probe bool) (_ *launch,
 	if s.mode != Off {
 		fixed = append(fixed, "TMPDIR="+tmpOf(l.spec))
 	}
-	l.spec.Env = trusting(c.Dir, merged(own, s.environ, fixed, c.Env))
+	l.spec.Env = withSafeDirectory(c.Dir, mergeEnviron(own, s.environ, fixed, c.Env))
 	return l, nil
 }
 
@@ -144,7 +144,7 @@ func (s *Sandbox) launchNative(l *launch, c Command) error {
 	who := owner{os.Getuid(), os.Getgid()}
 	if who.uid == 0 {
 		var err error
-		if who, l.files, err = s.identify(l.spec.Trees); err != nil {
+		if who, l.files, err = s.chooseUser(l.spec.Trees); err != nil {
 			return err
 		}
 		l.attr.Credential = &syscall.Credential{Uid: uint32(who.uid), Gid: uint32(who.gid)}

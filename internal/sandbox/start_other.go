@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// closing is how long the pipes of a command that has ended may stay open.
-const closing = 2 * time.Second
+// closeTimeout is how long the pipes of a command that has ended may stay open.
+const closeTimeout = 2 * time.Second
 
-// staged says that main called Init.
-var staged atomic.Bool
+// initCalled says that main called Init.
+var initCalled atomic.Bool
 
 type (
 	way    string
@@ -25,7 +25,7 @@ type (
 )
 
 // Init does nothing here: there are no stages.
-func Init() { staged.Store(true) }
+func Init() { initCalled.Store(true) }
 
 func (s *Sandbox) probe(Config) error {
 	if s.mode == Off {
@@ -43,7 +43,7 @@ func (s *Sandbox) start(ctx context.Context, c Command, _ bool) (*Process, error
 	cmd.Dir, cmd.Env = c.Dir, trusting(c.Dir, merged(s.environ, c.Env))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = closing
+	cmd.WaitDelay = closeTimeout
 	kill := func() error {
 		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("ending a command: %w", err)

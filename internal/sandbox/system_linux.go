@@ -2,10 +2,10 @@ package sandbox
 
 import "os"
 
-// system is what commands see of the machine. The worker's files, homes, mounted
+// systemDirs is what commands see of the machine. The worker's files, homes, mounted
 // secrets and the sockets of services are elsewhere: in /etc by other names, in /home,
 // /root, /run, /srv and /var.
-var system = []string{
+var systemDirs = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
 	"/etc/alternatives", "/etc/bash.bashrc", "/etc/ca-certificates", "/etc/ca-certificates.conf",
 	"/etc/crypto-policies", "/etc/debian_version", "/etc/fonts", "/etc/gai.conf", "/etc/group",
@@ -23,7 +23,7 @@ var devicePaths = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random",
 // systemPaths are those of the system that there are.
 func systemPaths() []string {
 	var found []string
-	for _, path := range system {
+	for _, path := range systemDirs {
 		if _, err := os.Stat(path); err == nil {
 			found = append(found, path)
 		}

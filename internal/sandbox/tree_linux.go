@@ -67,7 +67,7 @@ func closeTrees(trees []tree) {
 
 // open opens what is at the path by now.
 func (t *tree) open() (is unix.Stat_t, err error) {
-	if t.file, err = openPlain(t.At, t.Writable); err != nil {
+	if t.file, err = openNoFollow(t.At, t.Writable); err != nil {
 		return is, err
 	}
 	if err = unix.Fstat(int(t.file.Fd()), &is); err == nil && isLink(is) {
@@ -93,16 +93,16 @@ func deviceOf(is unix.Stat_t) uint64 {
 	return uint64(is.Dev) //nolint:unconvert // Elsewhere it has 32 bits.
 }
 
-// through is a path to what was opened, whatever is at its own by then.
-func (t *tree) through() string { return "/proc/self/fd/" + strconv.Itoa(int(t.file.Fd())) }
+// procPath is a path to what was opened, whatever is at its own by then.
+func (t *tree) procPath() string { return "/proc/self/fd/" + strconv.Itoa(int(t.file.Fd())) }
 
 var errLink = errors.New("it is a symbolic link, and in the directories of commands none is followed")
 
-// openPlain opens what is at an absolute path, for reference only, without following
+// openNoFollow opens what is at an absolute path, for reference only, without following
 // a symbolic link: a part of the path that is one is an error, but for the last where
 // that need not be a directory, which is opened itself. It goes part by part, so one
 // who changes the path meanwhile leads it to what he has moved, and no further.
-func openPlain(path string, directory bool) (*os.File, error) {
+func openNoFollow(path string, directory bool) (*os.File, error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	at, err := unix.Open("/", flags|unix.O_DIRECTORY, 0)
 	if err != nil {

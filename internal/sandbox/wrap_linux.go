@@ -19,7 +19,7 @@ func wrapArgs(wrap []string, network bool, trees []tree, limits Limits) []string
 		args = append(args, "--unshare-net")
 	}
 	args = append(args, "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", hostname)
-	for _, path := range system {
+	for _, path := range systemDirs {
 		if target, link := systemLink(path); link {
 			args = append(args, "--symlink", target, path)
 		}
