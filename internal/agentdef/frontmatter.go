@@ -37,19 +37,19 @@ func parseFront(source, text string) (*frontMatter, error) {
 		return nil, syntaxProblem(source, err)
 	}
 	if len(file.Docs) != 1 {
-		return nil, problem(source, 2, "expected one YAML document, got %d", len(file.Docs))
+		return nil, problemAt(source, 2, "expected one YAML document, got %d", len(file.Docs))
 	}
 	body, ok := file.Docs[0].Body.(*ast.MappingNode)
 	if !ok {
-		return nil, problem(source, 2, "expected lines of the form key: value; the keys are %s", strings.Join(keys(), ", "))
+		return nil, problemAt(source, 2, "expected lines of the form key: value; the keys are %s", strings.Join(keys(), ", "))
 	}
 	for _, field := range body.Values {
 		key, ok := field.Key.(*ast.StringNode)
 		if !ok || !slices.Contains(keys(), key.Value) {
-			return nil, problem(source, lineAt(field.Key), "unknown key %s, expected one of %s", field.Key, strings.Join(keys(), ", "))
+			return nil, problemAt(source, lineAt(field.Key), "unknown key %s, expected one of %s", field.Key, strings.Join(keys(), ", "))
 		}
 		if _, twice := f.values[key.Value]; twice {
-			return nil, problem(source, lineAt(field.Key), "key %s is given twice", key.Value)
+			return nil, problemAt(source, lineAt(field.Key), "key %s is given twice", key.Value)
 		}
 		f.values[key.Value] = field.Value
 	}
@@ -59,9 +59,9 @@ func parseFront(source, text string) (*frontMatter, error) {
 func syntaxProblem(source string, err error) error {
 	syntax, ok := errors.AsType[yaml.Error](err)
 	if !ok || syntax.GetToken() == nil {
-		return problem(source, 2, "expected YAML: %v", err)
+		return problemAt(source, 2, "expected YAML: %v", err)
 	}
-	return problem(source, syntax.GetToken().Position.Line+1, "expected YAML: %s", syntax.GetMessage())
+	return problemAt(source, syntax.GetToken().Position.Line+1, "expected YAML: %s", syntax.GetMessage())
 }
 
 // lineAt is the line in the file: the front matter begins on its second.
@@ -83,7 +83,7 @@ func (f *frontMatter) fail(key, format string, args ...any) {
 
 func (f *frontMatter) failAt(line int, key, format string, args ...any) {
 	if f.err == nil {
-		f.err = problem(f.source, line, "%s: %s", key, fmt.Sprintf(format, args...))
+		f.err = problemAt(f.source, line, "%s: %s", key, fmt.Sprintf(format, args...))
 	}
 }
 

@@ -25,13 +25,13 @@ type Library struct {
 
 	dirs    []string
 	plugins string // empty: none
-	files   map[string]*held
+	files   map[string]*cachedFile
 	last    *Registry
 }
 
-// held is a file as it was last read. A file that has become broken keeps the
+// cachedFile is a file as it was last read. A file that has become broken keeps the
 // definition that it had.
-type held struct {
+type cachedFile struct {
 	data []byte
 	def  *Definition // the last good one; nil: there was none
 	err  error       // what is wrong with data
@@ -48,20 +48,20 @@ type Problem struct {
 // later directory counts, and either before one that is built in. The directory of
 // plugins holds <plugin>/agents/*.md.
 func NewLibrary(dirs []string, plugins string) *Library {
-	return &Library{dirs: dirs, plugins: plugins, files: map[string]*held{}}
+	return &Library{dirs: dirs, plugins: plugins, files: map[string]*cachedFile{}}
 }
 
 // Read looks at all files and gives what they define now, and what is wrong with
 // them. As long as they define the same, it is the same registry. The files
 // themselves are compared, not their times.
 func (l *Library) Read() (r *Registry, problems []Problem) {
-	look := &reading{library: l, seen: map[string]*held{}}
+	look := &scan{library: l, seen: map[string]*cachedFile{}}
 	r = Builtin()
 	for _, dir := range l.dirs {
-		r = look.over(r, look.dir(dir, ""))
+		r = look.add(r, look.dir(dir, ""))
 	}
 	for _, plugin := range look.plugins() {
-		r = look.over(r, look.dir(filepath.Join(l.plugins, plugin, "agents"), plugin))
+		r = look.add(r, look.dir(filepath.Join(l.plugins, plugin, "agents"), plugin))
 	}
 	l.files = look.seen
 	if l.last != nil && l.last.equal(r) {
@@ -71,19 +71,19 @@ func (l *Library) Read() (r *Registry, problems []Problem) {
 	return r, look.problems
 }
 
-// reading is one look at all files.
-type reading struct {
+// scan is one look at all files.
+type scan struct {
 	library  *Library
-	seen     map[string]*held
+	seen     map[string]*cachedFile
 	problems []Problem
 }
 
-func (r *reading) problem(source string, err error, kept bool) {
+func (r *scan) problem(source string, err error, kept bool) {
 	r.problems = append(r.problems, Problem{Source: source, Err: err, Kept: kept})
 }
 
-// over adds definitions whose names are all different.
-func (r *reading) over(to *Registry, definitions []*Definition) *Registry {
+// add adds definitions whose names are all different.
+func (r *scan) add(to *Registry, definitions []*Definition) *Registry {
 	all, err := to.With(definitions...)
 	if err != nil {
 		r.problem("", err, false)
@@ -93,13 +93,13 @@ func (r *reading) over(to *Registry, definitions []*Definition) *Registry {
 }
 
 // plugins lists the plugins that bring agents along, by name.
-func (r *reading) plugins() []string {
+func (r *scan) plugins() []string {
 	if r.library.plugins == "" {
 		return nil
 	}
 	entries, err := os.ReadDir(r.library.plugins)
 	if err != nil {
-		names := r.library.heldPlugins()
+		names := r.library.cachedPlugins()
 		r.problem(r.library.plugins, err, len(names) > 0)
 		return names
 	}
@@ -117,8 +117,8 @@ func (r *reading) plugins() []string {
 	return names
 }
 
-// heldPlugins lists the plugins whose definitions are held, by name.
-func (l *Library) heldPlugins() []string {
+// cachedPlugins lists the plugins whose definitions are held, by name.
+func (l *Library) cachedPlugins() []string {
 	var names []string
 	for path := range l.files {
 		plugin := filepath.Dir(filepath.Dir(path))
@@ -132,11 +132,11 @@ func (l *Library) heldPlugins() []string {
 
 // dir gives the definitions of one directory. A directory that can't be read now
 // keeps what it had.
-func (r *reading) dir(dir, plugin string) []*Definition {
-	paths, err := markdown(dir)
+func (r *scan) dir(dir, plugin string) []*Definition {
+	paths, err := markdownFiles(dir)
 	look := r.file
 	if err != nil {
-		paths, look = r.library.below(dir), r.keep
+		paths, look = r.library.cachedFilesIn(dir), r.cached
 		r.problem(dir, err, len(paths) > 0)
 	}
 	byName := map[string]*Definition{}
@@ -156,15 +156,15 @@ func (r *reading) dir(dir, plugin string) []*Definition {
 	return all
 }
 
-// keep gives what a file had when it was last read.
-func (r *reading) keep(path, _ string) *Definition {
+// cached gives what a file had when it was last read.
+func (r *scan) cached(path, _ string) *Definition {
 	last := r.library.files[path]
 	r.seen[path] = last
 	return last.def
 }
 
-// below lists the files of a directory that are held.
-func (l *Library) below(dir string) []string {
+// cachedFilesIn lists the files of a directory that are held.
+func (l *Library) cachedFilesIn(dir string) []string {
 	var paths []string
 	for path := range l.files {
 		if filepath.Dir(path) == filepath.Clean(dir) {
@@ -175,8 +175,8 @@ func (l *Library) below(dir string) []string {
 	return paths
 }
 
-// markdown lists the definitions of a directory by name.
-func markdown(dir string) ([]string, error) {
+// markdownFiles lists the definitions of a directory by name.
+func markdownFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -194,13 +194,13 @@ func markdown(dir string) ([]string, error) {
 }
 
 // file gives the definition of a file, or the last good one; nil if there is none.
-func (r *reading) file(path, plugin string) *Definition {
+func (r *scan) file(path, plugin string) *Definition {
 	last := r.library.files[path]
 	data, err := readFile(path)
 	if err == nil && r.library.Clean != nil {
 		data = []byte(r.library.Clean(string(data)))
 	}
-	now := &held{data: data, err: err}
+	now := &cachedFile{data: data, err: err}
 	switch {
 	case err == nil && last != nil && last.data != nil && bytes.Equal(last.data, data):
 		now = last
@@ -226,7 +226,7 @@ func parseFile(path, plugin string, data []byte) (*Definition, error) {
 	case err != nil:
 		return nil, err
 	case d.OfPlugin():
-		return nil, problem(path, 1, "name: %q has a colon; only agents of plugins have one, and it is added to their names", d.Name)
+		return nil, problemAt(path, 1, "name: %q has a colon; only agents of plugins have one, and it is added to their names", d.Name)
 	case plugin != "":
 		return d.Qualified(plugin), nil
 	}

@@ -14,11 +14,11 @@ const versionBytes = 8
 // Marshal gives the canonical text of the definition. Parsed again with the same
 // source it is an equal definition, so it is what a task keeps of its agent.
 func (d *Definition) Marshal() []byte {
-	return []byte(fence + "\n" + d.front() + fence + "\n\n" + d.Prompt + "\n")
+	return []byte(fence + "\n" + d.frontMatterText() + fence + "\n\n" + d.Prompt + "\n")
 }
 
-// front is the front matter of the canonical form.
-func (d *Definition) front() string {
+// frontMatterText is the front matter of the canonical form.
+func (d *Definition) frontMatterText() string {
 	var b strings.Builder
 	putText(&b, "name", d.Name)
 	putText(&b, "description", d.Description)

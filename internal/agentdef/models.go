@@ -22,8 +22,8 @@ const Inherit = tree.InheritModel
 // Models says which models the names stand for that calls and definitions use. It
 // never changes.
 type Models struct {
-	entries []modelEntry  // the plain names, then the globs in the order of the file
-	first   tree.ModelPin // for a root that names none; zero: the worker's choice
+	entries    []modelEntry  // the plain names, then the globs in the order of the file
+	defaultPin tree.ModelPin // for a root that names none; zero: the worker's choice
 }
 
 // modelEntry is an entry of the file.
@@ -85,17 +85,17 @@ func ParseModels(source string, data []byte) (*Models, error) {
 	slices.SortStableFunc(m.entries, func(a, b modelEntry) int { return a.rank() - b.rank() })
 	if f.Default != "" {
 		var ok bool
-		if m.first, ok = m.Resolve(f.Default); !ok || m.first.IsZero() {
+		if m.defaultPin, ok = m.Resolve(f.Default); !ok || m.defaultPin.IsZero() {
 			return nil, fmt.Errorf("%s: default: %q is not among the models", source, f.Default)
 		}
 	}
 	return m, nil
 }
 
-func (e modelEntry) glob() bool { return strings.ContainsAny(e.Name, `*?[\`) }
+func (e modelEntry) isGlob() bool { return strings.ContainsAny(e.Name, `*?[\`) }
 
 func (e modelEntry) rank() int {
-	if e.glob() {
+	if e.isGlob() {
 		return 1
 	}
 	return 0
@@ -134,7 +134,7 @@ func (m *Models) Resolve(name string) (_ tree.ModelPin, ok bool) {
 		switch {
 		case explicit && own != "" && e.Provider == provider:
 			return tree.ModelPin{Provider: provider, Name: own}, true
-		case explicit || !e.fits(name):
+		case explicit || !e.matches(name):
 		case e.Model == "":
 			return tree.ModelPin{Provider: e.Provider, Name: name}, true
 		default:
@@ -144,8 +144,8 @@ func (m *Models) Resolve(name string) (_ tree.ModelPin, ok bool) {
 	return tree.ModelPin{}, false
 }
 
-func (e modelEntry) fits(name string) bool {
-	if !e.glob() {
+func (e modelEntry) matches(name string) bool {
+	if !e.isGlob() {
 		return e.Name == name
 	}
 	fits, err := path.Match(e.Name, name)
@@ -154,7 +154,7 @@ func (e modelEntry) fits(name string) bool {
 
 // First gives the model of a root for which nobody names one; zero leaves it to
 // the worker.
-func (m *Models) First() tree.ModelPin { return m.first }
+func (m *Models) First() tree.ModelPin { return m.defaultPin }
 
 // Names lists what can be asked for, for whoever asked for something else.
 func (m *Models) Names() []string {

@@ -72,7 +72,7 @@ func Parse(source string, data []byte) (*Definition, error) {
 	d.Mode, _ = parseMode(f.text("mode", checkMode))
 	d.Timeout, _ = time.ParseDuration(f.text("timeout", checkTimeout)) // empty is 0
 	f.require("name", "description", "mode")
-	d.agree(f)
+	d.checkConsistency(f)
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -87,14 +87,14 @@ func (d *Definition) Fits() error {
 	if !d.OfPlugin() {
 		most -= maxPrefix
 	}
-	if n := len(d.front()); n > most {
-		return problem(d.Source, 1, "expected at most %d bytes of front matter with its texts quoted, got %d", most, n)
+	if n := len(d.frontMatterText()); n > most {
+		return problemAt(d.Source, 1, "expected at most %d bytes of front matter with its texts quoted, got %d", most, n)
 	}
 	return nil
 }
 
-// agree reports keys that contradict each other.
-func (d *Definition) agree(f *frontMatter) {
+// checkConsistency reports keys that contradict each other.
+func (d *Definition) checkConsistency(f *frontMatter) {
 	if len(d.Spawns) > 0 && !d.Allows(taskTool) {
 		f.fail("spawns", "expected %q among the tools, without which no agent is spawned", taskTool)
 	}
@@ -125,33 +125,33 @@ func (d *Definition) agree(f *frontMatter) {
 func split(source string, data []byte) (front, body string, err error) {
 	switch {
 	case len(data) > maxSize:
-		return "", "", problem(source, 1, "expected at most %d bytes, got %d", maxSize, len(data))
+		return "", "", problemAt(source, 1, "expected at most %d bytes, got %d", maxSize, len(data))
 	case !utf8.Valid(data):
-		return "", "", problem(source, lineOf(data, firstInvalid(data)), "expected text in UTF-8")
+		return "", "", problemAt(source, lineOf(data, firstInvalid(data)), "expected text in UTF-8")
 	case bytes.IndexByte(data, 0) >= 0:
-		return "", "", problem(source, lineOf(data, bytes.IndexByte(data, 0)), "expected text without NUL characters")
+		return "", "", problemAt(source, lineOf(data, bytes.IndexByte(data, 0)), "expected text without NUL characters")
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	lines := strings.SplitAfter(text, "\n")
 	if !isFence(lines[0]) {
-		return "", "", problem(source, 1, "expected %q, which begins the front matter", fence)
+		return "", "", problemAt(source, 1, "expected %q, which begins the front matter", fence)
 	}
 	end := 1
 	for end < len(lines) && !isFence(lines[end]) {
 		end++
 	}
 	if end == len(lines) {
-		return "", "", problem(source, end, "expected %q, which ends the front matter", fence)
+		return "", "", problemAt(source, end, "expected %q, which ends the front matter", fence)
 	}
 	front = strings.Join(lines[1:end], "")
 	if len(front) > maxFront {
-		return "", "", problem(source, 1, "expected at most %d bytes of front matter, got %d", maxFront, len(front))
+		return "", "", problemAt(source, 1, "expected at most %d bytes of front matter, got %d", maxFront, len(front))
 	}
 	body = strings.TrimRightFunc(strings.Join(lines[end+1:], ""), unicode.IsSpace)
 	body = strings.TrimLeft(body, "\n")
 	if body == "" {
-		return "", "", problem(source, len(lines), "expected the prompt after the front matter")
+		return "", "", problemAt(source, len(lines), "expected the prompt after the front matter")
 	}
 	return front, body, nil
 }
@@ -171,16 +171,16 @@ func firstInvalid(data []byte) int {
 
 func lineOf(data []byte, offset int) int { return 1 + bytes.Count(data[:offset], []byte("\n")) }
 
-func problem(source string, line int, format string, args ...any) error {
+func problemAt(source string, line int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %s", source, line, fmt.Sprintf(format, args...))
 }
 
 // The checks of single values: each says what was expected, or nothing.
 
-var nameForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}:)?[a-z0-9][a-z0-9_-]{0,63}$`)
+var namePattern = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}:)?[a-z0-9][a-z0-9_-]{0,63}$`)
 
 func checkName(s string) string {
-	if nameForm.MatchString(s) {
+	if namePattern.MatchString(s) {
 		return ""
 	}
 	return "expected 1 to 64 of a-z, 0-9, _ and -, the first a letter or digit"

@@ -61,19 +61,21 @@ func Cut(text string, limit int) (ends string, left int) {
 	half := max(0, (limit-room)/2)
 	head, tail := Head(text, half), Tail(text, half)
 	left = len(text) - len(head) - len(tail)
-	return head + gap(left, len(text)) + tail, left
+	return head + cutMarker(left, len(text)) + tail, left
 }
 
-func gap(left, of int) string { return fmt.Sprintf("\n[cut: %d of %d bytes left out]\n", left, of) }
+func cutMarker(left, of int) string {
+	return fmt.Sprintf("\n[cut: %d of %d bytes left out]\n", left, of)
+}
 
 // Parts gives what stands on both sides of the line in a text that Cut has left so much out of;
 // false if there is no such line where it has to be. One that is in the text itself is none.
 func Parts(ends string, left int) (head, tail string, found bool) {
 	const most = 20 // digits of a number
 	for digits := 1; left > 0 && digits < most; digits++ {
-		room := len(gap(left, 0)) - 1 + digits
+		room := len(cutMarker(left, 0)) - 1 + digits
 		kept := len(ends) - room
-		line := gap(left, kept+left)
+		line := cutMarker(left, kept+left)
 		if kept < 0 || len(line) != room {
 			continue
 		}

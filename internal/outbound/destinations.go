@@ -26,7 +26,7 @@ func ParseDestinations(texts []string) (Destinations, error) {
 			continue
 		}
 		if addr, err := netip.ParseAddr(text); err == nil {
-			addr = plain(addr)
+			addr = normalise(addr)
 			d.prefixes = append(d.prefixes, netip.PrefixFrom(addr, addr.BitLen()))
 			continue
 		}

@@ -39,7 +39,7 @@ func (d Dialer) DialContext(ctx context.Context, network, address string) (net.C
 	dialer := net.Dialer{
 		Resolver: d.Resolver,
 		ControlContext: func(_ context.Context, _, resolved string, _ syscall.RawConn) error {
-			return d.judge(host, resolved)
+			return d.checkAddress(host, resolved)
 		},
 	}
 	return dialer.DialContext(ctx, network, address)
@@ -51,14 +51,14 @@ func (d Dialer) Transport() *http.Transport {
 	return &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}
 }
 
-// judge refuses an IP:port that may not be reached.
-func (d Dialer) judge(host, resolved string) error {
+// checkAddress refuses an IP:port that may not be reached.
+func (d Dialer) checkAddress(host, resolved string) error {
 	at, err := netip.ParseAddrPort(resolved)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrForbidden, err)
 	}
-	addr := plain(at.Addr())
-	if public(addr) || d.Exempt != nil && d.Exempt(host, addr) {
+	addr := normalise(at.Addr())
+	if isPublic(addr) || d.Exempt != nil && d.Exempt(host, addr) {
 		return nil
 	}
 	return fmt.Errorf("%w: the address %s of %s is not one of the internet's, and is not allowed by name", ErrForbidden, addr, host)
@@ -67,9 +67,9 @@ func (d Dialer) judge(host, resolved string) error {
 // nat64 is the prefix under which a network without IPv4 reaches it.
 func nat64() netip.Prefix { return netip.MustParsePrefix("64:ff9b::/96") }
 
-// plain gives an address without zone, and the IPv4 address that is meant where an
+// normalise gives an address without zone, and the IPv4 address that is meant where an
 // IPv6 address only stands for one.
-func plain(addr netip.Addr) netip.Addr {
+func normalise(addr netip.Addr) netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	if nat64().Contains(addr) {
 		bytes := addr.As16()
@@ -101,8 +101,8 @@ func reserved() []netip.Prefix {
 // allocated is all of IPv6 that has been given out for the internet.
 func allocated() netip.Prefix { return netip.MustParsePrefix("2000::/3") }
 
-// public reports whether a plain address is one of the internet's.
-func public(addr netip.Addr) bool {
+// isPublic reports whether a plain address is one of the internet's.
+func isPublic(addr netip.Addr) bool {
 	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.Is6() && !allocated().Contains(addr) {
 		return false
 	}

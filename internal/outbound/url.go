@@ -28,7 +28,7 @@ func ParseURL(text string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("a URL with a user before its host is not fetched")
 	}
-	host, err := plainHost(u.Hostname())
+	host, err := normaliseHost(u.Hostname())
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func ParseURL(text string) (*url.URL, error) {
 	if u.Path == "" {
 		u.Path = "/"
 	}
-	escaped := unescape(u.EscapedPath())
+	escaped := normaliseEscapes(u.EscapedPath())
 	if u.Path, err = url.PathUnescape(escaped); err != nil {
 		return nil, fmt.Errorf("no URL: %w", err)
 	}
@@ -49,9 +49,9 @@ func ParseURL(text string) (*url.URL, error) {
 	return (&url.URL{}).ResolveReference(u), nil
 }
 
-// plainHost gives the one form of a host. What ends in a number and is no address
+// normaliseHost gives the one form of a host. What ends in a number and is no address
 // is refused: some resolvers take 2130706433 and 0x7f.1 for 127.0.0.1.
-func plainHost(host string) (string, error) {
+func normaliseHost(host string) (string, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.Unmap().String(), nil
 	}
@@ -95,13 +95,13 @@ func withPort(host, port, scheme string) (string, error) {
 	return host + ":" + strconv.FormatUint(n, 10), nil
 }
 
-// unescape takes away the escapes of characters that mean the same without, and
+// normaliseEscapes takes away the escapes of characters that mean the same without, and
 // writes all others in one way.
-func unescape(escaped string) string {
+func normaliseEscapes(escaped string) string {
 	var out strings.Builder
 	for i := 0; i < len(escaped); i++ {
 		if escaped[i] == '%' && i+2 < len(escaped) {
-			if b, err := strconv.ParseUint(escaped[i+1:i+3], 16, 8); err == nil && unreserved(byte(b)) {
+			if b, err := strconv.ParseUint(escaped[i+1:i+3], 16, 8); err == nil && isUnreserved(byte(b)) {
 				out.WriteByte(byte(b))
 			} else {
 				out.WriteString(strings.ToUpper(escaped[i : i+3]))
@@ -128,6 +128,6 @@ func escapeQuery(query string) string {
 	return out.String()
 }
 
-func unreserved(b byte) bool {
+func isUnreserved(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || strings.IndexByte("-._~", b) >= 0
 }

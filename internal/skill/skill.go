@@ -77,7 +77,7 @@ func Plugins(dir string) ([]Place, error) {
 	}
 	var places []Place
 	for _, e := range entries {
-		if name := e.Name(); nameForm.MatchString(name) {
+		if name := e.Name(); namePattern.MatchString(name) {
 			places = append(places, In(filepath.Join(dir, name, "skills"), name+":"))
 		}
 	}
@@ -149,13 +149,13 @@ func (s *Skill) describe(root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	said, err := texts(front, "name", "description")
+	said, err := stringFields(front, "name", "description")
 	if err != nil {
 		return fmt.Errorf("%s: %w", fileName, err)
 	}
 	name, description := said["name"], strings.Join(strings.Fields(said["description"]), " ")
 	switch {
-	case !nameForm.MatchString(name):
+	case !namePattern.MatchString(name):
 		return fmt.Errorf("%s: name: expected 1 to 64 of a-z, 0-9, _ and -, got %.100q", fileName, name)
 	case description == "":
 		return fmt.Errorf("%s: description: expected a sentence on when to use the skill", fileName)
@@ -164,7 +164,7 @@ func (s *Skill) describe(root *os.Root) error {
 	return nil
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // split takes front matter and body apart.
 func split(text string) (front, body string, err error) {
@@ -184,7 +184,7 @@ func split(text string) (front, body string, err error) {
 
 // Load reads the body of the skill's own file, and lists the other files.
 func (s *Skill) Load() (body string, files []string, err error) {
-	err = s.in(func(root *os.Root) error {
+	err = s.inFolder(func(root *os.Root) error {
 		text, err := read(root, fileName)
 		if err != nil {
 			return err
@@ -203,15 +203,15 @@ func (s *Skill) File(name string) (text string, err error) {
 	if !filepath.IsLocal(name) {
 		return "", fmt.Errorf("%q leads out of the skill's folder", name)
 	}
-	err = s.in(func(root *os.Root) error {
+	err = s.inFolder(func(root *os.Root) error {
 		text, err = read(root, name)
 		return err
 	})
 	return text, err
 }
 
-// in opens the skill's folder.
-func (s *Skill) in(do func(*os.Root) error) error {
+// inFolder opens the skill's folder.
+func (s *Skill) inFolder(do func(*os.Root) error) error {
 	place, err := s.place.Open()
 	if err != nil {
 		return err
@@ -229,13 +229,13 @@ func (s *Skill) in(do func(*os.Root) error) error {
 func read(root *os.Root, name string) (string, error) {
 	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return "", plain(name, err)
+		return "", trimPathError(name, err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	switch {
 	case err != nil:
-		return "", plain(name, err)
+		return "", trimPathError(name, err)
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%s: not a file", name)
 	case info.Size() > MaxBytes:
@@ -244,7 +244,7 @@ func read(root *os.Root, name string) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
 	switch {
 	case err != nil:
-		return "", plain(name, err)
+		return "", trimPathError(name, err)
 	case len(data) > MaxBytes:
 		return "", fmt.Errorf("%s: at most %d bytes are loaded", name, MaxBytes)
 	case !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0:
@@ -253,8 +253,8 @@ func read(root *os.Root, name string) (string, error) {
 	return strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff")), nil
 }
 
-// plain leaves the system call out of an error.
-func plain(name string, err error) error {
+// trimPathError leaves the system call out of an error.
+func trimPathError(name string, err error) error {
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {
 		err = inner.Err
 	}
