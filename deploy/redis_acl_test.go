@@ -119,13 +119,13 @@ func TestAWorkerNeedsNoMoreOfRedis(t *testing.T) {
 			t.Errorf("the root is %s: %s", root.GetState(), root.GetDetail())
 		}
 	}
-	pass, err := limits.Enter(ctx, "openai:0123456789abcdef", "", nil)
+	pass, err := limits.Acquire(ctx, "openai:0123456789abcdef", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass.Refused(ctx, time.Hour)
+	pass.ReportRefusal(ctx, time.Hour)
 	waiting, leave := context.WithCancel(ctx)
-	if _, err := limits.Enter(waiting, "openai:0123456789abcdef", "", func(time.Duration) { leave() }); !errors.Is(err, context.Canceled) {
+	if _, err := limits.Acquire(waiting, "openai:0123456789abcdef", "", func(time.Duration) { leave() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("who left went on with %v", err)
 	}
 	takeOver(ctx, t, own)

@@ -75,7 +75,7 @@ func (w *Worker) probeUntilDead(ctx context.Context) {
 // declareDead tells those who wait that the worker is dead.
 func (w *Worker) declareDead() {
 	p := w.prober
-	p.Died(w.id)
+	p.OnDeath(w.id)
 	p.mu.Lock()
 	waiting := w.waiters
 	w.waiters, w.probing, w.diedAt = nil, false, time.Now()

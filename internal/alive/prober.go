@@ -33,8 +33,8 @@ const (
 
 // Config says how to ask.
 type Config struct {
-	// Died is told of each worker that was found dead, once; it must not wait. nil: nobody is.
-	Died func(id string)
+	// OnDeath is told of each worker that was found dead, once; it must not wait. nil: nobody is.
+	OnDeath func(id string)
 	// Dial connects; nil: over TCP.
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Logger *slog.Logger // nil: nothing is logged
@@ -69,8 +69,8 @@ func NewProber(c Config) *Prober {
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}
-	if c.Died == nil {
-		c.Died = func(string) {}
+	if c.OnDeath == nil {
+		c.OnDeath = func(string) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -112,11 +112,11 @@ type waiter struct {
 	do    func()
 }
 
-// Meet notes that a stream is a worker's, which says that it answers at a port of the
+// StreamOpened notes that a stream is a worker's, which says that it answers at a port of the
 // host that the stream comes from. The first time, and from time to time until it is
 // true, that is verified beside the caller. It gives nil if nobody could be asked.
 // Leave has to be called when the stream has ended.
-func (p *Prober) Meet(id string, from net.Addr, port uint32) *Worker {
+func (p *Prober) StreamOpened(id string, from net.Addr, port uint32) *Worker {
 	host := hostOf(from)
 	if !host.IsValid() || port == 0 || port > 1<<16-1 || id == "" || len(id) > maxIDBytes {
 		return nil
@@ -158,8 +158,8 @@ func (p *Prober) start(do func(context.Context)) bool {
 	return !p.closed
 }
 
-// Leave notes that a stream of the worker has ended.
-func (w *Worker) Leave() {
+// StreamClosed notes that a stream of the worker has ended.
+func (w *Worker) StreamClosed() {
 	if w == nil {
 		return
 	}

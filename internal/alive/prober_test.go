@@ -91,14 +91,14 @@ var host = &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 40_000}
 func met(t *testing.T, ends ...end) (*Worker, *network, *atomic.Int64) {
 	t.Helper()
 	n, deaths := &network{ends: ends}, new(atomic.Int64)
-	p := NewProber(Config{Dial: n.dial, Died: func(id string) {
+	p := NewProber(Config{Dial: n.dial, OnDeath: func(id string) {
 		if id != "w" {
 			t.Errorf("%q has died", id)
 		}
 		deaths.Add(1)
 	}})
 	t.Cleanup(p.Close)
-	w := p.Meet("w", host, 7072)
+	w := p.StreamOpened("w", host, 7072)
 	synctest.Wait()
 	return w, n, deaths
 }
@@ -142,7 +142,7 @@ func TestWhatMeansDeath(t *testing.T) {
 				if later(time.Minute); n.tried() != asked {
 					t.Error("asked when nobody waits any more")
 				}
-				w.Leave()
+				w.StreamClosed()
 				if len(w.prober.workers) != 0 {
 					t.Errorf("%d workers are remembered", len(w.prober.workers))
 				}
@@ -179,14 +179,14 @@ func TestVerifyingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n, deaths := met(t, unanswered, lives, refused)
 		for range 100 {
-			w.prober.Meet("w", host, 7072)
+			w.prober.StreamOpened("w", host, 7072)
 		}
 		later(verifyRetry)
 		if n.tried() != 1 {
 			t.Errorf("asked %d times", n.tried())
 		}
 		for range 100 {
-			w.prober.Meet("w", host, 7072)
+			w.prober.StreamOpened("w", host, 7072)
 		}
 		synctest.Wait()
 		w.IfDead(grace, func() {})
@@ -248,7 +248,7 @@ func TestWhoSpeaksIsAlive(t *testing.T) {
 		if deaths.Load() != 1 {
 			t.Fatalf("it died %d times", deaths.Load())
 		}
-		again := w.prober.Meet("w", host, 7072)
+		again := w.prober.StreamOpened("w", host, 7072)
 		again.IfDead(grace, func() { t.Error("it was given up again") })
 		later(2 * grace)
 	})
@@ -268,7 +268,7 @@ func TestFirstQuestionsAreBounded(t *testing.T) {
 		}})
 		defer p.Close()
 		for i := range 10 * maxVerifications {
-			p.Meet("w", host, uint32(i+1)).Leave()
+			p.StreamOpened("w", host, uint32(i+1)).StreamClosed()
 		}
 		later(2 * verifyTimeout)
 		if most.Load() != maxVerifications || len(p.workers) != 0 {
@@ -297,13 +297,13 @@ func TestQuestionsAreBounded(t *testing.T) {
 		defer p.Close()
 		var all []*Worker
 		for i := range 10 * maxProbes {
-			all = append(all, p.Meet("w", host, uint32(i+1)))
+			all = append(all, p.StreamOpened("w", host, uint32(i+1)))
 		}
 		synctest.Wait()
 		lost = true
 		for _, w := range all {
 			w.IfDead(grace, func() { t.Error("it was given up") })
-			w.Leave()
+			w.StreamClosed()
 		}
 		later(2 * grace)
 		if most.Load() != maxProbes || len(p.workers) != 0 {
@@ -320,23 +320,23 @@ func TestOnlyTheHostOfTheStreamIsAsked(t *testing.T) {
 		p := NewProber(Config{Dial: n.dial})
 		defer p.Close()
 		for name, w := range map[string]*Worker{
-			"not TCP":      p.Meet("w", &net.IPAddr{IP: net.IPv4(10, 1, 2, 3)}, 7072),
-			"no address":   p.Meet("w", nil, 7072),
-			"no host":      p.Meet("w", &net.TCPAddr{Port: 1}, 7072),
-			"no port":      p.Meet("w", host, 0),
-			"no such port": p.Meet("w", host, 70_000),
-			"no id":        p.Meet("", host, 7072),
-			"a long id":    p.Meet(strings.Repeat("w", maxIDBytes+1), host, 7072),
+			"not TCP":      p.StreamOpened("w", &net.IPAddr{IP: net.IPv4(10, 1, 2, 3)}, 7072),
+			"no address":   p.StreamOpened("w", nil, 7072),
+			"no host":      p.StreamOpened("w", &net.TCPAddr{Port: 1}, 7072),
+			"no port":      p.StreamOpened("w", host, 0),
+			"no such port": p.StreamOpened("w", host, 70_000),
+			"no id":        p.StreamOpened("", host, 7072),
+			"a long id":    p.StreamOpened(strings.Repeat("w", maxIDBytes+1), host, 7072),
 		} {
 			if w != nil {
 				t.Errorf("%s: %v is asked", name, w.endpoint)
 			}
 			w.IfDead(grace, func() { t.Error("nobody is dead") })
-			w.Leave()
+			w.StreamClosed()
 		}
-		p.Meet("w", &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0", Port: 1}, 7073)
-		p.Meet("w", host, 7072)
-		p.Meet("w", &net.UnixAddr{Name: "@", Net: "unix"}, 7074) // over a socket of this machine
+		p.StreamOpened("w", &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0", Port: 1}, 7073)
+		p.StreamOpened("w", host, 7072)
+		p.StreamOpened("w", &net.UnixAddr{Name: "@", Net: "unix"}, 7074) // over a socket of this machine
 		synctest.Wait()
 		got := n.tries
 		slices.Sort(got)

@@ -68,10 +68,10 @@ func Port(l net.Listener) int {
 	return addr.Port
 }
 
-// Answer tells each that connects the id of the worker, until the listener is closed.
+// Respond tells each that connects the id of the worker, until the listener is closed.
 // It has one connection at a time, and the line fits into what the system buffers: so
 // nobody can hold it up, or make it hold anything.
-func Answer(ctx context.Context, l net.Listener, id string, log *slog.Logger) {
+func Respond(ctx context.Context, l net.Listener, id string, log *slog.Logger) {
 	for {
 		conn, err := l.Accept()
 		switch {

@@ -21,7 +21,7 @@ func answers(t *testing.T, id, address string) (l net.Listener, stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		Answer(t.Context(), l, id, slog.New(slog.DiscardHandler))
+		Respond(t.Context(), l, id, slog.New(slog.DiscardHandler))
 	}()
 	stop = func() {
 		l.Close()
@@ -34,7 +34,7 @@ func answers(t *testing.T, id, address string) (l net.Listener, stop func()) {
 // heard meets a worker over TCP and waits until it is verified.
 func heard(t *testing.T, p *Prober, id string, l net.Listener) *Worker {
 	t.Helper()
-	w := p.Meet(id, l.Addr(), uint32(Port(l)))
+	w := p.StreamOpened(id, l.Addr(), uint32(Port(l)))
 	p.running.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -40,7 +40,7 @@ var anybody = auth.Identity{Tenant: auth.DefaultTenant, Role: auth.RoleAdmin}
 
 // tenant is whose sessions a call sees. It comes from the token of the call, and
 // from nothing that the call says.
-func tenant(ctx context.Context) string { return auth.From(ctx).Tenant }
+func tenant(ctx context.Context) string { return auth.FromContext(ctx).Tenant }
 
 // guard lets calls in by their tokens.
 type guard struct {
@@ -61,7 +61,7 @@ func (g *guard) admit(ctx context.Context, method string) (auth.Identity, error)
 	if g.tokens == nil {
 		return anybody, nil
 	}
-	who, ok := g.tokens.Find(auth.Token(ctx))
+	who, ok := g.tokens.Identify(auth.TokenFromContext(ctx))
 	if !ok {
 		g.note(ctx, method, who, wire.ErrUnauthenticated)
 		return auth.Identity{}, wire.ErrUnauthenticated
@@ -114,7 +114,7 @@ func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	if err != nil {
 		return nil, err
 	}
-	return handler(auth.With(ctx, who), req)
+	return handler(auth.NewContext(ctx, who), req)
 }
 
 func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -122,7 +122,7 @@ func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	if err != nil {
 		return err
 	}
-	return handler(srv, &guarded{stream, g, info.FullMethod, auth.With(stream.Context(), who)})
+	return handler(srv, &guarded{stream, g, info.FullMethod, auth.NewContext(stream.Context(), who)})
 }
 
 // guarded is a stream that ends with the first message after its token does: what
@@ -153,7 +153,7 @@ func (s *guarded) RecvMsg(m any) error {
 // still checks that the token is good for the same as when the stream began.
 func (s *guarded) still() error {
 	who, err := s.guard.admit(s.ServerStream.Context(), s.method)
-	if err == nil && who != auth.From(s.ctx) {
+	if err == nil && who != auth.FromContext(s.ctx) {
 		err = wire.ErrUnauthenticated
 	}
 	return err

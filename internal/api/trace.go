@@ -21,7 +21,7 @@ func traced(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.Una
 // parented gives a context of which a client's span is the parent, if the call names one.
 func parented(ctx context.Context) context.Context {
 	if header := metadata.ValueFromIncomingContext(ctx, traceHeader); len(header) == 1 {
-		return telemetry.WithParent(ctx, header[0])
+		return telemetry.WithTraceParent(ctx, header[0])
 	}
 	return ctx
 }

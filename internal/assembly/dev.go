@@ -56,7 +56,7 @@ type Dev struct {
 	BashNetwork     bool             // as in Worker
 	Sandbox         sandbox.Options
 	Model           model.Model
-	Governor        *ratelimit.Governor  // of the model; nil: none
+	Governor        *ratelimit.Limiter   // of the model; nil: none
 	Telemetry       *telemetry.Telemetry // nil: nobody measures
 	Logger          *slog.Logger
 }
@@ -138,7 +138,7 @@ func (d Dev) inside() ([]grpc.DialOption, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []grpc.DialOption{auth.Carry(token)}, nil
+	return []grpc.DialOption{auth.WithToken(token)}, nil
 }
 
 // connect waits until the connection is up, or closed: if opening the database has taken

@@ -63,7 +63,7 @@ func measured(t *testing.T) (*client, *telemetry.Telemetry, *fakellm.Server) {
 			t.Error(err)
 		}
 	})
-	tries, err := m.Tries()
+	tries, err := m.RetryMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +86,8 @@ func measured(t *testing.T) (*client, *telemetry.Telemetry, *fakellm.Server) {
 		d.Telemetry, d.Files.Prices = m, prices
 		d.Governor = ratelimit.New(slog.New(slog.DiscardHandler))
 		d.Model, err = retry.New(retry.Config{
-			Model: unwilling{adapter}, Governor: d.Governor, Bucket: func(string) string { return "fake:0" },
-			FirstPause: 20 * time.Millisecond, MostPause: 100 * time.Millisecond, Provider: "anthropic", Observe: tries,
+			Model: unwilling{adapter}, Limiter: d.Governor, Bucket: func(string) string { return "fake:0" },
+			InitialPause: 20 * time.Millisecond, MaxPause: 100 * time.Millisecond, Provider: "anthropic", Observer: tries,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -13,8 +13,8 @@ const (
 	scheme = "Bearer"
 )
 
-// Token gives the token that a call carries; empty if it carries none, or several.
-func Token(ctx context.Context) string {
+// TokenFromContext gives the token that a call carries; empty if it carries none, or several.
+func TokenFromContext(ctx context.Context) string {
 	values := metadata.ValueFromIncomingContext(ctx, header)
 	if len(values) != 1 {
 		return ""

@@ -25,8 +25,8 @@ type ClientFlags struct {
 	Insecure  bool   `env:"COPPICE_INSECURE" help:"Send the token to other machines without TLS too."`
 }
 
-// Given reports whether anything was said.
-func (f ClientFlags) Given() bool { return f != ClientFlags{} }
+// IsSet reports whether anything was said.
+func (f ClientFlags) IsSet() bool { return f != ClientFlags{} }
 
 // Options gives the options of a connection to target, which is what a person
 // named. The files that they name are read now, and again when they change.
@@ -52,9 +52,9 @@ func (f ClientFlags) Options(target string, log *slog.Logger) ([]grpc.DialOption
 	}
 	switch {
 	case f.Token != "":
-		options = append(options, Carry(f.Token))
+		options = append(options, WithToken(f.Token))
 	case f.TokenFile != "":
-		file, err := follow(log, func(c [][]byte) (string, error) { return readToken(c[0]) }, f.TokenFile)
+		file, err := newReloader(log, func(c [][]byte) (string, error) { return readToken(c[0]) }, f.TokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("the file of the token: %w", err)
 		}
@@ -63,8 +63,8 @@ func (f ClientFlags) Options(target string, log *slog.Logger) ([]grpc.DialOption
 	return options, nil
 }
 
-// Carry gives all calls of a connection a token.
-func Carry(token string) grpc.DialOption {
+// WithToken gives all calls of a connection a token.
+func WithToken(token string) grpc.DialOption {
 	return grpc.WithPerRPCCredentials(bearer(func() string { return token }))
 }
 

@@ -44,14 +44,14 @@ func (i Identity) Check() error {
 
 type contextKey struct{}
 
-// With gives a context of a call by somebody.
-func With(ctx context.Context, who Identity) context.Context {
+// NewContext gives a context of a call by somebody.
+func NewContext(ctx context.Context, who Identity) context.Context {
 	return context.WithValue(ctx, contextKey{}, who)
 }
 
-// From gives who makes the call; the zero Identity, which sees nothing, if nobody
+// FromContext gives who makes the call; the zero Identity, which sees nothing, if nobody
 // has said so.
-func From(ctx context.Context) Identity {
+func FromContext(ctx context.Context) Identity {
 	who, _ := ctx.Value(contextKey{}).(Identity)
 	return who
 }

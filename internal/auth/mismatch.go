@@ -14,37 +14,37 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// handshakeMost is how long an address has for a handshake that is only looked at.
-const handshakeMost = 2 * time.Second
+// handshakeTimeout is how long an address has for a handshake that is only looked at.
+const handshakeTimeout = 2 * time.Second
 
-// Mismatch looks, once nobody could be reached at a target, whether that is for TLS: it shakes
+// DiagnoseTLS looks, once nobody could be reached at a target, whether that is for TLS: it shakes
 // hands once more with each address, and says what of the flags does not suit it. It is nil if
 // they do, and where it can't be known: nobody is there, or the target is none of addresses.
-func (f ClientFlags) Mismatch(ctx context.Context, target string) error {
+func (f ClientFlags) DiagnoseTLS(ctx context.Context, target string) error {
 	if strings.Contains(target, ":/") {
 		return nil
 	}
-	differs := speaksTLS
+	differs := expectPlain
 	if f.TLS || f.TLSCA != "" {
 		ours, err := clientTLS(f.TLSCA, f.TLSCert, f.TLSKey, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return fmt.Errorf("setting up TLS: %w", err)
 		}
 		differs = func(ctx context.Context, address string, conn net.Conn) error {
-			return refuses(ctx, ours, address, conn)
+			return expectTLS(ctx, ours, address, conn)
 		}
 	}
 	for _, address := range strings.Split(target, ",") {
-		if err := look(ctx, address, differs); err != nil {
+		if err := inspect(ctx, address, differs); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// look connects to an address and looks at it.
-func look(ctx context.Context, address string, at func(context.Context, string, net.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, handshakeMost)
+// inspect connects to an address and looks at it.
+func inspect(ctx context.Context, address string, at func(context.Context, string, net.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -54,8 +54,8 @@ func look(ctx context.Context, address string, at func(context.Context, string, 
 	return at(ctx, address, conn)
 }
 
-// speaksTLS says so of an address that takes TLS, or refuses it in the terms of TLS.
-func speaksTLS(ctx context.Context, address string, conn net.Conn) error {
+// expectPlain says so of an address that takes TLS, or refuses it in the terms of TLS.
+func expectPlain(ctx context.Context, address string, conn net.Conn) error {
 	anybody := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // nothing is sent, and what comes is not looked at
 	if err := tls.Client(conn, anybody).HandshakeContext(ctx); err != nil && !isAlert(err) {
 		return nil // it is something else
@@ -63,8 +63,8 @@ func speaksTLS(ctx context.Context, address string, conn net.Conn) error {
 	return fmt.Errorf("%s speaks TLS: give --tls-ca FILE, or --tls", address)
 }
 
-// refuses says why a handshake comes to nothing.
-func refuses(ctx context.Context, ours credentials.TransportCredentials, address string, conn net.Conn) error {
+// expectTLS says why a handshake comes to nothing.
+func expectTLS(ctx context.Context, ours credentials.TransportCredentials, address string, conn net.Conn) error {
 	protected, _, err := ours.ClientHandshake(ctx, address, conn)
 	if err == nil {
 		// A server says only after the handshake what it thinks of a client's certificate.

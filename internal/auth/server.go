@@ -67,9 +67,9 @@ func (f ServerFlags) Open(log *slog.Logger) (Server, error) {
 	return s, nil
 }
 
-// Admit checks that a server may listen there, and says in the log what is not
+// CheckListen checks that a server may listen there, and says in the log what is not
 // protected.
-func (s Server) Admit(ctx context.Context, at net.Addr, log *slog.Logger) error {
+func (s Server) CheckListen(ctx context.Context, at net.Addr, log *slog.Logger) error {
 	near, inside := reach(at)
 	switch {
 	case inside:

@@ -58,7 +58,7 @@ type grants map[[sha256.Size]byte]grant
 
 // Tokens says whose tokens are whose. It may be used by any number of goroutines.
 type Tokens struct {
-	file *followed[grants] // nil: only those that were issued
+	file *reloader[grants] // nil: only those that were issued
 	now  func() time.Time
 
 	mu     sync.Mutex
@@ -67,7 +67,7 @@ type Tokens struct {
 
 // OpenTokens reads a file of tokens: a YAML list of entries, one or more, under the key tokens.
 func OpenTokens(path string, log *slog.Logger) (*Tokens, error) {
-	file, err := follow(log, func(contents [][]byte) (grants, error) { return parseTokens(contents[0]) }, path)
+	file, err := newReloader(log, func(contents [][]byte) (grants, error) { return parseTokens(contents[0]) }, path)
 	if err != nil {
 		return nil, err
 	}
@@ -120,10 +120,10 @@ func (t *Tokens) Issue(who Identity) (string, error) {
 	return token, nil
 }
 
-// Find says whose token it is, if it counts at this moment. It is asked for each message of
+// Identify says whose token it is, if it counts at this moment. It is asked for each message of
 // a stream, so it takes as long with ten thousand tokens as with one. How long it takes may
 // say something of hashes, and from the hash of a token nobody gets to the token.
-func (t *Tokens) Find(token string) (Identity, bool) {
+func (t *Tokens) Identify(token string) (Identity, bool) {
 	g, ok := t.grant(sha256.Sum256(append(make([]byte, 0, 64), token...))) // on the stack, as ours are shorter
 	if !ok || !g.expires.IsZero() && !t.now().Before(g.expires) {
 		return Identity{}, false

@@ -44,8 +44,8 @@ const (
 // The waits between tries double from retryFirst to retryMost, each with half of it
 // more or less by chance.
 const (
-	retryFirst = time.Second
-	retryMost  = 5 * time.Minute
+	minRetryPause = time.Second
+	maxRetryPause = 5 * time.Minute
 )
 
 // maxAnswer is how much of an answer is read, in bytes.
@@ -87,10 +87,10 @@ func New(c Config) (*Caller, error) {
 	return &Caller{Config: c, now: time.Now}, nil
 }
 
-// Retry draws how long to wait after a try, counted from 1.
-func (*Caller) Retry(try int) time.Duration {
-	wait := retryFirst << min(max(try-1, 0), 16)
-	wait = min(wait, retryMost)
+// RetryDelay draws how long to wait after a try, counted from 1.
+func (*Caller) RetryDelay(try int) time.Duration {
+	wait := minRetryPause << min(max(try-1, 0), 16)
+	wait = min(wait, maxRetryPause)
 	return wait/2 + rand.N(wait)
 }
 

@@ -16,7 +16,7 @@ const (
 	Orchestrator               // its process is killed
 	Link                       // between the two: cut
 	Redis                      // emptied
-	victims
+	victimCount
 )
 
 func (v Victim) String() string {
@@ -40,7 +40,7 @@ const (
 	Hooks                  // hooks on the start of a sub-agent have run
 	End                    // a run ends
 	CommandEnd             // a command in the background ends
-	steps
+	stepCount
 )
 
 func (s Step) String() string {
@@ -101,14 +101,14 @@ type Fault struct {
 	Moment Moment
 }
 
-// sensible reports whether a fault differs from others: Redis has no part in storing a step.
-func (f Fault) sensible() bool { return f.Victim != Redis || f.Moment.After }
+// isDistinct reports whether a fault differs from others: Redis has no part in storing a step.
+func (f Fault) isDistinct() bool { return f.Victim != Redis || f.Moment.After }
 
-// Seen is how often a tree has had each step.
-type Seen [steps]int
+// StepCounts is how often a tree has had each step.
+type StepCounts [stepCount]int
 
 // Total counts the steps.
-func (s Seen) Total() (n int) {
+func (s StepCounts) Total() (n int) {
 	for _, of := range s {
 		n += of
 	}
@@ -119,14 +119,14 @@ func (s Seen) Total() (n int) {
 // all that there are. Few of them are as unlike as they can be: first each step with one
 // victim, then with another one, then again at other times; and never two in a row at the
 // same time of the tree, if it has had a step more than once.
-func Plan(seen Seen, most int) []Fault {
+func Plan(seen StepCounts, most int) []Fault {
 	var all []Fault
-	var times [steps][]int
+	var times [stepCount][]int
 	for step, count := range seen {
-		times[step] = spread(count)
+		times[step] = bisectionOrder(count)
 	}
 	for round := range slices.Max(seen[:]) {
-		for pass := range int(victims) {
+		for pass := range int(victimCount) {
 			for step, numbers := range times {
 				for i, after := range []bool{false, true} {
 					if round >= len(numbers) {
@@ -134,8 +134,8 @@ func Plan(seen Seen, most int) []Fault {
 					}
 					turn := 2*step + i + pass
 					number := numbers[(round+turn)%len(numbers)]
-					f := Fault{Victim(turn) % victims, Moment{Step(step), number, after}}
-					if f.sensible() {
+					f := Fault{Victim(turn) % victimCount, Moment{Step(step), number, after}}
+					if f.isDistinct() {
 						all = append(all, f)
 					}
 				}
@@ -148,9 +148,9 @@ func Plan(seen Seen, most int) []Fault {
 	return all
 }
 
-// spread gives the numbers from 1 to n so that few of them are far apart: the one in the
+// bisectionOrder gives the numbers from 1 to n so that few of them are far apart: the one in the
 // middle, then those in the middle of both halves, and so on.
-func spread(n int) []int {
+func bisectionOrder(n int) []int {
 	type half struct{ from, to int }
 	found := make([]int, 0, n)
 	for left := []half{{1, n}}; len(left) > 0; left = left[1:] {

@@ -17,8 +17,8 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// stopPatience is how long a process may take to stop.
-const stopPatience = 10 * time.Second
+// stopTimeout is how long a process may take to stop.
+const stopTimeout = 10 * time.Second
 
 // Part is one of the processes of a site, and where it finds the others.
 type Part struct {
@@ -83,7 +83,7 @@ func Open(c Config) (_ *Site, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for the worker: %w", err)
 	}
-	s.Gate = newGate(pb.NewWorkerServiceClient(s.conn), c.Fault, s.strike)
+	s.Gate = newGate(pb.NewWorkerServiceClient(s.conn), c.Fault, s.inject)
 	s.server = grpc.NewServer()
 	pb.RegisterWorkerServiceServer(s.server, s.Gate)
 	s.serving.Go(func() { _ = s.server.Serve(gate) }) // it ends with the site
@@ -103,8 +103,8 @@ func Open(c Config) (_ *Site, err error) {
 // Conn is a client's connection to the orchestrator.
 func (s *Site) Conn() *grpc.ClientConn { return s.conn }
 
-// strike breaks what is not the gate's.
-func (s *Site) strike(v Victim) {
+// inject breaks what is not the gate's.
+func (s *Site) inject(v Victim) {
 	switch v {
 	case Worker:
 		s.worker.kill()
@@ -122,8 +122,8 @@ func (s *Site) Failed() <-chan struct{} {
 	go func() {
 		defer close(failed)
 		select {
-		case <-s.worker.over:
-		case <-s.orchestrator.over:
+		case <-s.worker.ended:
+		case <-s.orchestrator.ended:
 		}
 	}()
 	return failed
@@ -155,25 +155,25 @@ type process struct {
 	killed   bool // on purpose
 	stopping bool
 
-	gone chan struct{} // closed when the one that runs has ended
-	over chan struct{} // closed when there is none any more
-	err  error         // why, if it has ended by itself
+	exited chan struct{} // closed when the one that runs has ended
+	ended  chan struct{} // closed when there is none any more
+	err    error         // why, if it has ended by itself
 }
 
 func start(command func() *exec.Cmd) (*process, error) {
-	p := &process{command: command, over: make(chan struct{})}
+	p := &process{command: command, ended: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.begin(); err != nil {
-		close(p.over)
+	if err := p.spawn(); err != nil {
+		close(p.ended)
 		return p, err
 	}
-	go p.keep()
+	go p.supervise()
 	return p, nil
 }
 
-// begin starts it; the lock is held.
-func (p *process) begin() error {
+// spawn starts it; the lock is held.
+func (p *process) spawn() error {
 	cmd := p.command()
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -182,47 +182,47 @@ func (p *process) begin() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting a process: %w", err)
 	}
-	p.running, p.input, p.killed, p.gone = cmd, input, false, make(chan struct{})
+	p.running, p.input, p.killed, p.exited = cmd, input, false, make(chan struct{})
 	return nil
 }
 
-// keep starts it again as often as it is killed.
-func (p *process) keep() {
-	defer close(p.over)
+// supervise starts it again as often as it is killed.
+func (p *process) supervise() {
+	defer close(p.ended)
 	for {
 		p.mu.Lock()
-		running, gone := p.running, p.gone
+		running, gone := p.running, p.exited
 		p.mu.Unlock()
 		err := running.Wait()
 		close(gone)
-		if !p.again(err) {
+		if !p.restart(err) {
 			return
 		}
 	}
 }
 
-// again reports whether another one runs in the place of the one that has ended.
-func (p *process) again(ended error) bool {
+// restart reports whether another one runs in the place of the one that has ended.
+func (p *process) restart(ended error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.killed && !p.stopping:
-		p.err = p.begin()
+		p.err = p.spawn()
 		return p.err == nil
 	case p.stopping && !p.killed:
 		p.err = ended
 	case !p.stopping:
-		p.err = fmt.Errorf("%s ended by itself: %w", p.running.Path, errors.Join(ended, errEnded))
+		p.err = fmt.Errorf("%s ended by itself: %w", p.running.Path, errors.Join(ended, errUnexpectedExit))
 	}
 	return false
 }
 
-var errEnded = errors.New("nobody has asked it to")
+var errUnexpectedExit = errors.New("nobody has asked it to")
 
 // kill kills it, and returns when it is gone.
 func (p *process) kill() {
 	p.mu.Lock()
-	running, gone := p.running, p.gone
+	running, gone := p.running, p.exited
 	p.killed = true
 	err := running.Process.Kill()
 	p.mu.Unlock()
@@ -244,11 +244,11 @@ func (p *process) stop() error {
 	running := p.running
 	p.mu.Unlock()
 	select {
-	case <-p.over:
+	case <-p.ended:
 		return p.err
-	case <-time.After(stopPatience):
+	case <-time.After(stopTimeout):
 	}
 	err := running.Process.Kill()
-	<-p.over
+	<-p.ended
 	return errors.Join(fmt.Errorf("%s had to be killed", running.Path), err)
 }

@@ -19,9 +19,9 @@ import (
 // blockingExit is the exit code with which a hook on a stop objects.
 const blockingExit = 2
 
-// pipesPatience is how long output is waited for once a command has ended and only
+// outputGrace is how long output is waited for once a command has ended and only
 // what it left behind could still write.
-const pipesPatience = 300 * time.Millisecond
+const outputGrace = 300 * time.Millisecond
 
 // command runs a program in a process group of its own. Nothing of the group
 // outlives it: what it leaves behind is killed with it.
@@ -29,16 +29,16 @@ func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) re
 	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...) //nolint:gosec // it is what the operator has configured
 	dir, leave, err := in.enter()
 	if err != nil {
-		return failed("opening the workspace: %v", err)
+		return failedResult("opening the workspace: %v", err)
 	}
 	defer leave()
 	cmd.Dir, cmd.Env = dir, h.environment(in)
 	cmd.Stdin = bytes.NewReader(body)
-	out, errs := newEnds(maxOutput), newEnds(maxOutput)
+	out, errs := newHeadTail(maxOutput), newHeadTail(maxOutput)
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return killGroup(cmd) }
-	cmd.WaitDelay = pipesPatience
+	cmd.WaitDelay = outputGrace
 	if err := cmd.Start(); err != nil {
 		return notStarted(err)
 	}
@@ -46,7 +46,7 @@ func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) re
 	if killed := killGroup(cmd); killed != nil && err == nil {
 		err = killed
 	}
-	return ended(in.event, cmd, err, out.String(), errs.String())
+	return resultOf(in.event, cmd, err, out.String(), errs.String())
 }
 
 // enter gives the path by which a process gets into the workspace until leave is called:
@@ -72,42 +72,42 @@ func killGroup(cmd *exec.Cmd) error {
 }
 
 func notStarted(err error) result {
-	r := failed("%v", err)
+	r := failedResult("%v", err)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		r.outcome = tree.HookMissing
 	}
 	return r
 }
 
-// ended says what an exit means. Output that was still held open when the command
+// resultOf says what an exit means. Output that was still held open when the command
 // had ended, and a stdin that it did not read, mean nothing.
-func ended(event tree.HookEvent, cmd *exec.Cmd, err error, out, errs string) result {
+func resultOf(event tree.HookEvent, cmd *exec.Cmd, err error, out, errs string) result {
 	state := cmd.ProcessState
 	var r result
 	switch {
 	case state == nil:
-		return failed("%v", err)
+		return failedResult("%v", err)
 	case state.Success():
-		r = said(event, out)
+		r = passedResult(event, out)
 	case state.ExitCode() == blockingExit && event == tree.SubagentStop:
-		r = blocks(errs)
+		r = blockedResult(errs)
 	default:
-		r = failed("%s: %s", state, errs)
+		r = failedResult("%s: %s", state, errs)
 	}
 	r.exitCode = state.ExitCode()
 	return r
 }
 
-// passed names what a command gets of the worker's environment: nothing that could
+// inheritedVars names what a command gets of the worker's environment: nothing that could
 // be a key.
-var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"}
+var inheritedVars = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"}
 
 // environment is that of a command.
 func (h *Hooks) environment(in *input) []string {
 	var env []string
 	for _, entry := range h.Environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") {
+		if slices.Contains(inheritedVars, name) || strings.HasPrefix(name, "LC_") {
 			env = append(env, entry)
 		}
 	}

@@ -39,7 +39,7 @@ func (s *Service) CreateBranch(ctx context.Context, tenant string, id tree.Sessi
 	}
 	cmd := tree.CreateBranch{
 		Task: from.ID, At: *at, Agent: agent, Apart: n.Apart, Again: n.Regenerate,
-		Description: n.Description, Select: n.Select, Trace: telemetry.Incoming(ctx),
+		Description: n.Description, Select: n.Select, Trace: telemetry.TraceFromContext(ctx),
 	}
 	if n.Text != "" {
 		if tree.Blank(n.Text) {

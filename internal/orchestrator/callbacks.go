@@ -187,7 +187,7 @@ func (s *Service) callOne(ctx context.Context, c *store.Callback) error {
 	settle := tree.SettleCallback{
 		CallbackKey: c.Key(), Try: taken.Callback.Tries, MaxTries: s.Callbacks.MaxTries,
 		Delivered: called == nil, Final: errors.Is(called, callback.ErrForbidden),
-		Retry: s.Callbacks.Retry(taken.Callback.Tries),
+		Retry: s.Callbacks.RetryDelay(taken.Callback.Tries),
 	}
 	if called != nil {
 		settle.Detail = s.Secrets.String(called.Error())

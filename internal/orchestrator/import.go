@@ -10,7 +10,7 @@ import (
 // ImportSession opens a session whose root begins with the conversation that lines
 // hold. It gives the session, its root, and what was read.
 func (s *Service) ImportSession(ctx context.Context, tenant string, n NewSession, lines []byte, req Request) (*tree.Session, *tree.Task, *transcript.History, error) {
-	history, err := transcript.Read(lines)
+	history, err := transcript.Decode(lines)
 	if err != nil {
 		return nil, nil, nil, err
 	}

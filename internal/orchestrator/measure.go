@@ -25,16 +25,16 @@ func (s *Service) measure(c store.Commit) {
 }
 
 // state says how the replica does. With an error it says nothing of work and approvals.
-func (s *Service) state(ctx context.Context) (telemetry.State, error) {
-	state := telemetry.State{Slots: int(s.slotsOfAll.Load()), Streams: s.census.slots(), Watchers: s.hub.count(), Silent: s.leases.silent(s.Now())}
+func (s *Service) state(ctx context.Context) (telemetry.ReplicaState, error) {
+	state := telemetry.ReplicaState{Slots: int(s.slotsOfAll.Load()), Streams: s.census.slots(), Watchers: s.hub.count(), LongestSilence: s.leases.silent(s.Now())}
 	work, err := s.Store.Work(ctx)
 	if err != nil {
 		return state, err
 	}
-	if state.Asked, state.Unanswered, err = s.Store.OpenApprovals(ctx); err != nil {
+	if state.OpenApprovals, state.OldestApproval, err = s.Store.OpenApprovals(ctx); err != nil {
 		return state, err
 	}
-	state.Ready, state.Held, state.Running, state.Oldest = work.Ready, work.Held, work.Running, work.Waits
+	state.Ready, state.Held, state.Running, state.OldestReady = work.Ready, work.Held, work.Running, work.Waits
 	return state, nil
 }
 

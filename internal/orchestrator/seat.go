@@ -82,7 +82,7 @@ func (s *seat) meet(all *alive.Prober, id string, from net.Addr, port uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.worker == nil && !s.closed {
-		s.worker = all.Meet(id, from, port)
+		s.worker = all.StreamOpened(id, from, port)
 	}
 }
 
@@ -96,6 +96,6 @@ func (s *seat) whose() *alive.Worker {
 func (s *seat) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.worker.Leave()
+	s.worker.StreamClosed()
 	s.worker = nil
 }

@@ -122,7 +122,7 @@ func New(c Config) (*Service, error) {
 	s.standby = newStandby(&s.census)
 	s.others.Store(!c.Store.Alone())
 	s.standby.open(c.Store.Alone())
-	s.workers = alive.NewProber(alive.Config{Died: s.workerDied, Logger: c.Logger})
+	s.workers = alive.NewProber(alive.Config{OnDeath: s.workerDied, Logger: c.Logger})
 	if c.Telemetry != nil {
 		var err error
 		if s.measures, err = c.Telemetry.Replica(c.Pool, s.state); err != nil {

@@ -79,7 +79,7 @@ func (s *Service) createWith(ctx context.Context, tenant string, then *store.Age
 	cmd := tree.CreateSession{
 		ID: id, Tenant: tenant, Title: n.Title, Agent: root.Agent, AgentName: n.Agent, Model: n.Model,
 		Pin: root.Pin, NoModel: root.NoModel, Metadata: n.Metadata, Limits: s.Limits, Budget: n.Budget.Within(s.Budget), History: n.history,
-		Permissions: n.Permissions, Approvals: n.Approvals, Source: n.Source, Trace: telemetry.Incoming(ctx), Workspace: n.Workspace,
+		Permissions: n.Permissions, Approvals: n.Approvals, Source: n.Source, Trace: telemetry.TraceFromContext(ctx), Workspace: n.Workspace,
 		OnComplete: n.OnComplete, OnApproval: n.OnApproval,
 	}
 	cmd.Limits.NoBackground = s.Limits.NoBackground || n.NoBackground
@@ -150,7 +150,7 @@ func (s *Service) SendMessage(ctx context.Context, tenant string, id tree.Sessio
 	}
 	sent, err := update[tree.Sent](ctx, s, tenant, id, tree.Send{
 		Task: m.Task, Message: []tree.Block{tree.Text{Text: m.Text}}, Interrupt: m.Interrupt, Source: m.Source,
-		Trace: telemetry.Incoming(ctx),
+		Trace: telemetry.TraceFromContext(ctx),
 	}, req)
 	if err != nil {
 		return nil, tree.Sent{}, err
@@ -180,7 +180,7 @@ func (s *Service) SpawnTask(ctx context.Context, tenant string, id tree.SessionI
 	if err := s.complete(ctx, tenant, &spawn.Child); err != nil {
 		return nil, err
 	}
-	spawn.Trace = telemetry.Incoming(ctx)
+	spawn.Trace = telemetry.TraceFromContext(ctx)
 	spawned, err := update[tree.Spawned](ctx, s, tenant, id, spawn, req)
 	if err != nil {
 		return nil, s.namingSubagents(ctx, tenant, spawn.Child.AgentName, err)

@@ -23,33 +23,33 @@ const Policy = "coppice_route"
 
 func init() { balancer.Register(builder{}) } //nolint:gochecknoinits // gRPC takes policies at no other time
 
-// Way is the way of a call: to an endpoint if that can be reached, otherwise to any.
-type Way struct {
-	to   string
-	took atomic.Pointer[string]
-	down atomic.Bool
+// Preference is the way of a call: to an endpoint if that can be reached, otherwise to any.
+type Preference struct {
+	preferred   string
+	used        atomic.Pointer[string]
+	unreachable atomic.Bool
 }
 
 type key struct{}
 
-// To gives calls a way. No endpoint: any will do.
-func To(ctx context.Context, endpoint string) (context.Context, *Way) {
-	w := &Way{to: endpoint}
+// Prefer gives calls a way. No endpoint: any will do.
+func Prefer(ctx context.Context, endpoint string) (context.Context, *Preference) {
+	w := &Preference{preferred: endpoint}
 	return context.WithValue(ctx, key{}, w), w
 }
 
-// Took gives the endpoint that the call has gone to; empty if that is not known.
-func (w *Way) Took() string {
-	if took := w.took.Load(); took != nil {
+// Endpoint gives the endpoint that the call has gone to; empty if that is not known.
+func (w *Preference) Endpoint() string {
+	if took := w.used.Load(); took != nil {
 		return *took
 	}
 	return ""
 }
 
-// Down reports whether the endpoint that the call was to go to can't be reached: the last attempt
+// Unreachable reports whether the endpoint that the call was to go to can't be reached: the last attempt
 // to connect to it has failed, or it is none of the connection's any more. One whose connection is
 // being made, be it anew, is not down, though the call has gone elsewhere meanwhile.
-func (w *Way) Down() bool { return w.down.Load() }
+func (w *Preference) Unreachable() bool { return w.unreachable.Load() }
 
 // builder makes round_robin's balancers, whose pickers know ways.
 type builder struct{}
@@ -59,54 +59,54 @@ func (builder) Name() string { return Policy }
 
 // Build makes a balancer for a connection.
 func (builder) Build(conn balancer.ClientConn, options balancer.BuildOptions) balancer.Balancer {
-	w := &watched{ClientConn: conn}
-	return &resolved{balancer.Get(roundrobin.Name).Build(w, options), w}
+	w := &pickerConn{ClientConn: conn}
+	return &errorBalancer{balancer.Get(roundrobin.Name).Build(w, options), w}
 }
 
-// resolved is a balancer that remembers why its target can't be resolved.
-type resolved struct {
+// errorBalancer is a balancer that remembers why its target can't be resolved.
+type errorBalancer struct {
 	balancer.Balancer
-	conn *watched
+	conn *pickerConn
 }
 
-// errNowhere says that a name was resolved, and stands for nothing: gRPC's resolver says so of
+// errNoAddress says that a name was resolved, and stands for nothing: gRPC's resolver says so of
 // one that there is not.
-var errNowhere = errors.New("the name resolves to no address")
+var errNoAddress = errors.New("the name resolves to no address")
 
 // UpdateClientConnState takes in that there are other endpoints, or none.
-func (r *resolved) UpdateClientConnState(state balancer.ClientConnState) error {
+func (r *errorBalancer) UpdateClientConnState(state balancer.ClientConnState) error {
 	if len(state.ResolverState.Endpoints) == 0 {
-		r.conn.unresolved.Store(&errNowhere)
+		r.conn.unresolved.Store(&errNoAddress)
 	}
 	return r.Balancer.UpdateClientConnState(state)
 }
 
 // ResolverError takes in why there are no endpoints, or no newer ones.
-func (r *resolved) ResolverError(err error) {
+func (r *errorBalancer) ResolverError(err error) {
 	r.conn.unresolved.Store(&err)
 	r.Balancer.ResolverError(err) // which tells its state
 }
 
-// watched is a connection whose pickers know ways, and say why there is no endpoint.
-type watched struct {
+// pickerConn is a connection whose pickers know ways, and say why there is no endpoint.
+type pickerConn struct {
 	balancer.ClientConn
-	turn       atomic.Uint32
+	next       atomic.Uint32
 	unresolved atomic.Pointer[error] // what the resolver failed with last; nil: it never did
 }
 
 // UpdateState passes the state on.
-func (w *watched) UpdateState(state balancer.State) {
+func (w *pickerConn) UpdateState(state balancer.State) {
 	endpoints := endpointsharding.ChildStatesFromPicker(state.Picker)
 	if err := w.unresolved.Load(); err != nil && len(endpoints) == 0 {
 		state.Picker = base.NewErrPicker(*err)
 	}
-	p := &picker{Picker: state.Picker, turn: &w.turn}
+	p := &picker{Picker: state.Picker, next: &w.next}
 	for _, child := range endpoints {
 		switch address := child.Endpoint.Addresses[0].Addr; child.State.ConnectivityState {
 		case connectivity.Ready:
 			p.ready = append(p.ready, endpoint{address, child.State.Picker})
 		case connectivity.Idle, connectivity.Connecting: // after a failure it is neither until it is ready
-			p.coming = append(p.coming, address)
+			p.connecting = append(p.connecting, address)
 		}
 	}
 	state.Picker = p
@@ -122,24 +122,24 @@ type endpoint struct {
 // picker sends calls without a way where round_robin does.
 type picker struct {
 	balancer.Picker
-	ready  []endpoint
-	coming []string // addresses to which a connection is being made
-	turn   *atomic.Uint32
+	ready      []endpoint
+	connecting []string // addresses to which a connection is being made
+	next       *atomic.Uint32
 }
 
 // Pick chooses the endpoint of a call.
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
-	way, _ := info.Ctx.Value(key{}).(*Way)
+	way, _ := info.Ctx.Value(key{}).(*Preference)
 	if way == nil || len(p.ready) == 0 {
 		return p.Picker.Pick(info)
 	}
-	chosen := &p.ready[p.turn.Add(1)%uint32(len(p.ready))]
+	chosen := &p.ready[p.next.Add(1)%uint32(len(p.ready))]
 	for i := range p.ready {
-		if p.ready[i].address == way.to {
+		if p.ready[i].address == way.preferred {
 			chosen = &p.ready[i]
 		}
 	}
-	way.took.Store(&chosen.address)
-	way.down.Store(way.to != "" && chosen.address != way.to && !slices.Contains(p.coming, way.to))
+	way.used.Store(&chosen.address)
+	way.unreachable.Store(way.preferred != "" && chosen.address != way.preferred && !slices.Contains(p.connecting, way.preferred))
 	return chosen.Pick(info)
 }

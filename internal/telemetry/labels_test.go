@@ -42,7 +42,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tries, err := m.Tries()
+	tries, err := m.RetryMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestNothingIsMadeToCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, err := m.Model(nil)
+	asked, err := m.TraceModel(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

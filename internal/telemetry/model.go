@@ -41,8 +41,8 @@ func (a callKey) attributes() []attribute.KeyValue {
 	return attrs
 }
 
-// Model makes each call of a model a span below that of its run.
-func (t *Telemetry) Model(m model.Model) (model.Model, error) {
+// TraceModel makes each call of a model a span below that of its run.
+func (t *Telemetry) TraceModel(m model.Model) (model.Model, error) {
 	took, err := genaiconv.NewClientOperationDuration(t.Meter, seconds())
 	first, errFirst := genaiconv.NewClientOperationTimeToFirstChunk(t.Meter, seconds())
 	tokens, errTokens := genaiconv.NewClientTokenUsage(t.Meter,

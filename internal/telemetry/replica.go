@@ -31,17 +31,17 @@ type Replica struct {
 	refusalLabels *labelCache[tree.Verdict]
 }
 
-// State is what a replica looks like at a moment. What it says of work is of the whole
+// ReplicaState is what a replica looks like at a moment. What it says of work is of the whole
 // installation: all replicas say the same.
-type State struct {
+type ReplicaState struct {
 	Ready, Held, Running int
-	Oldest               time.Duration // how long the run has waited for a worker that has waited longest
-	Asked                int           // approvals that are open
-	Unanswered           time.Duration // how long the oldest of them has been
+	OldestReady          time.Duration // how long the run has waited for a worker that has waited longest
+	OpenApprovals        int           // approvals that are open
+	OldestApproval       time.Duration // how long the oldest of them has been
 	Slots                int           // of all workers
 	Streams              int           // of workers, on this replica
 	Watchers             int           // of sessions, on this replica
-	Silent               time.Duration // of the run with a worker on this replica of which nothing was heard for longest
+	LongestSilence       time.Duration // of the run with a worker on this replica of which nothing was heard for longest
 }
 
 // stateTimeout is how long it may take to say what work there is.
@@ -50,7 +50,7 @@ const stateTimeout = 2 * time.Second
 // Replica makes what measures an orchestrator; state is asked whenever metrics are
 // collected, also when the replica has ended. Its error says that nothing is known of
 // work and approvals; the rest counts.
-func (t *Telemetry) Replica(pool string, state func(context.Context) (State, error)) (*Replica, error) {
+func (t *Telemetry) Replica(pool string, state func(context.Context) (ReplicaState, error)) (*Replica, error) {
 	runs, err := t.Runs(pool)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (r *Replica) prepareLabels(pool attribute.KeyValue) {
 }
 
 // registerGauges makes the gauges.
-func (r *Replica) registerGauges(m *instruments, state func(context.Context) (State, error)) error {
+func (r *Replica) registerGauges(m *instruments, state func(context.Context) (ReplicaState, error)) error {
 	work := m.gauge("coppice.work", "{run}", "Runs that wait for a worker, runs that wait for others to end, and runs that have a worker.")
 	oldest := m.seconds("coppice.work.oldest", "How long the run has waited for a worker that has waited longest.")
 	silent := m.seconds("coppice.run.silent.oldest", "For how long nothing was heard of the run of an agent of which nothing was heard for longest, of those whose workers are on this replica.")
@@ -122,14 +122,14 @@ func (r *Replica) registerGauges(m *instruments, state func(context.Context) (St
 			o.ObserveInt64(work, int64(now.Ready), with(labelState.String("ready")))
 			o.ObserveInt64(work, int64(now.Held), with(labelState.String("held")))
 			o.ObserveInt64(work, int64(now.Running), with(labelState.String("running")))
-			o.ObserveFloat64(oldest, now.Oldest.Seconds(), with())
-			o.ObserveInt64(asked, int64(now.Asked), with())
-			o.ObserveFloat64(unanswered, now.Unanswered.Seconds(), with())
+			o.ObserveFloat64(oldest, now.OldestReady.Seconds(), with())
+			o.ObserveInt64(asked, int64(now.OpenApprovals), with())
+			o.ObserveFloat64(unanswered, now.OldestApproval.Seconds(), with())
 		}
 		o.ObserveInt64(slots, int64(now.Slots), with())
 		o.ObserveInt64(streams, int64(now.Streams), with())
 		o.ObserveInt64(watchers, int64(now.Watchers))
-		o.ObserveFloat64(silent, now.Silent.Seconds(), with())
+		o.ObserveFloat64(silent, now.LongestSilence.Seconds(), with())
 		return nil
 	}, work, oldest, silent, asked, unanswered, slots, streams, watchers)
 	return err

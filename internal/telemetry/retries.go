@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// Tries measures what holds requests to providers up.
-type Tries struct {
+// RetryMetrics measures what holds requests to providers up.
+type RetryMetrics struct {
 	names  *modelNames
 	failed metric.Int64Counter
 	waited metric.Float64Histogram
@@ -20,15 +20,15 @@ type Tries struct {
 	waitLabels    *labelCache[[3]string]
 }
 
-// Tries makes what measures tries.
-func (t *Telemetry) Tries() (*Tries, error) {
+// RetryMetrics makes what measures tries.
+func (t *Telemetry) RetryMetrics() (*RetryMetrics, error) {
 	m := t.instruments()
 	of := func(third attribute.Key) *labelCache[[3]string] {
 		return newLabelCache(func(k [3]string) []attribute.KeyValue {
 			return []attribute.KeyValue{labelProvider.String(k[0]), labelModel.String(k[1]), third.String(k[2])}
 		})
 	}
-	return &Tries{
+	return &RetryMetrics{
 		names:         t.names,
 		failed:        m.counter("coppice.provider.failures", "{try}", "Tries that a provider has refused or failed, by kind."),
 		waited:        m.histogram("coppice.provider.wait", "How long a request waited for its turn below the provider's rate limit, or after a failure."),
@@ -37,7 +37,7 @@ func (t *Telemetry) Tries() (*Tries, error) {
 }
 
 // Tried counts a try. A name gets known by the first answer under it.
-func (t *Tries) Tried(provider, name string, kind model.ErrorKind, failed bool) {
+func (t *RetryMetrics) Tried(provider, name string, kind model.ErrorKind, failed bool) {
 	if !failed {
 		t.names.learn(name)
 		return
@@ -46,15 +46,15 @@ func (t *Tries) Tried(provider, name string, kind model.ErrorKind, failed bool) 
 }
 
 // Queued notes how long a request waited for its turn.
-func (t *Tries) Queued(provider, name string, took time.Duration) {
+func (t *RetryMetrics) Queued(provider, name string, took time.Duration) {
 	t.wait(provider, name, "turn", took)
 }
 
 // Paused notes how long a request waited after a failure.
-func (t *Tries) Paused(provider, name string, took time.Duration) {
+func (t *RetryMetrics) Paused(provider, name string, took time.Duration) {
 	t.wait(provider, name, "failure", took)
 }
 
-func (t *Tries) wait(provider, name, reason string, took time.Duration) {
+func (t *RetryMetrics) wait(provider, name, reason string, took time.Duration) {
 	t.waited.Record(context.Background(), took.Seconds(), t.waitLabels.get([3]string{providerName(provider), t.names.label(name), reason}).record...)
 }

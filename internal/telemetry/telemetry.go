@@ -88,8 +88,8 @@ func Open(ctx context.Context, c Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// Measures reports whether spans or metrics go anywhere.
-func (t *Telemetry) Measures() bool { return t != nil && (t.traces || t.metrics) }
+// Enabled reports whether spans or metrics go anywhere.
+func (t *Telemetry) Enabled() bool { return t != nil && (t.traces || t.metrics) }
 
 // Close sends what is left, as long as ctx allows.
 func (t *Telemetry) Close(ctx context.Context) error {
@@ -158,9 +158,9 @@ func (t *Telemetry) openLogs(ctx context.Context, c Config, res *resource.Resour
 	return nil
 }
 
-// Logs makes what is logged carry the trace that it belongs to, and sends it if there
+// LogHandler makes what is logged carry the trace that it belongs to, and sends it if there
 // is somewhere to send it.
-func (t *Telemetry) Logs(local slog.Handler) slog.Handler {
+func (t *Telemetry) LogHandler(local slog.Handler) slog.Handler {
 	h := slog.Handler(traceHandler{local})
 	if t.logs != nil {
 		h = slog.NewMultiHandler(h, infoHandler{otelslog.NewHandler(Scope, otelslog.WithLoggerProvider(t.logs))})

@@ -56,9 +56,9 @@ func spanBytes(id tree.SpanID) (b trace.SpanID) {
 	return b
 }
 
-// Incoming gives the trace that a context carries, for the runs that are started with
+// TraceFromContext gives the trace that a context carries, for the runs that are started with
 // it; zero if it carries none.
-func Incoming(ctx context.Context) tree.Trace {
+func TraceFromContext(ctx context.Context) tree.Trace {
 	sc := trace.SpanContextFromContext(ctx)
 	if !sc.IsValid() {
 		return tree.Trace{}
@@ -96,9 +96,9 @@ func (t *Telemetry) isSampled(of tree.Trace) bool {
 	}).Decision == sdktrace.RecordAndSample
 }
 
-// Parent is the header, as W3C has it, that makes spans hang below a run; empty if
+// TraceParent is the header, as W3C has it, that makes spans hang below a run; empty if
 // nobody traces.
-func (t *Telemetry) Parent(task *tree.Task) string {
+func (t *Telemetry) TraceParent(task *tree.Task) string {
 	if t == nil || task.Trace.ID == (tree.TraceID{}) {
 		return ""
 	}
@@ -109,9 +109,9 @@ func (t *Telemetry) Parent(task *tree.Task) string {
 	return fmt.Sprintf("00-%x-%016x-%02x", task.Trace.ID[:], uint64(tree.RunSpan(task.ID, task.Run)), flags)
 }
 
-// WithParent is a context whose spans hang below what a header names. One that is not
+// WithTraceParent is a context whose spans hang below what a header names. One that is not
 // understood is passed over, as W3C wants it.
-func WithParent(ctx context.Context, header string) context.Context {
+func WithTraceParent(ctx context.Context, header string) context.Context {
 	parts := strings.Split(header, "-")
 	if len(parts) != 4 || parts[0] != "00" {
 		return ctx

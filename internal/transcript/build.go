@@ -124,7 +124,7 @@ func (b *builder) close() {
 	if len(results) == 0 {
 		return
 	}
-	tools := tree.Message{Role: tree.RoleTool, Blocks: Results(m, results)}
+	tools := tree.Message{Role: tree.RoleTool, Blocks: ResultBlocks(m, results)}
 	if answered == nil {
 		tools.CreatedAt = parts[len(parts)-1].Timestamp
 		b.messages = append(b.messages, tools)

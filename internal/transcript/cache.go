@@ -9,18 +9,18 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Held remembers the transcripts that were last used, so that of a run that wakes again and
+// Cache remembers the transcripts that were last used, so that of a run that wakes again and
 // again only what is new is read and sent. Messages never change, nor does what they tell
 // of: what is remembered is how the transcript begins, whatever comes after it. It is safe
 // for concurrent use.
-type Held struct {
+type Cache struct {
 	mu          sync.Mutex
-	transcripts *simplelru.LRU[Of, prefix]
+	transcripts *simplelru.LRU[Key, prefix]
 	bytes       int
 }
 
-// Of says whose transcript it is.
-type Of struct {
+// Key says whose transcript it is.
+type Key struct {
 	Session tree.SessionID
 	Task    tree.TaskID
 }
@@ -38,26 +38,26 @@ const (
 	messageOverhead = 512
 )
 
-// NewHeld remembers nothing yet.
-func NewHeld() *Held {
-	h := &Held{}
-	forgotten := func(_ Of, p prefix) { h.bytes -= p.bytes }
+// NewCache remembers nothing yet.
+func NewCache() *Cache {
+	h := &Cache{}
+	forgotten := func(_ Key, p prefix) { h.bytes -= p.bytes }
 	h.transcripts, _ = simplelru.NewLRU(maxTranscripts, forgotten) // it fails for a size of 0
 	return h
 }
 
-// Begins gives what is remembered of a transcript. Nobody may change it; it can be
+// Get gives what is remembered of a transcript. Nobody may change it; it can be
 // appended to.
-func (h *Held) Begins(of Of) []tree.Message {
+func (h *Cache) Get(of Key) []tree.Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p, _ := h.transcripts.Get(of)
 	return slices.Clip(p.messages)
 }
 
-// GoOn takes in what follows on the beginning of a transcript, which nobody changes from now on
+// Extend takes in what follows on the beginning of a transcript, which nobody changes from now on
 // either, and gives both.
-func (h *Held) GoOn(of Of, begins, more []tree.Message) []tree.Message {
+func (h *Cache) Extend(of Key, begins, more []tree.Message) []tree.Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p, _ := h.transcripts.Get(of)
@@ -70,8 +70,8 @@ func (h *Held) GoOn(of Of, begins, more []tree.Message) []tree.Message {
 	return slices.Clip(p.messages)
 }
 
-// Keep takes in a transcript, which nobody changes from now on.
-func (h *Held) Keep(of Of, messages []tree.Message) {
+// Put takes in a transcript, which nobody changes from now on.
+func (h *Cache) Put(of Key, messages []tree.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.put(of, prefix{slices.Clip(messages), size(messages)})
@@ -85,7 +85,7 @@ func size(messages []tree.Message) (bytes int) {
 	return bytes
 }
 
-func (h *Held) put(of Of, now prefix) {
+func (h *Cache) put(of Key, now prefix) {
 	h.transcripts.Remove(of)
 	h.transcripts.Add(of, now)
 	for h.bytes += now.bytes; h.bytes > maxCachedBytes; {

@@ -18,30 +18,30 @@ func TestHeld(t *testing.T) {
 		}
 		return messages
 	}
-	tasks := make([]transcript.Of, 4)
+	tasks := make([]transcript.Key, 4)
 	for i := range tasks {
 		tasks[i].Task[0] = byte(i + 1)
 	}
-	s := transcript.NewHeld()
+	s := transcript.NewCache()
 	held := func(task int) int {
 		t.Helper()
-		return len(s.Begins(tasks[task]))
+		return len(s.Get(tasks[task]))
 	}
-	s.Keep(tasks[0], text(3))
+	s.Put(tasks[0], text(3))
 	if got := held(0); got != 3 {
 		t.Errorf("%d messages are remembered, want 3", got)
 	}
-	s.Keep(tasks[1], text(10))
-	s.Keep(tasks[2], text(10))
-	s.Keep(tasks[0], text(8)) // 28 MiB, and a little for each message
+	s.Put(tasks[1], text(10))
+	s.Put(tasks[2], text(10))
+	s.Put(tasks[0], text(8)) // 28 MiB, and a little for each message
 	if got := []int{held(0), held(1), held(2), held(3)}; !slices.Equal(got, []int{8, 10, 10, 0}) {
 		t.Errorf("%d messages are remembered, want 8, 10, 10, 0", got)
 	}
-	s.Keep(tasks[3], text(5))
+	s.Put(tasks[3], text(5))
 	if got := []int{held(0), held(1), held(2), held(3)}; !slices.Equal(got, []int{0, 10, 10, 5}) {
 		t.Errorf("%d messages are remembered, want 0, 10, 10, 5: the first was used longest ago", got)
 	}
-	s.Keep(tasks[3], text(40))
+	s.Put(tasks[3], text(40))
 	if got := []int{held(0), held(1), held(2), held(3)}; !slices.Equal(got, []int{0, 0, 0, 0}) {
 		t.Errorf("%d messages are remembered, want none: the last was more than there is room for", got)
 	}
@@ -51,17 +51,17 @@ func TestHeld(t *testing.T) {
 func TestHeldGoOn(t *testing.T) {
 	t.Parallel()
 	const rounds, racers = 100, 4
-	s, of := transcript.NewHeld(), transcript.Of{}
+	s, of := transcript.NewCache(), transcript.Key{}
 	message := func(ordinal, by int) tree.Message { return tree.Message{Ordinal: ordinal, Run: by} }
 	for n := range rounds {
-		begins := s.Begins(of)
+		begins := s.Get(of)
 		if len(begins) != n {
 			t.Fatalf("%d messages are remembered, want %d", len(begins), n)
 		}
 		var racing sync.WaitGroup
 		for by := range racers {
 			racing.Go(func() {
-				all := s.GoOn(of, begins, []tree.Message{message(n+1, by)})
+				all := s.Extend(of, begins, []tree.Message{message(n+1, by)})
 				if len(all) != n+1 || all[n].Run != by {
 					t.Errorf("%d goes on with %+v", by, all[n:])
 				}

@@ -5,11 +5,11 @@ import "github.com/coppice-run/coppice/internal/tree"
 // bytesPerToken is about how much text makes a token.
 const bytesPerToken = 4
 
-// Size is about how many tokens a conversation has: those that were counted when its model last
+// EstimateTokens is about how many tokens a conversation has: those that were counted when its model last
 // answered, and what has come since. An answer without figures is text like what has come, and so is
 // one from before the summary, whose figures count what is not seen any more. Where there is no
 // other, all that is seen counts by its text.
-func Size(seen []tree.Message) int64 {
+func EstimateTokens(seen []tree.Message) int64 {
 	summary := 0
 	if len(seen) > 0 && seen[0].UpTo > 0 {
 		summary = seen[0].Ordinal
@@ -62,8 +62,8 @@ func attachmentTokens(a tree.Attachment) int64 {
 	return pageTokens * int64(1+len(a.Data)/pageBytes)
 }
 
-// Model is the model that has last answered in a conversation; empty if none has.
-func Model(seen []tree.Message) string {
+// LastModel is the model that has last answered in a conversation; empty if none has.
+func LastModel(seen []tree.Message) string {
 	for i := len(seen) - 1; i >= 0; i-- {
 		if seen[i].Role == tree.RoleAssistant {
 			return seen[i].Model
@@ -72,12 +72,12 @@ func Model(seen []tree.Message) string {
 	return ""
 }
 
-// Older parts what a model sees for a summary: the older part, which the summary
+// OlderPart parts what a model sees for a summary: the older part, which the summary
 // will stand for, and the ordinal of its last message. What the model has to
 // answer next stays out of it: the last calls with their results, and user messages
 // at the end. No part ends between calls and their results. The older part is
 // empty if there is nothing to sum up.
-func Older(seen []tree.Message) ([]tree.Message, int) {
+func OlderPart(seen []tree.Message) ([]tree.Message, int) {
 	if Unanswered(seen) != nil {
 		return nil, 0
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// MaxLines bounds the bytes of a transcript that is read.
-const MaxLines = 32 << 20
+// MaxEncodedBytes bounds the bytes of a transcript that is read.
+const MaxEncodedBytes = 32 << 20
 
 // maxRecords bounds its lines: most of an agent's are about progress.
 const maxRecords = 200_000
@@ -28,14 +28,14 @@ type History struct {
 	Notes    []string       // what was left out or put in
 }
 
-// Read reads a conversation from lines. Of several ends it takes the newest, with
+// Decode reads a conversation from lines. Of several ends it takes the newest, with
 // the chain of messages before it; a sub-agent's lines count only if there are no
 // others. What is not a message of user or assistant is passed over, and what a
 // conversation needs is put in: results of calls that have none, and a user
 // message to begin with. An error says which line is wrong.
-func Read(data []byte) (*History, error) {
-	if len(data) > MaxLines {
-		return nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", MaxLines)
+func Decode(data []byte) (*History, error) {
+	if len(data) > MaxEncodedBytes {
+		return nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", MaxEncodedBytes)
 	}
 	f := &file{byID: map[string]*record{}, byParent: map[string][]*record{}, seenNotes: map[string]bool{}}
 	if err := f.parse(bytes.TrimPrefix(data, []byte("\ufeff"))); err != nil { // with which some editors begin a file

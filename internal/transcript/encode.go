@@ -92,9 +92,9 @@ type Origin struct {
 	Agent     string // then: its task
 }
 
-// Lines writes a whole conversation, what it inherits included. Equal messages
+// Encode writes a whole conversation, what it inherits included. Equal messages
 // give equal bytes, and read again they give them once more.
-func Lines(messages []tree.Message, of Origin) ([]byte, error) {
+func Encode(messages []tree.Message, of Origin) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)

@@ -34,7 +34,7 @@ func everything() []tree.Message {
 
 func lines(t *testing.T, messages []tree.Message, of transcript.Origin) []byte {
 	t.Helper()
-	data, err := transcript.Lines(messages, of)
+	data, err := transcript.Encode(messages, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func lines(t *testing.T, messages []tree.Message, of transcript.Origin) []byte {
 
 func read(t *testing.T, data []byte) *transcript.History {
 	t.Helper()
-	h, err := transcript.Read(data)
+	h, err := transcript.Decode(data)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, data)
 	}
@@ -129,12 +129,12 @@ func TestWrongLines(t *testing.T) {
 		`{"type":"user","uuid":"a","parentUuid":"b","message":{"content":"x"}}` + "\n" +
 			`{"type":"progress","uuid":"b","parentUuid":"a"}`: "comes after itself",
 	} {
-		_, err := transcript.Read([]byte(text))
+		_, err := transcript.Decode([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, tree.ErrBadInput) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := transcript.Read(make([]byte, transcript.MaxLines+1)); !errors.Is(err, tree.ErrTooLarge) {
+	if _, err := transcript.Decode(make([]byte, transcript.MaxEncodedBytes+1)); !errors.Is(err, tree.ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
 }
@@ -153,13 +153,13 @@ func FuzzRead(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	whole, err := transcript.Lines(everything(), transcript.Origin{})
+	whole, err := transcript.Encode(everything(), transcript.Origin{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(whole)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h, err := transcript.Read(data)
+		h, err := transcript.Decode(data)
 		if err != nil {
 			return
 		}
@@ -173,7 +173,7 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 		mayBegin(t, h.Messages)
-		first, err := transcript.Lines(h.Messages, transcript.Origin{})
+		first, err := transcript.Encode(h.Messages, transcript.Origin{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func FuzzRead(f *testing.F) {
 func TestLinesMayBeginWithAByteOrderMark(t *testing.T) {
 	t.Parallel()
 	const lines = `{"uuid":"a","type":"user","message":{"role":"user","content":"hello"}}`
-	history, err := transcript.Read([]byte("\ufeff" + lines))
+	history, err := transcript.Decode([]byte("\ufeff" + lines))
 	if err != nil || len(history.Messages) != 1 {
 		t.Errorf("%+v, %v", history, err)
 	}

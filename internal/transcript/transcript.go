@@ -93,9 +93,9 @@ func forkNote(description string) string {
 		"it is all that the agent will see of your work."
 }
 
-// Seen gives what a model sees of a conversation: instead of what was summed up,
+// Visible gives what a model sees of a conversation: instead of what was summed up,
 // the last summary. A result whose call was summed up goes with it.
-func Seen(messages []tree.Message) []tree.Message {
+func Visible(messages []tree.Message) []tree.Message {
 	last := -1
 	for i := range messages {
 		if messages[i].UpTo > 0 {
@@ -125,7 +125,7 @@ func Conversation(chain []Link) []tree.Message {
 	if inherited := Inherited(chain); len(inherited) > 0 {
 		own = append(inherited, own...)
 	}
-	return Seen(own)
+	return Visible(own)
 }
 
 // Calls gives the calls that an assistant message opens.
@@ -153,9 +153,9 @@ func Unanswered(messages []tree.Message) *tree.Message {
 	return last
 }
 
-// Results puts a tool message together: one block for each call of the message
+// ResultBlocks puts a tool message together: one block for each call of the message
 // that asked, in the order of the calls.
-func Results(asked *tree.Message, results map[int]tree.ToolResult) []tree.Block {
+func ResultBlocks(asked *tree.Message, results map[int]tree.ToolResult) []tree.Block {
 	var blocks []tree.Block
 	for i, b := range asked.Blocks {
 		if use, ok := b.(tree.ToolUse); ok {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	gitPatience = 5 * time.Minute
-	gitOutput   = 64 << 10 // bytes that are kept of what it says
+	gitTimeout   = 5 * time.Minute
+	maxGitOutput = 64 << 10 // bytes that are kept of what it says
 )
 
 // git runs git on directories that agents can write to. What is in them may name
@@ -35,17 +35,17 @@ type gitCall struct {
 	out      io.Writer // gets what it says; nil: it is given back
 }
 
-// off switches off what a repository can have git run, as far as it can be named; what
+// disabledConfig switches off what a repository can have git run, as far as it can be named; what
 // has names of its own, as filters have, is left out by not reading the repository's
 // configuration at all: see repository.apart.
-var off = []string{
+var disabledConfig = []string{
 	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.excludesFile=/dev/null",
 	"protocol.allow=never", "submodule.recurse=false", "gc.auto=0", "maintenance.auto=false",
 	"safe.directory=*", // whose files they are says nothing: nothing that they name is run
 }
 
-// alone keeps out the configuration of the machine and the user, and all transports.
-var alone = []string{
+// isolatedEnv keeps out the configuration of the machine and the user, and all transports.
+var isolatedEnv = []string{
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1", "HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent",
 	"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=/bin/false", "GIT_OPTIONAL_LOCKS=0",
 	"GIT_COMMITTER_NAME=coppice", "GIT_COMMITTER_EMAIL=coppice@localhost", "LC_ALL=C",
@@ -58,20 +58,20 @@ func (g git) run(ctx context.Context, c gitCall) (string, error) {
 	if err != nil {
 		return "", errors.New("there is no git on this worker")
 	}
-	ctx, cancel := context.WithTimeout(ctx, gitPatience)
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
 	argv := []string{program, "--git-dir=" + c.gitDir}
-	for _, setting := range off {
+	for _, setting := range disabledConfig {
 		argv = append(argv, "-c", setting)
 	}
-	var said, complaint opening
+	var said, complaint cappedBuffer
 	var out io.Writer = &said
 	if c.out != nil {
 		out = c.out
 	}
 	process, err := g.sandbox.Start(ctx, sandbox.Command{
 		Argv: append(argv, c.args...), Dir: c.in, Writable: c.writable,
-		Env: append(append([]string{}, alone...), c.env...), Stdout: out, Stderr: &complaint,
+		Env: append(append([]string{}, isolatedEnv...), c.env...), Stdout: out, Stderr: &complaint,
 	})
 	if err != nil {
 		return "", fmt.Errorf("git: %w", err)
@@ -86,17 +86,17 @@ func (g git) run(ctx context.Context, c gitCall) (string, error) {
 	return strings.TrimSuffix(said.buf.String(), "\n"), nil
 }
 
-// opening keeps the start of what is written to it.
-type opening struct{ buf bytes.Buffer }
+// cappedBuffer keeps the start of what is written to it.
+type cappedBuffer struct{ buf bytes.Buffer }
 
 // Write never fails.
-func (e *opening) Write(p []byte) (int, error) {
-	e.buf.Write(p[:min(len(p), max(0, gitOutput-e.buf.Len()))])
+func (e *cappedBuffer) Write(p []byte) (int, error) {
+	e.buf.Write(p[:min(len(p), max(0, maxGitOutput-e.buf.Len()))])
 	return len(p), nil
 }
 
 // line is a text of others on one line, fit to be shown.
-func (e *opening) line() string {
+func (e *cappedBuffer) line() string {
 	const limit = 500
 	text := strings.ToValidUTF8(e.buf.String(), "\uFFFD")
 	text = strings.Map(func(r rune) rune {

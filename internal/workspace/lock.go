@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// lockEvery is how often a lock that somebody has is asked for.
-const lockEvery = 20 * time.Millisecond
+// lockRetry is how often a lock that somebody has is asked for.
+const lockRetry = 20 * time.Millisecond
 
 // lock takes the lock that a file stands for, among processes and machines that share
 // the file system. It waits as long as ctx lives: whoever has it may be laying out the
@@ -26,7 +26,7 @@ func lock(ctx context.Context, file *os.File) error {
 			return fmt.Errorf("taking the lock %s: %w", file.Name(), err)
 		}
 		select {
-		case <-time.After(lockEvery):
+		case <-time.After(lockRetry):
 		case <-ctx.Done():
 			return fmt.Errorf("somebody else has the lock %s: %w", file.Name(), ctx.Err())
 		}
@@ -46,7 +46,7 @@ func flock(file *os.File, how int) error {
 
 // used reports whether others share the lock that a file holds. The repository is locked:
 // nobody else comes, or asks the same.
-func used(file *os.File) (bool, error) {
+func isShared(file *os.File) (bool, error) {
 	err := flock(file, syscall.LOCK_EX)
 	if again := flock(file, syscall.LOCK_SH); again != nil { // what could not be changed may be lost
 		return true, fmt.Errorf("sharing the lock %s: %w", file.Name(), again)

@@ -25,12 +25,12 @@ const gitDir = ".git"
 // which people remove.
 const lockName = gitDir + "/coppice-lock"
 
-// branches is what the names of the branches of worktrees begin with.
-const branches = "coppice/"
+// branchPrefix is what the names of the branches of worktrees begin with.
+const branchPrefix = "coppice/"
 
-// fixed are the parts of a repository that git writes to or reads by their names. A
+// repositoryPaths are the parts of a repository that git writes to or reads by their names. A
 // link there would lead it elsewhere.
-var fixed = []string{
+var repositoryPaths = []string{
 	"", "HEAD", "config", "config.worktree", "objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/heads/coppice", "packed-refs",
 	"worktrees", "logs", "logs/HEAD", "logs/refs", "logs/refs/heads", "logs/refs/heads/coppice", "info", "info/attributes", "info/exclude",
 }
@@ -74,7 +74,7 @@ func (r *repository) close() error { return errors.Join(r.unlock(), r.root.Close
 
 // check refuses what is no repository, or one that is not all in the directory.
 func (r *repository) check() error {
-	for _, name := range fixed {
+	for _, name := range repositoryPaths {
 		info, err := r.root.Lstat(filepath.Join(gitDir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && name == "":
@@ -91,23 +91,23 @@ func (r *repository) check() error {
 	return nil
 }
 
-// ownDir makes a directory that git takes no notice of. No part of its path may be a
+// makeIgnoredDir makes a directory that git takes no notice of. No part of its path may be a
 // link.
-func (r *repository) ownDir(dir string) error {
+func (r *repository) makeIgnoredDir(dir string) error {
 	if err := tool.MakeDirs(r.root, dir, newDirMode); err != nil {
 		return fmt.Errorf("making %s: %w", dir, err)
 	}
-	if err := r.plain(dir); err != nil {
+	if err := r.checkPath(dir); err != nil {
 		return err
 	}
-	if ignore := filepath.Join(dir, ".gitignore"); !r.is(ignore) {
+	if ignore := filepath.Join(dir, ".gitignore"); !r.exists(ignore) {
 		return r.write(ignore, "*\n")
 	}
 	return nil
 }
 
-// plain refuses a directory whose path has links in it.
-func (r *repository) plain(dir string) error {
+// checkPath refuses a directory whose path has links in it.
+func (r *repository) checkPath(dir string) error {
 	for part := dir; part != "."; part = filepath.Dir(part) {
 		info, err := r.root.Lstat(part)
 		if err != nil {
@@ -179,15 +179,15 @@ func (r *repository) remove(name string) error {
 	return nil
 }
 
-func (r *repository) is(name string) bool {
+func (r *repository) exists(name string) bool {
 	_, err := r.root.Lstat(name)
 	return err == nil
 }
 
 func (r *repository) path(name string) string { return filepath.Join(r.dir, name) }
 
-// ask runs git on the repository.
-func (r *repository) ask(ctx context.Context, args ...string) (string, error) {
+// runGit runs git on the repository.
+func (r *repository) runGit(ctx context.Context, args ...string) (string, error) {
 	return r.git.run(ctx, gitCall{in: r.dir, gitDir: r.path(gitDir), args: args})
 }
 
@@ -203,23 +203,23 @@ func (r *repository) head(ctx context.Context, chain []worktree) (string, error)
 		}
 		name = strings.TrimPrefix(text, "ref: ")
 	}
-	commit, err := r.ask(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	commit, err := r.runGit(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	if err != nil {
 		return "", fmt.Errorf("the repository has no commit to start from: %w", err)
 	}
 	return commit, nil
 }
 
-// apart runs git on the files of a worktree with a git directory made for the call. It
+// runIsolated runs git on the files of a worktree with a git directory made for the call. It
 // has the objects and the index of the worktree, and nothing of the repository's
 // configuration, so no filter that an attribute names is anybody's program.
-func (r *repository) apart(ctx context.Context, w worktree, commit string, args ...string) (string, error) {
-	return r.apartTo(ctx, nil, w, commit, args...)
+func (r *repository) runIsolated(ctx context.Context, w worktree, commit string, args ...string) (string, error) {
+	return r.runIsolatedTo(ctx, nil, w, commit, args...)
 }
 
-// apartTo is apart with what git says going to out, if that is not nil.
-func (r *repository) apartTo(ctx context.Context, out io.Writer, w worktree, commit string, args ...string) (_ string, err error) {
-	format, err := r.ask(ctx, "rev-parse", "--show-object-format")
+// runIsolatedTo is apart with what git says going to out, if that is not nil.
+func (r *repository) runIsolatedTo(ctx context.Context, out io.Writer, w worktree, commit string, args ...string) (_ string, err error) {
+	format, err := r.runGit(ctx, "rev-parse", "--show-object-format")
 	if err != nil {
 		return "", err
 	}
@@ -291,18 +291,18 @@ func makeText(root *os.Root, name, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// state is what a worktree holds that its parent has not.
-type state struct {
+// changes is what a worktree holds that its parent has not.
+type changes struct {
 	commits    int
 	files      bool // that are not committed
 	submodules bool // that are not empty
-	below      bool // worktrees of its own
-	used       bool // others work there
+	nested     bool // worktrees of its own
+	inUse      bool // others work there
 }
 
-func (s state) empty() bool { return s == state{} }
+func (s changes) isEmpty() bool { return s == changes{} }
 
-func (s state) String() string {
+func (s changes) String() string {
 	var parts []string
 	if s.commits == 1 {
 		parts = append(parts, "1 commit")
@@ -315,10 +315,10 @@ func (s state) String() string {
 	if s.submodules {
 		parts = append(parts, "submodules with files")
 	}
-	if s.below {
+	if s.nested {
 		parts = append(parts, "worktrees of its own agents below it")
 	}
-	if s.used {
+	if s.inUse {
 		parts = append(parts, "agents or commands that still work there")
 	}
 	return strings.Join(parts, ", ")

@@ -83,7 +83,7 @@ type Run struct {
 type Place struct {
 	*tool.Workspace
 	places *Places
-	here   *shared
+	dir    *shared
 	base   *shared    // the session's directory, if the run works below it; or nil
 	own    []worktree // the last of which is the worktree of the run's task; empty: it has none
 	owner  string
@@ -96,7 +96,7 @@ func (p *Places) Enter(ctx context.Context, r Run) (*Place, error) {
 		return nil, err
 	}
 	if len(r.Worktrees) == 0 {
-		return &Place{Workspace: base.Workspace, places: p, here: base}, nil
+		return &Place{Workspace: base.Workspace, places: p, dir: base}, nil
 	}
 	place := &Place{places: p, base: base}
 	chain := worktrees(r.Worktrees)
@@ -107,20 +107,20 @@ func (p *Places) Enter(ctx context.Context, r Run) (*Place, error) {
 		if err := repo.ensure(ctx, chain, place.owner); err != nil {
 			return err
 		}
-		place.here, err = p.enterWorktree(base, repo, chain[len(chain)-1])
+		place.dir, err = p.enterWorktree(base, repo, chain[len(chain)-1])
 		return err
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("a git worktree for the agent: %w", err), p.leave(base))
 	}
-	place.Workspace = place.here.Workspace
+	place.Workspace = place.dir.Workspace
 	return place, nil
 }
 
 // enterWorktree gives a worktree that is there. It is used from then on.
 func (p *Places) enterWorktree(base *shared, repo *repository, w worktree) (*shared, error) {
 	return p.enter(filepath.Join(base.Resolved(), w.dir), func() (*shared, error) {
-		lock, err := repo.use(w)
+		lock, err := repo.markInUse(w)
 		if err != nil {
 			return nil, err
 		}
@@ -197,18 +197,18 @@ func (p *Places) leave(s *shared) error {
 }
 
 // used reports whether others work where a run does. The repository is locked.
-func (p *Places) used(s *shared) (bool, error) {
+func (p *Places) isInUse(s *shared) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.users > 1 {
 		return true, nil
 	}
-	return used(s.lock)
+	return isShared(s.lock)
 }
 
 // Leave gives the place back.
 func (p *Place) Leave() error {
-	err := p.places.leave(p.here)
+	err := p.places.leave(p.dir)
 	if p.base != nil {
 		err = errors.Join(err, p.places.leave(p.base))
 	}
@@ -220,65 +220,65 @@ func (p *Place) Leave() error {
 func (p *Place) Share() *Place {
 	p.places.mu.Lock()
 	defer p.places.mu.Unlock()
-	p.here.users++
+	p.dir.users++
 	if p.base != nil {
 		p.base.users++
 	}
-	return &Place{Workspace: p.Workspace, places: p.places, here: p.here, base: p.base}
+	return &Place{Workspace: p.Workspace, places: p.places, dir: p.dir, base: p.base}
 }
 
-// Owns reports whether the run has a worktree of its own.
-func (p *Place) Owns() bool { return len(p.own) > 0 }
+// OwnsWorktree reports whether the run has a worktree of its own.
+func (p *Place) OwnsWorktree() bool { return len(p.own) > 0 }
 
-// keptPatience is how long the end of a run waits for a lock that somebody has: an agent may
+// changesLockTimeout is how long the end of a run waits for a lock that somebody has: an agent may
 // have it for good.
-const keptPatience = time.Minute
+const changesLockTimeout = time.Minute
 
-// Kept says what the run's own worktree holds that its parent has not, for whoever
+// ChangesNote says what the run's own worktree holds that its parent has not, for whoever
 // reads the result of the run; empty if there is nothing, or no such worktree.
-func (p *Place) Kept(ctx context.Context) string {
-	if !p.Owns() {
+func (p *Place) ChangesNote(ctx context.Context) string {
+	if !p.OwnsWorktree() {
 		return ""
 	}
 	own := p.own[len(p.own)-1]
-	var left state
-	waiting, cancel := context.WithTimeout(ctx, keptPatience)
+	var left changes
+	waiting, cancel := context.WithTimeout(ctx, changesLockTimeout)
 	defer cancel()
 	err := p.places.inRepository(waiting, p.base.Resolved(), func(repo *repository) (err error) {
-		left, err = p.look(ctx, repo)
+		left, err = p.changes(ctx, repo)
 		return err
 	})
 	if err != nil {
 		return fmt.Sprintf("[worktree %s, branch %s: what was changed there is kept; it could not be looked at: %v]", own.path(), own.branch(), err)
 	}
-	if left.empty() {
+	if left.isEmpty() {
 		return ""
 	}
 	return fmt.Sprintf("[worktree %s, branch %s: %s]", own.path(), own.branch(), left)
 }
 
 // look says what the run's own worktree holds that its parent has not.
-func (p *Place) look(ctx context.Context, repo *repository) (state, error) {
-	if !repo.is(p.own[len(p.own)-1].dir) {
-		return state{}, nil // it was removed
+func (p *Place) changes(ctx context.Context, repo *repository) (changes, error) {
+	if !repo.exists(p.own[len(p.own)-1].dir) {
+		return changes{}, nil // it was removed
 	}
-	left, err := repo.look(ctx, p.own)
+	left, err := repo.changesOf(ctx, p.own)
 	if err != nil {
-		return state{}, err
+		return changes{}, err
 	}
-	left.used, err = p.places.used(p.here)
+	left.inUse, err = p.places.isInUse(p.dir)
 	return left, err
 }
 
-// Clear removes the run's own worktree if it holds nothing that its parent has not,
+// RemoveIfUnchanged removes the run's own worktree if it holds nothing that its parent has not,
 // nobody else works in it, and nobody has entered it since as its owner. The run has
 // ended, and has not left.
-func (p *Place) Clear(ctx context.Context) error {
-	if !p.Owns() {
+func (p *Place) RemoveIfUnchanged(ctx context.Context) error {
+	if !p.OwnsWorktree() {
 		return nil
 	}
 	err := p.places.inRepository(ctx, p.base.Resolved(), func(repo *repository) error {
-		return repo.clear(ctx, p.own[len(p.own)-1], p.owner, func() (state, error) { return p.look(ctx, repo) })
+		return repo.removeIfEmpty(ctx, p.own[len(p.own)-1], p.owner, func() (changes, error) { return p.changes(ctx, repo) })
 	})
 	if err != nil {
 		return fmt.Errorf("removing a worktree: %w", err)

@@ -43,10 +43,10 @@ const defaultMaxTokens = 32_000
 
 // Model asks over the network. It implements [model.Model].
 type Model struct {
-	config   Config
-	messages sdk.MessageService
-	drops    sync.Map // the names of models that have refused reasoning, and drop it if asked to
-	lacks    upstream.Learned[lack]
+	config        Config
+	messages      sdk.MessageService
+	dropsThinking sync.Map // the names of models that have refused reasoning, and drop it if asked to
+	omissions     upstream.ConversationCache[omission]
 }
 
 var _ model.Model = (*Model)(nil)
@@ -66,7 +66,7 @@ func New(c Config) (*Model, error) {
 	options := []option.RequestOption{
 		option.WithEnvironmentProduction(), option.WithHTTPClient(c.HTTP),
 		option.WithMaxRetries(0), option.WithoutOpenTelemetry(),
-		option.WithMiddleware(upstream.Streamed(kindSaid)), //nolint:bodyclose // the SDK closes what it is given
+		option.WithMiddleware(upstream.RequireStream(kindOfBody)), //nolint:bodyclose // the SDK closes what it is given
 	}
 	if c.BaseURL != "" {
 		options = append(options, option.WithBaseURL(c.BaseURL))
@@ -82,22 +82,22 @@ func New(c Config) (*Model, error) {
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	preview := upstream.NewPreview(emit)
 	name := cmp.Or(req.Model, m.config.Model)
-	_, drop := m.drops.Load(name)
-	known := m.lacks.Of(name, req)
-	known.attachments = known.attachments || m.config.blind(name)
-	try := attempt{drop: drop, lack: known}
+	_, drop := m.dropsThinking.Load(name)
+	known := m.omissions.Get(name, req)
+	known.attachments = known.attachments || m.config.hidesAttachments(name)
+	try := attempt{dropThinking: drop, omission: known}
 	for {
-		answer, err := m.ask(ctx, try.request(req), try.drop, preview.Show)
-		if next := try.after(err, req); next != try {
-			preview.TakeBack()
+		answer, err := m.ask(ctx, try.request(req), try.dropThinking, preview.Show)
+		if next := try.next(err, req); next != try {
+			preview.Retract()
 			try = next
 			continue
 		}
-		if err == nil && try.drop {
-			m.drops.Store(name, true)
+		if err == nil && try.dropThinking {
+			m.dropsThinking.Store(name, true)
 		}
-		if err == nil && try.lack != known {
-			m.lacks.Learn(name, req, try.lack)
+		if err == nil && try.omission != known {
+			m.omissions.Put(name, req, try.omission)
 		}
 		return answer, err
 	}
@@ -105,59 +105,59 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 
 // ask asks once; drop says that the provider is to drop reasoning that it would refuse.
 func (m *Model) ask(ctx context.Context, req *model.Request, drop bool, emit func(model.Delta)) (*model.Answer, error) {
-	params, options := m.config.params(req), m.caller(req)
+	params, options := m.config.params(req), m.callerOptions(req)
 	if drop {
-		options = append(options, dropping(&params)...)
+		options = append(options, dropOptions(&params)...)
 	}
 	// A stream that is given up must not go on in the background.
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream := m.messages.NewStreaming(streaming, params, options...)
 	defer stream.Close() //nolint:errcheck // what was read to its end, or given up, has nothing to lose
-	var a answer
+	var a answerBuilder
 	for stream.Next() {
 		event := stream.Current()
 		if event.Type == "message_stop" {
 			return a.finish(ctx)
 		}
-		if err := a.take(&event, emit); err != nil {
-			return nil, upstream.Broken(ctx, err)
+		if err := a.handle(&event, emit); err != nil {
+			return nil, upstream.TransportError(ctx, err)
 		}
 	}
-	return nil, failure(ctx, stream.Err())
+	return nil, streamError(ctx, stream.Err())
 }
 
-// caller says who asks, to servers other than Anthropic's.
-func (m *Model) caller(req *model.Request) []option.RequestOption {
+// callerOptions says who asks, to servers other than Anthropic's.
+func (m *Model) callerOptions(req *model.Request) []option.RequestOption {
 	var options []option.RequestOption
 	if m.config.BaseURL != "" {
-		for name, values := range upstream.Caller(req) {
+		for name, values := range upstream.CallerHeaders(req) {
 			options = append(options, option.WithHeader(name, values[0]))
 		}
 	}
 	return options
 }
 
-// failure is what a stream that did not come to its end means.
-func failure(ctx context.Context, err error) error {
+// streamError is what a stream that did not come to its end means.
+func streamError(ctx context.Context, err error) error {
 	var refused *sdk.Error
 	switch {
 	case err == nil:
-		return upstream.Broken(ctx, io.ErrUnexpectedEOF)
+		return upstream.TransportError(ctx, io.ErrUnexpectedEOF)
 	case !errors.As(err, &refused) || ctx.Err() != nil:
-		return upstream.Broken(ctx, err)
+		return upstream.TransportError(ctx, err)
 	}
-	e := upstream.Refusal(refused.StatusCode, refused.Response.Header, refused.RawJSON())
+	e := upstream.StatusError(refused.StatusCode, refused.Response.Header, refused.RawJSON())
 	if refused.StatusCode == http.StatusOK {
 		// An event of the stream; its type takes the place of the status.
-		e.Kind = upstream.Told(kindOf(refused.Type()), refused.RawJSON())
+		e.Kind = upstream.RefineKind(kindOf(refused.Type()), refused.RawJSON())
 		e.Err = errors.New("the provider broke the answer off: " + refused.RawJSON())
 	}
 	return e
 }
 
-// kindSaid is the kind of an error that came as the whole answer.
-func kindSaid(said []byte) model.ErrorKind {
+// kindOfBody is the kind of an error that came as the whole answer.
+func kindOfBody(said []byte) model.ErrorKind {
 	var body struct {
 		Error struct {
 			Type sdk.ErrorType `json:"type"`

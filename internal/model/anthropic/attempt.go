@@ -11,50 +11,50 @@ import (
 // notes in their place, whatever it says: many words are in use for what it may not like
 // about them, and a conversation has them for good.
 type attempt struct {
-	drop     bool // reasoning is to be dropped
-	dropping bool // and that is new to the provider
-	lack
+	dropThinking bool // reasoning is to be dropped
+	dropIsNew    bool // and that is new to the provider
+	omission
 }
 
-// lack is what a conversation goes without. The zero value is nothing.
-type lack struct {
-	thoughts    conversation.Forgotten
+// omission is what a conversation goes without. The zero value is nothing.
+type omission struct {
+	thinking    conversation.RejectedThinking
 	attachments bool
 }
 
 // request gives the request as it is made.
-func (l lack) request(req *model.Request) *model.Request {
+func (l omission) request(req *model.Request) *model.Request {
 	out := *req
-	out.Messages = l.thoughts.Of(out.Messages)
+	out.Messages = l.thinking.Strip(out.Messages)
 	if l.attachments {
-		out.Messages = conversation.Noted(out.Messages)
+		out.Messages = conversation.WithPlaceholders(out.Messages)
 	}
 	return &out
 }
 
-// after gives the attempt to make after one with this outcome; the same if there is none.
-func (a attempt) after(err error, req *model.Request) attempt {
+// next gives the attempt to make after one with this outcome; the same if there is none.
+func (a attempt) next(err error, req *model.Request) attempt {
 	if !upstream.IsInvalid(err) {
 		return a
 	}
-	refused, droppable := refusedThoughts(err)
-	forgotten, thinks := a.thoughts.With(conversation.LastSignature(req.Messages, own))
+	refused, droppable := refusedThinking(err)
+	forgotten, thinks := a.thinking.Add(conversation.LastSignature(req.Messages, isOwn))
 	switch {
-	case thinks && droppable && !a.drop:
-		a.drop, a.dropping = true, true
-	case thinks && (refused || a.dropping):
-		a.drop, a.dropping = false, false
-		a.thoughts = forgotten
-	case conversation.Attached(req.Messages):
+	case thinks && droppable && !a.dropThinking:
+		a.dropThinking, a.dropIsNew = true, true
+	case thinks && (refused || a.dropIsNew):
+		a.dropThinking, a.dropIsNew = false, false
+		a.thinking = forgotten
+	case conversation.HasAttachments(req.Messages):
 		a.attachments = true
 	}
 	return a
 }
 
-// blind reports whether a model is not shown attachments. Other servers than Anthropic's own
+// hidesAttachments reports whether a model is not shown attachments. Other servers than Anthropic's own
 // may have one that can't look at any, and not all of them refuse such a conversation in a
 // way that tells it; whatever has the name of a Claude can.
-func (c Config) blind(name string) bool {
+func (c Config) hidesAttachments(name string) bool {
 	_, claude := generation(name)
 	return c.BaseURL != "" && !claude
 }

@@ -32,9 +32,9 @@ func (c Config) params(req *model.Request) sdk.MessageNewParams {
 	if strings.TrimSpace(req.System) != "" {
 		p.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
 	}
-	p.Thinking = c.Thinking.of(p.Model, req.Messages)
+	p.Thinking = c.Thinking.param(p.Model, req.Messages)
 	if on := p.Thinking.OfEnabled; on != nil {
-		p.MaxTokens, on.BudgetTokens = withThoughts(p.Model, p.MaxTokens, on.BudgetTokens)
+		p.MaxTokens, on.BudgetTokens = withThinkingBudget(p.Model, p.MaxTokens, on.BudgetTokens)
 	}
 	return p
 }
@@ -72,7 +72,7 @@ func messages(turns []conversation.Turn) []sdk.MessageParam {
 	marks := 0
 	for i := len(out) - 1; i >= 0 && marks < 2; i-- {
 		if last := &out[i].Content[len(out[i].Content)-1]; out[i].Role == sdk.MessageParamRoleUser {
-			mark(last)
+			markCached(last)
 			marks++
 		}
 	}
@@ -92,8 +92,8 @@ func remind(all []sdk.MessageParam, reminder string) []sdk.MessageParam {
 	return append(all, sdk.NewUserMessage(text))
 }
 
-// mark says that the provider should keep what it has read up to a block.
-func mark(b *sdk.ContentBlockParamUnion) {
+// markCached says that the provider should keep what it has read up to a block.
+func markCached(b *sdk.ContentBlockParamUnion) {
 	switch {
 	case b.OfText != nil:
 		b.OfText.CacheControl = sdk.NewCacheControlEphemeralParam()
@@ -106,16 +106,16 @@ func mark(b *sdk.ContentBlockParamUnion) {
 	}
 }
 
-// redacted begins the signature of reasoning that only the provider can read. No other
+// redactedPrefix begins the signature of reasoning that only the provider can read. No other
 // signature of the provider has a colon in it.
-const redacted = "redacted:"
+const redactedPrefix = "redacted:"
 
-// anothers reports whether reasoning is another provider's.
-func anothers(t tree.Thinking) bool {
-	return t.Signature == "" || strings.HasPrefix(t.Signature, conversation.SealedByOpenAI)
+// isForeign reports whether reasoning is another provider's.
+func isForeign(t tree.Thinking) bool {
+	return t.Signature == "" || strings.HasPrefix(t.Signature, conversation.OpenAISignaturePrefix)
 }
 
-func own(t tree.Thinking) bool { return !anothers(t) }
+func isOwn(t tree.Thinking) bool { return !isForeign(t) }
 
 // block translates one block. Reasoning of another provider's stays out.
 func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
@@ -123,10 +123,10 @@ func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 	case tree.Text:
 		return sdk.NewTextBlock(b.Text), true
 	case tree.Thinking:
-		if data, ok := strings.CutPrefix(b.Signature, redacted); ok {
+		if data, ok := strings.CutPrefix(b.Signature, redactedPrefix); ok {
 			return sdk.NewRedactedThinkingBlock(data), true
 		}
-		return sdk.NewThinkingBlock(b.Signature, b.Text), !anothers(b)
+		return sdk.NewThinkingBlock(b.Signature, b.Text), !isForeign(b)
 	case tree.ToolUse:
 		return sdk.NewToolUseBlock(b.ProviderID, b.Input, b.Name), true
 	case tree.ToolResult:
@@ -147,16 +147,16 @@ func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 // attachment shows an image or a document, or says that there is one.
 func attachment(a tree.Attachment) sdk.ContentBlockParamUnion {
 	switch {
-	case conversation.Image(a):
+	case conversation.IsImage(a):
 		return sdk.NewImageBlockBase64(a.MediaType, conversation.Base64(a))
-	case conversation.Document(a, conversation.PDF):
+	case conversation.IsDocument(a, conversation.PDF):
 		return sdk.NewDocumentBlock(sdk.Base64PDFSourceParam{Data: conversation.Base64(a)})
-	case conversation.Document(a, conversation.PlainText):
+	case conversation.IsDocument(a, conversation.PlainText):
 		return sdk.NewDocumentBlock(sdk.PlainTextSourceParam{Data: string(a.Data)})
 	case a.URL != "" && a.Kind == tree.AttachmentImage:
 		return sdk.NewImageBlock(sdk.URLImageSourceParam{URL: a.URL})
 	case a.URL != "" && a.Kind == tree.AttachmentDocument:
 		return sdk.NewDocumentBlock(sdk.URLPDFSourceParam{URL: a.URL})
 	}
-	return sdk.NewTextBlock(conversation.Note(a))
+	return sdk.NewTextBlock(conversation.Placeholder(a))
 }

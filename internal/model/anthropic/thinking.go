@@ -15,29 +15,29 @@ import (
 // Generations are numbered 100 times the model's number, with what is behind its point.
 const (
 	firstAdaptive = 406 // earlier ones refuse to be told that they may think as they find fit
-	lastNumbered  = 406 // later ones refuse a number of tokens
+	lastBudgeted  = 406 // later ones refuse a number of tokens
 )
 
-// of says it to a model as far as that takes it; what it would refuse is left out, and
+// param says it to a model as far as that takes it; what it would refuse is left out, and
 // it reasons as it does by itself. A model whose name does not tell its generation is
 // told as it is.
-func (t Thinking) of(name string, messages []tree.Message) (p sdk.ThinkingConfigParamUnion) {
+func (t Thinking) param(name string, messages []tree.Message) (p sdk.ThinkingConfigParamUnion) {
 	g, known := generation(name)
 	switch {
 	case t.Adaptive && (!known || g >= firstAdaptive):
 		p.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}
-	case t.Tokens > 0 && (!known || g <= lastNumbered) && !lostThoughts(messages):
+	case t.Tokens > 0 && (!known || g <= lastBudgeted) && !lostThinking(messages):
 		p = sdk.ThinkingConfigParamOfEnabled(t.Tokens)
 	}
 	return p
 }
 
-// numbered finds the number in a model's name, as in claude-opus-4-20250514,
+// generationPattern finds the number in a model's name, as in claude-opus-4-20250514,
 // claude-3-7-sonnet and anthropic/claude-sonnet-4.6. A date has more digits.
-var numbered = regexp.MustCompile(`claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?:\D|$)`)
+var generationPattern = regexp.MustCompile(`claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?:\D|$)`)
 
 func generation(name string) (g int, known bool) {
-	found := numbered.FindStringSubmatch(name)
+	found := generationPattern.FindStringSubmatch(name)
 	if found == nil {
 		return 0, false
 	}
@@ -46,11 +46,11 @@ func generation(name string) (g int, known bool) {
 	return 100*major + minor, true
 }
 
-// withThoughts gives the bound of an answer together with its reasoning, and that of the
+// withThinkingBudget gives the bound of an answer together with its reasoning, and that of the
 // reasoning: the provider counts both, and demands more than the reasoning alone. What the
 // model can't write is taken from the answer down to half of what it can, and then from
 // the reasoning.
-func withThoughts(name string, answer, thoughts int64) (both, reasoning int64) {
+func withThinkingBudget(name string, answer, thoughts int64) (both, reasoning int64) {
 	limit := outputLimit(name)
 	if limit == 0 {
 		return answer + thoughts, thoughts
@@ -84,13 +84,13 @@ func outputLimit(name string) int64 {
 	return 0
 }
 
-// lostThoughts reports whether reasoning of the turn under way can't go back to the
+// lostThinking reports whether reasoning of the turn under way can't go back to the
 // provider. It demands that reasoning goes on with what it was, so there is no more
 // of it until the turn is over.
-func lostThoughts(messages []tree.Message) bool {
+func lostThinking(messages []tree.Message) bool {
 	for i := len(messages) - 1; i >= 0 && messages[i].Role != tree.RoleUser; i-- {
 		for _, b := range messages[i].Blocks {
-			if thought, ok := b.(tree.Thinking); ok && anothers(thought) {
+			if thought, ok := b.(tree.Thinking); ok && isForeign(thought) {
 				return true
 			}
 		}
@@ -108,10 +108,10 @@ const (
 	dropField  = "thinking.block_binding.prefix_mismatch_behavior" //nolint:misspell // the provider's word
 )
 
-// refusedThoughts reports whether a request was refused for the reasoning in it, and
+// refusedThinking reports whether a request was refused for the reasoning in it, and
 // whether the provider would drop that if it is asked to. Its words are all there is to
 // tell it by.
-func refusedThoughts(err error) (refused, droppable bool) {
+func refusedThinking(err error) (refused, droppable bool) {
 	if !upstream.IsInvalid(err) {
 		return false, false
 	}
@@ -120,7 +120,7 @@ func refusedThoughts(err error) (refused, droppable bool) {
 }
 
 // dropping asks the provider to drop what reasoning it would refuse.
-func dropping(p *sdk.MessageNewParams) []option.RequestOption {
+func dropOptions(p *sdk.MessageNewParams) []option.RequestOption {
 	options := []option.RequestOption{option.WithHeaderAdd("anthropic-beta", dropHeader)}
 	if p.Thinking.OfEnabled == nil {
 		// What the models that refuse do by themselves, and where the wish has its place.

@@ -13,8 +13,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// SealedByOpenAI begins the signature of reasoning that only OpenAI can read.
-const SealedByOpenAI = "openai:"
+// OpenAISignaturePrefix begins the signature of reasoning that only OpenAI can read.
+const OpenAISignaturePrefix = "openai:"
 
 // Turn is what one side says before the other one speaks.
 type Turn struct {

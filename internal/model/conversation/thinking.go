@@ -6,25 +6,25 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Forgotten is the reasoning that a provider has refused to take back. The zero value is
+// RejectedThinking is the reasoning that a provider has refused to take back. The zero value is
 // nothing.
-type Forgotten struct {
+type RejectedThinking struct {
 	UpTo string // the signature of the last of it
 	All  bool   // and whatever comes after it, since some of that was refused too
 }
 
-// With is what is forgotten once a request was refused for reasoning of which this is the
+// Add is what is forgotten once a request was refused for reasoning of which this is the
 // last signature; news tells whether that is more.
-func (f Forgotten) With(last string) (more Forgotten, news bool) {
+func (f RejectedThinking) Add(last string) (more RejectedThinking, news bool) {
 	if f.All || last == "" || last == f.UpTo {
 		return f, false
 	}
-	return Forgotten{UpTo: last, All: f.UpTo != ""}, true
+	return RejectedThinking{UpTo: last, All: f.UpTo != ""}, true
 }
 
-// Of gives messages without the signatures of what is forgotten, so that it can't go back. If
+// Strip gives messages without the signatures of what is forgotten, so that it can't go back. If
 // the last of it is not among them, they have none of it any more.
-func (f Forgotten) Of(messages []tree.Message) []tree.Message {
+func (f RejectedThinking) Strip(messages []tree.Message) []tree.Message {
 	if f.UpTo == "" {
 		return messages
 	}

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	bytesPerToken = 4 // the usual guess
-	leastCached   = 1024 * bytesPerToken
-	cachedFor     = 5 * time.Minute // since it was last read or written
-	// forgetAbove is for how many beginnings those that are not cached any more are forgotten.
-	forgetAbove = 10_000
+	bytesPerToken  = 4 // the usual guess
+	minCachedBytes = 1024 * bytesPerToken
+	cacheTTL       = 5 * time.Minute // since it was last read or written
+	// evictAbove is for how many beginnings those that are not cached any more are forgotten.
+	evictAbove = 10_000
 )
 
 // cache is Anthropic's cache of prompts: of each, the beginnings that end with a mark. One can be read
 // once an answer to it has begun.
 type cache struct {
 	mu     sync.Mutex
-	used   map[beginning]time.Time
+	used   map[prefixKey]time.Time
 	forget int // when there are more, those that are not cached any more are forgotten
 }
 
-type beginning [sha256.Size]byte
+type prefixKey [sha256.Size]byte
 
 // prompt is what a request asks, and the beginnings of it that are marked, the shortest first.
 type prompt struct {
@@ -36,12 +36,12 @@ type prompt struct {
 }
 
 type mark struct {
-	key  beginning
+	key  prefixKey
 	size int
 }
 
-// caching is a wire on which what is to be cached is marked.
-type caching interface {
+// cachingAPI is a wire on which what is to be cached is marked.
+type cachingAPI interface {
 	prompt(body []byte) (prompt, error)
 }
 
@@ -82,8 +82,8 @@ func (p *prompt) add(h hash.Hash, part any, marked *struct{}) {
 	}
 	h.Write(text)
 	p.size += len(text)
-	if marked != nil && p.size >= leastCached {
-		p.marks = append(p.marks, mark{beginning(h.Sum(nil)), p.size})
+	if marked != nil && p.size >= minCachedBytes {
+		p.marks = append(p.marks, mark{prefixKey(h.Sum(nil)), p.size})
 	}
 }
 
@@ -93,7 +93,7 @@ func (c *cache) usage(p *prompt, now time.Time) (u tree.Usage) {
 	defer c.mu.Unlock()
 	read, marked := 0, 0
 	for _, m := range p.marks {
-		if used, any := c.used[m.key]; any && now.Sub(used) < cachedFor {
+		if used, any := c.used[m.key]; any && now.Sub(used) < cacheTTL {
 			read = m.size
 		}
 		marked = m.size
@@ -102,8 +102,8 @@ func (c *cache) usage(p *prompt, now time.Time) (u tree.Usage) {
 	return u
 }
 
-// begun says that an answer has begun: what is marked can be read.
-func (c *cache) begun(p *prompt, now time.Time) {
+// answerStarted says that an answer has begun: what is marked can be read.
+func (c *cache) answerStarted(p *prompt, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range p.marks {
@@ -111,19 +111,19 @@ func (c *cache) begun(p *prompt, now time.Time) {
 	}
 	if len(c.used) > c.forget {
 		for key, used := range c.used {
-			if now.Sub(used) >= cachedFor {
+			if now.Sub(used) >= cacheTTL {
 				delete(c.used, key)
 			}
 		}
-		c.forget = forgetAbove + 2*len(c.used)
+		c.forget = evictAbove + 2*len(c.used)
 	}
 }
 
 func tokens(bytes int) int64 { return int64((bytes + bytesPerToken - 1) / bytesPerToken) }
 
-// counted gives the answer with what its request has taken from the cache, and has written there,
+// withUsage gives the answer with what its request has taken from the cache, and has written there,
 // unless the answer says that itself.
-func counted(a *model.Answer, u tree.Usage) *model.Answer {
+func withUsage(a *model.Answer, u tree.Usage) *model.Answer {
 	if a.Usage.CacheRead+a.Usage.CacheWrite > 0 || u.CacheRead+u.CacheWrite == 0 {
 		return a
 	}

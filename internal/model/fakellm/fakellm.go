@@ -26,9 +26,9 @@ type Config struct {
 	// Rate is how many requests a second are taken, and how many at once; more are
 	// refused with 429. 0: all.
 	Rate float64
-	// Trouble is what goes wrong with the n-th request that was taken, from 1; nil:
+	// Fault is what goes wrong with the n-th request that was taken, from 1; nil:
 	// nothing.
-	Trouble func(n int64) Trouble
+	Fault func(n int64) Fault
 }
 
 // Server serves all three APIs. It implements [http.Handler].
@@ -42,17 +42,17 @@ type Server struct {
 
 // Counts are of the requests so far.
 type Counts struct {
-	Taken   int64 // that were not refused for the rate
-	Limited int64 // that were
-	Whole   int64 // that got all of their answer
+	Accepted  int64 // that were not refused for the rate
+	Limited   int64 // that were
+	Completed int64 // that got all of their answer
 }
 
 // New makes a server.
 func New(c Config) *Server {
-	if c.Trouble == nil {
-		c.Trouble = func(int64) Trouble { return Trouble{} }
+	if c.Fault == nil {
+		c.Fault = func(int64) Fault { return Fault{} }
 	}
-	s := &Server{config: c, mux: http.NewServeMux(), limit: newLimit(c.Rate), cache: cache{used: map[beginning]time.Time{}}}
+	s := &Server{config: c, mux: http.NewServeMux(), limit: newLimit(c.Rate), cache: cache{used: map[prefixKey]time.Time{}}}
 	s.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, messages{}) })
 	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, completions{}) })
 	s.mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, responses{}) })
@@ -64,7 +64,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 
 // Counts gives the counts.
 func (s *Server) Counts() Counts {
-	return Counts{Taken: s.counts.taken.Load(), Limited: s.counts.limited.Load(), Whole: s.counts.whole.Load()}
+	return Counts{Accepted: s.counts.taken.Load(), Limited: s.counts.limited.Load(), Completed: s.counts.whole.Load()}
 }
 
 // wire is one of the APIs.
@@ -94,7 +94,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, api wire) {
 		refuse(w, api, http.StatusTooManyRequests, wait, "too many requests")
 		return
 	}
-	trouble := s.config.Trouble(s.counts.taken.Add(1))
+	trouble := s.config.Fault(s.counts.taken.Add(1))
 	if trouble.Status != 0 {
 		refuse(w, api, trouble.Status, trouble.RetryAfter, "so the trouble goes")
 		return
@@ -112,9 +112,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, api wire) {
 		refuse(w, api, http.StatusBadRequest, 0, err.Error())
 		return
 	}
-	out := &events{w: w, flush: http.NewResponseController(w), ended: r.Context().Done(), trouble: trouble}
+	out := &events{w: w, flush: http.NewResponseController(w), ended: r.Context().Done(), fault: trouble}
 	p := &play{out: out, begin: func() answer { return api.begin(out, req.Model) }}
-	if marking, ok := api.(caching); ok {
+	if marking, ok := api.(cachingAPI); ok {
 		if err := s.caching(p, marking, body); err != nil {
 			refuse(w, api, http.StatusBadRequest, 0, err.Error())
 			return
@@ -124,7 +124,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, api wire) {
 }
 
 // caching lets a prompt be cached from when its answer begins, and looks what is cached of it already.
-func (s *Server) caching(p *play, api caching, body []byte) error {
+func (s *Server) caching(p *play, api cachingAPI, body []byte) error {
 	prompt, err := api.prompt(body)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (s *Server) caching(p *play, api caching, body []byte) error {
 	p.usage = s.cache.usage(&prompt, time.Now())
 	begin := p.begin
 	p.begin = func() answer {
-		s.cache.begun(&prompt, time.Now())
+		s.cache.answerStarted(&prompt, time.Now())
 		return begin()
 	}
 	return nil
@@ -155,7 +155,7 @@ func (p *play) begun() answer {
 
 // play has the model answer.
 func (s *Server) play(r *http.Request, req *model.Request, p *play, api wire) {
-	t := p.out.trouble
+	t := p.out.fault
 	if t.Padding > 0 {
 		p.begun().delta(model.Delta{Text: padding(t.Padding)})
 	}
@@ -166,7 +166,7 @@ func (s *Server) play(r *http.Request, req *model.Request, p *play, api wire) {
 	}
 	answer, err := s.config.Model.Generate(r.Context(), req, emit)
 	if err == nil && silent {
-		recite(answer, emit)
+		emitAll(answer, emit)
 	}
 	var failed *model.Error
 	switch {
@@ -180,15 +180,15 @@ func (s *Server) play(r *http.Request, req *model.Request, p *play, api wire) {
 		if t.Malformed {
 			answer = malformed(answer)
 		}
-		p.begun().finish(counted(answer, p.usage))
-		if !p.out.spoilt {
+		p.begun().finish(withUsage(answer, p.usage))
+		if !p.out.aborted {
 			s.counts.whole.Add(1)
 		}
 	}
 }
 
-// recite shows the texts of an answer that was not shown while it was made.
-func recite(a *model.Answer, emit func(model.Delta)) {
+// emitAll shows the texts of an answer that was not shown while it was made.
+func emitAll(a *model.Answer, emit func(model.Delta)) {
 	for _, b := range a.Blocks {
 		switch b := b.(type) {
 		case tree.Thinking:

@@ -12,17 +12,17 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// reading is a conversation being taken apart. It refuses what the real servers do:
+// requestReader is a conversation being taken apart. It refuses what the real servers do:
 // a call without its result, a result without its call, an id that occurs twice, a name
 // that can't be a tool's.
-type reading struct {
+type requestReader struct {
 	req  *model.Request
 	seen map[string]bool
 	open map[string]int // calls without a result, by id: their blocks
 }
 
-func newReading(name string, maxTokens int) *reading {
-	return &reading{req: &model.Request{Model: name, MaxTokens: maxTokens}, seen: map[string]bool{}, open: map[string]int{}}
+func newRequestReader(name string, maxTokens int) *requestReader {
+	return &requestReader{req: &model.Request{Model: name, MaxTokens: maxTokens}, seen: map[string]bool{}, open: map[string]int{}}
 }
 
 var (
@@ -31,7 +31,7 @@ var (
 )
 
 // add adds a block of a message; results and other words become messages of their own.
-func (r *reading) add(role tree.Role, b tree.Block) error {
+func (r *requestReader) add(role tree.Role, b tree.Block) error {
 	switch b := b.(type) {
 	case tree.Text:
 		if strings.TrimSpace(b.Text) == "" {
@@ -75,7 +75,7 @@ func newsIn(text string) tree.ChildRun {
 }
 
 // result adds the result of a call.
-func (r *reading) result(id, text string, isError bool) error {
+func (r *requestReader) result(id, text string, isError bool) error {
 	block, ok := r.open[id]
 	if !ok {
 		return fmt.Errorf("a result for %q, which is no open call", id)
@@ -86,7 +86,7 @@ func (r *reading) result(id, text string, isError bool) error {
 }
 
 // next is the place of the next block of a role's message.
-func (r *reading) next(role tree.Role) int {
+func (r *requestReader) next(role tree.Role) int {
 	if n := len(r.req.Messages); n > 0 && r.req.Messages[n-1].Role == role {
 		return len(r.req.Messages[n-1].Blocks)
 	}
@@ -95,7 +95,7 @@ func (r *reading) next(role tree.Role) int {
 
 // put adds a block. Users' texts are messages each, as they were before they were
 // put together for the wire.
-func (r *reading) put(role tree.Role, b tree.Block) {
+func (r *requestReader) put(role tree.Role, b tree.Block) {
 	n := len(r.req.Messages)
 	if n == 0 || r.req.Messages[n-1].Role != role || role == tree.RoleUser {
 		r.req.Messages = append(r.req.Messages, tree.Message{Role: role})
@@ -105,7 +105,7 @@ func (r *reading) put(role tree.Role, b tree.Block) {
 }
 
 // end gives the request.
-func (r *reading) end() (*model.Request, error) {
+func (r *requestReader) end() (*model.Request, error) {
 	switch n := len(r.req.Messages); {
 	case n == 0 || r.req.Messages[0].Role != tree.RoleUser:
 		return nil, errors.New("a conversation begins with a user")
@@ -161,7 +161,7 @@ func (c content) text() string {
 }
 
 // tool adds a tool, whose schema is a JSON object.
-func (r *reading) tool(name, description string, schema json.RawMessage) error {
+func (r *requestReader) tool(name, description string, schema json.RawMessage) error {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(schema, &object); err != nil {
 		return fmt.Errorf("the schema of %s: %w", name, err)

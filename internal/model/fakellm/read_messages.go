@@ -47,7 +47,7 @@ func (messages) read(body []byte) (*model.Request, error) {
 	if n := in.marks(); n > maxMarks {
 		return nil, fmt.Errorf("%d blocks have cache_control, %d may", n, maxMarks)
 	}
-	r := newReading(in.Model, in.MaxTokens)
+	r := newRequestReader(in.Model, in.MaxTokens)
 	r.req.System = in.System.text()
 	for _, t := range in.Tools {
 		if err := r.tool(t.Name, t.Description, t.InputSchema); err != nil {
@@ -92,7 +92,7 @@ func (in *messagesRequest) marks() int {
 }
 
 // block adds a block of Anthropic's.
-func (r *reading) block(side string, b block) error {
+func (r *requestReader) block(side string, b block) error {
 	role := tree.RoleUser
 	if side == "assistant" {
 		role = tree.RoleAssistant

@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// answer is put together from the chunks of a stream.
-type answer struct {
+// answerBuilder is put together from the chunks of a stream.
+type answerBuilder struct {
 	model    string
 	thinking strings.Builder
 	text     strings.Builder
@@ -29,8 +29,8 @@ type call struct {
 	input    strings.Builder
 }
 
-// take takes in a chunk.
-func (a *answer) take(c *sdk.ChatCompletionChunk, emit func(model.Delta)) {
+// handle takes in a chunk.
+func (a *answerBuilder) handle(c *sdk.ChatCompletionChunk, emit func(model.Delta)) {
 	if c.Model != "" {
 		a.model = c.Model
 	}
@@ -98,7 +98,7 @@ func reasoning(d *sdk.ChatCompletionChunkChoiceDelta) string {
 
 // addCall takes in a piece of a call. A piece of another one may have the same index:
 // some servers give all calls the index 0.
-func (a *answer) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) {
+func (a *answerBuilder) addCall(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	var c *call
 	for i := len(a.calls) - 1; i >= 0 && c == nil; i-- {
 		if a.calls[i].index == d.Index {
@@ -135,8 +135,8 @@ func usage(u *sdk.CompletionUsage) tree.Usage {
 	}
 }
 
-// whole gives the answer once the stream has said that it is.
-func (a *answer) whole() *model.Answer {
+// finished gives the answer once the stream has said that it is.
+func (a *answerBuilder) finished() *model.Answer {
 	out := &model.Answer{Model: a.model, Usage: a.usage, Stop: a.stop()}
 	if a.thinking.Len() > 0 {
 		out.Blocks = append(out.Blocks, tree.Thinking{Text: a.thinking.String()})
@@ -151,14 +151,14 @@ func (a *answer) whole() *model.Answer {
 	}
 	for i, c := range a.calls {
 		cut := (out.Stop == tree.StopMaxTokens || out.Stop == tree.StopUnspecified) && i == len(a.calls)-1
-		out.Blocks = append(out.Blocks, tree.ToolUse{ProviderID: c.id, Name: c.name, Input: upstream.Input(c.input.String(), cut)})
+		out.Blocks = append(out.Blocks, tree.ToolUse{ProviderID: c.id, Name: c.name, Input: upstream.ToolInput(c.input.String(), cut)})
 	}
 	return out
 }
 
 // stop says why the model stopped. Servers have reasons of their own beside OpenAI's; of
 // one that is not known nothing is said, and the answer may not be whole.
-func (a *answer) stop() tree.StopReason {
+func (a *answerBuilder) stop() tree.StopReason {
 	end := tree.StopUnspecified
 	switch strings.ToLower(a.finish) {
 	case "length", "model_length", "max_tokens", "model_context_window_exceeded":
@@ -178,7 +178,7 @@ func (a *answer) stop() tree.StopReason {
 }
 
 // failed reports whether the server says with the finish reason that it has not finished.
-func (a *answer) failed() bool {
+func (a *answerBuilder) failed() bool {
 	switch strings.ToLower(a.finish) {
 	case "error", "network_error", "insufficient_system_resource", "abort":
 		return true

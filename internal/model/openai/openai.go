@@ -42,15 +42,15 @@ type Config struct {
 	Effort string
 	Logger *slog.Logger // nil: none
 
-	habits habits // of the model that is asked
-	lack   lack   // of the conversation
+	quirks   quirks   // of the model that is asked
+	omission omission // of the conversation
 }
 
-// lack is what a model has refused of a conversation, which it is asked without.
-type lack struct {
+// omission is what a model has refused of a conversation, which it is asked without.
+type omission struct {
 	attachments bool
-	thoughts    conversation.Forgotten
-	older       bool // it is refused over Responses, and goes over chat completions
+	thinking    conversation.RejectedThinking
+	chatOnly    bool // it is refused over Responses, and goes over chat completions
 }
 
 // ownURL is OpenAI's own server.
@@ -58,10 +58,10 @@ const ownURL = "https://api.openai.com/v1"
 
 // Model asks over the network. It implements [model.Model].
 type Model struct {
-	config Config
-	client sdk.Client
-	habits known
-	lacks  upstream.Learned[lack]
+	config    Config
+	client    sdk.Client
+	quirks    quirkCache
+	omissions upstream.ConversationCache[omission]
 }
 
 var _ model.Model = (*Model)(nil)
@@ -84,7 +84,7 @@ func New(c Config) (*Model, error) {
 	}
 	options := []option.RequestOption{
 		option.WithBaseURL(base), option.WithHTTPClient(c.HTTP), option.WithMaxRetries(0), option.WithAPIKey(c.Key),
-		option.WithMiddleware(upstream.Streamed(kindSaid)), //nolint:bodyclose // the SDK closes what it is given
+		option.WithMiddleware(upstream.RequireStream(kindOfBody)), //nolint:bodyclose // the SDK closes what it is given
 	}
 	if c.Key == "" {
 		options = append(options, option.WithHeaderDel("Authorization"))
@@ -99,17 +99,17 @@ func New(c Config) (*Model, error) {
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	preview := upstream.NewPreview(emit)
 	name, config := cmp.Or(req.Model, m.config.Model), m.config
-	config.habits, config.lack = m.habits.of(name), m.lacks.Of(name, req)
+	config.quirks, config.omission = m.quirks.get(name), m.omissions.Get(name, req)
 	began := config
 	var first error
 	for {
 		answer, err := m.ask(ctx, config, req, preview.Show)
-		next := config.after(err, req)
+		next := config.next(err, req)
 		switch {
 		case err == nil && config != began:
 			m.learn(ctx, name, req, config, first)
 		case next != config:
-			preview.TakeBack()
+			preview.Retract()
 			first, config = cmp.Or(first, err), next
 			continue
 		case first != nil && upstream.IsInvalid(err) && !isTooLong(err):
@@ -124,7 +124,7 @@ func (m *Model) ask(ctx context.Context, config Config, req *model.Request, emit
 	// A stream that is given up must not go on in the background.
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if config.overResponses() {
+	if config.usesResponses() {
 		return m.respond(streaming, config, req, emit)
 	}
 	return m.complete(streaming, config, req, emit)
@@ -133,9 +133,9 @@ func (m *Model) ask(ctx context.Context, config Config, req *model.Request, emit
 // post sends a request, and gives the events that answer it.
 func (m *Model) post(ctx context.Context, path string, params any, req *model.Request) (ssestream.Decoder, error) {
 	var resp *http.Response
-	options := append(m.caller(req), option.WithJSONSet("stream", true))
+	options := append(m.callerOptions(req), option.WithJSONSet("stream", true))
 	if err := m.client.Post(ctx, path, params, &resp, options...); err != nil {
-		return nil, refusal(ctx, resp, err)
+		return nil, requestError(ctx, resp, err)
 	}
 	return ssestream.NewDecoder(resp), nil
 }
@@ -150,44 +150,44 @@ func (m *Model) complete(ctx context.Context, config Config, req *model.Request,
 	if err != nil {
 		return nil, err
 	}
-	events := &watched{Decoder: said}
+	events := &doneWatcher{Decoder: said}
 	stream := ssestream.NewStream[sdk.ChatCompletionChunk](events, nil)
 	defer stream.Close() //nolint:errcheck // all that counts has been read
-	var a answer
+	var a answerBuilder
 	for stream.Next() {
 		chunk := stream.Current()
-		a.take(&chunk, emit)
+		a.handle(&chunk, emit)
 	}
 	switch err := stream.Err(); {
 	case err != nil:
-		return nil, brokenOff(ctx, err)
+		return nil, streamError(ctx, err)
 	case !events.done || a.finish == "":
-		return nil, upstream.Broken(ctx, io.ErrUnexpectedEOF)
+		return nil, upstream.TransportError(ctx, io.ErrUnexpectedEOF)
 	case a.failed():
-		return nil, upstream.Broken(ctx, fmt.Errorf("the provider ended the answer with the reason %q", a.finish))
+		return nil, upstream.TransportError(ctx, fmt.Errorf("the provider ended the answer with the reason %q", a.finish))
 	}
-	return a.whole(), nil
+	return a.finished(), nil
 }
 
-// caller says who asks, to servers other than OpenAI's.
-func (m *Model) caller(req *model.Request) []option.RequestOption {
+// callerOptions says who asks, to servers other than OpenAI's.
+func (m *Model) callerOptions(req *model.Request) []option.RequestOption {
 	var options []option.RequestOption
 	if m.config.BaseURL != "" {
-		for name, values := range upstream.Caller(req) {
+		for name, values := range upstream.CallerHeaders(req) {
 			options = append(options, option.WithHeader(name, values[0]))
 		}
 	}
 	return options
 }
 
-// watched notes whether a stream has said that it is done, which the stream itself
+// doneWatcher notes whether a stream has said that it is done, which the stream itself
 // does not tell from an end without a word.
-type watched struct {
+type doneWatcher struct {
 	ssestream.Decoder
 	done bool
 }
 
-func (w *watched) Next() bool {
+func (w *doneWatcher) Next() bool {
 	more := w.Decoder.Next()
 	if more && strings.TrimSpace(string(w.Event().Data)) == "[DONE]" {
 		w.done = true
@@ -195,19 +195,19 @@ func (w *watched) Next() bool {
 	return more
 }
 
-// refusal is what a request without an answer means. What the SDK makes of a body is
+// requestError is what a request without an answer means. What the SDK makes of a body is
 // left aside: of one that is not as OpenAI's are, it keeps nothing or fails.
-func refusal(ctx context.Context, resp *http.Response, err error) error {
+func requestError(ctx context.Context, resp *http.Response, err error) error {
 	if resp == nil || resp.StatusCode < http.StatusBadRequest || ctx.Err() != nil {
-		return upstream.Broken(ctx, err)
+		return upstream.TransportError(ctx, err)
 	}
 	body, unread := io.ReadAll(resp.Body) // the SDK has read it, and put it back
 	if unread != nil {
 		body = []byte(err.Error())
 	}
-	e := upstream.Refusal(resp.StatusCode, resp.Header, strings.TrimSpace(string(body)))
-	switch t := troubleOf(body); {
-	case t.says(codeQuota, codePlan):
+	e := upstream.StatusError(resp.StatusCode, resp.Header, strings.TrimSpace(string(body)))
+	switch t := parseError(body); {
+	case t.mentions(codeQuota, codePlan):
 		e.Kind = model.ErrorAuth
 	case t.tooLarge && e.Kind == model.ErrorRateLimited:
 		e.Kind = model.ErrorTooLong
@@ -215,14 +215,14 @@ func refusal(ctx context.Context, resp *http.Response, err error) error {
 	return e
 }
 
-// brokenOff is what an error in the middle of a stream means.
-func brokenOff(ctx context.Context, err error) error {
+// streamError is what an error in the middle of a stream means.
+func streamError(ctx context.Context, err error) error {
 	var said *ssestream.StreamError
 	if !errors.As(err, &said) || ctx.Err() != nil {
-		return upstream.Broken(ctx, err)
+		return upstream.TransportError(ctx, err)
 	}
 	return &model.Error{
-		Kind: upstream.Told(troubleOf(said.Event.Data).kind(), string(said.Event.Data)),
+		Kind: upstream.RefineKind(parseError(said.Event.Data).kind(), string(said.Event.Data)),
 		Err:  errors.New("the provider broke the answer off: " + said.Message),
 	}
 }

@@ -40,7 +40,7 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 		}))
 	}
 	p.ReasoningEffort = c.effort()
-	if c.habits.still && len(p.Tools) > 0 {
+	if c.quirks.noReasoningWithTools && len(p.Tools) > 0 {
 		p.ReasoningEffort = shared.ReasoningEffortNone
 	}
 	return p, nil
@@ -59,8 +59,8 @@ func (c Config) cacheKey(req *model.Request) (key param.Opt[string]) {
 // turns shapes the conversation, with what the model is reminded of.
 func (c Config) turns(req *model.Request) []conversation.Turn {
 	said := req.Messages
-	if c.lack.attachments || c.BaseURL != "" { // other servers than OpenAI's own may have a model that can't look at anything
-		said = conversation.Noted(said)
+	if c.omission.attachments || c.BaseURL != "" { // other servers than OpenAI's own may have a model that can't look at anything
+		said = conversation.WithPlaceholders(said)
 	}
 	return remind(conversation.Shape(said), req.Reminder)
 }
@@ -92,18 +92,18 @@ func (c Config) messages(system string, turns []conversation.Turn) []sdk.ChatCom
 	}
 	for _, t := range turns {
 		if t.Role == tree.RoleAssistant {
-			if m, ok := said(t.Blocks, c.habits); ok {
+			if m, ok := assistantMessage(t.Blocks, c.quirks); ok {
 				out = append(out, m)
 			}
 			continue
 		}
-		out = append(out, heard(t.Blocks)...)
+		out = append(out, userMessages(t.Blocks)...)
 	}
 	return out
 }
 
-// said is a turn of the model's. Reasoning is not handed back unless that is a habit.
-func said(blocks []tree.Block, h habits) (_ sdk.ChatCompletionMessageParamUnion, ok bool) {
+// assistantMessage is a turn of the model's. Reasoning is not handed back unless that is a habit.
+func assistantMessage(blocks []tree.Block, h quirks) (_ sdk.ChatCompletionMessageParamUnion, ok bool) {
 	var m sdk.ChatCompletionAssistantMessageParam
 	var texts []string
 	for _, b := range blocks {
@@ -124,13 +124,13 @@ func said(blocks []tree.Block, h habits) (_ sdk.ChatCompletionMessageParamUnion,
 	if len(texts) > 0 {
 		m.Content.OfString = param.NewOpt(strings.Join(texts, "\n"))
 	}
-	h.remembered(&m, blocks)
+	h.addReasoning(&m, blocks)
 	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &m}, len(texts)+len(m.ToolCalls) > 0
 }
 
-// heard is a turn of the user's: a message for each result, and one for all else
+// userMessages is a turn of the user's: a message for each result, and one for all else
 // that was said, because many servers want the sides to take turns.
-func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
+func userMessages(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 	var out []sdk.ChatCompletionMessageParamUnion
 	var texts []string
 	var parts []sdk.ChatCompletionContentPartUnionParam
@@ -144,7 +144,7 @@ func heard(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 			if part, ok := attachment(b); ok {
 				parts = append(parts, part)
 			} else {
-				texts = append(texts, conversation.Note(b))
+				texts = append(texts, conversation.Placeholder(b))
 			}
 		}
 	}
@@ -171,15 +171,15 @@ func resultText(r tree.ToolResult) string {
 // attachment shows an image or a document, if it can be shown.
 func attachment(a tree.Attachment) (part sdk.ChatCompletionContentPartUnionParam, ok bool) {
 	switch {
-	case conversation.Image(a):
+	case conversation.IsImage(a):
 		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: dataURL(a)}), true
 	case a.URL != "" && a.Kind == tree.AttachmentImage:
 		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: a.URL}), true
-	case conversation.Document(a, conversation.PDF):
+	case conversation.IsDocument(a, conversation.PDF):
 		return sdk.FileContentPart(sdk.ChatCompletionContentPartFileFileParam{
 			FileData: param.NewOpt(dataURL(a)), Filename: param.NewOpt(fileName(a)),
 		}), true
-	case conversation.Document(a, conversation.PlainText):
+	case conversation.IsDocument(a, conversation.PlainText):
 		return sdk.TextContentPart(string(a.Data)), true
 	}
 	return part, false

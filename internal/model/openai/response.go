@@ -12,14 +12,14 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// response is put together from the events of a stream.
-type response struct {
+// responseBuilder is put together from the events of a stream.
+type responseBuilder struct {
 	items []responses.ResponseOutputItemUnion // those that are whole
 	last  responses.Response                  // as the last event has it
 }
 
-// take takes in an event. It reports whether the answer is whole with it.
-func (r *response) take(e *responses.ResponseStreamEventUnion, emit func(model.Delta)) (whole bool, err error) {
+// handle takes in an event. It reports whether the answer is whole with it.
+func (r *responseBuilder) handle(e *responses.ResponseStreamEventUnion, emit func(model.Delta)) (whole bool, err error) {
 	switch e.Type {
 	case "response.output_text.delta":
 		emit(model.Delta{Text: e.Delta})
@@ -33,27 +33,27 @@ func (r *response) take(e *responses.ResponseStreamEventUnion, emit func(model.D
 		r.last = e.Response
 		return true, nil
 	case "response.failed":
-		return false, told(e.Response.Error.RawJSON())
+		return false, providerError(e.Response.Error.RawJSON())
 	case "error":
-		return false, told(e.RawJSON())
+		return false, providerError(e.RawJSON())
 	}
 	return false, nil
 }
 
-// told is an error that the provider ends an answer with.
-func told(said string) error {
+// providerError is an error that the provider ends an answer with.
+func providerError(said string) error {
 	body, err := json.Marshal(map[string]json.RawMessage{"error": json.RawMessage(said)})
 	if err != nil { // it says nothing
 		body = nil
 	}
 	return &model.Error{
-		Kind: upstream.Told(troubleOf(body).kind(), said),
+		Kind: upstream.RefineKind(parseError(body).kind(), said),
 		Err:  fmt.Errorf("the provider broke the answer off: %s", said),
 	}
 }
 
 // answer gives the answer once it is whole.
-func (r *response) answer() *model.Answer {
+func (r *responseBuilder) answer() *model.Answer {
 	out := &model.Answer{Model: r.last.Model, Stop: r.stop(), Usage: responseUsage(&r.last.Usage)}
 	items := r.output()
 	for i := range items {
@@ -64,7 +64,7 @@ func (r *response) answer() *model.Answer {
 }
 
 // output gives all items. Some servers leave them out at the end.
-func (r *response) output() []responses.ResponseOutputItemUnion {
+func (r *responseBuilder) output() []responses.ResponseOutputItemUnion {
 	if len(r.last.Output) > 0 {
 		return r.last.Output
 	}
@@ -82,7 +82,7 @@ func blocksOf(item *responses.ResponseOutputItemUnion, cut, declined bool) (out 
 		for _, c := range item.Content { // of open models
 			texts = append(texts, c.Text)
 		}
-		out = append(out, sealed(item.ID, item.EncryptedContent, strings.Join(texts, "\n\n")))
+		out = append(out, sealReasoning(item.ID, item.EncryptedContent, strings.Join(texts, "\n\n")))
 	case "message":
 		for _, c := range item.Content {
 			if text := c.Text + c.Refusal; text != "" {
@@ -92,7 +92,7 @@ func blocksOf(item *responses.ResponseOutputItemUnion, cut, declined bool) (out 
 	case "function_call":
 		if !declined {
 			out = append(out, tree.ToolUse{
-				ProviderID: item.CallID, Name: item.Name, Input: upstream.Input(item.Arguments.OfString, cut),
+				ProviderID: item.CallID, Name: item.Name, Input: upstream.ToolInput(item.Arguments.OfString, cut),
 			})
 		}
 	}
@@ -100,7 +100,7 @@ func blocksOf(item *responses.ResponseOutputItemUnion, cut, declined bool) (out 
 }
 
 // stop says why the model stopped. What is not known may mean that the answer is not whole.
-func (r *response) stop() tree.StopReason {
+func (r *responseBuilder) stop() tree.StopReason {
 	switch r.last.IncompleteDetails.Reason {
 	case "max_output_tokens":
 		return tree.StopMaxTokens

@@ -44,7 +44,7 @@ type Models struct {
 	flags          Flags
 	log            *slog.Logger
 	thinking       anthropic.Thinking
-	limiter        *ratelimit.Governor
+	limiter        *ratelimit.Limiter
 	observer       retry.Observer
 	backends       map[string]*backend
 	defaultBackend *backend // for what is not said to be another's
@@ -83,7 +83,7 @@ func (k *backend) read(getenv func(string) string) error {
 
 // open opens what the environment names.
 func (m *Models) open(getenv func(string) string) error {
-	client := upstream.NewClient(upstream.DefaultTimes())
+	client := upstream.NewClient(upstream.DefaultTimeouts())
 	for _, k := range []*backend{
 		{name: anthropicName},
 		{name: openaiName},
@@ -148,8 +148,8 @@ func (m *Models) build(k *backend, client *http.Client) (err error) {
 		return err
 	}
 	k.model, err = retry.New(retry.Config{
-		Model: k.model, Governor: m.limiter, Bucket: k.bucket, Patience: m.flags.Patience, Logger: m.log,
-		Provider: k.name, Observe: m.observer,
+		Model: k.model, Limiter: m.limiter, Bucket: k.bucket, Patience: m.flags.Patience, Logger: m.log,
+		Provider: k.name, Observer: m.observer,
 	})
 	return err
 }

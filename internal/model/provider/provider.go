@@ -29,13 +29,13 @@ type Flags struct {
 // Choice is the model that was chosen.
 type Choice struct {
 	Model model.Model
-	// Which says in a few words what was chosen and why.
-	Which string
+	// Description says in a few words what was chosen and why.
+	Description string
 	// Demo is set if nothing was chosen: the environment names no provider, and nobody a
 	// scenario.
 	Demo bool
-	// Governor makes the providers' rate limits a queue; nil if there are none.
-	Governor *ratelimit.Governor
+	// Limiter makes the providers' rate limits a queue; nil if there are none.
+	Limiter *ratelimit.Limiter
 }
 
 // Choose chooses. Nothing is sent yet. observe, which may be nil, is told of what holds
@@ -63,23 +63,23 @@ func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe retry
 		}
 		return Scripted("")
 	}
-	return Choice{Model: m, Which: m.describe(), Governor: m.limiter}, nil
+	return Choice{Model: m, Description: m.describe(), Limiter: m.limiter}, nil
 }
 
 // Scripted is the scenario in a file, or with an empty path the built-in demo.
 func Scripted(scenario string) (Choice, error) {
 	if scenario == "" {
 		return Choice{
-			Model: scripted.New(scripted.Survey()),
-			Which: "no provider key set: playing the built-in demo scenario",
-			Demo:  true,
+			Model:       scripted.New(scripted.Survey()),
+			Description: "no provider key set: playing the built-in demo scenario",
+			Demo:        true,
 		}, nil
 	}
 	s, err := scripted.Load(scenario)
 	if err != nil {
 		return Choice{}, fmt.Errorf("reading the scenario: %w", err)
 	}
-	return Choice{Model: scripted.New(s), Which: fmt.Sprintf("playing the scenario %q", scenario)}, nil
+	return Choice{Model: scripted.New(s), Description: fmt.Sprintf("playing the scenario %q", scenario)}, nil
 }
 
 // minThinking is the least number of tokens that Anthropic takes.

@@ -29,12 +29,12 @@ func stepBack(t *testing.T, client *redis.Client, by time.Duration) {
 }
 
 // goes has a request go, and gives how long that took. Who looks too often is stopped.
-func goes(t *testing.T, g *ratelimit.Governor) time.Duration {
+func goes(t *testing.T, g *ratelimit.Limiter) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	began, looked := time.Now(), 0
-	if _, err := g.Enter(ctx, "b", "", func(time.Duration) {
+	if _, err := g.Acquire(ctx, "b", "", func(time.Duration) {
 		if looked++; looked == 1000 {
 			cancel()
 		}
@@ -53,7 +53,7 @@ func (c complaints) Write(p []byte) (int, error) {
 }
 
 // on makes a governor that may not go alone.
-func on(t *testing.T, client *redis.Client) *ratelimit.Governor {
+func on(t *testing.T, client *redis.Client) *ratelimit.Limiter {
 	t.Helper()
 	g := ratelimit.New(slog.New(slog.NewTextHandler(complaints{t}, nil)))
 	g.Share(client, named)
@@ -85,12 +85,12 @@ func TestAClockThatStepsBack(t *testing.T) {
 				g := on(t, client)
 				limited(t, g, "b")
 				time.Sleep(test.calm)
-				pass, err := g.Enter(t.Context(), "b", "", nil)
+				pass, err := g.Acquire(t.Context(), "b", "", nil)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if test.refused {
-					pass.Refused(t.Context(), test.asks)
+					pass.ReportRefusal(t.Context(), test.asks)
 				}
 				stepBack(t, client, test.by)
 				for range 3 {

@@ -33,13 +33,13 @@ type line struct {
 
 // come has so many requests of a flow come, one after another: each waits before the next
 // comes. ctx ends them.
-func (l *line) come(ctx context.Context, g *ratelimit.Governor, flow string, many int) {
+func (l *line) come(ctx context.Context, g *ratelimit.Limiter, flow string, many int) {
 	for n := range many {
 		came := make(chan struct{})
 		arrive := sync.OnceFunc(func() { close(came) })
 		l.all.Go(func() {
 			defer arrive()
-			_, err := g.Enter(ctx, "b", flow, func(time.Duration) { arrive() })
+			_, err := g.Acquire(ctx, "b", flow, func(time.Duration) { arrive() })
 			if err != nil {
 				if !errors.Is(err, context.Canceled) {
 					l.t.Error(err)
@@ -73,7 +73,7 @@ func count(of []one, flow string) int {
 }
 
 // shared runs a test on a Redis in its bubble.
-func shared(t *testing.T, do func(t *testing.T, g *ratelimit.Governor, client *redis.Client)) {
+func shared(t *testing.T, do func(t *testing.T, g *ratelimit.Limiter, client *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		client, end := embedded(t)
@@ -98,13 +98,13 @@ func nothingLeft(t *testing.T, client *redis.Client) {
 // two of another session's hundred, with a Redis in the process and with a real one.
 func TestASingleRequestIsNotHeldUpByAFlow(t *testing.T) {
 	t.Parallel()
-	single := func(t *testing.T, g *ratelimit.Governor, most int) {
+	single := func(t *testing.T, g *ratelimit.Limiter, most int) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := &line{t: t}
 		l.come(ctx, g, "many", 100)
 		for range 3 { // it has not used up anything by going
 			before := len(l.gone())
-			if _, err := g.Enter(t.Context(), "b", "single", nil); err != nil {
+			if _, err := g.Acquire(t.Context(), "b", "single", nil); err != nil {
 				t.Fatal(err)
 			}
 			if passed := len(l.gone()) - before; passed > most {
@@ -116,7 +116,7 @@ func TestASingleRequestIsNotHeldUpByAFlow(t *testing.T) {
 	}
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		shared(t, func(t *testing.T, g *ratelimit.Governor, _ *redis.Client) { single(t, g, 2) })
+		shared(t, func(t *testing.T, g *ratelimit.Limiter, _ *redis.Client) { single(t, g, 2) })
 	})
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
@@ -133,7 +133,7 @@ func TestASingleRequestIsNotHeldUpByAFlow(t *testing.T) {
 // which they came, and asking again keeps the place.
 func TestFlowsShareEvenly(t *testing.T) {
 	t.Parallel()
-	shared(t, func(t *testing.T, g *ratelimit.Governor, client *redis.Client) {
+	shared(t, func(t *testing.T, g *ratelimit.Limiter, client *redis.Client) {
 		many := map[string]int{"first": 60, "second": 50, "third": 20}
 		l := &line{t: t}
 		for _, flow := range []string{"first", "second", "third"} {
@@ -226,7 +226,7 @@ func TestWhoIsGoneTakesNoTurnOfItsFlow(t *testing.T) {
 // have left, nothing is kept.
 func TestOfFlowsThatHaveGoneNothingIsKept(t *testing.T) {
 	t.Parallel()
-	shared(t, func(t *testing.T, g *ratelimit.Governor, client *redis.Client) {
+	shared(t, func(t *testing.T, g *ratelimit.Limiter, client *redis.Client) {
 		l := &line{t: t}
 		ctx, cancel := context.WithCancel(t.Context())
 		for i := range 60 {
@@ -250,7 +250,7 @@ func TestOfFlowsThatHaveGoneNothingIsKept(t *testing.T) {
 // of their own as long as there are few.
 func TestOfVeryManyFlowsSomeShareTurns(t *testing.T) {
 	t.Parallel()
-	shared(t, func(t *testing.T, g *ratelimit.Governor, client *redis.Client) {
+	shared(t, func(t *testing.T, g *ratelimit.Limiter, client *redis.Client) {
 		l := &line{t: t}
 		ctx, cancel := context.WithCancel(t.Context())
 		const few, many, most = 100, 320, 256

@@ -18,24 +18,24 @@ import (
 )
 
 // limited has a governor learn that there is a limit, of a few requests a second.
-func limited(t *testing.T, g *ratelimit.Governor, bucket string) {
+func limited(t *testing.T, g *ratelimit.Limiter, bucket string) {
 	t.Helper()
-	var passes []*ratelimit.Pass
+	var passes []*ratelimit.Permit
 	for range 10 {
-		pass, err := g.Enter(t.Context(), bucket, "", nil)
+		pass, err := g.Acquire(t.Context(), bucket, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		passes = append(passes, pass)
 	}
 	for _, pass := range passes[:6] {
-		pass.Refused(t.Context(), 0)
+		pass.ReportRefusal(t.Context(), 0)
 	}
 }
 
 // crowd has callers come who wait until ctx ends; most of them are still waiting when
 // it returns.
-func crowd(ctx context.Context, t *testing.T, g *ratelimit.Governor, callers int) *sync.WaitGroup {
+func crowd(ctx context.Context, t *testing.T, g *ratelimit.Limiter, callers int) *sync.WaitGroup {
 	t.Helper()
 	var came atomic.Int64
 	all := new(sync.WaitGroup)
@@ -50,7 +50,7 @@ func crowd(ctx context.Context, t *testing.T, g *ratelimit.Governor, callers int
 					}
 				})
 			}
-			if _, err := g.Enter(ctx, "b", "", arrived); err != nil && !errors.Is(err, context.Canceled) {
+			if _, err := g.Acquire(ctx, "b", "", arrived); err != nil && !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 			arrived(0)
@@ -61,7 +61,7 @@ func crowd(ctx context.Context, t *testing.T, g *ratelimit.Governor, callers int
 }
 
 // kinds are governors with and without Redis.
-func kinds(t *testing.T, do func(t *testing.T, g *ratelimit.Governor)) {
+func kinds(t *testing.T, do func(t *testing.T, g *ratelimit.Limiter)) {
 	t.Helper()
 	for name, shared := range map[string]bool{"shared": true, "alone": false} {
 		t.Run(name, func(t *testing.T) {
@@ -82,14 +82,14 @@ func kinds(t *testing.T, do func(t *testing.T, g *ratelimit.Governor)) {
 // TestWhoLeavesIsNotWaitedFor: hundreds give up, and who comes then goes at once.
 func TestWhoLeavesIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	kinds(t, func(t *testing.T, g *ratelimit.Governor) {
+	kinds(t, func(t *testing.T, g *ratelimit.Limiter) {
 		limited(t, g, "b")
 		ctx, cancel := context.WithCancel(t.Context())
 		all := crowd(ctx, t, g, 300)
 		cancel()
 		all.Wait()
 		began := time.Now()
-		if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
+		if _, err := g.Acquire(t.Context(), "b", "", nil); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 2*time.Second {
@@ -103,7 +103,7 @@ func TestWhoLeavesIsNotWaitedFor(t *testing.T) {
 func TestWhoStaysMovesUp(t *testing.T) {
 	t.Parallel()
 	// last gives when the last of those went who stay, and how many went at once.
-	last := func(t *testing.T, g *ratelimit.Governor, bucket string, leave bool) (time.Duration, int) {
+	last := func(t *testing.T, g *ratelimit.Limiter, bucket string, leave bool) (time.Duration, int) {
 		limited(t, g, bucket)
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
@@ -118,7 +118,7 @@ func TestWhoStaysMovesUp(t *testing.T) {
 				if leaves {
 					in = ctx
 				}
-				_, err := g.Enter(in, bucket, "", nil)
+				_, err := g.Acquire(in, bucket, "", nil)
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -132,7 +132,7 @@ func TestWhoStaysMovesUp(t *testing.T) {
 		all.Wait()
 		return slices.Max(stay), most(stay)
 	}
-	kinds(t, func(t *testing.T, g *ratelimit.Governor) {
+	kinds(t, func(t *testing.T, g *ratelimit.Limiter) {
 		all, atOnce := last(t, g, "b", false)
 		some, someAtOnce := last(t, g, "c", true)
 		t.Logf("the last of all went after %s, at most %d a second; of those who stayed after %s, at most %d", all, atOnce, some, someAtOnce)
@@ -157,7 +157,7 @@ func TestWhoIsGoneIsNotWaitedFor(t *testing.T) {
 		limited(t, g, "b")
 		lose(t, server, 300)
 		began := time.Now()
-		if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
+		if _, err := g.Acquire(t.Context(), "b", "", nil); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 30*time.Second {
@@ -222,7 +222,7 @@ func TestLeavingARealRedis(t *testing.T) {
 	all.Wait()
 	told := time.Duration(0)
 	ctx, cancel = context.WithCancel(t.Context())
-	_, err := g.Enter(ctx, "b", "", func(wait time.Duration) {
+	_, err := g.Acquire(ctx, "b", "", func(wait time.Duration) {
 		told = wait
 		cancel()
 	})
@@ -246,18 +246,18 @@ func TestAQueueThatHasLostItsFlows(t *testing.T) {
 		client, end := embedded(t)
 		defer end()
 		g := on(t, client)
-		pass, err := g.Enter(t.Context(), "b", "", nil)
+		pass, err := g.Acquire(t.Context(), "b", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pass.Refused(t.Context(), 20*time.Second) // one refusal is no rate
+		pass.ReportRefusal(t.Context(), 20*time.Second) // one refusal is no rate
 		ctx, cancel := context.WithCancel(t.Context())
 		all := crowd(ctx, t, g, 30)
 		if err := client.Del(ctx, named("b:flows")).Err(); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
+		if _, err := g.Acquire(t.Context(), "b", "", nil); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 21*time.Second {
@@ -283,7 +283,7 @@ func TestManyWhoAreGoneAreTakenOutByAndBy(t *testing.T) {
 		before := left()
 		for range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err := g.Enter(ctx, "b", "", func(time.Duration) { cancel() })
+			_, err := g.Acquire(ctx, "b", "", func(time.Duration) { cancel() })
 			if cancel(); err != nil && !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}

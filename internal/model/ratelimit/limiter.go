@@ -29,8 +29,8 @@ import (
 //go:embed bucket.lua
 var bucketScript string
 
-// Governor lets requests through. It may be used by any number of goroutines.
-type Governor struct {
+// Limiter lets requests through. It may be used by any number of goroutines.
+type Limiter struct {
 	log    *slog.Logger
 	script *redis.Script
 
@@ -42,22 +42,22 @@ type Governor struct {
 }
 
 // New makes a governor of this process alone.
-func New(log *slog.Logger) *Governor {
-	return &Governor{log: log, script: redis.NewScript(bucketScript), local: map[string]*localBucket{}}
+func New(log *slog.Logger) *Limiter {
+	return &Limiter{log: log, script: redis.NewScript(bucketScript), local: map[string]*localBucket{}}
 }
 
 // Share makes it one with all governors on the same Redis; key names a bucket there,
 // and what belongs to one: the bucket's name with ":limit", ":queue", ":heard" or ":flows"
 // behind it. The client is borrowed.
-func (g *Governor) Share(client *redis.Client, key func(bucket string) string) {
+func (g *Limiter) Share(client *redis.Client, key func(bucket string) string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.client, g.key = client, key
 }
 
-// Pass is the permission for one request.
-type Pass struct {
-	limiter   *Governor
+// Permit is the permission for one request.
+type Permit struct {
+	limiter   *Limiter
 	bucket    string
 	shared    bool
 	epoch     int64
@@ -78,14 +78,14 @@ type ticket struct {
 // not look for three times as long counts as gone: SILENT in bucket.lua.
 const recheckEvery = 5 * time.Second
 
-// Enter waits until a request to a bucket may be made. flow is who the request is for:
+// Acquire waits until a request to a bucket may be made. flow is who the request is for:
 // flows take turns, one request each; of very many some share theirs. waiting, if not nil, is
 // told how long that will take as far as is known, each time that is looked at. The error is
 // ctx's cause.
-func (g *Governor) Enter(ctx context.Context, bucket, flow string, waiting func(time.Duration)) (*Pass, error) {
+func (g *Limiter) Acquire(ctx context.Context, bucket, flow string, waiting func(time.Duration)) (*Permit, error) {
 	place := &ticket{flow: flow, sharedFlow: sharedFlowOf(flow)}
 	for {
-		pass := &Pass{limiter: g, bucket: bucket}
+		pass := &Permit{limiter: g, bucket: bucket}
 		wait, err := g.tryAcquire(ctx, pass, place)
 		if err != nil {
 			g.leave(ctx, bucket, place)
@@ -116,7 +116,7 @@ func sharedFlowOf(flow string) string {
 
 // leave gives up the place of one whose ctx has ended. Where Redis can't be told, it
 // finds out by itself after a while.
-func (g *Governor) leave(ctx context.Context, bucket string, place *ticket) {
+func (g *Limiter) leave(ctx context.Context, bucket string, place *ticket) {
 	if place.redisPlace != 0 {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
@@ -134,7 +134,7 @@ func (g *Governor) leave(ctx context.Context, bucket string, place *ticket) {
 const replyLength = 6
 
 // tryAcquire asks Redis, or goes by what is known here, whether a request may go.
-func (g *Governor) tryAcquire(ctx context.Context, pass *Pass, place *ticket) (wait time.Duration, _ error) {
+func (g *Limiter) tryAcquire(ctx context.Context, pass *Permit, place *ticket) (wait time.Duration, _ error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
@@ -162,9 +162,9 @@ func (g *Governor) tryAcquire(ctx context.Context, pass *Pass, place *ticket) (w
 	return time.Duration(got[1]) * time.Millisecond, nil
 }
 
-// Refused tells that the provider refused the request because of its limit, and
+// ReportRefusal tells that the provider refused the request because of its limit, and
 // asked to be left alone for so long; 0 if it did not say.
-func (p *Pass) Refused(ctx context.Context, after time.Duration) {
+func (p *Permit) ReportRefusal(ctx context.Context, after time.Duration) {
 	g := p.limiter
 	if p.shared {
 		if _, err := g.runScript(ctx, p.bucket, "refused", p.epoch, p.grantedAt, after.Milliseconds()); err == nil {
@@ -189,7 +189,7 @@ var errNoRedis = errors.New("no Redis")
 
 // runScript runs the script. After a failure Redis is left alone for a while, and then
 // asked by one caller before all do.
-func (g *Governor) runScript(ctx context.Context, bucket, do string, args ...any) ([]int64, error) {
+func (g *Limiter) runScript(ctx context.Context, bucket, do string, args ...any) ([]int64, error) {
 	g.mu.Lock()
 	client, key, failed, now := g.client, g.key, !g.redisDownUntil.IsZero(), time.Now()
 	if client == nil || now.Before(g.redisDownUntil) {
@@ -220,7 +220,7 @@ func (g *Governor) runScript(ctx context.Context, bucket, do string, args ...any
 
 // eval runs the script in one way or the other; the client must not repeat it on
 // its own.
-func (g *Governor) eval(ctx context.Context, client *redis.Client, keys []string, args []any) ([]int64, error) {
+func (g *Limiter) eval(ctx context.Context, client *redis.Client, keys []string, args []any) ([]int64, error) {
 	for _, how := range [][]any{{"evalsha", g.script.Hash()}, {"eval", bucketScript}} {
 		how = append(how, len(keys))
 		for _, key := range keys {

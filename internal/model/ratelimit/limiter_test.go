@@ -20,7 +20,7 @@ import (
 	"github.com/coppice-run/coppice/internal/redistest"
 )
 
-func open() *ratelimit.Governor { return ratelimit.New(slog.New(slog.DiscardHandler)) }
+func open() *ratelimit.Limiter { return ratelimit.New(slog.New(slog.DiscardHandler)) }
 
 func named(bucket string) string { return "test:" + bucket }
 
@@ -56,20 +56,20 @@ func (l *limit) take() bool {
 
 // flood sends callers of some sessions through governors in turn, each with a number of
 // requests that take a while, until all are taken.
-func flood(ctx context.Context, t *testing.T, l *limit, callers, requests, sessions int, through ...*ratelimit.Governor) {
+func flood(ctx context.Context, t *testing.T, l *limit, callers, requests, sessions int, through ...*ratelimit.Limiter) {
 	var all sync.WaitGroup
 	for i := range callers {
 		g := through[i%len(through)]
 		all.Go(func() {
 			for done := 0; done < requests; {
-				pass, err := g.Enter(ctx, "b", fmt.Sprint(i%sessions), nil)
+				pass, err := g.Acquire(ctx, "b", fmt.Sprint(i%sessions), nil)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				time.Sleep(20 * time.Millisecond)
 				if !l.take() {
-					pass.Refused(ctx, time.Second)
+					pass.ReportRefusal(ctx, time.Second)
 					continue
 				}
 				time.Sleep(300 * time.Millisecond)
@@ -82,7 +82,7 @@ func flood(ctx context.Context, t *testing.T, l *limit, callers, requests, sessi
 
 // queue has callers come one after another, a millisecond apart, and gives when each
 // went, since the first came.
-func queue(t *testing.T, g *ratelimit.Governor, callers int) []time.Duration {
+func queue(t *testing.T, g *ratelimit.Limiter, callers int) []time.Duration {
 	t.Helper()
 	began := time.Now()
 	went := make([]time.Duration, callers)
@@ -90,7 +90,7 @@ func queue(t *testing.T, g *ratelimit.Governor, callers int) []time.Duration {
 	for i := range callers {
 		all.Go(func() {
 			time.Sleep(time.Duration(i) * time.Millisecond)
-			if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
+			if _, err := g.Acquire(t.Context(), "b", "", nil); err != nil {
 				t.Error(err)
 			}
 			went[i] = time.Since(began)
@@ -161,7 +161,7 @@ func TestACrowdBecomesAQueue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, end := embedded(t)
 				defer end()
-				var workers []*ratelimit.Governor
+				var workers []*ratelimit.Limiter
 				for range test.workers {
 					g := open()
 					g.Share(client, named)
@@ -204,16 +204,16 @@ func TestTicketsGoInOrder(t *testing.T) {
 		defer end()
 		g := open()
 		g.Share(client, named)
-		var passes []*ratelimit.Pass
+		var passes []*ratelimit.Permit
 		for range 10 { // enough to tell that there is a limit
-			pass, err := g.Enter(t.Context(), "b", "", nil)
+			pass, err := g.Acquire(t.Context(), "b", "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			passes = append(passes, pass)
 		}
 		for _, pass := range passes {
-			pass.Refused(t.Context(), 10*time.Second)
+			pass.ReportRefusal(t.Context(), 10*time.Second)
 		}
 		began := time.Now()
 		var mu sync.Mutex
@@ -222,7 +222,7 @@ func TestTicketsGoInOrder(t *testing.T) {
 		for i := range 8 {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
-				if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
+				if _, err := g.Acquire(t.Context(), "b", "", nil); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -260,20 +260,20 @@ func TestAQueueWithoutRedis(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := open()
-				var passes []*ratelimit.Pass
+				var passes []*ratelimit.Permit
 				for range 2 {
-					pass, err := g.Enter(t.Context(), "b", "", nil)
+					pass, err := g.Acquire(t.Context(), "b", "", nil)
 					if err != nil {
 						t.Fatal(err)
 					}
 					passes = append(passes, pass)
 				}
-				passes[0].Refused(t.Context(), test.first) // from now on 2 a second
+				passes[0].ReportRefusal(t.Context(), test.first) // from now on 2 a second
 				const meanwhile = 10*time.Second + 200*time.Millisecond
 				opens := test.first
 				if test.later > 0 {
 					opens = meanwhile + test.later
-					time.AfterFunc(meanwhile, func() { passes[1].Refused(t.Context(), test.later) })
+					time.AfterFunc(meanwhile, func() { passes[1].ReportRefusal(t.Context(), test.later) })
 				}
 				went := queue(t, g, 100)
 				for i, at := range went {
@@ -304,18 +304,18 @@ func TestRedisComesBack(t *testing.T) {
 		defer end()
 		g := open()
 		g.Share(client, named)
-		var passes []*ratelimit.Pass
+		var passes []*ratelimit.Permit
 		for range 10 {
-			pass, err := g.Enter(t.Context(), "b", "", nil)
+			pass, err := g.Acquire(t.Context(), "b", "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			passes = append(passes, pass)
 		}
 		for _, pass := range passes[:5] { // five are taken: five a second
-			pass.Refused(t.Context(), 0)
+			pass.ReportRefusal(t.Context(), 0)
 		}
-		if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
+		if _, err := g.Acquire(t.Context(), "b", "", nil); err != nil {
 			t.Fatal(err)
 		}
 		server.SetError("away")
@@ -341,13 +341,13 @@ func TestAFewRefusalsMakeNoLimit(t *testing.T) {
 		g.Share(client, named)
 		began := time.Now()
 		for i := range 1000 {
-			pass, err := g.Enter(t.Context(), "b", "", nil)
+			pass, err := g.Acquire(t.Context(), "b", "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(100 * time.Millisecond)
 			if i%10 == 0 {
-				pass.Refused(t.Context(), 0)
+				pass.ReportRefusal(t.Context(), 0)
 			}
 		}
 		if took := time.Since(began); took > 110*time.Second {
@@ -368,7 +368,7 @@ func TestWithoutRefusalsNobodyWaits(t *testing.T) {
 			}
 			began := time.Now()
 			for range 1000 {
-				if _, err := g.Enter(t.Context(), "b", "", nil); err != nil {
+				if _, err := g.Acquire(t.Context(), "b", "", nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -383,15 +383,15 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := open()
-		pass, err := g.Enter(t.Context(), "b", "", nil)
+		pass, err := g.Acquire(t.Context(), "b", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pass.Refused(t.Context(), time.Hour)
+		pass.ReportRefusal(t.Context(), time.Hour)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("the run is over")
 		time.AfterFunc(time.Minute, func() { cancel(why) })
-		if _, err := g.Enter(ctx, "b", "", nil); !errors.Is(err, why) {
+		if _, err := g.Acquire(ctx, "b", "", nil); !errors.Is(err, why) {
 			t.Errorf("entered with %v", err)
 		}
 	})

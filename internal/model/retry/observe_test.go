@@ -65,8 +65,8 @@ func TestObserving(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var n notes
 				m := patient(t, &flaky{errors: test.errors}, retry.Config{
-					Governor: ratelimit.New(slog.New(slog.DiscardHandler)), Bucket: func(string) string { return "b" },
-					Provider: "acme", Observe: &n,
+					Limiter: ratelimit.New(slog.New(slog.DiscardHandler)), Bucket: func(string) string { return "b" },
+					Provider: "acme", Observer: &n,
 				})
 				_, err := m.Generate(t.Context(), &model.Request{Model: "oak"}, nil)
 				if last := test.want[len(test.want)-1]; (err == nil) != (last == "acme/oak: answered") {

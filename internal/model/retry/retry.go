@@ -30,21 +30,21 @@ const (
 // Config says what to be patient with.
 type Config struct {
 	Model model.Model
-	// Governor lets requests through; nil: they are made at once.
-	Governor *ratelimit.Governor
+	// Limiter lets requests through; nil: they are made at once.
+	Limiter *ratelimit.Limiter
 	// Bucket names the rate limit that a model of a name falls under; required with
 	// a Governor.
 	Bucket func(name string) string
 	// Patience is how long a request may be held up by failures in all: failed tries
 	// and the pauses after them, but not waiting for its turn. 0: Default.
 	Patience time.Duration
-	// FirstPause is the pause after the first failure, and MostPause the longest that
+	// InitialPause is the pause after the first failure, and MostPause the longest that
 	// it grows to; each is about twice the one before. 0: half a second, a minute.
-	FirstPause, MostPause time.Duration
+	InitialPause, MaxPause time.Duration
 
 	// Provider is what the provider is called where Observe is told of it.
 	Provider string
-	Observe  Observer     // nil: nobody observes
+	Observer Observer     // nil: nobody observes
 	Logger   *slog.Logger // nil: none
 }
 
@@ -76,7 +76,7 @@ func New(c Config) (*Model, error) {
 	switch {
 	case c.Model == nil:
 		return nil, errors.New("patience: a model is required")
-	case c.Governor != nil && c.Bucket == nil:
+	case c.Limiter != nil && c.Bucket == nil:
 		return nil, errors.New("patience: the names of buckets are required")
 	case c.Patience < 0:
 		return nil, fmt.Errorf("patience: %s is no time to be patient for", c.Patience)
@@ -84,14 +84,14 @@ func New(c Config) (*Model, error) {
 	if c.Patience == 0 {
 		c.Patience = Default
 	}
-	if c.FirstPause == 0 {
-		c.FirstPause = initialPause
+	if c.InitialPause == 0 {
+		c.InitialPause = initialPause
 	}
-	if c.MostPause == 0 {
-		c.MostPause = maxPause
+	if c.MaxPause == 0 {
+		c.MaxPause = maxPause
 	}
-	if c.Observe == nil {
-		c.Observe = noObserver{}
+	if c.Observer == nil {
+		c.Observer = noObserver{}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -122,7 +122,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	r := &request{
 		Model: m, req: req, emit: emit, patienceLeft: m.Patience,
 		pause: backoff.ExponentialBackOff{
-			InitialInterval: m.FirstPause, MaxInterval: m.MostPause, Multiplier: 2, RandomizationFactor: jitter,
+			InitialInterval: m.InitialPause, MaxInterval: m.MaxPause, Multiplier: 2, RandomizationFactor: jitter,
 		},
 	}
 	r.pause.Reset()
@@ -155,30 +155,30 @@ func (r *request) try(ctx context.Context) (*model.Answer, error) {
 	began := time.Now()
 	answer, err := r.Model.Model.Generate(ctx, r.req, r.emit)
 	if err == nil {
-		r.Observe.Tried(r.Provider, r.req.Model, model.ErrorUnspecified, false)
+		r.Observer.Tried(r.Provider, r.req.Model, model.ErrorUnspecified, false)
 		return answer, nil
 	}
 	r.patienceLeft -= time.Since(began)
 	failed, known := errors.AsType[*model.Error](err)
 	if known {
-		r.Observe.Tried(r.Provider, r.req.Model, failed.Kind, true)
+		r.Observer.Tried(r.Provider, r.req.Model, failed.Kind, true)
 	}
 	if pass != nil && known && failed.Kind == model.ErrorRateLimited {
-		pass.Refused(ctx, min(failed.RetryAfter, r.Patience))
+		pass.ReportRefusal(ctx, min(failed.RetryAfter, r.Patience))
 	}
 	return nil, err
 }
 
 // waitTurn waits for the request's turn, which is its session's; nil: there are no turns.
-func (r *request) waitTurn(ctx context.Context) (*ratelimit.Pass, error) {
-	if r.Governor == nil {
+func (r *request) waitTurn(ctx context.Context) (*ratelimit.Permit, error) {
+	if r.Limiter == nil {
 		return nil, nil
 	}
 	began := time.Now()
 	r.waited = false
-	pass, err := r.Governor.Enter(ctx, r.Bucket(r.req.Model), r.req.Session.String(), r.reportWait)
+	pass, err := r.Limiter.Acquire(ctx, r.Bucket(r.req.Model), r.req.Session.String(), r.reportWait)
 	if r.waited {
-		r.Observe.Queued(r.Provider, r.req.Model, time.Since(began))
+		r.Observer.Queued(r.Provider, r.req.Model, time.Since(began))
 	}
 	return pass, err
 }
@@ -202,7 +202,7 @@ func (r *request) backOff(ctx context.Context, failed *model.Error) error {
 	if asked > r.patienceLeft || pause > r.patienceLeft {
 		return fmt.Errorf("out of patience (%s) after %d tries: %w", r.Patience, r.tries, failed)
 	}
-	if r.Governor != nil && failed.Kind == model.ErrorRateLimited {
+	if r.Limiter != nil && failed.Kind == model.ErrorRateLimited {
 		asked = 0 // the governor sees to that, for all
 	}
 	// Who is told the same time as others comes back a little after it.
@@ -213,7 +213,7 @@ func (r *request) backOff(ctx context.Context, failed *model.Error) error {
 		"session_id", r.req.Session, "task_id", r.req.Task)
 	r.emit(model.Delta{Restart: true, Thinking: true, Text: fmt.Sprintf("\n[%s: %s; trying again in %s]\n", failed.Kind, shortError(failed.Err), pause.Round(100*time.Millisecond))})
 	began := time.Now()
-	defer func() { r.Observe.Paused(r.Provider, r.req.Model, time.Since(began)) }()
+	defer func() { r.Observer.Paused(r.Provider, r.req.Model, time.Since(began)) }()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

@@ -152,7 +152,7 @@ func TestTheQueueCostsNoPatience(t *testing.T) {
 			f.errors = append(f.errors, fails(model.ErrorRateLimited, 4*time.Minute))
 		}
 		m := patient(t, f, retry.Config{
-			Governor: ratelimit.New(slog.New(slog.DiscardHandler)), Bucket: func(name string) string { return name },
+			Limiter: ratelimit.New(slog.New(slog.DiscardHandler)), Bucket: func(name string) string { return name },
 		})
 		began := time.Now()
 		if _, err := m.Generate(t.Context(), &model.Request{}, nil); err != nil {
@@ -178,12 +178,12 @@ func TestARequestQueuesForItsSession(t *testing.T) {
 		defer client.Close()
 		g := ratelimit.New(slog.New(slog.DiscardHandler))
 		g.Share(client, func(bucket string) string { return bucket })
-		pass, err := g.Enter(t.Context(), "b", "another", nil)
+		pass, err := g.Acquire(t.Context(), "b", "another", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pass.Refused(t.Context(), time.Hour)
-		m := patient(t, &flaky{}, retry.Config{Governor: g, Bucket: func(string) string { return "b" }})
+		pass.ReportRefusal(t.Context(), time.Hour)
+		m := patient(t, &flaky{}, retry.Config{Limiter: g, Bucket: func(string) string { return "b" }})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		sessions := []tree.SessionID{{1}, {2}}

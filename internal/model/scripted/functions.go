@@ -319,8 +319,8 @@ func vary(low, high int, v any) (int, error) {
 	return low + int(sum.Sum64()>>1)%(high-low+1), nil
 }
 
-// widePad is a width or precision that a format may not have.
-var widePad = regexp.MustCompile(`%[^a-zA-Z%]*(\*|[0-9]{4})`)
+// excessivePadding is a width or precision that a format may not have.
+var excessivePadding = regexp.MustCompile(`%[^a-zA-Z%]*(\*|[0-9]{4})`)
 
 func printf(format string, args ...any) (string, error) {
 	heaviest := 0
@@ -332,7 +332,7 @@ func printf(format string, args ...any) (string, error) {
 		heaviest = max(heaviest, weight)
 	}
 	// Each verb can print any argument, at a width of three digits.
-	if widePad.MatchString(format) || strings.Count(format, "%")*(heaviest+1000) > 16*maxText {
+	if excessivePadding.MatchString(format) || strings.Count(format, "%")*(heaviest+1000) > 16*maxText {
 		return "", errTooLong
 	}
 	return bounded(fmt.Sprintf(format, args...))

@@ -12,7 +12,7 @@ import (
 // input is a part of a tool's input as the scenario has it: [object], [array],
 // [*snippet] or [literal]. Rendered, it is JSON in the order of the file.
 type input interface {
-	write(v *view, d *dot, into *bytes.Buffer) error
+	write(v *view, d *templateData, into *bytes.Buffer) error
 }
 
 type (
@@ -93,7 +93,7 @@ func (r reader) literal(n ast.Node, value any) (input, error) {
 	return literal(text), nil
 }
 
-func (o object) write(v *view, d *dot, into *bytes.Buffer) error {
+func (o object) write(v *view, d *templateData, into *bytes.Buffer) error {
 	into.WriteByte('{')
 	for i, m := range o {
 		if i > 0 {
@@ -111,7 +111,7 @@ func (o object) write(v *view, d *dot, into *bytes.Buffer) error {
 	return nil
 }
 
-func (a array) write(v *view, d *dot, into *bytes.Buffer) error {
+func (a array) write(v *view, d *templateData, into *bytes.Buffer) error {
 	into.WriteByte('[')
 	for i, item := range a {
 		if i > 0 {
@@ -125,12 +125,12 @@ func (a array) write(v *view, d *dot, into *bytes.Buffer) error {
 	return nil
 }
 
-func (l literal) write(_ *view, _ *dot, into *bytes.Buffer) error {
+func (l literal) write(_ *view, _ *templateData, into *bytes.Buffer) error {
 	into.WriteString(string(l))
 	return nil
 }
 
-func (s *snippet) write(v *view, d *dot, into *bytes.Buffer) error {
+func (s *snippet) write(v *view, d *templateData, into *bytes.Buffer) error {
 	text, err := v.render(s, d)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (s *snippet) write(v *view, d *dot, into *bytes.Buffer) error {
 // wholeObject is an input that one template puts out as JSON.
 type wholeObject struct{ template *snippet }
 
-func (w wholeObject) write(v *view, d *dot, into *bytes.Buffer) error {
+func (w wholeObject) write(v *view, d *templateData, into *bytes.Buffer) error {
 	text, err := v.render(w.template, d)
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ var _ model.Model = (*Model)(nil)
 
 // New makes a model that plays s.
 func New(s *Scenario) *Model {
-	return &Model{scenario: s, failures: failures{given: map[occasion]int{}}}
+	return &Model{scenario: s, failures: failures{counts: map[failureKey]int{}}}
 }
 
 // Generate answers with the first step that matches the request. What the
@@ -91,7 +91,7 @@ func (p *player) play(ctx context.Context, m *Model, emit func(model.Delta)) (*m
 	if err != nil {
 		return nil, err
 	}
-	if err := wait(ctx, delay); err != nil {
+	if err := sleep(ctx, delay); err != nil {
 		return nil, err
 	}
 	if err := p.emit(ctx, blocks, emit); err != nil {
@@ -122,7 +122,7 @@ func (p *player) choose(m *Model) error {
 			continue
 		}
 		if f := s.failure; f != nil && f.times > 0 {
-			if !m.failures.again(occasion{p.req.Task, len(p.req.Messages), i}, f.times) {
+			if !m.failures.shouldFail(failureKey{p.req.Task, len(p.req.Messages), i}, f.times) {
 				continue
 			}
 		}
@@ -134,7 +134,7 @@ func (p *player) choose(m *Model) error {
 		m.scenario.file, d.Agent, d.Depth, d.Turn, d.SinceUser, shorten(d.Last, 200))
 }
 
-func (p *player) blocks(d *dot) ([]tree.Block, error) {
+func (p *player) blocks(d *templateData) ([]tree.Block, error) {
 	var blocks []tree.Block
 	size := 0
 	for _, part := range []struct {
@@ -180,7 +180,7 @@ func (p *player) blocks(d *dot) ([]tree.Block, error) {
 
 // items are what a call is made for; a call without for_each has one. A value
 // that is empty or false stands for no items.
-func (p *player) items(c *call, d *dot) ([]any, error) {
+func (p *player) items(c *call, d *templateData) ([]any, error) {
 	if c.forEach == nil {
 		return []any{nil}, nil
 	}
@@ -198,7 +198,7 @@ func (p *player) items(c *call, d *dot) ([]any, error) {
 	return items, nil
 }
 
-func (p *player) use(c *call, d *dot) (tree.ToolUse, error) {
+func (p *player) use(c *call, d *templateData) (tree.ToolUse, error) {
 	name, err := p.view.render(c.tool, d)
 	if err != nil {
 		return tree.ToolUse{}, err
@@ -213,7 +213,7 @@ func (p *player) use(c *call, d *dot) (tree.ToolUse, error) {
 	return tree.ToolUse{Name: name, Input: written.Bytes()}, nil
 }
 
-func (p *player) delay(d *dot) (time.Duration, error) {
+func (p *player) delay(d *templateData) (time.Duration, error) {
 	text, err := p.view.render(p.step.delay, d)
 	if err != nil || text == "" {
 		return 0, err
@@ -238,20 +238,20 @@ func (p *player) emit(ctx context.Context, blocks []tree.Block, emit func(model.
 		}
 		for rest := d.Text; rest != ""; {
 			if begun {
-				if err := wait(ctx, p.step.stream.every); err != nil {
+				if err := sleep(ctx, p.step.stream.every); err != nil {
 					return err
 				}
 			}
 			begun = true
-			d.Text, rest = head(rest, p.step.stream.chunk)
+			d.Text, rest = splitHead(rest, p.step.stream.chunk)
 			emit(d)
 		}
 	}
 	return nil
 }
 
-// head cuts off the first n characters; all of them if n is 0.
-func head(s string, n int) (start, rest string) {
+// splitHead cuts off the first n characters; all of them if n is 0.
+func splitHead(s string, n int) (start, rest string) {
 	for i := range s {
 		if n == 0 && i > 0 {
 			return s[:i], s[i:]
@@ -261,7 +261,7 @@ func head(s string, n int) (start, rest string) {
 	return s, ""
 }
 
-func (p *player) fail(d *dot) error {
+func (p *player) fail(d *templateData) error {
 	f := p.step.failure
 	message, err := p.view.render(f.message, d)
 	if err != nil {
@@ -283,8 +283,8 @@ func (p *player) stop(blocks []tree.Block) tree.StopReason {
 	return tree.StopEndTurn
 }
 
-// wait returns after d, or when ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
@@ -301,8 +301,8 @@ func wait(ctx context.Context, d time.Duration) error {
 // maxOccasions bounds what failures remembers. When it is full it starts anew.
 const maxOccasions = 1 << 16
 
-// occasion is a step's answer at one place of a task's conversation.
-type occasion struct {
+// failureKey is a step's answer at one place of a task's conversation.
+type failureKey struct {
 	task     tree.TaskID
 	messages int
 	step     int
@@ -310,20 +310,20 @@ type occasion struct {
 
 // failures counts scripted errors that are given a number of times.
 type failures struct {
-	mu    sync.Mutex
-	given map[occasion]int
+	mu     sync.Mutex
+	counts map[failureKey]int
 }
 
-// again reports whether to fail once more, out of times, and counts it.
-func (f *failures) again(o occasion, times int) bool {
+// shouldFail reports whether to fail once more, out of times, and counts it.
+func (f *failures) shouldFail(o failureKey, times int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.given[o] >= times {
+	if f.counts[o] >= times {
 		return false
 	}
-	if len(f.given) >= maxOccasions {
-		clear(f.given)
+	if len(f.counts) >= maxOccasions {
+		clear(f.counts)
 	}
-	f.given[o]++
+	f.counts[o]++
 	return true
 }

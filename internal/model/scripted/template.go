@@ -93,7 +93,7 @@ func invalid(err error) error {
 }
 
 // render gives the text of a template; none if the step has no such template.
-func (v *view) render(s *snippet, d *dot) (string, error) {
+func (v *view) render(s *snippet, d *templateData) (string, error) {
 	if s == nil {
 		return "", nil
 	}
@@ -108,14 +108,14 @@ func (v *view) render(s *snippet, d *dot) (string, error) {
 }
 
 // value gives what an expression comes to.
-func (v *view) value(s *snippet, d *dot) (any, error) {
+func (v *view) value(s *snippet, d *templateData) (any, error) {
 	if err := v.execute(s, d, &output{ended: v.ended}); err != nil {
 		return nil, err
 	}
 	return v.yielded, nil
 }
 
-func (v *view) execute(s *snippet, d *dot, out *output) error {
+func (v *view) execute(s *snippet, d *templateData, out *output) error {
 	bound, ok := v.bound[s]
 	if !ok {
 		clone, err := s.parsed.Clone()

@@ -14,8 +14,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// dot is what "." is in a template.
-type dot struct {
+// templateData is what "." is in a template.
+type templateData struct {
 	Agent     string
 	Model     string
 	Provider  string
@@ -38,8 +38,8 @@ type result struct {
 	IsError bool
 }
 
-// unread is a result of which no template has asked yet.
-type unread struct {
+// lazyResult is a result of which no template has asked yet.
+type lazyResult struct {
 	result
 	asked json.RawMessage // what the call was asked with; nil if the call is not known
 }
@@ -47,7 +47,7 @@ type unread struct {
 func (r result) String() string { return r.Text }
 
 // read gives the result with what its call was asked with, which is decoded once.
-func (u *unread) read() result {
+func (u *lazyResult) read() result {
 	if u.asked != nil && json.Unmarshal(u.asked, &u.Input) != nil {
 		u.Input = string(u.asked)
 	}
@@ -57,15 +57,15 @@ func (u *unread) read() result {
 
 // view is a request as a scenario sees it. It serves one Generate.
 type view struct {
-	ended    func() error // the error of the context, once it has ended
-	scenario *Scenario
-	tools    []model.ToolSpec
-	dot      dot
-	groups   groups
-	all      []unread
-	since    int   // the first of all since the last user message
-	heard    []any // what was told of background agents
-	fresh    int   // the first of heard since the last user message, or in it
+	ended     func() error // the error of the context, once it has ended
+	scenario  *Scenario
+	tools     []model.ToolSpec
+	dot       templateData
+	groups    groups
+	all       []lazyResult
+	since     int   // the first of all since the last user message
+	news      []any // what was told of background agents
+	newsSince int   // the first of heard since the last user message, or in it
 
 	bound   map[*snippet]*template.Template
 	vars    map[string]any
@@ -82,7 +82,7 @@ type groups struct {
 func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 	v := &view{
 		ended: ctx.Err, scenario: s, tools: req.Tools,
-		dot:   dot{Agent: req.Agent, Model: req.Model, Provider: req.Provider, Reminder: req.Reminder, Depth: req.Depth, Turn: 1, SinceUser: 1},
+		dot:   templateData{Agent: req.Agent, Model: req.Model, Provider: req.Provider, Reminder: req.Reminder, Depth: req.Depth, Turn: 1, SinceUser: 1},
 		bound: map[*snippet]*template.Template{},
 		vars:  map[string]any{},
 		open:  map[string]bool{},
@@ -94,11 +94,11 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 		switch m.Role {
 		case tree.RoleUser:
 			v.dot.Last, answered = m.Text(), nil
-			before := len(v.heard)
-			if !v.hear(m) {
+			before := len(v.news)
+			if !v.readNews(m) {
 				continue // nobody but background agents was heard of
 			}
-			v.fresh = before
+			v.newsSince = before
 			v.dot.User = v.dot.Last
 			if first {
 				v.dot.Prompt, first = v.dot.Last, false
@@ -109,7 +109,7 @@ func newView(ctx context.Context, s *Scenario, req *model.Request) *view {
 			v.dot.Turn++
 			v.dot.SinceUser++
 		case tree.RoleTool:
-			v.take(asked, m)
+			v.addResults(asked, m)
 			answered = m
 		}
 	}
@@ -134,14 +134,14 @@ func results(answered *tree.Message) string {
 	return all.String()
 }
 
-// hear takes in what a user message tells of background agents, each in a block of
+// readNews takes in what a user message tells of background agents, each in a block of
 // its own, and reports whether it says anything else. What came over a provider's
 // API does not say what it is, but looks like it.
-func (v *view) hear(m *tree.Message) (more bool) {
+func (v *view) readNews(m *tree.Message) (more bool) {
 	for _, b := range m.Blocks {
 		text, ok := b.(tree.Text)
-		if ok && (!m.News.Task.IsZero() || tellsOfEnd(text.Text)) {
-			v.heard = append(v.heard, text.Text)
+		if ok && (!m.News.Task.IsZero() || isEndNews(text.Text)) {
+			v.news = append(v.news, text.Text)
 			continue
 		}
 		more = true
@@ -149,8 +149,8 @@ func (v *view) hear(m *tree.Message) (more bool) {
 	return more
 }
 
-// tellsOfEnd reports whether a text is the news of a background agent's end.
-func tellsOfEnd(text string) bool {
+// isEndNews reports whether a text is the news of a background agent's end.
+func isEndNews(text string) bool {
 	if !strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
 		return false // most texts are prose, which need not be read to the end
 	}
@@ -162,15 +162,15 @@ func tellsOfEnd(text string) bool {
 	return json.Unmarshal([]byte(text), &news) == nil && news.TaskID != "" && news.Status != "" && news.Transcript != ""
 }
 
-// take adds the results in a tool message to the calls before it.
-func (v *view) take(asked, answered *tree.Message) {
+// addResults adds the results in a tool message to the calls before it.
+func (v *view) addResults(asked, answered *tree.Message) {
 	v.all = slices.Grow(v.all, len(answered.Blocks))
 	for _, b := range answered.Blocks {
 		closed, ok := b.(tree.ToolResult)
 		if !ok {
 			continue
 		}
-		r := unread{result: result{Text: closed.Text, IsError: closed.IsError}}
+		r := lazyResult{result: result{Text: closed.Text, IsError: closed.IsError}}
 		if asked != nil && closed.Block >= 0 && closed.Block < len(asked.Blocks) {
 			if use, ok := asked.Blocks[closed.Block].(tree.ToolUse); ok {
 				r.Tool, r.asked = use.Name, use.Input
@@ -230,8 +230,8 @@ func (v *view) functions() template.FuncMap {
 		"result":     v.result,
 		"results":    v.results,
 		"allResults": v.allResults,
-		"news":       func() []any { return v.heard[v.fresh:] },
-		"allNews":    func() []any { return v.heard },
+		"news":       func() []any { return v.news[v.newsSince:] },
+		"allNews":    func() []any { return v.news },
 		"hasTool":    v.hasTool,
 		"group":      v.group,
 		"var":        v.variable,
@@ -242,7 +242,7 @@ func (v *view) functions() template.FuncMap {
 func (v *view) results(tool string) []any    { return named(tool, v.all[v.since:]) }
 func (v *view) allResults(tool string) []any { return named(tool, v.all) }
 
-func named(tool string, all []unread) []any {
+func named(tool string, all []lazyResult) []any {
 	some := []any{}
 	for i := range all {
 		if globs(tool, all[i].Tool) {

@@ -10,10 +10,10 @@ import (
 // maxConversations is of how many conversations is kept what was learned.
 const maxConversations = 10_000
 
-// Learned is what models have refused of conversations, for as long as the process lives.
+// ConversationCache is what models have refused of conversations, for as long as the process lives.
 // When there is too much of it all is forgotten, and learned anew. The zero value is empty;
 // it may be used by any number of goroutines.
-type Learned[V any] struct {
+type ConversationCache[V any] struct {
 	mu     sync.Mutex
 	values map[conversationKey]V
 }
@@ -23,16 +23,16 @@ type conversationKey struct {
 	task  tree.TaskID
 }
 
-// Of gives what was learned of a request's conversation with a model; the zero value if
+// Get gives what was learned of a request's conversation with a model; the zero value if
 // that is nothing.
-func (l *Learned[V]) Of(name string, req *model.Request) V {
+func (l *ConversationCache[V]) Get(name string, req *model.Request) V {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.values[conversationKey{name, req.Task}]
 }
 
-// Learn keeps what was learned. Of one that says no task nothing is kept.
-func (l *Learned[V]) Learn(name string, req *model.Request, v V) {
+// Put keeps what was learned. Of one that says no task nothing is kept.
+func (l *ConversationCache[V]) Put(name string, req *model.Request, v V) {
 	if req.Task.IsZero() {
 		return
 	}

@@ -17,8 +17,8 @@ const (
 	HeaderDepth   = "Coppice-Depth"
 )
 
-// Caller gives the headers that say who asks.
-func Caller(req *model.Request) http.Header {
+// CallerHeaders gives the headers that say who asks.
+func CallerHeaders(req *model.Request) http.Header {
 	h := http.Header{}
 	if !req.Session.IsZero() {
 		h.Set(HeaderSession, req.Session.String())

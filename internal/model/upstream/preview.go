@@ -23,8 +23,8 @@ func (p *Preview) Show(d model.Delta) {
 	p.emit(d)
 }
 
-// TakeBack says that another answer begins, if some text of the last one was shown.
-func (p *Preview) TakeBack() {
+// Retract says that another answer begins, if some text of the last one was shown.
+func (p *Preview) Retract() {
 	if p.shown {
 		p.emit(model.Delta{Restart: true, Thinking: true, Text: "\n[refused; asking otherwise]\n"})
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// Streamed makes what stands between an SDK and the client. An answer that is no stream is a
+// RequireStream makes what stands between an SDK and the client. An answer that is no stream is a
 // refusal, though its status says otherwise: servers answer so where there is no such
 // endpoint, what is in front of them does, and some know no streams. kind says what can be done
 // about what was said; ErrorBroken means that this does not tell, and then a retry would get
 // the same.
-func Streamed(kind func(said []byte) model.ErrorKind) func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+func RequireStream(kind func(said []byte) model.ErrorKind) func(*http.Request, func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	return func(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 		resp, err := next(req)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -39,7 +39,7 @@ func Streamed(kind func(said []byte) model.ErrorKind) func(*http.Request, func(*
 		if err != nil {
 			return nil, err
 		}
-		refused := Refusal(resp.StatusCode, resp.Header, fmt.Sprintf("%s instead of a stream: %s", what, strings.TrimSpace(string(said))))
+		refused := StatusError(resp.StatusCode, resp.Header, fmt.Sprintf("%s instead of a stream: %s", what, strings.TrimSpace(string(said))))
 		if k := kind(said); k != model.ErrorBroken && refused.Kind == model.ErrorInvalid {
 			refused.Kind = k
 		}

@@ -16,18 +16,18 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// Times bound how long a provider may be silent.
-type Times struct {
-	// First is how long the first byte of an answer's body may take. A local model
+// Timeouts bound how long a provider may be silent.
+type Timeouts struct {
+	// FirstByte is how long the first byte of an answer's body may take. A local model
 	// reads the whole prompt before it writes.
-	First time.Duration
+	FirstByte time.Duration
 	// Idle is how long the stream may then pause. A reasoning model may be silent
 	// while it thinks.
 	Idle time.Duration
 }
 
-// DefaultTimes suit models that think for long and local ones that read slowly.
-func DefaultTimes() Times { return Times{First: 10 * time.Minute, Idle: 5 * time.Minute} }
+// DefaultTimeouts suit models that think for long and local ones that read slowly.
+func DefaultTimeouts() Timeouts { return Timeouts{FirstByte: 10 * time.Minute, Idle: 5 * time.Minute} }
 
 // errSilent is why a request ended that got no answer in time.
 var errSilent = errors.New("the provider was silent for too long")
@@ -41,7 +41,7 @@ const (
 
 // NewClient makes a client whose requests fail when the provider is silent for
 // longer than times say. It is for many streams to one host at once.
-func NewClient(times Times) *http.Client {
+func NewClient(times Timeouts) *http.Client {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConns, base.MaxIdleConnsPerHost = idleConnections, idleConnections
 	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingPatience}
@@ -50,13 +50,13 @@ func NewClient(times Times) *http.Client {
 
 type transport struct {
 	base     http.RoundTripper
-	timeouts Times
+	timeouts Timeouts
 }
 
 // RoundTrip sends a request, and watches over it until its answer is closed.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	silence := time.AfterFunc(t.timeouts.First, func() { cancel(errSilent) })
+	silence := time.AfterFunc(t.timeouts.FirstByte, func() { cancel(errSilent) })
 	resp, err := t.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		silence.Stop()
@@ -113,9 +113,9 @@ func timeoutCause(ctx context.Context, err error) error {
 	return err
 }
 
-// Broken is the error of a connection or a stream that did not come to its end.
+// TransportError is the error of a connection or a stream that did not come to its end.
 // It is ctx's cause if ctx has ended, and err itself if that says what it is.
-func Broken(ctx context.Context, err error) error {
+func TransportError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -138,14 +138,14 @@ func isPlainHTTP(err error) bool {
 // maxDetail is how much of a refusal's text is kept, in bytes.
 const maxDetail = 2000
 
-// Refusal is the error of an answer with a status that is not success; said is
+// StatusError is the error of an answer with a status that is not success; said is
 // what the provider wrote.
-func Refusal(status int, header http.Header, said string) *model.Error {
+func StatusError(status int, header http.Header, said string) *model.Error {
 	if len(said) > maxDetail {
 		said = said[:maxDetail] + "…"
 	}
 	return &model.Error{
-		Kind: Told(KindOf(status), said), RetryAfter: retryAfter(header, time.Now()),
+		Kind: RefineKind(KindOfStatus(status), said), RetryAfter: retryAfter(header, time.Now()),
 		Err: fmt.Errorf("the provider answered %s: %s", statusText(status), said),
 	}
 }
@@ -171,17 +171,17 @@ var tooLongPhrases = []string{
 	"exceed_context_size", "available context size", // llama.cpp
 }
 
-// Told gives the kind of a refusal for what was said. That a conversation is too long has no
+// RefineKind gives the kind of a refusal for what was said. That a conversation is too long has no
 // status and no type of its own, so the words are all there is to tell it by.
-func Told(kind model.ErrorKind, said string) model.ErrorKind {
+func RefineKind(kind model.ErrorKind, said string) model.ErrorKind {
 	if slices.ContainsFunc(tooLongPhrases, func(words string) bool { return strings.Contains(said, words) }) {
 		return model.ErrorTooLong
 	}
 	return kind
 }
 
-// KindOf says what can be done about an HTTP status.
-func KindOf(status int) model.ErrorKind {
+// KindOfStatus says what can be done about an HTTP status.
+func KindOfStatus(status int) model.ErrorKind {
 	switch status {
 	case http.StatusTooManyRequests:
 		return model.ErrorRateLimited

@@ -13,7 +13,7 @@ func TestEnds(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		half := 1 + rng.IntN(20)
-		e := newEnds(2 * half)
+		e := newHeadTail(2 * half)
 		var all strings.Builder
 		for range rng.IntN(12) {
 			piece := ""

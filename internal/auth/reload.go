@@ -12,81 +12,81 @@ import (
 	"time"
 )
 
-// lookEvery is how long files are taken to be what they were.
-const lookEvery = time.Second
+// checkInterval is how long files are taken to be what they were.
+const checkInterval = time.Second
 
 // maxFileBytes bounds each file.
 const maxFileBytes = 16 << 20
 
-// followed is something that is made of files, and anew when they change. They are
+// reloader is something that is made of files, and anew when they change. They are
 // looked at when it is asked for: that finds files that were written in place,
 // renamed, or mounted anew behind a symbolic link, and needs nothing that runs.
 //
 // What can't be read or understood changes nothing, and is logged once: a file may
 // be half written, or a key already be there and its certificate not yet.
-type followed[T any] struct {
+type reloader[T any] struct {
 	paths []string
 	read  func(contents [][]byte) (T, error)
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu     sync.Mutex
-	looked time.Time
-	last   [][]byte // what value was made of, or would have been but for complaint
-	value  T
-	wrong  string // what was last complained of
+	mu           sync.Mutex
+	checkedAt    time.Time
+	lastContents [][]byte // what value was made of, or would have been but for complaint
+	value        T
+	lastError    string // what was last complained of
 }
 
-// follow reads files for the first time; what is wrong with them is an error then.
-func follow[T any](log *slog.Logger, read func([][]byte) (T, error), paths ...string) (*followed[T], error) {
-	f := &followed[T]{paths: paths, read: read, log: log, now: time.Now}
-	contents, err := f.contents()
+// newReloader reads files for the first time; what is wrong with them is an error then.
+func newReloader[T any](log *slog.Logger, read func([][]byte) (T, error), paths ...string) (*reloader[T], error) {
+	f := &reloader[T]{paths: paths, read: read, log: log, now: time.Now}
+	contents, err := f.readAll()
 	if err == nil {
 		f.value, err = read(contents)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", strings.Join(paths, " and "), err)
 	}
-	f.last, f.looked = contents, f.now()
+	f.lastContents, f.checkedAt = contents, f.now()
 	return f, nil
 }
 
 // get gives what the files say.
-func (f *followed[T]) get() T {
+func (f *reloader[T]) get() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.now()
-	if now.Sub(f.looked) < lookEvery {
+	if now.Sub(f.checkedAt) < checkInterval {
 		return f.value
 	}
-	f.looked = now
-	contents, err := f.contents()
+	f.checkedAt = now
+	contents, err := f.readAll()
 	if err != nil {
-		f.complain(err)
+		f.logOnce(err)
 		return f.value
 	}
-	if slices.EqualFunc(contents, f.last, bytes.Equal) {
+	if slices.EqualFunc(contents, f.lastContents, bytes.Equal) {
 		return f.value
 	}
-	f.last = contents
+	f.lastContents = contents
 	value, err := f.read(contents)
 	if err != nil {
-		f.complain(err)
+		f.logOnce(err)
 		return f.value
 	}
-	f.value, f.wrong = value, ""
+	f.value, f.lastError = value, ""
 	f.log.Info("files of credentials were read again", "files", f.paths)
 	return f.value
 }
 
-func (f *followed[T]) complain(err error) {
-	if f.wrong != err.Error() {
-		f.wrong = err.Error()
+func (f *reloader[T]) logOnce(err error) {
+	if f.lastError != err.Error() {
+		f.lastError = err.Error()
 		f.log.Warn("files of credentials can't be read; what they said before still counts", "files", f.paths, "error", err)
 	}
 }
 
-func (f *followed[T]) contents() ([][]byte, error) {
+func (f *reloader[T]) readAll() ([][]byte, error) {
 	var all [][]byte
 	for _, path := range f.paths {
 		data, err := readFile(path)

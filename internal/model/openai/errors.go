@@ -21,7 +21,7 @@ const (
 
 // final are the codes of an answer that fails for what was asked, which has no status to say
 // so. What is not among them may be mended by another try.
-var final = []responses.ResponseErrorCode{
+var finalCodes = []responses.ResponseErrorCode{
 	responses.ResponseErrorCodeInvalidPrompt,
 	responses.ResponseErrorCodeDataResidencyMismatch,
 	responses.ResponseErrorCodeBioPolicy,
@@ -43,22 +43,22 @@ var final = []responses.ResponseErrorCode{
 	responses.ResponseErrorCodeImageFileNotFound,
 }
 
-// saysTooLarge begins what OpenAI says of a request with more tokens than the account may
+// tooLargePrefix begins what OpenAI says of a request with more tokens than the account may
 // ever use in a minute. In all else it is like one that came too soon, but no waiting
 // mends it: the conversation has to be shorter.
-const saysTooLarge = "Request too large"
+const tooLargePrefix = "Request too large"
 
-// trouble is what a server says of an error. Servers put into it what would be the
+// errorInfo is what a server says of an error. Servers put into it what would be the
 // status, under one name or another, as a number or in words.
-type trouble struct {
+type errorInfo struct {
 	status   int // 0: it is not said
 	words    []string
 	tooLarge bool
 }
 
-// troubleOf reads the object error of a body or an event; whatever else there is says
+// parseError reads the object error of a body or an event; whatever else there is says
 // nothing.
-func troubleOf(data []byte) trouble {
+func parseError(data []byte) errorInfo {
 	var body struct {
 		Error struct {
 			Type    any `json:"type"`
@@ -67,20 +67,20 @@ func troubleOf(data []byte) trouble {
 			Message any `json:"message"`
 		} `json:"error"`
 	}
-	var t trouble
+	var t errorInfo
 	if json.Unmarshal(data, &body) != nil {
 		return t
 	}
 	if message, ok := body.Error.Message.(string); ok {
-		t.tooLarge = strings.HasPrefix(message, saysTooLarge)
+		t.tooLarge = strings.HasPrefix(message, tooLargePrefix)
 	}
 	for _, said := range []any{body.Error.Type, body.Error.Status, body.Error.Code} {
 		switch said := said.(type) {
 		case float64:
-			t.number(said)
+			t.setStatus(said)
 		case string:
 			if n, err := strconv.Atoi(said); err == nil {
-				t.number(float64(n))
+				t.setStatus(float64(n))
 			} else {
 				t.words = append(t.words, said)
 			}
@@ -89,15 +89,15 @@ func troubleOf(data []byte) trouble {
 	return t
 }
 
-// number takes what may be a status. Servers have numbers of their own, too.
-func (t *trouble) number(n float64) {
+// setStatus takes what may be a status. Servers have numbers of their own, too.
+func (t *errorInfo) setStatus(n float64) {
 	if n >= http.StatusBadRequest && n < 600 {
 		t.status = int(n)
 	}
 }
 
-// says reports whether one of the words has one of these in it.
-func (t trouble) says(parts ...string) bool {
+// mentions reports whether one of the words has one of these in it.
+func (t errorInfo) mentions(parts ...string) bool {
 	for _, word := range t.words {
 		for _, part := range parts {
 			if strings.Contains(word, part) {
@@ -109,32 +109,32 @@ func (t trouble) says(parts ...string) bool {
 }
 
 // final reports whether one of the words is the code of what no other try mends.
-func (t trouble) final() bool {
+func (t errorInfo) isFinal() bool {
 	return slices.ContainsFunc(t.words, func(word string) bool {
-		return slices.Contains(final, responses.ResponseErrorCode(word))
+		return slices.Contains(finalCodes, responses.ResponseErrorCode(word))
 	})
 }
 
-// kindSaid is the kind of an error that came as the whole answer.
-func kindSaid(said []byte) model.ErrorKind { return troubleOf(said).kind() }
+// kindOfBody is the kind of an error that came as the whole answer.
+func kindOfBody(said []byte) model.ErrorKind { return parseError(said).kind() }
 
 // kind says what can be done about it. invalid_request_error comes last: OpenAI says it
 // of a wrong key too, and others of all that they refuse.
-func (t trouble) kind() model.ErrorKind {
+func (t errorInfo) kind() model.ErrorKind {
 	switch {
-	case t.says(codeQuota, codePlan):
+	case t.mentions(codeQuota, codePlan):
 		return model.ErrorAuth
 	case t.tooLarge:
 		return model.ErrorTooLong
-	case t.says("rate_limit"):
+	case t.mentions("rate_limit"):
 		return model.ErrorRateLimited
-	case t.says("overloaded", "server_error", "slow_down"):
+	case t.mentions("overloaded", "server_error", "slow_down"):
 		return model.ErrorOverloaded
 	case t.status != 0:
-		return upstream.KindOf(t.status)
-	case t.says("authentication", "permission", "invalid_api_key"):
+		return upstream.KindOfStatus(t.status)
+	case t.mentions("authentication", "permission", "invalid_api_key"):
 		return model.ErrorAuth
-	case t.says("invalid_request"), t.final():
+	case t.mentions("invalid_request"), t.isFinal():
 		return model.ErrorInvalid
 	}
 	return model.ErrorBroken

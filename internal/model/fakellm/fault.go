@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Trouble is what goes wrong with one request. The zero value is none.
-type Trouble struct {
+// Fault is what goes wrong with one request. The zero value is none.
+type Fault struct {
 	// Status is answered instead, with Retry-After if RetryAfter is not 0.
 	Status     int
 	RetryAfter time.Duration
@@ -32,43 +32,43 @@ type Trouble struct {
 // statusOverloaded is Anthropic's.
 const statusOverloaded = 529
 
-// Any gives a trouble of any kind that a client can get over by trying again; the
+// RandomFault gives a trouble of any kind that a client can get over by trying again; the
 // same for the same numbers of a seeded source.
-func Any(random *rand.Rand) Trouble {
+func RandomFault(random *rand.Rand) Fault {
 	switch random.IntN(10) {
 	case 0:
-		return Trouble{Status: http.StatusTooManyRequests}
+		return Fault{Status: http.StatusTooManyRequests}
 	case 1:
-		return Trouble{Status: http.StatusInternalServerError}
+		return Fault{Status: http.StatusInternalServerError}
 	case 2:
-		return Trouble{Status: statusOverloaded}
+		return Fault{Status: statusOverloaded}
 	case 3:
-		return Trouble{Status: http.StatusBadGateway}
+		return Fault{Status: http.StatusBadGateway}
 	case 4:
-		return Trouble{Status: http.StatusRequestTimeout}
+		return Fault{Status: http.StatusRequestTimeout}
 	case 5:
-		return Trouble{BreakOff: statusOverloaded}
+		return Fault{BreakOff: statusOverloaded}
 	case 6:
-		return Trouble{BreakOff: http.StatusTooManyRequests}
+		return Fault{BreakOff: http.StatusTooManyRequests}
 	case 7:
-		return Trouble{Cut: 1 + random.IntN(50)} // before the first event is whole
+		return Fault{Cut: 1 + random.IntN(50)} // before the first event is whole
 	case 8:
-		return Trouble{Cut: 1 + random.IntN(1500)}
+		return Fault{Cut: 1 + random.IntN(1500)}
 	}
-	return Trouble{Cut: 1 + random.IntN(1500), Quietly: true}
+	return Fault{Cut: 1 + random.IntN(1500), Quietly: true}
 }
 
-// Some makes troubles of any kind for a share of all requests.
-func Some(share float64, seed uint64) func(int64) Trouble {
+// RandomFaults makes troubles of any kind for a share of all requests.
+func RandomFaults(share float64, seed uint64) func(int64) Fault {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, seed))
-	return func(int64) Trouble {
+	return func(int64) Fault {
 		mu.Lock()
 		defer mu.Unlock()
 		if random.Float64() >= share {
-			return Trouble{}
+			return Fault{}
 		}
-		return Any(random)
+		return RandomFault(random)
 	}
 }
 
@@ -111,22 +111,22 @@ type events struct {
 	w       http.ResponseWriter
 	flush   *http.ResponseController
 	ended   <-chan struct{} // when the client has left
-	trouble Trouble
+	fault   Fault
 	written int
-	spoilt  bool // nothing more is written
+	aborted bool // nothing more is written
 }
 
 // send writes one event; name may be empty.
 func (e *events) send(name, data string) {
-	if e.spoilt {
+	if e.aborted {
 		return
 	}
 	if e.written == 0 {
 		e.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	}
-	if e.trouble.Drip > 0 {
+	if e.fault.Drip > 0 {
 		select {
-		case <-time.After(e.trouble.Drip):
+		case <-time.After(e.fault.Drip):
 		case <-e.ended:
 		}
 	}
@@ -134,10 +134,10 @@ func (e *events) send(name, data string) {
 	if name != "" {
 		text = "event: " + name + "\n" + text
 	}
-	stop := max(e.trouble.Cut, e.trouble.Stall)
+	stop := max(e.fault.Cut, e.fault.Stall)
 	if stop > 0 && e.written+len(text) >= stop {
 		e.put(text[:stop-e.written])
-		e.spoil()
+		e.abort()
 		return
 	}
 	e.put(text)
@@ -154,14 +154,14 @@ func (e *events) put(text string) {
 	}
 }
 
-// spoil ends the answer before its end.
-func (e *events) spoil() {
-	e.spoilt = true
+// abort ends the answer before its end.
+func (e *events) abort() {
+	e.aborted = true
 	switch {
-	case e.trouble.Stall > 0:
+	case e.fault.Stall > 0:
 		<-e.ended
 		fallthrough
-	case !e.trouble.Quietly:
+	case !e.fault.Quietly:
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -2,8 +2,8 @@ package hook
 
 import "fmt"
 
-// ends keeps the beginning and the end of what is written to it.
-type ends struct {
+// headTail keeps the beginning and the end of what is written to it.
+type headTail struct {
 	limit int // of each of both, in bytes
 	head  []byte
 	tail  []byte // a ring once it is full
@@ -11,10 +11,10 @@ type ends struct {
 	left  int64  // bytes that are not kept any more
 }
 
-func newEnds(limit int) *ends { return &ends{limit: limit / 2} }
+func newHeadTail(limit int) *headTail { return &headTail{limit: limit / 2} }
 
 // Write takes everything, so that whoever writes is never held up.
-func (e *ends) Write(p []byte) (int, error) {
+func (e *headTail) Write(p []byte) (int, error) {
 	n := len(p)
 	room := min(e.limit-len(e.head), len(p))
 	e.head, p = append(e.head, p[:room]...), p[room:]
@@ -34,7 +34,7 @@ func (e *ends) Write(p []byte) (int, error) {
 }
 
 // String gives both, with a note where something is missing.
-func (e *ends) String() string {
+func (e *headTail) String() string {
 	if e.left == 0 {
 		return string(e.head) + string(e.tail)
 	}
