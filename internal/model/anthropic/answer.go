@@ -14,27 +14,27 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// answerBuilder is put together from the events of a stream.
+// answerBuilder builds an answer from the events of a stream.
 type answerBuilder struct {
 	started     bool
 	model       string
 	parts       []*part
 	usage       tree.Usage
 	stop        tree.StopReason
-	refusalText string // why the model declined
+	refusalText string // the model's explanation of a refusal
 }
 
-// part is a block being written.
+// part is a content block that is being received.
 type part struct {
 	kind      string
 	id, name  string
 	text      strings.Builder // or the JSON of a call's input
-	whole     string          // the input of a call, if it came with the start
+	whole     string          // the input of a call, if the start event contained it
 	signature strings.Builder
 	done      bool
 }
 
-// handle takes in an event. The error says that the stream makes no sense.
+// handle handles an event. It returns an error for an invalid stream.
 func (a *answerBuilder) handle(e *sdk.MessageStreamEventUnion, emit func(model.Delta)) error {
 	switch e.Type {
 	case "message_start":
@@ -87,7 +87,7 @@ func (a *answerBuilder) start(e *sdk.MessageStreamEventUnion) error {
 	return nil
 }
 
-// openPart gives a block that is being written.
+// openPart returns a block that is still being received.
 func (a *answerBuilder) openPart(index int64) (*part, error) {
 	if index < 0 || index >= int64(len(a.parts)) || a.parts[index].done {
 		return nil, fmt.Errorf("block %d of the answer is not being written", index)
@@ -111,7 +111,7 @@ func (p *part) add(d *sdk.MessageStreamEventUnionDelta, emit func(model.Delta)) 
 	}
 }
 
-// setUsage takes in counts; each of them is a total, and 0 may mean that it is not said.
+// setUsage updates the usage. Each count is a total; 0 may mean that it was not sent.
 func (a *answerBuilder) setUsage(input, output, read, written int64) {
 	for _, c := range []struct {
 		now *int64
@@ -139,14 +139,14 @@ func stopReason(r sdk.StopReason) tree.StopReason {
 	return tree.StopUnspecified
 }
 
-// finish gives the answer once the stream has said that it is whole.
+// finish returns the answer when the stream has ended with message_stop.
 func (a *answerBuilder) finish(ctx context.Context) (*model.Answer, error) {
 	if slices.ContainsFunc(a.parts, func(p *part) bool { return !p.done }) || !a.started {
 		return nil, upstream.TransportError(ctx, errors.New("the stream ended in the middle of a block"))
 	}
 	out := &model.Answer{Model: a.model, Usage: a.usage, Stop: a.stop}
 	if a.stop == tree.StopRefusal {
-		// What it had begun to say or do is part of what it declined, and would be declined again.
+		// What the model had started belongs to what it refused, and would be refused again.
 		if a.refusalText != "" {
 			out.Blocks = []tree.Block{tree.Text{Text: a.refusalText}}
 		}
@@ -161,8 +161,8 @@ func (a *answerBuilder) finish(ctx context.Context) (*model.Answer, error) {
 	return out, nil
 }
 
-// block gives the block; nil for one of a kind that nobody asked for. cut says that
-// the answer was cut at the limit of its output in this block.
+// block returns the block, or nil for unknown types. cut says that the output limit cut the
+// answer in this block.
 func (p *part) block(cut bool) tree.Block {
 	switch p.kind {
 	case "text":

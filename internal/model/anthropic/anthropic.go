@@ -1,9 +1,9 @@
-// Package anthropic asks models of Anthropic's Messages API, or of a server that
-// speaks it.
+// Package anthropic calls models over Anthropic's Messages API, at Anthropic or at a compatible
+// server.
 //
-// An answer counts only when its stream has come to message_stop; whatever ends
-// before is an error. Nothing is tried again here but a request that was refused for
-// the reasoning that went back with it, or with attachments.
+// An answer counts only when its stream has ended with message_stop; any other end is an error.
+// This package retries only requests that were refused because of their reasoning blocks or
+// their attachments.
 package anthropic
 
 import (
@@ -23,36 +23,35 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// Config says whom to ask, and how.
+// Config configures a [Model].
 type Config struct {
 	Key       string
-	BaseURL   string       // empty: Anthropic's own
-	Model     string       // for requests that name none; required
-	MaxTokens int          // of an answer, for requests that set no bound; 0: 32,000
-	Thinking  Thinking     // the zero value leaves it to the model
+	BaseURL   string       // empty: Anthropic's own server
+	Model     string       // default model; required
+	MaxTokens int          // default bound of an answer; 0: 32,000
+	Thinking  Thinking     // zero: the model decides
 	HTTP      *http.Client // required; see [upstream.NewClient]
 }
 
-// Thinking says whether and how a model reasons before it answers.
+// Thinking says whether and how much a model reasons before it answers.
 type Thinking struct {
-	Adaptive bool  // as much as the model finds fit
-	Tokens   int64 // at most so many, if above 0, beside those of the answer
+	Adaptive bool  // the model decides how much
+	Tokens   int64 // if above 0: the budget, in addition to the tokens of the answer
 }
 
 const defaultMaxTokens = 32_000
 
-// Model asks over the network. It implements [model.Model].
+// Model calls the API. It implements [model.Model].
 type Model struct {
 	config        Config
 	messages      sdk.MessageService
-	dropsThinking sync.Map // the names of models that have refused reasoning, and drop it if asked to
+	dropsThinking sync.Map // names of models that have refused reasoning and drop it on request
 	omissions     upstream.ConversationCache[omission]
 }
 
 var _ model.Model = (*Model)(nil)
 
-// New checks the configuration. Nothing is sent yet, and nothing is read from the
-// environment.
+// New checks the configuration. It sends nothing, and reads nothing from the environment.
 func New(c Config) (*Model, error) {
 	switch {
 	case c.Model == "":
@@ -66,7 +65,7 @@ func New(c Config) (*Model, error) {
 	options := []option.RequestOption{
 		option.WithEnvironmentProduction(), option.WithHTTPClient(c.HTTP),
 		option.WithMaxRetries(0), option.WithoutOpenTelemetry(),
-		option.WithMiddleware(upstream.RequireStream(kindOfBody)), //nolint:bodyclose // the SDK closes what it is given
+		option.WithMiddleware(upstream.RequireStream(kindOfBody)), //nolint:bodyclose // the SDK closes the body
 	}
 	if c.BaseURL != "" {
 		options = append(options, option.WithBaseURL(c.BaseURL))
@@ -77,8 +76,8 @@ func New(c Config) (*Model, error) {
 	return &Model{config: c, messages: sdk.NewMessageService(options...)}, nil
 }
 
-// Generate asks once, and once more without each thing that the provider has refused, as
-// far as that can be told; see [attempt].
+// Generate makes the request. After a refusal it tries again without what the provider seems to
+// have refused; see [attempt].
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	preview := upstream.NewPreview(emit)
 	name := cmp.Or(req.Model, m.config.Model)
@@ -103,17 +102,17 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	}
 }
 
-// ask asks once; drop says that the provider is to drop reasoning that it would refuse.
+// ask makes one request. With drop, the provider drops reasoning that it would refuse.
 func (m *Model) ask(ctx context.Context, req *model.Request, drop bool, emit func(model.Delta)) (*model.Answer, error) {
 	params, options := m.config.params(req), m.callerOptions(req)
 	if drop {
 		options = append(options, dropOptions(&params)...)
 	}
-	// A stream that is given up must not go on in the background.
+	// An abandoned stream must not continue in the background.
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream := m.messages.NewStreaming(streaming, params, options...)
-	defer stream.Close() //nolint:errcheck // what was read to its end, or given up, has nothing to lose
+	defer stream.Close() //nolint:errcheck // the stream was read to its end, or abandoned
 	var a answerBuilder
 	for stream.Next() {
 		event := stream.Current()
@@ -127,7 +126,8 @@ func (m *Model) ask(ctx context.Context, req *model.Request, drop bool, emit fun
 	return nil, streamError(ctx, stream.Err())
 }
 
-// callerOptions says who asks, to servers other than Anthropic's.
+// callerOptions returns the headers that identify the caller, for servers other than
+// Anthropic's.
 func (m *Model) callerOptions(req *model.Request) []option.RequestOption {
 	var options []option.RequestOption
 	if m.config.BaseURL != "" {
@@ -138,7 +138,7 @@ func (m *Model) callerOptions(req *model.Request) []option.RequestOption {
 	return options
 }
 
-// streamError is what a stream that did not come to its end means.
+// streamError returns the error for a stream that ended early.
 func streamError(ctx context.Context, err error) error {
 	var refused *sdk.Error
 	switch {
@@ -149,14 +149,14 @@ func streamError(ctx context.Context, err error) error {
 	}
 	e := upstream.StatusError(refused.StatusCode, refused.Response.Header, refused.RawJSON())
 	if refused.StatusCode == http.StatusOK {
-		// An event of the stream; its type takes the place of the status.
+		// An event of the stream: its type replaces the status.
 		e.Kind = upstream.RefineKind(kindOf(refused.Type()), refused.RawJSON())
 		e.Err = errors.New("the provider broke the answer off: " + refused.RawJSON())
 	}
 	return e
 }
 
-// kindOfBody is the kind of an error that came as the whole answer.
+// kindOfBody classifies an error that is the whole response.
 func kindOfBody(said []byte) model.ErrorKind {
 	var body struct {
 		Error struct {

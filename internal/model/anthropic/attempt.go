@@ -6,23 +6,23 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// attempt is how a request is made. A provider that refuses the reasoning that goes back is
-// asked to drop it, and then gets none; one that refuses a request with attachments gets
-// notes in their place, whatever it says: many words are in use for what it may not like
-// about them, and a conversation has them for good.
+// attempt says how to make a request. If the provider refuses reasoning, it is first asked to
+// drop it, and then gets none. If it refuses a request with attachments, placeholders replace
+// them, whatever the error says: error texts about attachments vary too much, and the
+// attachments stay in the conversation.
 type attempt struct {
-	dropThinking bool // reasoning is to be dropped
-	dropIsNew    bool // and that is new to the provider
+	dropThinking bool // ask the provider to drop reasoning
+	dropIsNew    bool // the last attempt did not ask for that
 	omission
 }
 
-// omission is what a conversation goes without. The zero value is nothing.
+// omission is what requests of a conversation leave out. The zero value leaves nothing out.
 type omission struct {
 	thinking    conversation.RejectedThinking
 	attachments bool
 }
 
-// request gives the request as it is made.
+// request returns the request without what is left out.
 func (l omission) request(req *model.Request) *model.Request {
 	out := *req
 	out.Messages = l.thinking.Strip(out.Messages)
@@ -32,7 +32,7 @@ func (l omission) request(req *model.Request) *model.Request {
 	return &out
 }
 
-// next gives the attempt to make after one with this outcome; the same if there is none.
+// next returns the attempt to make after an error. It equals a if there is none.
 func (a attempt) next(err error, req *model.Request) attempt {
 	if !upstream.IsInvalid(err) {
 		return a
@@ -51,9 +51,9 @@ func (a attempt) next(err error, req *model.Request) attempt {
 	return a
 }
 
-// hidesAttachments reports whether a model is not shown attachments. Other servers than Anthropic's own
-// may have one that can't look at any, and not all of them refuse such a conversation in a
-// way that tells it; whatever has the name of a Claude can.
+// hidesAttachments reports whether a model gets placeholders instead of attachments. Servers
+// other than Anthropic's may have models that cannot view attachments, and some do not report
+// that in a recognisable way. Models with the name of a Claude can view them.
 func (c Config) hidesAttachments(name string) bool {
 	_, claude := generation(name)
 	return c.BaseURL != "" && !claude

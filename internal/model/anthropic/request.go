@@ -13,11 +13,11 @@ import (
 
 // params translates a request.
 //
-// The provider may mark four places up to which it keeps what it has read: the end
-// of the tools, of the system prompt, of the last turn and of the user's turn
-// before it. The first two are the same for all agents of a kind; the last one is
-// where the next request goes on; the one before lets a long last turn be found,
-// since the provider looks back over 20 blocks only.
+// A request may contain four cache marks; the provider caches the prompt up to each. They are
+// at the end of the tools, of the system prompt, of the last turn and of the user turn before
+// it. The first two are equal for all agents of one definition. The next request continues from
+// the last mark. The mark before it lets the cache be found after a long last turn, because the
+// provider looks back only 20 blocks.
 func (c Config) params(req *model.Request) sdk.MessageNewParams {
 	p := sdk.MessageNewParams{
 		Model: req.Model, MaxTokens: int64(req.MaxTokens),
@@ -79,7 +79,7 @@ func messages(turns []conversation.Turn) []sdk.MessageParam {
 	return out
 }
 
-// remind puts a reminder behind everything, and behind the marks.
+// remind puts the reminder last, after the cache marks.
 func remind(all []sdk.MessageParam, reminder string) []sdk.MessageParam {
 	if strings.TrimSpace(reminder) == "" {
 		return all
@@ -92,7 +92,7 @@ func remind(all []sdk.MessageParam, reminder string) []sdk.MessageParam {
 	return append(all, sdk.NewUserMessage(text))
 }
 
-// markCached says that the provider should keep what it has read up to a block.
+// markCached sets a cache mark at a block.
 func markCached(b *sdk.ContentBlockParamUnion) {
 	switch {
 	case b.OfText != nil:
@@ -106,18 +106,18 @@ func markCached(b *sdk.ContentBlockParamUnion) {
 	}
 }
 
-// redactedPrefix begins the signature of reasoning that only the provider can read. No other
-// signature of the provider has a colon in it.
+// redactedPrefix starts the signature of reasoning that only the provider can read. The
+// provider's other signatures contain no colon.
 const redactedPrefix = "redacted:"
 
-// isForeign reports whether reasoning is another provider's.
+// isForeign reports whether reasoning is from another provider.
 func isForeign(t tree.Thinking) bool {
 	return t.Signature == "" || strings.HasPrefix(t.Signature, conversation.OpenAISignaturePrefix)
 }
 
 func isOwn(t tree.Thinking) bool { return !isForeign(t) }
 
-// block translates one block. Reasoning of another provider's stays out.
+// block translates a block. It reports false for reasoning of another provider.
 func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 	switch b := b.(type) {
 	case tree.Text:
@@ -144,7 +144,7 @@ func block(b tree.Block) (sdk.ContentBlockParamUnion, bool) {
 	return sdk.ContentBlockParamUnion{}, false
 }
 
-// attachment shows an image or a document, or says that there is one.
+// attachment translates an attachment, or returns a placeholder if it cannot be shown.
 func attachment(a tree.Attachment) sdk.ContentBlockParamUnion {
 	switch {
 	case conversation.IsImage(a):

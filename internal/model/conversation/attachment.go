@@ -9,29 +9,29 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// The types of documents that models can be shown.
+// The document types that models accept.
 const (
 	PDF       = "application/pdf"
 	PlainText = "text/plain"
 )
 
-// imageTypes are the types of images that models can be shown.
+// imageTypes are the image types that models accept.
 var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
-// IsImage reports whether the data of an attachment is an image that models can be shown.
+// IsImage reports whether an attachment contains the data of an image that models accept.
 func IsImage(a tree.Attachment) bool {
 	return a.Kind == tree.AttachmentImage && len(a.Data) > 0 && slices.Contains(imageTypes, a.MediaType)
 }
 
-// IsDocument reports whether the data of an attachment is a document of a type.
+// IsDocument reports whether an attachment contains the data of a document of the given type.
 func IsDocument(a tree.Attachment, mediaType string) bool {
 	return a.Kind == tree.AttachmentDocument && len(a.Data) > 0 && a.MediaType == mediaType
 }
 
-// Base64 gives the data of an attachment.
+// Base64 returns the data of an attachment in base64.
 func Base64(a tree.Attachment) string { return base64.StdEncoding.EncodeToString(a.Data) }
 
-// Placeholder stands for an attachment that a model can't be shown.
+// Placeholder returns the text that replaces an attachment which a model cannot be shown.
 func Placeholder(a tree.Attachment) string {
 	words := []string{"an image"}
 	if a.Kind == tree.AttachmentDocument {
@@ -48,7 +48,8 @@ func Placeholder(a tree.Attachment) string {
 	return "[" + strings.Join(words, ", ") + ": it can't be shown here]"
 }
 
-// HasAttachments reports whether there is an attachment among messages that is shown to models.
+// HasAttachments reports whether any message, other than those of the assistant, has an
+// attachment.
 func HasAttachments(messages []tree.Message) bool {
 	return slices.ContainsFunc(messages, func(m tree.Message) bool {
 		return m.Role != tree.RoleAssistant && slices.ContainsFunc(m.Blocks, isAttachment)
@@ -60,7 +61,8 @@ func isAttachment(b tree.Block) bool {
 	return is
 }
 
-// WithPlaceholders gives messages with a note in the place of each attachment.
+// WithPlaceholders returns a copy of the messages in which a placeholder text replaces each
+// attachment.
 func WithPlaceholders(messages []tree.Message) []tree.Message {
 	noted := slices.Clone(messages)
 	for i, m := range noted {

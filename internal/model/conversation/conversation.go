@@ -1,7 +1,7 @@
-// Package conversation shapes a transcript as providers demand it: two sides that
-// take turns, results before other words, ids that occur once. It is pure, and it
-// looks only backwards: what is added to a transcript does not change the shape of
-// what was there, which is what a provider's prompt cache needs.
+// Package conversation converts a transcript to the form that providers require: user and
+// assistant turns alternate, tool results come before other content, and call ids are unique.
+// It is pure. It depends only on earlier messages: appending to a transcript does not change
+// the converted form of what was there. A provider's prompt cache needs this.
 package conversation
 
 import (
@@ -13,24 +13,25 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// OpenAISignaturePrefix begins the signature of reasoning that only OpenAI can read.
+// OpenAISignaturePrefix starts the signature of reasoning that only OpenAI can read.
 const OpenAISignaturePrefix = "openai:"
 
-// Turn is what one side says before the other one speaks.
+// Turn is the consecutive content of one role.
 type Turn struct {
-	// Role is RoleUser or RoleAssistant. The results of tools belong to the user.
+	// Role is RoleUser or RoleAssistant. Tool results belong to the user's turn.
 	Role   tree.Role
 	Blocks []tree.Block
 }
 
-// Shape makes turns of a transcript.
+// Shape converts a transcript to turns.
 //
-// Messages of one side that follow each other become one turn. Text without a
-// visible character is left out, and so is a message of which nothing stays. Calls
-// and their results carry an id that is no other call's, made of letters, digits,
-// _ and -: the provider's own where it is like that. The name of a called tool, which a
-// model may have invented, is made of the same. The input of a call is always a JSON
-// object; what was none is kept in one as text, under the key "malformed".
+//   - Consecutive messages of one role become one turn. Text without a visible character is
+//     omitted, and so is a message that becomes empty.
+//   - Calls and their results get a unique id of letters, digits, _ and -. It is the provider's
+//     id where that qualifies.
+//   - The name of a called tool, which a model may have invented, uses the same characters.
+//   - The input of a call is always a JSON object. Other input is kept as text under the key
+//     "malformed".
 func Shape(messages []tree.Message) []Turn {
 	s := shaper{usedIDs: map[string]bool{}}
 	for i := range messages {
@@ -42,7 +43,7 @@ func Shape(messages []tree.Message) []Turn {
 type shaper struct {
 	turns   []Turn
 	usedIDs map[string]bool
-	calls   map[int]string // the ids of the calls of the last assistant message, by block
+	calls   map[int]string // call ids of the last assistant message, by block
 }
 
 func (s *shaper) add(place int, m *tree.Message) {
@@ -69,7 +70,7 @@ func (s *shaper) add(place int, m *tree.Message) {
 			b.ProviderID = s.calls[b.Block]
 			s.put(role, b)
 		case tree.Attachment:
-			if role == tree.RoleUser { // a model shows none
+			if role == tree.RoleUser { // models produce no attachments
 				s.put(role, b)
 			}
 		}
@@ -84,11 +85,11 @@ func (s *shaper) put(role tree.Role, b tree.Block) {
 	last.Blocks = append(last.Blocks, b)
 }
 
-// validID is what every provider takes for the id of a call.
+// validID matches the call ids that every provider accepts.
 var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// id gives a call an id of its own. It depends on where the call stands and on
-// what came before it.
+// id returns a unique id for a call. It depends only on the position of the call and on what
+// came before it.
 func (s *shaper) id(wanted string, place, block int) string {
 	id := wanted
 	for n := 0; !validID.MatchString(id) || s.usedIDs[id]; n++ {
@@ -98,14 +99,14 @@ func (s *shaper) id(wanted string, place, block int) string {
 	return id
 }
 
-// invalidNameChar is what a provider may not take in the name of a tool.
+// invalidNameChar matches the characters that a provider may reject in a tool name.
 var invalidNameChar = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
-// maxNameLength is how long every provider lets the name of a tool be.
+// maxNameLength is the length of a tool name that every provider accepts.
 const maxNameLength = 64
 
-// validName gives the name of a tool in a form that every provider takes. What tools
-// are called is like that already.
+// validName returns a tool name in a form that every provider accepts. Names of registered
+// tools already have this form.
 func validName(name string) string {
 	if name == "" {
 		return "unknown"
@@ -114,7 +115,7 @@ func validName(name string) string {
 	return plain[:min(len(plain), maxNameLength)]
 }
 
-// jsonObject gives the input of a call as a JSON object.
+// jsonObject returns the input of a call as a JSON object.
 func jsonObject(input json.RawMessage) json.RawMessage {
 	trimmed := bytes.TrimSpace(input)
 	switch {
@@ -125,7 +126,7 @@ func jsonObject(input json.RawMessage) json.RawMessage {
 	}
 	kept, err := json.Marshal(map[string]string{"malformed": string(input)})
 	if err != nil {
-		panic("a text has no JSON form: " + err.Error()) // there is no such text
+		panic("a text has no JSON form: " + err.Error()) // a string always has a JSON form
 	}
 	return kept
 }

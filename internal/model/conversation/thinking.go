@@ -6,15 +6,15 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// RejectedThinking is the reasoning that a provider has refused to take back. The zero value is
-// nothing.
+// RejectedThinking records the reasoning that a provider refused to take back. The zero value
+// is empty.
 type RejectedThinking struct {
-	UpTo string // the signature of the last of it
-	All  bool   // and whatever comes after it, since some of that was refused too
+	UpTo string // signature of the last rejected block
+	All  bool   // later blocks are rejected too: the provider refused one of them as well
 }
 
-// Add is what is forgotten once a request was refused for reasoning of which this is the
-// last signature; news tells whether that is more.
+// Add returns the value after another request was refused for its reasoning, where last is the
+// last signature in that request. news reports whether this adds anything.
 func (f RejectedThinking) Add(last string) (more RejectedThinking, news bool) {
 	if f.All || last == "" || last == f.UpTo {
 		return f, false
@@ -22,8 +22,9 @@ func (f RejectedThinking) Add(last string) (more RejectedThinking, news bool) {
 	return RejectedThinking{UpTo: last, All: f.UpTo != ""}, true
 }
 
-// Strip gives messages without the signatures of what is forgotten, so that it can't go back. If
-// the last of it is not among them, they have none of it any more.
+// Strip returns the messages without the signatures of rejected reasoning, so that it is not
+// sent back. If the messages do not contain the signature UpTo, the rejected reasoning is gone
+// from them already.
 func (f RejectedThinking) Strip(messages []tree.Message) []tree.Message {
 	if f.UpTo == "" {
 		return messages
@@ -44,8 +45,8 @@ func (f RejectedThinking) Strip(messages []tree.Message) []tree.Message {
 	return out
 }
 
-// LastSignature gives that of the last reasoning that can go back to a provider, to which it
-// must belong; empty if there is none.
+// LastSignature returns the last signature that belongs to a provider and can be sent back to
+// it. It returns "" if there is none.
 func LastSignature(messages []tree.Message, belongs func(tree.Thinking) bool) string {
 	for _, m := range slices.Backward(messages) {
 		for _, b := range slices.Backward(m.Blocks) {

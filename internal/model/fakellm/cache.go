@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	bytesPerToken  = 4 // the usual guess
+	bytesPerToken  = 4 // the usual estimate
 	minCachedBytes = 1024 * bytesPerToken
-	cacheTTL       = 5 * time.Minute // since it was last read or written
-	// evictAbove is for how many beginnings those that are not cached any more are forgotten.
+	cacheTTL       = 5 * time.Minute // since the last read or write
+	// evictAbove is the number of prefixes from which expired ones are evicted.
 	evictAbove = 10_000
 )
 
-// cache is Anthropic's cache of prompts: of each, the beginnings that end with a mark. One can be read
-// once an answer to it has begun.
+// cache simulates Anthropic's prompt cache: the prefixes of prompts that end at a cache mark. A
+// prefix can be read once an answer to it has started.
 type cache struct {
 	mu     sync.Mutex
 	used   map[prefixKey]time.Time
-	forget int // when there are more, those that are not cached any more are forgotten
+	forget int // expired prefixes are evicted when there are more than this
 }
 
 type prefixKey [sha256.Size]byte
 
-// prompt is what a request asks, and the beginnings of it that are marked, the shortest first.
+// prompt is the prompt of a request, with its marked prefixes, shortest first.
 type prompt struct {
 	size  int // in bytes
 	marks []mark
@@ -40,13 +40,13 @@ type mark struct {
 	size int
 }
 
-// cachingAPI is a wire on which what is to be cached is marked.
+// cachingAPI is an API with cache marks.
 type cachingAPI interface {
 	prompt(body []byte) (prompt, error)
 }
 
-// prompt reads the marks: those of the tools come first, then those of the system prompt, and the
-// conversation's.
+// prompt reads the marks: first of the tools, then of the system prompt and of the
+// conversation.
 func (messages) prompt(body []byte) (p prompt, err error) {
 	var in messagesRequest
 	if err := json.Unmarshal(body, &in); err != nil {
@@ -74,7 +74,7 @@ func (p *prompt) addBlock(h hash.Hash, role string, b block) {
 	p.add(h, []any{role, b}, marked)
 }
 
-// add takes in a part, which may have a mark.
+// add adds a part, which may have a mark.
 func (p *prompt) add(h hash.Hash, part any, marked *struct{}) {
 	text, err := json.Marshal(part)
 	if err != nil {
@@ -87,7 +87,8 @@ func (p *prompt) add(h hash.Hash, part any, marked *struct{}) {
 	}
 }
 
-// usage is what a request takes in when what is cached of it is read, and all that is marked is written.
+// usage returns the input tokens of a request: it reads the cached prefix and writes everything
+// that is marked.
 func (c *cache) usage(p *prompt, now time.Time) (u tree.Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +103,7 @@ func (c *cache) usage(p *prompt, now time.Time) (u tree.Usage) {
 	return u
 }
 
-// answerStarted says that an answer has begun: what is marked can be read.
+// answerStarted makes the marked prefixes readable.
 func (c *cache) answerStarted(p *prompt, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,8 +122,7 @@ func (c *cache) answerStarted(p *prompt, now time.Time) {
 
 func tokens(bytes int) int64 { return int64((bytes + bytesPerToken - 1) / bytesPerToken) }
 
-// withUsage gives the answer with what its request has taken from the cache, and has written there,
-// unless the answer says that itself.
+// withUsage adds the cache usage to an answer, unless the answer has its own.
 func withUsage(a *model.Answer, u tree.Usage) *model.Answer {
 	if a.Usage.CacheRead+a.Usage.CacheWrite > 0 || u.CacheRead+u.CacheWrite == 0 {
 		return a

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// Fault is what goes wrong with one request. The zero value is none.
+// Fault is what goes wrong with a request. The zero value is nothing.
 type Fault struct {
-	// Status is answered instead, with Retry-After if RetryAfter is not 0.
+	// Status is the status of the response, with Retry-After if RetryAfter is not 0.
 	Status     int
 	RetryAfter time.Duration
-	// Cut is after how many bytes of the answer the connection breaks; with Quietly
-	// the answer ends there as if it were whole. 0: not at all.
+	// Cut is after how many bytes of the response the connection breaks; 0: never. With Quietly
+	// the response ends there as if it were complete.
 	Cut     int
 	Quietly bool
-	// Stall is after how many bytes nothing more comes, until the client leaves.
+	// Stall is after how many bytes nothing more is sent until the client leaves.
 	Stall int
-	// BreakOff is a status that the answer says in the middle that it ends with.
+	// BreakOff is the status with which an error event ends the answer midway.
 	BreakOff int
-	// Malformed makes the inputs of calls no JSON.
+	// Malformed makes the inputs of calls invalid JSON.
 	Malformed bool
-	// Drip is how long to wait before each event.
+	// Drip is the delay before each event.
 	Drip time.Duration
-	// Padding is how many bytes of text the answer begins with.
+	// Padding is how many bytes of text the answer starts with.
 	Padding int
 }
 
-// statusOverloaded is Anthropic's.
+// defined by Anthropic
 const statusOverloaded = 529
 
-// RandomFault gives a trouble of any kind that a client can get over by trying again; the
-// same for the same numbers of a seeded source.
+// RandomFault returns a random fault that a client can overcome by retrying. It is reproducible
+// with a seeded source.
 func RandomFault(random *rand.Rand) Fault {
 	switch random.IntN(10) {
 	case 0:
@@ -51,14 +51,14 @@ func RandomFault(random *rand.Rand) Fault {
 	case 6:
 		return Fault{BreakOff: http.StatusTooManyRequests}
 	case 7:
-		return Fault{Cut: 1 + random.IntN(50)} // before the first event is whole
+		return Fault{Cut: 1 + random.IntN(50)} // before the first event is complete
 	case 8:
 		return Fault{Cut: 1 + random.IntN(1500)}
 	}
 	return Fault{Cut: 1 + random.IntN(1500), Quietly: true}
 }
 
-// RandomFaults makes troubles of any kind for a share of all requests.
+// RandomFaults injects random faults into a share of all requests.
 func RandomFaults(share float64, seed uint64) func(int64) Fault {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -77,7 +77,7 @@ func padding(bytes int) string {
 	return strings.Repeat(line, bytes/len(line)+1)[:bytes]
 }
 
-// limit takes so many requests a second, and as many at once.
+// limit accepts this many requests per second, and as many at once.
 type limit struct {
 	rate float64
 
@@ -88,7 +88,7 @@ type limit struct {
 
 func newLimit(rate float64) *limit { return &limit{rate: rate, tokens: rate} }
 
-// take takes a request, or says how long to leave it alone.
+// take accepts a request, or returns how long to wait.
 func (l *limit) take(now time.Time) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,17 +106,17 @@ func (l *limit) take(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// events writes server-sent events, and what goes wrong with them.
+// events writes server-sent events, with the faults.
 type events struct {
 	w       http.ResponseWriter
 	flush   *http.ResponseController
-	ended   <-chan struct{} // when the client has left
+	ended   <-chan struct{} // closed when the client has left
 	fault   Fault
 	written int
 	aborted bool // nothing more is written
 }
 
-// send writes one event; name may be empty.
+// send writes one event. name may be empty.
 func (e *events) send(name, data string) {
 	if e.aborted {
 		return
@@ -150,11 +150,11 @@ func (e *events) put(text string) {
 		err = e.flush.Flush()
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // nobody listens any more
+		panic(http.ErrAbortHandler) // the client has left
 	}
 }
 
-// abort ends the answer before its end.
+// abort ends the response before its end.
 func (e *events) abort() {
 	e.aborted = true
 	switch {

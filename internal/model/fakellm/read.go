@@ -12,9 +12,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// requestReader is a conversation being taken apart. It refuses what the real servers do:
-// a call without its result, a result without its call, an id that occurs twice, a name
-// that can't be a tool's.
+// requestReader parses a conversation. It rejects what the real servers reject: a call without
+// a result, a result without a call, a duplicate id, an invalid tool name.
 type requestReader struct {
 	req  *model.Request
 	seen map[string]bool
@@ -30,7 +29,7 @@ var (
 	toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 )
 
-// add adds a block of a message; results and other words become messages of their own.
+// add adds a block of a message. Results and other content become separate messages.
 func (r *requestReader) add(role tree.Role, b tree.Block) error {
 	switch b := b.(type) {
 	case tree.Text:
@@ -61,8 +60,7 @@ func (r *requestReader) add(role tree.Role, b tree.Block) error {
 	return nil
 }
 
-// newsIn gives the child whose end a text tells of; zero if it is no such text. The
-// wire has no other place for it.
+// newsIn returns the child whose end a text reports, or zero. The APIs have no field for that.
 func newsIn(text string) tree.ChildRun {
 	var told struct {
 		TaskID  tree.TaskID `json:"task_id"`
@@ -85,7 +83,7 @@ func (r *requestReader) result(id, text string, isError bool) error {
 	return nil
 }
 
-// next is the place of the next block of a role's message.
+// next returns the index of the next block in a message of a role.
 func (r *requestReader) next(role tree.Role) int {
 	if n := len(r.req.Messages); n > 0 && r.req.Messages[n-1].Role == role {
 		return len(r.req.Messages[n-1].Blocks)
@@ -93,8 +91,8 @@ func (r *requestReader) next(role tree.Role) int {
 	return 0
 }
 
-// put adds a block. Users' texts are messages each, as they were before they were
-// put together for the wire.
+// put adds a block. Each user text becomes a message, as before the texts were merged for the
+// API.
 func (r *requestReader) put(role tree.Role, b tree.Block) {
 	n := len(r.req.Messages)
 	if n == 0 || r.req.Messages[n-1].Role != role || role == tree.RoleUser {
@@ -104,7 +102,7 @@ func (r *requestReader) put(role tree.Role, b tree.Block) {
 	r.req.Messages[n-1].Blocks = append(r.req.Messages[n-1].Blocks, b)
 }
 
-// end gives the request.
+// end returns the request.
 func (r *requestReader) end() (*model.Request, error) {
 	switch n := len(r.req.Messages); {
 	case n == 0 || r.req.Messages[0].Role != tree.RoleUser:
@@ -120,7 +118,7 @@ func (r *requestReader) end() (*model.Request, error) {
 // content is a text, or a list of blocks.
 type content []block
 
-// block has the fields of all kinds of blocks.
+// block has the fields of all types of blocks.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -160,7 +158,7 @@ func (c content) text() string {
 	return strings.Join(texts, "\n")
 }
 
-// tool adds a tool, whose schema is a JSON object.
+// tool adds a tool. Its schema must be a JSON object.
 func (r *requestReader) tool(name, description string, schema json.RawMessage) error {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(schema, &object); err != nil {

@@ -59,10 +59,10 @@ func (completions) read(body []byte) (*model.Request, error) {
 	return r.end()
 }
 
-// errorPrefix begins the text of a result that is an error, for want of a field.
+// errorPrefix starts the text of an error result, because the API has no field for it.
 const errorPrefix = "Error: "
 
-// message adds a message of OpenAI's.
+// message adds a message in OpenAI's format.
 func (r *requestReader) message(m *completionsMessage) error {
 	text := m.Content.text()
 	switch m.Role {
@@ -91,13 +91,13 @@ func (r *requestReader) message(m *completionsMessage) error {
 	return fmt.Errorf("the role %q", m.Role)
 }
 
-// user adds what a user said. News of children are messages of their own again.
+// user adds user content. News of children become separate messages again.
 func (r *requestReader) user(text string) error {
 	parts := strings.Split(text, "\n\n")
 	for begin, i := 0, 0; i < len(parts); i++ {
 		last := i == len(parts)-1
 		if news := !newsIn(parts[i]).Task.IsZero(); !news && !last && newsIn(parts[i+1]).Task.IsZero() {
-			continue // it goes on
+			continue // the text continues
 		}
 		if err := r.add(tree.RoleUser, tree.Text{Text: strings.Join(parts[begin:i+1], "\n\n")}); err != nil {
 			return err

@@ -30,7 +30,7 @@ type messagesRequest struct {
 	} `json:"messages"`
 }
 
-// maxMarks is how many blocks may be marked for the cache.
+// maxMarks is the maximum number of cache marks.
 const maxMarks = 4
 
 func (messages) read(body []byte) (*model.Request, error) {
@@ -69,7 +69,7 @@ func (messages) read(body []byte) (*model.Request, error) {
 	return r.end()
 }
 
-// marks counts the blocks that are marked for the cache.
+// marks counts the cache marks.
 func (in *messagesRequest) marks() int {
 	n := 0
 	count := func(cache *struct{}) {
@@ -91,7 +91,7 @@ func (in *messagesRequest) marks() int {
 	return n
 }
 
-// block adds a block of Anthropic's.
+// block adds a block in Anthropic's format.
 func (r *requestReader) block(side string, b block) error {
 	role := tree.RoleUser
 	if side == "assistant" {

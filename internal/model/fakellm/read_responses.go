@@ -27,7 +27,7 @@ type responsesRequest struct {
 	Input []responsesItem `json:"input"`
 }
 
-// responsesItem has the fields of all kinds of items.
+// responsesItem has the fields of all types of items.
 type responsesItem struct {
 	Type      string  `json:"type"`
 	Role      string  `json:"role"`
@@ -55,7 +55,7 @@ func (responses) read(body []byte) (*model.Request, error) {
 	r.req.System = in.Instructions
 	for _, t := range in.Tools {
 		if t.Type != "function" || t.Strict == nil || *t.Strict {
-			return nil, fmt.Errorf("the schema of %s is not a strict one", t.Name) // which it has to be unless it says not to be
+			return nil, fmt.Errorf("the schema of %s is not a strict one", t.Name) // strict is the default
 		}
 		if err := r.tool(t.Name, t.Description, t.Parameters); err != nil {
 			return nil, err
@@ -98,7 +98,7 @@ func (r *requestReader) item(all []responsesItem, i int) error {
 	}
 }
 
-// reasoning adds what a model has thought before the items that follow.
+// reasoning adds reasoning before the items that follow it.
 func (r *requestReader) reasoning(item *responsesItem, rest []responsesItem) error {
 	led := len(rest) > 0 && (rest[0].Type == "reasoning" || rest[0].Type == "function_call" || rest[0].Role == "assistant")
 	switch {

@@ -21,14 +21,14 @@ func (responses) begin(out *events, name string) answer {
 	return r
 }
 
-// response is an answer being written.
+// response is an answer that is being written.
 type response struct {
 	out   *events
 	model string
-	sent  int    // events
-	items []any  // those that are whole
-	open  string // the kind of the item being written; empty: none
-	shown string // what it says so far
+	sent  int    // number of events
+	items []any  // complete items
+	open  string // type of the open item; empty: none
+	shown string // its text so far
 
 }
 
@@ -38,7 +38,7 @@ func (r *response) send(name string, f fields) {
 	r.out.send(name, f.String())
 }
 
-// snapshot is the answer as far as it has come.
+// snapshot returns the answer so far.
 func (r *response) snapshot(status string, more fields) fields {
 	out := fields{
 		"id": "resp_fake", "object": "response", "created_at": 1_700_000_000, "model": r.model, "status": status,
@@ -67,10 +67,10 @@ func (r *response) delta(d model.Delta) {
 	r.send(event, piece)
 }
 
-// encryptedReasoning stand for what only the provider can read.
+// encryptedReasoning stands for content that only the provider can read.
 const encryptedReasoning = "c2VhbGVk"
 
-// item is the text or the reasoning being written.
+// item returns the open text or reasoning item.
 func (r *response) item(status string) fields {
 	if r.open == "reasoning" {
 		return fields{
@@ -81,7 +81,7 @@ func (r *response) item(status string) fields {
 	return fields{"type": r.open, "id": r.id(), "role": "assistant", "status": status, "content": []any{part}}
 }
 
-// close ends the item being written.
+// close completes the open item.
 func (r *response) close() {
 	if r.open != "" {
 		r.done(r.item("completed"))

@@ -13,20 +13,21 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// Codes of a 429 which no waiting mends: the account is used up, or its plan is without the API.
+// Codes of a 429 for which waiting does not help: the quota is used up, or the plan does not
+// include the API.
 const (
 	codeQuota = "insufficient_quota"
 	codePlan  = "usage_not_included"
 )
 
-// final are the codes of an answer that fails for what was asked, which has no status to say
-// so. What is not among them may be mended by another try.
+// finalCodes are the error codes for which a retry does not help. Such errors have no status.
+// Other codes may be temporary.
 var finalCodes = []responses.ResponseErrorCode{
 	responses.ResponseErrorCodeInvalidPrompt,
 	responses.ResponseErrorCodeDataResidencyMismatch,
 	responses.ResponseErrorCodeBioPolicy,
 	responses.ResponseErrorCodeMisalignmentPolicyViolation,
-	"cyber_policy", // which the SDK does not know
+	"cyber_policy", // missing in the SDK
 	responses.ResponseErrorCodeInvalidImage,
 	responses.ResponseErrorCodeInvalidImageFormat,
 	responses.ResponseErrorCodeInvalidBase64Image,
@@ -43,21 +44,20 @@ var finalCodes = []responses.ResponseErrorCode{
 	responses.ResponseErrorCodeImageFileNotFound,
 }
 
-// tooLargePrefix begins what OpenAI says of a request with more tokens than the account may
-// ever use in a minute. In all else it is like one that came too soon, but no waiting
-// mends it: the conversation has to be shorter.
+// tooLargePrefix starts OpenAI's error for a request with more tokens than the account may use
+// per minute. It has the status of a rate limit, but waiting does not help: the conversation
+// must become shorter.
 const tooLargePrefix = "Request too large"
 
-// errorInfo is what a server says of an error. Servers put into it what would be the
-// status, under one name or another, as a number or in words.
+// errorInfo is the content of an error. Servers put what would be the status into it, under
+// various names, as a number or in words.
 type errorInfo struct {
-	status   int // 0: it is not said
+	status   int // 0: unknown
 	words    []string
 	tooLarge bool
 }
 
-// parseError reads the object error of a body or an event; whatever else there is says
-// nothing.
+// parseError reads the object error of a body or event. Without one it returns the zero value.
 func parseError(data []byte) errorInfo {
 	var body struct {
 		Error struct {
@@ -89,14 +89,14 @@ func parseError(data []byte) errorInfo {
 	return t
 }
 
-// setStatus takes what may be a status. Servers have numbers of their own, too.
+// setStatus records a number that may be an HTTP status. Servers also use numbers of their own.
 func (t *errorInfo) setStatus(n float64) {
 	if n >= http.StatusBadRequest && n < 600 {
 		t.status = int(n)
 	}
 }
 
-// mentions reports whether one of the words has one of these in it.
+// mentions reports whether a word contains one of the parts.
 func (t errorInfo) mentions(parts ...string) bool {
 	for _, word := range t.words {
 		for _, part := range parts {
@@ -108,18 +108,18 @@ func (t errorInfo) mentions(parts ...string) bool {
 	return false
 }
 
-// final reports whether one of the words is the code of what no other try mends.
+// isFinal reports whether a word is one of finalCodes.
 func (t errorInfo) isFinal() bool {
 	return slices.ContainsFunc(t.words, func(word string) bool {
 		return slices.Contains(finalCodes, responses.ResponseErrorCode(word))
 	})
 }
 
-// kindOfBody is the kind of an error that came as the whole answer.
+// kindOfBody classifies an error that is the whole response.
 func kindOfBody(said []byte) model.ErrorKind { return parseError(said).kind() }
 
-// kind says what can be done about it. invalid_request_error comes last: OpenAI says it
-// of a wrong key too, and others of all that they refuse.
+// kind classifies the error. invalid_request comes late in the order, because OpenAI also uses
+// it for a wrong key, and other servers for everything that they refuse.
 func (t errorInfo) kind() model.ErrorKind {
 	switch {
 	case t.mentions(codeQuota, codePlan):

@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// quirkCache are the habits of models, by name. Many requests learn at once.
+// quirkCache holds the quirks of models by name. It is safe for concurrent use.
 type quirkCache struct {
 	mu      sync.Mutex
 	byModel map[string]quirks
@@ -24,8 +24,8 @@ func (k *quirkCache) get(name string) quirks {
 	return k.byModel[name]
 }
 
-// add adds what a request has learned of a model to what others have, some of them meanwhile.
-// It reports whether that is new.
+// add merges the quirks that a request has learned with those that others have learned
+// meanwhile. It reports whether that adds any.
 func (k *quirkCache) add(name string, h quirks) (all quirks, news bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -38,8 +38,8 @@ func (k *quirkCache) add(name string, h quirks) (all quirks, news bool) {
 	return all, all != had
 }
 
-// learn keeps what a request was answered with after a refusal: of the model for as long as
-// the process lives, which is logged, and of the conversation.
+// learn records what made a request succeed after a refusal. The quirks of the model are kept
+// for the life of the process and logged. The omissions are kept for the conversation.
 func (m *Model) learn(ctx context.Context, name string, req *model.Request, answered Config, refusal error) {
 	m.omissions.Put(name, req, answered.omission)
 	habits, news := m.quirks.add(name, answered.quirks)
@@ -54,7 +54,7 @@ func (m *Model) learn(ctx context.Context, name string, req *model.Request, answ
 		"model", name, "otherwise", habits.descriptions(), "error", refusal, "session_id", req.Session, "task_id", req.Task)
 }
 
-// after gives what to ask with after a refusal.
+// next returns the configuration to try after a refusal. It equals c if there is none.
 func (c Config) next(err error, req *model.Request) Config {
 	switch {
 	case c.BaseURL == "" && c.usesResponses() && refusesKey(err):
@@ -75,7 +75,7 @@ func (c Config) next(err error, req *model.Request) Config {
 	return c
 }
 
-// learnFrom gives what to ask with after a refusal whose words say it.
+// learnFrom returns the configuration to try if the error text says what was refused.
 func (c Config) learnFrom(err error, req *model.Request) Config {
 	switch {
 	case c.effort() != "" && refusesEffort(err):
@@ -95,37 +95,37 @@ func (c Config) learnFrom(err error, req *model.Request) Config {
 	return c
 }
 
-// usesResponses reports whether the model is asked over that API.
+// usesResponses reports whether the model is called over the Responses API.
 func (c Config) usesResponses() bool {
 	return c.Responses && !c.quirks.chatOnly && !c.omission.chatOnly
 }
 
-// refusesKey reports whether the key may not be used for Responses. Such a one may be good for
+// refusesKey reports whether the key lacks permission for Responses. It may still be valid for
 // chat completions.
 func refusesKey(err error) bool {
 	failed, is := errors.AsType[*model.Error](err)
 	return is && failed.Kind == model.ErrorAuth && mentions(err, "api.responses")
 }
 
-// isTooLong reports whether a conversation was refused for its length. Over chat completions
-// the same is shorter, as its reasoning does not go back; but it is to be summed up.
+// isTooLong reports whether a conversation was refused for its length. It would be shorter over
+// chat completions, which omit its reasoning; but it must be summarised instead.
 func isTooLong(err error) bool {
 	failed, is := errors.AsType[*model.Error](err)
 	return is && failed.Kind == model.ErrorTooLong
 }
 
-// isPolicyRefusal reports whether a conversation was refused for what it is about. That is not tried
-// in another way.
+// isPolicyRefusal reports whether a conversation was refused for its content. That is not
+// retried in another way.
 func isPolicyRefusal(err error) bool { return mentions(err, "invalid_prompt", "_policy") }
 
-// refusesResponses reports whether a request was refused for the API that it came over, or
-// for the model there, so that others are refused too.
+// refusesResponses reports whether a request was refused because of the API, or because the
+// model is not available over it. Other requests are then refused too.
 func refusesResponses(err error) bool {
 	return !isTooLong(err) && mentions(err, "v1/responses", "v1/chat/completions", "responses api", "model_not_found", "unsupported_model")
 }
 
-// mentions reports whether a refusal has one of these words. There is nothing else to tell some
-// of them by.
+// mentions reports whether an error text contains one of these parts. Some refusals can only be
+// identified so.
 func mentions(err error, parts ...string) bool {
 	said := strings.ToLower(err.Error())
 	for _, part := range parts {

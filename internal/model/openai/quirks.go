@@ -9,27 +9,27 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// habits are what a model wants in requests that others would refuse. They are learned
-// from refusals: which servers have them can't be told from names.
+// quirks are requirements of a model on requests that other models would refuse. They are
+// learned from refusals, because names do not tell which servers have them.
 type quirks struct {
-	// noReasoningWithTools: with tools it takes requests only if it is told not to reason. OpenAI's
-	// models from gpt-5.6 on are like that here.
+	// noReasoningWithTools: requests with tools must disable reasoning. OpenAI's models from
+	// gpt-5.6 on require that over chat completions.
 	noReasoningWithTools bool
-	// thoughts: a call goes back with the reasoning that led to it, as DeepSeek's models
-	// want it.
+	// replaysReasoning: calls must be sent back with the reasoning that led to them, as
+	// DeepSeek's models require.
 	replaysReasoning bool
-	// noEffort: it takes no word of how much it is to reason, or not this one; over
-	// Responses, and over the older API, which refuses more.
+	// noEffort: the model rejects the reasoning effort, or this value of it, over Responses;
+	// noEffortChat: over chat completions, which rejects more.
 	noEffort, noEffortChat bool
-	// chatOnly: it is asked over chat completions, since it, or the key, is refused over Responses.
+	// chatOnly: the model, or the key, is refused over Responses, so chat completions are used.
 	chatOnly bool
-	// noEncryptedReasoning: it does not reason, and refuses to be asked for its reasoning.
+	// noEncryptedReasoning: the model does not reason, and rejects a request for its reasoning.
 	noEncryptedReasoning bool
-	// noPhase: it refuses to be told which of its texts were answers.
+	// noPhase: the model rejects the phases of its texts.
 	noPhase bool
 }
 
-// merge gives these habits and others together.
+// merge returns the union of both.
 func (h quirks) merge(o quirks) quirks {
 	return quirks{
 		noReasoningWithTools: h.noReasoningWithTools || o.noReasoningWithTools,
@@ -42,7 +42,7 @@ func (h quirks) merge(o quirks) quirks {
 	}
 }
 
-// descriptions says what they are, for people.
+// descriptions describes the quirks for people.
 func (h quirks) descriptions() (out []string) {
 	for _, habit := range []struct {
 		has  bool
@@ -62,21 +62,21 @@ func (h quirks) descriptions() (out []string) {
 	return out
 }
 
-// after gives the habits that a refusal over chat completions speaks of, besides these. Its
-// words are all there is to tell them by.
+// learnFrom adds the quirks that a refusal over chat completions reveals. Only the error text
+// identifies them.
 func (h quirks) learnFrom(err error, tools bool) quirks {
 	h.noReasoningWithTools = h.noReasoningWithTools || tools && strings.Contains(err.Error(), reasoningEffort)
 	h.replaysReasoning = h.replaysReasoning || strings.Contains(err.Error(), reasoningContent)
 	return h
 }
 
-// The fields of chat completions that refusals name.
+// Fields of chat completions that refusals name.
 const (
 	reasoningContent = "reasoning_content"
 	reasoningEffort  = "reasoning_effort"
 )
 
-// effort says how much the model is to reason; empty: it is not told.
+// effort returns the reasoning effort; empty: none is sent.
 func (c Config) effort() shared.ReasoningEffort {
 	refused := c.quirks.noEffortChat
 	if c.usesResponses() {
@@ -88,13 +88,13 @@ func (c Config) effort() shared.ReasoningEffort {
 	return shared.ReasoningEffort(c.Effort)
 }
 
-// refusesEffort reports whether a model has refused to be told how much to reason.
+// refusesEffort reports whether a model has rejected the reasoning effort.
 func refusesEffort(err error) bool {
 	return strings.Contains(err.Error(), reasoningEffort) || strings.Contains(err.Error(), "reasoning.effort")
 }
 
-// addReasoning puts the reasoning that a server like this one has sent into a message with
-// calls. Where there was none it is empty, but there.
+// addReasoning adds to a message with calls the reasoning that the server sent, if the model
+// requires it. The field is present even if there was none.
 func (h quirks) addReasoning(m *sdk.ChatCompletionAssistantMessageParam, blocks []tree.Block) {
 	if !h.replaysReasoning || len(m.ToolCalls) == 0 {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// params translates a request. A tool whose schema is no JSON object is an error.
+// params translates a request. It fails if the schema of a tool is not a JSON object.
 func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) {
 	p := sdk.ChatCompletionNewParams{
 		Model:         cmp.Or(req.Model, c.Model),
@@ -27,7 +27,7 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 	switch {
 	case req.MaxTokens > 0 && c.BaseURL == "":
 		p.MaxCompletionTokens = param.NewOpt(int64(req.MaxTokens))
-	case req.MaxTokens > 0: // the older name is what other servers know
+	case req.MaxTokens > 0: // other servers only know the older name
 		p.MaxTokens = param.NewOpt(int64(req.MaxTokens))
 	}
 	for _, t := range req.Tools {
@@ -46,9 +46,11 @@ func (c Config) params(req *model.Request) (sdk.ChatCompletionNewParams, error) 
 	return p, nil
 }
 
-// cacheKey names the beginning of a conversation, which its forks and branches share. OpenAI sends
-// requests of one key, as long as they are few, to where that is cached. By the beginning of the
-// text alone it would send all agents of a kind to one place, and most of them elsewhere again.
+// cacheKey returns the prompt cache key: the id of the first message, which forks and branches
+// of a conversation share. OpenAI sends requests with the same key to the server that has the
+// prefix cached, as long as there are few. Without a key it routes by the start of the prompt.
+// It would then send all agents of one definition to the same server, and most of them
+// elsewhere again.
 func (c Config) cacheKey(req *model.Request) (key param.Opt[string]) {
 	if c.BaseURL == "" && len(req.Messages) > 0 && !req.Messages[0].ID.IsZero() {
 		key = param.NewOpt(req.Messages[0].ID.String())
@@ -56,10 +58,10 @@ func (c Config) cacheKey(req *model.Request) (key param.Opt[string]) {
 	return key
 }
 
-// turns shapes the conversation, with what the model is reminded of.
+// turns converts the conversation and appends the reminder.
 func (c Config) turns(req *model.Request) []conversation.Turn {
 	said := req.Messages
-	if c.omission.attachments || c.BaseURL != "" { // other servers than OpenAI's own may have a model that can't look at anything
+	if c.omission.attachments || c.BaseURL != "" { // servers other than OpenAI's may have models that cannot view attachments
 		said = conversation.WithPlaceholders(said)
 	}
 	return remind(conversation.Shape(said), req.Reminder)
@@ -72,7 +74,7 @@ func schemaOf(t *model.ToolSpec) (schema shared.FunctionParameters, err error) {
 	return schema, err
 }
 
-// remind puts a reminder behind everything.
+// remind appends the reminder to the last user turn.
 func remind(turns []conversation.Turn, reminder string) []conversation.Turn {
 	if strings.TrimSpace(reminder) == "" {
 		return turns
@@ -102,7 +104,8 @@ func (c Config) messages(system string, turns []conversation.Turn) []sdk.ChatCom
 	return out
 }
 
-// assistantMessage is a turn of the model's. Reasoning is not handed back unless that is a habit.
+// assistantMessage translates an assistant turn. Reasoning is sent back only if the quirks
+// require it.
 func assistantMessage(blocks []tree.Block, h quirks) (_ sdk.ChatCompletionMessageParamUnion, ok bool) {
 	var m sdk.ChatCompletionAssistantMessageParam
 	var texts []string
@@ -128,8 +131,8 @@ func assistantMessage(blocks []tree.Block, h quirks) (_ sdk.ChatCompletionMessag
 	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &m}, len(texts)+len(m.ToolCalls) > 0
 }
 
-// userMessages is a turn of the user's: a message for each result, and one for all else
-// that was said, because many servers want the sides to take turns.
+// userMessages translates a user turn: one message per tool result, and one for all else,
+// because many servers require alternating roles.
 func userMessages(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 	var out []sdk.ChatCompletionMessageParamUnion
 	var texts []string
@@ -160,7 +163,7 @@ func userMessages(blocks []tree.Block) []sdk.ChatCompletionMessageParamUnion {
 	return out
 }
 
-// resultText is what a call came to; there is no field for whether it failed.
+// resultText returns the text of a result. The API has no field for errors.
 func resultText(r tree.ToolResult) string {
 	if r.IsError {
 		return "Error: " + r.Text
@@ -168,7 +171,7 @@ func resultText(r tree.ToolResult) string {
 	return r.Text
 }
 
-// attachment shows an image or a document, if it can be shown.
+// attachment translates an attachment. It reports false if it cannot be shown.
 func attachment(a tree.Attachment) (part sdk.ChatCompletionContentPartUnionParam, ok bool) {
 	switch {
 	case conversation.IsImage(a):
@@ -189,5 +192,5 @@ func dataURL(a tree.Attachment) string {
 	return "data:" + a.MediaType + ";base64," + conversation.Base64(a)
 }
 
-// fileName is the name of a document: one is required.
+// fileName returns the name of a document, which is required.
 func fileName(a tree.Attachment) string { return cmp.Or(a.Name, "document.pdf") }

@@ -12,13 +12,13 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// responseBuilder is put together from the events of a stream.
+// responseBuilder builds an answer from the events of a stream.
 type responseBuilder struct {
-	items []responses.ResponseOutputItemUnion // those that are whole
-	last  responses.Response                  // as the last event has it
+	items []responses.ResponseOutputItemUnion // the complete items
+	last  responses.Response                  // from the last event
 }
 
-// handle takes in an event. It reports whether the answer is whole with it.
+// handle handles an event. It reports whether the answer is complete.
 func (r *responseBuilder) handle(e *responses.ResponseStreamEventUnion, emit func(model.Delta)) (whole bool, err error) {
 	switch e.Type {
 	case "response.output_text.delta":
@@ -40,10 +40,10 @@ func (r *responseBuilder) handle(e *responses.ResponseStreamEventUnion, emit fun
 	return false, nil
 }
 
-// providerError is an error that the provider ends an answer with.
+// providerError returns the error for an answer that the provider ended with an error.
 func providerError(said string) error {
 	body, err := json.Marshal(map[string]json.RawMessage{"error": json.RawMessage(said)})
-	if err != nil { // it says nothing
+	if err != nil { // the event contained no error
 		body = nil
 	}
 	return &model.Error{
@@ -52,7 +52,7 @@ func providerError(said string) error {
 	}
 }
 
-// answer gives the answer once it is whole.
+// answer returns the complete answer.
 func (r *responseBuilder) answer() *model.Answer {
 	out := &model.Answer{Model: r.last.Model, Stop: r.stop(), Usage: responseUsage(&r.last.Usage)}
 	items := r.output()
@@ -63,7 +63,7 @@ func (r *responseBuilder) answer() *model.Answer {
 	return out
 }
 
-// output gives all items. Some servers leave them out at the end.
+// output returns all items. Some servers omit them in the last event.
 func (r *responseBuilder) output() []responses.ResponseOutputItemUnion {
 	if len(r.last.Output) > 0 {
 		return r.last.Output
@@ -71,7 +71,8 @@ func (r *responseBuilder) output() []responses.ResponseOutputItemUnion {
 	return r.items
 }
 
-// blocksOf translates an item. What a model had begun to do is part of what it declined.
+// blocksOf translates an item. If the model refused, its calls are dropped, because they belong
+// to what it refused.
 func blocksOf(item *responses.ResponseOutputItemUnion, cut, declined bool) (out []tree.Block) {
 	switch item.Type {
 	case "reasoning":
@@ -79,7 +80,7 @@ func blocksOf(item *responses.ResponseOutputItemUnion, cut, declined bool) (out 
 		for _, s := range item.Summary {
 			texts = append(texts, s.Text)
 		}
-		for _, c := range item.Content { // of open models
+		for _, c := range item.Content { // sent by open models
 			texts = append(texts, c.Text)
 		}
 		out = append(out, sealReasoning(item.ID, item.EncryptedContent, strings.Join(texts, "\n\n")))
@@ -99,7 +100,7 @@ func blocksOf(item *responses.ResponseOutputItemUnion, cut, declined bool) (out 
 	return out
 }
 
-// stop says why the model stopped. What is not known may mean that the answer is not whole.
+// stop returns the stop reason. Unspecified means that the answer may be incomplete.
 func (r *responseBuilder) stop() tree.StopReason {
 	switch r.last.IncompleteDetails.Reason {
 	case "max_output_tokens":

@@ -16,8 +16,8 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// respond asks over the Responses API. The provider keeps nothing: what a model has thought
-// comes sealed with the answer and goes back with the conversation.
+// respond calls the Responses API. The provider stores nothing: the reasoning comes encrypted
+// with the answer, and is sent back with the conversation.
 func (m *Model) respond(ctx context.Context, config Config, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	params, err := config.responseParams(req)
 	if err != nil {
@@ -28,7 +28,7 @@ func (m *Model) respond(ctx context.Context, config Config, req *model.Request, 
 		return nil, err
 	}
 	stream := ssestream.NewStream[responses.ResponseStreamEventUnion](said, nil)
-	defer stream.Close() //nolint:errcheck // all that counts has been read
+	defer stream.Close() //nolint:errcheck // everything that counts has been read
 	var r responseBuilder
 	for stream.Next() {
 		event := stream.Current()
@@ -42,7 +42,7 @@ func (m *Model) respond(ctx context.Context, config Config, req *model.Request, 
 	return nil, streamError(ctx, cmp.Or(stream.Err(), io.ErrUnexpectedEOF))
 }
 
-// responseParams translates a request. A tool whose schema is no JSON object is an error.
+// responseParams translates a request. It fails if the schema of a tool is not a JSON object.
 func (c Config) responseParams(req *model.Request) (responses.ResponseNewParams, error) {
 	p := responses.ResponseNewParams{
 		Model: cmp.Or(req.Model, c.Model), Store: param.NewOpt(false),
@@ -67,7 +67,7 @@ func (c Config) responseParams(req *model.Request) (responses.ResponseNewParams,
 		}
 		p.Tools = append(p.Tools, responses.ToolUnionParam{OfFunction: &responses.FunctionToolParam{
 			Name: t.Name, Description: param.NewOpt(t.Description), Parameters: schema,
-			Strict: param.NewOpt(false), // which would have each schema name all of its properties as required
+			Strict: param.NewOpt(false), // strict mode requires each schema to list all properties as required
 		}})
 	}
 	return p, nil
@@ -85,8 +85,8 @@ func (c Config) items(turns []conversation.Turn) responses.ResponseInputParam {
 	return out
 }
 
-// assistantItems is a turn of the model's. Reasoning goes back before what it led to; without
-// that the provider refuses it.
+// assistantItems translates an assistant turn. Reasoning must precede the item that it led to;
+// otherwise the provider refuses it.
 func (c Config) assistantItems(blocks []tree.Block) (out responses.ResponseInputParam) {
 	var thoughts responses.ResponseInputParam
 	for i, b := range blocks {
@@ -110,9 +110,9 @@ func (c Config) assistantItems(blocks []tree.Block) (out responses.ResponseInput
 	return out
 }
 
-// phase says what a text was that has these blocks behind it. OpenAI's models say it of their
-// texts, and do worse where it is lost; what they say is not stored, but they speak of what
-// they are about to do before calls and answer without any.
+// phase returns the phase of a text that is followed by these blocks. OpenAI's models set the
+// phase of their texts, and get worse if it is lost. It is not stored, but can be derived: a
+// text before calls is commentary, any other is an answer.
 func (c Config) phase(rest []tree.Block) responses.EasyInputMessagePhase {
 	switch {
 	case c.BaseURL != "" || c.quirks.noPhase:
@@ -128,7 +128,7 @@ func isCall(b tree.Block) bool {
 	return is
 }
 
-// userItems is a turn of the user's: results, and then one message of all else.
+// userItems translates a user turn: the results, and then one message with all else.
 func userItems(blocks []tree.Block) (out responses.ResponseInputParam) {
 	var said responses.ResponseInputMessageContentListParam
 	for _, b := range blocks {
@@ -149,7 +149,7 @@ func userItems(blocks []tree.Block) (out responses.ResponseInputParam) {
 	return out
 }
 
-// attachmentPart shows an image or a document, or says that there is one.
+// attachmentPart translates an attachment, or returns a placeholder if it cannot be shown.
 func attachmentPart(a tree.Attachment) responses.ResponseInputContentUnionParam {
 	var url string
 	switch {
@@ -173,8 +173,8 @@ func attachmentPart(a tree.Attachment) responses.ResponseInputContentUnionParam 
 	return image
 }
 
-// sealReasoning makes of a reasoning item what stands for it in a transcript. What can't go back is
-// kept for people.
+// sealReasoning converts a reasoning item for the transcript. Reasoning that cannot be sent
+// back is kept for people.
 func sealReasoning(id, encrypted, text string) tree.Thinking {
 	if encrypted == "" {
 		return tree.Thinking{Text: text}
@@ -182,7 +182,7 @@ func sealReasoning(id, encrypted, text string) tree.Thinking {
 	return tree.Thinking{Text: text, Signature: conversation.OpenAISignaturePrefix + id + ":" + encrypted}
 }
 
-// withoutRejected gives a request without the reasoning that was refused.
+// withoutRejected returns a request without the reasoning that was refused.
 func (c Config) withoutRejected(req *model.Request) *model.Request {
 	out := *req
 	out.Messages = c.omission.thinking.Strip(req.Messages)
@@ -193,14 +193,14 @@ func isSealed(t tree.Thinking) bool {
 	return strings.HasPrefix(t.Signature, conversation.OpenAISignaturePrefix)
 }
 
-// unsealReasoning gives the reasoning item again.
+// unsealReasoning converts reasoning from the transcript to an item.
 func unsealReasoning(t tree.Thinking) (item responses.ResponseInputItemUnionParam, ok bool) {
 	both, ok := strings.CutPrefix(t.Signature, conversation.OpenAISignaturePrefix)
 	if !ok {
 		return item, false
 	}
 	id, encrypted, _ := strings.Cut(both, ":")
-	summary := []responses.ResponseReasoningItemSummaryParam{} // required, though it be empty
+	summary := []responses.ResponseReasoningItemSummaryParam{} // required, even if it is empty
 	if t.Text != "" {
 		summary = append(summary, responses.ResponseReasoningItemSummaryParam{Text: t.Text})
 	}
@@ -209,17 +209,17 @@ func unsealReasoning(t tree.Thinking) (item responses.ResponseInputItemUnionPara
 	return item, true
 }
 
-// refusesInclude reports whether a model has refused to be asked for its reasoning, since it
-// does none.
+// refusesInclude reports whether a model rejects the request for its reasoning because it does
+// not reason.
 func refusesInclude(err error) bool {
 	return mentions(err, "encrypted content is not supported", string(responses.ResponseIncludableReasoningEncryptedContent))
 }
 
-// refusesPhase reports whether a model has refused to be told what its texts were.
+// refusesPhase reports whether a model rejects the phases of its texts.
 func refusesPhase(err error) bool { return mentions(err, ".phase'", "'phase'", ".phase`", "`phase`") }
 
-// refusesThoughts reports whether a request was refused for the reasoning in it. That is
-// another account's, or has lost what it led to. Words are all there is to tell it by.
+// refusesThoughts reports whether a request was refused because of its reasoning. It belongs to
+// another account, or is not followed by what it led to. Only the error text identifies this.
 func refusesThoughts(err error) bool {
 	return mentions(err, "encrypted content", "encrypted_content", "'rs_")
 }

@@ -1,11 +1,10 @@
-// Package primer has one request write into a provider's prompt cache what many are about to
-// read.
+// Package primer lets one request write a provider's prompt cache before others read it.
 //
-// A provider can read a beginning from its cache once the answer to a request that wrote it has
-// begun. Agents of a kind that start together have their tools and their system prompt in
-// common, and each of them would write those, and pay for that, though one is enough. So the
-// first of a kind goes alone until its answer begins, and the others wait for that: for a
-// moment, and never for long.
+// A provider can serve a prompt prefix from its cache once the answer to a request that wrote
+// the prefix has started. Agents of one definition that start together share their tools and
+// their system prompt. Without this package each of them would write that prefix and pay for
+// it. So the first request with a prefix goes alone until its answer starts. The others wait
+// for that, for a bounded time.
 package primer
 
 import (
@@ -18,49 +17,49 @@ import (
 )
 
 const (
-	// cacheTTL is how long a beginning is taken to stay in the cache since an answer to it has
-	// begun: less than the five minutes that Anthropic keeps what nobody reads.
+	// cacheTTL is how long a prefix is assumed to stay cached after an answer has started.
+	// Anthropic keeps a prefix that is not read for five minutes.
 	cacheTTL = 4 * time.Minute
-	// maxWait is how long a request waits for another to write its beginning.
+	// maxWait is how long a request waits for another one to write its prefix.
 	maxWait = 10 * time.Second
-	// minCachedBytes is how long a beginning has to be, in bytes, to be waited for: Anthropic caches
+	// minCachedBytes is the length from which a prefix is worth waiting for. Anthropic caches
 	// none of less than 1,024 tokens.
 	minCachedBytes = 4096
-	// minEvictAbove is for how many beginnings those that are not cached any more are forgotten.
+	// minEvictAbove is the number of prefixes from which expired ones are evicted.
 	minEvictAbove = 1000
 )
 
-// Model lets the first request of a kind go first. It implements [model.Model].
+// Model delays requests whose prefix another request is writing. It implements [model.Model].
 type Model struct {
 	model model.Model
 	seed  maphash.Seed
 
 	mu         sync.Mutex
 	prefixes   map[uint64]*prefixState
-	evictAbove int // when there are more kinds, those that are not cached are forgotten
+	evictAbove int // expired prefixes are evicted when there are more than this
 }
 
 var _ model.Model = (*Model)(nil)
 
-// New lets requests to a model go through.
+// New wraps a model.
 func New(m model.Model) *Model {
 	return &Model{model: m, seed: maphash.MakeSeed(), prefixes: map[uint64]*prefixState{}, evictAbove: minEvictAbove}
 }
 
-// prefixState is what is known of the requests that begin alike.
+// prefixState is what is known of one prefix.
 type prefixState struct {
 	cachedUntil time.Time
-	writer      *prefixWriter // nil: no request writes the beginning
+	writer      *prefixWriter // nil: no request is writing the prefix
 }
 
-// first is a request that writes the beginning of its kind.
+// prefixWriter is the request that writes a prefix.
 type prefixWriter struct {
-	done      chan struct{} // closed when its answer has begun, or there is none
-	waitUntil time.Time     // when others wait no longer for it
+	done      chan struct{} // closed when its answer has started, or the request has ended
+	waitUntil time.Time     // other requests wait no longer than this
 }
 
-// Generate asks the model, once what the request begins with is in the cache or nobody else is
-// about to write it.
+// Generate forwards the request to the model once its prefix is cached or no other request is
+// writing it.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if emit == nil {
 		emit = func(model.Delta) {}
@@ -87,7 +86,8 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	return answer, err
 }
 
-// prefixKey names what a request begins with, and reports whether that is long enough to be cached.
+// prefixKey returns the hash of a request's prefix, and whether the prefix is long enough to be
+// cached.
 func (m *Model) prefixKey(req *model.Request) (key uint64, long bool) {
 	var h maphash.Hash
 	h.SetSeed(m.seed)
@@ -107,7 +107,8 @@ func (m *Model) prefixKey(req *model.Request) (key uint64, long bool) {
 	return h.Sum64(), size >= minCachedBytes
 }
 
-// enter waits until the request may go. It gives what says that the others wait for it; nil if they don't.
+// enter waits until the request may go. It returns the writer if this request writes the
+// prefix, otherwise nil.
 func (m *Model) enter(ctx context.Context, key uint64) (*prefixWriter, error) {
 	patience := time.NewTimer(maxWait)
 	defer patience.Stop()
@@ -128,8 +129,8 @@ func (m *Model) enter(ctx context.Context, key uint64) (*prefixWriter, error) {
 	}
 }
 
-// claimPrefix gives the request to be waited for; or, if there is none, what says that others wait for
-// this one, unless the beginning is cached.
+// claimPrefix returns the request to wait for. If there is none, it registers this request as
+// the writer, unless the prefix is cached.
 func (m *Model) claimPrefix(key uint64) (before, mine *prefixWriter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,19 +149,19 @@ func (m *Model) claimPrefix(key uint64) (before, mine *prefixWriter) {
 	return nil, k.writer
 }
 
-// answerStarted says that an answer has begun: what it begins with can be read.
+// answerStarted records that an answer has started, so the prefix can be read from the cache.
 func (m *Model) answerStarted(key uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := m.prefixes[key]
 	if k == nil {
-		return // it has been forgotten meanwhile
+		return // it has been evicted meanwhile
 	}
 	k.cachedUntil = time.Now().Add(cacheTTL)
 	k.releaseWaiters()
 }
 
-// release says that a request is over. If its answer has never begun, another one goes first.
+// release ends the request. If its answer never started, another request becomes the writer.
 func (m *Model) release(key uint64, mine *prefixWriter) {
 	if mine == nil {
 		return
@@ -172,7 +173,7 @@ func (m *Model) release(key uint64, mine *prefixWriter) {
 	}
 }
 
-// releaseWaiters ends the wait for the request that goes first.
+// releaseWaiters ends the wait for the writer.
 func (k *prefixState) releaseWaiters() {
 	if k.writer != nil {
 		close(k.writer.done)
@@ -180,7 +181,8 @@ func (k *prefixState) releaseWaiters() {
 	}
 }
 
-// evictExpired forgets, now and then, what is not cached and nobody writes.
+// evictExpired deletes, from time to time, the prefixes that are neither cached nor being
+// written.
 func (m *Model) evictExpired(now time.Time) {
 	if len(m.prefixes) < m.evictAbove {
 		return

@@ -23,13 +23,13 @@ import (
 	"github.com/coppice-run/coppice/internal/model/upstream"
 )
 
-// The providers by their names in provider/model.
+// The provider names in provider/model.
 const (
 	anthropicName = "anthropic"
 	openaiName    = "openai"
 )
 
-// What is asked for if nobody names a model.
+// The default models.
 const (
 	defaultAnthropicModel = "claude-sonnet-5-5"
 	defaultOpenAIModel    = "gpt-5.4"
@@ -38,8 +38,8 @@ const (
 // vendorHosts are the vendors' own servers.
 var vendorHosts = map[string]string{anthropicName: "api.anthropic.com", openaiName: "api.openai.com"}
 
-// Models are all models of the providers that the environment names. It implements
-// [model.Model]: a request goes to the provider that its model belongs to.
+// Models serves the models of all providers that the environment configures. It implements
+// [model.Model]: a request goes to the provider of its model.
 type Models struct {
 	flags          Flags
 	log            *slog.Logger
@@ -47,11 +47,11 @@ type Models struct {
 	limiter        *ratelimit.Limiter
 	observer       retry.Observer
 	backends       map[string]*backend
-	defaultBackend *backend // for what is not said to be another's
-	defaultModel   string   // of the model for requests that name none, of first's
+	defaultBackend *backend // for models that no other provider claims
+	defaultModel   string   // for requests that name no model; served by defaultBackend
 }
 
-// known is a provider that can be asked.
+// backend is a configured provider.
 type backend struct {
 	name, key, base string
 	model           model.Model
@@ -59,9 +59,9 @@ type backend struct {
 
 var _ model.Model = (*Models)(nil)
 
-// read reads the provider's key and server from the environment. What can't be right
-// is an error here, where a person sees it: a request would fail as if the network had,
-// and be tried again.
+// read reads the key and the server of the provider from the environment. It rejects invalid
+// values here, where a person sees the error. Otherwise each request would fail like a network
+// error, and be retried.
 func (k *backend) read(getenv func(string) string) error {
 	prefix := strings.ToUpper(k.name)
 	k.key, k.base = strings.TrimSpace(getenv(prefix+"_API_KEY")), strings.TrimSpace(getenv(prefix+"_BASE_URL"))
@@ -76,12 +76,12 @@ func (k *backend) read(getenv func(string) string) error {
 		return fmt.Errorf("%s_BASE_URL is %q; expected a URL like http://host:8080 or https://host/path", prefix, k.base)
 	}
 	if u.Scheme == "https" && strings.EqualFold(u.Hostname(), vendorHosts[k.name]) && (u.Port() == "" || u.Port() == "443") {
-		k.base = "" // as if nobody had said so: what other servers are told, or lack, is not for it
+		k.base = "" // the same as unset: options for other servers do not apply to the vendor's own
 	}
 	return nil
 }
 
-// open opens what the environment names.
+// open creates the backends that the environment configures.
 func (m *Models) open(getenv func(string) string) error {
 	client := upstream.NewClient(upstream.DefaultTimeouts())
 	for _, k := range []*backend{
@@ -116,7 +116,7 @@ func (m *Models) open(getenv func(string) string) error {
 	return nil
 }
 
-// build makes a provider's model.
+// build creates the model of a backend.
 func (m *Models) build(k *backend, client *http.Client) (err error) {
 	standard := map[string]string{anthropicName: defaultAnthropicModel, openaiName: defaultOpenAIModel}[k.name]
 	switch {
@@ -134,8 +134,9 @@ func (m *Models) build(k *backend, client *http.Client) (err error) {
 			Key: k.key, BaseURL: k.base, Model: standard, Thinking: m.thinking, HTTP: client,
 		})
 		if err == nil {
-			// What a request marks is written into the cache, and paid for. Who waits here has had
-			// its turn at a rate limit: none of another session keeps it waiting with its own.
+			// A request writes to the provider's cache what it marks, and pays for it. The
+			// primer is inside the rate limit, so a request that waits in it does not wait for
+			// the rate limit turns of another session.
 			k.model = primer.New(k.model)
 		}
 	case openaiName:
@@ -154,13 +155,13 @@ func (m *Models) build(k *backend, client *http.Client) (err error) {
 	return err
 }
 
-// usesResponses says which of its two APIs OpenAI's models are asked over. Few servers but
-// OpenAI's own have the newer one.
+// usesResponses reports whether OpenAI's models are called over the Responses API. Few servers
+// other than OpenAI's own support it.
 func usesResponses(said, base string) bool {
 	return said == "responses" || said == "" && base == ""
 }
 
-// Generate asks the provider that the model belongs to.
+// Generate sends the request to the provider of its model.
 func (m *Models) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	var k *backend
 	name := req.Model
@@ -177,9 +178,13 @@ func (m *Models) Generate(ctx context.Context, req *model.Request, emit func(mod
 	return k.model.Generate(ctx, &asked, emit)
 }
 
-// route says whose model a name is, and what it is called there: provider/model is
-// that provider's; claude… is Anthropic's, if that is known; all else is the first
-// provider's. It gives nil if the name is that of a provider that is not known.
+// route returns the backend of a model name, and the name of the model there:
+//
+//   - provider/model belongs to that provider.
+//   - claude… belongs to Anthropic and gpt-… to OpenAI, if they are configured.
+//   - All else belongs to the default backend.
+//
+// The backend is nil if the named provider is not configured.
 func (m *Models) route(name string) (*backend, string) {
 	if name == "" {
 		return m.defaultBackend, m.defaultModel
@@ -196,8 +201,8 @@ func (m *Models) route(name string) (*backend, string) {
 	return m.defaultBackend, name
 }
 
-// notConfigured says what to do about a provider that is not known. name is its own, or
-// that of a model of its.
+// notConfigured returns the error for a provider that is not configured. name is the provider
+// or one of its models.
 func notConfigured(name string) error {
 	provider, _, _ := strings.Cut(name, "/")
 	if provider != anthropicName && provider != openaiName {
@@ -207,14 +212,14 @@ func notConfigured(name string) error {
 		provider, strings.ToUpper(provider), strings.ToUpper(provider))
 }
 
-// bucket names the rate limit that a model falls under. The key and the server are
-// in it as a hash only.
+// bucket returns the rate limit bucket of a model. It contains the key and the server only as a
+// hash.
 func (k *backend) bucket(name string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{k.base, k.key, name}, "\x00")))
 	return k.name + ":" + hex.EncodeToString(sum[:8])
 }
 
-// describe says who is asked.
+// describe says which providers are in use.
 func (m *Models) describe() string {
 	which := fmt.Sprintf("asking %s/%s", m.defaultBackend.name, m.defaultModel)
 	if m.defaultBackend.base != "" {

@@ -1,5 +1,5 @@
-// Package provider chooses the model that agents of a process use: a scenario if one
-// is named, else the providers that the environment names, else the built-in demo.
+// Package provider chooses the model for the agents of a process: a scenario if one is named,
+// otherwise the providers that the environment configures, otherwise the built-in demo.
 package provider
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model/scripted"
 )
 
-// Flags are what a person may say about models.
+// Flags are the command-line options for models.
 type Flags struct {
 	Scenario string        `env:"COPPICE_SCENARIO" placeholder:"FILE" help:"Scenario that plays the model, instead of a provider."`
 	Model    string        `env:"COPPICE_MODEL" placeholder:"NAME" help:"Model for agents that name none, as in anthropic/claude-sonnet-5-5."`
@@ -26,20 +26,19 @@ type Flags struct {
 	Patience time.Duration `env:"COPPICE_PATIENCE" default:"30m" help:"How long a model's failures are waited out before a run fails."`
 }
 
-// Choice is the model that was chosen.
+// Choice is the chosen model.
 type Choice struct {
 	Model model.Model
 	// Description says in a few words what was chosen and why.
 	Description string
-	// Demo is set if nothing was chosen: the environment names no provider, and nobody a
-	// scenario.
+	// Demo is set if neither a provider nor a scenario is configured.
 	Demo bool
-	// Limiter makes the providers' rate limits a queue; nil if there are none.
+	// Limiter queues requests at the providers' rate limits. It is nil for scenarios.
 	Limiter *ratelimit.Limiter
 }
 
-// Choose chooses. Nothing is sent yet. observe, which may be nil, is told of what holds
-// requests to providers up. The error says what a person got wrong.
+// Choose chooses a model. It sends nothing. observer may be nil; otherwise it is notified of
+// what delays requests to providers. The error explains a configuration mistake to a person.
 func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe retry.Observer) (Choice, error) {
 	if f.Scenario != "" {
 		return Scripted(f.Scenario)
@@ -66,7 +65,7 @@ func Choose(f Flags, getenv func(string) string, log *slog.Logger, observe retry
 	return Choice{Model: m, Description: m.describe(), Limiter: m.limiter}, nil
 }
 
-// Scripted is the scenario in a file, or with an empty path the built-in demo.
+// Scripted returns the scenario of a file or, if the path is empty, the built-in demo.
 func Scripted(scenario string) (Choice, error) {
 	if scenario == "" {
 		return Choice{
@@ -82,7 +81,7 @@ func Scripted(scenario string) (Choice, error) {
 	return Choice{Model: scripted.New(s), Description: fmt.Sprintf("playing the scenario %q", scenario)}, nil
 }
 
-// minThinking is the least number of tokens that Anthropic takes.
+// minThinking is the smallest token budget that Anthropic accepts.
 const minThinking = 1024
 
 func readThinking(text string) (anthropic.Thinking, error) {

@@ -1,16 +1,15 @@
-// Package governor makes many callers meet a provider's rate limit as a queue.
+// Package ratelimit queues requests at a provider's rate limit.
 //
-// Providers say that a limit was hit, not where it is. So requests are let through
-// freely until one is refused; from then on they go one after another, at the rate at
-// which the provider was last seen to take them. Sessions take turns in that, and the
-// requests of a session go in the order in which they came. After each refusal the rate
-// is lowered, and climbs again slowly while nothing is refused; while the provider asks
-// to be left alone, nothing goes. All workers of an installation share what one of them
-// has learned, and the queue, in Redis; the rules are in bucket.lua.
+// Providers report that a limit was hit, but not what the limit is. Requests therefore pass
+// freely until one is refused. From then on they go one by one, at the rate that the provider
+// last accepted. Each refusal lowers the rate; while there is none, it rises slowly. Nothing
+// goes while the provider asks for a pause.
 //
-// Redis is a help here, as everywhere. Without it each process goes on by itself,
-// at the rate that was last known and in the order in which requests came, whoever
-// they are for, and more are refused.
+// Sessions take turns. The requests of one session go in the order of their arrival. All
+// workers of an installation share the rate and the queue in Redis; bucket.lua has the rules.
+//
+// Redis is optional. Without it, each process continues alone with the last known rate and one
+// queue for all sessions in the order of arrival. More requests are refused then.
 package ratelimit
 
 import (
@@ -29,59 +28,59 @@ import (
 //go:embed bucket.lua
 var bucketScript string
 
-// Limiter lets requests through. It may be used by any number of goroutines.
+// Limiter admits requests to providers. It is safe for concurrent use.
 type Limiter struct {
 	log    *slog.Logger
 	script *redis.Script
 
 	mu             sync.Mutex
-	client         *redis.Client // nil: not shared
+	client         *redis.Client // nil: the limits are not shared
 	key            func(bucket string) string
-	redisDownUntil time.Time // until when Redis is not asked, after a failure
+	redisDownUntil time.Time // after a failure: Redis is not asked before this time
 	local          map[string]*localBucket
 }
 
-// New makes a governor of this process alone.
+// New returns a limiter that is local to this process.
 func New(log *slog.Logger) *Limiter {
 	return &Limiter{log: log, script: redis.NewScript(bucketScript), local: map[string]*localBucket{}}
 }
 
-// Share makes it one with all governors on the same Redis; key names a bucket there,
-// and what belongs to one: the bucket's name with ":limit", ":queue", ":heard" or ":flows"
-// behind it. The client is borrowed.
+// Share connects the limiter to all limiters on the same Redis. key returns the Redis key for a
+// bucket name to which ":limit", ":queue", ":heard" or ":flows" has been appended. The caller
+// keeps ownership of the client.
 func (g *Limiter) Share(client *redis.Client, key func(bucket string) string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.client, g.key = client, key
 }
 
-// Permit is the permission for one request.
+// Permit is the permission to make one request.
 type Permit struct {
 	limiter   *Limiter
 	bucket    string
 	shared    bool
 	epoch     int64
-	grantedAt int64 // by Redis's clock, in milliseconds
+	grantedAt int64 // by the clock of Redis, in milliseconds
 }
 
-// ticket is the place of one who waits: in the queue that all share or, without Redis,
-// in that of this process. Who changes from one to the other begins anew there, since
-// neither knows how far the other has come. With neither it is no place.
+// ticket is a request's place in the queue: in the shared queue or, without Redis, in the local
+// one. A request that moves from one queue to the other starts anew there, because neither
+// queue knows its progress in the other. A ticket that is in neither has no place.
 type ticket struct {
-	flow       string    // who the request is for, or what it shares with others
-	sharedFlow string    // the flow that it waits in while there are many; see bucket.lua
-	redisPlace int64     // in the queue that all share
-	localPlace time.Time // in that of this process, by its clock; see alone
+	flow       string    // the session of the request, or the shared flow that it waits in
+	sharedFlow string    // the flow to use while there are many flows; see bucket.lua
+	redisPlace int64     // in the shared queue
+	localPlace time.Time // in the local queue, by its clock; see localBucket
 }
 
-// recheckEvery is how long one who waits trusts what was said about the wait. One who does
-// not look for three times as long counts as gone: SILENT in bucket.lua.
+// recheckEvery is how long a waiting request relies on the last answer before it asks again. A
+// request that has not asked for three times as long counts as gone: SILENT in bucket.lua.
 const recheckEvery = 5 * time.Second
 
-// Acquire waits until a request to a bucket may be made. flow is who the request is for:
-// flows take turns, one request each; of very many some share theirs. waiting, if not nil, is
-// told how long that will take as far as is known, each time that is looked at. The error is
-// ctx's cause.
+// Acquire waits until a request to a bucket may be made. flow identifies the session. Flows
+// take turns, one request each; if there are very many, some of them share one. waiting may be
+// nil; otherwise each check calls it with the currently estimated wait. The error is the cause
+// of ctx.
 func (g *Limiter) Acquire(ctx context.Context, bucket, flow string, waiting func(time.Duration)) (*Permit, error) {
 	place := &ticket{flow: flow, sharedFlow: sharedFlowOf(flow)}
 	for {
@@ -104,18 +103,18 @@ func (g *Limiter) Acquire(ctx context.Context, bucket, flow string, waiting func
 	}
 }
 
-// sharedFlowCount is how many flows there are for those who come when there are many already.
+// sharedFlowCount is the number of flows that new sessions share while there are many flows.
 const sharedFlowCount = 128
 
-// sharedFlowOf is the flow that one belongs to then.
+// sharedFlowOf returns the shared flow of a session.
 func sharedFlowOf(flow string) string {
 	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(flow)) // which never fails
+	_, _ = sum.Write([]byte(flow)) // never fails
 	return fmt.Sprintf("shared %d", sum.Sum32()%sharedFlowCount)
 }
 
-// leave gives up the place of one whose ctx has ended. Where Redis can't be told, it
-// finds out by itself after a while.
+// leave gives up the place of a request whose ctx has ended. If Redis cannot be told, the place
+// expires there.
 func (g *Limiter) leave(ctx context.Context, bucket string, place *ticket) {
 	if place.redisPlace != 0 {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
@@ -130,10 +129,11 @@ func (g *Limiter) leave(ctx context.Context, bucket string, place *ticket) {
 	}
 }
 
-// replyLength is how many numbers the script answers who enters.
+// replyLength is how many numbers the script returns for "enter".
 const replyLength = 6
 
-// tryAcquire asks Redis, or goes by what is known here, whether a request may go.
+// tryAcquire asks Redis whether the request may go, and falls back to the local bucket. It
+// returns how long to wait, or 0.
 func (g *Limiter) tryAcquire(ctx context.Context, pass *Permit, place *ticket) (wait time.Duration, _ error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
@@ -162,8 +162,8 @@ func (g *Limiter) tryAcquire(ctx context.Context, pass *Permit, place *ticket) (
 	return time.Duration(got[1]) * time.Millisecond, nil
 }
 
-// ReportRefusal tells that the provider refused the request because of its limit, and
-// asked to be left alone for so long; 0 if it did not say.
+// ReportRefusal records that the provider refused the request because of its rate limit. after
+// is the pause that the provider asked for; 0 if it named none.
 func (p *Permit) ReportRefusal(ctx context.Context, after time.Duration) {
 	g := p.limiter
 	if p.shared {
@@ -176,19 +176,19 @@ func (p *Permit) ReportRefusal(ctx context.Context, after time.Duration) {
 	g.local[p.bucket].refuse(time.Now(), after)
 }
 
-// How long Redis may take, and how long it may hold one who gives up, since a run that was
-// cancelled has to be over within a second; how long it is left alone after a failure.
+// Limits on Redis: the timeout of a call; the timeout of leaving, which is shorter because a
+// cancelled run must end within a second; and the pause after a failure.
 const (
 	redisTimeout = time.Second
 	leaveTimeout = 300 * time.Millisecond
 	redisPause   = time.Second
 )
 
-// errNoRedis says that Redis is not there to be asked.
+// errNoRedis reports that Redis cannot be asked.
 var errNoRedis = errors.New("no Redis")
 
-// runScript runs the script. After a failure Redis is left alone for a while, and then
-// asked by one caller before all do.
+// runScript runs the script. After a failure it pauses, and then lets one caller try Redis
+// before all others do.
 func (g *Limiter) runScript(ctx context.Context, bucket, do string, args ...any) ([]int64, error) {
 	g.mu.Lock()
 	client, key, failed, now := g.client, g.key, !g.redisDownUntil.IsZero(), time.Now()
@@ -218,8 +218,8 @@ func (g *Limiter) runScript(ctx context.Context, bucket, do string, args ...any)
 	return got, err
 }
 
-// eval runs the script in one way or the other; the client must not repeat it on
-// its own.
+// eval sends the script by its hash and, if Redis does not have it, as text. The client must
+// not retry on its own.
 func (g *Limiter) eval(ctx context.Context, client *redis.Client, keys []string, args []any) ([]int64, error) {
 	for _, how := range [][]any{{"evalsha", g.script.Hash()}, {"eval", bucketScript}} {
 		how = append(how, len(keys))
@@ -235,10 +235,10 @@ func (g *Limiter) eval(ctx context.Context, client *redis.Client, keys []string,
 			return nil, fmt.Errorf("asking the bucket %s: %w", keys[0], err)
 		}
 	}
-	return nil, errNoRedis // EVAL needs no script to be there
+	return nil, errNoRedis // EVAL does not need a loaded script
 }
 
-// noRetry is a command that the client may not repeat on its own after a failure.
+// noRetry is a command that the client does not retry after a failure.
 type noRetry struct{ redis.Cmder }
 
 func (noRetry) NoRetry() bool { return true }

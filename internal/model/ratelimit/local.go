@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// alone is a bucket of this process only, for the time without Redis. It is cruder
-// than what bucket.lua does: who came first goes first, whatever the flow.
+// localBucket is the rate limit bucket of one process, used while Redis is unavailable. It is
+// simpler than bucket.lua: requests go first come, first served, whatever their flow.
 //
-// Places are times by a clock that stands still while the bucket is closed, so that
-// those who wait do not all go when it opens.
+// Places are times on a clock that stops while the bucket is closed. So the waiting requests do
+// not all go at once when it opens.
 type localBucket struct {
-	rate        float64       // requests a second; 0: no limit is known
-	nextPlace   time.Time     // the next place
-	queue       []*ticket     // of those who wait, by their places
-	closedUntil time.Time     // until when nothing goes
-	clockLag    time.Duration // how far the clock of the places will be behind then
+	rate        float64       // requests per second; 0: no known limit
+	nextPlace   time.Time     // the next free place
+	queue       []*ticket     // waiting requests, in the order of their places
+	closedUntil time.Time     // no request goes before this time
+	clockLag    time.Duration // how far the clock of the places lags at closedUntil
 	loweredAt   time.Time
 }
 
-// Rates are in requests a second.
+// Rates are in requests per second.
 const (
-	localDecrease  = 0.7   // of the rate, after a refusal
-	localIncrease  = 1.001 // of the rate, with each request
+	localDecrease  = 0.7   // factor, after a refusal
+	localIncrease  = 1.001 // factor, with each request
 	localFirstRate = 2     // the rate after the first refusal
 	localMinRate   = 0.05
 )
 
-// enter gives how long to wait before asking again; 0 to go. Who has no place here is
-// given one, which is kept however often is asked.
+// enter returns how long the request must wait before it asks again, or 0 if it may go. A
+// ticket without a place gets one, and keeps it over repeated calls.
 func (a *localBucket) enter(now time.Time, t *ticket) time.Duration {
 	if t.localPlace.IsZero() {
 		t.localPlace = latest(now, a.closedUntil).Add(-a.clockLag)
@@ -48,7 +48,7 @@ func (a *localBucket) enter(now time.Time, t *ticket) time.Duration {
 	return wait
 }
 
-// leave gives a place up: those behind it move up by one.
+// leave gives up a place. The places behind it move up by one.
 func (a *localBucket) leave(t *ticket) {
 	i := slices.Index(a.queue, t)
 	if i < 0 {
@@ -68,11 +68,11 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// adoptRate takes over the rate that all share. The places that were given here have ended:
-// who waits has one with all the others now, or soon.
+// adoptRate takes over the shared rate. It drops the local places: the waiting requests have,
+// or soon get, a place in the shared queue.
 func (a *localBucket) adoptRate(rate float64) { a.rate, a.nextPlace, a.queue = rate, time.Time{}, nil }
 
-// refuse lowers the rate, once a second at most.
+// refuse lowers the rate, at most once per second.
 func (a *localBucket) refuse(now time.Time, after time.Duration) {
 	if now.Sub(a.loweredAt) >= time.Second {
 		a.loweredAt = now

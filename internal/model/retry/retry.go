@@ -1,5 +1,5 @@
-// Package patience makes a model of one that fails now and then: what the network
-// and an overloaded provider do to a request is waited out.
+// Package retry makes requests to a model again when they fail for a temporary reason: a broken
+// connection, an overloaded provider or a rate limit.
 package retry
 
 import (
@@ -16,70 +16,69 @@ import (
 	"github.com/coppice-run/coppice/internal/model/ratelimit"
 )
 
-// Default is how long failures are waited out if nobody says otherwise.
+// Default is the default of Config.Patience.
 const Default = 30 * time.Minute
 
-// Pauses between tries. Each is up to half as long again or half as short by chance,
-// so that those who failed together do not come back together.
+// Pauses between tries. Each is randomised by up to half, so that requests which failed
+// together do not return together.
 const (
 	initialPause = 500 * time.Millisecond
 	maxPause     = time.Minute
 	jitter       = 0.5
 )
 
-// Config says what to be patient with.
+// Config configures a [Model].
 type Config struct {
 	Model model.Model
-	// Limiter lets requests through; nil: they are made at once.
+	// Limiter queues requests at the rate limit. If it is nil, requests are made at once.
 	Limiter *ratelimit.Limiter
-	// Bucket names the rate limit that a model of a name falls under; required with
-	// a Governor.
+	// Bucket returns the rate limit bucket of a model name. It is required with a Limiter.
 	Bucket func(name string) string
-	// Patience is how long a request may be held up by failures in all: failed tries
-	// and the pauses after them, but not waiting for its turn. 0: Default.
+	// Patience bounds how long failures may delay a request in total: the failed tries and the
+	// pauses after them, but not the wait for the rate limit. 0 means Default.
 	Patience time.Duration
-	// InitialPause is the pause after the first failure, and MostPause the longest that
-	// it grows to; each is about twice the one before. 0: half a second, a minute.
+	// InitialPause is the pause after the first failure. Pauses about double up to MaxPause. 0
+	// means half a second and one minute.
 	InitialPause, MaxPause time.Duration
 
-	// Provider is what the provider is called where Observe is told of it.
+	// Provider is the name of the provider that the Observer gets.
 	Provider string
-	Observer Observer     // nil: nobody observes
-	Logger   *slog.Logger // nil: none
+	Observer Observer     // optional
+	Logger   *slog.Logger // optional
 }
 
-// Observer is told of what holds requests up, with the provider's name and that of the
-// model that was asked for. It may be told by many requests at once.
+// Observer is notified of what delays requests, with the names of the provider and of the
+// requested model. Its methods are called concurrently.
 type Observer interface {
-	// Tried tells of a try. Its kind counts if it has failed.
+	// Tried reports a try. kind is valid only if the try failed.
 	Tried(provider, model string, kind model.ErrorKind, failed bool)
-	// Queued tells how long a request had to wait for its turn.
+	// Queued reports how long a request waited for the rate limit.
 	Queued(provider, model string, took time.Duration)
-	// Paused tells how long a request waited after a failure.
+	// Paused reports how long a request paused after a failure.
 	Paused(provider, model string, took time.Duration)
 }
 
-// noObserver observes nothing.
+// noObserver ignores everything.
 type noObserver struct{}
 
 func (noObserver) Tried(string, string, model.ErrorKind, bool) {}
 func (noObserver) Queued(string, string, time.Duration)        {}
 func (noObserver) Paused(string, string, time.Duration)        {}
 
-// Model tries again. It implements [model.Model].
+// Model is a model that retries. It implements [model.Model].
 type Model struct{ Config }
 
 var _ model.Model = (*Model)(nil)
 
-// New checks the configuration.
+// New checks the configuration and applies its defaults.
 func New(c Config) (*Model, error) {
 	switch {
 	case c.Model == nil:
-		return nil, errors.New("patience: a model is required")
+		return nil, errors.New("retry: a model is required")
 	case c.Limiter != nil && c.Bucket == nil:
-		return nil, errors.New("patience: the names of buckets are required")
+		return nil, errors.New("retry: the names of buckets are required")
 	case c.Patience < 0:
-		return nil, fmt.Errorf("patience: %s is no time to be patient for", c.Patience)
+		return nil, fmt.Errorf("retry: %s is no time to be patient for", c.Patience)
 	}
 	if c.Patience == 0 {
 		c.Patience = Default
@@ -99,22 +98,21 @@ func New(c Config) (*Model, error) {
 	return &Model{c}, nil
 }
 
-// request is one request until it is answered.
+// request is the state of one request until it is answered.
 type request struct {
 	*Model
 	req          *model.Request
 	emit         func(model.Delta)
-	patienceLeft time.Duration // of the patience
+	patienceLeft time.Duration // remaining part of Config.Patience
 	pause        backoff.ExponentialBackOff
 	tries        int
-	waitReported bool // that the request waits for its turn
+	waitReported bool // the wait for the rate limit has been reported
 
-	waited bool // a turn was waited for in this try
+	waited bool // this try had to wait for the rate limit
 }
 
-// Generate asks until there is an answer, an error that another try would not mend,
-// or no patience left. What it emits of an answer that broke off is followed by a
-// delta that says so.
+// Generate tries until there is an answer, an error that a retry cannot fix, or no patience
+// left. If an answer breaks off after it emitted text, a delta that says so follows.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if emit == nil {
 		emit = func(model.Delta) {}
@@ -145,7 +143,7 @@ func retryable(k model.ErrorKind) bool {
 	return k == model.ErrorRateLimited || k == model.ErrorOverloaded || k == model.ErrorBroken
 }
 
-// try waits for the request's turn and makes it.
+// try waits for the rate limit and makes the request once.
 func (r *request) try(ctx context.Context) (*model.Answer, error) {
 	pass, err := r.waitTurn(ctx)
 	if err != nil {
@@ -169,7 +167,8 @@ func (r *request) try(ctx context.Context) (*model.Answer, error) {
 	return nil, err
 }
 
-// waitTurn waits for the request's turn, which is its session's; nil: there are no turns.
+// waitTurn waits for the rate limit, in the flow of the session. It returns nil if there is no
+// limiter.
 func (r *request) waitTurn(ctx context.Context) (*ratelimit.Permit, error) {
 	if r.Limiter == nil {
 		return nil, nil
@@ -183,10 +182,10 @@ func (r *request) waitTurn(ctx context.Context) (*ratelimit.Permit, error) {
 	return pass, err
 }
 
-// reportWaitAbove is how long a wait for one's turn is before it is mentioned.
+// reportWaitAbove is the wait from which the request tells its watchers that it waits.
 const reportWaitAbove = 3 * time.Second
 
-// reportWait tells once that the request waits for its turn.
+// reportWait reports once that the request waits for the rate limit.
 func (r *request) reportWait(wait time.Duration) {
 	r.waited = true
 	if !r.waitReported && wait >= reportWaitAbove {
@@ -195,7 +194,7 @@ func (r *request) reportWait(wait time.Duration) {
 	}
 }
 
-// backOff waits out a failure. The error says that there is no patience left for it.
+// backOff pauses after a failure. It returns an error if no patience is left.
 func (r *request) backOff(ctx context.Context, failed *model.Error) error {
 	pause := r.pause.NextBackOff()
 	asked := failed.RetryAfter
@@ -203,9 +202,9 @@ func (r *request) backOff(ctx context.Context, failed *model.Error) error {
 		return fmt.Errorf("out of patience (%s) after %d tries: %w", r.Patience, r.tries, failed)
 	}
 	if r.Limiter != nil && failed.Kind == model.ErrorRateLimited {
-		asked = 0 // the governor sees to that, for all
+		asked = 0 // the limiter applies this pause to all requests
 	}
-	// Who is told the same time as others comes back a little after it.
+	// A random pause is added to the requested one: others may have been given the same time.
 	pause += asked
 	r.patienceLeft -= pause
 	r.Logger.InfoContext(ctx, "the model failed and is tried again",
@@ -224,11 +223,10 @@ func (r *request) backOff(ctx context.Context, failed *model.Error) error {
 	}
 }
 
-// maxErrorRunes is how much of an error is told to those who watch, in characters; the rest is
-// for the log.
+// maxErrorRunes is how much of an error watchers are shown. The log has all of it.
 const maxErrorRunes = 200
 
-// shortError is an error in a short line.
+// shortError returns an error as one short line.
 func shortError(err error) string {
 	line := []rune(strings.Join(strings.Fields(fmt.Sprint(err)), " "))
 	if len(line) > maxErrorRunes {

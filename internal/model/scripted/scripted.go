@@ -1,14 +1,13 @@
-// Package scripted is a model that answers from a file: a scenario says what to
-// answer to whom, so that tests and demos run real trees of agents without a
-// provider.
+// Package scripted is a model that answers from a scenario file, so that tests and demos run
+// real trees of agents without a provider.
 //
-// An answer follows from the scenario and the request alone. A run that is
-// delivered again, to another worker or after a crash, is answered the same to
-// the byte. The one exception is a scripted error with "times": how often it
-// was given is counted in this process, by task and place in its conversation.
+// An answer depends only on the scenario and the request. A run that is delivered again, to
+// another worker or after a crash, gets byte-for-byte the same answers. The only exception is a
+// scripted error with "times", which is counted in this process, by task and position in the
+// conversation.
 //
-// Whoever writes a scenario can make a template that computes for long; it is
-// bounded in size, not in time. Run only scenarios that you trust.
+// A template can be made to compute for a long time: it is bounded in size, not in time. Run
+// only scenarios that you trust.
 package scripted
 
 import (
@@ -27,9 +26,9 @@ import (
 )
 
 const (
-	// maxCalls bounds the tool calls of one answer.
+	// maxCalls bounds the tool calls of an answer.
 	maxCalls = 10_000
-	// maxAnswer bounds the text and the inputs of one answer, in bytes.
+	// maxAnswer bounds the text and the inputs of an answer, in bytes.
 	maxAnswer = 4 << 20
 )
 
@@ -41,14 +40,13 @@ type Model struct {
 
 var _ model.Model = (*Model)(nil)
 
-// New makes a model that plays s.
+// New returns a model that plays s.
 func New(s *Scenario) *Model {
 	return &Model{scenario: s, failures: failures{counts: map[failureKey]int{}}}
 }
 
-// Generate answers with the first step that matches the request. What the
-// scenario gets wrong, as well as a request that no step matches, is a
-// [model.Error] of the kind invalid that says where.
+// Generate answers with the first step that matches the request. Errors in the scenario, and
+// requests that match no step, are a [model.Error] of kind ErrorInvalid that names the place.
 func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -71,7 +69,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, emit func(mode
 	return nil, invalid(err)
 }
 
-// player gives one answer.
+// player produces one answer.
 type player struct {
 	view *view
 	req  *model.Request
@@ -111,7 +109,7 @@ func (p *player) play(ctx context.Context, m *Model, emit func(model.Delta)) (*m
 	}, nil
 }
 
-// choose finds the first step that matches.
+// choose finds the first matching step.
 func (p *player) choose(m *Model) error {
 	for i, s := range m.scenario.steps {
 		ok, err := p.view.match(&s.when)
@@ -178,8 +176,8 @@ func (p *player) blocks(d *templateData) ([]tree.Block, error) {
 	return blocks, nil
 }
 
-// items are what a call is made for; a call without for_each has one. A value
-// that is empty or false stands for no items.
+// items returns the items of a call. A call without for_each has one. An empty or false value
+// means no items.
 func (p *player) items(c *call, d *templateData) ([]any, error) {
 	if c.forEach == nil {
 		return []any{nil}, nil
@@ -225,7 +223,7 @@ func (p *player) delay(d *templateData) (time.Duration, error) {
 	return delay, nil
 }
 
-// emit streams the texts at the step's pace.
+// emit streams the texts at the speed of the step.
 func (p *player) emit(ctx context.Context, blocks []tree.Block, emit func(model.Delta)) error {
 	begun := false
 	for _, b := range blocks {
@@ -250,7 +248,7 @@ func (p *player) emit(ctx context.Context, blocks []tree.Block, emit func(model.
 	return nil
 }
 
-// splitHead cuts off the first n characters; all of them if n is 0.
+// splitHead splits off the first n characters; all of them if n is 0.
 func splitHead(s string, n int) (start, rest string) {
 	for i := range s {
 		if n == 0 && i > 0 {
@@ -283,7 +281,7 @@ func (p *player) stop(blocks []tree.Block) tree.StopReason {
 	return tree.StopEndTurn
 }
 
-// sleep returns after d, or when ctx ends.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -298,23 +296,23 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// maxOccasions bounds what failures remembers. When it is full it starts anew.
+// maxOccasions bounds the memory of failures. When it is full, it is emptied.
 const maxOccasions = 1 << 16
 
-// failureKey is a step's answer at one place of a task's conversation.
+// failureKey identifies a step at one position of a task's conversation.
 type failureKey struct {
 	task     tree.TaskID
 	messages int
 	step     int
 }
 
-// failures counts scripted errors that are given a number of times.
+// failures counts scripted errors with "times".
 type failures struct {
 	mu     sync.Mutex
 	counts map[failureKey]int
 }
 
-// shouldFail reports whether to fail once more, out of times, and counts it.
+// shouldFail reports whether to fail once more, and counts it.
 func (f *failures) shouldFail(o failureKey, times int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

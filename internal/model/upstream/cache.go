@@ -7,12 +7,12 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// maxConversations is of how many conversations is kept what was learned.
+// maxConversations bounds the cache.
 const maxConversations = 10_000
 
-// ConversationCache is what models have refused of conversations, for as long as the process lives.
-// When there is too much of it all is forgotten, and learned anew. The zero value is empty;
-// it may be used by any number of goroutines.
+// ConversationCache remembers, for the life of the process, what models have refused in a
+// conversation. A full cache is emptied and fills again. The zero value is empty. It is safe
+// for concurrent use.
 type ConversationCache[V any] struct {
 	mu     sync.Mutex
 	values map[conversationKey]V
@@ -23,15 +23,14 @@ type conversationKey struct {
 	task  tree.TaskID
 }
 
-// Get gives what was learned of a request's conversation with a model; the zero value if
-// that is nothing.
+// Get returns the value for the request's conversation with a model, or the zero value.
 func (l *ConversationCache[V]) Get(name string, req *model.Request) V {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.values[conversationKey{name, req.Task}]
 }
 
-// Put keeps what was learned. Of one that says no task nothing is kept.
+// Put stores a value. It stores nothing for a request without a task.
 func (l *ConversationCache[V]) Put(name string, req *model.Request, v V) {
 	if req.Task.IsZero() {
 		return

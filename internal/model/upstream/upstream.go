@@ -1,5 +1,5 @@
-// Package upstream is what all providers have in common on the network: a client
-// whose streams can't fall silent for ever, and what a refusal over HTTP means.
+// Package upstream is the network code that all providers share: an HTTP client whose streams
+// cannot stay silent for ever, and the classification of HTTP errors.
 package upstream
 
 import (
@@ -18,29 +18,28 @@ import (
 
 // Timeouts bound how long a provider may be silent.
 type Timeouts struct {
-	// FirstByte is how long the first byte of an answer's body may take. A local model
-	// reads the whole prompt before it writes.
+	// FirstByte is the timeout for the first byte of the response body. A local model reads the
+	// whole prompt before it writes.
 	FirstByte time.Duration
-	// Idle is how long the stream may then pause. A reasoning model may be silent
-	// while it thinks.
+	// Idle is the timeout between later reads. A reasoning model may be silent while it thinks.
 	Idle time.Duration
 }
 
-// DefaultTimeouts suit models that think for long and local ones that read slowly.
+// DefaultTimeouts suit models that think for long and local models that read slowly.
 func DefaultTimeouts() Timeouts { return Timeouts{FirstByte: 10 * time.Minute, Idle: 5 * time.Minute} }
 
-// errSilent is why a request ended that got no answer in time.
+// errSilent is the cause of a request that was cancelled by a timeout.
 var errSilent = errors.New("the provider was silent for too long")
 
-// Connections that are kept, and how soon a dead one is noticed.
+// Limits of the connection pool, and how soon it notices a dead connection.
 const (
 	idleConnections = 1024
 	pingAfter       = 15 * time.Second
 	pingPatience    = 15 * time.Second
 )
 
-// NewClient makes a client whose requests fail when the provider is silent for
-// longer than times say. It is for many streams to one host at once.
+// NewClient returns a client whose requests fail when the provider is silent for longer than
+// the timeouts. It supports many concurrent streams to one host.
 func NewClient(times Timeouts) *http.Client {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConns, base.MaxIdleConnsPerHost = idleConnections, idleConnections
@@ -53,7 +52,7 @@ type transport struct {
 	timeouts Timeouts
 }
 
-// RoundTrip sends a request, and watches over it until its answer is closed.
+// RoundTrip sends a request and supervises it until the response body is closed.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	silence := time.AfterFunc(t.timeouts.FirstByte, func() { cancel(errSilent) })
@@ -68,14 +67,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CloseIdleConnections lets the client's method of the same name work.
+// CloseIdleConnections makes the client's method of the same name work.
 func (t *transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
 }
 
-// body is an answer under way.
+// body is the body of a response that is being read.
 type body struct {
 	from    io.ReadCloser
 	ctx     context.Context //nolint:containedctx // of the one request that this is the answer to
@@ -104,8 +103,8 @@ func (b *body) Close() error {
 	return err
 }
 
-// timeoutCause gives the reason why a request was ended, if it was, for the error that
-// this led to.
+// timeoutCause returns the timeout that cancelled the request, if one did, instead of the error
+// that followed from it.
 func timeoutCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
 		return cause
@@ -113,8 +112,8 @@ func timeoutCause(ctx context.Context, err error) error {
 	return err
 }
 
-// TransportError is the error of a connection or a stream that did not come to its end.
-// It is ctx's cause if ctx has ended, and err itself if that says what it is.
+// TransportError returns the error for a connection or stream that failed. It returns the cause
+// of ctx if ctx has ended, and err itself if that is a *model.Error.
 func TransportError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -124,22 +123,22 @@ func TransportError(ctx context.Context, err error) error {
 	}
 	kind := model.ErrorBroken
 	if _, certificate := errors.AsType[*tls.CertificateVerificationError](err); certificate || isPlainHTTP(err) {
-		kind = model.ErrorInvalid // no retry makes the certificate right, or the address
+		kind = model.ErrorInvalid // a retry corrects neither the certificate nor the address
 	}
 	return &model.Error{Kind: kind, Err: err}
 }
 
-// isPlainHTTP reports whether a server that was asked with https speaks http.
+// isPlainHTTP reports whether a server that was called over https speaks http.
 func isPlainHTTP(err error) bool {
 	_, record := errors.AsType[tls.RecordHeaderError](err)
 	return record || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// maxDetail is how much of a refusal's text is kept, in bytes.
+// maxDetail is how many bytes of a refusal are kept.
 const maxDetail = 2000
 
-// StatusError is the error of an answer with a status that is not success; said is
-// what the provider wrote.
+// StatusError returns the error for a response with a status other than success. said is the
+// text of the response.
 func StatusError(status int, header http.Header, said string) *model.Error {
 	if len(said) > maxDetail {
 		said = said[:maxDetail] + "…"
@@ -150,29 +149,30 @@ func StatusError(status int, header http.Header, said string) *model.Error {
 	}
 }
 
-// statusOverloaded is Anthropic's.
+// defined by Anthropic
 const statusOverloaded = 529
 
-// statusText is a status with its name, if it has one.
+// statusText returns a status with its name, if it has one.
 func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// IsInvalid reports whether a provider has refused a request for what it asked.
+// IsInvalid reports whether a provider refused a request because of its content.
 func IsInvalid(err error) bool {
 	failed, known := errors.AsType[*model.Error](err)
 	return known && (failed.Kind == model.ErrorInvalid || failed.Kind == model.ErrorTooLong)
 }
 
-// tooLongPhrases are words of providers for a conversation that is longer than their model takes.
+// tooLongPhrases are the words with which providers refuse a conversation that exceeds the
+// context window.
 var tooLongPhrases = []string{
 	"prompt is too long", "exceed context limit", // Anthropic
 	"context_length_exceeded", "maximum context length", // OpenAI, vLLM and most others
 	"exceed_context_size", "available context size", // llama.cpp
 }
 
-// RefineKind gives the kind of a refusal for what was said. That a conversation is too long has no
-// status and no type of its own, so the words are all there is to tell it by.
+// RefineKind refines the kind of a refusal by its text. A conversation that is too long has no
+// status or type of its own, so only the text identifies it.
 func RefineKind(kind model.ErrorKind, said string) model.ErrorKind {
 	if slices.ContainsFunc(tooLongPhrases, func(words string) bool { return strings.Contains(said, words) }) {
 		return model.ErrorTooLong
@@ -180,7 +180,7 @@ func RefineKind(kind model.ErrorKind, said string) model.ErrorKind {
 	return kind
 }
 
-// KindOfStatus says what can be done about an HTTP status.
+// KindOfStatus classifies an HTTP status.
 func KindOfStatus(status int) model.ErrorKind {
 	switch status {
 	case http.StatusTooManyRequests:
