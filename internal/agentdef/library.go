@@ -15,45 +15,44 @@ import (
 // maxFiles bounds the definitions of one directory.
 const maxFiles = 1000
 
-// Library is the definitions that an installation has in files: those built in,
-// those of directories, and those of plugins. Read looks at the files again. It is
-// not for concurrent use; the registries that it gives are.
+// Library is the set of definitions of an installation: the built-in ones, those in
+// directories, and those of plugins. Read reads the files again. A Library is not safe for
+// concurrent use; the registries that it returns are.
 type Library struct {
-	// Clean, if it is set before the first Read, takes out of the text of files what
-	// must not be kept.
+	// Clean removes from the text of files what must not be stored. Optional; set it before the
+	// first Read.
 	Clean func(text string) string
 
 	dirs    []string
-	plugins string // empty: none
+	plugins string // empty: no plugins
 	files   map[string]*cachedFile
 	last    *Registry
 }
 
-// cachedFile is a file as it was last read. A file that has become broken keeps the
-// definition that it had.
+// cachedFile is a file as it was last read. A file that has become invalid keeps its last valid
+// definition.
 type cachedFile struct {
 	data []byte
-	def  *Definition // the last good one; nil: there was none
+	def  *Definition // the last valid one; nil: there was none
 	err  error       // what is wrong with data
 }
 
-// Problem is a file, or a directory, that could not be used.
+// Problem is a file or directory that could not be used.
 type Problem struct {
 	Source string
 	Err    error
-	Kept   bool // its last good definition is still in use
+	Kept   bool // its last valid definition is still in use
 }
 
-// NewLibrary names where the files are. Of two definitions of one name that in the
-// later directory counts, and either before one that is built in. The directory of
-// plugins holds <plugin>/agents/*.md.
+// NewLibrary returns a library of these directories. If a name is defined more than once, the
+// later directory takes precedence, and every directory over the built-in definitions. The
+// plugin directory contains <plugin>/agents/*.md.
 func NewLibrary(dirs []string, plugins string) *Library {
 	return &Library{dirs: dirs, plugins: plugins, files: map[string]*cachedFile{}}
 }
 
-// Read looks at all files and gives what they define now, and what is wrong with
-// them. As long as they define the same, it is the same registry. The files
-// themselves are compared, not their times.
+// Read reads all files and returns their definitions and the problems. While the definitions do
+// not change, it returns the same registry. It compares the contents of files, not their times.
 func (l *Library) Read() (r *Registry, problems []Problem) {
 	look := &scan{library: l, seen: map[string]*cachedFile{}}
 	r = Builtin()
@@ -71,7 +70,7 @@ func (l *Library) Read() (r *Registry, problems []Problem) {
 	return r, look.problems
 }
 
-// scan is one look at all files.
+// scan is one pass over all files.
 type scan struct {
 	library  *Library
 	seen     map[string]*cachedFile
@@ -82,7 +81,7 @@ func (r *scan) problem(source string, err error, kept bool) {
 	r.problems = append(r.problems, Problem{Source: source, Err: err, Kept: kept})
 }
 
-// add adds definitions whose names are all different.
+// add adds definitions, whose names must be unique.
 func (r *scan) add(to *Registry, definitions []*Definition) *Registry {
 	all, err := to.With(definitions...)
 	if err != nil {
@@ -92,7 +91,7 @@ func (r *scan) add(to *Registry, definitions []*Definition) *Registry {
 	return all
 }
 
-// plugins lists the plugins that bring agents along, by name.
+// plugins lists the plugins with agents, by name.
 func (r *scan) plugins() []string {
 	if r.library.plugins == "" {
 		return nil
@@ -117,7 +116,7 @@ func (r *scan) plugins() []string {
 	return names
 }
 
-// cachedPlugins lists the plugins whose definitions are held, by name.
+// cachedPlugins lists the plugins with cached definitions, by name.
 func (l *Library) cachedPlugins() []string {
 	var names []string
 	for path := range l.files {
@@ -130,8 +129,7 @@ func (l *Library) cachedPlugins() []string {
 	return names
 }
 
-// dir gives the definitions of one directory. A directory that can't be read now
-// keeps what it had.
+// dir returns the definitions of one directory. If it cannot be read, the cached ones stay.
 func (r *scan) dir(dir, plugin string) []*Definition {
 	paths, err := markdownFiles(dir)
 	look := r.file
@@ -156,14 +154,14 @@ func (r *scan) dir(dir, plugin string) []*Definition {
 	return all
 }
 
-// cached gives what a file had when it was last read.
+// cached returns the cached definition of a file.
 func (r *scan) cached(path, _ string) *Definition {
 	last := r.library.files[path]
 	r.seen[path] = last
 	return last.def
 }
 
-// cachedFilesIn lists the files of a directory that are held.
+// cachedFilesIn lists the cached files of a directory.
 func (l *Library) cachedFilesIn(dir string) []string {
 	var paths []string
 	for path := range l.files {
@@ -175,7 +173,7 @@ func (l *Library) cachedFilesIn(dir string) []string {
 	return paths
 }
 
-// markdownFiles lists the definitions of a directory by name.
+// markdownFiles lists the definition files of a directory, by name.
 func markdownFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -193,7 +191,7 @@ func markdownFiles(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// file gives the definition of a file, or the last good one; nil if there is none.
+// file returns the definition of a file, or its last valid one, or nil.
 func (r *scan) file(path, plugin string) *Definition {
 	last := r.library.files[path]
 	data, err := readFile(path)
@@ -233,9 +231,10 @@ func parseFile(path, plugin string, data []byte) (*Definition, error) {
 	return d, nil
 }
 
-// readFile reads a file, but not more than is needed to see that it is too large.
+// readFile reads a file up to the size limit plus one byte, which is enough to see that the
+// file is too large.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path) // opening a pipe would wait for its writer
+	info, err := os.Stat(path) // opening a pipe would block until it has a writer
 	switch {
 	case err != nil:
 		return nil, err
@@ -250,7 +249,7 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxSize+1))
 }
 
-// equal reports whether both hold the same definitions of the same sources.
+// equal reports whether both have the same definitions from the same sources.
 func (r *Registry) equal(other *Registry) bool {
 	return slices.EqualFunc(r.List(), other.List(), func(a, b *Definition) bool {
 		return a.Name == b.Name && a.Version == b.Version && a.Source == b.Source

@@ -17,23 +17,23 @@ import (
 const (
 	// fence is the line before and after the front matter.
 	fence = "---"
-	// maxSize bounds a definition, maxFront its front matter, in bytes.
+	// maxSize bounds a definition, and maxFront its front matter, in bytes.
 	maxSize  = 256 << 10
 	maxFront = 8 << 10
-	// maxPrefix is how many of them the name of a plugin may add, which comes later.
+	// maxPrefix is the part of maxFront that is reserved for the plugin name, which is added
+	// later.
 	maxPrefix = 65
-	// maxIterations bounds what a definition may ask for.
+	// maxIterations bounds max_iterations.
 	maxIterations = 10_000
-	// maxCompactAt bounds the tokens of a conversation.
+	// maxCompactAt bounds compact_at.
 	maxCompactAt = 100_000_000
-	// The bounds of a timeout.
+	// Bounds of the timeout.
 	minTimeout = time.Second
 	maxTimeout = 30 * 24 * time.Hour
 )
 
-// Parse reads a definition. Line ends are made "\n", and blank lines around the
-// prompt are dropped. An error begins with "source:line: " and says what was
-// expected there.
+// Parse reads a definition. It converts line ends to "\n" and removes blank lines around the
+// prompt. Errors start with "source:line: " and say what was expected there.
 func Parse(source string, data []byte) (*Definition, error) {
 	front, body, err := split(source, data)
 	if err != nil {
@@ -80,8 +80,8 @@ func Parse(source string, data []byte) (*Definition, error) {
 	return d, nil
 }
 
-// Fits reports whether the canonical form of a new definition can be read again, in which
-// texts are quoted, also if it is one of a plugin.
+// Fits reports whether the canonical text of a new definition can be parsed again. Its strings
+// are quoted and may be longer, and a plugin name may be added.
 func (d *Definition) Fits() error {
 	most := maxFront
 	if !d.OfPlugin() {
@@ -121,7 +121,7 @@ func (d *Definition) checkConsistency(f *frontMatter) {
 	}
 }
 
-// split takes front matter and prompt apart.
+// split separates front matter and prompt.
 func split(source string, data []byte) (front, body string, err error) {
 	switch {
 	case len(data) > maxSize:
@@ -175,7 +175,7 @@ func problemAt(source string, line int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %s", source, line, fmt.Sprintf(format, args...))
 }
 
-// The checks of single values: each says what was expected, or nothing.
+// The checks of single values return what was expected, or "".
 
 var namePattern = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}:)?[a-z0-9][a-z0-9_-]{0,63}$`)
 
@@ -223,7 +223,7 @@ func checkMode(s string) string {
 	return fmt.Sprintf("expected %s, %s or %s", Primary, Subagent, Both)
 }
 
-// What on_interrupt may say.
+// Values of on_interrupt.
 const (
 	interruptResume = "resume"
 	interruptFail   = "fail"
@@ -236,7 +236,7 @@ func checkInterrupt(s string) string {
 	return fmt.Sprintf("expected %s or %s", interruptResume, interruptFail)
 }
 
-// isolationWorktree is what isolation may say.
+// isolationWorktree is the only value of isolation.
 const isolationWorktree = "worktree"
 
 func checkIsolation(s string) string {

@@ -9,29 +9,30 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// unfinishedResult is the result of a call that has none in the lines.
+// unfinishedResult is the result of a call that has no result in the file.
 const unfinishedResult = "not finished: the transcript ends before the result came"
 
-// orphanResultNote notes a result that belongs to no call.
+// orphanResultNote is the note for a result that belongs to no call.
 const orphanResultNote = "a result without its call was left out"
 
-// missingStart is what a user says in a conversation that an assistant begins.
+// missingStart is the user message that is inserted before a conversation which starts with an
+// assistant message.
 const missingStart = "(The conversation began before this.)"
 
-// builder makes messages of a chain of lines.
+// builder builds messages from a chain of records.
 type builder struct {
 	*file
 	messages []tree.Message
-	places   map[string]int // of lines, by uuid: the place of the message made of it
+	places   map[string]int // by the uuid of a line: the position of its message, from 1
 
-	current    int // the place of the assistant message under way, from 1; 0: none
+	current    int // position of the open assistant message, from 1; 0: none
 	parts      []*record
-	calls      []string // of the assistant message: the ids of its calls, by block
+	calls      []string // ids of the calls of the assistant message, by block
 	results    map[string][]tree.ToolResult
 	resultLine *record // the first line with results
 }
 
-// add takes in the next line.
+// add adds the next record.
 func (b *builder) add(r *record) {
 	if r.Type == typeAssistant {
 		b.assistant(r)
@@ -60,7 +61,7 @@ func (b *builder) add(r *record) {
 	}
 }
 
-// assistant takes in what a model said; one answer may be several lines.
+// assistant adds a line of an assistant message. One message may span several lines.
 func (b *builder) assistant(r *record) {
 	goesOn := b.current > 0 && r.Message.ID != "" && r.Message.ID == b.parts[0].Message.ID && b.resultLine == nil
 	if !goesOn {
@@ -86,8 +87,8 @@ func (b *builder) assistant(r *record) {
 	r.Message.copyAnswerTo(m)
 }
 
-// answered takes over what is said of an answer beside its content. Of an answer
-// in several lines the last one says what it cost.
+// copyAnswerTo copies the metadata of an answer. If the answer spans several lines, the last
+// line has the usage.
 func (s *messageBody) copyAnswerTo(m *tree.Message) {
 	m.Model = s.Model
 	for stop, name := range stopNames {
@@ -100,7 +101,7 @@ func (s *messageBody) copyAnswerTo(m *tree.Message) {
 	}
 }
 
-// close ends the assistant message under way: its calls get their results.
+// close completes the open assistant message: its calls get their results.
 func (b *builder) close() {
 	if b.current == 0 {
 		return
@@ -133,7 +134,7 @@ func (b *builder) close() {
 	b.put(answered, tools)
 }
 
-// resultsOf gives each call of a message the next result with its id, by block.
+// resultsOf assigns to each call of a message the next result with its id, by block.
 func (b *builder) resultsOf(m *tree.Message, parts []*record) map[int]tree.ToolResult {
 	calls, missing := Calls(m), map[string]int{}
 	for _, c := range calls {
@@ -157,8 +158,9 @@ func (b *builder) resultsOf(m *tree.Message, parts []*record) map[int]tree.ToolR
 	return results
 }
 
-// collectSideResults takes in the results that are missing, by the ids of calls, from lines that others were
-// gone on from: results of parallel calls come each after the part that opened the call.
+// collectSideResults adds results that are missing from the chain but exist on side branches.
+// Each result of parallel calls follows the line that opened its call, so only one of them is
+// in the chain. missing counts the missing results by call id.
 func (b *builder) collectSideResults(parts []*record, missing map[string]int) {
 	for _, p := range parts {
 		for _, r := range b.byParent[p.UUID] {
@@ -175,7 +177,7 @@ func (b *builder) collectSideResults(parts []*record, missing map[string]int) {
 	}
 }
 
-// put adds the message that is made of a line.
+// put appends the message of a record.
 func (b *builder) put(r *record, m tree.Message) {
 	m.CreatedAt = r.Timestamp
 	if id, err := tree.ParseID[tree.Message](r.UUID); err == nil {
@@ -189,14 +191,14 @@ func (b *builder) put(r *record, m tree.Message) {
 	b.places[r.UUID] = len(b.messages)
 }
 
-// numberMessages numbers the messages.
+// numberMessages assigns the ordinals.
 func (b *builder) numberMessages() {
 	for i := range b.messages {
 		b.messages[i].Ordinal = i + 1
 	}
 }
 
-// append adds a part, unless it is of a kind that is not known here.
+// append appends a part. Parts of unknown types are left out with a note.
 func (b *builder) append(blocks []tree.Block, part block) []tree.Block {
 	switch part.Type {
 	case typeText:
@@ -227,8 +229,8 @@ func decodeAttachment(part block) tree.Attachment {
 	return a
 }
 
-// result reads the result of a call: its texts. What else is in it is named. Content of another
-// shape, or of too many parts, is taken as it is written.
+// result converts the result of a call to text. Other parts of it are replaced by their names.
+// Content of another shape, or with too many parts, is kept as written.
 func (b *builder) result(part block) tree.ToolResult {
 	r := tree.ToolResult{IsError: part.IsError}
 	if len(part.Content) == 0 || bytes.Equal(part.Content, []byte("null")) {

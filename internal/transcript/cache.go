@@ -9,17 +9,16 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Cache remembers the transcripts that were last used, so that of a run that wakes again and
-// again only what is new is read and sent. Messages never change, nor does what they tell
-// of: what is remembered is how the transcript begins, whatever comes after it. It is safe
-// for concurrent use.
+// Cache holds the most recently used transcripts, so that a run which wakes repeatedly reads
+// and sends only new messages. Messages are immutable, so a cached transcript is always a valid
+// prefix of the current one. It is safe for concurrent use.
 type Cache struct {
 	mu          sync.Mutex
 	transcripts *simplelru.LRU[Key, prefix]
 	bytes       int
 }
 
-// Key says whose transcript it is.
+// Key identifies a transcript.
 type Key struct {
 	Session tree.SessionID
 	Task    tree.TaskID
@@ -31,23 +30,23 @@ type prefix struct {
 	bytes    int
 }
 
-// What is remembered is bounded; a message counts for messageBytes beside its text.
+// Bounds of the cache. A message counts as messageOverhead plus its text.
 const (
 	maxTranscripts  = 10_000   // transcripts
-	maxCachedBytes  = 32 << 20 // of all of them
+	maxCachedBytes  = 32 << 20 // in total
 	messageOverhead = 512
 )
 
-// NewCache remembers nothing yet.
+// NewCache returns an empty cache.
 func NewCache() *Cache {
 	h := &Cache{}
 	forgotten := func(_ Key, p prefix) { h.bytes -= p.bytes }
-	h.transcripts, _ = simplelru.NewLRU(maxTranscripts, forgotten) // it fails for a size of 0
+	h.transcripts, _ = simplelru.NewLRU(maxTranscripts, forgotten) // it fails only for size 0
 	return h
 }
 
-// Get gives what is remembered of a transcript. Nobody may change it; it can be
-// appended to.
+// Get returns the cached prefix of a transcript. The caller must not change it, but may append
+// to it.
 func (h *Cache) Get(of Key) []tree.Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,8 +54,8 @@ func (h *Cache) Get(of Key) []tree.Message {
 	return slices.Clip(p.messages)
 }
 
-// Extend takes in what follows on the beginning of a transcript, which nobody changes from now on
-// either, and gives both.
+// Extend appends the messages that follow a prefix, stores the result and returns it. The
+// caller must not change the messages afterwards.
 func (h *Cache) Extend(of Key, begins, more []tree.Message) []tree.Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,20 +63,20 @@ func (h *Cache) Extend(of Key, begins, more []tree.Message) []tree.Message {
 	if n := len(begins); n == 0 || n != len(p.messages) || &begins[0] != &p.messages[0] {
 		p = prefix{slices.Clip(begins), size(begins)}
 	}
-	// Behind what is remembered there may be room, in which nobody else looks or writes.
+	// The cached slice may have spare capacity, which no other slice uses.
 	p = prefix{append(p.messages, more...), p.bytes + size(more)}
 	h.put(of, p)
 	return slices.Clip(p.messages)
 }
 
-// Put takes in a transcript, which nobody changes from now on.
+// Put stores a transcript. The caller must not change it afterwards.
 func (h *Cache) Put(of Key, messages []tree.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.put(of, prefix{slices.Clip(messages), size(messages)})
 }
 
-// size is what messages count for.
+// size is the cost of messages in the cache.
 func size(messages []tree.Message) (bytes int) {
 	for i := range messages {
 		bytes += messageOverhead + tree.TextBytes(messages[i].Blocks)

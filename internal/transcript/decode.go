@@ -10,35 +10,35 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// MaxEncodedBytes bounds the bytes of a transcript that is read.
+// MaxEncodedBytes bounds the size of a transcript file.
 const MaxEncodedBytes = 32 << 20
 
-// maxRecords bounds its lines: most of an agent's are about progress.
+// maxRecords bounds its lines. Most lines of an agent's file are about progress.
 const maxRecords = 200_000
 
-// maxNotes bounds what is said of what was left out: a transcript may hold any number of kinds.
+// maxNotes bounds the notes, because a file may contain any number of unknown types.
 const maxNotes = 100
 
 // moreNotes is the last note if there are more.
 const moreNotes = "more was left out or put in than is said here"
 
-// History is a conversation that was read from lines.
+// History is a decoded conversation.
 type History struct {
-	Messages []tree.Message // as a session can begin with them
-	Notes    []string       // what was left out or put in
+	Messages []tree.Message // a session can start with these
+	Notes    []string       // what was left out or inserted
 }
 
-// Decode reads a conversation from lines. Of several ends it takes the newest, with
-// the chain of messages before it; a sub-agent's lines count only if there are no
-// others. What is not a message of user or assistant is passed over, and what a
-// conversation needs is put in: results of calls that have none, and a user
-// message to begin with. An error says which line is wrong.
+// Decode reads a conversation from JSON lines. If there are several ends, it takes the newest
+// and the chain of messages before it. Lines of sub-agents count only if there are no others.
+// Lines that are not messages of user or assistant are skipped. What a conversation requires is
+// inserted: results for calls that have none, and a user message at the start. Errors name the
+// line.
 func Decode(data []byte) (*History, error) {
 	if len(data) > MaxEncodedBytes {
 		return nil, tree.ErrTooLarge.With("the transcript has more than %d bytes", MaxEncodedBytes)
 	}
 	f := &file{byID: map[string]*record{}, byParent: map[string][]*record{}, seenNotes: map[string]bool{}}
-	if err := f.parse(bytes.TrimPrefix(data, []byte("\ufeff"))); err != nil { // with which some editors begin a file
+	if err := f.parse(bytes.TrimPrefix(data, []byte("\ufeff"))); err != nil { // some editors start a file with it
 		return nil, err
 	}
 	chain, err := f.chain()
@@ -61,23 +61,23 @@ func Decode(data []byte) (*History, error) {
 type record struct {
 	line
 	number    int
-	isMessage bool // it is a message of user or assistant
+	isMessage bool // a message of user or assistant
 	blocks    []block
 	parent    string
 	previous  *record // the message before it; nil for the first
-	isEnd     bool    // no message comes after it
-	inChain   bool    // it is in the chain
+	isEnd     bool    // no message follows it
+	inChain   bool    // part of the chosen chain
 }
 
 type file struct {
 	records   []*record
 	byID      map[string]*record
-	byParent  map[string][]*record // by the uuid of the line before
+	byParent  map[string][]*record // by the uuid of the parent line
 	notes     []string
-	seenNotes map[string]bool // the notes that there are
+	seenNotes map[string]bool // the notes already made
 }
 
-// note says once what was left out or put in.
+// note records, once per text, what was left out or inserted.
 func (f *file) note(format string, args ...any) {
 	if len(f.notes) > maxNotes {
 		return
@@ -109,7 +109,7 @@ func (f *file) parse(data []byte) error {
 		}
 		switch {
 		case r.UUID == "":
-			continue // it is about the session, or about a file
+			continue // about the session or a file, not a message
 		case f.byID[r.UUID] != nil:
 			f.note("a line that repeats the uuid of another was left out")
 			continue
@@ -121,7 +121,7 @@ func (f *file) parse(data []byte) error {
 	return nil
 }
 
-// lineError refuses a line that is too large or not what it should be.
+// lineError returns the error for a line that is too large or invalid.
 func lineError(number int, err error) error {
 	kind := tree.ErrBadInput
 	if errors.Is(err, errTooManyParts) {
@@ -130,7 +130,7 @@ func lineError(number int, err error) error {
 	return kind.With("line %d of the transcript: %v", number, err)
 }
 
-// read reads a line. Of those that are no message only the links count.
+// read parses a line. Of a line that is not a message it reads only the links.
 func (r *record) read(text []byte) error {
 	var kind struct {
 		UUID       string  `json:"uuid"`
@@ -163,11 +163,12 @@ func (r *record) read(text []byte) error {
 	return err
 }
 
-// errTooManyParts refuses content with more blocks than a message may have.
+// errTooManyParts reports content with more blocks than a message may have.
 var errTooManyParts = fmt.Errorf("expected at most %d parts", tree.MaxBlocks)
 
-// contentOf reads content, which is a text or a list of blocks. It stops where there are too
-// many: a block takes many times the room of the few bytes that it can be written in.
+// contentOf reads content, which is a string or a list of blocks. It stops at the maximum
+// number of blocks, because a decoded block takes far more memory than the few bytes that it
+// can be written in.
 func contentOf(content json.RawMessage) ([]block, error) {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
@@ -194,7 +195,7 @@ func contentOf(content json.RawMessage) ([]block, error) {
 	return blocks, nil
 }
 
-// chain gives the messages from the first to the newest end, in order.
+// chain returns the messages from the first to the newest end, in order.
 func (f *file) chain() ([]*record, error) {
 	var speaking []*record
 	for _, main := range []bool{true, false} {
@@ -225,12 +226,12 @@ func (f *file) chain() ([]*record, error) {
 	return chain, nil
 }
 
-// linkMessages finds the message before each, past lines that are none.
+// linkMessages sets the previous message of each message, skipping lines that are not messages.
 func (f *file) linkMessages(speaking []*record) error {
 	if err := f.checkCycles(); err != nil {
 		return err
 	}
-	before := map[*record]*record{} // of lines that are no message
+	before := map[*record]*record{} // for lines that are not messages
 	for _, r := range speaking {
 		r.isEnd = true
 	}
@@ -255,7 +256,7 @@ func (f *file) linkMessages(speaking []*record) error {
 	return nil
 }
 
-// checkCycles refuses lines that come after themselves.
+// checkCycles rejects lines that are their own ancestors.
 func (f *file) checkCycles() error {
 	const looking, leadsOut = 1, 2
 	state := map[*record]int{}

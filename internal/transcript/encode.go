@@ -10,11 +10,11 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// A transcript is kept as lines of JSON: an object a message, each naming the one
-// before it. That is how agents which run inside one process keep theirs, with
-// the content of messages as one provider's API has it.
+// The file format is JSON lines: one object per message, with the id of the message before it.
+// Agent frameworks that run in one process store transcripts like this, with the message
+// content in the form of one provider's API.
 
-// line is one line. What is not named here is of no interest to us.
+// line is one line. Other fields are ignored.
 type line struct {
 	UUID       string       `json:"uuid"`
 	ParentUUID *string      `json:"parentUuid"`
@@ -23,11 +23,11 @@ type line struct {
 	Timestamp  time.Time    `json:"timestamp"`
 	Type       string       `json:"type"`
 	Summary    bool         `json:"isCompactSummary,omitempty"`
-	SumsUpTo   string       `json:"sumsUpTo,omitempty"` // of a summary: the last message that it stands for
+	SumsUpTo   string       `json:"sumsUpTo,omitempty"` // of a summary: the last message that it replaces
 	Message    *messageBody `json:"message,omitempty"`
 }
 
-// messageBody is what a message says.
+// messageBody is the content and the metadata of a message.
 type messageBody struct {
 	ID      string          `json:"id,omitempty"`
 	Role    string          `json:"role"`
@@ -44,7 +44,7 @@ type usage struct {
 	Output     int64 `json:"output_tokens"`
 }
 
-// block is a part of a message's content.
+// block is one part of the content of a message.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text,omitempty"`
@@ -60,7 +60,7 @@ type block struct {
 	Source    *source         `json:"source,omitempty"`
 }
 
-// source is where an attachment comes from.
+// source is the data of an attachment, or where it is.
 type source struct {
 	Type      string `json:"type"`
 	MediaType string `json:"media_type,omitempty"`
@@ -68,7 +68,7 @@ type source struct {
 	URL       string `json:"url,omitempty"`
 }
 
-// The types of lines and of blocks.
+// The types of lines and blocks.
 const (
 	typeUser      = "user"
 	typeAssistant = "assistant"
@@ -86,14 +86,14 @@ var stopNames = [...]string{
 	tree.StopEndTurn: "end_turn", tree.StopToolUse: "tool_use", tree.StopMaxTokens: "max_tokens", tree.StopRefusal: "refusal",
 }
 
-// Origin says whose transcript it is.
+// Origin identifies the task of a transcript.
 type Origin struct {
-	Sidechain bool   // a sub-agent's
-	Agent     string // then: its task
+	Sidechain bool   // it belongs to a sub-agent
+	Agent     string // task id of the sub-agent
 }
 
-// Encode writes a whole conversation, what it inherits included. Equal messages
-// give equal bytes, and read again they give them once more.
+// Encode writes a whole conversation, including inherited messages. Equal messages give equal
+// bytes. Decoding and encoding the result gives the same bytes again.
 func Encode(messages []tree.Message, of Origin) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -127,7 +127,7 @@ func Encode(messages []tree.Message, of Origin) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// writer gives each call an id of its own: providers' repeat.
+// writer makes call ids unique, because those of providers repeat.
 type writer struct {
 	usedIDs map[string]bool
 	calls   map[int]string // of the last assistant message, by block
@@ -159,7 +159,7 @@ func (w *writer) content(m *tree.Message) (json.RawMessage, error) {
 	return marshalPlain(blocks)
 }
 
-// callID gives the id that a call has in the lines.
+// callID returns the id of a call in the file.
 func (w *writer) callID(m *tree.Message, i int, id string) string {
 	for n := 0; id == "" || w.usedIDs[id]; n++ {
 		id = fmt.Sprintf("call_%d_%d", m.Ordinal, i)
@@ -171,7 +171,7 @@ func (w *writer) callID(m *tree.Message, i int, id string) string {
 	return id
 }
 
-// inputJSON gives what a model wrote as JSON; what is none is written as a text.
+// inputJSON returns the input that a model wrote as JSON. Invalid JSON becomes a JSON string.
 func inputJSON(written json.RawMessage) json.RawMessage {
 	if len(written) == 0 {
 		return json.RawMessage("{}")
@@ -198,7 +198,7 @@ func encodeAttachment(a tree.Attachment) block {
 	return b
 }
 
-// marshalPlain is JSON without the escapes that only web pages need.
+// marshalPlain encodes JSON without the escapes for HTML.
 func marshalPlain(v any) (json.RawMessage, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
