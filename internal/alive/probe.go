@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// IfDead calls do, once and from another goroutine or from this one, if the worker is
-// found dead within a time. A stream of it has just broken. Many may ask this of one
-// worker: it is asked once for all of them.
+// IfDead calls do if the worker is found dead within the given time. Call it when a stream of
+// the worker has broken. do is called at most once, from this goroutine or from another.
+// Concurrent calls for one worker share one series of probes.
 func (w *Worker) IfDead(within time.Duration, do func()) {
 	if w == nil {
 		return
@@ -27,7 +27,7 @@ func (w *Worker) IfDead(within time.Duration, do func()) {
 	}
 	defer p.mu.Unlock()
 	if !w.verified {
-		return // whatever is heard of it means nothing
+		return // no answer of it would prove anything
 	}
 	if !w.probing {
 		if w.probing = p.start(w.probeUntilDead); !w.probing {
@@ -42,7 +42,7 @@ func (w *Worker) IfDead(within time.Duration, do func()) {
 	w.waiters = append(w.waiters, waiter{until: now.Add(within), do: do})
 }
 
-// probeUntilDead asks until the worker is found dead, or nobody waits for that any more.
+// probeUntilDead probes until the worker is found dead or all waiters have expired.
 func (w *Worker) probeUntilDead(ctx context.Context) {
 	for wait := minProbePause; ; {
 		said, err := w.probe(ctx, w.prober.deathProbes, probeTimeout)
@@ -56,7 +56,7 @@ func (w *Worker) probeUntilDead(ctx context.Context) {
 		case <-timer.C:
 			wait = min(2*wait, maxProbePause)
 		case <-w.streamBroke:
-			// It may be dying only now.
+			// It may be about to die.
 			wait = minProbePause
 			timer.Reset(wait)
 			select {
@@ -72,7 +72,7 @@ func (w *Worker) probeUntilDead(ctx context.Context) {
 	}
 }
 
-// declareDead tells those who wait that the worker is dead.
+// declareDead notifies the waiters that the worker is dead.
 func (w *Worker) declareDead() {
 	p := w.prober
 	p.OnDeath(w.id)
@@ -88,7 +88,7 @@ func (w *Worker) declareDead() {
 	}
 }
 
-// stopIfUnwanted ends asking if nobody waits any more.
+// stopIfUnwanted ends the probes if all waiters have expired.
 func (w *Worker) stopIfUnwanted() bool {
 	p := w.prober
 	p.mu.Lock()
@@ -104,7 +104,7 @@ func (w *Worker) stopIfUnwanted() bool {
 	return true
 }
 
-// verify finds out whether the worker answers under its address.
+// verify checks that the worker answers at its address.
 func (w *Worker) verify(ctx context.Context) {
 	said, err := w.probe(ctx, w.prober.verifications, verifyTimeout)
 	p := w.prober
@@ -120,17 +120,17 @@ func (w *Worker) verify(ctx context.Context) {
 	w.forgetIfUnused()
 }
 
-// probeResult is what comes of a question.
+// probeResult is the outcome of a probe.
 type probeResult string
 
 const (
-	inconclusive probeResult = "nothing"        // that would mean anything
-	sameWorker   probeResult = "itself"         // the worker lives
-	otherWorker  probeResult = "another worker" // which has its place
-	noListener   probeResult = "nobody"         // listens there, on a machine that answers
+	inconclusive probeResult = "nothing"        // proves nothing
+	sameWorker   probeResult = "itself"         // the worker is alive
+	otherWorker  probeResult = "another worker" // it has taken the port over
+	noListener   probeResult = "nobody"         // the machine refuses the connection
 )
 
-// probe asks once. The error says why nothing was heard.
+// probe probes once. The error explains an inconclusive result.
 func (w *Worker) probe(ctx context.Context, turn semaphore, patience time.Duration) (probeResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -161,5 +161,5 @@ func (w *Worker) probe(ctx context.Context, turn semaphore, patience time.Durati
 	return inconclusive, errors.New("what answers is no worker")
 }
 
-// closeReader closes what was only read from.
+// closeReader closes a connection that was only read from, so an error does not matter.
 func closeReader(c io.Closer) { c.Close() }

@@ -1,24 +1,23 @@
-// Package alive tells a process that is dead from one that is only out of reach.
+// Package alive distinguishes a dead process from one that is only unreachable.
 //
-// A worker listens on a port of its own and tells whoever connects its id: [Answer].
-// It does nothing else there, and hears nothing. When the stream of a worker breaks,
-// the orchestrator asks at that port: [Prober]. A machine on which nobody listens
-// there any more says so at once, and so does a worker that has come in the place of
-// the one before. Either means that the process is gone. Everything else (an answer,
-// silence, no way there) leaves open what has happened.
+// A worker listens on a port of its own and sends its id to each client that connects:
+// [Respond]. It does nothing else there and reads nothing. When a worker's stream breaks, the
+// orchestrator connects to that port: [Prober]. The process is dead in two cases: the machine
+// refuses the connection, because nothing listens on the port any more; or another worker
+// answers, which has taken the port over. Everything else (the worker's own answer, silence, no
+// route) leaves the question open.
 //
-// The way to a worker may lead through something that answers in its place: a proxy,
-// a translation of addresses, a firewall. So a refusal counts only where the worker
-// itself was once heard under the address; elsewhere nothing is ever concluded.
+// Something between the two may answer instead of the worker: a proxy, address translation or a
+// firewall. So a result counts only if the worker itself has answered at that address before.
+// Without that, the prober never concludes anything.
 //
-// A conclusion may still be wrong, say because a firewall began to refuse. That costs
-// what a lost worker costs, a repeated call of a model and a strike against the run,
-// and nothing that is true: the worker that was given up is fenced off by the epoch
-// of the next delivery, like one that was frozen.
+// A conclusion may still be wrong, for example because a firewall started to refuse
+// connections. The cost is that of a lost worker: one repeated model call and one strike
+// against the run. Nothing becomes inconsistent: like a frozen worker, the abandoned one is
+// fenced off by the epoch of the next attempt.
 //
-// An orchestrator connects to the host that a stream comes from, and to no other. A
-// worker chooses the port alone; nothing is sent there, and what is heard is compared
-// and forgotten.
+// An orchestrator connects only to the host that a stream comes from. The worker chooses only
+// the port. Nothing is sent there, and what is received is compared and discarded.
 package alive
 
 import (
@@ -30,21 +29,21 @@ import (
 	"time"
 )
 
-// The answer is one line: the greeting, and the id of the worker.
+// The answer is one line: the greeting and the id of the worker.
 const (
 	greeting   = "coppice worker "
-	maxIDBytes = 256 // no worker with a longer id is asked
+	maxIDBytes = 256 // workers with longer ids are not probed
 )
 
-// Times of the side that answers.
+// Times of the responding side.
 const (
-	replyTimeout = time.Second            // a connection is given up after it
-	acceptRetry  = 100 * time.Millisecond // after accepting failed, say for want of files
+	replyTimeout = time.Second            // a connection is closed after this
+	acceptRetry  = 100 * time.Millisecond // pause after a failed accept, for example without free file descriptors
 )
 
 func replyLine(id string) string { return greeting + id + "\n" }
 
-// Listen opens the port of a worker; an address that is empty gives none.
+// Listen opens the port of a worker. It returns nil for an empty address.
 func Listen(address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
@@ -56,7 +55,7 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Port is that of a listener; 0 if it is none, or none of TCP.
+// Port returns the TCP port of a listener, or 0.
 func Port(l net.Listener) int {
 	if l == nil {
 		return 0
@@ -68,9 +67,9 @@ func Port(l net.Listener) int {
 	return addr.Port
 }
 
-// Respond tells each that connects the id of the worker, until the listener is closed.
-// It has one connection at a time, and the line fits into what the system buffers: so
-// nobody can hold it up, or make it hold anything.
+// Respond sends the id of the worker to each client that connects, until the listener is
+// closed. It serves one connection at a time. The line fits into the send buffer of the system,
+// so no client can block it or make it hold memory.
 func Respond(ctx context.Context, l net.Listener, id string, log *slog.Logger) {
 	for {
 		conn, err := l.Accept()

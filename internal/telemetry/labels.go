@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// labelSet are a set of labels that was made ready once, since what is counted is
-// counted often.
+// labelSet is a set of metric labels in the form that the instruments need. It is prepared
+// once, because events are frequent.
 type labelSet struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
@@ -19,11 +19,11 @@ func newLabelSet(attrs ...attribute.KeyValue) labelSet {
 	return labelSet{[]metric.AddOption{set}, []metric.RecordOption{set}}
 }
 
-// maxLabelSets is how many sets of labels of a metric are remembered.
+// maxLabelSets bounds the cached label sets of a metric.
 const maxLabelSets = 1000
 
-// labelCache are the sets of labels of a metric that were needed so far. Whoever asks sees to
-// it that there are few keys; those beyond setsAtMost are made ready each time.
+// labelCache caches the label sets of a metric. Callers ensure that there are few keys. Sets
+// beyond maxLabelSets are prepared on each call.
 type labelCache[K comparable] struct {
 	of func(K) []attribute.KeyValue
 
@@ -51,18 +51,18 @@ func (s *labelCache[K]) get(key K) labelSet {
 	return l
 }
 
-// other is the label of what is not known by name.
+// other is the label for values that must not become labels.
 const other = "_OTHER"
 
-// Bounds of the names of models that are labels.
+// Bounds of model names as labels.
 const (
 	maxModelNames = 64
 	maxNameBytes  = 100
 )
 
-// modelNames are the names of models that may be labels. Anybody may ask for a model of any
-// name, so only those count under which a provider has answered, and no more than
-// namesAtMost of them: a provider may answer under every name that it is asked for.
+// modelNames are the model names that may become labels. Clients can request any name, so only
+// names under which a provider has answered count, and at most maxModelNames of them, because a
+// provider may answer under any requested name.
 type modelNames struct {
 	mu    sync.RWMutex
 	known map[string]bool
@@ -70,7 +70,7 @@ type modelNames struct {
 
 func newModelNames() *modelNames { return &modelNames{known: map[string]bool{}} }
 
-// learn notes that a provider has answered under a name, and gives its label.
+// learn records that a provider has answered under a name, and returns its label.
 func (n *modelNames) learn(name string) string {
 	if label := n.label(name); label != other {
 		return label
@@ -84,7 +84,7 @@ func (n *modelNames) learn(name string) string {
 	return other
 }
 
-// label is what a name is called in labels.
+// label returns the label of a name.
 func (n *modelNames) label(name string) string {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// tracedModel is a model each of whose calls is a span, and is counted.
+// tracedModel is a model whose calls are traced and counted.
 type tracedModel struct {
 	model.Model
 	*Telemetry
@@ -26,11 +26,11 @@ type tracedModel struct {
 	labels *labelCache[callKey]
 }
 
-// callKey is what calls are counted by. Names that nobody has answered under are not
-// among them, so there are few.
+// callKey is what calls are counted by. It contains only names under which a provider has
+// answered, so there are few.
 type callKey struct {
 	provider, model string
-	token           string // what kind of tokens are counted; empty: calls are
+	token           string // type of the counted tokens; empty: calls are counted
 }
 
 func (a callKey) attributes() []attribute.KeyValue {
@@ -41,7 +41,8 @@ func (a callKey) attributes() []attribute.KeyValue {
 	return attrs
 }
 
-// TraceModel makes each call of a model a span below that of its run.
+// TraceModel wraps a model so that each call is a span below the span of its run, and is
+// counted.
 func (t *Telemetry) TraceModel(m model.Model) (model.Model, error) {
 	took, err := genaiconv.NewClientOperationDuration(t.Meter, seconds())
 	first, errFirst := genaiconv.NewClientOperationTimeToFirstChunk(t.Meter, seconds())
@@ -50,7 +51,7 @@ func (t *Telemetry) TraceModel(m model.Model) (model.Model, error) {
 	return &tracedModel{m, t, took.Inst(), first.Inst(), tokens.Inst(), newLabelCache(callKey.attributes)}, errors.Join(err, errFirst, errTokens)
 }
 
-// Generate asks the model.
+// Generate calls the model.
 func (m *tracedModel) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Answer, error) {
 	began := time.Now()
 	ctx, span := m.Tracer.Start(ctx, spanName(opChat, req.Model), trace.WithSpanKind(trace.SpanKindClient))
@@ -62,7 +63,7 @@ func (m *tracedModel) Generate(ctx context.Context, req *model.Request, emit fun
 	}
 	var firstChunk time.Duration
 	answer, err := m.Model.Generate(ctx, req, func(d model.Delta) {
-		if firstChunk == 0 && !d.Restart { // which is not the model's
+		if firstChunk == 0 && !d.Restart { // a restart is not output of the model
 			firstChunk = time.Since(began)
 		}
 		if emit != nil {
@@ -76,12 +77,12 @@ func (m *tracedModel) Generate(ctx context.Context, req *model.Request, emit fun
 	return answer, err
 }
 
-// count notes how long a call took and, of an answer, how many tokens it was.
+// count records the duration of a call and the tokens of its answer.
 func (m *tracedModel) count(ctx context.Context, req *model.Request, answer *model.Answer, err error, took, firstChunk time.Duration) {
 	of := callKey{provider: providerName(req.Provider)}
 	var record []metric.RecordOption
 	if err == nil {
-		of.model = m.names.learn(answer.Model) // a name that exists, unlike one that was asked for
+		of.model = m.names.learn(answer.Model) // a real name, unlike the requested one
 		record = m.labels.get(of).record
 	} else {
 		record = newLabelSet(keyOperation.String(opChat), keyProvider.String(of.provider), keyErrorType.String(errorType(err))).record
@@ -99,10 +100,10 @@ func (m *tracedModel) count(ctx context.Context, req *model.Request, answer *mod
 	m.tokens.Record(ctx, answer.Usage.Output, m.labels.get(of).record...)
 }
 
-// inputTokens is all that the model was given, from a cache or not.
+// inputTokens returns all input tokens, cached or not.
 func inputTokens(u tree.Usage) int64 { return u.Input + u.CacheRead + u.CacheWrite }
 
-// describe says in a span what came of a call: what an answer has cost and how it ended.
+// describe adds the result of a call to its span: usage and stop reason, or the error.
 func (m *tracedModel) describe(span trace.Span, req *model.Request, a *model.Answer, err error, firstChunk time.Duration) {
 	if firstChunk > 0 {
 		span.SetAttributes(keyFirstChunk.Float64(firstChunk.Seconds()))
@@ -118,10 +119,10 @@ func (m *tracedModel) describe(span trace.Span, req *model.Request, a *model.Ans
 	m.addContent(span, req, a)
 }
 
-// maxContentBytes bounds what a span shows of a conversation.
+// maxContentBytes bounds the content of a conversation in a span.
 const maxContentBytes = 32 << 10
 
-// addContent adds what was said, if the operator wants that.
+// addContent adds the last message and the answer to the span, if the operator enabled that.
 func (m *tracedModel) addContent(span trace.Span, req *model.Request, a *model.Answer) {
 	if !m.captureContent {
 		return
@@ -134,7 +135,7 @@ func (m *tracedModel) addContent(span trace.Span, req *model.Request, a *model.A
 	}
 }
 
-// contentMessage is a message as the conventions have it.
+// contentMessage is a message in the format of the conventions.
 type contentMessage struct {
 	Role  string        `json:"role"`
 	Parts []contentPart `json:"parts"`
@@ -167,7 +168,7 @@ func contentMessages(messages []tree.Message) []contentMessage {
 	return out
 }
 
-// finish is how the conventions call a reason to stop.
+// finish returns the name of a stop reason in the conventions.
 func finish(s tree.StopReason) string {
 	switch s {
 	case tree.StopEndTurn:
@@ -180,7 +181,7 @@ func finish(s tree.StopReason) string {
 	return "other"
 }
 
-// role is how the conventions call who speaks.
+// role returns the name of a role in the conventions.
 func role(r tree.Role) string {
 	switch r {
 	case tree.RoleUser:
@@ -193,7 +194,7 @@ func role(r tree.Role) string {
 	return "other"
 }
 
-// providerName is what a provider is called in the conventions.
+// providerName returns the name of a provider in the conventions.
 func providerName(name string) string {
 	if name == "" {
 		return other
@@ -208,7 +209,7 @@ func spanName(op, of string) string {
 	return op + " " + of
 }
 
-// errorType is a class of what went wrong, of which there are few.
+// errorType returns the class of an error. There are few classes.
 func errorType(err error) string {
 	var known *model.Error
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Replica measures an orchestrator.
+// Replica has the metrics of an orchestrator.
 type Replica struct {
 	*Runs
 	batch        metric.Int64Histogram
@@ -31,25 +31,25 @@ type Replica struct {
 	refusalLabels *labelCache[tree.Verdict]
 }
 
-// ReplicaState is what a replica looks like at a moment. What it says of work is of the whole
-// installation: all replicas say the same.
+// ReplicaState is the state of a replica at one moment. The figures about work are those of the
+// whole installation, so all replicas report the same.
 type ReplicaState struct {
 	Ready, Held, Running int
-	OldestReady          time.Duration // how long the run has waited for a worker that has waited longest
-	OpenApprovals        int           // approvals that are open
-	OldestApproval       time.Duration // how long the oldest of them has been
+	OldestReady          time.Duration // how long the oldest ready run has waited for a worker
+	OpenApprovals        int           // open approvals
+	OldestApproval       time.Duration // age of the oldest open approval
 	Slots                int           // of all workers
 	Streams              int           // of workers, on this replica
 	Watchers             int           // of sessions, on this replica
-	LongestSilence       time.Duration // of the run with a worker on this replica of which nothing was heard for longest
+	LongestSilence       time.Duration // longest time since anything was received for a run with a worker on this replica
 }
 
-// stateTimeout is how long it may take to say what work there is.
+// stateTimeout bounds the query for the state.
 const stateTimeout = 2 * time.Second
 
-// Replica makes what measures an orchestrator; state is asked whenever metrics are
-// collected, also when the replica has ended. Its error says that nothing is known of
-// work and approvals; the rest counts.
+// Replica creates the metrics of an orchestrator. state is called on each collection, even
+// after the replica has ended. If it returns an error, the figures about work and approvals are
+// omitted and the others are reported.
 func (t *Telemetry) Replica(pool string, state func(context.Context) (ReplicaState, error)) (*Replica, error) {
 	runs, err := t.Runs(pool)
 	if err != nil {
@@ -73,8 +73,8 @@ func (t *Telemetry) Replica(pool string, state func(context.Context) (ReplicaSta
 	return r, errors.Join(m.err, r.registerGauges(m, state))
 }
 
-// prepare makes the labels ready. A counter that may long stay without an event begins
-// with 0, so that the first one is seen to be one more.
+// prepareLabels creates the label caches. Counters that may stay without an event for long
+// start with 0, so that the first event shows as an increase.
 func (r *Replica) prepareLabels(pool attribute.KeyValue) {
 	r.reasonLabels = newLabelCache(func(reason string) []attribute.KeyValue {
 		return []attribute.KeyValue{labelReason.String(reason)}
@@ -97,7 +97,7 @@ func (r *Replica) prepareLabels(pool attribute.KeyValue) {
 	r.dead.Add(ctx, 0, r.poolLabels.add...)
 }
 
-// registerGauges makes the gauges.
+// registerGauges creates the gauges.
 func (r *Replica) registerGauges(m *instruments, state func(context.Context) (ReplicaState, error)) error {
 	work := m.gauge("coppice.work", "{run}", "Runs that wait for a worker, runs that wait for others to end, and runs that have a worker.")
 	oldest := m.seconds("coppice.work.oldest", "How long the run has waited for a worker that has waited longest.")
@@ -118,7 +118,7 @@ func (r *Replica) registerGauges(m *instruments, state func(context.Context) (Re
 		ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 		defer cancel()
 		now, err := state(ctx)
-		if err == nil { // an error would take all other metrics along
+		if err == nil { // an error would drop all other metrics as well
 			o.ObserveInt64(work, int64(now.Ready), with(labelState.String("ready")))
 			o.ObserveInt64(work, int64(now.Held), with(labelState.String("held")))
 			o.ObserveInt64(work, int64(now.Running), with(labelState.String("running")))
@@ -135,7 +135,7 @@ func (r *Replica) registerGauges(m *instruments, state func(context.Context) (Re
 	return err
 }
 
-// Committed counts a transaction.
+// Committed records a transaction.
 func (r *Replica) Committed(commands int, refused []string, took time.Duration) {
 	ctx := context.Background()
 	r.batch.Record(ctx, int64(commands))
@@ -145,7 +145,7 @@ func (r *Replica) Committed(commands int, refused []string, took time.Duration) 
 	}
 }
 
-// Judged counts what became of a wish for a child.
+// Judged counts an accepted or refused spawn.
 func (r *Replica) Judged(v tree.Verdict) {
 	if v.Refused == "" {
 		r.spawned.Add(context.Background(), 1, r.kindLabels.get(v.Kind).add...)
@@ -154,19 +154,19 @@ func (r *Replica) Judged(v tree.Verdict) {
 	r.spawnRefused.Add(context.Background(), 1, r.refusalLabels.get(v).add...)
 }
 
-// Spent counts what an answer of a model has cost, in millionths of a US dollar.
+// Spent counts the cost of a model's answer, in millionths of a US dollar.
 func (r *Replica) Spent(model string, micros int64) {
 	r.cost.Add(context.Background(), float64(micros)/1e6, r.modelLabels.get(r.names.learn(model)).add...)
 }
 
-// TakenOver counts an attempt that was taken back from a replica that is gone.
+// TakenOver counts an attempt that this replica took over from a dead replica.
 func (r *Replica) TakenOver() { r.takenOver.Add(context.Background(), 1, r.poolLabels.add...) }
 
-// Reattached counts an attempt that goes on over another stream.
+// Reattached counts an attempt that continues over another stream.
 func (r *Replica) Reattached() { r.reattached.Add(context.Background(), 1, r.poolLabels.add...) }
 
-// WorkerDied counts a worker whose process was found to be dead.
+// WorkerDied counts a worker whose process was found dead.
 func (r *Replica) WorkerDied() { r.dead.Add(context.Background(), 1, r.poolLabels.add...) }
 
-// Watched notes how long ago an event happened that a watcher is given.
+// Watched records how old an event was when a watcher got it.
 func (r *Replica) Watched(ago time.Duration) { r.lag.Record(context.Background(), ago.Seconds()) }

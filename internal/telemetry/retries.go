@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-run/coppice/internal/model"
 )
 
-// RetryMetrics measures what holds requests to providers up.
+// RetryMetrics measures what delays requests to providers. It implements retry.Observer.
 type RetryMetrics struct {
 	names  *modelNames
 	failed metric.Int64Counter
@@ -20,7 +20,7 @@ type RetryMetrics struct {
 	waitLabels    *labelCache[[3]string]
 }
 
-// RetryMetrics makes what measures tries.
+// RetryMetrics creates the metrics of requests to providers.
 func (t *Telemetry) RetryMetrics() (*RetryMetrics, error) {
 	m := t.instruments()
 	of := func(third attribute.Key) *labelCache[[3]string] {
@@ -36,7 +36,7 @@ func (t *Telemetry) RetryMetrics() (*RetryMetrics, error) {
 	}, m.err
 }
 
-// Tried counts a try. A name gets known by the first answer under it.
+// Tried counts a failed try. A success makes the model name a label.
 func (t *RetryMetrics) Tried(provider, name string, kind model.ErrorKind, failed bool) {
 	if !failed {
 		t.names.learn(name)
@@ -45,12 +45,12 @@ func (t *RetryMetrics) Tried(provider, name string, kind model.ErrorKind, failed
 	t.failed.Add(context.Background(), 1, t.failureLabels.get([3]string{providerName(provider), t.names.label(name), kind.String()}).add...)
 }
 
-// Queued notes how long a request waited for its turn.
+// Queued records how long a request waited for the rate limit.
 func (t *RetryMetrics) Queued(provider, name string, took time.Duration) {
 	t.wait(provider, name, "turn", took)
 }
 
-// Paused notes how long a request waited after a failure.
+// Paused records how long a request paused after a failure.
 func (t *RetryMetrics) Paused(provider, name string, took time.Duration) {
 	t.wait(provider, name, "failure", took)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Runs writes the spans of runs, and counts them.
+// Runs writes the spans of runs and counts runs.
 type Runs struct {
 	*Telemetry
 	pool    string
@@ -28,20 +28,20 @@ type Runs struct {
 	attemptLabels *labelCache[attemptOutcome]
 }
 
-// attemptOutcome is what an attempt that has ended is counted by.
+// attemptOutcome is what ended attempts are counted by.
 type attemptOutcome struct {
-	next tree.State // of its run
-	lost bool       // its worker was
+	next tree.State // the next state of the run
+	lost bool       // the worker was lost
 }
 
-// runOutcome is what a run that has ended is counted by.
+// runOutcome is what ended runs are counted by.
 type runOutcome struct {
 	kind   tree.Kind
 	state  tree.State
 	reason tree.Reason
 }
 
-// Runs makes what writes the spans of the runs of a pool.
+// Runs creates the metrics of the runs of a pool.
 func (t *Telemetry) Runs(pool string) (*Runs, error) {
 	of := labelPool.String(pool)
 	r := &Runs{
@@ -64,11 +64,11 @@ func (t *Telemetry) Runs(pool string) (*Runs, error) {
 	return r, m.err
 }
 
-// Passed writes down a part of a run's life that is over.
+// Passed writes the span of a part of a run that has ended, and counts it.
 func (r *Runs) Passed(session tree.SessionID, p tree.Passed) {
 	r.count(p)
 	if !r.traces || p.Trace.ID == (tree.TraceID{}) {
-		return // there is nowhere to send them, or the run was accepted by a release that knew no traces
+		return // no exporter, or the run was accepted by a release without traces
 	}
 	ctx := context.Background()
 	switch p.Part {
@@ -87,7 +87,7 @@ func (r *Runs) Passed(session tree.SessionID, p tree.Passed) {
 	}
 }
 
-// withRunParent is a context whose spans hang below the run.
+// withRunParent returns a context whose spans are children of the run's span.
 func (r *Runs) withRunParent(ctx context.Context, p tree.Passed) context.Context {
 	return r.withParentSpan(ctx, p.Trace, tree.RunSpan(p.Task, p.Run))
 }
@@ -117,7 +117,7 @@ func (r *Runs) run(ctx context.Context, session tree.SessionID, p tree.Passed) {
 	r.write(ctx, title(t), p, attrs, trace.WithSpanKind(trace.SpanKindInternal))
 }
 
-// title is what the span of a run is called.
+// title returns the span name of a run.
 func title(t *tree.Task) string {
 	if t.Kind == tree.KindShell {
 		return "command"
@@ -144,10 +144,10 @@ func (r *Runs) call(ctx context.Context, session tree.SessionID, p tree.Passed) 
 	r.write(ctx, opExecuteTool+" "+tool, p, attrs)
 }
 
-// hasCaller reports whether a run was asked for by a call.
+// hasCaller reports whether a call asked for the run.
 func hasCaller(t *tree.Task) bool { return !t.Caller.IsZero() && t.Call != (tree.CallRef{}) }
 
-// write writes a span that is over.
+// write writes a span that has ended.
 func (r *Runs) write(ctx context.Context, name string, p tree.Passed, attrs []attribute.KeyValue, options ...trace.SpanStartOption) {
 	_, span := r.Tracer.Start(ctx, name, append(options, trace.WithTimestamp(p.From), trace.WithAttributes(attrs...))...)
 	switch {
@@ -159,7 +159,7 @@ func (r *Runs) write(ctx context.Context, name string, p tree.Passed, attrs []at
 	span.End(trace.WithTimestamp(p.To))
 }
 
-// attributes are those that all spans of a run have.
+// attributes returns the common attributes of the spans of a run.
 func (r *Runs) attributes(session tree.SessionID, p tree.Passed) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		keyConversation.String(session.String()), keySession.String(session.String()), keyTask.String(p.Task.String()),
@@ -167,8 +167,8 @@ func (r *Runs) attributes(session tree.SessionID, p tree.Passed) []attribute.Key
 	}
 }
 
-// count counts a part of a run's life. Agents' names are the operator's and tenants':
-// they are no labels.
+// count records a part of a run. Agent names belong to operators and tenants, so they are not
+// labels.
 func (r *Runs) count(p tree.Passed) {
 	ctx := context.Background()
 	took := p.To.Sub(p.From).Seconds()
@@ -190,7 +190,7 @@ func (r *Runs) count(p tree.Passed) {
 	}
 }
 
-// label is what has become of a run whose attempt has ended.
+// label returns the label of the outcome.
 func (e attemptOutcome) label() string {
 	switch {
 	case e.next == tree.StatePending && e.lost:
@@ -203,5 +203,5 @@ func (e attemptOutcome) label() string {
 	return lowerName(e.next)
 }
 
-// lowerName is how a state and the like are called in attributes.
+// lowerName returns the name of a state, kind or reason in attributes.
 func lowerName(s interface{ String() string }) string { return strings.ToLower(s.String()) }

@@ -11,14 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// sendErrors keeps why the last thing that could not be sent was not: when time is up exporters say
-// that, and not what they were trying in vain.
+// sendErrors remembers the last send error of the exporters. When their deadline passes,
+// exporters report only that, not the error that they were retrying.
 type sendErrors struct {
 	mu   sync.Mutex
 	last error
 }
 
-// dialOption has an exporter's calls seen.
+// option has an exporter's calls seen.
 func (s *sendErrors) dialOption() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 		err := call(ctx, method, req, reply, conn, options...)
@@ -34,7 +34,7 @@ func (s *sendErrors) dialOption() grpc.DialOption {
 	})
 }
 
-// explain gives why instead of an error that says that time is up.
+// explain returns the remembered error in place of a timeout.
 func (s *sendErrors) explain(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,8 @@ func (s *sendErrors) explain(err error) error {
 	return err
 }
 
-// joinDistinct joins errors, each text once: what is wrong for spans is so for metrics and logs.
+// joinDistinct joins errors and drops repeated texts: a bad endpoint gives the same error for
+// spans, metrics and logs.
 func joinDistinct(all []error) error {
 	var said []string
 	return errors.Join(slices.DeleteFunc(all, func(err error) bool {

@@ -11,35 +11,36 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// spanBuffer stands before and behind a batcher of spans, which would drop in silence what it
-// has no room for, and counts what is lost.
+// spanBuffer wraps the span batcher of the SDK, which drops spans silently when its queue is
+// full, and counts the lost spans.
 type spanBuffer struct {
 	sdktrace.SpanProcessor // the batcher
 	size                   int64
-	report                 func(error) // that something was lost, once in lossAgain at most
+	report                 func(error) // reports dropped spans, at most once per reportEvery
 
-	waiting atomic.Int64 // with the batcher, and not with the exporter yet
-	dropped atomic.Int64 // spans for which there was no room
+	waiting atomic.Int64 // in the queue of the batcher, not yet with the exporter
+	dropped atomic.Int64 // spans that found the queue full
 	failed  atomic.Int64 // spans that the exporter could not send
 
 	mu         sync.Mutex
-	reportedAt time.Time // when it was last told that there was no room
+	reportedAt time.Time // when a full queue was last reported
 }
 
-// reportEvery is how long it is not said again that spans are dropped.
+// reportEvery is the minimum interval between reports of dropped spans.
 const reportEvery = 10 * time.Second
 
-// newSpanBuffer makes one with room for so many spans until they are sent.
+// newSpanBuffer returns a buffer for size spans.
 func newSpanBuffer(exporter sdktrace.SpanExporter, room int, tell func(error)) *spanBuffer {
 	o := &spanBuffer{size: int64(room), report: tell}
 	o.SpanProcessor = sdktrace.NewBatchSpanProcessor(countingExporter{exporter, o}, sdktrace.WithMaxQueueSize(room), sdktrace.WithBatchTimeout(spanDelay))
 	return o
 }
 
-// OnEnd gives a span to the batcher, which has room for as many as wait for it here.
+// OnEnd passes a span to the batcher, or drops it if size spans are waiting. So the batcher's
+// own queue never overflows.
 func (o *spanBuffer) OnEnd(s sdktrace.ReadOnlySpan) {
 	if !s.SpanContext().IsSampled() {
-		return // it would be nothing to the batcher
+		return // the batcher would ignore it
 	}
 	if o.waiting.Add(1) <= o.size {
 		o.SpanProcessor.OnEnd(s)
@@ -55,13 +56,13 @@ func (o *spanBuffer) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 }
 
-// countingExporter is what the batcher sends through.
+// countingExporter sends the spans of the batcher and counts failures.
 type countingExporter struct {
 	sdktrace.SpanExporter
 	buffer *spanBuffer
 }
 
-// ExportSpans sends spans. What comes of an error the batcher tells.
+// ExportSpans sends spans. The batcher reports the error.
 func (e countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	e.buffer.waiting.Add(-int64(len(spans)))
 	err := e.SpanExporter.ExportSpans(ctx, spans)
@@ -71,7 +72,7 @@ func (e countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Read
 	return err
 }
 
-// measure has what is lost counted; a nil outbox loses nothing.
+// measure registers the metric of lost spans. A nil buffer loses none.
 func (o *spanBuffer) measure(meter metric.Meter) error {
 	lost, err := meter.Int64ObservableCounter("coppice.spans.dropped", metric.WithUnit("{span}"),
 		metric.WithDescription("Spans that were not sent: for want of room, or since nobody took them."))

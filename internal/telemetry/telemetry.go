@@ -27,30 +27,30 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config says what telemetry there is. What OTEL_… variables say of exporters, of the
-// resource and of sampling holds; without an endpoint nothing is sent.
+// Config configures telemetry. The OTEL_… variables configure exporters, resource and sampling.
+// Without an endpoint nothing is sent.
 type Config struct {
-	Service    string // the service's name, unless OTEL_SERVICE_NAME says another
-	Instance   string // which of them this is
+	Service    string // service name, unless OTEL_SERVICE_NAME is set
+	Instance   string // the instance of the service
 	Getenv     func(string) string
-	Clean      func(string) string // takes secrets out of what spans say; nil: there are none
-	Prometheus bool                // metrics can be fetched as a page as well
+	Clean      func(string) string // removes secrets from the texts of spans; optional
+	Prometheus bool                // also serve the metrics as a page
 }
 
-// Telemetry is where spans, metrics and logs go.
+// Telemetry has the destinations of spans, metrics and logs.
 type Telemetry struct {
 	Tracer trace.Tracer
 	Meter  metric.Meter
-	// Page serves the metrics; nil unless they were asked for.
+	// Page serves the metrics for Prometheus. It is nil unless Config.Prometheus is set.
 	Page http.Handler
-	// Instance is which of the service this is.
+	// Instance identifies this instance of the service.
 	Instance string
 
 	names          *modelNames // of models
 	root           sdktrace.Sampler
-	traces         bool        // spans are sent
-	spans          *spanBuffer // nil: none are
-	metrics        bool        // somebody reads metrics
+	traces         bool        // spans are exported
+	spans          *spanBuffer // nil: spans are not exported
+	metrics        bool        // metrics are exported or served
 	captureContent bool
 	clean          func(string) string
 	logs           *sdklog.LoggerProvider
@@ -59,13 +59,13 @@ type Telemetry struct {
 	stops          []func(context.Context) error
 }
 
-// How much is kept until it is sent, and how long.
+// Size of the span buffer, and the longest time before its spans are sent.
 const (
 	spanBufferSize = 1 << 15
 	spanDelay      = time.Second
 )
 
-// Open makes what is asked for. Close sends what is left.
+// Open creates the configured exporters. Close sends what they have buffered.
 func Open(ctx context.Context, c Config) (*Telemetry, error) {
 	t := &Telemetry{Instance: c.Instance, service: c.Service, names: newModelNames(), captureContent: isTrue(c.Getenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"))}
 	if t.clean = c.Clean; t.clean == nil {
@@ -88,10 +88,10 @@ func Open(ctx context.Context, c Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// Enabled reports whether spans or metrics go anywhere.
+// Enabled reports whether spans or metrics are exported.
 func (t *Telemetry) Enabled() bool { return t != nil && (t.traces || t.metrics) }
 
-// Close sends what is left, as long as ctx allows.
+// Close sends what is buffered, within the limits of ctx.
 func (t *Telemetry) Close(ctx context.Context) error {
 	var all []error
 	for _, stop := range t.stops {
@@ -100,7 +100,7 @@ func (t *Telemetry) Close(ctx context.Context) error {
 	return joinDistinct(all)
 }
 
-// openTraces sends spans if there is somewhere to send them.
+// openTraces creates the tracer, with an exporter if one is configured.
 func (t *Telemetry) openTraces(ctx context.Context, c Config, res *resource.Resource) error {
 	options := []sdktrace.TracerProviderOption{
 		sdktrace.WithResource(res), sdktrace.WithIDGenerator(idGenerator{}), sdktrace.WithSampler(sdktrace.ParentBased(t.root)),
@@ -158,8 +158,8 @@ func (t *Telemetry) openLogs(ctx context.Context, c Config, res *resource.Resour
 	return nil
 }
 
-// LogHandler makes what is logged carry the trace that it belongs to, and sends it if there
-// is somewhere to send it.
+// LogHandler wraps a handler so that records get the ids of their trace and are exported, if an
+// exporter is configured.
 func (t *Telemetry) LogHandler(local slog.Handler) slog.Handler {
 	h := slog.Handler(traceHandler{local})
 	if t.logs != nil {
@@ -168,28 +168,28 @@ func (t *Telemetry) LogHandler(local slog.Handler) slog.Handler {
 	return h
 }
 
-// infoHandler leaves out what is for debugging.
+// infoHandler drops records below the level info.
 type infoHandler struct{ slog.Handler }
 
-// Enabled leaves it out.
+// Enabled reports whether the level is at least info.
 func (h infoHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo && h.Handler.Enabled(ctx, level)
 }
 
-// WithAttrs keeps leaving it out.
+// WithAttrs keeps the level filter.
 func (h infoHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return infoHandler{h.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup keeps leaving it out.
+// WithGroup keeps the level filter.
 func (h infoHandler) WithGroup(name string) slog.Handler {
 	return infoHandler{h.Handler.WithGroup(name)}
 }
 
-// traceHandler adds the ids of the span that a context carries.
+// traceHandler adds the ids of the context's span to log records.
 type traceHandler struct{ slog.Handler }
 
-// Handle adds them.
+// Handle adds the ids.
 func (h traceHandler) Handle(ctx context.Context, r slog.Record) error {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		r = r.Clone()
@@ -198,18 +198,18 @@ func (h traceHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// WithAttrs keeps adding them.
+// WithAttrs keeps adding the ids.
 func (h traceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return traceHandler{h.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup keeps adding them, within the group.
+// WithGroup keeps adding the ids, inside the group.
 func (h traceHandler) WithGroup(name string) slog.Handler {
 	return traceHandler{h.Handler.WithGroup(name)}
 }
 
-// isExported reports whether a signal is to be sent: an endpoint is named, and nobody has
-// said that it is not.
+// isExported reports whether a signal is exported: an endpoint is set, and the export is not
+// disabled.
 func isExported(getenv func(string) string, signal string) bool {
 	if isTrue(getenv("OTEL_SDK_DISABLED")) || getenv("OTEL_"+signal+"_EXPORTER") == "none" {
 		return false
@@ -217,9 +217,9 @@ func isExported(getenv func(string) string, signal string) bool {
 	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-// checkExporters refuses an exporter that there is not, and for what is sent an endpoint that is
-// no URL, which would be taken for another place, and a protocol that is not spoken here: the
-// other side would understand nothing.
+// checkExporters rejects unknown exporters. For signals that are exported it also rejects
+// endpoints that are not URLs, which would be taken for another address, and unsupported
+// protocols, which the receiver would not understand.
 func checkExporters(getenv func(string) string) error {
 	if isTrue(getenv("OTEL_SDK_DISABLED")) {
 		return nil
@@ -258,7 +258,7 @@ func isTrue(text string) bool {
 	return err == nil && yes
 }
 
-// sampler is what decides on traces that begin here.
+// sampler returns the sampler for traces that start here.
 func sampler(getenv func(string) string) (sdktrace.Sampler, error) {
 	switch name := getenv("OTEL_TRACES_SAMPLER"); name {
 	case "", "always_on", "parentbased_always_on":
@@ -276,7 +276,7 @@ func sampler(getenv func(string) string) (sdktrace.Sampler, error) {
 	}
 }
 
-// newPage makes metrics a page for Prometheus.
+// newPage returns a metrics reader and the page that serves it for Prometheus.
 func newPage() (sdkmetric.Reader, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := otelprom.New(otelprom.WithRegisterer(registry))

@@ -9,9 +9,9 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// Tool makes a call of a tool that the worker itself carries out a span; done ends it, and
-// without it there is none.
-// Providers repeat the ids of calls, so it has the name that the loop gives it.
+// Tool starts a span for a tool call that the worker executes. done ends the span; if it is not
+// called, no span is written. call is the loop's own name of the call, because providers repeat
+// their call ids.
 func (t *Telemetry) Tool(ctx context.Context, call string, use tree.ToolUse) (_ context.Context, done func(text string, failed bool)) {
 	ctx, span := t.Tracer.Start(ctx, spanName(opExecuteTool, use.Name), trace.WithAttributes(
 		keyOperation.String(opExecuteTool), keyTool.String(use.Name), keyToolType.String("function"),

@@ -14,7 +14,7 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// chosenIDs are ids that a span is to have.
+// chosenIDs are the ids that a span must get.
 type chosenIDs struct {
 	trace tree.TraceID
 	span  tree.SpanID
@@ -22,17 +22,17 @@ type chosenIDs struct {
 
 type chosenKey struct{}
 
-// withIDs makes the next span that is started with the context have these ids.
+// withIDs makes the next span that is started with the context use these ids.
 func withIDs(ctx context.Context, traceID tree.TraceID, span tree.SpanID) context.Context {
 	return context.WithValue(ctx, chosenKey{}, chosenIDs{traceID, span})
 }
 
-// idGenerator gives spans the ids that are chosen for them, and others random ones.
+// idGenerator returns the chosen ids, or random ones.
 type idGenerator struct{}
 
 var _ sdktrace.IDGenerator = idGenerator{}
 
-// NewIDs gives the ids of a span that is the first of its trace.
+// NewIDs returns the ids of the first span of a trace.
 func (idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	if c, ok := ctx.Value(chosenKey{}).(chosenIDs); ok {
 		return trace.TraceID(c.trace), spanBytes(c.span)
@@ -43,7 +43,7 @@ func (idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return id, idGenerator{}.NewSpanID(ctx, id)
 }
 
-// NewSpanID gives the id of a span below another.
+// NewSpanID returns the id of a span with a parent.
 func (idGenerator) NewSpanID(ctx context.Context, of trace.TraceID) trace.SpanID {
 	if c, ok := ctx.Value(chosenKey{}).(chosenIDs); ok && trace.TraceID(c.trace) == of && c.span != 0 {
 		return spanBytes(c.span)
@@ -56,8 +56,8 @@ func spanBytes(id tree.SpanID) (b trace.SpanID) {
 	return b
 }
 
-// TraceFromContext gives the trace that a context carries, for the runs that are started with
-// it; zero if it carries none.
+// TraceFromContext returns the trace of a context, for the runs that the request starts. It is
+// zero if there is none.
 func TraceFromContext(ctx context.Context) tree.Trace {
 	sc := trace.SpanContextFromContext(ctx)
 	if !sc.IsValid() {
@@ -70,8 +70,8 @@ func TraceFromContext(ctx context.Context) tree.Trace {
 	}
 }
 
-// withParentSpan is a context whose spans hang below a span of a run's trace. The zero span is
-// none: then the next span is the first of the trace.
+// withParentSpan returns a context whose spans are children of a span of the run's trace. If
+// span is 0, the next span is the first of the trace.
 func (t *Telemetry) withParentSpan(ctx context.Context, of tree.Trace, span tree.SpanID) context.Context {
 	flags := trace.TraceFlags(0)
 	if t.isSampled(of) {
@@ -85,8 +85,8 @@ func (t *Telemetry) withParentSpan(ctx context.Context, of tree.Trace, span tree
 	}))
 }
 
-// isSampled reports whether the spans of a trace are kept: all of them or none, whoever
-// writes them.
+// isSampled reports whether the spans of a trace are kept. All processes decide alike, so all
+// spans of a trace are kept or none.
 func (t *Telemetry) isSampled(of tree.Trace) bool {
 	if of.Flags&tree.TraceGiven != 0 {
 		return trace.TraceFlags(of.Flags).IsSampled()
@@ -96,8 +96,8 @@ func (t *Telemetry) isSampled(of tree.Trace) bool {
 	}).Decision == sdktrace.RecordAndSample
 }
 
-// TraceParent is the header, as W3C has it, that makes spans hang below a run; empty if
-// nobody traces.
+// TraceParent returns the W3C traceparent header that makes spans children of a run. It is
+// empty without telemetry or without a trace.
 func (t *Telemetry) TraceParent(task *tree.Task) string {
 	if t == nil || task.Trace.ID == (tree.TraceID{}) {
 		return ""
@@ -109,8 +109,8 @@ func (t *Telemetry) TraceParent(task *tree.Task) string {
 	return fmt.Sprintf("00-%x-%016x-%02x", task.Trace.ID[:], uint64(tree.RunSpan(task.ID, task.Run)), flags)
 }
 
-// WithTraceParent is a context whose spans hang below what a header names. One that is not
-// understood is passed over, as W3C wants it.
+// WithTraceParent returns a context whose spans are children of the span that a traceparent
+// header names. Invalid headers are ignored, as the W3C specification requires.
 func WithTraceParent(ctx context.Context, header string) context.Context {
 	parts := strings.Split(header, "-")
 	if len(parts) != 4 || parts[0] != "00" {
