@@ -7,7 +7,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// Rule is what has to hold whatever dies.
+// Rule is an invariant that must hold whatever process dies.
 type Rule string
 
 // The rules.
@@ -35,11 +35,11 @@ const (
 	Witnessed      Rule = "where nothing is broken, all that workers say is witnessed"
 )
 
-// Violation is a rule that does not hold, with the ids to look it up by.
+// Violation is a broken rule, with the ids for looking it up.
 type Violation struct {
 	Rule    Rule
 	Session string
-	Task    string // empty: the session as a whole
+	Task    string // empty: the whole session
 	Detail  string
 }
 
@@ -47,7 +47,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: session %s, task %s: %s", v.Rule, v.Session, v.Task, v.Detail)
 }
 
-// Check holds a session against all rules.
+// Check checks a session against all rules.
 func Check(e *Evidence) []Violation {
 	c := &checker{Evidence: e, hist: historyOf(e.Events)}
 	if e.Session == nil {
@@ -65,7 +65,7 @@ func Check(e *Evidence) []Violation {
 	return c.violations
 }
 
-// CheckKeys holds what clients were answered under one key against each other.
+// CheckKeys checks that requests with the same key always got the same answer.
 func CheckKeys(records []Record) []Violation {
 	c := &checker{Evidence: &Evidence{}}
 	first := map[[2]string]Record{}
@@ -86,7 +86,7 @@ func CheckKeys(records []Record) []Violation {
 	return c.violations
 }
 
-// checker is a session being held against the rules.
+// checker checks one session.
 type checker struct {
 	*Evidence
 	hist       *sessionHistory
@@ -99,7 +99,7 @@ func (c *checker) require(ok bool, rule Rule, task, format string, args ...any) 
 	}
 }
 
-// of gives the records of some kinds.
+// recordsOf returns the records of some kinds.
 func (c *checker) recordsOf(kinds ...Kind) []Record {
 	var out []Record
 	for _, r := range c.Records {
@@ -110,7 +110,7 @@ func (c *checker) recordsOf(kinds ...Kind) []Record {
 	return out
 }
 
-// taskHistory gives what the log tells of a task, or an empty life.
+// taskHistory returns what the log says about a task; an empty history if nothing.
 func (c *checker) taskHistory(task string) *taskHistory {
 	if l := c.hist.tasks[task]; l != nil {
 		return l
@@ -118,7 +118,7 @@ func (c *checker) taskHistory(task string) *taskHistory {
 	return &taskHistory{id: task}
 }
 
-// message gives a message of a transcript; nil if there is none.
+// message returns a message of a transcript, or nil.
 func (c *checker) message(task string, ordinal int32) *pb.Message {
 	for _, m := range c.Transcripts[task] {
 		if m.GetOrdinal() == ordinal {
@@ -128,10 +128,10 @@ func (c *checker) message(task string, ordinal int32) *pb.Message {
 	return nil
 }
 
-// root is the task at the root.
+// root returns the id of the root task.
 func (c *checker) root() string { return c.Session.GetRootTaskId() }
 
-// checkDiagnosed: the system is a witness too.
+// checkDiagnosed adds what the system reports about itself.
 func (c *checker) checkDiagnosed() {
 	for _, v := range c.Diagnosed {
 		c.require(false, Diagnosed, v.GetTaskId(), "%s: %s", v.GetRule(), v.GetDetail())

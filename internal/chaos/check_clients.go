@@ -7,7 +7,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// checkClients: what they were told of is there, once.
+// checkClients: what clients were acknowledged exists, once.
 func (c *checker) checkClients() {
 	for _, r := range c.recordsOf(Launched) {
 		first := c.taskHistory(r.Task).firstStart()
@@ -42,12 +42,12 @@ func textOf(m *pb.Message) string {
 	return text.String()
 }
 
-// maxClockSkew is how far an event's time may be behind, at most: a replica knows the time of the
-// database by its answers, and the first one may have been long on its way.
+// maxClockSkew is how far an event's time may be behind. A replica learns the time of the
+// database from its answers, and the first answer may have been delayed.
 const maxClockSkew = 2 * time.Second
 
-// checkCancels: what ran below one when it was asked for has ended when it is
-// acknowledged, and no worker gets it any more.
+// checkCancels: what ran below a cancelled task when the cancel was requested has ended when it
+// is acknowledged, and is not dispatched again.
 func (c *checker) checkCancels() {
 	for _, r := range c.recordsOf(Cancelled) {
 		top := r.Task
@@ -73,7 +73,7 @@ func (c *checker) checkCancels() {
 	}
 }
 
-// isBelow reports whether a task is another or below it.
+// isBelow reports whether a task is top or below it.
 func (c *checker) isBelow(l *taskHistory, top string) bool {
 	for {
 		if l.id == top {
@@ -87,8 +87,8 @@ func (c *checker) isBelow(l *taskHistory, top string) bool {
 	}
 }
 
-// checkTrajectory: where nothing but workers, orchestrators, Redis or the database was
-// broken, everything went as it goes when nothing is.
+// checkTrajectory: if only workers, orchestrators, Redis or the database were broken, the
+// transcripts equal those of an undisturbed session.
 func (c *checker) checkTrajectory() {
 	if c.Undisturbed == nil {
 		return
@@ -116,9 +116,9 @@ func lineAt(lines []string, i int) string {
 	return "none"
 }
 
-// isUndisturbed reports whether a task and all below it have gone as they do when
-// nothing is broken, and have ended so: nobody spoke to them or cancelled them,
-// and they did not lose worker after worker.
+// isUndisturbed reports whether a task and all tasks below it can be compared with the
+// undisturbed session: they ended in the same states, no client spoke to them or cancelled
+// them, and none was poisoned by repeated worker losses.
 func (c *checker) isUndisturbed(mine *Trajectory, top *taskHistory) bool {
 	for path, want := range c.Undisturbed.Tasks {
 		if path != top.path && !strings.HasPrefix(path, top.path+"/") {

@@ -4,7 +4,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// checkLog: its numbers have no gap.
+// checkLog: the sequence numbers have no gap.
 func (c *checker) checkLog() {
 	for i, e := range c.Events {
 		c.require(e.GetSeq() == int64(i+1), NoGap, e.GetTaskId(), "event %d is number %d", i+1, e.GetSeq())
@@ -13,7 +13,7 @@ func (c *checker) checkLog() {
 		"there are %d events, the session is at %d", len(c.Events), c.Session.GetLastSeq())
 }
 
-// checkRuns: each has one start, before all else, and one result, after all else.
+// checkRuns: each run has one start, before its other events, and one result, after them.
 func (c *checker) checkRuns() {
 	type run struct {
 		task string
@@ -37,7 +37,7 @@ func (c *checker) checkRuns() {
 	}
 }
 
-// checkEnds: when all is quiet, everything has ended.
+// checkEnds: when the session is quiet, everything has ended.
 func (c *checker) checkEnds() {
 	if !c.Quiet {
 		return
@@ -59,7 +59,7 @@ func terminal(s pb.TaskState) bool {
 	return false
 }
 
-// stored: the tasks and transcripts are those that the log tells of.
+// checkStored: tasks and transcripts are those in the log.
 func (c *checker) checkStored() {
 	known := map[string]bool{}
 	for _, t := range c.Tasks {
@@ -96,7 +96,7 @@ func (c *checker) checkWatched() {
 	}
 }
 
-// checkUsage: tokens are counted once each.
+// checkUsage: each token is counted once.
 func (c *checker) checkUsage() {
 	var all tokens
 	var dearest, made int64 // of all calls
@@ -123,7 +123,7 @@ func (c *checker) checkUsage() {
 	c.require(budget == 0 || all.sum() < budget+dearest, BudgetKept, "", "%d tokens are used, the budget is %d and a call took %d at most", all.sum(), budget, dearest)
 }
 
-// tokens is usage that can be compared.
+// tokens is usage in comparable form.
 type tokens struct{ input, output, read, written, cost, priced int64 }
 
 func tokensOf(u *pb.Usage) tokens {
@@ -141,13 +141,13 @@ func (t *tokens) add(u *pb.Usage) {
 	t.priced += u.GetPricedTokens()
 }
 
-// checkCaps: at no moment were there more than a session may have.
+// checkCaps: the session never exceeded its caps.
 func (c *checker) checkCaps() {
-	total, running := 1, 0 // the root is there from the start
+	total, running := 1, 0 // the root exists from the start
 	children := map[string]int{}
 	at := map[string]bool{}
 	begun := map[string]bool{}
-	shells := map[string]bool{} // commands take no place, and may be below the cap on depth
+	shells := map[string]bool{} // commands do not count as running, and the depth cap does not apply to them
 	for _, e := range c.Events {
 		id := e.GetTaskId()
 		switch k := e.GetKind().(type) {

@@ -6,8 +6,7 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// checkAttempts: each epoch was given away once, and the worker that was told so is
-// the one that the log names.
+// checkAttempts: each epoch was granted once, and every granted epoch is in the log.
 func (c *checker) checkAttempts() {
 	for _, l := range c.hist.order {
 		for i := 1; i < len(l.deliveries); i++ {
@@ -30,8 +29,8 @@ func (c *checker) checkAttempts() {
 	}
 }
 
-// checkAccepted: whatever a worker was told is stored is stored as it was said, once,
-// and while that worker's attempt was the current one.
+// checkAccepted: what a worker was acknowledged is stored as sent, once, and was accepted while
+// the worker's attempt was the current one.
 func (c *checker) checkAccepted() {
 	type place struct {
 		task    string
@@ -67,8 +66,8 @@ func (c *checker) checkAccepted() {
 	}
 }
 
-// checkWitnessed: where no answer is lost, the workers' witnesses have seen each attempt and
-// each message. What they do not see, no other rule is held against.
+// checkWitnessed: if nothing was broken, the witnesses have recorded each attempt and each
+// message. The other rules cannot check what the witnesses did not record.
 func (c *checker) checkWitnessed() {
 	if !c.Calm {
 		return
@@ -101,7 +100,7 @@ func (c *checker) checkWitnessed() {
 	}
 }
 
-// checkMessage: a message is stored as the worker said it, within its attempt.
+// checkMessage: a message is stored as the worker sent it, within its attempt.
 func (c *checker) checkMessage(l *taskHistory, d *delivery, r Record, m *pb.Message) {
 	if m == nil {
 		c.require(false, Stored, r.Task, "message %d of epoch %d was acknowledged and is not stored", r.Ordinal, r.Epoch)
@@ -112,7 +111,7 @@ func (c *checker) checkMessage(l *taskHistory, d *delivery, r Record, m *pb.Mess
 		"message %d was accepted from epoch %d, and is not within its events %d to %d", m.GetOrdinal(), r.Epoch, d.from, d.to)
 }
 
-// lastAssistantMessage is the last message that the model said in a delivery.
+// lastAssistantMessage returns the last assistant message of a delivery.
 func (c *checker) lastAssistantMessage(l *taskHistory, d *delivery) *pb.Message {
 	var last *pb.Message
 	for _, m := range c.Transcripts[l.id] {
@@ -133,7 +132,7 @@ func (c *checker) checkClosed(l *taskHistory, d *delivery, r Record) {
 		"call %d.%d was closed by epoch %d, and not within its events %d to %d", r.Ordinal, r.Block, r.Epoch, d.from, d.to)
 	results := c.results(r.Task, r.Ordinal)
 	if results == nil {
-		return // other calls are still open: the message is not there yet
+		return // other calls are still open, so the tool message does not exist yet
 	}
 	for _, stored := range results {
 		if stored.GetBlock() == r.Block {
@@ -142,7 +141,7 @@ func (c *checker) checkClosed(l *taskHistory, d *delivery, r Record) {
 	}
 }
 
-// results gives those of the calls of a message; nil if they are not complete.
+// results returns the results of the calls of a message, or nil if they are incomplete.
 func (c *checker) results(task string, ordinal int32) []*pb.ToolResultBlock {
 	m := c.message(task, ordinal+1)
 	if m.GetRole() != pb.Role_ROLE_TOOL {
@@ -163,7 +162,7 @@ func (c *checker) checkSpawned(l *taskHistory, d *delivery, r Record) {
 			at = child
 		}
 		if at == nil && len(l.closed[call]) > 0 {
-			at = l.closed[call][0] // refused, or steered: the call is closed
+			at = l.closed[call][0] // refused, or delivered to a running task: the call is closed
 		}
 		c.require(at != nil, Stored, r.Task, "the child of call %d.%d was acknowledged and did not start", r.Ordinal, block)
 		c.require(at == nil || d.contains(at), Fenced, r.Task,
@@ -171,7 +170,7 @@ func (c *checker) checkSpawned(l *taskHistory, d *delivery, r Record) {
 	}
 }
 
-// childrenOf gives the starts of runs that a call has asked for.
+// childrenOf returns the started events of the runs that a call asked for.
 func (c *checker) childrenOf(parent string, call callRef) []*pb.Event {
 	var out []*pb.Event
 	for _, l := range c.hist.order {
@@ -204,7 +203,7 @@ func (c *checker) checkEnded(d *delivery, r Record) {
 	c.require(false, Stored, r.Task, "the answer of epoch %d was acknowledged and is not stored", r.Epoch)
 }
 
-// checkCalls: each is closed once, and has one result once its message is answered.
+// checkCalls: each call is closed once, and has one result once its message is answered.
 func (c *checker) checkCalls() {
 	for _, l := range c.hist.order {
 		for _, call := range l.opened {
@@ -233,8 +232,8 @@ func (c *checker) distinctCalls(l *taskHistory) map[callRef]bool {
 	return out
 }
 
-// answered: a message with calls that is followed by anything is followed by one
-// result for each of them.
+// checkAnswered: if a message with calls has a successor, the successor has one result for each
+// call.
 func (c *checker) checkAnswered(l *taskHistory, call callRef) {
 	if c.message(l.id, call.message+1) == nil {
 		return
@@ -248,8 +247,8 @@ func (c *checker) checkAnswered(l *taskHistory, call callRef) {
 	c.require(n == 1, ClosedOnce, l.id, "call %d.%d has %d results", call.message, call.block, n)
 }
 
-// checkChildren: the end of each is told to its parent once, by closing the call that
-// waits for it or, if it ran in the background, by a message.
+// checkChildren: the end of each child reaches its parent once. It closes the call that waits
+// for the child or, if the child ran in the background, arrives as a message.
 func (c *checker) checkChildren() {
 	notify := map[string]bool{}
 	for _, r := range c.recordsOf(Launched) {
@@ -282,7 +281,7 @@ func (c *checker) checkChildren() {
 	}
 }
 
-// closedByRun reports whether a call of the task was closed by the end of a run.
+// closedByRun reports whether the end of a run closed a call of the task.
 func (l *taskHistory) closedByRun(task string, run int32) bool {
 	for _, closings := range l.closed {
 		for _, e := range closings {
@@ -294,15 +293,15 @@ func (l *taskHistory) closedByRun(task string, run int32) bool {
 	return false
 }
 
-// checkClosedBy: the call that waited for a run was closed by its end, or by the end
-// of the run that waited.
+// checkClosedBy: the call that waited for a run was closed by the end of that run, or by the
+// end of the waiting run.
 func (c *checker) checkClosedBy(parent, child *taskHistory, start *pb.TaskStarted, end *pb.Event) {
 	if start.GetCall() == nil {
 		return
 	}
 	closings := parent.closed[callRefOf(start.GetCall())]
 	if len(closings) == 0 {
-		return // an open call is another rule's
+		return // checkCalls reports open calls
 	}
 	by := closings[0].GetCallClosed()
 	if by.GetChild() == nil {
@@ -314,8 +313,8 @@ func (c *checker) checkClosedBy(parent, child *taskHistory, start *pb.TaskStarte
 	c.require(closings[0].GetSeq() > end.GetSeq(), ToldOnce, child.id, "the call that waited for run %d was closed before its end", end.GetRun())
 }
 
-// checkModelCalls: the model is asked once at each boundary, and once more for each
-// attempt that was lost there.
+// checkModelCalls: the model is called once at each boundary, and once more for each attempt
+// that was lost there.
 func (c *checker) checkModelCalls() {
 	type boundary struct {
 		task    string
@@ -331,7 +330,7 @@ func (c *checker) checkModelCalls() {
 	}
 }
 
-// checkEffects: a call has its effect once at most, and once if it says so.
+// checkEffects: a call has its effect at most once, and exactly once if its result says so.
 func (c *checker) checkEffects() {
 	type call struct {
 		task string

@@ -7,21 +7,21 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// Figures is how much a campaign has looked at.
+// Figures are the totals of a campaign.
 type Figures struct {
 	Sessions, Tasks, Runs, Events int
-	Attempts, Redelivered         int // deliveries; how many of them were lost
+	Attempts, Redelivered         int // deliveries; those that were lost
 	Poisoned, Cancelled           int // runs that ended so
-	MadeWay                       int // attempts that ended for want of budget for one more call
-	Asked, Repeated               int // model calls; how many of them for a second time
+	MadeWay                       int // attempts that ended because the budget did not allow another call
+	Asked, Repeated               int // model calls; those that were repeated
 	Effects                       int
-	Acknowledged                  int // answers that workers and clients recorded
-	Watched                       int // events that clients compared
+	Acknowledged                  int // answers recorded by workers and clients
+	Watched                       int // events compared by clients
 	Refused                       int // attempts that were told that they are over
-	Reattached                    int // times that an attempt went on over another stream
+	Reattached                    int // attempts that continued over another stream
 }
 
-// Add counts a session.
+// Add adds a session.
 func (f *Figures) Add(e *Evidence) {
 	p := historyOf(e.Events)
 	f.Sessions++
@@ -74,8 +74,8 @@ func (f Figures) String() string {
 		f.Attempts, f.Redelivered, f.Refused, f.Reattached, f.MadeWay, f.Asked, f.Repeated, f.Effects, f.Acknowledged, f.Watched)
 }
 
-// Redeliveries says how long runs waited to be offered again after the process of
-// their worker was ended from outside; killed says when that was, if it was.
+// Redeliveries returns how long runs waited for the next offer after the process of their
+// worker was killed. killed returns when a worker was killed, if it was.
 func Redeliveries(e *Evidence, killed func(worker string) (time.Time, bool)) []time.Duration {
 	var out []time.Duration
 	for _, l := range historyOf(e.Events).order {

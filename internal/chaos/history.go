@@ -6,33 +6,33 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// past is what the log of a session tells, sorted by task.
+// sessionHistory is the log of a session, by task.
 type sessionHistory struct {
 	tasks map[string]*taskHistory
-	order []*taskHistory // as they first appear
+	order []*taskHistory // by first appearance
 }
 
-// taskHistory is what the log tells of a task.
+// taskHistory is what the log says about a task.
 type taskHistory struct {
 	id           string
-	started      []*pb.Event // one a run
+	started      []*pb.Event // one per run
 	results      []*pb.Event
 	deliveries   []delivery
 	messages     map[int32]*pb.Event // by ordinal
 	lastOrdinal  int32               // ordinal of the last message
-	opened       []callRef           // in the order of the log
+	opened       []callRef           // in log order
 	closed       map[callRef][]*pb.Event
-	backgrounded map[int32]bool // runs that a client has put into the background
+	backgrounded map[int32]bool // runs that a client moved to the background
 	queued       int            // user messages that waited for a boundary
 	news         map[childRun][]*pb.Event
 	newsQueued   map[childRun]int
 	losses       map[int32]int // lost attempts, by the last ordinal at that time
-	madeWay      int           // attempts that ended for want of budget
+	madeWay      int           // attempts that ended because of the budget
 	state        pb.TaskState
-	path         string // where in the tree; see Course
+	path         string // place in the tree; see pathOf
 }
 
-// callRef is a call of a task.
+// callRef identifies a call of a task.
 type callRef struct{ message, block int32 }
 
 func callRefOf(c *pb.CallRef) callRef { return callRef{c.GetMessage(), c.GetBlock()} }
@@ -45,21 +45,21 @@ type childRun struct {
 
 func childOf(c *pb.ChildRun) childRun { return childRun{c.GetTaskId(), c.GetRun()} }
 
-// delivery is a run's time with one worker, between two events of the log.
+// delivery is one attempt of a run, between two events of the log.
 type delivery struct {
 	epoch    int64
 	run      int32
 	worker   string
-	from, to int64 // numbers of the events that began and ended it
+	from, to int64 // sequence numbers of the first and the last event
 	began    *pb.Event
-	end      *pb.Event // nil: it goes on
+	end      *pb.Event // nil: it continues
 }
 
 func (d *delivery) contains(e *pb.Event) bool {
 	return e != nil && d.from <= e.GetSeq() && e.GetSeq() <= d.to
 }
 
-// historyOf sorts a log by task.
+// historyOf groups a log by task.
 func historyOf(events []*pb.Event) *sessionHistory {
 	p := &sessionHistory{tasks: map[string]*taskHistory{}}
 	for _, e := range events {
@@ -136,19 +136,19 @@ func (l *taskHistory) message(e *pb.Event, m *pb.MessageAppended) {
 	}
 }
 
-// endDelivery ends the delivery under way with an event.
+// endDelivery ends the current delivery with an event.
 func (l *taskHistory) endDelivery(e *pb.Event) {
 	if n := len(l.deliveries); n > 0 && l.deliveries[n-1].end == nil {
 		l.deliveries[n-1].end, l.deliveries[n-1].to = e, e.GetSeq()
 	}
 }
 
-// parkedOrMadeWay reports whether the delivery ended as a worker's wish to park ends it.
+// parkedOrMadeWay reports whether the delivery ended as after a worker's request to park.
 func (d *delivery) parkedOrMadeWay() bool {
 	return d.end.GetParked() != nil || d.end.GetReady().GetCause() == pb.ReadyCause_READY_CAUSE_MADE_WAY
 }
 
-// delivery gives the one of an epoch; nil if there is none.
+// delivery returns the delivery of an epoch, or nil.
 func (l *taskHistory) delivery(epoch int64) *delivery {
 	for i := range l.deliveries {
 		if l.deliveries[i].epoch == epoch {
@@ -158,7 +158,7 @@ func (l *taskHistory) delivery(epoch int64) *delivery {
 	return nil
 }
 
-// firstStart is the start of the first run; nil if there is none.
+// firstStart returns the start of the first run, or nil.
 func (l *taskHistory) firstStart() *pb.TaskStarted {
 	if len(l.started) == 0 {
 		return nil
@@ -166,7 +166,7 @@ func (l *taskHistory) firstStart() *pb.TaskStarted {
 	return l.started[0].GetStarted()
 }
 
-// lastResult is the result of the last run; nil if it goes on.
+// lastResult returns the result of the last run; nil if that continues.
 func (l *taskHistory) lastResult() *pb.TaskResult {
 	if len(l.results) == 0 || len(l.results) < len(l.started) {
 		return nil

@@ -11,30 +11,28 @@ import (
 	"time"
 )
 
-// Direction is one of the two ways through a link.
+// Direction is a direction of a link.
 type Direction int
 
 // The directions.
 const (
-	Up   Direction = iota // from the one who dialled
-	Down                  // to the one who dialled
+	Up   Direction = iota // from the dialling side
+	Down                  // to the dialling side
 )
 
-// Conditions is what a link does to the bytes that pass. The zero value is fair.
-// Like a network, a link never loses a part of what it delivers later: bytes come
-// late, or the connection breaks.
+// Conditions are the network conditions of a link. The zero value is a perfect network. A link
+// never drops part of a stream, as TCP does not: bytes are delayed, or the connection breaks.
 type Conditions struct {
-	Delay time.Duration // each piece is late by this
-	Rate  int           // bytes a second in each direction; 0: no bound
-	Block [2]bool       // nothing gets through in a direction until the weather changes
-	Cut   int64         // each connection breaks after so many more bytes; 0: never
+	Delay time.Duration // latency of each piece
+	Rate  int           // bytes per second in each direction; 0: unlimited
+	Block [2]bool       // blocks a direction until the conditions change
+	Cut   int64         // each connection breaks after this many more bytes; 0: never
 }
 
-// BlackHole is the weather in which connections are taken and nothing passes.
+// BlackHole returns conditions in which connections are accepted and nothing passes.
 func BlackHole() Conditions { return Conditions{Block: [2]bool{true, true}} }
 
-// Link is a TCP proxy in one connection of the installation. Its methods may be
-// called at once.
+// Link is a TCP proxy in one connection of the installation. It is safe for concurrent use.
 type Link struct {
 	target   string
 	listener net.Listener
@@ -42,7 +40,7 @@ type Link struct {
 
 	mu         sync.Mutex
 	conditions Conditions
-	changed    chan struct{} // closed when the weather changes
+	changed    chan struct{} // closed when the conditions change
 	conns      map[*proxiedConn]struct{}
 	closed     bool
 }
@@ -52,11 +50,11 @@ type proxiedConn struct {
 	near, far net.Conn
 	ended     chan struct{}
 	endOnce   sync.Once
-	bytesLeft int64 // bytes until it breaks; 0: it does not; guarded by the link
-	silenced  bool  // nothing gets through any more; guarded by the link
+	bytesLeft int64 // bytes until it breaks; 0: never; guarded by the link's mutex
+	silenced  bool  // blocked for ever; guarded by the link's mutex
 }
 
-// OpenLink listens on a free port and passes connections on to a target.
+// OpenLink listens on a free port and forwards connections to a target.
 func OpenLink(ctx context.Context, target string) (*Link, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -68,10 +66,10 @@ func OpenLink(ctx context.Context, target string) (*Link, error) {
 	return l, nil
 }
 
-// Addr is where to dial.
+// Addr returns the address to dial.
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
-// Set changes the weather, also for the connections there are.
+// Set changes the conditions, also for existing connections.
 func (l *Link) Set(w Conditions) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,11 +81,11 @@ func (l *Link) Set(w Conditions) {
 	l.changed = make(chan struct{})
 }
 
-// Cut breaks all connections there are and says how many.
+// Cut breaks all connections and returns their number.
 func (l *Link) Cut() int { return l.each((*proxiedConn).close) }
 
-// Silence lets nothing through the connections there are, as if the other side were gone without a
-// word. Those that come later are not affected.
+// Silence blocks the existing connections for ever, as if the peer had disappeared, and returns
+// their number. Later connections are not affected.
 func (l *Link) Silence() int {
 	return l.each(func(p *proxiedConn) {
 		l.mu.Lock()
@@ -96,7 +94,7 @@ func (l *Link) Silence() int {
 	})
 }
 
-// each does something to all connections there are and says how many.
+// each calls do for all connections and returns their number.
 func (l *Link) each(do func(*proxiedConn)) int {
 	l.mu.Lock()
 	conns := slices.Collect(maps.Keys(l.conns))
@@ -107,7 +105,7 @@ func (l *Link) each(do func(*proxiedConn)) int {
 	return len(conns)
 }
 
-// Close breaks everything and waits until nothing is left.
+// Close breaks everything and waits for all goroutines.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -128,11 +126,10 @@ func (l *Link) accept() {
 	}
 }
 
-// dialTimeout bounds how long a link tries to reach its target; all of them are
-// on this machine.
+// dialTimeout bounds the dialling of the target, which is on this machine.
 const dialTimeout = 2 * time.Second
 
-// proxy carries one connection until one of its sides ends it.
+// proxy carries one connection until either side ends it.
 func (l *Link) proxy(near net.Conn) {
 	p := &proxiedConn{near: near, ended: make(chan struct{})}
 	if !l.register(p) {
@@ -146,14 +143,14 @@ func (l *Link) proxy(near net.Conn) {
 	}
 	far, err := net.DialTimeout("tcp", l.target, dialTimeout)
 	if err != nil {
-		p.close() // the target is down, and so is the connection
+		p.close() // the target is down, so the connection ends
 		return
 	}
 	l.mu.Lock()
 	p.far = far
 	l.mu.Unlock()
 	select {
-	case <-p.ended: // closed while it was dialled
+	case <-p.ended: // closed during the dial
 		closeQuietly(far)
 		return
 	default:
@@ -186,14 +183,14 @@ func (p *proxiedConn) close() {
 	})
 }
 
-// closeQuietly closes a connection that has nothing left to lose.
+// closeQuietly closes a connection whose errors do not matter.
 func closeQuietly(c io.Closer) { c.Close() }
 
-// pumpBytes is how much passes at once.
+// pumpBytes is the buffer size.
 const pumpBytes = 16 << 10
 
-// pump carries bytes one way. The end of one way is the end of the connection:
-// nobody here speaks over half-closed ones.
+// pump copies one direction. The end of one direction ends the connection: no protocol here
+// uses half-closed connections.
 func (l *Link) pump(p *proxiedConn, from, to net.Conn, way Direction) {
 	defer func() {
 		p.close()
@@ -218,7 +215,7 @@ func (l *Link) pump(p *proxiedConn, from, to net.Conn, way Direction) {
 	}
 }
 
-// allowance says how many of n bytes may pass before the connection breaks.
+// allowance returns how many of n bytes may pass before the connection breaks.
 func (l *Link) allowance(p *proxiedConn, n int) (pass int, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,7 +229,7 @@ func (l *Link) allowance(p *proxiedConn, n int) (pass int, whole bool) {
 	return int(p.bytesLeft), false
 }
 
-// waitOpen waits until a direction is open. It reports false if the connection has
+// waitOpen waits until a direction is not blocked. It returns false if the connection has
 // ended.
 func (l *Link) waitOpen(p *proxiedConn, way Direction) bool {
 	for {
@@ -250,7 +247,7 @@ func (l *Link) waitOpen(p *proxiedConn, way Direction) bool {
 	}
 }
 
-// waitDelay waits as long as n bytes take. It reports false if the connection has ended.
+// waitDelay waits for the latency of n bytes. It returns false if the connection has ended.
 func (l *Link) waitDelay(p *proxiedConn, n int) bool {
 	l.mu.Lock()
 	wait := l.conditions.Delay

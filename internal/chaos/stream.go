@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Streams gives an interceptor for a worker's connection that records each
-// acknowledgement before the worker sees it.
+// Streams returns an interceptor for a worker's connection. It records each acknowledgement
+// before the worker receives it.
 func (w *Witness) Streams() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		stream, err := open(ctx, desc, conn, method, opts...)
@@ -22,24 +22,23 @@ func (w *Witness) Streams() grpc.StreamClientInterceptor {
 	}
 }
 
-// attemptID names an attempt, on whichever stream it is.
+// attemptID identifies an attempt on any stream.
 type attemptID struct {
 	session, task string
 	epoch         int64
 	nonce         uint64
 }
 
-// attempt is what a worker has asked in an attempt and was not yet answered. One
-// goroutine sends, one receives.
+// attempt holds the unanswered requests of an attempt. One goroutine sends, one receives.
 type attempt struct {
 	attemptID
 	mu           sync.Mutex
 	pending      map[int64]*pb.WorkRequest
 	granted      bool
-	callsOrdinal int32 // of the message whose calls are open
+	callsOrdinal int32 // ordinal of the message whose calls are open
 }
 
-// witnessedStream is a worker's stream: requests are remembered, answers recorded.
+// witnessedStream is a worker's stream that remembers requests and records answers.
 type witnessedStream struct {
 	grpc.ClientStream
 	*Witness
@@ -47,7 +46,7 @@ type witnessedStream struct {
 	mu    sync.Mutex
 	bound *attempt
 
-	offeredNonce uint64 // the nonce of the last offer of the slot; only the receiver looks at it
+	offeredNonce uint64 // nonce of the last offer of the slot; used only by the receiver
 }
 
 func (s *witnessedStream) SendMsg(m any) error {
@@ -75,7 +74,7 @@ func (s *witnessedStream) recordRequest(req *pb.WorkRequest) {
 	}
 }
 
-// bindAttempt makes an attempt the one on this stream; it may have been on another.
+// bindAttempt binds the stream to an attempt, which may have been on another stream.
 func (s *witnessedStream) bindAttempt(t attemptID) {
 	s.Witness.mu.Lock()
 	a := s.attempts[t]
@@ -95,7 +94,7 @@ func (s *witnessedStream) current() *attempt {
 	return s.bound
 }
 
-// leave forgets an attempt that is over.
+// forgetAttempt removes an attempt that is over.
 func (s *witnessedStream) forgetAttempt(a *attempt) {
 	s.Witness.mu.Lock()
 	if delete(s.attempts, a.attemptID); len(s.attempts) == 0 {
@@ -128,7 +127,7 @@ func (s *witnessedStream) RecvMsg(m any) error {
 	return nil
 }
 
-// answered records an answer together with what was asked.
+// recordResponse records an answer together with its request.
 func (s *witnessedStream) recordResponse(a *attempt, resp *pb.WorkResponse) {
 	r := Record{Session: a.session, Task: a.task, Epoch: a.epoch, Nonce: a.nonce, Seq: resp.GetSeq()}
 	a.mu.Lock()
@@ -148,7 +147,7 @@ func (s *witnessedStream) recordResponse(a *attempt, resp *pb.WorkResponse) {
 		r.Kind, r.Seq = Reattached, k.Reattached.GetLastSeq()
 		s.add(r)
 	case *pb.WorkResponse_Refused:
-		if a.granted { // it wanted to go on, and it is over
+		if a.granted { // it wanted to continue, and is over
 			r.Kind = Lost
 			s.add(r)
 		}
@@ -177,23 +176,23 @@ func (s *witnessedStream) recordResponse(a *attempt, resp *pb.WorkResponse) {
 	}
 }
 
-// switchAttempt makes the attempt that has come with the end of another, if one has, that on this
-// stream, and forgets the one that is over.
+// switchAttempt replaces the attempt of the stream by the one that arrived with its end, if
+// any.
 func (s *witnessedStream) switchAttempt(a *attempt, req *pb.WorkRequest, given *pb.GivenRun) {
 	s.offeredNonce = req.GetTakes().GetNonce()
 	s.bindGivenRun(given)
 	s.forgetAttempt(a)
 }
 
-// bindGivenRun makes an attempt that the slot has got, if it has got one, that on this stream.
+// bindGivenRun binds the stream to the run that the slot was given, if any.
 func (s *witnessedStream) bindGivenRun(run *pb.GivenRun) {
 	if run != nil {
 		s.bindAttempt(attemptID{run.GetSessionId(), run.GetTaskId(), run.GetEpoch(), s.offeredNonce})
 	}
 }
 
-// rememberCalls remembers the last message in which a task has asked for calls: a worker is not
-// sent again what it has of a transcript.
+// rememberCalls remembers the last message of a task that contains calls. A worker is not sent
+// again the messages that it has.
 func (s *witnessedStream) rememberCalls(a *attempt, ordinal int32) {
 	a.callsOrdinal = ordinal
 	s.Witness.mu.Lock()
@@ -201,7 +200,7 @@ func (s *witnessedStream) rememberCalls(a *attempt, ordinal int32) {
 	s.Witness.mu.Unlock()
 }
 
-// stored records that a request was stored.
+// recordStored records that a request was stored.
 func (s *witnessedStream) recordStored(a *attempt, r Record, req *pb.WorkRequest, ordinal int32) {
 	switch k := req.GetKind().(type) {
 	case *pb.WorkRequest_Append:

@@ -9,24 +9,23 @@ import (
 	pb "github.com/coppice-run/coppice/internal/gen/coppice/v1"
 )
 
-// Trajectory is how a session went, told without ids and times: two sessions with
-// the same scripts and the same first message have the same course, however
-// often their runs were delivered.
+// Trajectory describes a session without ids and times. Two sessions with the same scripts and
+// the same first message have equal trajectories, however often their runs were delivered.
 type Trajectory struct {
 	Tasks map[string]TaskTrajectory // by path
 }
 
-// TaskTrajectory is how one task of a session went. Roles and contents of the transcript
-// follow from the script, unless news of background children came in between,
-// which come when they come, or a call was cut off.
+// TaskTrajectory describes one task. Roles and contents of its transcript follow from the
+// script, with two exceptions: news of background children arrives at any time, and calls may
+// be cut off.
 type TaskTrajectory struct {
 	State         pb.TaskState
 	Transcript    []string
-	Deterministic bool // nothing came in between
+	Deterministic bool // none of the exceptions occurred
 }
 
-// The path of a task says where it hangs: "root", and below it the message and
-// block of each call that asked for a child, or the description that a client gave.
+// pathOf returns the place of a task in the tree: "root", followed by the message and block of
+// each call that asked for a child, or by the description that a client gave.
 func (p *sessionHistory) pathOf(l *taskHistory) string {
 	s := l.firstStart()
 	if s.GetParentId() == "" {
@@ -45,7 +44,7 @@ func (p *sessionHistory) pathOf(l *taskHistory) string {
 	return parent.path + "/" + s.GetDescription()
 }
 
-// TrajectoryOf tells how a session went.
+// TrajectoryOf returns the trajectory of a session.
 func TrajectoryOf(e *Evidence) *Trajectory { return trajectoryOf(e, historyOf(e.Events)) }
 
 func trajectoryOf(e *Evidence, p *sessionHistory) *Trajectory {
@@ -63,31 +62,30 @@ func trajectoryOf(e *Evidence, p *sessionHistory) *Trajectory {
 	return c
 }
 
-// backed reports whether a child of a task was put into the background.
+// hasBackgrounded reports whether a child of the task was moved to the background.
 func (p *sessionHistory) hasBackgrounded(parent *taskHistory) bool {
 	return slices.ContainsFunc(p.order, func(l *taskHistory) bool {
 		return l.firstStart().GetParentId() == parent.id && len(l.backgrounded) > 0
 	})
 }
 
-// isNondeterministic reports whether a message is there because of how things happened to
-// fall, and not because of the script.
+// isNondeterministic reports whether a message depends on timing and not on the script.
 func isNondeterministic(m *pb.Message) bool {
 	return m.GetNews() != nil || slices.ContainsFunc(m.GetBlocks(), func(b *pb.Block) bool {
 		return strings.HasPrefix(b.GetToolResult().GetText(), unknownOutcome)
 	})
 }
 
-// What differs from run to run: ids, and how long a child took.
+// The parts that differ between sessions: ids, and the durations of children.
 var (
 	idPattern       = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	durationPattern = regexp.MustCompile(`duration_ms[\\"]*:[0-9]+`)
 )
 
-// unknownOutcome is how the result of a call begins whose worker was lost while it ran.
+// unknownOutcome is the start of the result of a call whose worker was lost while it ran.
 const unknownOutcome = "outcome unknown:"
 
-// normalised gives roles and contents of a transcript without ids.
+// normalised returns roles and contents of a transcript without ids.
 func normalised(transcript []*pb.Message) []string {
 	lines := make([]string, len(transcript))
 	for i, m := range transcript {
