@@ -7,13 +7,14 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Where a call carries its token.
+// The metadata that carries the token of a call.
 const (
 	header = "authorization"
 	scheme = "Bearer"
 )
 
-// TokenFromContext gives the token that a call carries; empty if it carries none, or several.
+// TokenFromContext returns the token of an incoming call. It is empty if the call has no token,
+// or more than one.
 func TokenFromContext(ctx context.Context) string {
 	values := metadata.ValueFromIncomingContext(ctx, header)
 	if len(values) != 1 {

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// checkInterval is how long files are taken to be what they were.
+// checkInterval is how long the files are assumed to be unchanged.
 const checkInterval = time.Second
 
 // maxFileBytes bounds each file.
 const maxFileBytes = 16 << 20
 
-// reloader is something that is made of files, and anew when they change. They are
-// looked at when it is asked for: that finds files that were written in place,
-// renamed, or mounted anew behind a symbolic link, and needs nothing that runs.
+// reloader holds a value that is parsed from files, and parses it again when they change. get
+// checks the files, so no goroutine is needed. This detects files that were written in place,
+// renamed, or mounted anew behind a symbolic link.
 //
-// What can't be read or understood changes nothing, and is logged once: a file may
-// be half written, or a key already be there and its certificate not yet.
+// If the files cannot be read or parsed, the value stays and the error is logged once. A file
+// may be half written, or a key may have been replaced before its certificate.
 type reloader[T any] struct {
 	paths []string
 	read  func(contents [][]byte) (T, error)
@@ -32,12 +32,12 @@ type reloader[T any] struct {
 
 	mu           sync.Mutex
 	checkedAt    time.Time
-	lastContents [][]byte // what value was made of, or would have been but for complaint
+	lastContents [][]byte // what value was parsed from, or the newer contents that could not be parsed
 	value        T
-	lastError    string // what was last complained of
+	lastError    string // the last logged error
 }
 
-// newReloader reads files for the first time; what is wrong with them is an error then.
+// newReloader reads the files for the first time, and fails if they are invalid.
 func newReloader[T any](log *slog.Logger, read func([][]byte) (T, error), paths ...string) (*reloader[T], error) {
 	f := &reloader[T]{paths: paths, read: read, log: log, now: time.Now}
 	contents, err := f.readAll()
@@ -51,7 +51,7 @@ func newReloader[T any](log *slog.Logger, read func([][]byte) (T, error), paths 
 	return f, nil
 }
 
-// get gives what the files say.
+// get returns the current value.
 func (f *reloader[T]) get() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()

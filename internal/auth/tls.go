@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// reloadingTLS is TLS whose certificates may change: each handshake goes by what the files
-// say then. Connections that are open stay.
+// reloadingTLS is TLS with certificates that may change: each handshake uses the current files.
+// Open connections stay.
 type reloadingTLS struct {
-	credentials.TransportCredentials // for all that is not a handshake
+	credentials.TransportCredentials // for everything except handshakes
 
 	config func() *tls.Config
 }
@@ -35,12 +35,12 @@ func (f *reloadingTLS) Clone() credentials.TransportCredentials {
 	return &reloadingTLS{f.TransportCredentials.Clone(), f.config}
 }
 
-// newPairReloader follows a certificate and its key.
+// newPairReloader reloads a certificate and its key.
 func newPairReloader(cert, key string, log *slog.Logger) (*reloader[tls.Certificate], error) {
 	return newReloader(log, func(c [][]byte) (tls.Certificate, error) { return tls.X509KeyPair(c[0], c[1]) }, cert, key)
 }
 
-// newPoolReloader follows a file of certificate authorities.
+// newPoolReloader reloads a file of certificate authorities.
 func newPoolReloader(path string, log *slog.Logger) (*reloader[*x509.CertPool], error) {
 	return newReloader(log, func(c [][]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
@@ -51,7 +51,7 @@ func newPoolReloader(path string, log *slog.Logger) (*reloader[*x509.CertPool], 
 	}, path)
 }
 
-// serverTLS is what a server shows, and, with clientCA, asks of who connects.
+// serverTLS returns the credentials of a server. With clientCA it requires client certificates.
 func serverTLS(cert, key, clientCA string, log *slog.Logger) (credentials.TransportCredentials, error) {
 	own, err := newPairReloader(cert, key, log)
 	if err != nil {
@@ -72,8 +72,8 @@ func serverTLS(cert, key, clientCA string, log *slog.Logger) (credentials.Transp
 	}), nil
 }
 
-// clientTLS is whom a client trusts, and, with cert, what it shows. No ca means
-// those of the system.
+// clientTLS returns the credentials of a client. Without ca it trusts the system's authorities;
+// cert is its optional client certificate.
 func clientTLS(ca, cert, key string, log *slog.Logger) (credentials.TransportCredentials, error) {
 	var authorities *reloader[*x509.CertPool]
 	var own *reloader[tls.Certificate]

@@ -12,28 +12,28 @@ import (
 	"github.com/coppice-run/coppice/internal/wire"
 )
 
-// Gate is what a worker takes for its orchestrator: it hands on all that both say, counts the
-// steps, and strikes when the moment has come.
+// Gate is a proxy between a worker and its orchestrator. It forwards all messages, counts the
+// steps, and injects the fault at its moment.
 type Gate struct {
 	pb.UnimplementedWorkerServiceServer
 	orchestrator pb.WorkerServiceClient
-	fault        *Fault       // nil: none
-	inject       func(Victim) // breaks it; the gate cuts links itself
+	fault        *Fault       // nil: no fault
+	inject       func(Victim) // injects the fault, except that the gate itself cuts links
 
 	mu        sync.Mutex
 	counts    StepCounts
-	due       bool       // the step has come at which the fault happens
-	injection *Injection // nil: it has not happened
+	due       bool       // the step of the fault has come
+	injection *Injection // nil: the fault has not happened
 	unknown   map[call]string
 	cuts      map[*proxiedStream]func()
 }
 
-// Struck is a fault that has happened.
+// Injection is a fault that has happened.
 type Injection struct {
-	Agent string // whose step it was; empty: not known
+	Agent string // agent whose step it was; empty: unknown
 }
 
-// call is one that a worker has left behind.
+// call is a tool call that a lost worker had started.
 type call struct {
 	task  string
 	block int32
@@ -46,22 +46,22 @@ func newGate(orchestrator pb.WorkerServiceClient, fault *Fault, strike func(Vict
 	}
 }
 
-// StepCounts counts the steps, up to the fault.
+// StepCounts returns the number of steps up to the fault.
 func (g *Gate) StepCounts() StepCounts {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.counts
 }
 
-// Struck tells of the fault; nil if it has not happened.
+// Injected returns the fault; nil if it has not happened.
 func (g *Gate) Injected() *Injection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.injection
 }
 
-// Unknown names the tools of calls of which nobody knows what they have done, since their
-// worker was lost in the middle: a name for each call.
+// Unknown returns the tool names of the calls whose outcome is unknown because their worker was
+// lost while they ran. There is one name per call.
 func (g *Gate) Unknown() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +72,7 @@ func (g *Gate) Unknown() []string {
 	return tools
 }
 
-// Work carries one line.
+// Work forwards one stream.
 func (g *Gate) Work(worker grpc.BidiStreamingServer[pb.WorkRequest, pb.WorkResponse]) error {
 	ctx, cut := context.WithCancel(worker.Context())
 	defer cut()
@@ -90,10 +90,10 @@ func (g *Gate) Work(worker grpc.BidiStreamingServer[pb.WorkRequest, pb.WorkRespo
 	if err := l.forwardResponses(); ctx.Err() == nil {
 		return err
 	}
-	return ctx.Err() // it is cut
+	return ctx.Err() // it was cut
 }
 
-// register adds a line, until close is called.
+// register adds a stream until closed is called.
 func (g *Gate) register(l *proxiedStream, cut func()) (closed func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +105,7 @@ func (g *Gate) register(l *proxiedStream, cut func()) (closed func()) {
 	}
 }
 
-// isDue reports whether a request is the step at which the fault happens.
+// isDue counts a request and reports whether it is the step of the fault.
 func (g *Gate) isDue(req *pb.WorkRequest) bool {
 	step, is := stepOf(req)
 	if !is {
@@ -121,7 +121,7 @@ func (g *Gate) isDue(req *pb.WorkRequest) bool {
 	return g.due
 }
 
-// injectAt makes the fault happen at a step of an agent, and reports whether that has cut all lines.
+// injectAt injects the fault at a step of an agent. It reports whether all streams were cut.
 func (g *Gate) injectAt(agent string) (cut bool) {
 	g.inject(g.fault.Victim)
 	g.mu.Lock()
@@ -136,7 +136,7 @@ func (g *Gate) injectAt(agent string) (cut bool) {
 	return true
 }
 
-// proxiedStream is that of one slot.
+// proxiedStream is the stream of one slot.
 type proxiedStream struct {
 	gate         *Gate
 	worker       grpc.BidiStreamingServer[pb.WorkRequest, pb.WorkResponse]
@@ -144,12 +144,13 @@ type proxiedStream struct {
 
 	mu       sync.Mutex
 	agent    string
-	awaiting bool  // the answer to the request with this seq is when the fault happens
-	seq      int64 // 0 is that of a claim
+	awaiting bool  // the fault happens at the response to the request with this seq
+	seq      int64 // 0 for a claim
 	opened   []call
 }
 
-// forwardRequests hands on what the worker says, until it has said all; false if the line is broken.
+// forwardRequests forwards the worker's requests until it closes its side. It returns false if
+// the stream is broken.
 func (l *proxiedStream) forwardRequests() bool {
 	for {
 		req, err := l.worker.Recv()
@@ -160,7 +161,7 @@ func (l *proxiedStream) forwardRequests() bool {
 			return false
 		}
 		if offered := req.GetTakes(); offered != nil {
-			offered.StandBy = false // a run would come at no step of a worker
+			offered.StandBy = false // a run that arrives this way would come at no step of a worker
 		}
 		switch due := l.gate.isDue(req); {
 		case due && l.gate.fault.Moment.After:
@@ -175,7 +176,7 @@ func (l *proxiedStream) forwardRequests() bool {
 	}
 }
 
-// currentAgent gives the agent whose run the line has; empty: none.
+// currentAgent returns the agent of the run on this stream, or "".
 func (l *proxiedStream) currentAgent() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +189,8 @@ func (l *proxiedStream) awaitResponse(seq int64) {
 	l.awaiting, l.seq = true, seq
 }
 
-// forwardResponses hands on what the orchestrator says, until it ends the stream or the line is cut.
+// forwardResponses forwards the orchestrator's responses until it ends the stream or the stream
+// is cut.
 func (l *proxiedStream) forwardResponses() error {
 	for {
 		resp, err := l.orchestrator.Recv()
@@ -206,7 +208,7 @@ func (l *proxiedStream) forwardResponses() error {
 	}
 }
 
-// observe reads what the orchestrator says, and reports whether it is what the fault waits for.
+// observe inspects a response and reports whether the fault waits for it.
 func (l *proxiedStream) observe(resp *pb.WorkResponse) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -227,7 +229,7 @@ func (l *proxiedStream) observe(resp *pb.WorkResponse) bool {
 	return true
 }
 
-// noteAssignment notes whose run the line has, and which calls were begun by a worker that is gone.
+// noteAssignment records the agent of the run, and the calls that a lost worker had started.
 func (l *proxiedStream) noteAssignment(a *pb.Assignment) {
 	l.agent, l.opened = a.GetTask().GetAgent(), nil
 	for _, c := range a.GetOpenCalls() {
@@ -237,8 +239,8 @@ func (l *proxiedStream) noteAssignment(a *pb.Assignment) {
 	}
 }
 
-// noteUnknown notes calls that a worker has left behind, with the tools that the last answer of a
-// transcript asks for.
+// noteUnknown records calls with an unknown outcome, with the tool names from the last
+// assistant message of a transcript.
 func (g *Gate) noteUnknown(calls []call, chunk *pb.TranscriptChunk) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package route says which endpoint of several a gRPC call goes to.
+// Package route chooses the endpoint of gRPC calls.
 //
-// A connection with its [Policy] spreads calls over all endpoints that can be reached, by
-// turns. A call whose context has a [Way] is told where it has gone, and another one can be
-// sent there too.
+// A connection with [Policy] distributes calls over all reachable endpoints in turn. A call
+// whose context has a [Preference] goes to the preferred endpoint if possible. The preference
+// also reports which endpoint the call used, so that later calls can prefer it.
 package route
 
 import (
@@ -21,9 +21,9 @@ import (
 // Policy is the name of the load balancing policy, for the service config of a connection.
 const Policy = "coppice_route"
 
-func init() { balancer.Register(builder{}) } //nolint:gochecknoinits // gRPC takes policies at no other time
+func init() { balancer.Register(builder{}) } //nolint:gochecknoinits // gRPC requires registration at initialisation
 
-// Preference is the way of a call: to an endpoint if that can be reached, otherwise to any.
+// Preference is the preferred endpoint of calls, and what became of it.
 type Preference struct {
 	preferred   string
 	used        atomic.Pointer[string]
@@ -32,13 +32,14 @@ type Preference struct {
 
 type key struct{}
 
-// Prefer gives calls a way. No endpoint: any will do.
+// Prefer returns a context whose calls go to an endpoint if it is reachable, otherwise to any.
+// An empty endpoint means no preference.
 func Prefer(ctx context.Context, endpoint string) (context.Context, *Preference) {
 	w := &Preference{preferred: endpoint}
 	return context.WithValue(ctx, key{}, w), w
 }
 
-// Endpoint gives the endpoint that the call has gone to; empty if that is not known.
+// Endpoint returns the endpoint that the call used, or "" if that is unknown.
 func (w *Preference) Endpoint() string {
 	if took := w.used.Load(); took != nil {
 		return *took
@@ -46,34 +47,34 @@ func (w *Preference) Endpoint() string {
 	return ""
 }
 
-// Unreachable reports whether the endpoint that the call was to go to can't be reached: the last attempt
-// to connect to it has failed, or it is none of the connection's any more. One whose connection is
-// being made, be it anew, is not down, though the call has gone elsewhere meanwhile.
+// Unreachable reports whether the preferred endpoint is down: the last attempt to connect to it
+// failed, or the connection no longer has it. An endpoint that is being connected to, even
+// again, is not down, although the call went elsewhere.
 func (w *Preference) Unreachable() bool { return w.unreachable.Load() }
 
-// builder makes round_robin's balancers, whose pickers know ways.
+// builder builds round_robin balancers whose pickers apply preferences.
 type builder struct{}
 
 // Name is that of the policy.
 func (builder) Name() string { return Policy }
 
-// Build makes a balancer for a connection.
+// Build returns a balancer for a connection.
 func (builder) Build(conn balancer.ClientConn, options balancer.BuildOptions) balancer.Balancer {
 	w := &pickerConn{ClientConn: conn}
 	return &errorBalancer{balancer.Get(roundrobin.Name).Build(w, options), w}
 }
 
-// errorBalancer is a balancer that remembers why its target can't be resolved.
+// errorBalancer remembers why the target could not be resolved.
 type errorBalancer struct {
 	balancer.Balancer
 	conn *pickerConn
 }
 
-// errNoAddress says that a name was resolved, and stands for nothing: gRPC's resolver says so of
-// one that there is not.
+// errNoAddress reports that a name resolved to no address. gRPC's resolver reports this for
+// names that do not exist.
 var errNoAddress = errors.New("the name resolves to no address")
 
-// UpdateClientConnState takes in that there are other endpoints, or none.
+// UpdateClientConnState records that there are no endpoints, and passes the state on.
 func (r *errorBalancer) UpdateClientConnState(state balancer.ClientConnState) error {
 	if len(state.ResolverState.Endpoints) == 0 {
 		r.conn.unresolved.Store(&errNoAddress)
@@ -81,20 +82,20 @@ func (r *errorBalancer) UpdateClientConnState(state balancer.ClientConnState) er
 	return r.Balancer.UpdateClientConnState(state)
 }
 
-// ResolverError takes in why there are no endpoints, or no newer ones.
+// ResolverError records the error, and passes it on.
 func (r *errorBalancer) ResolverError(err error) {
 	r.conn.unresolved.Store(&err)
-	r.Balancer.ResolverError(err) // which tells its state
+	r.Balancer.ResolverError(err) // this also updates the state
 }
 
-// pickerConn is a connection whose pickers know ways, and say why there is no endpoint.
+// pickerConn installs pickers that apply preferences, and that report why there is no endpoint.
 type pickerConn struct {
 	balancer.ClientConn
 	next       atomic.Uint32
-	unresolved atomic.Pointer[error] // what the resolver failed with last; nil: it never did
+	unresolved atomic.Pointer[error] // the last error of the resolver; nil: it never failed
 }
 
-// UpdateState passes the state on.
+// UpdateState wraps the picker and passes the state on.
 func (w *pickerConn) UpdateState(state balancer.State) {
 	endpoints := endpointsharding.ChildStatesFromPicker(state.Picker)
 	if err := w.unresolved.Load(); err != nil && len(endpoints) == 0 {
@@ -105,7 +106,7 @@ func (w *pickerConn) UpdateState(state balancer.State) {
 		switch address := child.Endpoint.Addresses[0].Addr; child.State.ConnectivityState {
 		case connectivity.Ready:
 			p.ready = append(p.ready, endpoint{address, child.State.Picker})
-		case connectivity.Idle, connectivity.Connecting: // after a failure it is neither until it is ready
+		case connectivity.Idle, connectivity.Connecting: // after a failure, an endpoint has neither state until it is ready
 			p.connecting = append(p.connecting, address)
 		}
 	}
@@ -113,17 +114,17 @@ func (w *pickerConn) UpdateState(state balancer.State) {
 	w.ClientConn.UpdateState(state)
 }
 
-// endpoint is one that can be reached.
+// endpoint is a reachable endpoint.
 type endpoint struct {
 	address string
 	balancer.Picker
 }
 
-// picker sends calls without a way where round_robin does.
+// picker picks preferred endpoints, and otherwise uses the picker of round_robin.
 type picker struct {
 	balancer.Picker
 	ready      []endpoint
-	connecting []string // addresses to which a connection is being made
+	connecting []string // addresses that are being connected to
 	next       *atomic.Uint32
 }
 
