@@ -16,15 +16,15 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// blockingExit is the exit code with which a hook on a stop objects.
+// blockingExit is the exit code with which a stop hook blocks.
 const blockingExit = 2
 
-// outputGrace is how long output is waited for once a command has ended and only
-// what it left behind could still write.
+// outputGrace is how long output is read after the command has exited, when only processes that
+// it left behind could still write.
 const outputGrace = 300 * time.Millisecond
 
-// command runs a program in a process group of its own. Nothing of the group
-// outlives it: what it leaves behind is killed with it.
+// command runs a program in its own process group. When it has exited, all processes of the
+// group are killed.
 func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) result {
 	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...) //nolint:gosec // it is what the operator has configured
 	dir, leave, err := in.enter()
@@ -49,8 +49,8 @@ func (h *Hooks) command(ctx context.Context, s *Spec, in *input, body []byte) re
 	return resultOf(in.event, cmd, err, out.String(), errs.String())
 }
 
-// enter gives the path by which a process gets into the workspace until leave is called:
-// on Linux, into what was opened, under whichever name that is by now.
+// enter returns a path to the workspace that is valid until leave is called. On Linux it leads
+// to the opened directory, even if that has been renamed.
 func (in *input) enter() (path string, leave func(), _ error) {
 	if in.open == nil || runtime.GOOS != "linux" {
 		return in.Dir, func() {}, nil
@@ -62,7 +62,7 @@ func (in *input) enter() (path string, leave func(), _ error) {
 	return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), func() { dir.Close() }, nil
 }
 
-// killGroup kills all of a command's process group; that none is left is fine.
+// killGroup kills the process group of a command. An empty group is not an error.
 func killGroup(cmd *exec.Cmd) error {
 	err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	if err == nil || errors.Is(err, syscall.ESRCH) {
@@ -79,8 +79,8 @@ func notStarted(err error) result {
 	return r
 }
 
-// resultOf says what an exit means. Output that was still held open when the command
-// had ended, and a stdin that it did not read, mean nothing.
+// resultOf returns the result of a command that has exited. Two errors are ignored: output that
+// was still held open, and input that the command did not read.
 func resultOf(event tree.HookEvent, cmd *exec.Cmd, err error, out, errs string) result {
 	state := cmd.ProcessState
 	var r result
@@ -98,11 +98,11 @@ func resultOf(event tree.HookEvent, cmd *exec.Cmd, err error, out, errs string) 
 	return r
 }
 
-// inheritedVars names what a command gets of the worker's environment: nothing that could
-// be a key.
+// inheritedVars are the variables that a command inherits from the worker. None of them should
+// contain a key.
 var inheritedVars = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"}
 
-// environment is that of a command.
+// environment returns the environment of a command.
 func (h *Hooks) environment(in *input) []string {
 	var env []string
 	for _, entry := range h.Environ {

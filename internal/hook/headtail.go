@@ -2,18 +2,18 @@ package hook
 
 import "fmt"
 
-// headTail keeps the beginning and the end of what is written to it.
+// headTail is a writer that keeps the start and the end of what is written.
 type headTail struct {
-	limit int // of each of both, in bytes
+	limit int // of head and tail each, in bytes
 	head  []byte
-	tail  []byte // a ring once it is full
-	next  int    // where the ring goes on
-	left  int64  // bytes that are not kept any more
+	tail  []byte // a ring buffer once it is full
+	next  int    // next position in the ring
+	left  int64  // bytes that were dropped
 }
 
 func newHeadTail(limit int) *headTail { return &headTail{limit: limit / 2} }
 
-// Write takes everything, so that whoever writes is never held up.
+// Write accepts everything, so it never blocks the writer.
 func (e *headTail) Write(p []byte) (int, error) {
 	n := len(p)
 	room := min(e.limit-len(e.head), len(p))
@@ -33,7 +33,7 @@ func (e *headTail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String gives both, with a note where something is missing.
+// String returns both, with a note between them if something is missing.
 func (e *headTail) String() string {
 	if e.left == 0 {
 		return string(e.head) + string(e.tail)

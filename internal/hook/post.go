@@ -14,10 +14,10 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// maxBody bounds the answer to a call, in bytes.
+// maxBody bounds the response, in bytes.
 const maxBody = 64 << 10
 
-// post calls a URL with what a command would read. Redirects are not followed.
+// post sends the JSON that a command would read to a URL. It does not follow redirects.
 func (h *Hooks) post(ctx context.Context, s *Spec, event tree.HookEvent, body []byte) result {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, bytes.NewReader(body))
 	if err != nil {
@@ -46,7 +46,7 @@ func (h *Hooks) post(ctx context.Context, s *Spec, event tree.HookEvent, body []
 	return responseResult(event, bytes.TrimSpace(answer))
 }
 
-// withoutURL is an error without the URL, which watchers are not to see: it may hold a token.
+// withoutURL removes the URL from an error. It may contain a token, and watchers see the error.
 func withoutURL(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err
@@ -54,7 +54,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// responseResult says what the body of a successful call means.
+// responseResult interprets the body of a successful response.
 func responseResult(event tree.HookEvent, body []byte) result {
 	if len(body) == 0 {
 		return result{outcome: tree.HookPassed}
@@ -70,7 +70,7 @@ func responseResult(event tree.HookEvent, body []byte) result {
 	switch {
 	case answer.Decision == "block" && event == tree.SubagentStop:
 		e := newHeadTail(maxOutput)
-		_, _ = e.Write([]byte(answer.Reason)) // it takes everything
+		_, _ = e.Write([]byte(answer.Reason)) // it never fails
 		return blockedResult(e.String())
 	case answer.Decision == "block":
 		return failedResult("a start can't be blocked")

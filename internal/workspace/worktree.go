@@ -14,16 +14,16 @@ import (
 	"github.com/coppice-run/coppice/internal/tree"
 )
 
-// worktree is the git worktree of a task. That it is all there says a mark, which is made
-// last and removed first. It is with the repository, where git does not remove it with
-// all that it takes no notice of.
+// worktree is the git worktree of a task. A marker file says that it is complete. The marker is
+// created last and removed first. It is in the repository, because git could remove it from the
+// worktree together with untracked files.
 type worktree struct {
 	id     tree.TaskID
-	parent string // the directory of the workspace that it is a worktree of
-	dir    string // its own; both from the session's directory
+	parent string // directory that it is a worktree of
+	dir    string // its directory; both are relative to the session's directory
 }
 
-// worktrees gives the worktrees of tasks, each below the one before.
+// worktrees returns the worktrees of tasks. Each is nested in the one before.
 func worktrees(ids []tree.TaskID) []worktree {
 	chain := make([]worktree, len(ids))
 	parent := "."
@@ -36,38 +36,40 @@ func worktrees(ids []tree.TaskID) []worktree {
 
 func (w worktree) branch() string { return branchPrefix + w.id.String() }
 
-// path is where its parent finds it.
+// path returns the path relative to the parent.
 func (w worktree) path() string { return tool.WorktreesDir + "/" + w.id.String() }
 
-// admin is the directory in the repository that belongs to it.
+// admin returns the worktree's directory in the repository.
 func (w worktree) admin() string { return filepath.Join(gitDir, "worktrees", w.id.String()) }
 
 func (w worktree) readyMark() string { return filepath.Join(w.admin(), "coppice-ready") }
 
-// index is written when all files are laid out, and removed before the first of them.
+// index returns the index file. It is written when all files are checked out, and removed
+// before the first of them.
 func (w worktree) index() string { return filepath.Join(w.admin(), "index") }
 
-// gitLock is git's: it does not take a worktree for gone that has it, where its directory is not
-// seen. Commands in one worktree do not see the others.
+// gitLock returns git's own lock file of the worktree. It keeps git from pruning the worktree
+// where its directory is not visible: commands in one worktree do not see the others.
 func (w worktree) gitLock() string { return filepath.Join(w.admin(), "locked") }
 
-// gitLockReason is what git says when somebody wants to remove a worktree.
+// gitLockReason is what git reports to a user who tries to remove a worktree.
 const gitLockReason = "a sub-agent works here, or may be resumed"
 
-// usersLock is the file whose lock all share that work there.
+// usersLock returns the file on which all users of the worktree hold a shared lock.
 func (w worktree) usersLock() string { return filepath.Join(w.admin(), "coppice-users") }
 
 func (w worktree) forgottenError() error {
 	return fmt.Errorf("the repository has forgotten the worktree %s; save what is wanted of it and remove it", w.dir)
 }
 
-// legacyMark ends the name of the mark beside a worktree, where workers of the release before
-// look for it: they take a worktree without for one that was cut off, and remove it.
+// legacyMark is the suffix of a second marker beside the worktree. Workers of the previous
+// release look for it there. Without it they would take the worktree for incomplete, and remove
+// it.
 const legacyMark = ".ready"
 
-// markReady marks a worktree.
+// markReady creates the markers of a worktree.
 func (r *repository) markReady(w worktree, text string) error {
-	if err := r.write(w.gitLock(), gitLockReason+"\n"); err != nil { // older workers have not
+	if err := r.write(w.gitLock(), gitLockReason+"\n"); err != nil { // older workers have not written it
 		return err
 	}
 	if err := r.write(w.dir+legacyMark, text); err != nil {
@@ -76,8 +78,8 @@ func (r *repository) markReady(w worktree, text string) error {
 	return r.write(w.readyMark(), text)
 }
 
-// ensure makes what is missing of a chain of worktrees. The last is marked with its
-// owner, if there is one.
+// ensure creates the missing worktrees of a chain. It marks the last one with its owner, if
+// there is one.
 func (r *repository) ensure(ctx context.Context, chain []worktree, owner string) error {
 	for i := range chain {
 		if err := r.ensureOne(ctx, chain[:i+1]); err != nil {
@@ -100,10 +102,10 @@ func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
 		return w.forgottenError()
 	case there && r.exists(w.readyMark()):
 		return r.checkPath(w.dir)
-	case there && r.exists(w.index()): // it was cut off before the mark, or an older worker has made it
+	case there && r.exists(w.index()): // interrupted before the marker, or created by an older worker
 		return errors.Join(r.checkPath(w.dir), r.markReady(w, "\n"))
 	}
-	if err := r.discard(w); err != nil { // its files were never all laid out: nobody has worked there
+	if err := r.discard(w); err != nil { // its files were never all checked out, so nothing has worked there
 		return err
 	}
 	from, err := r.head(ctx, chain[:len(chain)-1])
@@ -116,7 +118,7 @@ func (r *repository) ensureOne(ctx context.Context, chain []worktree) error {
 	return r.markReady(w, "\n")
 }
 
-// add makes a worktree on its branch. A branch that is there already is gone on with.
+// add creates a worktree on its branch. It continues on a branch that exists already.
 func (r *repository) add(ctx context.Context, w worktree, from string) error {
 	at := []string{"-b", w.branch(), r.path(w.dir), from}
 	if _, err := r.runGit(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch()); err == nil {
@@ -124,7 +126,7 @@ func (r *repository) add(ctx context.Context, w worktree, from string) error {
 	} else if ctx.Err() != nil {
 		return err
 	}
-	// Files come after: git would run filters for them.
+	// Files are checked out afterwards, because git would run filters for them here.
 	if _, err := r.runGit(ctx, append([]string{"worktree", "add", "--quiet", "--no-checkout", "--lock"}, at...)...); err != nil {
 		return err
 	}
@@ -136,8 +138,8 @@ func (r *repository) add(ctx context.Context, w worktree, from string) error {
 	return err
 }
 
-// discard removes what is left of a worktree, and what would keep git from making it.
-// Its branch stays.
+// discard removes the remains of a worktree, and what would keep git from creating it. The
+// branch stays.
 func (r *repository) discard(w worktree) error {
 	branchLock := filepath.Join(gitDir, "refs", "heads", w.branch()+".lock")
 	for _, name := range []string{w.readyMark(), w.index(), w.dir, w.admin(), branchLock, w.dir + legacyMark} {
@@ -148,7 +150,7 @@ func (r *repository) discard(w worktree) error {
 	return nil
 }
 
-// look says what the last worktree of a chain holds that its parent has not.
+// changesOf returns what the last worktree of a chain has that its parent does not have.
 func (r *repository) changesOf(ctx context.Context, chain []worktree) (changes, error) {
 	w := chain[len(chain)-1]
 	if !r.exists(w.admin()) {
@@ -187,15 +189,15 @@ func (r *repository) changesOf(ctx context.Context, chain []worktree) (changes, 
 	return s, err
 }
 
-// isChanged reports whether files, or the commits of submodules, differ from the commit
-// that a worktree is at.
+// isChanged reports whether files, or the commits of submodules, differ from the commit of a
+// worktree.
 func (r *repository) isChanged(ctx context.Context, w worktree, head string) (bool, error) {
-	// Submodules are left out: git would go into them, and run what they name.
+	// Submodules are excluded: git would enter them and run what they configure.
 	changed, err := r.runIsolated(ctx, w, head, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames")
 	if err != nil || changed != "" {
 		return changed != "", err
 	}
-	// That is not so where only the index is looked at.
+	// This does not apply when git looks only at the index.
 	changed, err = r.runIsolated(ctx, w, head, "diff-index", "--cached", "--name-only", "--ignore-submodules=none", "--no-renames", head)
 	return changed != "", err
 }
@@ -204,8 +206,8 @@ func (r *repository) branchTip(ctx context.Context, w worktree) (string, error) 
 	return r.runGit(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch())
 }
 
-// hasNested reports whether there are worktrees of agents that work in a worktree. It
-// never blocks, whatever an agent has put there.
+// hasNested reports whether the worktree contains worktrees of other agents. It never blocks,
+// whatever an agent has put there.
 func (r *repository) hasNested(w worktree) (bool, error) {
 	dir, err := r.root.OpenFile(filepath.Join(w.dir, tool.WorktreesDir), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -223,8 +225,8 @@ func (r *repository) hasNested(w worktree) (bool, error) {
 	return false, errors.Join(err, dir.Close())
 }
 
-// markInUse says that somebody works in a worktree, until the file is closed or the process
-// ends.
+// markInUse takes the shared lock of a worktree. It is held until the file is closed or the
+// process ends.
 func (r *repository) markInUse(w worktree) (*os.File, error) {
 	file, err := r.lockFile(w.usersLock())
 	if err != nil {
@@ -236,11 +238,11 @@ func (r *repository) markInUse(w worktree) (*os.File, error) {
 	return file, nil
 }
 
-// removeIfEmpty removes a worktree, with its branch, if its owner is the last that has entered
-// it, and it is empty.
+// removeIfEmpty removes a worktree and its branch, if owner was the last to enter it and it has
+// no changes.
 func (r *repository) removeIfEmpty(ctx context.Context, w worktree, owner string, look func() (changes, error)) error {
 	if marked, err := r.read(w.readyMark()); err != nil || marked != owner {
-		return nil //nolint:nilerr // it was removed, or somebody else's
+		return nil //nolint:nilerr // it was removed, or has another owner
 	}
 	left, err := look()
 	if err != nil || !left.isEmpty() {
@@ -253,7 +255,7 @@ func (r *repository) removeIfEmpty(ctx context.Context, w worktree, owner string
 	if err != nil {
 		return nil //nolint:nilerr // it has no branch
 	}
-	// Not if it was moved meanwhile.
+	// This fails if the branch was moved meanwhile.
 	_, err = r.runGit(ctx, "update-ref", "-d", "refs/heads/"+w.branch(), tip)
 	return err
 }
